@@ -1,0 +1,136 @@
+//! A bump arena over mappings of our own. Nothing in it is ever freed one by one.
+//!
+//! ```text
+//!   current ──► ┌ Chunk ─────────────────────────────┐
+//!               │ used ──► fetch_add by every caller │ 256 KiB, then the next
+//!               └────────────────────────────────────┘
+//! ```
+//!
+//! No lock: a place is taken by `fetch_add` on the current chunk. Whoever finds it full maps a new
+//! one and installs it by compare-and-swap; a loser unmaps his and uses the winner's. What is left
+//! of a full chunk is wasted, at most one entry (1.2 KiB) of 256 KiB. A lock here would be held by
+//! some thread at the moment of a fork, and the child would hang at its first sample.
+
+use core::ptr::NonNull;
+
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering};
+
+#[cfg(not(loom))]
+const CHUNK: usize = 256 << 10;
+const ALIGN: usize = 16;
+
+#[cfg(not(loom))]
+#[repr(C, align(16))]
+struct Chunk {
+    used: AtomicUsize,
+}
+
+#[cfg(loom)]
+struct Chunk;
+
+/// The arena. `const`-constructible, so that it can stand in a static.
+pub struct Arena {
+    current: AtomicPtr<Chunk>,
+    mapped: AtomicUsize,
+}
+
+impl Arena {
+    /// An arena that has mapped nothing yet.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { current: AtomicPtr::new(core::ptr::null_mut()), mapped: AtomicUsize::new(0) }
+    }
+
+    /// Under loom the atomics are not `const`.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { current: AtomicPtr::new(core::ptr::null_mut()), mapped: AtomicUsize::new(0) }
+    }
+
+    /// Bytes mapped so far.
+    pub fn mapped_bytes(&self) -> usize {
+        self.mapped.load(Ordering::Relaxed)
+    }
+
+    /// `size` zeroed bytes, aligned to 16. `None` when the kernel gives no more memory, or for a
+    /// size that no chunk holds.
+    #[cfg(not(loom))]
+    pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
+        let size = size.checked_next_multiple_of(ALIGN)?;
+        if size > CHUNK - size_of::<Chunk>() {
+            return None;
+        }
+        loop {
+            // Acquire: pairs with the installation below, so that `used` is seen initialised.
+            let current = self.current.load(Ordering::Acquire);
+            if let Some(chunk) = NonNull::new(current) {
+                // SAFETY: a chunk, once installed, is never unmapped.
+                let used = unsafe { chunk.as_ref() }.used.fetch_add(size, Ordering::Relaxed);
+                // A full chunk is hit at most once per thread and replacement, so `used` cannot
+                // run on until it wraps.
+                if used <= CHUNK - size {
+                    // SAFETY: `used + size <= CHUNK`, so the place lies inside the chunk's mapping,
+                    // and fetch_add gave it to this caller alone.
+                    return Some(unsafe { chunk.cast::<u8>().add(used) });
+                }
+            }
+            let fresh = crate::mapping::map(CHUNK)?.cast::<Chunk>();
+            // SAFETY: freshly mapped, zeroed, page-aligned, and not shared yet.
+            unsafe { fresh.as_ref() }.used.store(size_of::<Chunk>(), Ordering::Relaxed);
+            match self.current.compare_exchange(current, fresh.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            {
+                Ok(_) => {
+                    self.mapped.fetch_add(CHUNK, Ordering::Relaxed);
+                }
+                // SAFETY: ours alone: it was not installed.
+                Err(_) => unsafe { crate::mapping::unmap(fresh.cast(), CHUNK) },
+            }
+        }
+    }
+
+    /// Under loom the system allocator serves, and leaks: the model is about who wins, not where.
+    #[cfg(loom)]
+    pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
+        let words = vec![0u128; size.div_ceil(ALIGN)].into_boxed_slice();
+        NonNull::new(Box::leak(words).as_mut_ptr().cast())
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn places_are_disjoint_across_threads_and_chunks() {
+        let arena = Arena::new();
+        let places: Vec<usize> = std::thread::scope(|s| {
+            let workers: Vec<_> = (0..4)
+                .map(|_| {
+                    s.spawn(|| {
+                        (0..4000).map(|_| arena.alloc(200).unwrap().as_ptr() as usize).collect::<Vec<_>>()
+                    })
+                })
+                .collect();
+            workers.into_iter().flat_map(|w| w.join().unwrap()).collect()
+        });
+        let distinct: HashSet<_> = places.iter().map(|p| p / 208).collect();
+        let mut sorted = places.clone();
+        sorted.sort_unstable();
+        assert!(sorted.windows(2).all(|w| w[1] - w[0] >= 208), "two callers got overlapping places");
+        assert!(distinct.len() > 15_000);
+        assert!(places.iter().all(|p| p % ALIGN == 0));
+    }
+
+    #[test]
+    fn a_size_that_no_chunk_holds_is_refused() {
+        assert!(Arena::new().alloc(CHUNK).is_none());
+        assert!(Arena::new().alloc(usize::MAX).is_none());
+    }
+}

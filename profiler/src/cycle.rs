@@ -1,0 +1,145 @@
+//! The heap profile cycle: the number whose change is the cut of a snapshot.
+//!
+//! Go: `mProfCycleHolder`. The number is kept modulo [`CYCLE_WRAP`], above a flag in bit 0 that
+//! says whether the counts of the current cycle have been moved into the published profile.
+
+use crate::primitive::{AtomicU32, Ordering};
+
+/// Cycles whose events are kept apart: the current one, and the two that events are counted to.
+pub const FUTURE: usize = 3;
+
+/// Where the number wraps. A multiple of [`FUTURE`], because the ring of future counts is indexed by
+/// the remainder and must not jump when the number does; Go's value.
+pub const CYCLE_WRAP: u32 = FUTURE as u32 * (2 << 24);
+
+/// A cycle number, `0..CYCLE_WRAP`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cycle(u32);
+
+impl Cycle {
+    /// The number, wrapped to its range.
+    pub const fn new(number: u32) -> Self {
+        Self(number % CYCLE_WRAP)
+    }
+
+    /// The plain number.
+    pub const fn number(self) -> u32 {
+        self.0
+    }
+
+    /// The cycle `n` later.
+    pub const fn plus(self, n: u32) -> Self {
+        Self((self.0 + n) % CYCLE_WRAP)
+    }
+
+    /// The place of its counts in the ring.
+    pub const fn index(self) -> usize {
+        self.0 as usize % FUTURE
+    }
+
+    /// How many cycles lie between `earlier` and this one, counting across the wrap.
+    pub const fn since(self, earlier: Self) -> u32 {
+        (self.0 + CYCLE_WRAP - earlier.0) % CYCLE_WRAP
+    }
+
+    /// The later of two cycles that are less than half the range apart.
+    pub const fn later(self, other: Self) -> Self {
+        if self.since(other) < CYCLE_WRAP / 2 { self } else { other }
+    }
+}
+
+/// The current cycle and its flag in one word, so that both change at one instant.
+pub struct CycleHolder {
+    value: AtomicU32,
+}
+
+impl CycleHolder {
+    /// Cycle 0, not flushed.
+    #[cfg(not(loom))]
+    pub const fn new() -> Self {
+        Self { value: AtomicU32::new(0) }
+    }
+
+    /// Under loom the atomics are not `const`.
+    #[cfg(loom)]
+    pub fn new() -> Self {
+        Self { value: AtomicU32::new(0) }
+    }
+
+    /// The current cycle.
+    #[inline]
+    pub fn read(&self) -> Cycle {
+        Cycle(self.value.load(Ordering::Acquire) >> 1)
+    }
+
+    /// Sets the flag; returns the current cycle and what the flag was.
+    pub fn set_flushed(&self) -> (Cycle, bool) {
+        let previous = self.value.fetch_or(1, Ordering::AcqRel);
+        (Cycle(previous >> 1), previous & 1 != 0)
+    }
+
+    /// Whether the current cycle has been flushed.
+    pub fn is_flushed(&self) -> bool {
+        self.value.load(Ordering::Acquire) & 1 != 0
+    }
+
+    /// Begins the next cycle and clears the flag. This is the cut.
+    pub fn increment(&self) {
+        let mut previous = self.value.load(Ordering::Relaxed);
+        loop {
+            let next = Cycle(previous >> 1).plus(1).0 << 1;
+            match self.value.compare_exchange_weak(previous, next, Ordering::AcqRel, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => previous = seen,
+            }
+        }
+    }
+
+    /// Places the holder at a cycle; for the test of the wrap.
+    #[cfg(all(test, not(loom)))]
+    pub(crate) fn set(&self, cycle: Cycle) {
+        self.value.store(cycle.0 << 1, Ordering::Relaxed);
+    }
+}
+
+impl Default for CycleHolder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_index_steps_by_one_across_the_wrap() {
+        let holder = CycleHolder::new();
+        holder.set(Cycle::new(CYCLE_WRAP - 2));
+        let mut last = holder.read();
+        for _ in 0..5 {
+            holder.increment();
+            let now = holder.read();
+            assert_eq!(now.since(last), 1);
+            assert_eq!(now.index(), (last.index() + 1) % FUTURE);
+            last = now;
+        }
+        assert_eq!(last.number(), 3);
+    }
+
+    #[test]
+    fn the_flag_belongs_to_one_cycle() {
+        let holder = CycleHolder::new();
+        assert_eq!(holder.set_flushed(), (Cycle::new(0), false));
+        assert_eq!(holder.set_flushed(), (Cycle::new(0), true));
+        holder.increment();
+        assert_eq!(holder.set_flushed(), (Cycle::new(1), false));
+    }
+
+    #[test]
+    fn later_looks_across_the_wrap() {
+        let (old, new) = (Cycle::new(CYCLE_WRAP - 1), Cycle::new(1));
+        assert_eq!(old.later(new), new);
+        assert_eq!(new.later(old), new);
+    }
+}

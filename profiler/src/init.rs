@@ -1,0 +1,33 @@
+//! What must exist before the first sample: done once, outside every hook.
+//!
+//! A hook may not initialise anything lazily (it may run before `main`, in a dying thread, or in a
+//! forked child), so the allocator's constructor calls [`open`] before it lets sampling begin, and
+//! every public function that needs the parts calls it too, for programs that have no allocator of
+//! ours.
+
+use core::sync::atomic::{AtomicBool, Ordering};
+
+use crate::fork_lock::ForkLock;
+
+static OPENING: ForkLock = ForkLock::new();
+static OPEN: AtomicBool = AtomicBool::new(false);
+
+/// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked.
+/// Idempotent. Not for hooks.
+pub fn open() {
+    if OPEN.load(Ordering::Acquire) {
+        return;
+    }
+    let _held = OPENING.lock();
+    if OPEN.load(Ordering::Acquire) {
+        return;
+    }
+    let _untracked = crate::sampling::untracked();
+    crate::sampling::open();
+    crate::mem::open();
+    crate::stack::unwind::open();
+    crate::modules::refresh();
+    crate::stack::outermost::open();
+    crate::stack::open_mode();
+    OPEN.store(true, Ordering::Release);
+}

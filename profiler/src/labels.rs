@@ -1,0 +1,229 @@
+//! Labels: key-value pairs that a stretch of code runs under, carried into every sample it takes.
+//!
+//! Go: `pprof.Labels`, `pprof.Do`, `pprof.SetGoroutineLabels`. A sample keeps a small number for its
+//! label set, because the hook can neither hash strings nor keep them alive. Numbers are given when a
+//! set is made current, to at most [`MAX_SETS`] distinct sets; sets beyond that (a request id as a
+//! label makes one a request) are numbered together, appear as `labels=overflow`, and are counted.
+//!
+//! Locks: `NAMES` (a [`ForkLock`]) protects the dictionary of sets; taken by [`set_labels`], never in
+//! a hook. In a forked child whose parent held it, new sets are numbered as overflow.
+
+use core::cell::{Cell, UnsafeCell};
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::counters::COUNTERS;
+use crate::fork_lock::ForkLock;
+
+/// Distinct label sets that enter aggregated profiles.
+pub const MAX_SETS: usize = 1024;
+
+/// The number of a label set in the key of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LabelSetId(u16);
+
+impl LabelSetId {
+    /// No labels.
+    pub const NONE: Self = Self(0);
+    const OVERFLOW: Self = Self(1);
+
+    pub(crate) const fn from_bits(bits: u32) -> Self {
+        Self(bits as u16)
+    }
+
+    pub(crate) const fn bits(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+type Pairs = BTreeMap<String, String>;
+
+/// A set of labels. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSet(Arc<Pairs>);
+
+/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts.
+/// Go: `pprof.Labels`.
+pub fn labels(pairs: &[(&str, &str)]) -> LabelSet {
+    LabelSet(Arc::new(pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect()))
+}
+
+thread_local! {
+    // An `Arc` as a plain pointer, owned by this cell: a thread-local with a destructor could not be
+    // read while the thread dies. What is current when a thread ends is leaked; guards that live in
+    // scopes leave nothing.
+    static CURRENT: Cell<*const Pairs> = const { Cell::new(core::ptr::null()) };
+    static CURRENT_ID: Cell<LabelSetId> = const { Cell::new(LabelSetId::NONE) };
+}
+
+/// The number of this thread's current label set. For hooks.
+#[inline]
+pub(crate) fn current_id() -> LabelSetId {
+    CURRENT_ID.with(Cell::get)
+}
+
+/// A share of this thread's current labels. Readers hold one, because the program may drop the
+/// guard while it reads.
+fn current() -> Option<Arc<Pairs>> {
+    let held = CURRENT.with(Cell::get);
+    if held.is_null() {
+        return None;
+    }
+    // SAFETY: the cell owns one count of a pointer that came from `Arc::into_raw`; this adds the
+    // count that the returned `Arc` gives back.
+    unsafe {
+        Arc::increment_strong_count(held);
+        Some(Arc::from_raw(held))
+    }
+}
+
+/// Makes `pairs` current and returns what was.
+fn replace(pairs: Option<Arc<Pairs>>, id: LabelSetId) -> Option<Arc<Pairs>> {
+    CURRENT_ID.with(|c| c.set(id));
+    let old = CURRENT.with(|c| c.replace(pairs.map_or(core::ptr::null(), Arc::into_raw)));
+    // SAFETY: the cell owned the count that the `Arc` made here takes over.
+    (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
+}
+
+/// Puts the labels back that a [`set_labels`] replaced, when dropped. Meant to live in a scope:
+/// guards dropped in another order than the reverse of their making leave the labels that the last
+/// of them had found.
+#[must_use = "the labels end when the guard is dropped"]
+pub struct LabelGuard {
+    previous: Option<Arc<Pairs>>,
+    previous_id: LabelSetId,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+/// Adds `labels` to those of the current thread until the guard is dropped; a key that is set
+/// already takes the new value. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+pub fn set_labels(labels: LabelSet) -> LabelGuard {
+    let previous_id = current_id();
+    let merged = match current() {
+        Some(outer) => {
+            let mut all = Pairs::clone(&outer);
+            all.extend(labels.0.iter().map(|(k, v)| (k.clone(), v.clone())));
+            Arc::new(all)
+        }
+        None => labels.0,
+    };
+    let id = number(&merged);
+    let previous = replace(Some(merged), id);
+    LabelGuard { previous, previous_id, _of_this_thread: PhantomData }
+}
+
+impl Drop for LabelGuard {
+    fn drop(&mut self) {
+        drop(replace(self.previous.take(), self.previous_id));
+    }
+}
+
+/// Runs `f` under the labels of the thread and these. Go: `pprof.Do`.
+pub fn do_with<T>(labels: LabelSet, f: impl FnOnce() -> T) -> T {
+    let _guard = set_labels(labels);
+    f()
+}
+
+/// The current value of a label of this thread. Go: `pprof.Label`.
+pub fn label(key: &str) -> Option<String> {
+    current()?.get(key).cloned()
+}
+
+/// Calls `f` for each label of this thread, in the order of keys, until it returns `false`.
+/// Go: `pprof.ForLabels`.
+pub fn for_labels(mut f: impl FnMut(&str, &str) -> bool) {
+    if let Some(pairs) = current() {
+        pairs.iter().all(|(k, v)| f(k, v));
+    }
+}
+
+static NAMES: ForkLock = ForkLock::new();
+struct Names(UnsafeCell<Option<HashMap<Arc<Pairs>, LabelSetId>>>);
+// SAFETY: only touched under `NAMES`, and not at all where its holder is a ghost.
+unsafe impl Sync for Names {}
+static BY_NAME: Names = Names(UnsafeCell::new(None));
+static BY_ID: [AtomicPtr<Vec<(String, String)>>; MAX_SETS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
+/// The next free number; 0 is no labels, 1 is overflow.
+static NEXT: AtomicUsize = AtomicUsize::new(2);
+
+fn number(pairs: &Arc<Pairs>) -> LabelSetId {
+    if pairs.is_empty() {
+        return LabelSetId::NONE;
+    }
+    let Some(_held) = NAMES.lock_whole() else {
+        return overflow();
+    };
+    // SAFETY: `NAMES` is held by this process.
+    let by_name = unsafe { &mut *BY_NAME.0.get() }.get_or_insert_default();
+    if let Some(&id) = by_name.get(pairs) {
+        return id;
+    }
+    let next = NEXT.load(Ordering::Relaxed);
+    if next == MAX_SETS {
+        return overflow();
+    }
+    NEXT.store(next + 1, Ordering::Relaxed);
+    let list = pairs.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    BY_ID[next].store(Box::leak(Box::new(list)), Ordering::Release);
+    let id = LabelSetId(next as u16);
+    by_name.insert(pairs.clone(), id);
+    id
+}
+
+#[cold]
+fn overflow() -> LabelSetId {
+    COUNTERS.label_sets_over_limit.add();
+    LabelSetId::OVERFLOW
+}
+
+/// The labels of a set, in the order of keys.
+pub fn resolve(id: LabelSetId) -> &'static [(String, String)] {
+    if id == LabelSetId::OVERFLOW {
+        static OVERFLOW: std::sync::OnceLock<Vec<(String, String)>> = std::sync::OnceLock::new();
+        return OVERFLOW.get_or_init(|| vec![("labels".into(), "overflow".into())]);
+    }
+    let Some(slot) = BY_ID.get(id.0 as usize) else {
+        return &[];
+    };
+    // SAFETY: a stored list is leaked.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_nest_and_end_with_their_scope() {
+        assert_eq!(label("a"), None);
+        do_with(labels(&[("a", "1"), ("b", "2")]), || {
+            do_with(labels(&[("b", "3")]), || {
+                let mut seen = Vec::new();
+                for_labels(|k, v| {
+                    seen.push(format!("{k}={v}"));
+                    true
+                });
+                assert_eq!(seen, ["a=1", "b=3"]);
+                let id = current_id();
+                assert_eq!(resolve(id), [("a".into(), "1".into()), ("b".into(), "3".into())]);
+                assert_eq!(
+                    number(&labels(&[("b", "3"), ("a", "1")]).0),
+                    id,
+                    "order of pairs does not matter"
+                );
+            });
+            assert_eq!(label("b").as_deref(), Some("2"));
+        });
+        assert_eq!(current_id(), LabelSetId::NONE);
+        let (outer, inner) = (set_labels(labels(&[("a", "1")])), set_labels(labels(&[("b", "2")])));
+        drop(outer);
+        assert_eq!(label("b"), None);
+        drop(inner);
+        assert_eq!(label("a").as_deref(), Some("1"), "what the last guard had found, still alive");
+        drop(replace(None, LabelSetId::NONE));
+        assert_eq!(resolve(LabelSetId::OVERFLOW), [("labels".into(), "overflow".into())]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The record keepers of rtprof: stacks, the bucket table, heap profile cycles, sampling, labels. They
+//! know no format and do no output; the hooks (`rtprof-allocator`) feed them, the exporters
+//! (`rtprof-pprof-out`) read them.
+//!
+//! Programs use the facade, `rtprof`. This crate is for those who write hooks or exporters.
+//!
+//! # Rules of the hooks
+//!
+//! What is documented as *for hooks* may run inside `GlobalAlloc`, with any lock of the program held,
+//! before `main`, in a dying thread, and in a forked child. It takes no lock, allocates nothing from
+//! the program's allocator, initialises nothing lazily, never panics and never unwinds through libgcc.
+//! All else takes locks and allocates, and may not be called from such places.
+//!
+//! # Reading order
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`sampling`], [`rate`] | which allocations are sampled, and what each stands for |
+//! | [`stack`] | where an allocation was made |
+//! | [`mem`], [`mem_record`], [`cycle`] | how events become a consistent profile while the program runs on |
+//! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
+//!
+//! # Platforms
+//!
+//! Linux on x86-64 is tested, on aarch64 it builds. Elsewhere everything compiles and records nothing.
+
+pub mod arena;
+pub mod bucket;
+pub mod counters;
+pub mod cycle;
+pub mod fork_lock;
+pub mod init;
+pub mod labels;
+pub mod mapping;
+pub mod mem;
+mod mem_profile;
+pub mod mem_record;
+pub mod modules;
+pub mod primitive;
+pub mod rate;
+pub mod sampling;
+pub mod stack;
+
+pub use mem_profile::{MemProfileRecord, mem_profile, mem_profile_into};
+pub use stack::MAX_STACK;

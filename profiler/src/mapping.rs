@@ -1,0 +1,74 @@
+//! Anonymous memory mappings of our own: where every record lives, so that no hook ever asks the
+//! allocator it runs inside for memory.
+//!
+//! All functions are plain system calls: no lock, no allocation, usable in a signal handler and in
+//! a forked child. Failure is `None`, never a panic: a program under an address-space limit goes on,
+//! and the caller counts what it could not keep.
+#![cfg_attr(not(rtprof_supported), allow(unused_variables))]
+
+use core::ptr::NonNull;
+
+/// The granule of `mmap` and `madvise` that we assume. Larger pages only waste a little.
+pub const PAGE: usize = 4096;
+
+#[cfg(rtprof_supported)]
+fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
+    // SAFETY: a new anonymous mapping touches no memory that anybody else owns.
+    let p = unsafe {
+        libc::mmap(core::ptr::null_mut(), len, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
+    };
+    if p == libc::MAP_FAILED { None } else { NonNull::new(p.cast()) }
+}
+
+/// Maps `len` zeroed, readable and writable bytes. Pages cost memory only once written.
+pub fn map(len: usize) -> Option<NonNull<u8>> {
+    #[cfg(rtprof_supported)]
+    return mmap(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE);
+    #[cfg(not(rtprof_supported))]
+    None
+}
+
+/// Reserves `len` bytes of address space that fault on any access until [`commit`] opens them.
+pub fn reserve(len: usize) -> Option<NonNull<u8>> {
+    #[cfg(rtprof_supported)]
+    return mmap(len, libc::PROT_NONE, libc::MAP_NORESERVE);
+    #[cfg(not(rtprof_supported))]
+    None
+}
+
+/// Opens a part of a reservation for reading and writing. `false` when the kernel refuses.
+///
+/// # Safety
+/// `start..start + len` lies in a reservation of the caller's, both multiples of [`PAGE`].
+pub unsafe fn commit(start: NonNull<u8>, len: usize) -> bool {
+    #[cfg(rtprof_supported)]
+    // SAFETY: the caller owns the range; widening its protection invalidates nothing.
+    return unsafe { libc::mprotect(start.as_ptr().cast(), len, libc::PROT_READ | libc::PROT_WRITE) } == 0;
+    #[cfg(not(rtprof_supported))]
+    false
+}
+
+/// Gives the pages of a range back to the kernel; they read as zero afterwards.
+///
+/// # Safety
+/// `start..start + len` lies in a mapping of the caller's, both multiples of [`PAGE`], and nobody
+/// needs its contents or touches it during the call.
+pub unsafe fn discard(start: NonNull<u8>, len: usize) {
+    #[cfg(rtprof_supported)]
+    // SAFETY: by the caller's promise nobody needs the contents.
+    unsafe {
+        libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED);
+    }
+}
+
+/// Removes a mapping made by [`map`] or [`reserve`].
+///
+/// # Safety
+/// The range is exactly such a mapping and nobody uses it any more.
+pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
+    #[cfg(rtprof_supported)]
+    // SAFETY: by the caller's promise the mapping is his and unused.
+    unsafe {
+        libc::munmap(start.as_ptr().cast(), len);
+    }
+}

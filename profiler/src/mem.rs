@@ -1,0 +1,289 @@
+//! The heap profile: malloc and free of sampled objects, cycles, and snapshots.
+//!
+//! Locks:
+//! - `PUBLISH` (a [`ForkLock`]) protects the published counts of every record, the flushed flag and
+//!   the order of cuts. Taken by snapshots and by `advance_cycle`, `flush_cycle` and the collector's
+//!   calls; never in a hook. In a forked child it is taken over from a parent's thread; the one
+//!   record that thread was moving at the instant of the fork may be short of what it had in hand.
+//!
+//! Hooks take no lock: they intern a bucket (see [`crate::stack::table`]), read the cycle, and add one
+//! to a word of its record (see [`crate::mem_record`]).
+//!
+//! Two ways of publishing, as design and Go have it:
+//! - Without a collector, every snapshot is a cut at the moment of the call: the cycle is advanced,
+//!   and everything counted before it is published.
+//! - After the first [`collector_cycle`] snapshots show the last complete cut, up to two cycles old,
+//!   as `runtime.MemProfile` does: allocations count only once they had the chance to be freed.
+
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use crate::bucket::{MemBucket, MemKey};
+use crate::counters::COUNTERS;
+use crate::cycle::{Cycle, CycleHolder, FUTURE};
+use crate::fork_lock::{ForkGuard, ForkLock};
+use crate::labels::{self, LabelSetId};
+use crate::mem_record::MemRecord;
+use crate::rate::RateIndex;
+use crate::stack::table::{Full, Table};
+use crate::stack::{MAX_STACK, capture, marker};
+
+/// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
+pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
+/// Buckets that may be made beyond the limit, all with the overflow stack: one a size.
+const OVERFLOW_BUCKETS: usize = 1 << 14;
+
+static PUBLISH: ForkLock = ForkLock::new();
+static BUCKETS: Table<MemKey, MemRecord> = Table::new(DEFAULT_MAX_STACKS);
+static CYCLE: CycleHolder = CycleHolder::new();
+/// Set by a hook whose event was overtaken by two cuts; see [`malloc`].
+static OVERTAKEN: AtomicBool = AtomicBool::new(false);
+/// Whether a collector drives the cycles.
+static COLLECTED: AtomicBool = AtomicBool::new(false);
+/// Bytes estimated live; wraps, as a free may be counted just before its malloc.
+static LIVE: LiveEstimate = LiveEstimate(AtomicU64::new(0));
+
+#[repr(align(128))]
+struct LiveEstimate(AtomicU64);
+
+/// A sampled object's record: kept by the allocator beside the object until its free.
+#[derive(Clone, Copy)]
+pub struct Sample {
+    /// Its bucket.
+    pub bucket: &'static MemBucket,
+    /// The cycle its malloc was counted to.
+    pub cycle: Cycle,
+}
+
+pub(crate) fn open() {
+    BUCKETS.open();
+}
+
+/// Changes the most distinct stacks that the heap profile keeps and returns the previous limit;
+/// 131,072 by default. Samples beyond it are counted under one stack whose name says so; totals stay
+/// true (sizes above 4 KiB are rounded down by at most 1/16 there).
+pub fn set_max_stacks(limit: usize) -> usize {
+    BUCKETS.set_limit(limit)
+}
+
+/// Distinct stacks kept so far, and the bytes mapped for them.
+pub fn stacks_in_use() -> (usize, usize) {
+    (BUCKETS.len(), BUCKETS.mapped_bytes())
+}
+
+/// The live heap in bytes, estimated from the samples; 0 while nothing is sampled. Cheap: one load.
+pub fn live_heap_estimate() -> u64 {
+    (LIVE.0.load(Ordering::Relaxed) as i64).max(0) as u64
+}
+
+/// Records the malloc of a sampled object with the caller's stack. `None`, counted, when there is no
+/// memory for its bucket. Go: `mProf_Malloc`. For hooks.
+#[inline(never)]
+pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
+    let mut frames = [0; MAX_STACK];
+    let depth = capture(&mut frames);
+    let key = MemKey::new(size, rate, labels::current_id());
+    let bucket = match BUCKETS.intern(key, &frames[..depth]) {
+        Ok(bucket) => bucket,
+        Err(full) => overflow(full, key)?,
+    };
+    let cycle = count(|cycle| {
+        let cycle = cycle.plus(2);
+        bucket.record.malloc(cycle);
+        cycle
+    });
+    LIVE.0.fetch_add(estimate(key), Ordering::Relaxed);
+    Some(Sample { bucket, cycle })
+}
+
+/// Records the free of a sampled object. `in_sweep` says that a collector found it dead and frees it
+/// late. Go: `mProf_Free`. For hooks.
+pub fn free(sample: Sample, in_sweep: bool) {
+    count(|cycle| {
+        let cycle = if in_sweep {
+            // The object was dead at the last cut, so its free belongs there; but never before its
+            // malloc, which may be younger than that cut.
+            cycle.plus(1).later(sample.cycle)
+        } else {
+            cycle.plus(2)
+        };
+        sample.bucket.record.free(cycle);
+        cycle
+    });
+    LIVE.0.fetch_sub(estimate(sample.bucket.key), Ordering::Relaxed);
+}
+
+fn estimate(key: MemKey) -> u64 {
+    (key.size() as f64 * crate::rate::weight(key.size(), key.rate().rate())) as u64
+}
+
+/// Counts an event under the current cycle.
+///
+/// A thread may be preempted between reading the cycle and adding. Overtaken by one cut, its event
+/// lands in a place that the next flush takes. Overtaken by two, it lands in a place that belongs to
+/// younger events now, and the next snapshot, which began after this event was over, would miss it:
+/// so that snapshot is told to make two cuts, which reach every place.
+#[inline]
+fn count(add: impl FnOnce(Cycle) -> Cycle) -> Cycle {
+    let before = CYCLE.read();
+    let cycle = add(before);
+    if CYCLE.read().since(before) >= 2 {
+        OVERTAKEN.store(true, Ordering::Release);
+    }
+    cycle
+}
+
+#[cold]
+fn overflow(full: Full, key: MemKey) -> Option<&'static MemBucket> {
+    if full == Full::Limit {
+        let stack = [marker::frame(marker::too_many_distinct_stacks)];
+        let limit = BUCKETS.limit().saturating_add(OVERFLOW_BUCKETS);
+        if let Ok(bucket) = BUCKETS.intern_within(key.coarse(), &stack, limit) {
+            COUNTERS.samples_over_stack_limit.add();
+            return Some(bucket);
+        }
+    }
+    COUNTERS.samples_without_bucket.add();
+    None
+}
+
+/// Begins the next heap profile cycle. Go: `mProf_NextCycle`. The cycle before it is flushed first if
+/// nobody did, so that no event is counted to a wrong one.
+pub fn advance_cycle() {
+    advance(&PUBLISH.lock());
+}
+
+/// Moves the current cycle's events into the published profile; the second call in a cycle does
+/// nothing. Go: `mProf_Flush`.
+pub fn flush_cycle() {
+    flush_current(&PUBLISH.lock());
+}
+
+fn advance(held: &ForkGuard<'_>) {
+    flush_current(held);
+    CYCLE.increment();
+}
+
+fn flush_current(held: &ForkGuard<'_>) {
+    let (cycle, already_flushed) = CYCLE.set_flushed();
+    if !already_flushed {
+        flush(held, &[cycle.index()]);
+    }
+}
+
+fn flush(_held: &ForkGuard<'_>, indices: &[usize]) {
+    for bucket in BUCKETS.iter() {
+        bucket.record.flush(indices);
+    }
+}
+
+/// A collector's mark termination: the cut, and the publication of the cycle before. From the first
+/// call on profiles show the last complete cut. Use it through `rtprof::collector::cycle`.
+pub fn collector_cycle() {
+    let held = PUBLISH.lock();
+    COLLECTED.store(true, Ordering::Relaxed);
+    advance(&held);
+    flush_current(&held);
+}
+
+/// All sweeping of the last collector cycle is over: publishes the state at that cycle's cut now,
+/// instead of at the next one. Go: `mProf_PostSweep`.
+pub fn post_sweep() {
+    let held = PUBLISH.lock();
+    flush(&held, &[CYCLE.read().plus(1).index()]);
+}
+
+/// Publishes what a snapshot shows. See the module's head for the two ways.
+fn publish(held: &ForkGuard<'_>) {
+    let cut = || {
+        CYCLE.increment();
+        let cycle = CYCLE.read();
+        // What was counted to cycle+2 is younger than the cut and stays.
+        flush(held, &[cycle.index(), cycle.plus(1).index()]);
+    };
+    if !COLLECTED.load(Ordering::Relaxed) {
+        cut();
+        if OVERTAKEN.swap(false, Ordering::Acquire) {
+            cut();
+        }
+        return;
+    }
+    // Between a collector's advance and its flush the current cycle may not be published yet.
+    flush(held, &[CYCLE.read().index()]);
+    if BUCKETS.iter().all(|bucket| bucket.record.is_clear()) {
+        // Nothing is published yet: no collection has completed. Show everything, rather than an
+        // empty profile.
+        const ALL: [usize; FUTURE] = [0, 1, 2];
+        flush(held, &ALL);
+    }
+}
+
+/// A bucket as of a snapshot: raw counts of samples, not scaled.
+#[derive(Clone, Copy, Debug)]
+pub struct MemCount {
+    /// Return addresses, leaf first.
+    pub stack: &'static [usize],
+    /// Bytes of each object.
+    pub size: usize,
+    /// The rate the samples were taken at, in bytes; each stands for [`crate::rate::weight`] objects.
+    pub rate: usize,
+    /// The labels they were taken under.
+    pub labels: LabelSetId,
+    /// Objects allocated.
+    pub allocs: i64,
+    /// Objects freed, at most `allocs`.
+    pub frees: i64,
+}
+
+/// The published profile as of one cut. No other cut is made while it lives: keep it short, and do not
+/// take a second one on the same thread.
+pub struct Snapshot {
+    _held: ForkGuard<'static>,
+    len: usize,
+}
+
+impl Snapshot {
+    /// Makes the cut and publishes it.
+    pub fn take() -> Self {
+        crate::init::open();
+        let held = PUBLISH.lock();
+        publish(&held);
+        let len = BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).count();
+        Self { _held: held, len }
+    }
+
+    /// How many buckets hold anything.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether no bucket holds anything.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The buckets that hold anything, the newest first.
+    pub fn iter(&self) -> impl Iterator<Item = MemCount> {
+        BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).map(|bucket| {
+            let (allocs, frees) = bucket.record.published();
+            MemCount {
+                stack: bucket.stack(),
+                size: bucket.key.size(),
+                rate: bucket.key.rate().rate(),
+                labels: bucket.key.labels(),
+                allocs: allocs as i64,
+                // Only with a collector, and a thread overtaken by two of its cycles, can a free be
+                // published before its malloc; the next cycle mends it.
+                frees: frees.min(allocs) as i64,
+            }
+        })
+    }
+}
+
+/// A snapshot of every bucket that holds anything. For exports; Go's form is
+/// [`crate::mem_profile`].
+pub fn snapshot() -> Vec<MemCount> {
+    let snapshot = Snapshot::take();
+    let mut out = Vec::with_capacity(snapshot.len());
+    out.extend(snapshot.iter());
+    out
+}

@@ -1,0 +1,93 @@
+//! The heap profile as `runtime.MemProfile` hands it out: a record per bucket, raw.
+
+use crate::mem::{MemCount, Snapshot};
+use crate::stack::MAX_STACK;
+
+/// Objects allocated and freed by one call stack, as sampled: not scaled to the whole program. Go:
+/// `runtime.MemProfileRecord`.
+#[derive(Clone, Debug)]
+pub struct MemProfileRecord {
+    /// Bytes of sampled objects allocated.
+    pub alloc_bytes: i64,
+    /// Bytes of sampled objects freed.
+    pub free_bytes: i64,
+    /// Sampled objects allocated.
+    pub alloc_objects: i64,
+    /// Sampled objects freed.
+    pub free_objects: i64,
+    /// Return addresses, leaf first; ends at the first 0.
+    pub stack0: [usize; MAX_STACK],
+}
+
+impl Default for MemProfileRecord {
+    fn default() -> Self {
+        Self { alloc_bytes: 0, free_bytes: 0, alloc_objects: 0, free_objects: 0, stack0: [0; MAX_STACK] }
+    }
+}
+
+impl MemProfileRecord {
+    /// Bytes allocated and not freed.
+    pub fn in_use_bytes(&self) -> i64 {
+        self.alloc_bytes - self.free_bytes
+    }
+
+    /// Objects allocated and not freed.
+    pub fn in_use_objects(&self) -> i64 {
+        self.alloc_objects - self.free_objects
+    }
+
+    /// The stack: return addresses, leaf first.
+    pub fn stack(&self) -> &[usize] {
+        let depth = self.stack0.iter().position(|&pc| pc == 0).unwrap_or(MAX_STACK);
+        &self.stack0[..depth]
+    }
+
+    fn write(&mut self, count: MemCount) {
+        let size = count.size as i64;
+        self.alloc_objects = count.allocs;
+        self.free_objects = count.frees;
+        self.alloc_bytes = count.allocs * size;
+        self.free_bytes = count.frees * size;
+        self.stack0[..count.stack.len()].copy_from_slice(count.stack);
+        self.stack0[count.stack.len()..].fill(0);
+    }
+}
+
+/// A profile of memory allocated and freed per call stack, the newest first. Go: `runtime.MemProfile`.
+///
+/// With `inuse_zero` it includes stacks whose objects have all been freed.
+///
+/// Every call is a consistent cut at its moment: what was allocated and freed before it is in, nothing
+/// that happens after it. In a program that drives `collector::cycle` it is the last complete cut
+/// instead, up to two cycles old, so that objects waiting to be collected do not count as in use.
+///
+/// The numbers are those of the samples. For totals of the program scale each record, or write a
+/// profile, which does.
+pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
+    let snapshot = Snapshot::take();
+    let mut records = Vec::with_capacity(shown(&snapshot, inuse_zero).count());
+    for count in shown(&snapshot, inuse_zero) {
+        let mut record = MemProfileRecord::default();
+        record.write(count);
+        records.push(record);
+    }
+    records
+}
+
+/// As [`mem_profile`], into the program's memory. Returns the number of records there are, and whether
+/// they fitted; if `records` is too short nothing is written. Go: `runtime.MemProfile`'s `(n, ok)`.
+pub fn mem_profile_into(records: &mut [MemProfileRecord], inuse_zero: bool) -> (usize, bool) {
+    let snapshot = Snapshot::take();
+    let n = shown(&snapshot, inuse_zero).count();
+    if n > records.len() {
+        return (n, false);
+    }
+    for (record, count) in records.iter_mut().zip(shown(&snapshot, inuse_zero)) {
+        record.write(count);
+    }
+    (n, true)
+}
+
+fn shown(snapshot: &Snapshot, inuse_zero: bool) -> impl Iterator<Item = MemCount> {
+    snapshot.iter().filter(move |count| inuse_zero || count.allocs != count.frees)
+}

@@ -1,0 +1,323 @@
+//! The programs and libraries in this process: where their code lies, how they are called, and
+//! their unwind tables.
+//!
+//! The loader's list may only be read under the loader's lock, which a hook must not take (another
+//! thread may hold it and allocate). So it is read outside the hooks: at start, and again by
+//! [`refresh`] at each snapshot. A module loaded and unloaded between two of them is not known.
+//!
+//! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced; never in a hook.
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use crate::fork_lock::ForkLock;
+
+/// One executable segment of a program or library.
+#[derive(Debug)]
+pub struct Module {
+    /// Absolute path, or a name in brackets where there is no file (`[vdso]`).
+    pub path: String,
+    /// First run-time address of the segment.
+    pub start: usize,
+    /// One past its last address.
+    pub limit: usize,
+    /// Where the segment begins in the file.
+    pub file_offset: u64,
+    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`).
+    pub bias: usize,
+    /// The linker's build id (GNU note), empty when there is none.
+    pub build_id: Vec<u8>,
+    /// Whether this is the program itself.
+    pub is_main_executable: bool,
+    pub(crate) unwind: UnwindTables,
+    loaded: AtomicBool,
+}
+
+impl Module {
+    /// Whether it was still loaded at the last [`refresh`].
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run-time address lies in this segment.
+    pub fn contains(&self, address: usize) -> bool {
+        (self.start..self.limit).contains(&address)
+    }
+}
+
+/// The unwind tables of a module, readable for as long as the process lives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnwindTables {
+    /// `.eh_frame_hdr` and its run-time address.
+    pub(crate) header: (&'static [u8], usize),
+    /// `.eh_frame` and its run-time address.
+    pub(crate) frames: (&'static [u8], usize),
+}
+
+/// What the process has loaded. Replaced as a whole; old sets are kept, because a hook may be
+/// reading one.
+#[derive(Debug, Default)]
+pub(crate) struct ModuleSet {
+    pub(crate) modules: Vec<&'static Module>,
+    generation: (u64, u64),
+}
+
+static REFRESH: ForkLock = ForkLock::new();
+static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
+/// Snapshots in which the loader's list had changed; for the tests and the curious.
+static REFRESHES: AtomicU64 = AtomicU64::new(0);
+
+/// The set as of the last refresh; empty before the first. Lock-free.
+pub(crate) fn current() -> &'static ModuleSet {
+    static EMPTY: ModuleSet = ModuleSet { modules: Vec::new(), generation: (0, 0) };
+    // SAFETY: sets are leaked on installation, so a loaded pointer is valid for ever.
+    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }.unwrap_or(&EMPTY)
+}
+
+/// The loaded module that holds a run-time address. Lock-free.
+pub fn find(address: usize) -> Option<&'static Module> {
+    current().modules.iter().copied().find(|m| m.is_loaded() && m.contains(address))
+}
+
+/// Every module ever seen, the program itself first, unloaded ones last.
+pub fn known() -> Vec<&'static Module> {
+    let mut all = current().modules.clone();
+    all.sort_by_key(|m| (!m.is_main_executable, !m.is_loaded()));
+    all
+}
+
+/// Reads the loader's list again if it has changed. Not for hooks: it takes the loader's lock and
+/// allocates.
+pub fn refresh() {
+    let _held = REFRESH.lock();
+    let before = current();
+    let Some(generation) = imp::generation() else {
+        return;
+    };
+    if generation == before.generation && !before.modules.is_empty() {
+        return;
+    }
+    let found = imp::list(!before.modules.is_empty(), &before.modules);
+    for module in &before.modules {
+        let still = found.iter().any(|f| core::ptr::eq(*f, *module));
+        module.loaded.store(still, Ordering::Relaxed);
+    }
+    let mut modules = found;
+    modules.extend(before.modules.iter().copied().filter(|m| !m.is_loaded()));
+    let set = Box::leak(Box::new(ModuleSet { modules, generation }));
+    CURRENT.store(set, Ordering::Release);
+    REFRESHES.fetch_add(1, Ordering::Relaxed);
+    crate::stack::unwind::install(&set.modules);
+}
+
+#[cfg(rtprof_supported)]
+mod imp {
+    use super::{Module, UnwindTables};
+    use core::ffi::{CStr, c_int, c_void};
+    use core::sync::atomic::AtomicBool;
+
+    /// The loader's counts of modules added and removed: they change whenever the list does.
+    pub(super) fn generation() -> Option<(u64, u64)> {
+        unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
+            // SAFETY: the loader hands a valid record, and `out` is the Option below.
+            unsafe {
+                *out.cast::<Option<(u64, u64)>>() = Some(((*info).dlpi_adds, (*info).dlpi_subs));
+            }
+            1
+        }
+        let mut out: Option<(u64, u64)> = None;
+        // SAFETY: the callback does not unwind and stays within its arguments.
+        unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut out).cast()) };
+        out
+    }
+
+    struct Listing<'a> {
+        copy_tables: bool,
+        before: &'a [&'static Module],
+        found: Vec<&'static Module>,
+        index: usize,
+    }
+
+    /// Walks the loader's list. A module that stands in `before` unchanged is taken over from there;
+    /// unwind tables of the others are copied if `copy_tables` (they may be unloaded one day).
+    pub(super) fn list(copy_tables: bool, before: &[&'static Module]) -> Vec<&'static Module> {
+        let mut listing = Listing { copy_tables, before, found: Vec::new(), index: 0 };
+        // SAFETY: the callback stays within its arguments; a panic in it (out of memory) aborts at
+        // the `extern "C"` boundary.
+        unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut listing).cast()) };
+        listing.found
+    }
+
+    unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
+        // SAFETY: `data` is the Listing of `list`, which waits for this call, and `info` is valid
+        // for its duration; so are the program headers it points to.
+        let (listing, info) = unsafe { (&mut *data.cast::<Listing<'_>>(), &*info) };
+        let headers = if info.dlpi_phnum == 0 {
+            &[]
+        } else {
+            // SAFETY: as above.
+            unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
+        };
+        let is_main_executable = listing.index == 0;
+        listing.index += 1;
+        let bias = info.dlpi_addr as usize;
+        let name = if info.dlpi_name.is_null() {
+            String::new()
+        } else {
+            // SAFETY: the loader's names end in NUL.
+            unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned()
+        };
+        let path = if is_main_executable {
+            std::fs::read_link("/proc/self/exe").map_or(name, |p| p.to_string_lossy().into_owned())
+        } else if name.is_empty() || name.starts_with("linux-vdso") {
+            "[vdso]".to_owned()
+        } else {
+            std::fs::canonicalize(&name).map_or(name, |p| p.to_string_lossy().into_owned())
+        };
+        let build_id = build_id(headers, bias);
+        let mut tables = None;
+        for segment in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0) {
+            let start = bias + segment.p_vaddr as usize;
+            let limit = start + segment.p_memsz as usize;
+            let same = listing
+                .before
+                .iter()
+                .find(|m| m.start == start && m.limit == limit && m.build_id == build_id && m.path == path);
+            if let Some(known) = same {
+                listing.found.push(known);
+                continue;
+            }
+            let unwind = *tables.get_or_insert_with(|| {
+                let tables = unwind_tables(headers, bias);
+                if listing.copy_tables { keep(tables, &build_id, listing.before) } else { tables }
+            });
+            listing.found.push(Box::leak(Box::new(Module {
+                path: path.clone(),
+                start,
+                limit,
+                file_offset: segment.p_offset,
+                bias,
+                build_id: build_id.clone(),
+                is_main_executable,
+                unwind,
+                loaded: AtomicBool::new(true),
+            })));
+        }
+        0
+    }
+
+    /// Copies tables that may be unmapped later. A module seen before under the same build id lends
+    /// its copy, so that a program that loads and unloads one plugin for ever keeps one copy of it:
+    /// the tables are relative to their own address, which is kept beside them.
+    fn keep(tables: UnwindTables, build_id: &[u8], before: &[&'static Module]) -> UnwindTables {
+        let copy = |(bytes, address): (&'static [u8], usize), old: fn(&UnwindTables) -> &'static [u8]| {
+            let lent = before
+                .iter()
+                .filter(|m| !build_id.is_empty() && m.build_id == build_id)
+                .map(|m| old(&m.unwind))
+                .find(|o| *o == bytes);
+            (lent.unwrap_or_else(|| Box::leak(bytes.to_vec().into_boxed_slice())), address)
+        };
+        UnwindTables {
+            header: copy(tables.header, |t| t.header.0),
+            frames: copy(tables.frames, |t| t.frames.0),
+        }
+    }
+
+    fn build_id(headers: &[libc::Elf64_Phdr], bias: usize) -> Vec<u8> {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        for note in headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
+            // SAFETY: a PT_NOTE segment of a loaded module is mapped and readable.
+            let mut bytes = unsafe {
+                core::slice::from_raw_parts(
+                    (bias + note.p_vaddr as usize) as *const u8,
+                    note.p_memsz as usize,
+                )
+            };
+            let word = |b: &[u8], i: usize| u32::from_ne_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+            while bytes.len() >= 12 {
+                let (name_len, len, kind) =
+                    (word(bytes, 0) as usize, word(bytes, 4) as usize, word(bytes, 8));
+                let name_end = 12 + name_len.next_multiple_of(4);
+                let Some(content) = bytes.get(name_end..name_end.saturating_add(len)) else {
+                    break;
+                };
+                if kind == NT_GNU_BUILD_ID && bytes.get(12..16) == Some(b"GNU\0") {
+                    return content.to_vec();
+                }
+                bytes = bytes.get(name_end + len.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+        Vec::new()
+    }
+
+    /// `.eh_frame_hdr` by its program header; `.eh_frame` by the pointer in it, up to the end of its
+    /// segment (the loader does not tell its length, and its own terminator ends it).
+    fn unwind_tables(headers: &[libc::Elf64_Phdr], bias: usize) -> UnwindTables {
+        let Some(header) = headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME) else {
+            return UnwindTables::default();
+        };
+        let at = bias + header.p_vaddr as usize;
+        // SAFETY: the segment is mapped, readable, and stays so while the module is loaded; a module
+        // that may be unloaded is copied by `keep` before the loader's lock is released.
+        let bytes: &'static [u8] =
+            unsafe { core::slice::from_raw_parts(at as *const u8, header.p_memsz as usize) };
+        let mut tables = UnwindTables { header: (bytes, at), frames: (&[], 0) };
+        // The version is 1 and linkers encode the pointer as pcrel | sdata4; anything else is left
+        // to the fall-back by frame pointers.
+        const PCREL_SDATA4: u8 = 0x1b;
+        if bytes.len() < 8 || bytes[0] != 1 || bytes[1] != PCREL_SDATA4 {
+            return tables;
+        }
+        let offset = i32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
+        let frames = (at + 4).wrapping_add_signed(offset as isize);
+        let holder = headers.iter().find(|h| {
+            let start = bias + h.p_vaddr as usize;
+            h.p_type == libc::PT_LOAD && (start..start + h.p_filesz as usize).contains(&frames)
+        });
+        if let Some(holder) = holder {
+            let end = bias + (holder.p_vaddr + holder.p_filesz) as usize;
+            // SAFETY: inside one readable segment of the module, by the test above.
+            tables.frames =
+                (unsafe { core::slice::from_raw_parts(frames as *const u8, end - frames) }, frames);
+        }
+        tables
+    }
+}
+
+#[cfg(not(rtprof_supported))]
+mod imp {
+    use super::Module;
+
+    pub(super) fn generation() -> Option<(u64, u64)> {
+        None
+    }
+
+    pub(super) fn list(_copy: bool, _before: &[&'static Module]) -> Vec<&'static Module> {
+        Vec::new()
+    }
+}
+
+#[cfg(all(test, rtprof_supported, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_program_is_the_first_module_and_holds_this_function() {
+        refresh();
+        let all = known();
+        assert!(all[0].is_main_executable);
+        let here = the_test_program_is_the_first_module_and_holds_this_function as fn() as usize;
+        assert!(core::ptr::eq(find(here).unwrap(), all[0]));
+        assert_eq!(all[0].path, std::env::current_exe().unwrap().to_string_lossy());
+        assert!(all.iter().any(|m| m.path.contains("libc")), "{all:?}");
+        assert!(all[0].unwind.frames.0.len() > 1000);
+    }
+
+    #[test]
+    fn a_second_refresh_keeps_the_set() {
+        refresh();
+        let before = current() as *const ModuleSet;
+        refresh();
+        assert_eq!(before, current() as *const ModuleSet);
+    }
+}

@@ -1,0 +1,258 @@
+//! Which allocations are sampled: the decision, per thread, without a lock.
+//!
+//! Think of every byte allocated as a coin that comes up heads with probability 1/rate, and of an
+//! object as sampled when any of its bytes does. Then an object of `size` bytes is sampled with
+//! probability 1 - (1 - 1/rate)^size, about 1 - e^(-size/rate): 0.003 % of 16-byte objects at
+//! 512 KiB, 0.8 % of 4 KiB, 86 % of 1 MiB, all of 1 GiB. Multiplying by the inverse of that
+//! probability (see [`crate::rate::weight`]) makes the totals right on average for every size.
+//!
+//! Tossing a coin a byte is slow. The number of bytes up to the next heads is exponentially
+//! distributed with mean `rate`, so a thread draws that distance once and counts it down:
+//!
+//! ```text
+//!   countdown   = floor(X), X exponential with mean rate
+//!   allocation  : countdown -= size;  below zero? then this object is sampled, and X is drawn anew
+//! ```
+//!
+//! floor(X) < size exactly when X < size, so an object is sampled with exactly 1 - e^(-size/rate);
+//! and as the exponential distribution has no memory, what is left of X after an object that was not
+//! sampled is as good as a fresh draw. Drawing anew is therefore always allowed: after a change of
+//! the rate, or when a thread begins. Source: tcmalloc's `sampler.h` describes the same process.
+//!
+//! The fast path is one load, a subtraction, a compare, the compare of the epoch, and a store.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
+
+use crate::rate::{self, EPOCH, RateIndex};
+
+/// What a thread keeps for sampling. No destructor, no lazy initialisation: it works before `main`
+/// and in the last destructor of a thread.
+struct ThreadSampler {
+    /// Bytes up to the next sample, less one; see the module's head.
+    countdown: Cell<i64>,
+    /// The epoch that `countdown` was drawn in.
+    epoch: Cell<u64>,
+    /// Whether this thread is inside a hook.
+    busy: Cell<bool>,
+    /// Live [`Untracked`] guards.
+    untracked: Cell<u32>,
+    rng: Cell<Option<SmallRng>>,
+}
+
+thread_local! {
+    static SAMPLER: ThreadSampler = const {
+        ThreadSampler {
+            // Nothing is sampled in epoch 0.
+            countdown: Cell::new(i64::MAX),
+            epoch: Cell::new(0),
+            busy: Cell::new(false),
+            untracked: Cell::new(0),
+            rng: Cell::new(None),
+        }
+    };
+}
+
+/// Seeds of this process's generators: the kernel's randomness, then one step a thread.
+static SEED: AtomicU64 = AtomicU64::new(0);
+
+/// Draws the process's seed. Not for hooks: the first call of `getrandom` may wait for entropy.
+pub(crate) fn open() {
+    #[cfg(rtprof_supported)]
+    {
+        let mut seed = 0u64;
+        // SAFETY: writes at most eight bytes to a local of that size. On failure the seed stays 0,
+        // which makes runs repeat, not wrong.
+        unsafe { libc::getrandom((&raw mut seed).cast(), size_of::<u64>(), libc::GRND_NONBLOCK) };
+        SEED.store(seed, Ordering::Relaxed);
+    }
+}
+
+/// Whether an allocation of `size` bytes passes unsampled, on the fast path. `false` means: ask
+/// [`decide`].
+#[inline(always)]
+pub fn passes(size: usize) -> bool {
+    SAMPLER.with(|s| {
+        // Layouts are at most isize::MAX, and the countdown at least -1, so this cannot wrap.
+        let left = s.countdown.get().wrapping_sub(size as i64);
+        if left >= 0 && s.epoch.get() == EPOCH.load(Ordering::Relaxed) {
+            s.countdown.set(left);
+            true
+        } else {
+            false
+        }
+    })
+}
+
+/// Decides about an allocation that [`passes`] did not let through: a sample, with the guard that
+/// keeps this thread from sampling inside the hook, or `None`.
+#[cold]
+pub fn decide(size: usize) -> Option<(RateIndex, Hook)> {
+    SAMPLER.with(|s| {
+        if s.busy.get() {
+            return None;
+        }
+        let epoch = EPOCH.load(Ordering::Acquire);
+        let rate = rate::of_epoch(epoch);
+        if s.epoch.get() != epoch {
+            s.epoch.set(epoch);
+            s.draw(rate);
+        }
+        let left = s.countdown.get().wrapping_sub(size as i64);
+        if left >= 0 {
+            s.countdown.set(left);
+            return None;
+        }
+        s.draw(rate);
+        if s.untracked.get() > 0 {
+            return None;
+        }
+        Some((rate?, Hook::enter_idle(s)))
+    })
+}
+
+impl ThreadSampler {
+    /// Draws the distance to the next sample.
+    fn draw(&self, rate: Option<RateIndex>) {
+        let distance = match rate.map_or(0, RateIndex::rate) {
+            0 => i64::MAX,
+            1 => 0,
+            mean => self.exponential(mean),
+        };
+        self.countdown.set(distance);
+    }
+
+    fn exponential(&self, mean: usize) -> i64 {
+        let mut rng = self.rng.take().unwrap_or_else(|| {
+            // A thread's seed: the golden ratio's steps are far apart in every bit after the
+            // generator's own mixing.
+            SmallRng::seed_from_u64(SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed))
+        });
+        // 53 random bits, shifted to (0, 1]: the logarithm of 0 is not a distance.
+        let uniform = 1.0 - rng.random::<f64>();
+        self.rng.set(Some(rng));
+        // Never negative; `as` saturates, and a quarter of the range keeps sums from wrapping.
+        ((-uniform.ln() * mean as f64) as i64).min(i64::MAX / 4)
+    }
+}
+
+/// Marks this thread as inside a hook while it lives: allocations and frees of the thread pass
+/// through, and `errno` is as it was when the hook began (a program may allocate between a failed
+/// system call and reading its error).
+pub struct Hook {
+    errno: i32,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Hook {
+    /// Enters a hook; `None` when the thread is inside one already.
+    #[inline]
+    pub fn enter() -> Option<Self> {
+        SAMPLER.with(|s| (!s.busy.get()).then(|| Self::enter_idle(s)))
+    }
+
+    fn enter_idle(s: &ThreadSampler) -> Self {
+        s.busy.set(true);
+        Self { errno: errno::get(), _of_this_thread: PhantomData }
+    }
+}
+
+impl Drop for Hook {
+    fn drop(&mut self) {
+        errno::set(self.errno);
+        SAMPLER.with(|s| s.busy.set(false));
+    }
+}
+
+/// While it lives, allocations of this thread are not sampled: the profiler's own work outside the
+/// hooks (symbolization takes tens of megabytes) stays out of the profile. Frees are still counted.
+pub struct Untracked {
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+/// Begins a stretch of untracked allocations on this thread. Guards may be nested.
+pub fn untracked() -> Untracked {
+    SAMPLER.with(|s| s.untracked.set(s.untracked.get() + 1));
+    Untracked { _of_this_thread: PhantomData }
+}
+
+impl Untracked {
+    /// Runs `f` with allocations tracked again: for calling into the program's code.
+    pub fn lifted<T>(&self, f: impl FnOnce() -> T) -> T {
+        struct Restore(u32);
+        impl Drop for Restore {
+            fn drop(&mut self) {
+                SAMPLER.with(|s| s.untracked.set(self.0));
+            }
+        }
+        let _restore = Restore(SAMPLER.with(|s| s.untracked.replace(0)));
+        f()
+    }
+}
+
+impl Drop for Untracked {
+    fn drop(&mut self) {
+        SAMPLER.with(|s| s.untracked.set(s.untracked.get() - 1));
+    }
+}
+
+#[cfg(rtprof_supported)]
+mod errno {
+    pub(super) fn get() -> i32 {
+        // SAFETY: the location is this thread's own and always valid.
+        unsafe { *libc::__errno_location() }
+    }
+
+    pub(super) fn set(value: i32) {
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = value };
+    }
+}
+
+#[cfg(not(rtprof_supported))]
+mod errno {
+    pub(super) fn get() -> i32 {
+        0
+    }
+
+    pub(super) fn set(_value: i32) {}
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn distances_are_exponential() {
+        SAMPLER.with(|s| {
+            s.rng.set(Some(SmallRng::seed_from_u64(7)));
+            const N: usize = 200_000;
+            const MEAN: usize = 4096;
+            let draws: Vec<i64> = (0..N).map(|_| s.exponential(MEAN)).collect();
+            assert!(draws.iter().all(|&d| d >= 0));
+            // P(X < size) = 1 - e^(-size/mean); binomial, 6 sigma: one run in 5e8 fails by chance,
+            // and the seed is fixed besides.
+            for size in [16i64, 1024, 4096, 100_000] {
+                let p = 1.0 - (-(size as f64) / MEAN as f64).exp();
+                let hits = draws.iter().filter(|&&d| d < size).count() as f64;
+                let sigma = (N as f64 * p * (1.0 - p)).sqrt().max(1.0);
+                assert!((hits - N as f64 * p).abs() < 6.0 * sigma, "{size}: {hits} of {}", N as f64 * p);
+            }
+            assert!(s.exponential(usize::MAX) > 0);
+        });
+    }
+
+    #[test]
+    fn lifting_restores_the_guard() {
+        let guard = untracked();
+        let depth = || SAMPLER.with(|s| s.untracked.get());
+        guard.lifted(|| assert_eq!(depth(), 0));
+        assert_eq!(depth(), 1);
+        drop(guard);
+        assert_eq!(depth(), 0);
+    }
+}

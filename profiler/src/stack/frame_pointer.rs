@@ -1,0 +1,88 @@
+//! The walk along frame pointers: about 1 ns a frame.
+//!
+//! Each frame keeps its caller's frame pointer, and above it the return address (x86-64 and aarch64
+//! alike). Valid only where every function between here and the thread's start keeps one; see
+//! [`super::mode`] for how that is decided, and [`super::outermost`] for how the end is recognised.
+
+use super::bounds::Bounds;
+
+/// Strips the pointer authentication bits that aarch64 may keep above a 48-bit address.
+#[inline(always)]
+pub(super) fn plain_address(address: usize) -> usize {
+    if cfg!(target_arch = "aarch64") { address & 0x0000_ffff_ffff_ffff } else { address }
+}
+
+/// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`; fills `frames` with return
+/// addresses, leaf first, and returns how many.
+///
+/// Reads nothing outside `sp..stack.high`: whatever `fp` holds, every step must lie there, be aligned
+/// and lead upwards.
+#[inline]
+pub(super) fn walk(mut fp: usize, sp: usize, stack: Bounds, frames: &mut [usize]) -> usize {
+    const WORD: usize = size_of::<usize>();
+    let Some(last) = stack.high.checked_sub(2 * WORD) else {
+        return 0;
+    };
+    let mut lowest = sp;
+    let mut depth = 0;
+    while depth < frames.len() {
+        if fp < lowest || fp > last || !fp.is_multiple_of(WORD) {
+            break;
+        }
+        let frame = fp as *const usize;
+        // SAFETY: `sp <= fp` and `fp + 16 <= stack.high`, so both words lie in the part of this
+        // thread's stack that is in use, which is mapped, and `fp` is aligned.
+        let (caller, return_address) = unsafe { (frame.read(), frame.add(1).read()) };
+        if return_address == 0 {
+            break;
+        }
+        frames[depth] = plain_address(return_address);
+        depth += 1;
+        lowest = fp + 2 * WORD;
+        fp = caller;
+    }
+    depth
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Lays frames into a made-up stack: (offset of frame, offset of its caller, return address).
+    fn stack_with(frames: &[(usize, usize, usize)]) -> (Vec<usize>, usize) {
+        let mut words = vec![0usize; 64];
+        let base = words.as_ptr() as usize;
+        for &(at, caller, ret) in frames {
+            words[at] = if caller == 0 { 0 } else { base + caller * 8 };
+            words[at + 1] = ret;
+        }
+        (words, base)
+    }
+
+    fn walk_it(words: &[usize], base: usize, start: usize) -> Vec<usize> {
+        let mut out = [0; 128];
+        let bounds = Bounds { low: base, high: base + words.len() * 8 };
+        let n = walk(base + start * 8, base, bounds, &mut out);
+        out[..n].to_vec()
+    }
+
+    #[test]
+    fn it_follows_the_chain_to_its_end() {
+        let (words, base) = stack_with(&[(2, 10, 0x1000), (10, 40, 0x2000), (40, 0, 0x3000)]);
+        assert_eq!(walk_it(&words, base, 2), [0x1000, 0x2000, 0x3000]);
+    }
+
+    #[test]
+    fn it_never_turns_back_leaves_the_stack_or_reads_unaligned() {
+        let (words, base) = stack_with(&[(20, 4, 0x1000), (4, 20, 0x2000)]);
+        assert_eq!(walk_it(&words, base, 20), [0x1000], "a cycle");
+        let (mut words, base) = stack_with(&[(2, 10, 0x1000)]);
+        words[2] = base + 63 * 8;
+        assert_eq!(walk_it(&words, base, 2), [0x1000], "the last word is no frame");
+        words[2] = base + 10 * 8 + 1;
+        assert_eq!(walk_it(&words, base, 2), [0x1000], "unaligned");
+        words[2] = usize::MAX - 7;
+        assert_eq!(walk_it(&words, base, 2), [0x1000], "beyond the address space");
+        assert_eq!(walk(16, 0, Bounds::NONE, &mut [0; 4]), 0, "no stack known");
+    }
+}

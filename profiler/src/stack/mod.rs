@@ -1,0 +1,154 @@
+//! Stacks: capture, hash, and the table that keeps each distinct one once.
+//!
+//! A stack is a list of return addresses, leaf first, of at most [`MAX_STACK`] frames, from the
+//! function that called [`capture`] out to `main` or the thread's first function. Frames of the
+//! profiler itself are at its leaf end; they are hidden at export, by name, because how many there
+//! are depends on inlining.
+//!
+//! Capture may run anywhere, in an allocator or with any lock held: it takes no lock, allocates
+//! nothing, and calls neither `_Unwind_Backtrace` nor `dl_iterate_phdr`, whose lock another thread
+//! may hold while it allocates.
+
+mod bounds;
+mod frame_pointer;
+mod hash;
+pub mod marker;
+mod mode;
+pub(crate) mod outermost;
+pub mod table;
+pub(crate) mod unwind;
+
+pub(crate) use mode::open as open_mode;
+pub use mode::{StackMode, set_stack_mode, stack_mode};
+
+use crate::counters::COUNTERS;
+use bounds::Bounds;
+use mode::Walk;
+use unwind::Registers;
+
+/// The most frames of a stack that are kept: the innermost. Go's limit since 1.23.
+pub const MAX_STACK: usize = 128;
+
+/// Reads the registers of the function this is inlined into.
+#[cfg(all(rtprof_supported, target_arch = "x86_64"))]
+#[inline(always)]
+fn registers() -> Registers {
+    let (ip, sp, fp): (usize, usize, usize);
+    // SAFETY: reads three registers and has no effect.
+    unsafe {
+        core::arch::asm!(
+            "lea {ip}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
+            ip = out(reg) ip, sp = out(reg) sp, fp = out(reg) fp,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Registers { ip, sp, fp }
+}
+
+/// Reads the registers of the function this is inlined into.
+#[cfg(all(rtprof_supported, target_arch = "aarch64"))]
+#[inline(always)]
+fn registers() -> Registers {
+    let (ip, sp, fp, lr): (usize, usize, usize, usize);
+    // SAFETY: reads four registers and has no effect.
+    unsafe {
+        core::arch::asm!(
+            "adr {ip}, .", "mov {sp}, sp", "mov {fp}, x29", "mov {lr}, x30",
+            ip = out(reg) ip, sp = out(reg) sp, fp = out(reg) fp, lr = out(reg) lr,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Registers { ip, sp, fp, lr }
+}
+
+#[cfg(not(rtprof_supported))]
+#[inline(always)]
+fn registers() -> Registers {
+    Registers {
+        ip: 0,
+        sp: 0,
+        fp: 0,
+        #[cfg(target_arch = "aarch64")]
+        lr: 0,
+    }
+}
+
+/// Captures the caller's stack into `frames` and returns its depth. The first frames may be those
+/// of the profiler.
+///
+/// Never 0 on a supported platform: a stack that cannot be walked is the single frame
+/// [`marker::stack_not_captured`], and is counted.
+#[inline(never)]
+pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
+    let registers = registers();
+    let stack = bounds::of_stack_at(registers.sp);
+    let depth = match mode::walk() {
+        Walk::Unwind => unwound(registers, stack, frames),
+        Walk::FramePointersUnchecked => frame_pointer::walk(registers.fp, registers.sp, stack, frames),
+        Walk::FramePointers => {
+            let depth = frame_pointer::walk(registers.fp, registers.sp, stack, frames);
+            if depth > 0 && (depth == MAX_STACK || outermost::is_trusted(frames[depth - 1])) {
+                depth
+            } else {
+                checked(registers, stack, frames, depth)
+            }
+        }
+    };
+    finish(frames, depth)
+}
+
+#[inline]
+fn finish(frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
+    if depth == 0 {
+        return not_captured(frames);
+    }
+    if depth == MAX_STACK {
+        COUNTERS.stacks_truncated.add();
+        return depth;
+    }
+    outermost::trim(&frames[..depth])
+}
+
+#[cold]
+fn not_captured(frames: &mut [usize; MAX_STACK]) -> usize {
+    COUNTERS.stacks_not_captured.add();
+    frames[0] = marker::frame(marker::stack_not_captured);
+    1
+}
+
+#[inline]
+fn unwound(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
+    unwind::walk(registers, stack, frames).unwrap_or(0)
+}
+
+/// A frame-pointer walk ended at an address that is not known to be an end: asks the unwind tables.
+#[cold]
+#[inline(never)]
+fn checked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
+    let mut by_tables = [0; MAX_STACK];
+    let unwound = unwound(registers, stack, &mut by_tables);
+    if unwound == 0 {
+        // No cache free: an unconfirmed stack is better than none.
+        return depth;
+    }
+    if depth > 0 && outermost::confirm(frames[depth - 1], &by_tables[..unwound]) {
+        return depth;
+    }
+    COUNTERS.stacks_repaired.add();
+    *frames = by_tables;
+    unwound
+}
+
+/// Both walks from one place, untrimmed; for the self-test.
+#[inline(never)]
+fn capture_both_ways(
+    by_pointers: &mut [usize; MAX_STACK],
+    by_tables: &mut [usize; MAX_STACK],
+) -> (usize, usize) {
+    let registers = registers();
+    let stack = bounds::of_stack_at(registers.sp);
+    (
+        frame_pointer::walk(registers.fp, registers.sp, stack, by_pointers),
+        unwound(registers, stack, by_tables),
+    )
+}

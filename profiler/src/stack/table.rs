@@ -1,0 +1,370 @@
+//! The interning table: one entry per distinct (key, stack), found again by hash.
+//!
+//! The bucket table of a profile is this table with a record in each entry; a trace's stack table is
+//! the same with an id. Go: `stkbucket`, `newBucket`, and `traceStackTable`.
+//!
+//! ```text
+//!  chains[hash % 179,999] ─► entry ─► entry ─► ∅        next: fixed before an entry is published
+//!  all ────────────────────► entry ─► entry ─► …        all_next: likewise
+//! ```
+//!
+//! No lock. An entry is written whole, pushed on the list of all entries, then published by a
+//! compare-and-swap on the head of its chain. Entries are never removed, so a failed swap means that
+//! others were pushed in front: only those are searched again before the next try, and if one of them
+//! is the wanted entry the loser's stays behind, empty, in the list of all (wasted, never wrong).
+//!
+//! The order matters: were the chain first, another thread could find the entry and count an event
+//! in it before a snapshot that walks the list of all is able to see it, and a cut would lose an
+//! event that was over before it.
+
+use core::mem::{align_of, size_of};
+use core::ptr::{self, NonNull};
+
+use super::hash::hash_stack;
+use crate::arena::Arena;
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Chains of the table; Go's `buckHashSize`. 1.4 MiB of address space, of which only touched pages
+/// cost memory.
+#[cfg(not(loom))]
+pub const CHAINS: usize = 179_999;
+#[cfg(loom)]
+pub const CHAINS: usize = 1;
+
+/// What distinguishes entries beside the stack.
+pub trait Key: Copy + Eq {
+    /// Feeds the key into the hash of the stack.
+    fn seed(&self) -> u64;
+}
+
+/// One (key, stack) and its record. The stack's words follow the struct in memory.
+#[repr(C)]
+pub struct Entry<K, R> {
+    next: *const Entry<K, R>,
+    all_next: *const Entry<K, R>,
+    hash: u64,
+    depth: usize,
+    /// The key it was made for.
+    pub key: K,
+    /// What is counted for it.
+    pub record: R,
+}
+
+impl<K, R> Entry<K, R> {
+    /// The stack: return addresses, leaf first.
+    #[inline]
+    pub fn stack(&self) -> &[usize] {
+        const { assert!(size_of::<Self>().is_multiple_of(align_of::<usize>())) };
+        let words = (&raw const *self).wrapping_add(1).cast::<usize>();
+        // SAFETY: `insert` allocated `depth` words behind every entry and wrote them before it
+        // published the entry; nobody writes them again.
+        unsafe { core::slice::from_raw_parts(words, self.depth) }
+    }
+}
+
+/// Why an entry could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The limit on entries is reached.
+    Limit,
+    /// The kernel gives no more memory, or the table was never opened.
+    Memory,
+}
+
+/// The table. `const`-constructible; [`Table::open`] maps its chains.
+pub struct Table<K, R> {
+    chains: AtomicPtr<AtomicPtr<Entry<K, R>>>,
+    all: AtomicPtr<Entry<K, R>>,
+    entries: AtomicUsize,
+    limit: AtomicUsize,
+    arena: Arena,
+}
+
+// SAFETY: entries are shared by reference between all threads; K is read-only after publication and
+// R is only reached by shared reference.
+unsafe impl<K: Send + Sync, R: Send + Sync> Sync for Table<K, R> {}
+// SAFETY: likewise; the table owns nothing bound to a thread.
+unsafe impl<K: Send + Sync, R: Send + Sync> Send for Table<K, R> {}
+
+impl<K: Key, R: Default> Table<K, R> {
+    /// A closed table that takes at most `limit` entries once opened.
+    #[cfg(not(loom))]
+    pub const fn new(limit: usize) -> Self {
+        Self {
+            chains: AtomicPtr::new(ptr::null_mut()),
+            all: AtomicPtr::new(ptr::null_mut()),
+            entries: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            arena: Arena::new(),
+        }
+    }
+
+    /// Under loom the atomics are not `const`.
+    #[cfg(loom)]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            chains: AtomicPtr::new(ptr::null_mut()),
+            all: AtomicPtr::new(ptr::null_mut()),
+            entries: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            arena: Arena::new(),
+        }
+    }
+
+    /// Maps the chains. Idempotent; `false` when the kernel refuses, and then every insertion is
+    /// [`Full::Memory`].
+    pub fn open(&self) -> bool {
+        if !self.chains.load(Ordering::Acquire).is_null() {
+            return true;
+        }
+        let Some(chains) = Self::map_chains() else {
+            return false;
+        };
+        let won = self
+            .chains
+            .compare_exchange(ptr::null_mut(), chains.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        #[cfg(not(loom))]
+        if !won {
+            // SAFETY: ours alone: it was not installed.
+            unsafe { crate::mapping::unmap(chains.cast(), CHAINS * size_of::<usize>()) };
+        }
+        let _ = won;
+        true
+    }
+
+    #[cfg(not(loom))]
+    fn map_chains() -> Option<NonNull<AtomicPtr<Entry<K, R>>>> {
+        // Zeroed memory is a valid array of null AtomicPtr.
+        Some(crate::mapping::map(CHAINS * size_of::<usize>())?.cast())
+    }
+
+    #[cfg(loom)]
+    fn map_chains() -> Option<NonNull<AtomicPtr<Entry<K, R>>>> {
+        let chains: Vec<_> = (0..CHAINS).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        NonNull::new(Box::leak(chains.into_boxed_slice()).as_mut_ptr())
+    }
+
+    /// The most entries the table takes.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit; entries beyond it stay. Returns the previous one.
+    pub fn set_limit(&self, limit: usize) -> usize {
+        self.limit.swap(limit, Ordering::Relaxed)
+    }
+
+    /// Entries made so far.
+    pub fn len(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether no entry was made yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory mapped for entries.
+    pub fn mapped_bytes(&self) -> usize {
+        self.arena.mapped_bytes()
+    }
+
+    /// The entry for this key and stack, made if it is new and the limit allows.
+    #[inline]
+    pub fn intern(&self, key: K, stack: &[usize]) -> Result<&Entry<K, R>, Full> {
+        self.intern_within(key, stack, self.limit())
+    }
+
+    /// As [`Table::intern`], against a limit of the caller's own.
+    pub fn intern_within(&self, key: K, stack: &[usize], limit: usize) -> Result<&Entry<K, R>, Full> {
+        let chains = NonNull::new(self.chains.load(Ordering::Acquire)).ok_or(Full::Memory)?;
+        let hash = hash_stack(stack, key.seed());
+        // SAFETY: the index is below CHAINS, and the mapping holds CHAINS heads for ever.
+        let head = unsafe { chains.add((hash % CHAINS as u64) as usize).as_ref() };
+        // Acquire: pairs with the publication, so that what the entry points to is seen written.
+        let first = head.load(Ordering::Acquire);
+        match Self::search(first, ptr::null(), hash, key, stack) {
+            Some(entry) => Ok(entry),
+            None => self.insert(head, first, hash, key, stack, limit),
+        }
+    }
+
+    /// Walks a chain from `from` up to, not including, `until`.
+    #[inline]
+    fn search<'a>(
+        from: *const Entry<K, R>,
+        until: *const Entry<K, R>,
+        hash: u64,
+        key: K,
+        stack: &[usize],
+    ) -> Option<&'a Entry<K, R>> {
+        let mut at = from;
+        while at != until {
+            // SAFETY: chain pointers lead to published entries, which are never freed.
+            let entry = unsafe { &*at };
+            if entry.hash == hash && entry.key == key && entry.stack() == stack {
+                return Some(entry);
+            }
+            at = entry.next;
+        }
+        None
+    }
+
+    #[cold]
+    fn insert(
+        &self,
+        head: &AtomicPtr<Entry<K, R>>,
+        mut first: *mut Entry<K, R>,
+        hash: u64,
+        key: K,
+        stack: &[usize],
+        limit: usize,
+    ) -> Result<&Entry<K, R>, Full> {
+        if self.entries.fetch_add(1, Ordering::Relaxed) >= limit {
+            self.entries.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::Limit);
+        }
+        const { assert!(align_of::<Entry<K, R>>() <= 16) };
+        let Some(place) = self.arena.alloc(size_of::<Entry<K, R>>() + size_of_val(stack)) else {
+            self.entries.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::Memory);
+        };
+        let entry = place.cast::<Entry<K, R>>().as_ptr();
+        let depth = stack.len();
+        // SAFETY: the arena gave this place, large and aligned enough, to this call alone; it is
+        // written whole before anybody else can reach it.
+        unsafe {
+            entry.write(Entry { next: first, all_next: ptr::null(), hash, depth, key, record: R::default() });
+            ptr::copy_nonoverlapping(stack.as_ptr(), entry.add(1).cast::<usize>(), depth);
+        }
+
+        let mut all = self.all.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: not published yet: ours alone.
+            unsafe { (*entry).all_next = all };
+            match self.all.compare_exchange_weak(all, entry, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(seen) => all = seen,
+            }
+        }
+
+        loop {
+            // From here on walkers of the list of all read the entry, but never its `next`.
+            // SAFETY: `next` is read only by those who found the entry in its chain.
+            unsafe { (&raw mut (*entry).next).write(first) };
+            match head.compare_exchange(first, entry, Ordering::Release, Ordering::Acquire) {
+                // SAFETY: published, never freed.
+                Ok(_) => return Ok(unsafe { &*entry }),
+                Err(seen) => {
+                    if let Some(theirs) = Self::search(seen, first, hash, key, stack) {
+                        return Ok(theirs);
+                    }
+                    first = seen;
+                }
+            }
+        }
+    }
+
+    /// All entries, newest first. Entries made during the walk may be missing.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<K, R>> {
+        let mut at: *const Entry<K, R> = self.all.load(Ordering::Acquire);
+        core::iter::from_fn(move || {
+            // SAFETY: the list of all leads to entries written whole, never freed.
+            let entry = unsafe { at.as_ref() }?;
+            at = entry.all_next;
+            Some(entry)
+        })
+    }
+}
+
+#[cfg(test)]
+impl Key for u64 {
+    fn seed(&self) -> u64 {
+        *self
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::primitive::AtomicU64;
+
+    #[test]
+    fn the_same_key_and_stack_is_the_same_entry() {
+        let table: Table<u64, AtomicU64> = Table::new(100);
+        assert_eq!(table.intern(1, &[1]).err(), Some(Full::Memory), "closed");
+        assert!(table.open() && table.open());
+        let a = table.intern(7, &[1, 2, 3]).unwrap();
+        assert_eq!(a.stack(), [1, 2, 3]);
+        assert!(ptr::eq(a, table.intern(7, &[1, 2, 3]).unwrap()));
+        assert!(!ptr::eq(a, table.intern(8, &[1, 2, 3]).unwrap()));
+        assert!(!ptr::eq(a, table.intern(7, &[1, 2]).unwrap()));
+        assert_eq!((table.len(), table.iter().count()), (3, 3));
+    }
+
+    #[test]
+    fn the_limit_holds_and_known_stacks_are_still_found() {
+        let table: Table<u64, AtomicU64> = Table::new(10);
+        table.open();
+        for i in 0..20 {
+            assert_eq!(table.intern(0, &[i]).is_ok(), i < 10);
+        }
+        assert!(table.intern(0, &[3]).is_ok());
+        assert_eq!(table.len(), 10);
+    }
+
+    #[test]
+    fn racing_threads_agree_on_every_entry() {
+        let table: Table<u64, AtomicU64> = Table::new(usize::MAX);
+        table.open();
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for i in 0..5_000usize {
+                        table.intern(0, &[i, i + 1]).unwrap().record.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+        });
+        let counts: Vec<u64> =
+            table.iter().map(|e| e.record.load(Ordering::Relaxed)).filter(|&c| c > 0).collect();
+        assert_eq!(counts.len(), 5_000);
+        assert!(counts.iter().all(|&c| c == 4));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::primitive::AtomicU64;
+    use loom::sync::Arc;
+
+    #[derive(Default)]
+    struct Count(AtomicU64);
+
+    /// Two threads insert the same stack while a third walks: one entry holds both counts.
+    #[test]
+    fn loom_insert_is_unique() {
+        loom::model(|| {
+            let table: Arc<Table<u64, Count>> = Arc::new(Table::new(100));
+            table.open();
+            let other = {
+                let table = table.clone();
+                loom::thread::spawn(move || {
+                    table.intern(0, &[1]).unwrap().record.0.fetch_add(1, Ordering::Relaxed);
+                    table.intern(0, &[2]).unwrap().record.0.fetch_add(1, Ordering::Relaxed);
+                })
+            };
+            table.intern(0, &[1]).unwrap().record.0.fetch_add(1, Ordering::Relaxed);
+            other.join().unwrap();
+            let mut counts: Vec<_> = table
+                .iter()
+                .map(|e| (e.stack()[0], e.record.0.load(Ordering::Relaxed)))
+                .filter(|c| c.1 > 0)
+                .collect();
+            counts.sort_unstable();
+            assert_eq!(counts, [(1, 2), (2, 1)]);
+        });
+    }
+}

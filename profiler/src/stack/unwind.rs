@@ -1,0 +1,238 @@
+//! The walk by unwind tables (`.eh_frame`), through framehop: about 12 ns a frame, right in code
+//! without frame pointers too.
+//!
+//! What framehop needs lives here: the unwinder (the set of modules), replaced as a whole when
+//! modules come and go, and a fixed set of caches made at start:
+//!
+//! ```text
+//!   UNWINDER ──► unwinder of the modules known now      (old ones are kept: a walk may be using one)
+//!   STRIPES  ──► [ lock | cache ] [ lock | cache ] …    one taken by try-lock for each walk
+//! ```
+//!
+//! A cache is 33 KiB and two allocations, too much for every thread and impossible to make in a hook.
+//! A walk tries the stripe of its thread first, then the others; when all are taken it gives up and
+//! the sample keeps its innermost frame alone, counted. Nothing waits, so a stripe whose holder does not
+//! exist in a forked child is one stripe less there, not a hang. It is not handed out again: its
+//! cache may be half written.
+#![cfg_attr(not(rtprof_supported), allow(unused_variables))]
+
+use super::bounds::Bounds;
+use crate::modules::Module;
+
+/// The registers a walk starts from, all read at one instruction.
+#[derive(Clone, Copy)]
+pub(super) struct Registers {
+    /// The instruction pointer.
+    pub(super) ip: usize,
+    /// The stack pointer.
+    pub(super) sp: usize,
+    /// The frame pointer register, whatever it holds.
+    pub(super) fp: usize,
+    /// The link register.
+    #[cfg(target_arch = "aarch64")]
+    pub(super) lr: usize,
+}
+
+/// Stack that a walk itself needs. framehop took 15.5 KiB in a release and 53.7 KiB in a debug
+/// build; with less than this left the walk is not begun.
+const OWN_STACK: usize = if cfg!(debug_assertions) { 80 << 10 } else { 32 << 10 };
+
+#[cfg(rtprof_supported)]
+pub(super) use imp::walk;
+#[cfg(rtprof_supported)]
+pub(crate) use imp::{install, open};
+
+#[cfg(rtprof_supported)]
+mod imp {
+    use super::*;
+    use core::cell::{Cell, UnsafeCell};
+    use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+    use framehop::{
+        CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative,
+        Unwinder, UnwinderNative,
+    };
+
+    type Native = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
+    type Cache = CacheNative<MustNotAllocateDuringUnwind>;
+
+    /// Two neighbours share no cache line.
+    #[repr(align(128))]
+    struct Stripe {
+        taken: AtomicU32,
+        cache: UnsafeCell<Cache>,
+    }
+
+    // SAFETY: the cache is only touched by whoever changed `taken` from 0 to 1.
+    unsafe impl Sync for Stripe {}
+
+    static UNWINDER: AtomicPtr<Native> = AtomicPtr::new(core::ptr::null_mut());
+    static STRIPES: AtomicPtr<Stripe> = AtomicPtr::new(core::ptr::null_mut());
+    static STRIPE_COUNT: AtomicUsize = AtomicUsize::new(0);
+    static NEXT_STRIPE: AtomicU32 = AtomicU32::new(0);
+
+    thread_local! {
+        // The stripe this thread tries first, plus one; 0 before its first walk.
+        static PREFERRED: Cell<u32> = const { Cell::new(0) };
+    }
+
+    /// Makes the caches. Not for hooks.
+    pub(crate) fn open() {
+        if !STRIPES.load(Ordering::Acquire).is_null() {
+            return;
+        }
+        let cores = std::thread::available_parallelism().map_or(4, usize::from);
+        let stripes: Vec<Stripe> = (0..(2 * cores).clamp(4, 64))
+            .map(|_| Stripe { taken: AtomicU32::new(0), cache: UnsafeCell::new(Cache::new_in()) })
+            .collect();
+        let stripes = Box::leak(stripes.into_boxed_slice());
+        STRIPE_COUNT.store(stripes.len(), Ordering::Relaxed);
+        STRIPES.store(stripes.as_mut_ptr(), Ordering::Release);
+    }
+
+    /// Makes these modules the ones that walks know. Not for hooks.
+    pub(crate) fn install(modules: &[&'static Module]) {
+        let mut unwinder = Native::new();
+        for module in modules.iter().filter(|m| m.is_loaded()) {
+            let (header, header_at) = module.unwind.header;
+            let (frames, frames_at) = module.unwind.frames;
+            if frames.is_empty() {
+                continue;
+            }
+            // framehop takes addresses in the file's numbering beside the bytes found in memory.
+            let svma = |at: usize, len: usize| {
+                let start = at.wrapping_sub(module.bias) as u64;
+                Some(start..start + len as u64)
+            };
+            unwinder.add_module(framehop::Module::new(
+                module.path.clone(),
+                module.start as u64..module.limit as u64,
+                module.bias as u64,
+                ExplicitModuleSectionInfo {
+                    base_svma: 0,
+                    text_svma: svma(module.start, module.limit - module.start),
+                    eh_frame_hdr_svma: svma(header_at, header.len()),
+                    eh_frame_hdr: Some(header),
+                    eh_frame_svma: svma(frames_at, frames.len()),
+                    eh_frame: Some(frames),
+                    ..Default::default()
+                },
+            ));
+        }
+        UNWINDER.store(Box::leak(Box::new(unwinder)), Ordering::Release);
+        renew_caches();
+    }
+
+    /// framehop tells stale cache entries by a 16-bit generation, which wraps in a program that loads
+    /// plugins for ever: give every reachable stripe a fresh cache. One that is in use now keeps its
+    /// entries until the next change.
+    fn renew_caches() {
+        let (stripes, count) = stripes();
+        for i in 0..count {
+            // SAFETY: `i < count`, and the stripes are never freed.
+            let stripe = unsafe { &*stripes.add(i) };
+            let fresh = Cache::new_in();
+            if stripe.try_take() {
+                // SAFETY: `taken` is ours.
+                let old = unsafe { core::mem::replace(&mut *stripe.cache.get(), fresh) };
+                stripe.release();
+                drop(old);
+            }
+        }
+    }
+
+    fn stripes() -> (*const Stripe, usize) {
+        let stripes = STRIPES.load(Ordering::Acquire);
+        if stripes.is_null() { (stripes, 0) } else { (stripes, STRIPE_COUNT.load(Ordering::Relaxed)) }
+    }
+
+    impl Stripe {
+        fn try_take(&self) -> bool {
+            self.taken.load(Ordering::Relaxed) == 0
+                && self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        }
+
+        fn release(&self) {
+            self.taken.store(0, Ordering::Release);
+        }
+    }
+
+    fn take_stripe() -> Option<&'static Stripe> {
+        let (stripes, count) = stripes();
+        let preferred = PREFERRED.with(|cell| {
+            if cell.get() == 0 {
+                cell.set(NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % 1024 + 1);
+            }
+            cell.get() as usize
+        });
+        // SAFETY: the index is below `count`, and the stripes are never freed.
+        (0..count).map(|i| unsafe { &*stripes.add((preferred + i) % count) }).find(|s| s.try_take())
+    }
+
+    /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns how
+    /// many. `None` when no cache was free or too little stack is left.
+    pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
+        if registers.sp - stack.low.min(registers.sp) < OWN_STACK && !may_grow(stack) {
+            return None;
+        }
+        // SAFETY: installed unwinders are leaked.
+        let unwinder = unsafe { UNWINDER.load(Ordering::Acquire).as_ref() }?;
+        let stripe = take_stripe()?;
+        // SAFETY: `taken` is ours until `release` below.
+        let cache = unsafe { &mut *stripe.cache.get() };
+        let mut read = |address: u64| {
+            let at = address as usize;
+            if at < registers.sp || at.saturating_add(8) > stack.high || !at.is_multiple_of(8) {
+                return Err(());
+            }
+            // SAFETY: within the part of this thread's stack that is in use, and aligned.
+            Ok(unsafe { (at as *const u64).read() })
+        };
+        #[cfg(target_arch = "x86_64")]
+        let mut regs = UnwindRegsNative::new(registers.ip as u64, registers.sp as u64, registers.fp as u64);
+        #[cfg(target_arch = "aarch64")]
+        let mut regs = UnwindRegsNative::new_with_ptr_auth_mask(
+            framehop::aarch64::PtrAuthMask::new_24_40(),
+            registers.lr as u64,
+            registers.sp as u64,
+            registers.fp as u64,
+        );
+        let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
+        let mut depth = 0;
+        while depth < frames.len() {
+            // An error is how most stacks end: the outermost frame's caller cannot be found.
+            let Ok(Some(caller)) = unwinder.unwind_frame(at, &mut regs, cache, &mut read) else {
+                break;
+            };
+            let Some(next) = FrameAddress::from_return_address(caller) else {
+                break;
+            };
+            frames[depth] = super::super::frame_pointer::plain_address(caller as usize);
+            depth += 1;
+            at = next;
+        }
+        stripe.release();
+        Some(depth)
+    }
+
+    /// The main thread's stack grows on demand, so its low end says nothing about what is left.
+    fn may_grow(stack: Bounds) -> bool {
+        stack.contains(super::super::outermost::main_stack())
+    }
+}
+
+#[cfg(not(rtprof_supported))]
+mod imp {
+    use super::*;
+
+    pub(crate) fn open() {}
+
+    pub(crate) fn install(modules: &[&'static Module]) {}
+
+    pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
+        None
+    }
+}
+#[cfg(not(rtprof_supported))]
+pub(super) use imp::walk;
+#[cfg(not(rtprof_supported))]
+pub(crate) use imp::{install, open};
