@@ -1,0 +1,91 @@
+//! For programs that free memory late: a garbage collector, an arena, an epoch reclaimer.
+//!
+//! Without it every free counts when it happens. In such a program memory that is dead but not yet
+//! reclaimed would count as in use, and a profile would be skewed toward allocations. A program that
+//! calls [`cycle`] at each collection and frees inside [`sweep`] gets Go's accounting instead: frees
+//! of a sweep count as of the collection's cut, and profiles show the last cut whose sweep is over.
+//!
+//! ```
+//! # fn retire() -> Vec<Box<u64>> { vec![Box::new(1)] }
+//! let dead = retire();                    // found dead at this collection
+//! rtprof_allocator::collector::cycle();   // the cut
+//! rtprof_allocator::collector::sweep(|sweep| {
+//!     let bytes = dead.len() * 8;
+//!     drop(dead);
+//!     sweep.swept(bytes);
+//! });
+//! rtprof_allocator::collector::post_sweep();
+//! ```
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use rtprof_profiler::mem;
+
+use crate::alloc_free_trace;
+
+thread_local! {
+    /// Sweeps that this thread is inside of.
+    static SWEEPS: Cell<u32> = const { Cell::new(0) };
+}
+
+static SWEPT: AtomicU64 = AtomicU64::new(0);
+
+/// Begins a heap profile cycle at a collection's mark termination: what is allocated from now on
+/// belongs to the next one. Go: the runtime at mark termination (`mProf_NextCycle`, `mProf_Flush`).
+///
+/// From the first call on profiles show the last complete cycle, up to two cycles old, as Go's do.
+pub fn cycle() {
+    mem::collector_cycle();
+    alloc_free_trace::collection();
+}
+
+/// Runs `f`, in which this thread frees what the last collection found dead: its frees count as of
+/// that collection's cut. Go: sweeping.
+///
+/// Sweeps may run on several threads and be nested. An object allocated after the cut and freed in a
+/// sweep counts as allocated and freed in the same cycle, so in-use never becomes negative.
+pub fn sweep<T>(f: impl FnOnce(&mut Sweep) -> T) -> T {
+    struct Leave;
+    impl Drop for Leave {
+        fn drop(&mut self) {
+            SWEEPS.with(|s| s.set(s.get() - 1));
+        }
+    }
+    SWEEPS.with(|s| s.set(s.get() + 1));
+    let _leave = Leave;
+    let mut sweep = Sweep { bytes: 0 };
+    let result = f(&mut sweep);
+    SWEPT.fetch_add(sweep.bytes, Ordering::Relaxed);
+    result
+}
+
+/// All sweeps of the last [`cycle`] are over: profiles show the state at its cut from now on, without
+/// waiting for the next one. Go: `mProf_PostSweep`, as `runtime.GC` calls it.
+pub fn post_sweep() {
+    mem::post_sweep();
+}
+
+/// Bytes that finished sweeps have reported since the program began.
+pub fn swept_bytes() -> u64 {
+    SWEPT.load(Ordering::Relaxed)
+}
+
+/// A sweep in progress.
+#[derive(Debug)]
+pub struct Sweep {
+    bytes: u64,
+}
+
+impl Sweep {
+    /// Reports `bytes` as swept.
+    pub fn swept(&mut self, bytes: usize) {
+        self.bytes += bytes as u64;
+    }
+}
+
+/// Whether this thread frees for a sweep. For hooks.
+#[inline]
+pub(crate) fn in_sweep() -> bool {
+    SWEEPS.with(|s| s.get() > 0)
+}

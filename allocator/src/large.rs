@@ -1,0 +1,244 @@
+//! The table of large sampled objects: from an object's address to its sample.
+//!
+//! It is asked at every free of an object above 4 KiB, sampled or not, so a miss must be cheap: one
+//! cache line of eight addresses, chosen by hash, and no chain to follow.
+//!
+//! ```text
+//!   level 0:    512 groups of 8 keys ─ 8 values     a group is searched whole, so a removed key
+//!   level 1:  2,048 groups                          leaves a free place and no tombstone
+//!   level 2:  8,192 …                               mapped when a group above it overflows
+//! ```
+//!
+//! A look-up asks each level that exists: one up to a few thousand live large samples, two up to
+//! tens of thousands. No lock: a key is placed by compare-and-swap in a free place, by the thread that
+//! was just given the object and has told nobody its address; it is removed before the object goes
+//! back to the inner allocator, which may hand the address out again at once.
+
+use core::ptr::null_mut;
+
+use rtprof_profiler::primitive::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Keys of a group: one cache line.
+const WAYS: usize = 8;
+#[cfg(not(loom))]
+const LEVEL0_GROUPS: usize = 512;
+#[cfg(loom)]
+const LEVEL0_GROUPS: usize = 1;
+const LEVELS: usize = 10;
+
+/// A free place.
+const FREE: usize = 0;
+/// A place whose object is in the hands of `realloc`: no address, but not free either.
+const HELD: usize = 1;
+
+/// Keys of one group, and beside them two words for each.
+#[repr(C, align(64))]
+struct Group {
+    keys: [AtomicUsize; WAYS],
+    values: [[AtomicUsize; 2]; WAYS],
+}
+
+/// The table. `const`-constructible; maps its levels as it needs them.
+pub(crate) struct LargeTable {
+    levels: [AtomicPtr<Group>; LEVELS],
+}
+
+/// A place in the table that its holder owns: [`LargeTable::claim`]ed and not yet filled, or
+/// [`LargeTable::hold`]ing an object's value.
+pub(crate) struct Held<'a> {
+    group: &'a Group,
+    way: usize,
+}
+
+fn groups_of(level: usize) -> usize {
+    LEVEL0_GROUPS << (2 * level)
+}
+
+fn hash(key: usize) -> usize {
+    // Large objects are aligned to 16 at least; the multiplication brings all bits to the top.
+    ((key as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
+}
+
+impl LargeTable {
+    /// An empty table.
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { levels: [const { AtomicPtr::new(null_mut()) }; LEVELS] }
+    }
+
+    /// Under loom the atomics are not `const`.
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self { levels: core::array::from_fn(|_| AtomicPtr::new(null_mut())) }
+    }
+
+    fn group(&self, level: usize, key: usize) -> Option<&Group> {
+        let groups = self.levels[level].load(Ordering::Acquire);
+        if groups.is_null() {
+            return None;
+        }
+        // SAFETY: a level, once installed, holds this many groups and is never unmapped.
+        Some(unsafe { &*groups.add(hash(key) & (groups_of(level) - 1)) })
+    }
+
+    /// The place that holds this key.
+    #[inline]
+    fn find(&self, key: usize) -> Option<Held<'_>> {
+        for level in 0..LEVELS {
+            let group = self.group(level, key)?;
+            // Relaxed: the program hands an object from its allocation to its free in order, and
+            // the key was placed before the allocation returned.
+            if let Some(way) = (0..WAYS).find(|&way| group.keys[way].load(Ordering::Relaxed) == key) {
+                return Some(Held { group, way });
+            }
+        }
+        None
+    }
+
+    /// Places a key; the caller then [`fill`](Held::fill)s or [`release`](Held::release)s it. `None` when
+    /// there is no memory for another level.
+    pub(crate) fn claim(&self, key: usize) -> Option<Held<'_>> {
+        for level in 0..LEVELS {
+            let group = match self.group(level, key) {
+                Some(group) => group,
+                None => {
+                    self.add_level(level)?;
+                    self.group(level, key)?
+                }
+            };
+            for way in 0..WAYS {
+                let place = &group.keys[way];
+                // Acquire: pairs with the release of the place, so that its last user's reads of the
+                // value are over.
+                if place.load(Ordering::Relaxed) == FREE
+                    && place.compare_exchange(FREE, key, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                {
+                    return Some(Held { group, way });
+                }
+            }
+        }
+        None
+    }
+
+    /// Takes the object of this address out, if it is in: the address is not found any more, but its
+    /// place stays the caller's, so that a failed `realloc` can [`restore`](Held::restore) it.
+    #[inline]
+    pub(crate) fn hold(&self, key: usize) -> Option<Held<'_>> {
+        let held = self.find(key)?;
+        held.group.keys[held.way].store(HELD, Ordering::Relaxed);
+        Some(held)
+    }
+
+    #[cfg(not(loom))]
+    fn add_level(&self, level: usize) -> Option<()> {
+        use rtprof_profiler::mapping;
+        let bytes = groups_of(level) * size_of::<Group>();
+        // Zeroed memory is a level of free places.
+        let fresh = mapping::map(bytes)?.cast::<Group>();
+        let installed = self.levels[level].compare_exchange(
+            null_mut(),
+            fresh.as_ptr(),
+            Ordering::AcqRel,
+            Ordering::Relaxed,
+        );
+        if installed.is_err() {
+            // SAFETY: ours alone: another thread's was installed.
+            unsafe { mapping::unmap(fresh.cast(), bytes) };
+        }
+        Some(())
+    }
+
+    #[cfg(loom)]
+    fn add_level(&self, level: usize) -> Option<()> {
+        let groups: Vec<Group> = (0..groups_of(level))
+            .map(|_| Group {
+                keys: core::array::from_fn(|_| AtomicUsize::new(FREE)),
+                values: core::array::from_fn(|_| core::array::from_fn(|_| AtomicUsize::new(0))),
+            })
+            .collect();
+        let fresh = Box::leak(groups.into_boxed_slice()).as_mut_ptr();
+        let _ = self.levels[level].compare_exchange(null_mut(), fresh, Ordering::AcqRel, Ordering::Relaxed);
+        Some(())
+    }
+}
+
+impl Held<'_> {
+    /// Writes the value of a claimed place.
+    pub(crate) fn fill(self, value: [usize; 2]) {
+        for (word, v) in self.group.values[self.way].iter().zip(value) {
+            word.store(v, Ordering::Relaxed);
+        }
+    }
+
+    /// The value of a held place.
+    pub(crate) fn value(&self) -> [usize; 2] {
+        let words = &self.group.values[self.way];
+        [words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)]
+    }
+
+    /// Makes the object of this address found again.
+    pub(crate) fn restore(self, key: usize) {
+        self.group.keys[self.way].store(key, Ordering::Relaxed);
+    }
+
+    /// Frees the place.
+    pub(crate) fn release(self) {
+        self.group.keys[self.way].store(FREE, Ordering::Release);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_objects_are_found_and_removed_over_several_levels() {
+        let table = LargeTable::new();
+        let key = |i: usize| 0x7f00_0000_0000 + i * 4112;
+        assert!(table.hold(key(0)).is_none(), "an empty table holds nothing");
+        const N: usize = 50_000;
+        for i in 0..N {
+            table.claim(key(i)).unwrap().fill([i, i + 1]);
+        }
+        assert!(!table.levels[1].load(Ordering::Relaxed).is_null(), "one level cannot hold them");
+        for i in (0..N).step_by(2) {
+            let held = table.hold(key(i)).unwrap();
+            assert_eq!(held.value(), [i, i + 1]);
+            assert!(table.hold(key(i)).is_none());
+            if i % 4 == 0 { held.release() } else { held.restore(key(i)) }
+        }
+        for i in 0..N {
+            assert_eq!(table.hold(key(i)).map(Held::release).is_some(), i % 4 != 0, "{i}");
+        }
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    /// Threads that place and remove different objects in one group never see each other's.
+    #[test]
+    fn loom_objects_keep_their_values() {
+        loom::model(|| {
+            let table = Arc::new(LargeTable::new());
+            let work = |table: &LargeTable, key: usize| {
+                table.claim(key).unwrap().fill([key + 1, key + 2]);
+                let held = table.hold(key).unwrap();
+                assert_eq!(held.value(), [key + 1, key + 2]);
+                held.restore(key);
+                let held = table.hold(key).unwrap();
+                assert_eq!(held.value(), [key + 1, key + 2]);
+                held.release();
+                assert!(table.hold(key).is_none());
+            };
+            let other = {
+                let table = table.clone();
+                loom::thread::spawn(move || work(&table, 0x1000))
+            };
+            work(&table, 0x2000);
+            other.join().unwrap();
+        });
+    }
+}

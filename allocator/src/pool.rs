@@ -1,0 +1,244 @@
+//! The pool that small sampled objects live in: one range of addresses, so that a free knows a
+//! sampled object by its address alone.
+//!
+//! ```text
+//!   reservation (64 GiB of addresses, halved until the kernel agrees)
+//!   ├ objects: slab 0 │ slab 1 │ …  64 KiB each, one size class each
+//!   └ slots  : slab 0 │ slab 1 │ …  16 B for each object: bucket, cycle, link
+//! ```
+//!
+//! Only what is touched costs memory. Slabs are opened one after the other, so that the kernel
+//! keeps each half as two mappings, however many slabs there are. Empty slabs give their pages back
+//! when many of them have gathered (see [`DIRTY_SLABS`]).
+//!
+//! When the pool is full, or could not be reserved, an object that should be sampled is not, and that
+//! is counted: an object outside could not be found at its free.
+//!
+//! Locks: `PURGE` (a [`ForkLock`], tried, never waited for) lets one thread at a time look for empty
+//! slabs.
+
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+
+use rtprof_profiler::bucket::MemBucket;
+use rtprof_profiler::counters::COUNTERS;
+use rtprof_profiler::cycle::Cycle;
+use rtprof_profiler::fork_lock::ForkLock;
+use rtprof_profiler::mapping;
+use rtprof_profiler::mem::Sample;
+use rtprof_profiler::primitive::AtomicU32 as LinkWord;
+
+use crate::placement::{CLASSES, Class};
+use crate::slab::{self, ClassStack, Header, Slabs};
+
+const SLAB: usize = 64 << 10;
+/// Address space asked for, objects and slots together.
+const RESERVE: usize = 64 << 30;
+/// Less than this is not worth having.
+const SMALLEST_RESERVE: usize = 4 << 20;
+/// Empty slabs whose memory is kept for reuse (8 MiB); returning each at once would cost two system
+/// calls and new page faults whenever one object comes and goes.
+const DIRTY_SLABS: i64 = 128;
+
+/// What is kept for a slot.
+#[repr(C)]
+struct Slot {
+    /// The bucket of the object in it; null while it is free.
+    bucket: AtomicPtr<MemBucket>,
+    cycle: AtomicU32,
+    link: LinkWord,
+}
+
+const _: () = assert!(size_of::<Slot>() == 16 && SLAB / 16 * size_of::<Slot>() == SLAB);
+
+/// The range of objects, read by every free. Its own cache line, written once.
+#[repr(align(64))]
+struct Range {
+    base: AtomicUsize,
+    len: AtomicUsize,
+}
+
+static RANGE: Range = Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) };
+static HEADERS: AtomicPtr<Header> = AtomicPtr::new(null_mut());
+static STACKS: [ClassStack; CLASSES] = [const { ClassStack::new() }; CLASSES];
+/// Slabs opened so far.
+static OPENED: AtomicUsize = AtomicUsize::new(0);
+static DIRTY: AtomicI64 = AtomicI64::new(0);
+static PURGE: ForkLock = ForkLock::new();
+static PURGE_CURSOR: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether an address is that of a pooled object.
+#[inline(always)]
+pub(crate) fn contains(ptr: *mut u8) -> bool {
+    (ptr as usize).wrapping_sub(RANGE.base.load(Ordering::Relaxed)) < RANGE.len.load(Ordering::Relaxed)
+}
+
+/// Reserves the pool. Not for hooks; called once, before sampling begins.
+pub(crate) fn open() {
+    let mut size = RESERVE;
+    while size >= SMALLEST_RESERVE {
+        if let Some(start) = mapping::reserve(size) {
+            // Slabs begin at multiples of their size, for the alignment of their objects.
+            let aligned = (start.as_ptr() as usize).next_multiple_of(SLAB);
+            let slabs = (start.as_ptr() as usize + size - aligned) / SLAB / 2;
+            if let Some(headers) = mapping::map(slabs * size_of::<Header>()) {
+                HEADERS.store(headers.cast().as_ptr(), Ordering::Relaxed);
+                RANGE.base.store(aligned, Ordering::Relaxed);
+                RANGE.len.store(slabs * SLAB, Ordering::Release);
+                return;
+            }
+            // SAFETY: reserved just now, used by nobody.
+            unsafe { mapping::unmap(start, size) };
+        }
+        size /= 2;
+    }
+}
+
+/// The one pool of the process, as the slabs that [`slab`] works on.
+struct Pool;
+
+impl Pool {
+    fn object(slab: u32, offset: usize) -> *mut u8 {
+        (RANGE.base.load(Ordering::Relaxed) + slab as usize * SLAB + offset) as *mut u8
+    }
+
+    fn slot(slab: u32, slot: u32) -> &'static Slot {
+        let slots =
+            RANGE.base.load(Ordering::Relaxed) + RANGE.len.load(Ordering::Relaxed) + slab as usize * SLAB;
+        let at = slots as *const Slot;
+        // SAFETY: the second half of the reservation holds `SLAB` bytes of slots for each slab, open
+        // for as long as the process lives once the slab is; all callers name opened slabs and slots
+        // below the class's number, which is at most SLAB / 16. Zeroed memory is a valid `Slot`.
+        unsafe { &*at.add(slot as usize) }
+    }
+}
+
+impl Slabs for Pool {
+    fn stack(&self, class: usize) -> &ClassStack {
+        &STACKS[class]
+    }
+
+    fn header(&self, slab: u32) -> &Header {
+        // SAFETY: the mapping holds a header for every slab of the range, for ever; zeroed memory is
+        // a valid `Header`.
+        unsafe { &*HEADERS.load(Ordering::Relaxed).add(slab as usize) }
+    }
+
+    fn link(&self, slab: u32, slot: u32) -> &LinkWord {
+        &Self::slot(slab, slot).link
+    }
+
+    fn slots(&self, class: usize) -> u32 {
+        (SLAB / Class::from_index(class).size()) as u32
+    }
+
+    fn grow(&self, class: usize) -> Option<u32> {
+        let len = RANGE.len.load(Ordering::Acquire);
+        let slab = OPENED.fetch_add(1, Ordering::Relaxed);
+        if slab < len / SLAB {
+            let objects = NonNull::new(Self::object(slab as u32, 0))?;
+            // SAFETY: both ranges lie in the reservation, at multiples of the slab's size, and the
+            // counter gave the slab to this call alone.
+            let opened = unsafe { mapping::commit(objects, SLAB) && mapping::commit(objects.add(len), SLAB) };
+            if opened {
+                self.header(slab as u32).assign(class);
+                return Some(slab as u32);
+            }
+        }
+        // Give the number back unless others were drawn meanwhile; then it is lost.
+        let _ = OPENED.compare_exchange(slab + 1, slab, Ordering::Relaxed, Ordering::Relaxed);
+        None
+    }
+
+    fn discard(&self, slab: u32) {
+        let len = RANGE.len.load(Ordering::Relaxed);
+        if let Some(objects) = NonNull::new(Self::object(slab, 0)) {
+            // SAFETY: the purging caller owns the slab, in which nothing is in use.
+            unsafe {
+                mapping::discard(objects, SLAB);
+                mapping::discard(objects.add(len), SLAB);
+            }
+        }
+    }
+
+    fn count_dirty(&self, change: i32) {
+        DIRTY.fetch_add(i64::from(change), Ordering::Relaxed);
+    }
+}
+
+/// A place in the pool that its holder owns.
+pub(crate) struct Place {
+    slab: u32,
+    slot: u32,
+    ptr: NonNull<u8>,
+}
+
+/// Takes a place for an object of this class; `None`, counted, when the pool is full.
+pub(crate) fn take(class: Class) -> Option<Place> {
+    let place = slab::take(&Pool, class.index()).and_then(|(slab, slot)| {
+        let ptr = NonNull::new(Pool::object(slab, slot as usize * class.size()))?;
+        Some(Place { slab, slot, ptr })
+    });
+    if place.is_none() {
+        COUNTERS.samples_without_pool.add();
+    }
+    place
+}
+
+impl Place {
+    /// The object's memory. Its contents are those of the last object here.
+    pub(crate) fn ptr(&self) -> *mut u8 {
+        self.ptr.as_ptr()
+    }
+
+    /// Notes the sample that lives here.
+    pub(crate) fn keep(self, sample: Sample) {
+        let slot = Pool::slot(self.slab, self.slot);
+        slot.cycle.store(sample.cycle.number(), Ordering::Relaxed);
+        slot.bucket.store((&raw const *sample.bucket).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Gives the place back unused.
+    pub(crate) fn give_back(self) {
+        slab::give(&Pool, self.slab, self.slot);
+    }
+}
+
+/// Takes the sample of a pooled object away, and hands back the place, which the caller then owns.
+/// `None`, counted, for an address that is no object in use: a double free in the program.
+pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, Place)> {
+    let offset = (ptr as usize).wrapping_sub(RANGE.base.load(Ordering::Relaxed));
+    let slab = (offset / SLAB) as u32;
+    let slot = (offset % SLAB / Class::from_index(Pool.header(slab).class()).size()) as u32;
+    // Relaxed: the program orders a free after the allocation itself.
+    let entry = Pool::slot(slab, slot);
+    let bucket = entry.bucket.swap(null_mut(), Ordering::Relaxed);
+    // SAFETY: a non-null bucket was stored by `keep`, from a reference to an entry that is never
+    // freed.
+    let (Some(bucket), Some(ptr)) = (unsafe { bucket.as_ref() }, NonNull::new(ptr)) else {
+        COUNTERS.invalid_frees.add();
+        return None;
+    };
+    let cycle = Cycle::new(entry.cycle.load(Ordering::Relaxed));
+    Some((Sample { bucket, cycle }, Place { slab, slot, ptr }))
+}
+
+/// Whether enough slabs are empty that [`purge`] is worth its system calls.
+#[inline]
+pub(crate) fn wants_purge() -> bool {
+    DIRTY.load(Ordering::Relaxed) > DIRTY_SLABS
+}
+
+/// Returns the memory of empty slabs to the kernel, until half of what triggers it is left.
+#[cold]
+pub(crate) fn purge() {
+    let Some(_held) = PURGE.try_lock(std::process::id()) else { return };
+    let opened = OPENED.load(Ordering::Relaxed).min(RANGE.len.load(Ordering::Relaxed) / SLAB);
+    for _ in 0..opened {
+        let slab = PURGE_CURSOR.fetch_add(1, Ordering::Relaxed) % opened;
+        slab::purge(&Pool, slab as u32);
+        if DIRTY.load(Ordering::Relaxed) <= DIRTY_SLABS / 2 {
+            return;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The `GlobalAlloc` wrapper: the fast paths.
+//!
+//! What every allocation pays is in this file: one compare of a countdown and of an epoch on the way
+//! in, one compare of the address on the way out. All else is in [`crate::sampled`].
+
+use core::alloc::{GlobalAlloc, Layout};
+use std::alloc::System;
+
+use rtprof_profiler::sampling;
+
+use crate::{placement, pool, sampled};
+
+/// An allocator that profiles another one.
+///
+/// ```
+/// #[global_allocator]
+/// static ALLOC: rtprof_allocator::ProfAlloc = rtprof_allocator::ProfAlloc::system();
+/// # fn main() {}
+/// ```
+///
+/// On average one allocation in every [`mem_profile_rate`](rtprof_profiler::rate::mem_profile_rate)
+/// bytes is sampled; its stack is recorded, and its free is found exactly. What is not sampled goes to
+/// the inner allocator as it came: `calloc` stays `calloc`, growth in place stays in place.
+///
+/// It works from the program's first instruction to its last, in any thread, under any lock of the
+/// program, and in a forked child. Sampling begins when the program's constructors run, before
+/// `main`. Several instances in one program share one profile.
+///
+/// On platforms that rtprof does not record on, everything passes through.
+#[derive(Debug, Default)]
+pub struct ProfAlloc<A = System> {
+    inner: A,
+}
+
+impl ProfAlloc<System> {
+    /// Profiles the system's allocator.
+    pub const fn system() -> Self {
+        Self::new(System)
+    }
+}
+
+impl<A> ProfAlloc<A> {
+    /// Profiles `inner`: jemalloc, mimalloc, or any other.
+    pub const fn new(inner: A) -> Self {
+        // Names the constructor, so that it is linked wherever the allocator is used.
+        let _ = &crate::init::CONSTRUCTOR;
+        Self { inner }
+    }
+
+    /// The allocator inside.
+    pub const fn inner(&self) -> &A {
+        &self.inner
+    }
+}
+
+// SAFETY: every block comes from the inner allocator, which keeps the contract, or from the pool,
+// whose places are as large and aligned as the layout asks, owned by one object at a time, and
+// recognised by their address in each method. Nothing here unwinds.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfAlloc<A> {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if sampling::passes(layout.size()) {
+            // SAFETY: the caller's contract, handed on.
+            unsafe { self.inner.alloc(layout) }
+        } else {
+            // SAFETY: likewise.
+            unsafe { sampled::alloc(&self.inner, layout) }
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        if sampling::passes(layout.size()) {
+            // SAFETY: the caller's contract, handed on.
+            unsafe { self.inner.alloc_zeroed(layout) }
+        } else {
+            // SAFETY: likewise.
+            unsafe { sampled::alloc_zeroed(&self.inner, layout) }
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        if pool::contains(ptr) {
+            sampled::free_pooled(ptr);
+        } else {
+            if placement::is_large(layout) {
+                sampled::forget_large(ptr);
+            }
+            // SAFETY: the block is not pooled, so it came from the inner allocator with this layout.
+            unsafe { self.inner.dealloc(ptr, layout) }
+        }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        if pool::contains(ptr) || placement::is_large(layout) || !sampling::passes(new_size) {
+            // SAFETY: the caller's contract, handed on.
+            unsafe { sampled::realloc(&self.inner, ptr, layout, new_size) }
+        } else {
+            // SAFETY: the block is not pooled, so it came from the inner allocator with this layout.
+            unsafe { self.inner.realloc(ptr, layout, new_size) }
+        }
+    }
+}

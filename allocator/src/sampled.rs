@@ -1,0 +1,223 @@
+//! The slow paths: allocations that are sampled, and frees and changes of objects that were.
+
+use core::alloc::{GlobalAlloc, Layout};
+use core::ptr::{copy_nonoverlapping, null_mut};
+
+use rtprof_profiler::bucket::MemBucket;
+use rtprof_profiler::counters::COUNTERS;
+use rtprof_profiler::cycle::Cycle;
+use rtprof_profiler::mem::{self, Sample};
+use rtprof_profiler::rate::RateIndex;
+use rtprof_profiler::sampling::{self, Hook};
+
+use crate::large::{Held, LargeTable};
+use crate::placement::{self, class_of};
+use crate::{alloc_free_trace, collector, pool};
+
+static LARGE: LargeTable = LargeTable::new();
+
+/// How the inner allocator is asked for memory.
+#[derive(Clone, Copy, PartialEq)]
+enum Contents {
+    Any,
+    Zeroed,
+}
+
+impl Contents {
+    /// # Safety
+    /// That of `GlobalAlloc::alloc`.
+    unsafe fn from_inner(self, inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's contract, handed on.
+        unsafe {
+            match self {
+                Self::Any => inner.alloc(layout),
+                Self::Zeroed => inner.alloc_zeroed(layout),
+            }
+        }
+    }
+}
+
+/// `GlobalAlloc::alloc` for an allocation that the fast path did not let through.
+///
+/// # Safety
+/// That of `GlobalAlloc::alloc`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn alloc(inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
+    // SAFETY: the caller's contract, handed on.
+    unsafe { decide_and_alloc(inner, layout, Contents::Any) }
+}
+
+/// As [`alloc`], zeroed.
+///
+/// # Safety
+/// That of `GlobalAlloc::alloc_zeroed`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn alloc_zeroed(inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
+    // SAFETY: the caller's contract, handed on.
+    unsafe { decide_and_alloc(inner, layout, Contents::Zeroed) }
+}
+
+unsafe fn decide_and_alloc(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
+    match sampling::decide(layout.size()) {
+        // SAFETY: the caller's contract, handed on.
+        Some((rate, hook)) => unsafe { alloc_sampled(inner, layout, contents, rate, &hook) },
+        // SAFETY: likewise.
+        None => unsafe { contents.from_inner(inner, layout) },
+    }
+}
+
+/// Allocates an object that is to be sampled. It comes unsampled where there is no room to remember
+/// it: an object that cannot be found at its free must not be counted as allocated.
+unsafe fn alloc_sampled(
+    inner: &impl GlobalAlloc,
+    layout: Layout,
+    contents: Contents,
+    rate: RateIndex,
+    hook: &Hook,
+) -> *mut u8 {
+    let Some(class) = class_of(layout) else {
+        // SAFETY: the caller's contract, handed on.
+        let ptr = unsafe { contents.from_inner(inner, layout) };
+        track_large(ptr, layout.size(), rate, hook);
+        return ptr;
+    };
+    if let Some(place) = pool::take(class) {
+        let ptr = place.ptr();
+        if let Some(sample) = mem::malloc(layout.size(), rate) {
+            place.keep(sample);
+            if contents == Contents::Zeroed {
+                // SAFETY: the place is as large as its class, which holds the layout, and ours.
+                unsafe { ptr.write_bytes(0, layout.size()) };
+            }
+            alloc_free_trace::malloc(ptr, layout.size(), hook);
+            return ptr;
+        }
+        place.give_back();
+    }
+    // SAFETY: the caller's contract, handed on.
+    unsafe { contents.from_inner(inner, layout) }
+}
+
+/// Enters a block of the inner allocator into the table of large objects, and records its malloc.
+fn track_large(ptr: *mut u8, size: usize, rate: RateIndex, hook: &Hook) {
+    if ptr.is_null() {
+        return;
+    }
+    let Some(place) = LARGE.claim(ptr as usize) else {
+        COUNTERS.samples_without_table.add();
+        return;
+    };
+    match mem::malloc(size, rate) {
+        Some(sample) => {
+            place.fill([&raw const *sample.bucket as usize, sample.cycle.number() as usize]);
+            alloc_free_trace::malloc(ptr, size, hook);
+        }
+        None => place.release(),
+    }
+}
+
+/// The sample of a held place.
+fn sample_of(place: &Held<'_>) -> Sample {
+    let [bucket, cycle] = place.value();
+    // SAFETY: `track_large` wrote the address of a bucket, which is never freed, before the object's
+    // address was told to anybody who could ask for it.
+    let bucket = unsafe { &*(bucket as *const MemBucket) };
+    Sample { bucket, cycle: Cycle::new(cycle as u32) }
+}
+
+fn record_free(ptr: *mut u8, sample: Sample) {
+    mem::free(sample, collector::in_sweep());
+    alloc_free_trace::free(ptr, sample.bucket.key.size());
+}
+
+/// `GlobalAlloc::dealloc` for an address in the pool.
+#[cold]
+#[inline(never)]
+pub(crate) fn free_pooled(ptr: *mut u8) {
+    let Some((sample, place)) = pool::remove(ptr) else { return };
+    record_free(ptr, sample);
+    place.give_back();
+    if pool::wants_purge()
+        && let Some(_hook) = Hook::enter()
+    {
+        pool::purge();
+    }
+}
+
+/// Before the inner allocator frees a block whose layout is a large one: if it was sampled, records
+/// its free.
+#[inline(never)]
+pub(crate) fn forget_large(ptr: *mut u8) {
+    if let Some(place) = LARGE.hold(ptr as usize) {
+        record_free(ptr, sample_of(&place));
+        place.release();
+    }
+}
+
+/// `GlobalAlloc::realloc` for an object that may have been sampled, or that may be sampled now. Counts
+/// as the free of the old object and the allocation of a new one, and decides anew about it.
+///
+/// # Safety
+/// That of `GlobalAlloc::realloc`.
+#[cold]
+#[inline(never)]
+pub(crate) unsafe fn realloc(
+    inner: &impl GlobalAlloc,
+    ptr: *mut u8,
+    layout: Layout,
+    new_size: usize,
+) -> *mut u8 {
+    let decided = if sampling::passes(new_size) { None } else { sampling::decide(new_size) };
+    // SAFETY: the caller keeps `new_size`, rounded up to the alignment, within isize::MAX.
+    let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
+
+    if pool::contains(ptr) || (decided.is_some() && !placement::is_large(new_layout)) {
+        // To or from the pool: the contents move.
+        // SAFETY: the caller's contract, handed on.
+        let new = unsafe {
+            match decided {
+                Some((rate, hook)) => alloc_sampled(inner, new_layout, Contents::Any, rate, &hook),
+                None => inner.alloc(new_layout),
+            }
+        };
+        if new.is_null() {
+            return null_mut();
+        }
+        // SAFETY: both blocks hold this much, and the new one is nobody else's yet. The old block
+        // goes back where it came from.
+        unsafe {
+            copy_nonoverlapping(ptr, new, layout.size().min(new_size));
+            if pool::contains(ptr) {
+                free_pooled(ptr);
+            } else {
+                if placement::is_large(layout) {
+                    forget_large(ptr);
+                }
+                inner.dealloc(ptr, layout);
+            }
+        }
+        return new;
+    }
+
+    // The inner allocator keeps the object and may grow it in place. Its old address leaves the table
+    // before: another thread may be given it the moment it is free.
+    let held = if placement::is_large(layout) { LARGE.hold(ptr as usize) } else { None };
+    // SAFETY: the block is not pooled, so it came from the inner allocator with this layout.
+    let new = unsafe { inner.realloc(ptr, layout, new_size) };
+    if new.is_null() {
+        if let Some(place) = held {
+            place.restore(ptr as usize);
+        }
+        return null_mut();
+    }
+    if let Some(place) = held {
+        record_free(ptr, sample_of(&place));
+        place.release();
+    }
+    if let Some((rate, hook)) = decided {
+        track_large(new, new_size, rate, &hook);
+    }
+    new
+}
