@@ -29,6 +29,7 @@ struct Chunk {
 struct Chunk;
 
 /// The arena. `const`-constructible, so that it can stand in a static.
+#[cfg_attr(loom, allow(dead_code))]
 pub struct Arena {
     current: AtomicPtr<Chunk>,
     mapped: AtomicUsize,

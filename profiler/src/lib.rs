@@ -27,6 +27,7 @@
 pub mod arena;
 pub mod bucket;
 pub mod counters;
+pub mod cut;
 pub mod cycle;
 pub mod fork_lock;
 pub mod init;

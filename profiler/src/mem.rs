@@ -19,7 +19,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bucket::{MemBucket, MemKey};
 use crate::counters::COUNTERS;
-use crate::cycle::{Cycle, CycleHolder, FUTURE};
+use crate::cut::Cuts;
+use crate::cycle::{Cycle, FUTURE};
 use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::labels::{self, LabelSetId};
 use crate::mem_record::MemRecord;
@@ -33,10 +34,16 @@ pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
 const OVERFLOW_BUCKETS: usize = 1 << 14;
 
 static PUBLISH: ForkLock = ForkLock::new();
+#[cfg(not(loom))]
 static BUCKETS: Table<MemKey, MemRecord> = Table::new(DEFAULT_MAX_STACKS);
-static CYCLE: CycleHolder = CycleHolder::new();
-/// Set by a hook whose event was overtaken by two cuts; see [`malloc`].
-static OVERTAKEN: AtomicBool = AtomicBool::new(false);
+#[cfg(not(loom))]
+static CUTS: Cuts = Cuts::new();
+// loom's atomics are not `const`; its models use tables and cuts of their own.
+#[cfg(loom)]
+static BUCKETS: std::sync::LazyLock<Table<MemKey, MemRecord>> =
+    std::sync::LazyLock::new(|| Table::new(DEFAULT_MAX_STACKS));
+#[cfg(loom)]
+static CUTS: std::sync::LazyLock<Cuts> = std::sync::LazyLock::new(Cuts::new);
 /// Whether a collector drives the cycles.
 static COLLECTED: AtomicBool = AtomicBool::new(false);
 /// Bytes estimated live; wraps, as a free may be counted just before its malloc.
@@ -86,7 +93,7 @@ pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
         Ok(bucket) => bucket,
         Err(full) => overflow(full, key)?,
     };
-    let cycle = count(|cycle| {
+    let cycle = CUTS.count(|cycle| {
         let cycle = cycle.plus(2);
         bucket.record.malloc(cycle);
         cycle
@@ -98,7 +105,7 @@ pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
 /// Records the free of a sampled object. `in_sweep` says that a collector found it dead and frees it
 /// late. Go: `mProf_Free`. For hooks.
 pub fn free(sample: Sample, in_sweep: bool) {
-    count(|cycle| {
+    CUTS.count(|cycle| {
         let cycle = if in_sweep {
             // The object was dead at the last cut, so its free belongs there; but never before its
             // malloc, which may be younger than that cut.
@@ -107,29 +114,12 @@ pub fn free(sample: Sample, in_sweep: bool) {
             cycle.plus(2)
         };
         sample.bucket.record.free(cycle);
-        cycle
     });
     LIVE.0.fetch_sub(estimate(sample.bucket.key), Ordering::Relaxed);
 }
 
 fn estimate(key: MemKey) -> u64 {
     (key.size() as f64 * crate::rate::weight(key.size(), key.rate().rate())) as u64
-}
-
-/// Counts an event under the current cycle.
-///
-/// A thread may be preempted between reading the cycle and adding. Overtaken by one cut, its event
-/// lands in a place that the next flush takes. Overtaken by two, it lands in a place that belongs to
-/// younger events now, and the next snapshot, which began after this event was over, would miss it:
-/// so that snapshot is told to make two cuts, which reach every place.
-#[inline]
-fn count(add: impl FnOnce(Cycle) -> Cycle) -> Cycle {
-    let before = CYCLE.read();
-    let cycle = add(before);
-    if CYCLE.read().since(before) >= 2 {
-        OVERTAKEN.store(true, Ordering::Release);
-    }
-    cycle
 }
 
 #[cold]
@@ -160,11 +150,11 @@ pub fn flush_cycle() {
 
 fn advance(held: &ForkGuard<'_>) {
     flush_current(held);
-    CYCLE.increment();
+    CUTS.cycle().increment();
 }
 
 fn flush_current(held: &ForkGuard<'_>) {
-    let (cycle, already_flushed) = CYCLE.set_flushed();
+    let (cycle, already_flushed) = CUTS.cycle().set_flushed();
     if !already_flushed {
         flush(held, &[cycle.index()]);
     }
@@ -189,26 +179,17 @@ pub fn collector_cycle() {
 /// instead of at the next one. Go: `mProf_PostSweep`.
 pub fn post_sweep() {
     let held = PUBLISH.lock();
-    flush(&held, &[CYCLE.read().plus(1).index()]);
+    flush(&held, &[CUTS.cycle().read().plus(1).index()]);
 }
 
 /// Publishes what a snapshot shows. See the module's head for the two ways.
 fn publish(held: &ForkGuard<'_>) {
-    let cut = || {
-        CYCLE.increment();
-        let cycle = CYCLE.read();
-        // What was counted to cycle+2 is younger than the cut and stays.
-        flush(held, &[cycle.index(), cycle.plus(1).index()]);
-    };
     if !COLLECTED.load(Ordering::Relaxed) {
-        cut();
-        if OVERTAKEN.swap(false, Ordering::Acquire) {
-            cut();
-        }
+        CUTS.cut(|indices| flush(held, indices));
         return;
     }
     // Between a collector's advance and its flush the current cycle may not be published yet.
-    flush(held, &[CYCLE.read().index()]);
+    flush(held, &[CUTS.cycle().read().index()]);
     if BUCKETS.iter().all(|bucket| bucket.record.is_clear()) {
         // Nothing is published yet: no collection has completed. Show everything, rather than an
         // empty profile.

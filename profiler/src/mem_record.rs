@@ -22,7 +22,9 @@
 //!
 //! A free is never shown without its malloc: the malloc's add happens before the free's, goes to the
 //! same or an earlier cycle, and a flush takes all frees before it takes mallocs, so whoever took the
-//! free finds the malloc (Release on the adds, Acquire on the swaps).
+//! free finds the malloc. Adds and swaps are both acquire and release: a swap that took a free sees what
+//! happened before that free, and an add that came too late for a swap sees the cut the swap belongs
+//! to, by which [`crate::cut`] notices stragglers.
 
 use crate::cycle::{Cycle, FUTURE};
 use crate::primitive::{AtomicU64, Ordering};
@@ -45,13 +47,13 @@ impl MemRecord {
     /// Counts a malloc to `cycle`.
     #[inline]
     pub fn malloc(&self, cycle: Cycle) {
-        self.future[cycle.index()].allocs.fetch_add(1, Ordering::Release);
+        self.future[cycle.index()].allocs.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Counts a free to `cycle`.
     #[inline]
     pub fn free(&self, cycle: Cycle) {
-        self.future[cycle.index()].frees.fetch_add(1, Ordering::Release);
+        self.future[cycle.index()].frees.fetch_add(1, Ordering::AcqRel);
     }
 
     /// Moves the counts of the cycles at these ring indices into the published ones.
@@ -60,11 +62,11 @@ impl MemRecord {
     pub fn flush(&self, indices: &[usize]) {
         let mut frees = 0;
         for &i in indices {
-            frees += self.future[i].frees.swap(0, Ordering::Acquire);
+            frees += self.future[i].frees.swap(0, Ordering::AcqRel);
         }
         let mut allocs = 0;
         for &i in indices {
-            allocs += self.future[i].allocs.swap(0, Ordering::Acquire);
+            allocs += self.future[i].allocs.swap(0, Ordering::AcqRel);
         }
         if allocs | frees != 0 {
             self.active.allocs.fetch_add(allocs, Ordering::Relaxed);

@@ -188,7 +188,7 @@ mod imp {
         }
     }
 
-    #[cfg(test)]
+    #[cfg(all(test, not(loom)))]
     pub(super) fn scan_for_test(address: usize) -> Option<Bounds> {
         // SAFETY: as in `mapping_around`.
         unsafe {

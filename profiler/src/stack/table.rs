@@ -28,6 +28,7 @@ use crate::primitive::{AtomicPtr, AtomicUsize, Ordering};
 /// cost memory.
 #[cfg(not(loom))]
 pub const CHAINS: usize = 179_999;
+/// One chain, so that models collide.
 #[cfg(loom)]
 pub const CHAINS: usize = 1;
 
