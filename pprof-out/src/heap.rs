@@ -1,0 +1,155 @@
+//! The heap and allocs profiles: the same records, shown by what is in use or by what was ever allocated.
+
+use std::io;
+
+use rtprof_profiler::{counters, labels, mem, rate};
+
+use crate::encode::{self, Encoder, Header};
+use crate::hash::stack_hash;
+use crate::locations::Locations;
+use crate::prune::DROP_FRAMES;
+use crate::scale::Scale;
+use crate::sink::Sink;
+
+/// The order is Go's; readers go by position.
+const SAMPLE_TYPES: [(&str, &str); 4] = [
+    ("alloc_objects", "count"),
+    ("alloc_space", "bytes"),
+    ("inuse_objects", "count"),
+    ("inuse_space", "bytes"),
+];
+
+/// Records of one cut, unscaled.
+pub(crate) struct HeapRecords<'a> {
+    pub(crate) records: Vec<HeapRecord<'a>>,
+    /// The current mean number of bytes between two samples; records may have been made at others.
+    pub(crate) rate: usize,
+    pub(crate) comments: Vec<String>,
+    pub(crate) time_nanos: i64,
+}
+
+/// The sampled objects of one size from one stack.
+#[derive(Clone, Debug)]
+pub(crate) struct HeapRecord<'a> {
+    /// Return addresses, leaf first.
+    pub(crate) stack: &'a [usize],
+    pub(crate) size: usize,
+    /// The rate these samples were taken at.
+    pub(crate) rate: usize,
+    pub(crate) labels: &'a [(String, String)],
+    pub(crate) allocs: i64,
+    pub(crate) frees: i64,
+}
+
+/// Objects and bytes, allocated and still in use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeapValues {
+    pub(crate) alloc_objects: i64,
+    pub(crate) alloc_space: i64,
+    pub(crate) inuse_objects: i64,
+    pub(crate) inuse_space: i64,
+}
+
+impl HeapRecord<'_> {
+    /// What was sampled.
+    pub(crate) fn sampled(&self) -> HeapValues {
+        let size = self.size as i64;
+        let inuse = self.allocs - self.frees;
+        HeapValues {
+            alloc_objects: self.allocs,
+            alloc_space: self.allocs.saturating_mul(size),
+            inuse_objects: inuse,
+            inuse_space: inuse.saturating_mul(size),
+        }
+    }
+
+    /// What was allocated, as far as the samples tell.
+    pub(crate) fn estimated(&self) -> HeapValues {
+        let hash = stack_hash(self.stack) ^ (self.size as u64).rotate_left(32);
+        let scale = Scale::new(self.size, self.rate, hash);
+        let sampled = self.sampled();
+        HeapValues {
+            alloc_objects: scale.value(sampled.alloc_objects),
+            alloc_space: scale.value(sampled.alloc_space),
+            inuse_objects: scale.value(sampled.inuse_objects),
+            inuse_space: scale.value(sampled.inuse_space),
+        }
+    }
+}
+
+impl HeapValues {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.alloc_objects += other.alloc_objects;
+        self.alloc_space += other.alloc_space;
+        self.inuse_objects += other.inuse_objects;
+        self.inuse_space += other.inuse_space;
+    }
+}
+
+impl HeapRecords<'static> {
+    /// What the profiler has recorded up to now.
+    pub(crate) fn take() -> Self {
+        let records = mem::snapshot()
+            .into_iter()
+            .filter(|bucket| bucket.allocs != 0 || bucket.frees != 0)
+            .map(|bucket| HeapRecord {
+                stack: bucket.stack,
+                size: bucket.size,
+                rate: bucket.rate,
+                labels: labels::resolve(bucket.labels),
+                allocs: bucket.allocs,
+                frees: bucket.frees,
+            })
+            .collect();
+        Self {
+            records,
+            rate: rate::mem_profile_rate(),
+            comments: counters::comments(),
+            time_nanos: encode::now_nanos(),
+        }
+    }
+}
+
+/// Writes profile.proto.
+pub(crate) fn write(
+    heap: &HeapRecords<'_>,
+    default_sample_type: &str,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
+    let mut locations = Locations::new();
+    let mut encoder = Encoder::new(
+        sink,
+        &Header {
+            sample_types: &SAMPLE_TYPES,
+            period_type: ("space", "bytes"),
+            period: heap.rate as i64,
+            default_sample_type,
+            drop_frames: DROP_FRAMES,
+            comments: &heap.comments,
+            time_nanos: heap.time_nanos,
+        },
+    );
+    for record in &heap.records {
+        let cut = locations.allocation(record.stack).cut();
+        let values = record.estimated();
+        encoder.sample(|sample, strings| {
+            locations.ids(cut, &mut sample.location_id);
+            sample.value.extend([
+                values.alloc_objects,
+                values.alloc_space,
+                values.inuse_objects,
+                values.inuse_space,
+            ]);
+            for (key, value) in record.labels {
+                sample.label.push(encode::text_label(strings, key, value));
+            }
+            let size = record.size as i64;
+            sample.label.push(encode::number_label(strings, "bytes", size, "bytes"));
+        })?;
+    }
+    encoder.finish(&locations)
+}
+
+#[cfg(test)]
+#[path = "heap_tests.rs"]
+mod tests;

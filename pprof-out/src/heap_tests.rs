@@ -1,0 +1,233 @@
+use std::io::{self, Read as _, Write};
+
+use prost::Message as _;
+
+use super::*;
+use crate::proto::Profile;
+
+fn synthetic() -> HeapRecords<'static> {
+    static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
+        std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b".into()), ("path".into(), "/x".into())]);
+    let record =
+        |stack, size, rate, labels, allocs, frees| HeapRecord { stack, size, rate, labels, allocs, frees };
+    HeapRecords {
+        records: vec![
+            record(&[0x101, 0x202, 0x303], 16, 1, &[][..], 10, 4),
+            record(&[0x101, 0x303], 64, 512 << 10, LABELS.as_slice(), 1, 1),
+            record(&[0x404], 8 << 20, 512 << 10, &[], 3, 0),
+        ],
+        rate: 512 << 10,
+        comments: vec!["2 samples were lost: no memory".into()],
+        time_nanos: 1_700_000_000_000_000_000,
+    }
+}
+
+fn encoded(heap: &HeapRecords<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(heap, "inuse_space", &mut Sink::new(&mut out)).unwrap();
+    out
+}
+
+fn plain(gzipped: &[u8]) -> Vec<u8> {
+    let mut plain = Vec::new();
+    flate2::read::GzDecoder::new(gzipped).read_to_end(&mut plain).unwrap();
+    plain
+}
+
+/// The profile in words, without the mappings, which differ from run to run.
+fn dump(profile: &Profile) -> String {
+    use std::fmt::Write as _;
+    let text = |at: i64| profile.string_table[at as usize].as_str();
+    let mut out = String::new();
+    for kind in &profile.sample_type {
+        writeln!(out, "sample type {}/{}", text(kind.r#type), text(kind.unit)).unwrap();
+    }
+    let period = profile.period_type.unwrap();
+    writeln!(out, "period {} {}/{}", profile.period, text(period.r#type), text(period.unit)).unwrap();
+    writeln!(out, "time {}, duration {}", profile.time_nanos, profile.duration_nanos).unwrap();
+    writeln!(out, "default {}", text(profile.default_sample_type)).unwrap();
+    writeln!(out, "drop {}", text(profile.drop_frames)).unwrap();
+    for &comment in &profile.comment {
+        writeln!(out, "comment {}", text(comment)).unwrap();
+    }
+    for sample in &profile.sample {
+        write!(out, "sample {:?} at {:?}", sample.value, sample.location_id).unwrap();
+        for label in &sample.label {
+            match label.str {
+                0 => write!(out, " {}={} {}", text(label.key), label.num, text(label.num_unit)).unwrap(),
+                value => write!(out, " {}={:?}", text(label.key), text(value)).unwrap(),
+            }
+        }
+        out.push('\n');
+    }
+    for location in &profile.location {
+        writeln!(out, "location {} mapping {} {:#x}", location.id, location.mapping_id, location.address)
+            .unwrap();
+    }
+    out
+}
+
+/// Set UPDATE_GOLDEN=1 to write the file anew.
+#[test]
+fn golden() {
+    let plain = plain(&encoded(&synthetic()));
+    let profile = Profile::decode(&*plain).unwrap();
+    let again = Profile::decode(&*profile.encode_to_vec()).unwrap();
+    assert_eq!(profile, again);
+
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/testdata/heap.string");
+    let found = dump(&profile);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(path, &found).unwrap();
+    }
+    assert_eq!(found, std::fs::read_to_string(path).unwrap());
+}
+
+/// References of a profile that a reader would stumble over.
+fn check(profile: &Profile) {
+    assert_eq!(profile.string_table[0], "");
+    let strings = profile.string_table.len() as i64;
+    for (at, location) in profile.location.iter().enumerate() {
+        assert_eq!(location.id, at as u64 + 1);
+        assert!(location.mapping_id <= profile.mapping.len() as u64);
+        for line in &location.line {
+            assert!(line.function_id >= 1 && line.function_id <= profile.function.len() as u64);
+        }
+    }
+    for function in &profile.function {
+        for text in [function.name, function.system_name, function.filename] {
+            assert!((0..strings).contains(&text));
+        }
+        assert_ne!(function.name, 0);
+    }
+    for sample in &profile.sample {
+        assert_eq!(sample.value.len(), profile.sample_type.len());
+        assert!(!sample.location_id.is_empty());
+        for id in &sample.location_id {
+            assert!(*id >= 1 && *id <= profile.location.len() as u64);
+        }
+    }
+    let mut sorted = profile.string_table.clone();
+    sorted.sort();
+    sorted.dedup();
+    assert_eq!(sorted.len() as i64, strings, "a text twice");
+}
+
+/// Stacks of this test at `depth` levels of mutual recursion, `count` of them.
+fn recursive_stacks(count: usize, depth: usize) -> Vec<Vec<usize>> {
+    #[inline(never)]
+    fn even(path: usize, depth: usize) -> Vec<usize> {
+        if depth == 0 {
+            let mut frames = [0; rtprof_profiler::MAX_STACK];
+            let found = rtprof_profiler::stack::capture(&mut frames);
+            return frames[..found].to_vec();
+        }
+        std::hint::black_box(match path % 2 {
+            0 => even(path / 2, depth - 1),
+            _ => odd(path / 2, depth - 1),
+        })
+    }
+    #[inline(never)]
+    fn odd(path: usize, depth: usize) -> Vec<usize> {
+        std::hint::black_box(match path % 2 {
+            0 => even(path / 2, depth),
+            _ if depth == 0 => even(path / 2, depth),
+            _ => odd(path / 2, depth - 1),
+        })
+    }
+    rtprof_profiler::init::open();
+    (0..count).map(|path| even(path, depth)).collect()
+}
+
+fn records_of(stacks: &[Vec<usize>]) -> HeapRecords<'_> {
+    HeapRecords {
+        records: stacks
+            .iter()
+            .enumerate()
+            .map(|(at, stack)| HeapRecord {
+                stack,
+                size: 16 << (at % 8),
+                rate: 512 << 10,
+                labels: &[],
+                allocs: at as i64 + 1,
+                frees: at as i64 / 2,
+            })
+            .collect(),
+        rate: 512 << 10,
+        comments: Vec::new(),
+        time_nanos: 1,
+    }
+}
+
+#[test]
+fn real_stacks_are_consistent_and_named() {
+    let stacks = recursive_stacks(200, 12);
+    let profile = Profile::decode(&*plain(&encoded(&records_of(&stacks)))).unwrap();
+    check(&profile);
+    let names: Vec<&str> =
+        profile.function.iter().map(|f| profile.string_table[f.name as usize].as_str()).collect();
+    for name in ["even", "odd"] {
+        let full = format!("rtprof_pprof_out::heap::tests::recursive_stacks::{name}");
+        assert!(names.contains(&full.as_str()), "{full} not in {names:#?}");
+    }
+    // The capture's own frames are machinery.
+    assert!(!names.iter().any(|name| name.starts_with("rtprof_profiler::")), "{names:#?}");
+    let main = &profile.mapping[0];
+    assert!(main.has_functions && main.has_line_numbers, "{main:?}");
+    let exe = std::env::current_exe().unwrap();
+    assert_eq!(profile.string_table[main.filename as usize], exe.to_str().unwrap());
+}
+
+/// Takes so many bytes and then fails.
+struct Full(usize);
+
+impl Write for Full {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let taken = bytes.len().min(self.0);
+        self.0 -= taken;
+        match taken {
+            0 => Err(io::Error::from(io::ErrorKind::StorageFull)),
+            taken => Ok(taken),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn a_failing_writer_gets_its_error_and_the_next_call_works() {
+    let stacks = recursive_stacks(3000, 14);
+    let heap = records_of(&stacks);
+    let whole = encoded(&heap);
+    for room in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
+        let mut full = Full(room);
+        let error = write(&heap, "inuse_space", &mut Sink::new(&mut full)).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    }
+    let mut text = Full(1000);
+    assert!(crate::heap_text::write(&heap, &mut Sink::new(&mut text)).is_err());
+    assert_eq!(encoded(&heap), whole);
+}
+
+/// Time on the processor of this thread, in milliseconds: other work on the machine does not count.
+fn processor_time() -> f64 {
+    let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    schedstat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e6
+}
+
+/// Not a check but a measurement: `cargo test --release -- --ignored --nocapture export_time`.
+#[test]
+#[ignore = "prints times"]
+fn export_time() {
+    let stacks = recursive_stacks(10_000, 30);
+    let heap = records_of(&stacks);
+    println!("{} records of {} frames", stacks.len(), stacks[0].len());
+    for round in 0..12 {
+        let start = processor_time();
+        let bytes = encoded(&heap).len();
+        let what = if round == 0 { "cold" } else { "warm" };
+        println!("{what}: {:.1} ms, {bytes} bytes", processor_time() - start);
+    }
+}

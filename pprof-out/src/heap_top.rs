@@ -1,0 +1,123 @@
+//! The heap profile as a table, for those who have no pprof at hand.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use rtprof_profiler::sampling;
+
+use crate::heap::{HeapRecords, HeapValues};
+use crate::locations::Locations;
+
+/// What one function allocated. The values are estimates for all allocations, as in the heap profile.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TopEntry {
+    /// The function's name; the address where no name is known.
+    pub function: String,
+    /// Bytes that it allocated itself and that are still in use (pprof's *flat* value).
+    pub inuse_space: i64,
+    /// Objects that it allocated itself and that are still in use.
+    pub inuse_objects: i64,
+    /// Bytes that it ever allocated itself.
+    pub alloc_space: i64,
+    /// Objects that it ever allocated itself.
+    pub alloc_objects: i64,
+    /// Bytes in use that it or a function it called allocated (pprof's *cum* value).
+    pub cumulative_inuse_space: i64,
+    /// Bytes that it or a function it called ever allocated.
+    pub cumulative_alloc_space: i64,
+}
+
+/// The `n` functions with the most bytes in use, then ever allocated, each counted with what it allocated
+/// itself; as `go tool pprof -top` shows a heap profile.
+pub fn heap_top(n: usize) -> Vec<TopEntry> {
+    let mut entries = {
+        let _untracked = sampling::untracked();
+        entries_of(&HeapRecords::take())
+    };
+    entries.truncate(n);
+    // Made again where it is tracked: the result belongs to the caller.
+    entries.to_vec()
+}
+
+#[derive(Default)]
+struct Sums {
+    flat: HeapValues,
+    cumulative: HeapValues,
+}
+
+fn entries_of(heap: &HeapRecords<'_>) -> Vec<TopEntry> {
+    let mut locations = Locations::new();
+    let mut sums: HashMap<Arc<str>, Sums> = HashMap::new();
+    let mut seen: Vec<Arc<str>> = Vec::new();
+    for record in &heap.records {
+        let values = record.estimated();
+        seen.clear();
+        for (address, hidden) in locations.allocation(record.stack).shown() {
+            let lines = &address.symbols.lines[hidden..];
+            if lines.is_empty() {
+                seen.push(Arc::from(format!("{:#x}", address.return_address)));
+            }
+            seen.extend(lines.iter().map(|line| line.function.name.clone()));
+        }
+        if let Some(leaf) = seen.first() {
+            sums.entry(leaf.clone()).or_default().flat.add(values);
+        }
+        // A recursive function counts once for each record.
+        seen.sort_unstable();
+        seen.dedup();
+        for function in &seen {
+            sums.entry(function.clone()).or_default().cumulative.add(values);
+        }
+    }
+    let mut entries: Vec<TopEntry> = sums
+        .into_iter()
+        .map(|(function, Sums { flat, cumulative })| TopEntry {
+            function: function.to_string(),
+            inuse_space: flat.inuse_space,
+            inuse_objects: flat.inuse_objects,
+            alloc_space: flat.alloc_space,
+            alloc_objects: flat.alloc_objects,
+            cumulative_inuse_space: cumulative.inuse_space,
+            cumulative_alloc_space: cumulative.alloc_space,
+        })
+        .collect();
+    entries.sort_unstable_by(|a, b| {
+        let rank = |e: &TopEntry| (e.inuse_space, e.alloc_space, e.cumulative_inuse_space);
+        rank(b).cmp(&rank(a)).then_with(|| a.function.cmp(&b.function))
+    });
+    entries
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::HeapRecord;
+
+    #[test]
+    fn flat_is_the_leaf_and_cumulative_the_whole_stack() {
+        let record =
+            |stack, allocs, frees| HeapRecord { stack, size: 10, rate: 1, labels: &[], allocs, frees };
+        let heap = HeapRecords {
+            // 0x30 calls itself.
+            records: vec![record(&[0x10, 0x30, 0x30], 3, 1), record(&[0x20, 0x30], 5, 5)],
+            rate: 1,
+            comments: Vec::new(),
+            time_nanos: 0,
+        };
+        let table: Vec<_> = entries_of(&heap)
+            .into_iter()
+            .map(|e| {
+                (e.function, e.inuse_space, e.alloc_space, e.cumulative_inuse_space, e.cumulative_alloc_space)
+            })
+            .collect();
+        assert_eq!(
+            table,
+            [
+                ("0x10".to_owned(), 20, 30, 20, 30),
+                ("0x20".to_owned(), 0, 50, 0, 50),
+                ("0x30".to_owned(), 0, 0, 20, 80),
+            ]
+        );
+    }
+}

@@ -1,0 +1,290 @@
+//! The locations, functions and mappings that the samples of one export refer to.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::hash::AddressMap;
+use crate::module_map::MappedPages;
+use crate::object_file::hex;
+use crate::proto;
+use crate::prune::{self, Class, Cut};
+use crate::strings::StringTable;
+use crate::symbol_cache::{Function, Symbols};
+use crate::symbolizer::Symbolizer;
+
+/// Every distinct address of an export, resolved once.
+pub(crate) struct Locations {
+    symbolizer: Symbolizer,
+    /// The position in `addresses`, and whether the address is a way into the allocator.
+    by_address: AddressMap<usize, (u32, bool)>,
+    addresses: Vec<Address>,
+    /// What was given an id: an address, and how many of its innermost lines are hidden. The id is the
+    /// position plus 1.
+    given: Vec<(u32, u32)>,
+    /// The addresses of the stack at hand.
+    stack: Vec<u32>,
+    /// The rootmost frame of the stack at hand that is a way into the allocator.
+    entry: Option<usize>,
+}
+
+/// One address of a stack.
+pub(crate) struct Address {
+    /// Where the call returns to.
+    pub(crate) return_address: usize,
+    module: Option<usize>,
+    pub(crate) symbols: Arc<Symbols>,
+    /// The id of the location with all its lines; 0 until it is used.
+    id: u64,
+    /// The ids of locations without some of the innermost lines: their number, and the id.
+    shortened: Vec<(u32, u64)>,
+}
+
+/// A stack resolved, with its machinery cut off.
+pub(crate) struct Frames<'a> {
+    addresses: &'a [Address],
+    stack: &'a [u32],
+    cut: Cut,
+}
+
+impl Locations {
+    pub(crate) fn new() -> Self {
+        Self {
+            symbolizer: Symbolizer::new(),
+            by_address: AddressMap::default(),
+            addresses: Vec::new(),
+            given: Vec::new(),
+            stack: Vec::new(),
+            entry: None,
+        }
+    }
+
+    /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
+    pub(crate) fn allocation(&mut self, stack: &[usize]) -> Frames<'_> {
+        self.resolve(stack);
+        let cut = prune::cut(stack.len(), self.entry, |frame| self.classes(frame));
+        self.frames(cut)
+    }
+
+    /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.
+    pub(crate) fn skipped(&mut self, stack: &[usize], skip: usize) -> Frames<'_> {
+        self.resolve(stack);
+        let lines_of = |frame: usize| self.classes(frame).len();
+        let cut = prune::skip_lines(Cut::NONE, skip, stack.len(), lines_of);
+        self.frames(cut)
+    }
+
+    fn frames(&self, cut: Cut) -> Frames<'_> {
+        Frames { addresses: &self.addresses, stack: &self.stack, cut }
+    }
+
+    fn classes(&self, frame: usize) -> &[Class] {
+        &self.addresses[self.stack[frame] as usize].symbols.classes
+    }
+
+    // The innermost loop of an export: one look-up for each frame of each record.
+    fn resolve(&mut self, stack: &[usize]) {
+        self.stack.clear();
+        self.entry = None;
+        for (frame, &return_address) in stack.iter().enumerate() {
+            let (at, is_entry) = match self.by_address.get(&return_address) {
+                Some(&known) => known,
+                None => self.add(return_address),
+            };
+            if is_entry {
+                self.entry = Some(frame);
+            }
+            self.stack.push(at);
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, return_address: usize) -> (u32, bool) {
+        let (module, symbols) = self.symbolizer.resolve(return_address);
+        let known = (self.addresses.len() as u32, prune::entry_lines(&symbols.classes) > 0);
+        self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
+        self.by_address.insert(return_address, known);
+        known
+    }
+
+    /// The ids of a stack's locations after `cut`, given as they turn up. `cut` is that of the stack that was
+    /// resolved last.
+    pub(crate) fn ids(&mut self, cut: Cut, ids: &mut Vec<u64>) {
+        let mut hidden = cut.lines as u32;
+        for &at in self.stack.iter().skip(cut.frames) {
+            ids.push(id_of(&mut self.addresses[at as usize], &mut self.given, at, hidden));
+            hidden = 0;
+        }
+    }
+
+    /// An empty list of functions for [`encoded`](Self::encoded).
+    pub(crate) fn functions(&self) -> Functions {
+        Functions::default()
+    }
+
+    /// The locations that were given an id, in that order.
+    pub(crate) fn encoded<'a>(
+        &'a self,
+        functions: &'a mut Functions,
+    ) -> impl Iterator<Item = proto::Location> + 'a {
+        self.given.iter().zip(1..).map(|(&(at, hidden), id)| {
+            let address = &self.addresses[at as usize];
+            let lines = &address.symbols.lines[hidden as usize..];
+            proto::Location {
+                id,
+                mapping_id: address.module.map_or(0, |module| module as u64 + 1),
+                address: address.return_address.wrapping_sub(1) as u64,
+                line: lines
+                    .iter()
+                    .map(|line| proto::Line {
+                        function_id: functions.id(&line.function),
+                        line: i64::from(line.line),
+                        column: i64::from(line.column),
+                    })
+                    .collect(),
+                is_folded: false,
+            }
+        })
+    }
+
+    /// All modules, the main executable first, as pprof takes the first mapping for it.
+    ///
+    /// A reader leaves a mapping alone whose flags say that it is symbolized, and else replaces our lines by
+    /// what it finds in its own copy of the file. So a flag is set where nothing is left to find: every
+    /// location has what the flag names, or the file had its full symbol table (for the names) or line tables
+    /// (for the rest) and simply says nothing about some address. A stripped file has none set.
+    pub(crate) fn mappings(&self, strings: &mut StringTable) -> Vec<proto::Mapping> {
+        let modules = self.symbolizer.modules();
+        let mut found = vec![Found::default(); modules.len()];
+        for &(at, _) in &self.given {
+            let address = &self.addresses[at as usize];
+            if let Some(module) = address.module {
+                found[module].count(&address.symbols);
+            }
+        }
+        modules
+            .iter()
+            .zip(&found)
+            .enumerate()
+            .map(|(at, (module, found))| {
+                let pages = MappedPages::of(module);
+                let state = self.symbolizer.file_state(at);
+                let has_functions = found.settled(found.named, state.has_symbol_table);
+                let has_lines = found.settled(found.lined, state.has_lines);
+                proto::Mapping {
+                    id: at as u64 + 1,
+                    memory_start: pages.start as u64,
+                    memory_limit: pages.limit as u64,
+                    file_offset: pages.file_offset,
+                    filename: strings.index(file_name(&module.path)),
+                    build_id: strings.index(&hex(&module.build_id)),
+                    has_functions,
+                    has_filenames: has_lines,
+                    has_line_numbers: has_lines,
+                    has_inline_frames: has_lines && state.has_lines,
+                }
+            })
+            .collect()
+    }
+
+    pub(crate) fn modules(&self) -> &[&'static rtprof_profiler::modules::Module] {
+        self.symbolizer.modules()
+    }
+}
+
+/// pprof knows the kernel's page by this name and does not look for its file.
+pub(crate) fn file_name(path: &str) -> &str {
+    if path.is_empty() { "[vdso]" } else { path }
+}
+
+fn id_of(address: &mut Address, given: &mut Vec<(u32, u32)>, at: u32, hidden: u32) -> u64 {
+    if hidden == 0 {
+        if address.id == 0 {
+            given.push((at, 0));
+            address.id = given.len() as u64;
+        }
+        return address.id;
+    }
+    if let Some(&(_, id)) = address.shortened.iter().find(|(lines, _)| *lines == hidden) {
+        return id;
+    }
+    given.push((at, hidden));
+    let id = given.len() as u64;
+    address.shortened.push((hidden, id));
+    id
+}
+
+/// What was found out about the locations of a module.
+#[derive(Clone, Copy, Default)]
+struct Found {
+    locations: usize,
+    named: usize,
+    lined: usize,
+}
+
+impl Found {
+    fn count(&mut self, symbols: &Symbols) {
+        self.locations += 1;
+        self.named += usize::from(!symbols.lines.is_empty());
+        self.lined += usize::from(symbols.lines.iter().any(|line| line.line != 0));
+    }
+
+    fn settled(self, having: usize, file_is_complete: bool) -> bool {
+        having > 0 && (file_is_complete || having == self.locations)
+    }
+}
+
+impl<'a> Frames<'a> {
+    /// How much of the stack is hidden.
+    pub(crate) fn cut(&self) -> Cut {
+        self.cut
+    }
+
+    /// The addresses that are shown, leaf first, each with the number of its innermost lines that are not.
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (&'a Address, usize)> + use<'a> {
+        let (addresses, cut) = (self.addresses, self.cut);
+        self.stack.iter().skip(cut.frames).enumerate().map(move |(at, &address)| {
+            let hidden = if at == 0 { cut.lines } else { 0 };
+            (&addresses[address as usize], hidden)
+        })
+    }
+}
+
+/// The functions of an export with their ids.
+#[derive(Default)]
+pub(crate) struct Functions {
+    // Nearly every look-up finds the very same object; only after the process-wide cache was emptied
+    // meanwhile are there two equal ones.
+    by_object: AddressMap<usize, u64>,
+    by_content: HashMap<Arc<Function>, u64>,
+    functions: Vec<Arc<Function>>,
+}
+
+impl Functions {
+    fn id(&mut self, function: &Arc<Function>) -> u64 {
+        let object = Arc::as_ptr(function) as usize;
+        if let Some(&id) = self.by_object.get(&object) {
+            return id;
+        }
+        let next = self.functions.len() as u64 + 1;
+        let id = *self.by_content.entry(function.clone()).or_insert(next);
+        if id == next {
+            self.functions.push(function.clone());
+        }
+        self.by_object.insert(object, id);
+        id
+    }
+
+    /// The functions in the order of their ids.
+    pub(crate) fn encoded<'a>(
+        &'a self,
+        strings: &'a mut StringTable,
+    ) -> impl Iterator<Item = proto::Function> + 'a {
+        self.functions.iter().zip(1..).map(|(function, id)| proto::Function {
+            id,
+            name: strings.index_shared(&function.name),
+            system_name: strings.index_shared(&function.system_name),
+            filename: strings.index_shared(&function.file),
+            start_line: 0,
+        })
+    }
+}

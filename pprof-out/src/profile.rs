@@ -1,0 +1,339 @@
+//! The profiles of the process by name.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
+
+use crate::count_profile::{self, Place};
+use crate::error::ProfileError;
+use crate::heap::{self, HeapRecords};
+use crate::heap_text;
+use crate::sink::Sink;
+
+/// A named collection of stacks: one of the built-in profiles, or one that the program fills itself to
+/// follow things that are opened and must be closed (`pprof.Profile` in Go).
+///
+/// Clones are handles to the same profile. A profile lives as long as the process.
+///
+/// ```
+/// use rtprof_pprof_out::Profile;
+///
+/// let files = Profile::new("app/open_files")?;
+/// files.add(7, 0)?; // 7 names the thing until it is removed: a descriptor, an address
+/// assert_eq!(files.count(), 1);
+/// files.remove(7);
+/// # Ok::<(), rtprof_pprof_out::ProfileError>(())
+/// ```
+#[derive(Clone)]
+pub struct Profile(Arc<Kind>);
+
+enum Kind {
+    Heap(HeapView),
+    Custom(Custom),
+}
+
+/// Two views of the same records.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeapView {
+    Heap,
+    Allocs,
+}
+
+struct Custom {
+    name: String,
+    places: Mutex<HashMap<usize, Place>>,
+}
+
+impl HeapView {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Heap => "heap",
+            Self::Allocs => "allocs",
+        }
+    }
+
+    fn default_sample_type(self) -> &'static str {
+        match self {
+            Self::Heap => "inuse_space",
+            Self::Allocs => "alloc_space",
+        }
+    }
+}
+
+/// All profiles; `None` until the first use.
+static PROFILES: Mutex<BTreeMap<String, Profile>> = Mutex::new(BTreeMap::new());
+
+fn registry() -> MutexGuard<'static, BTreeMap<String, Profile>> {
+    let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
+    if profiles.is_empty() {
+        for view in [HeapView::Heap, HeapView::Allocs] {
+            profiles.insert(view.name().to_owned(), Profile(Arc::new(Kind::Heap(view))));
+        }
+    }
+    profiles
+}
+
+/// The profile of this name, or `None` if there is none (`pprof.Lookup`).
+///
+/// Built in are `heap` (what is in use) and `allocs` (what was ever allocated).
+pub fn lookup(name: &str) -> Option<Profile> {
+    registry().get(name).cloned()
+}
+
+/// All profiles, sorted by name (`pprof.Profiles`).
+pub fn profiles() -> Vec<Profile> {
+    registry().values().cloned().collect()
+}
+
+/// Writes the heap profile as gzipped profile.proto; short for `lookup("heap")` and
+/// [`write_to(w, 0)`](Profile::write_to) (`pprof.WriteHeapProfile`).
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_heap_profile(mut w: impl Write) -> io::Result<()> {
+    write_heap(HeapView::Heap, &mut w, 0)
+}
+
+impl Profile {
+    /// Makes an empty profile of the program's own (`pprof.NewProfile`). By custom the name begins with the
+    /// program or package, as in `app/open_files`.
+    ///
+    /// # Errors
+    /// The name is empty, holds white space or control characters, or is taken.
+    pub fn new(name: &str) -> Result<Self, ProfileError> {
+        if name.is_empty() {
+            return Err(ProfileError::EmptyName);
+        }
+        // The text form of the profile has it in a line of words.
+        if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
+            return Err(ProfileError::InvalidName(name.to_owned()));
+        }
+        let mut profiles = registry();
+        if profiles.contains_key(name) {
+            return Err(ProfileError::NameTaken(name.to_owned()));
+        }
+        let profile =
+            Self(Arc::new(Kind::Custom(Custom { name: name.to_owned(), places: Mutex::default() })));
+        profiles.insert(name.to_owned(), profile.clone());
+        Ok(profile)
+    }
+
+    /// The profile's name.
+    pub fn name(&self) -> &str {
+        match &*self.0 {
+            Kind::Heap(view) => view.name(),
+            Kind::Custom(custom) => &custom.name,
+        }
+    }
+
+    /// How many stacks the profile holds now (`Profile.Count`): of a program's own profile the things that were
+    /// added and not removed, of `heap` and `allocs` the distinct records.
+    pub fn count(&self) -> usize {
+        match &*self.0 {
+            Kind::Heap(_) => {
+                let _untracked = sampling::untracked();
+                mem::snapshot().len()
+            }
+            Kind::Custom(custom) => custom.places().len(),
+        }
+    }
+
+    /// Adds a thing under `key`, with the caller's stack (`Profile.Add`).
+    ///
+    /// `skip` hides that many functions from the leaf of the stack: with 0 the stack begins at the caller of
+    /// `add`, with 1 at the caller's caller. Inlined functions count. The outermost function is never hidden.
+    ///
+    /// # Errors
+    /// The key is in the profile already, or the profile is a built-in one.
+    // Never inlined: see `caller_stack`.
+    #[inline(never)]
+    pub fn add(&self, key: usize, skip: usize) -> Result<(), ProfileError> {
+        let Kind::Custom(custom) = &*self.0 else {
+            return Err(ProfileError::BuiltIn(self.name().to_owned()));
+        };
+        // A program may have profiles of its own without our allocator, which opens the profiler otherwise.
+        init::open();
+        let mut one = [0; MAX_STACK];
+        let mut two = [0; MAX_STACK];
+        let depth = stack::capture(black_box(&mut one));
+        let depth_two = stack::capture(black_box(&mut two));
+        let stack = caller_stack(&one[..depth], &two[..depth_two]);
+        let place = Place { stack: stack.into(), skip };
+
+        let mut places = custom.places();
+        if places.contains_key(&key) {
+            return Err(ProfileError::DuplicateKey { profile: custom.name.clone(), key });
+        }
+        places.insert(key, place);
+        Ok(())
+    }
+
+    /// Removes what was added under `key`; does nothing if there is no such thing (`Profile.Remove`).
+    pub fn remove(&self, key: usize) {
+        if let Kind::Custom(custom) = &*self.0 {
+            // Freed after the lock is released.
+            let _removed = custom.places().remove(&key);
+        }
+    }
+
+    /// Writes the profile as it is now (`Profile.WriteTo`).
+    ///
+    /// With `debug` 0 it writes gzipped profile.proto, with 1 or more a text with functions and lines for
+    /// people. `go tool pprof` reads both. What the export itself allocates is not sampled, what `w` allocates
+    /// is. The writer gets the profile in pieces of about 64 KiB and is flushed at the end.
+    ///
+    /// # Errors
+    /// Those of the writer. What was written until then is not a whole profile; nothing else is affected, and
+    /// the next call starts afresh.
+    pub fn write_to(&self, w: &mut (impl Write + ?Sized), debug: u32) -> io::Result<()> {
+        // A reference to a writer is a writer, and of known size.
+        let mut w = w;
+        match &*self.0 {
+            Kind::Heap(view) => write_heap(*view, &mut w, debug),
+            Kind::Custom(custom) => {
+                let mut sink = Sink::new(&mut w);
+                let places = custom.places().values().cloned().collect();
+                let counted = count_profile::counted(places);
+                match debug {
+                    0 => count_profile::write(&custom.name, &counted, &mut sink),
+                    _ => count_profile::write_text(&custom.name, &counted, &mut sink),
+                }
+            }
+        }
+    }
+}
+
+fn write_heap(view: HeapView, w: &mut dyn Write, debug: u32) -> io::Result<()> {
+    let mut sink = Sink::new(w);
+    let records = HeapRecords::take();
+    match debug {
+        0 => heap::write(&records, view.default_sample_type(), &mut sink),
+        _ => heap_text::write(&records, &mut sink),
+    }
+}
+
+/// The part of two stacks that begins at the caller of the function that captured both.
+///
+/// How many frames the capture itself left at the leaf depends on what was inlined. But the two captures were
+/// called from two places of one function, so its frame is the rootmost one in which they differ.
+fn caller_stack<'a>(one: &'a [usize], two: &[usize]) -> &'a [usize] {
+    let shared = one.iter().rev().zip(two.iter().rev()).take_while(|(a, b)| a == b).count();
+    match one.len() - shared {
+        // The optimizer made one call of two. Better too many frames than none.
+        _ if shared == 0 => one,
+        differ => &one[differ..],
+    }
+}
+
+impl Custom {
+    fn places(&self) -> MutexGuard<'_, HashMap<usize, Place>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Profile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Profile").field(&self.name()).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_caller_begins_where_two_captures_agree() {
+        assert_eq!(caller_stack(&[1, 2, 3, 9, 8], &[1, 2, 4, 9, 8]), [9, 8]);
+        assert_eq!(caller_stack(&[3, 9, 8], &[4, 9, 8]), [9, 8]);
+        assert_eq!(caller_stack(&[9, 8], &[9, 8]), [9, 8]);
+        assert_eq!(caller_stack(&[3], &[4]), [3]);
+    }
+
+    #[inline(never)]
+    fn opener(profile: &Profile, key: usize) {
+        std::hint::black_box(profile.add(key, 0)).unwrap();
+    }
+
+    #[inline(never)]
+    fn outer_opener(profile: &Profile, key: usize) {
+        std::hint::black_box(profile.add(key, 1)).unwrap();
+    }
+
+    #[inline(never)]
+    fn skips_all(profile: &Profile, key: usize) {
+        std::hint::black_box(profile.add(key, usize::MAX)).unwrap();
+    }
+
+    #[test]
+    fn a_stack_begins_where_the_caller_says() {
+        let profile = Profile::new("test/places").unwrap();
+        for key in 0..3 {
+            opener(&profile, key);
+        }
+        outer_opener(&profile, 3);
+        let mut text = Vec::new();
+        profile.write_to(&mut text as &mut dyn Write, 1).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let mut paragraphs = text.split("\n\n");
+        let leaf = |paragraph: &str| {
+            let line = paragraph.lines().find(|line| line.starts_with('#')).unwrap();
+            line.split('\t').nth(2).unwrap().split('+').next().unwrap().to_owned()
+        };
+        let first = paragraphs.next().unwrap();
+        assert!(first.starts_with("test/places profile: total 4\n3 @ 0x"), "{first}");
+        assert_eq!(leaf(first), "rtprof_pprof_out::profile::tests::opener");
+        let second = paragraphs.next().unwrap();
+        assert_eq!(leaf(second), "rtprof_pprof_out::profile::tests::a_stack_begins_where_the_caller_says");
+
+        // Nothing is left but the outermost function; still there is a stack.
+        for key in 0..4 {
+            profile.remove(key);
+        }
+        skips_all(&profile, 9);
+        let mut text = Vec::new();
+        profile.write_to(&mut text, 1).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let first = text.split("\n\n").next().unwrap();
+        assert_eq!(first.lines().filter(|line| line.starts_with('#')).count(), 1, "{first}");
+    }
+
+    #[test]
+    fn built_in_profiles_are_there() {
+        let names: Vec<String> = profiles().iter().map(|p| p.name().to_owned()).collect();
+        assert!(names.is_sorted());
+        for name in ["allocs", "heap"] {
+            assert_eq!(lookup(name).unwrap().name(), name);
+            assert!(names.iter().any(|n| n == name));
+        }
+        assert!(lookup("no such profile").is_none());
+    }
+
+    #[test]
+    fn misuse_is_named() {
+        let heap = lookup("heap").unwrap();
+        let error = heap.add(1, 0).unwrap_err();
+        assert_eq!(error, ProfileError::BuiltIn("heap".into()));
+        assert!(error.to_string().contains("Profile::new"));
+        heap.remove(1);
+
+        assert_eq!(Profile::new("").unwrap_err(), ProfileError::EmptyName);
+        assert!(matches!(Profile::new("a b"), Err(ProfileError::InvalidName(_))));
+        assert!(matches!(Profile::new("allocs"), Err(ProfileError::NameTaken(_))));
+
+        let own = Profile::new("test/misuse").unwrap();
+        let taken = Profile::new("test/misuse").unwrap_err();
+        assert!(taken.to_string().contains("lookup(\"test/misuse\")"), "{taken}");
+        own.add(1, 0).unwrap();
+        let twice = own.add(1, 0).unwrap_err();
+        assert!(twice.to_string().contains("0x1"), "{twice}");
+        own.remove(2);
+        assert_eq!(own.count(), 1);
+        own.remove(1);
+        own.add(1, 0).unwrap();
+        assert_eq!(lookup("test/misuse").unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,186 @@
+//! Hiding the machinery between the program's code and the allocator.
+//!
+//! Without it every heap profile would have one and the same leaf. What goes is the leaf end of a stack:
+//! everything down to the rootmost entry of the allocator, for whatever runs beneath that runs inside the
+//! allocator, and then the thin layers over it (`alloc::alloc`, `RawVec`, `Box::new`). What a reader thinks in
+//! stays: `Vec::push`, `String::from`, `HashMap::insert`.
+//!
+//! A location may hold inlined machinery and the function it was inlined into, so the cut falls between
+//! lines, not between addresses.
+
+/// What a function means for the cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Class {
+    /// A way into the allocator, or inside: hidden with all that it called.
+    Entry,
+    /// A layer over the allocator: hidden where nothing but hidden frames lies beneath.
+    Layer,
+    /// Shown.
+    Shown,
+}
+
+/// For profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
+/// functions that never call back into the program may match.
+pub(crate) const DROP_FRAMES: &str = concat!(
+    r"(__rustc::)?__(rust|rg|rdl)_(alloc|alloc_zeroed|realloc|dealloc)",
+    r"|rtprof_allocator::.*",
+    r"|<.* as core::alloc::global::GlobalAlloc>::.*",
+    r"|alloc::alloc::(alloc|alloc_zeroed|realloc|exchange_malloc)",
+    r"|<?alloc::alloc::Global.*>?::(alloc_impl|alloc_impl_runtime|grow_impl|grow_impl_runtime|allocate|allocate_zeroed|grow|grow_zeroed|shrink)",
+    r"|<?alloc::raw_vec::.*",
+);
+
+/// The class of a function by its demangled name, of either mangling scheme.
+pub(crate) fn classify(name: &str) -> Class {
+    if is_entry(name) {
+        Class::Entry
+    } else if is_layer(name) {
+        Class::Layer
+    } else {
+        Class::Shown
+    }
+}
+
+fn is_entry(name: &str) -> bool {
+    let symbol = name.strip_prefix("__rustc::").unwrap_or(name);
+    ["__rust_alloc", "__rust_realloc", "__rust_no_alloc_shim", "__rg_", "__rdl_"]
+        .iter()
+        .any(|prefix| symbol.starts_with(prefix))
+        || in_crate(name, "rtprof_allocator")
+        || name.starts_with('<') && name.contains(" as core::alloc::global::GlobalAlloc>::")
+}
+
+fn is_layer(name: &str) -> bool {
+    // `<alloc::raw_vec::RawVec<u8>>::grow_one` in the new scheme, `alloc::raw_vec::RawVec<T,A>::grow_one` in the
+    // old, `alloc::raw_vec::grow_one` where only the file told the module.
+    let path = name.trim_start_matches('<');
+    if in_crate(name, "rtprof_profiler") || in_crate(name, "rtprof") {
+        return true;
+    }
+    if ["alloc::alloc::", "alloc::raw_vec::", "core::alloc::", "allocator_api2::", "hashbrown::alloc::"]
+        .iter()
+        .any(|module| path.starts_with(module))
+        || path.starts_with("hashbrown::raw::alloc::")
+        || name.contains(" as core::alloc::Allocator>::")
+        || name.contains(" as allocator_api2::")
+    {
+        return true;
+    }
+    match path.strip_prefix("alloc::boxed::") {
+        Some(_) => matches!(method(name), Some(method) if is_boxing(method)),
+        None => false,
+    }
+}
+
+fn is_boxing(method: &str) -> bool {
+    method.starts_with("new") || method.starts_with("try_new") || method.starts_with("box_new")
+}
+
+/// `name` is a function of this crate, or a method of one of its types.
+fn in_crate(name: &str, krate: &str) -> bool {
+    name.trim_start_matches(['<', '&']).strip_prefix(krate).is_some_and(|rest| rest.starts_with("::"))
+}
+
+/// The last path segment, without type arguments: `new` of `<alloc::boxed::Box<a::B>>::new::<c::D>`.
+fn method(name: &str) -> Option<&str> {
+    let mut depth = 0i32;
+    let mut end = name.len();
+    let mut last = None;
+    let bytes = name.as_bytes();
+    for at in (0..bytes.len()).rev() {
+        match bytes[at] {
+            // The arrow of a function type is no bracket.
+            b'>' if at > 0 && bytes[at - 1] == b'-' => {}
+            b'>' => {
+                depth += 1;
+            }
+            b'<' => {
+                depth -= 1;
+                if depth == 0 {
+                    end = at;
+                }
+            }
+            b':' if depth == 0 && at > 0 && bytes[at - 1] == b':' => {
+                let segment = &name[at + 1..end.max(at + 1)];
+                if !segment.is_empty() {
+                    last = Some(segment);
+                    break;
+                }
+                end = at - 1;
+            }
+            _ => {}
+        }
+    }
+    last
+}
+
+/// Where a stack begins after the cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    /// Addresses that are hidden altogether.
+    pub(crate) frames: usize,
+    /// Lines of the next address that are hidden, innermost first.
+    pub(crate) lines: usize,
+}
+
+impl Cut {
+    pub(crate) const NONE: Self = Self { frames: 0, lines: 0 };
+}
+
+/// How many lines of an address an entry into the allocator hides: the outermost entry and those before it.
+pub(crate) fn entry_lines(classes: &[Class]) -> usize {
+    classes.iter().rposition(|&class| class == Class::Entry).map_or(0, |line| line + 1)
+}
+
+/// Finds the cut of a stack of `frames` addresses, leaf first. `entry` is the rootmost address with
+/// [`entry_lines`], `classes` gives the classes of an address's lines, innermost first, and none for an address
+/// without symbols. Something always remains: of a stack that is machinery altogether its outermost line.
+pub(crate) fn cut<'a>(frames: usize, entry: Option<usize>, classes: impl Fn(usize) -> &'a [Class]) -> Cut {
+    let mut cut = match entry {
+        Some(frame) => Cut { frames: frame, lines: entry_lines(classes(frame)) },
+        None => Cut::NONE,
+    };
+    while cut.frames < frames {
+        let lines = classes(cut.frames);
+        while cut.lines < lines.len() && lines[cut.lines] != Class::Shown {
+            cut.lines += 1;
+        }
+        if cut.lines < lines.len() || lines.is_empty() {
+            return cut;
+        }
+        cut = Cut { frames: cut.frames + 1, lines: 0 };
+    }
+    match frames.checked_sub(1) {
+        Some(last) => Cut { frames: last, lines: classes(last).len().saturating_sub(1) },
+        None => Cut::NONE,
+    }
+}
+
+/// Hides `skip` more lines, as a caller asked; an address without symbols counts as one.
+pub(crate) fn skip_lines(
+    mut cut: Cut,
+    mut skip: usize,
+    frames: usize,
+    lines_of: impl Fn(usize) -> usize,
+) -> Cut {
+    while skip > 0 && cut.frames < frames {
+        let lines = lines_of(cut.frames).max(1);
+        let left = lines - cut.lines;
+        let is_last = cut.frames + 1 == frames;
+        if skip < left {
+            cut.lines += skip;
+            return cut;
+        }
+        if is_last {
+            cut.lines = lines - 1;
+            return cut;
+        }
+        skip -= left;
+        cut = Cut { frames: cut.frames + 1, lines: 0 };
+    }
+    cut
+}
+
+#[cfg(test)]
+#[path = "prune_tests.rs"]
+mod tests;

@@ -1,0 +1,175 @@
+use super::*;
+
+fn cut_of(stack: &[Vec<Class>]) -> Cut {
+    let entry = stack.iter().rposition(|classes| entry_lines(classes) > 0);
+    cut(stack.len(), entry, |frame| &stack[frame])
+}
+
+fn shown(stack: &[&[&str]]) -> Vec<String> {
+    let classes: Vec<Vec<Class>> =
+        stack.iter().map(|lines| lines.iter().map(|name| classify(name)).collect()).collect();
+    let cut = cut_of(&classes);
+    let mut names = Vec::new();
+    for (frame, lines) in stack.iter().enumerate().skip(cut.frames) {
+        let hidden = if frame == cut.frames { cut.lines } else { 0 };
+        names.extend(lines[hidden..].iter().map(|name| name.to_string()));
+    }
+    names
+}
+
+#[test]
+fn classes_of_real_names() {
+    use Class::*;
+    for (name, class) in [
+        ("__rust_alloc", Entry),
+        ("__rustc::__rust_alloc", Entry),
+        ("__rustc::__rust_alloc_zeroed", Entry),
+        ("__rustc::__rust_realloc", Entry),
+        ("__rustc::__rg_alloc", Entry),
+        ("__rg_realloc", Entry),
+        ("__rdl_alloc", Entry),
+        ("__rustc::__rust_no_alloc_shim_is_unstable_v2", Entry),
+        ("<rtprof_allocator::ProfAlloc<A> as core::alloc::global::GlobalAlloc>::alloc", Entry),
+        (
+            "<counting::Counting<std::alloc::System> as core::alloc::global::GlobalAlloc>::realloc::{closure#0}",
+            Entry,
+        ),
+        ("rtprof_allocator::sample::sampled_alloc", Entry),
+        ("<rtprof_allocator::pool::Pool>::take", Entry),
+        ("rtprof_profiler::stack::capture", Layer),
+        ("<rtprof_profiler::mem::Record>::malloc", Layer),
+        ("alloc::alloc::alloc", Layer),
+        ("alloc::alloc::Global::alloc_impl", Layer),
+        ("<alloc::alloc::Global as core::alloc::Allocator>::allocate", Layer),
+        ("<alloc::alloc::Global>::alloc_impl_runtime", Layer),
+        ("alloc::alloc::exchange_malloc", Layer),
+        ("alloc::raw_vec::RawVec<T,A>::grow_one", Layer),
+        ("<alloc::raw_vec::RawVec<u8>>::reserve::do_reserve_and_handle", Layer),
+        ("<alloc::raw_vec::RawVecInner>::try_allocate_in", Layer),
+        ("alloc::raw_vec::finish_grow", Layer),
+        ("alloc::boxed::Box<T>::new", Layer),
+        ("<alloc::boxed::Box<dyn core::ops::function::Fn(u8) -> alloc::vec::Vec<u8>>>::new", Layer),
+        ("alloc::boxed::Box<T,A>::try_new_uninit_in", Layer),
+        ("<alloc::boxed::Box<[u8]>>::new_uninit_slice", Layer),
+        ("alloc::boxed::box_new::<app::Big>", Layer),
+        ("alloc::boxed::box_new", Layer),
+        ("alloc::boxed::box_new_uninit", Layer),
+        ("core::alloc::layout::Layout::array::inner", Layer),
+        ("hashbrown::raw::alloc::inner::do_alloc", Layer),
+        ("hashbrown::alloc::inner::do_alloc::<hashbrown::alloc::inner::Global>", Layer),
+        // Containers are what a reader thinks in.
+        ("<alloc::vec::Vec<u8>>::push", Shown),
+        ("alloc::vec::Vec<T,A>::with_capacity_in", Shown),
+        ("<alloc::string::String as core::convert::From<&str>>::from", Shown),
+        ("<hashbrown::raw::RawTable<(u32, u32)>>::reserve_rehash", Shown),
+        ("alloc::sync::Arc<T>::new", Shown),
+        ("alloc::slice::hack::to_vec", Shown),
+        // A boxed closure that is called is the program at work.
+        ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", Shown),
+        ("<alloc::boxed::Box<T> as core::clone::Clone>::clone", Shown),
+        // Programs that only look like us.
+        ("rtprof_demo::main", Shown),
+        ("app::rtprof_allocator::thing", Shown),
+        ("app::__rust_alloc_lookalike", Shown),
+        ("malloc_everything", Shown),
+    ] {
+        assert_eq!(classify(name), class, "{name}");
+    }
+}
+
+#[test]
+fn debug_build() {
+    assert_eq!(
+        shown(&[
+            &["rtprof_profiler::stack::capture"],
+            &["rtprof_allocator::sample::sampled_alloc"],
+            &["std::thread::local::LocalKey<T>::try_with"],
+            &["<rtprof_allocator::ProfAlloc<A> as core::alloc::global::GlobalAlloc>::alloc"],
+            &["__rustc::__rust_alloc"],
+            &["alloc::alloc::alloc"],
+            &["<alloc::alloc::Global>::alloc_impl"],
+            &["<alloc::alloc::Global as core::alloc::Allocator>::allocate"],
+            &["<alloc::raw_vec::RawVecInner>::try_allocate_in"],
+            &["<alloc::vec::Vec<u8>>::with_capacity_in"],
+            &["app::index"],
+            &["app::main"],
+        ]),
+        ["<alloc::vec::Vec<u8>>::with_capacity_in", "app::index", "app::main"]
+    );
+}
+
+#[test]
+fn release_build_cuts_inside_an_address() {
+    assert_eq!(
+        shown(&[
+            &["rtprof_profiler::stack::capture", "rtprof_allocator::sampled"],
+            &[
+                "<rtprof_allocator::ProfAlloc as core::alloc::global::GlobalAlloc>::alloc",
+                "__rustc::__rg_alloc"
+            ],
+            &[
+                "alloc::alloc::alloc",
+                "<alloc::alloc::Global>::alloc_impl",
+                "alloc::boxed::Box<T>::new",
+                "app::leak",
+                "app::main"
+            ],
+            &["std::rt::lang_start_internal"],
+        ]),
+        ["app::leak", "app::main", "std::rt::lang_start_internal"]
+    );
+}
+
+#[test]
+fn a_wrapper_allocator_of_the_program_is_machinery() {
+    assert_eq!(
+        shown(&[
+            &["<rtprof_allocator::ProfAlloc as core::alloc::global::GlobalAlloc>::alloc"],
+            &["counting::Counting::count_and_forward"],
+            &["<counting::Counting as core::alloc::global::GlobalAlloc>::alloc"],
+            &["__rust_alloc"],
+            &["app::main"],
+        ]),
+        ["app::main"]
+    );
+}
+
+#[test]
+fn layers_in_the_middle_stay() {
+    // The program's own code beneath a boxed call: nothing but the leaf goes.
+    assert_eq!(
+        shown(&[
+            &["__rust_alloc"],
+            &["app::inner"],
+            &["rtprof::pprof::do_with"],
+            &["alloc::boxed::Box<T>::new"],
+            &["app::main"],
+        ]),
+        ["app::inner", "rtprof::pprof::do_with", "alloc::boxed::Box<T>::new", "app::main"]
+    );
+}
+
+#[test]
+fn something_always_remains() {
+    assert_eq!(
+        shown(&[&["__rust_alloc"], &["alloc::alloc::alloc", "alloc::boxed::box_new"]]),
+        ["alloc::boxed::box_new"]
+    );
+    assert_eq!(cut_of(&[]), Cut::NONE);
+    // Without symbols nothing can be told apart, so nothing is hidden.
+    assert_eq!(cut_of(&[vec![], vec![]]), Cut::NONE);
+    // Named machinery above nameless addresses.
+    assert_eq!(cut_of(&[vec![], vec![Class::Entry], vec![]]), Cut { frames: 2, lines: 0 });
+}
+
+#[test]
+fn skipping_counts_lines() {
+    let lines = [2, 0, 3];
+    let skip = |n| skip_lines(Cut::NONE, n, 3, |frame| lines[frame]);
+    assert_eq!(skip(0), Cut { frames: 0, lines: 0 });
+    assert_eq!(skip(1), Cut { frames: 0, lines: 1 });
+    assert_eq!(skip(2), Cut { frames: 1, lines: 0 });
+    assert_eq!(skip(3), Cut { frames: 2, lines: 0 });
+    assert_eq!(skip(5), Cut { frames: 2, lines: 2 });
+    assert_eq!(skip(usize::MAX), Cut { frames: 2, lines: 2 });
+}

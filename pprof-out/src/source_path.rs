@@ -1,0 +1,106 @@
+//! Which crate and module a source file belongs to.
+
+/// `alloc::raw_vec` for `/rustc/…/library/alloc/src/raw_vec/mod.rs`; `None` where the path tells nothing.
+///
+/// A package from a registry or in a workspace is known by the name of its folder. That is a guess for
+/// packages whose folder is named otherwise; file and line stand beside it in the profile.
+pub(crate) fn module_of(file: &str) -> Option<String> {
+    let stem = file.strip_suffix(".rs")?;
+    let (crate_name, inner) = match own_crate(stem) {
+        Some(found) => found,
+        None => split(stem)?,
+    };
+    let mut path = crate_name;
+    let mut segments = inner.split('/').peekable();
+    while let Some(segment) = segments.next() {
+        let implied = segments.peek().is_none() && matches!(segment, "mod" | "lib" | "main");
+        if !implied && !segment.is_empty() {
+            path.push_str("::");
+            path.push_str(segment);
+        }
+    }
+    Some(path)
+}
+
+/// The crates of this workspace: their folders do not bear the package's name, and hiding their frames
+/// depends on it.
+fn own_crate(stem: &str) -> Option<(String, &str)> {
+    let root = env!("CARGO_MANIFEST_DIR").strip_suffix("/pprof-out")?;
+    let inside = stem.strip_prefix(root)?;
+    [
+        ("/allocator/src/", "rtprof_allocator"),
+        ("/profiler/src/", "rtprof_profiler"),
+        ("/pprof-out/src/", "rtprof_pprof_out"),
+        ("/src/", "rtprof"),
+    ]
+    .into_iter()
+    .find_map(|(folder, name)| Some((name.to_owned(), inside.strip_prefix(folder)?)))
+}
+
+/// Crate, and the path below its source folder.
+fn split(stem: &str) -> Option<(String, &str)> {
+    for folder in ["/examples/", "/tests/", "/benches/", "/bin/"] {
+        // Each file there is a crate of its own, or a folder with a main.rs.
+        if let Some((_, inner)) = stem.rsplit_once(folder) {
+            let (name, rest) = inner.split_once('/').unwrap_or((inner, ""));
+            return Some((name.replace('-', "_"), rest));
+        }
+    }
+    let (before, inner) = stem.rsplit_once("/src/")?;
+    let folder = before.rsplit('/').next()?;
+    let name = without_version(folder);
+    (!name.is_empty()).then(|| (name.replace('-', "_"), inner))
+}
+
+/// `hashbrown` for `hashbrown-0.15.2`.
+fn without_version(folder: &str) -> &str {
+    match folder.rsplit_once('-') {
+        Some((name, version))
+            if version.starts_with(|c: char| c.is_ascii_digit()) && version.contains('.') =>
+        {
+            name
+        }
+        _ => folder,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_the_wild() {
+        for (file, module) in [
+            ("/rustc/5980/library/alloc/src/raw_vec/mod.rs", Some("alloc::raw_vec")),
+            ("/rustc/5980/library/alloc/src/alloc.rs", Some("alloc::alloc")),
+            (
+                "/home/u/.rustup/toolchains/stable/lib/rustlib/src/rust/library/core/src/iter/traits/iterator.rs",
+                Some("core::iter::traits::iterator"),
+            ),
+            ("/rust/deps/hashbrown-0.15.2/src/raw/mod.rs", Some("hashbrown::raw")),
+            (
+                "/home/u/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde-json-1.0.1/src/de.rs",
+                Some("serde_json::de"),
+            ),
+            ("/home/u/my-app/src/main.rs", Some("my_app")),
+            ("/home/u/my-app/src/store/index.rs", Some("my_app::store::index")),
+            ("/home/u/my-app/examples/heap.rs", Some("heap")),
+            ("/home/u/my-app/src/bin/tool/main.rs", Some("tool")),
+            ("src/main.rs", None),
+            ("/usr/include/c++/12/vector", None),
+        ] {
+            assert_eq!(module_of(file).as_deref(), module, "{file}");
+        }
+    }
+
+    #[test]
+    fn own_crates_go_by_their_package_names() {
+        let root = env!("CARGO_MANIFEST_DIR");
+        let here = format!("{root}/src/source_path.rs");
+        assert_eq!(module_of(&here).as_deref(), Some("rtprof_pprof_out::source_path"));
+        if let Some(root) = root.strip_suffix("/pprof-out") {
+            let hook = format!("{root}/allocator/src/sample.rs");
+            assert_eq!(module_of(&hook).as_deref(), Some("rtprof_allocator::sample"));
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What addresses stand for, remembered from one export to the next.
+//!
+//! Debug information is opened anew for each export and dropped afterwards, because it takes tens of
+//! megabytes; its answers take a few hundred bytes an address and are kept. An address is known by its
+//! module and its place in it, so that the answer survives a library that is loaded elsewhere.
+
+use std::collections::HashMap;
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+
+use dashmap::{DashMap, DashSet};
+
+use crate::prune::Class;
+
+/// When more addresses than this are known, all are forgotten and looked up again as they turn up.
+const CAPACITY: usize = 200_000;
+
+/// A function as profiles name it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Function {
+    pub(crate) name: Arc<str>,
+    pub(crate) system_name: Arc<str>,
+    /// Empty when unknown.
+    pub(crate) file: Arc<str>,
+}
+
+/// One line of an address.
+#[derive(Clone, Debug)]
+pub(crate) struct Line {
+    pub(crate) function: Arc<Function>,
+    /// 0 when unknown.
+    pub(crate) line: u32,
+    /// 0 when unknown.
+    pub(crate) column: u32,
+}
+
+/// All that is known of an address.
+#[derive(Debug, Default)]
+pub(crate) struct Symbols {
+    /// Innermost inlined function first; empty when nothing is known.
+    pub(crate) lines: Box<[Line]>,
+    /// The class of each line.
+    pub(crate) classes: Box<[Class]>,
+    /// Distance of the return address from the start of the function that has the code; 0 when unknown.
+    pub(crate) offset: u64,
+}
+
+/// What tells modules apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ModuleKey {
+    BuildId(Vec<u8>),
+    /// Without a build id, the file and where it was loaded.
+    Path(String, usize),
+}
+
+/// How far a module's file helps. Kept with the cache because an export that finds all its addresses there
+/// opens no file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct FileState {
+    /// The file has its full symbol table, not only the names it exports.
+    pub(crate) has_symbol_table: bool,
+    /// The file, or one beside it, has line tables.
+    pub(crate) has_lines: bool,
+}
+
+type Key = (u32, u64);
+
+#[derive(Default)]
+pub(crate) struct SymbolCache {
+    modules: Mutex<HashMap<ModuleKey, u32>>,
+    files: DashMap<u32, FileState>,
+    symbols: DashMap<Key, Arc<Symbols>>,
+    functions: DashSet<Arc<Function>>,
+    texts: DashSet<Arc<str>>,
+}
+
+/// The cache of the process.
+pub(crate) fn global() -> &'static SymbolCache {
+    static GLOBAL: LazyLock<SymbolCache> = LazyLock::new(SymbolCache::default);
+    &GLOBAL
+}
+
+impl SymbolCache {
+    /// A short name for a module.
+    pub(crate) fn module(&self, key: ModuleKey) -> u32 {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = modules.len() as u32;
+        *modules.entry(key).or_insert(next)
+    }
+
+    /// How far the module's file helped when it was last opened.
+    pub(crate) fn file(&self, module: u32) -> FileState {
+        self.files.get(&module).map(|state| *state).unwrap_or_default()
+    }
+
+    pub(crate) fn set_file(&self, module: u32, state: FileState) {
+        self.files.insert(module, state);
+    }
+
+    /// What is known of the place `offset` in a module.
+    pub(crate) fn get(&self, module: u32, offset: u64) -> Option<Arc<Symbols>> {
+        self.symbols.get(&(module, offset)).map(|found| found.clone())
+    }
+
+    pub(crate) fn insert(&self, module: u32, offset: u64, symbols: Arc<Symbols>) {
+        if self.symbols.len() >= CAPACITY {
+            self.symbols.clear();
+            self.functions.clear();
+            self.texts.clear();
+        }
+        self.symbols.insert((module, offset), symbols);
+    }
+
+    /// One shared function for equal ones.
+    pub(crate) fn function(&self, name: &str, system_name: &str, file: &str) -> Arc<Function> {
+        let name = self.text(name);
+        let function = Function {
+            system_name: if *name == *system_name { name.clone() } else { self.text(system_name) },
+            name,
+            file: self.text(file),
+        };
+        if let Some(known) = self.functions.get(&function) {
+            return known.clone();
+        }
+        let function = Arc::new(function);
+        self.functions.insert(function.clone());
+        function
+    }
+
+    fn text(&self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.clone();
+        }
+        let text: Arc<str> = Arc::from(text);
+        self.texts.insert(text.clone());
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_functions_are_shared() {
+        let cache = SymbolCache::default();
+        let one = cache.function("a::b", "_R1", "a.rs");
+        let two = cache.function("a::b", "_R1", "a.rs");
+        assert!(Arc::ptr_eq(&one, &two));
+        let other = cache.function("a::b", "_R1", "b.rs");
+        assert!(Arc::ptr_eq(&one.name, &other.name));
+    }
+
+    #[test]
+    fn forgets_all_when_full() {
+        let cache = SymbolCache::default();
+        let module = cache.module(ModuleKey::BuildId(vec![1]));
+        assert_eq!(cache.module(ModuleKey::BuildId(vec![1])), module);
+        assert_ne!(cache.module(ModuleKey::Path("a".into(), 1)), module);
+        let symbols = Arc::new(Symbols::default());
+        for offset in 0..=CAPACITY as u64 {
+            cache.insert(module, offset, symbols.clone());
+        }
+        assert!(cache.get(module, 0).is_none());
+        assert!(cache.get(module, CAPACITY as u64).is_some());
+    }
+}

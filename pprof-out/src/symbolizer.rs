@@ -1,0 +1,225 @@
+//! From addresses to functions, files and lines.
+
+use std::sync::Arc;
+
+use rtprof_profiler::modules::Module;
+
+use crate::module_map::ModuleMap;
+use crate::names::{self, Name};
+use crate::object_file::ObjectFile;
+use crate::prune::classify;
+use crate::symbol_cache::{self, FileState, Line, ModuleKey, SymbolCache, Symbols};
+
+/// Looks addresses up during one export. The debug information it opens, tens of megabytes for a large
+/// program, is released when it is dropped; the answers stay in the cache of the process.
+pub(crate) struct Symbolizer {
+    map: ModuleMap,
+    files: Vec<ModuleFile>,
+    cache: &'static SymbolCache,
+    unknown: Arc<Symbols>,
+}
+
+#[derive(Default)]
+struct ModuleFile {
+    /// The module's number in the cache, once it was asked for.
+    key: Option<u32>,
+    file: Opened,
+}
+
+#[derive(Default)]
+enum Opened {
+    /// Nothing was missing from the cache so far.
+    #[default]
+    NotYet,
+    Failed,
+    Open(Box<ObjectFile>),
+}
+
+impl Symbolizer {
+    /// For the modules as they are now.
+    pub(crate) fn new() -> Self {
+        let map = ModuleMap::read();
+        let files = map.modules().iter().map(|_| ModuleFile::default()).collect();
+        Self { map, files, cache: symbol_cache::global(), unknown: Arc::default() }
+    }
+
+    pub(crate) fn modules(&self) -> &[&'static Module] {
+        self.map.modules()
+    }
+
+    /// How far the file of a module helped, for a module in which an address was looked up.
+    pub(crate) fn file_state(&self, module: usize) -> FileState {
+        self.files[module].key.map(|key| self.cache.file(key)).unwrap_or_default()
+    }
+
+    /// The module and the lines of a return address.
+    ///
+    /// The call lies before the address that it returns to, which may already belong to another line or,
+    /// after a call that never returns, to another function. So the byte before it is looked up.
+    pub(crate) fn resolve(&mut self, return_address: usize) -> (Option<usize>, Arc<Symbols>) {
+        let address = return_address.wrapping_sub(1);
+        let Some(at) = self.map.find(address) else {
+            return (None, self.unknown.clone());
+        };
+        let module = self.map.modules()[at];
+        let place = address.wrapping_sub(module.bias) as u64;
+        let state = &mut self.files[at];
+        let key = *state.key.get_or_insert_with(|| self.cache.module(key_of(module)));
+        if let Some(known) = self.cache.get(key, place) {
+            return (Some(at), known);
+        }
+        if let Opened::NotYet = state.file {
+            state.file = match ObjectFile::open(module) {
+                Some(file) => {
+                    self.cache.set_file(key, file.state());
+                    Opened::Open(Box::new(file))
+                }
+                None => Opened::Failed,
+            };
+        }
+        let symbols = match &state.file {
+            Opened::Open(file) => {
+                let symbols = Arc::new(look_up(file, place, self.cache));
+                self.cache.insert(key, place, symbols.clone());
+                symbols
+            }
+            // Not remembered: the file may be there next time.
+            Opened::NotYet | Opened::Failed => self.unknown.clone(),
+        };
+        (Some(at), symbols)
+    }
+}
+
+fn key_of(module: &Module) -> ModuleKey {
+    if module.build_id.is_empty() {
+        ModuleKey::Path(module.path.clone(), module.bias)
+    } else {
+        ModuleKey::BuildId(module.build_id.clone())
+    }
+}
+
+/// A line before its name is settled.
+struct Draft {
+    name: Option<String>,
+    is_rust: bool,
+    file: String,
+    line: u32,
+    column: u32,
+}
+
+fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
+    let mut drafts = Vec::new();
+    file.lines(address, |line| {
+        drafts.push(Draft {
+            name: line.name.map(str::to_owned),
+            is_rust: line.is_rust,
+            file: line.file.unwrap_or_default().to_owned(),
+            line: line.line,
+            column: line.column,
+        });
+    });
+    let symbol = file.symbol(address);
+    if drafts.is_empty() && symbol.is_some() {
+        drafts.push(Draft { name: None, is_rust: false, file: String::new(), line: 0, column: 0 });
+    }
+    let outermost = drafts.len().wrapping_sub(1);
+    let lines: Box<[Line]> = drafts
+        .into_iter()
+        .enumerate()
+        .map(|(at, draft)| {
+            let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| s.name);
+            let name = settle(&draft, symbol);
+            Line {
+                function: cache.function(&name.shown, &name.system, &draft.file),
+                line: draft.line,
+                column: draft.column,
+            }
+        })
+        .collect();
+    Symbols {
+        classes: lines.iter().map(|line| classify(&line.function.name)).collect(),
+        lines,
+        offset: symbol.map_or(0, |s| address + 1 - s.start),
+    }
+}
+
+/// Chooses the best name there is. `symbol` is the linker's name of the function that has the code, for the
+/// outermost line only.
+fn settle(draft: &Draft, symbol: Option<&str>) -> Name {
+    match (draft.name.as_deref(), symbol) {
+        (Some(name), _) if names::is_mangled(name) => names::demangle(name),
+        // Full of path where the debug information has but the last segment, as with line tables only.
+        (_, Some(symbol)) => names::demangle(symbol),
+        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file)),
+        (Some(name), None) => names::demangle(name),
+        // Code with lines and no name at all, such as assembly. A reader needs some function to hold them.
+        (None, None) => names::qualify("??", Some(&draft.file)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rtprof_profiler::{MAX_STACK, stack};
+
+    #[inline(never)]
+    fn capture_here() -> Vec<usize> {
+        rtprof_profiler::init::open();
+        let mut frames = [0; MAX_STACK];
+        let depth = stack::capture(&mut frames);
+        std::hint::black_box(frames[..depth].to_vec())
+    }
+
+    #[test]
+    fn names_this_test() {
+        let mut symbolizer = Symbolizer::new();
+        let stack = capture_here();
+        let mut names = Vec::new();
+        for &address in &stack {
+            let (module, symbols) = symbolizer.resolve(address);
+            for line in &symbols.lines {
+                names.push(line.function.name.to_string());
+                if line.function.name.ends_with("capture_here") {
+                    assert!(line.function.file.ends_with("symbolizer.rs"), "{line:?}");
+                    assert!(line.line > 150, "{line:?}");
+                    assert!(symbols.offset > 0 && symbols.offset < 4096);
+                    assert!(symbolizer.file_state(module.unwrap()).has_symbol_table);
+                }
+            }
+        }
+        let here = "rtprof_pprof_out::symbolizer::tests::capture_here";
+        assert!(names.iter().any(|name| name == here), "{names:#?}");
+        assert!(names.iter().any(|name| name.contains("names_this_test")), "{names:#?}");
+    }
+
+    #[test]
+    fn an_address_in_no_module_has_nothing() {
+        let mut symbolizer = Symbolizer::new();
+        for address in [0, 1, 4096, usize::MAX] {
+            let (module, symbols) = symbolizer.resolve(address);
+            assert!(module.is_none() && symbols.lines.is_empty());
+        }
+    }
+
+    #[test]
+    fn best_name_wins() {
+        let draft = |name: Option<&str>, is_rust| Draft {
+            name: name.map(str::to_owned),
+            is_rust,
+            file: "/home/u/app/src/store.rs".to_owned(),
+            line: 1,
+            column: 1,
+        };
+        let mangled = "_RNvNtCs1234_3app5store3put";
+        for (draft, symbol, shown) in [
+            (draft(Some(mangled), true), None, "app::store::put"),
+            (draft(Some("put"), true), Some(mangled), "app::store::put"),
+            (draft(Some("put"), true), None, "app::store::put"),
+            (draft(Some("put"), false), None, "put"),
+            (draft(None, false), Some("memcpy"), "memcpy"),
+            (draft(None, false), None, "app::store::??"),
+        ] {
+            assert_eq!(settle(&draft, symbol).shown, shown);
+        }
+    }
+}
