@@ -2,8 +2,10 @@
 //!
 //! Without it every heap profile would have one and the same leaf. What goes is the leaf end of a stack:
 //! everything down to the rootmost entry of the allocator, for whatever runs beneath that runs inside the
-//! allocator, and then the thin layers over it (`alloc::alloc`, `RawVec`, `Box::new`). What a reader thinks in
-//! stays: `Vec::push`, `String::from`, `HashMap::insert`.
+//! allocator, then the thin layers over it (`alloc::alloc`, `RawVec`, `Box::new`), and then the standard
+//! containers (`Vec::push`, `String::from`, `HashMap::insert`) up to the function that used them: the flat
+//! value of a function is what it allocated, and the line says with what, as Go counts `append` to the
+//! function that calls it. A stack of containers alone keeps them.
 //!
 //! A location may hold inlined machinery and the function it was inlined into, so the cut falls between
 //! lines, not between addresses.
@@ -15,6 +17,8 @@ pub(crate) enum Class {
     Entry,
     /// A layer over the allocator: hidden where nothing but hidden frames lies beneath.
     Layer,
+    /// The standard library's containers and glue: hidden likewise, if a frame of somebody else follows.
+    Container,
     /// Shown.
     Shown,
 }
@@ -23,7 +27,7 @@ pub(crate) enum Class {
 /// functions that never call back into the program may match.
 pub(crate) const DROP_FRAMES: &str = concat!(
     r"(__rustc::)?__(rust|rg|rdl)_(alloc|alloc_zeroed|realloc|dealloc)",
-    r"|rtprof_allocator::.*",
+    r"|<?rtprof_allocator::(prof_alloc|sampled|pool|slab|large)::.*",
     r"|<.* as core::alloc::global::GlobalAlloc>::.*",
     r"|alloc::alloc::(alloc|alloc_zeroed|realloc|exchange_malloc)",
     r"|<?alloc::alloc::Global.*>?::(alloc_impl|alloc_impl_runtime|grow_impl|grow_impl_runtime|allocate|allocate_zeroed|grow|grow_zeroed|shrink)",
@@ -31,14 +35,53 @@ pub(crate) const DROP_FRAMES: &str = concat!(
 );
 
 /// The class of a function by its demangled name, of either mangling scheme.
-pub(crate) fn classify(name: &str) -> Class {
+///
+/// `inlines_known` says that inlined functions of its address are known: without them a container's
+/// function may have the program's own code in it, and is shown.
+pub(crate) fn classify(name: &str, inlines_known: bool) -> Class {
     if is_entry(name) {
         Class::Entry
     } else if is_layer(name) {
         Class::Layer
+    } else if inlines_known && is_container(name) {
+        Class::Container
     } else {
         Class::Shown
     }
+}
+
+/// Crates and modules whose frames stand between the program and its memory.
+const CONTAINERS: [&str; 8] = [
+    "alloc::",
+    "core::",
+    "hashbrown::",
+    "std::collections::",
+    "std::ffi::",
+    "std::hash::",
+    "std::path::",
+    "std::sys::os_str::",
+];
+
+fn is_container(name: &str) -> bool {
+    let is_theirs = |path: &str| CONTAINERS.iter().any(|prefix| path.starts_with(prefix));
+    let Some(inside) = name.strip_prefix('<') else { return is_theirs(name) };
+    // `<Type as Trait>::method` is its type's, unless the type is of no crate (a slice, a tuple, a
+    // reference, the `T` of the old mangling): then it is its trait's.
+    if is_in_a_crate(inside) {
+        return is_theirs(inside);
+    }
+    match inside.split_once(" as ") {
+        // A trait inside a method of a slice, `<[_]>::to_vec_in::ConvertVec`, is the library's too.
+        Some((_, of_trait)) => is_theirs(of_trait) || of_trait.starts_with("<["),
+        // `<[T]>::to_vec`: inherent methods of such types are the standard library's.
+        None => true,
+    }
+}
+
+/// A path of at least two segments.
+fn is_in_a_crate(path: &str) -> bool {
+    let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
+    end > 0 && path[end..].starts_with("::")
 }
 
 fn is_entry(name: &str) -> bool {
@@ -46,8 +89,13 @@ fn is_entry(name: &str) -> bool {
     ["__rust_alloc", "__rust_realloc", "__rust_no_alloc_shim", "__rg_", "__rdl_"]
         .iter()
         .any(|prefix| symbol.starts_with(prefix))
-        || in_crate(name, "rtprof_allocator")
+        || in_crate(name, "rtprof_allocator") && !is_sweep(name)
         || name.starts_with('<') && name.contains(" as core::alloc::global::GlobalAlloc>::")
+}
+
+/// `collector::sweep` runs the program's code, which may allocate.
+fn is_sweep(name: &str) -> bool {
+    name.contains("rtprof_allocator::collector::")
 }
 
 fn is_layer(name: &str) -> bool {
@@ -136,19 +184,26 @@ pub(crate) fn entry_lines(classes: &[Class]) -> usize {
 /// [`entry_lines`], `classes` gives the classes of an address's lines, innermost first, and none for an address
 /// without symbols. Something always remains: of a stack that is machinery altogether its outermost line.
 pub(crate) fn cut<'a>(frames: usize, entry: Option<usize>, classes: impl Fn(usize) -> &'a [Class]) -> Cut {
-    let mut cut = match entry {
+    let cut = match entry {
         Some(frame) => Cut { frames: frame, lines: entry_lines(classes(frame)) },
         None => Cut::NONE,
     };
-    while cut.frames < frames {
-        let lines = classes(cut.frames);
-        while cut.lines < lines.len() && lines[cut.lines] != Class::Shown {
-            cut.lines += 1;
+    let hide = |mut cut: Cut, is_hidden: fn(Class) -> bool| {
+        while cut.frames < frames {
+            let lines = classes(cut.frames);
+            while cut.lines < lines.len() && is_hidden(lines[cut.lines]) {
+                cut.lines += 1;
+            }
+            if cut.lines < lines.len() || lines.is_empty() {
+                return Some(cut);
+            }
+            cut = Cut { frames: cut.frames + 1, lines: 0 };
         }
-        if cut.lines < lines.len() || lines.is_empty() {
-            return cut;
-        }
-        cut = Cut { frames: cut.frames + 1, lines: 0 };
+        None
+    };
+    if let Some(beneath) = hide(cut, |class| matches!(class, Class::Entry | Class::Layer)) {
+        // Layers lie among containers too: a container of the standard library over another one.
+        return hide(beneath, |class| class != Class::Shown).unwrap_or(beneath);
     }
     match frames.checked_sub(1) {
         Some(last) => Cut { frames: last, lines: classes(last).len().saturating_sub(1) },

@@ -7,7 +7,7 @@ fn cut_of(stack: &[Vec<Class>]) -> Cut {
 
 fn shown(stack: &[&[&str]]) -> Vec<String> {
     let classes: Vec<Vec<Class>> =
-        stack.iter().map(|lines| lines.iter().map(|name| classify(name)).collect()).collect();
+        stack.iter().map(|lines| lines.iter().map(|name| classify(name, true)).collect()).collect();
     let cut = cut_of(&classes);
     let mut names = Vec::new();
     for (frame, lines) in stack.iter().enumerate().skip(cut.frames) {
@@ -57,24 +57,57 @@ fn classes_of_real_names() {
         ("core::alloc::layout::Layout::array::inner", Layer),
         ("hashbrown::raw::alloc::inner::do_alloc", Layer),
         ("hashbrown::alloc::inner::do_alloc::<hashbrown::alloc::inner::Global>", Layer),
-        // Containers are what a reader thinks in.
-        ("<alloc::vec::Vec<u8>>::push", Shown),
-        ("alloc::vec::Vec<T,A>::with_capacity_in", Shown),
-        ("<alloc::string::String as core::convert::From<&str>>::from", Shown),
-        ("<hashbrown::raw::RawTable<(u32, u32)>>::reserve_rehash", Shown),
-        ("alloc::sync::Arc<T>::new", Shown),
-        ("alloc::slice::hack::to_vec", Shown),
-        // A boxed closure that is called is the program at work.
-        ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", Shown),
-        ("<alloc::boxed::Box<T> as core::clone::Clone>::clone", Shown),
+        ("<alloc::vec::Vec<u8>>::push", Container),
+        ("alloc::vec::Vec<T,A>::with_capacity_in", Container),
+        ("<alloc::string::String as core::convert::From<&str>>::from", Container),
+        ("<hashbrown::raw::RawTable<(u32, u32)>>::reserve_rehash", Container),
+        ("std::collections::hash::map::HashMap<K,V,S>::insert", Container),
+        ("alloc::sync::Arc<T>::new", Container),
+        ("alloc::slice::hack::to_vec", Container),
+        ("<[u8]>::to_vec", Container),
+        ("<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec::<alloc::alloc::Global>", Container),
+        ("<std::sys::os_str::bytes::Buf>::push_slice", Container),
+        ("<[app::T] as alloc::borrow::ToOwned>::to_owned", Container),
+        ("<T as core::convert::Into<U>>::into", Container),
+        ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", Container),
+        ("<alloc::boxed::Box<T> as core::clone::Clone>::clone", Container),
+        // The program's types keep their methods, whoever's the trait; and std's work is somebody's.
+        ("<app::Posting as core::clone::Clone>::clone", Shown),
+        ("<T as app::Index>::add", Shown),
+        ("<(app::A, u8) as app::Index>::add", Shown),
+        ("<std::sys::fs::unix::InnerReadDir as core::clone::Clone>::clone", Shown),
+        ("std::io::read_to_end", Shown),
+        // A sweep runs the program's code.
+        ("rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>", Shown),
         // Programs that only look like us.
         ("rtprof_demo::main", Shown),
         ("app::rtprof_allocator::thing", Shown),
         ("app::__rust_alloc_lookalike", Shown),
         ("malloc_everything", Shown),
     ] {
-        assert_eq!(classify(name), class, "{name}");
+        assert_eq!(classify(name, true), class, "{name}");
+        let unless_known = if class == Container { Shown } else { class };
+        assert_eq!(classify(name, false), unless_known, "{name}: may hold the program's code");
     }
+}
+
+#[test]
+fn containers_go_up_to_their_user_and_no_further() {
+    assert_eq!(
+        shown(&[
+            &["__rust_alloc", "alloc::raw_vec::finish_grow"],
+            &["<alloc::vec::Vec<u8>>::reserve", "<alloc::string::String as core::fmt::Write>::write_str"],
+            &["core::fmt::write"],
+            &["alloc::fmt::format", "app::describe"],
+            &["core::iter::adapters::map::map_fold", "app::main"],
+        ]),
+        ["app::describe", "core::iter::adapters::map::map_fold", "app::main"]
+    );
+    assert_eq!(
+        shown(&[&["__rust_alloc"], &["<alloc::vec::Vec<u8>>::push"], &["core::ops::function::call_once"]]),
+        ["<alloc::vec::Vec<u8>>::push", "core::ops::function::call_once"],
+        "containers alone stay"
+    );
 }
 
 #[test]
@@ -94,7 +127,7 @@ fn debug_build() {
             &["app::index"],
             &["app::main"],
         ]),
-        ["<alloc::vec::Vec<u8>>::with_capacity_in", "app::index", "app::main"]
+        ["app::index", "app::main"]
     );
 }
 

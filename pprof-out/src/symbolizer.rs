@@ -123,6 +123,7 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
         drafts.push(Draft { name: None, is_rust: false, file: String::new(), line: 0, column: 0 });
     }
     let outermost = drafts.len().wrapping_sub(1);
+    let has_lines = drafts.iter().any(|draft| draft.line != 0);
     let lines: Box<[Line]> = drafts
         .into_iter()
         .enumerate()
@@ -137,7 +138,7 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
         })
         .collect();
     Symbols {
-        classes: lines.iter().map(|line| classify(&line.function.name)).collect(),
+        classes: lines.iter().map(|line| classify(&line.function.name, has_lines)).collect(),
         lines,
         offset: symbol.map_or(0, |s| address + 1 - s.start),
     }
