@@ -81,13 +81,14 @@ unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfAlloc<A> {
 
     #[inline]
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
+        // Each way ends in a tail call, so that none of them keeps a stack frame.
         if pool::contains(ptr) {
             sampled::free_pooled(ptr);
-        } else {
-            if placement::is_large(layout) {
-                sampled::forget_large(ptr);
-            }
+        } else if placement::is_large(layout) {
             // SAFETY: the block is not pooled, so it came from the inner allocator with this layout.
+            unsafe { sampled::free_large(&self.inner, ptr, layout) }
+        } else {
+            // SAFETY: likewise.
             unsafe { self.inner.dealloc(ptr, layout) }
         }
     }

@@ -146,14 +146,19 @@ pub(crate) fn free_pooled(ptr: *mut u8) {
     }
 }
 
-/// Before the inner allocator frees a block whose layout is a large one: if it was sampled, records
-/// its free.
+/// `GlobalAlloc::dealloc` for a block whose layout is a large one: if it was sampled, its free is
+/// recorded first.
+///
+/// # Safety
+/// That of `GlobalAlloc::dealloc`, and the block came from `inner`.
 #[inline(never)]
-pub(crate) fn forget_large(ptr: *mut u8) {
+pub(crate) unsafe fn free_large(inner: &impl GlobalAlloc, ptr: *mut u8, layout: Layout) {
     if let Some(place) = LARGE.hold(ptr as usize) {
         record_free(ptr, sample_of(&place));
         place.release();
     }
+    // SAFETY: the caller's contract, handed on.
+    unsafe { inner.dealloc(ptr, layout) }
 }
 
 /// `GlobalAlloc::realloc` for an object that may have been sampled, or that may be sampled now. Counts
@@ -191,10 +196,9 @@ pub(crate) unsafe fn realloc(
             copy_nonoverlapping(ptr, new, layout.size().min(new_size));
             if pool::contains(ptr) {
                 free_pooled(ptr);
+            } else if placement::is_large(layout) {
+                free_large(inner, ptr, layout);
             } else {
-                if placement::is_large(layout) {
-                    forget_large(ptr);
-                }
                 inner.dealloc(ptr, layout);
             }
         }
