@@ -80,14 +80,14 @@ fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
             Ok(kind) if kind.is_dir() && !path.ends_with(".git") && !path.ends_with("target") => {
                 collect(&path, files)
             }
-            Ok(kind) if kind.is_file() => {
-                if path.extension().is_some_and(|e| e == "html" || e == "rs" || e == "md") {
-                    files.push(path);
-                }
-            }
+            Ok(kind) if kind.is_file() && is_text(&path) => files.push(path),
             _ => {}
         }
     }
+}
+
+fn is_text(path: &Path) -> bool {
+    path.extension().is_some_and(|e| e == "html" || e == "rs" || e == "md")
 }
 
 /// Where each word occurs.

@@ -82,7 +82,7 @@ pub(crate) const fn class_of(layout: Layout) -> Option<Class> {
     let mut class = Class::of_size(layout.size());
     // Objects lie at multiples of their class's size from a slab's start, so an alignment is kept
     // by the classes whose size it divides. The last one, 4 KiB, keeps every alignment pooled here.
-    while SIZES[class] as usize % layout.align() != 0 {
+    while !(SIZES[class] as usize).is_multiple_of(layout.align()) {
         class += 1;
     }
     Some(Class(class as u8))
@@ -98,10 +98,11 @@ mod tests {
             for shift in 0..=12 {
                 let layout = Layout::from_size_align(size, 1 << shift).unwrap();
                 let class = class_of(layout).unwrap();
-                assert!(class.size() >= size && class.size() % layout.align() == 0, "{layout:?}");
+                assert!(class.size() >= size && class.size().is_multiple_of(layout.align()), "{layout:?}");
                 assert!(
                     (0..class.index())
-                        .all(|c| (SIZES[c] as usize) < size || SIZES[c] as usize % layout.align() != 0),
+                        .all(|c| (SIZES[c] as usize) < size
+                            || !(SIZES[c] as usize).is_multiple_of(layout.align())),
                     "{layout:?} would fit a smaller class than {class:?}"
                 );
             }

@@ -26,7 +26,7 @@ enum Contents {
 impl Contents {
     /// # Safety
     /// That of `GlobalAlloc::alloc`.
-    unsafe fn from_inner(self, inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
+    unsafe fn ask(self, inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's contract, handed on.
         unsafe {
             match self {
@@ -64,7 +64,7 @@ unsafe fn decide_and_alloc(inner: &impl GlobalAlloc, layout: Layout, contents: C
         // SAFETY: the caller's contract, handed on.
         Some((rate, hook)) => unsafe { alloc_sampled(inner, layout, contents, rate, &hook) },
         // SAFETY: likewise.
-        None => unsafe { contents.from_inner(inner, layout) },
+        None => unsafe { contents.ask(inner, layout) },
     }
 }
 
@@ -79,7 +79,7 @@ unsafe fn alloc_sampled(
 ) -> *mut u8 {
     let Some(class) = class_of(layout) else {
         // SAFETY: the caller's contract, handed on.
-        let ptr = unsafe { contents.from_inner(inner, layout) };
+        let ptr = unsafe { contents.ask(inner, layout) };
         track_large(ptr, layout.size(), rate, hook);
         return ptr;
     };
@@ -97,7 +97,7 @@ unsafe fn alloc_sampled(
         place.give_back();
     }
     // SAFETY: the caller's contract, handed on.
-    unsafe { contents.from_inner(inner, layout) }
+    unsafe { contents.ask(inner, layout) }
 }
 
 /// Enters a block of the inner allocator into the table of large objects, and records its malloc.
