@@ -11,13 +11,26 @@ use core::ptr::NonNull;
 /// The granule of `mmap` and `madvise` that we assume. Larger pages only waste a little.
 pub const PAGE: usize = 4096;
 
+/// Mappings below this cannot be backed by huge pages.
+#[cfg(rtprof_supported)]
+const HUGE_PAGE: usize = 1 << 20;
+
 #[cfg(rtprof_supported)]
 fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
     // SAFETY: a new anonymous mapping touches no memory that anybody else owns.
     let p = unsafe {
         libc::mmap(core::ptr::null_mut(), len, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
     };
-    if p == libc::MAP_FAILED { None } else { NonNull::new(p.cast()) }
+    if p == libc::MAP_FAILED {
+        return None;
+    }
+    if len >= HUGE_PAGE {
+        // Tables and the pool are touched here and there: backed by huge pages, a handful of samples
+        // would cost megabytes.
+        // SAFETY: advice on the mapping made above.
+        unsafe { libc::madvise(p, len, libc::MADV_NOHUGEPAGE) };
+    }
+    NonNull::new(p.cast())
 }
 
 /// Maps `len` zeroed, readable and writable bytes. Pages cost memory only once written.

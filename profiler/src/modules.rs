@@ -7,7 +7,7 @@
 //!
 //! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced; never in a hook.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use crate::fork_lock::ForkLock;
 
@@ -29,6 +29,8 @@ pub struct Module {
     /// Whether this is the program itself.
     pub is_main_executable: bool,
     pub(crate) unwind: UnwindTables,
+    /// As the loader calls it.
+    loader_name: String,
     loaded: AtomicBool,
 }
 
@@ -63,8 +65,6 @@ pub(crate) struct ModuleSet {
 
 static REFRESH: ForkLock = ForkLock::new();
 static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
-/// Snapshots in which the loader's list had changed; for the tests and the curious.
-static REFRESHES: AtomicU64 = AtomicU64::new(0);
 
 /// The set as of the last refresh; empty before the first. Lock-free.
 pub(crate) fn current() -> &'static ModuleSet {
@@ -105,7 +105,6 @@ pub fn refresh() {
     modules.extend(before.modules.iter().copied().filter(|m| !m.is_loaded()));
     let set = Box::leak(Box::new(ModuleSet { modules, generation }));
     CURRENT.store(set, Ordering::Release);
-    REFRESHES.fetch_add(1, Ordering::Relaxed);
     crate::stack::unwind::install(&set.modules);
 }
 
@@ -130,10 +129,23 @@ mod imp {
         out
     }
 
+    /// A segment as the loader lists it.
+    struct Draft {
+        name: String,
+        start: usize,
+        limit: usize,
+        file_offset: u64,
+        bias: usize,
+        build_id: Vec<u8>,
+        is_main_executable: bool,
+        unwind: UnwindTables,
+        known: Option<&'static Module>,
+    }
+
     struct Listing<'a> {
         copy_tables: bool,
         before: &'a [&'static Module],
-        found: Vec<&'static Module>,
+        found: Vec<Draft>,
         index: usize,
     }
 
@@ -144,7 +156,32 @@ mod imp {
         // SAFETY: the callback stays within its arguments; a panic in it (out of memory) aborts at
         // the `extern "C"` boundary.
         unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut listing).cast()) };
-        listing.found
+        // Files are asked for after the loader's lock is released.
+        listing.found.into_iter().map(|draft| draft.known.unwrap_or_else(|| draft.keep())).collect()
+    }
+
+    impl Draft {
+        fn keep(self) -> &'static Module {
+            let path = if self.is_main_executable {
+                std::fs::read_link("/proc/self/exe").ok()
+            } else if self.name.is_empty() || self.name.starts_with("linux-vdso") {
+                Some("[vdso]".into())
+            } else {
+                std::fs::canonicalize(&self.name).ok()
+            };
+            Box::leak(Box::new(Module {
+                path: path.map_or_else(|| self.name.clone(), |p| p.to_string_lossy().into_owned()),
+                start: self.start,
+                limit: self.limit,
+                file_offset: self.file_offset,
+                bias: self.bias,
+                build_id: self.build_id,
+                is_main_executable: self.is_main_executable,
+                unwind: self.unwind,
+                loader_name: self.name,
+                loaded: AtomicBool::new(true),
+            }))
+        }
     }
 
     unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
@@ -166,32 +203,23 @@ mod imp {
             // SAFETY: the loader's names end in NUL.
             unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned()
         };
-        let path = if is_main_executable {
-            std::fs::read_link("/proc/self/exe").map_or(name, |p| p.to_string_lossy().into_owned())
-        } else if name.is_empty() || name.starts_with("linux-vdso") {
-            "[vdso]".to_owned()
-        } else {
-            std::fs::canonicalize(&name).map_or(name, |p| p.to_string_lossy().into_owned())
-        };
         let build_id = build_id(headers, bias);
         let mut tables = None;
         for segment in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0) {
             let start = bias + segment.p_vaddr as usize;
             let limit = start + segment.p_memsz as usize;
-            let same = listing
-                .before
-                .iter()
-                .find(|m| m.start == start && m.limit == limit && m.build_id == build_id && m.path == path);
-            if let Some(known) = same {
-                listing.found.push(known);
-                continue;
-            }
-            let unwind = *tables.get_or_insert_with(|| {
-                let tables = unwind_tables(headers, bias);
-                if listing.copy_tables { keep(tables, &build_id, listing.before) } else { tables }
+            let known = listing.before.iter().copied().find(|m| {
+                m.start == start && m.limit == limit && m.build_id == build_id && m.loader_name == name
             });
-            listing.found.push(Box::leak(Box::new(Module {
-                path: path.clone(),
+            let unwind = match known {
+                Some(known) => known.unwind,
+                None => *tables.get_or_insert_with(|| {
+                    let tables = unwind_tables(headers, bias);
+                    if listing.copy_tables { keep(tables, &build_id, listing.before) } else { tables }
+                }),
+            };
+            listing.found.push(Draft {
+                name: name.clone(),
                 start,
                 limit,
                 file_offset: segment.p_offset,
@@ -199,8 +227,8 @@ mod imp {
                 build_id: build_id.clone(),
                 is_main_executable,
                 unwind,
-                loaded: AtomicBool::new(true),
-            })));
+                known,
+            });
         }
         0
     }
