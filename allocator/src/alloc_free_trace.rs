@@ -38,13 +38,14 @@ pub(crate) fn malloc(ptr: *mut u8, size: usize, _hook: &Hook) {
     }
 }
 
-/// Traces a free.
+/// Traces a free. `inside` is the hook that the thread is in already, if it is.
 #[inline]
-pub(crate) fn free(ptr: *mut u8, size: usize) {
-    if ON.load(Ordering::Relaxed)
-        && let Some(_hook) = Hook::enter()
-    {
-        imp::event("tracefree", ptr as usize, size);
+pub(crate) fn free(ptr: *mut u8, size: usize, inside: Option<&Hook>) {
+    if ON.load(Ordering::Relaxed) {
+        let entered = if inside.is_none() { Hook::enter() } else { None };
+        if inside.is_some() || entered.is_some() {
+            imp::event("tracefree", ptr as usize, size);
+        }
     }
 }
 
@@ -76,8 +77,9 @@ mod imp {
         fn flush(&mut self) {
             let mut rest = &self.text[..self.len];
             while !rest.is_empty() {
+                // A raw call: the C library's is a cancellation point.
                 // SAFETY: the bytes are ours and their number is given.
-                let n = unsafe { libc::write(2, rest.as_ptr().cast(), rest.len()) };
+                let n = unsafe { libc::syscall(libc::SYS_write, 2, rest.as_ptr(), rest.len()) };
                 if n <= 0 {
                     // A closed or full standard error costs the trace, not the program.
                     break;
@@ -91,9 +93,9 @@ mod imp {
             let mut frames = [0; MAX_STACK];
             let depth = stack::capture(&mut frames);
             for &frame in &frames[..depth] {
-                let at = frame - 1;
+                let at = frame.wrapping_sub(1);
                 let _ = match modules::find(at) {
-                    Some(module) => writeln!(self, "  {}+{:#x}", module.path, at - module.bias),
+                    Some(module) => writeln!(self, "  {}+{:#x}", module.path, at.wrapping_sub(module.bias)),
                     None => writeln!(self, "  {at:#x}"),
                 };
             }

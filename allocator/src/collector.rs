@@ -80,7 +80,7 @@ pub struct Sweep {
 impl Sweep {
     /// Reports `bytes` as swept.
     pub fn swept(&mut self, bytes: usize) {
-        self.bytes += bytes as u64;
+        self.bytes = self.bytes.saturating_add(bytes as u64);
     }
 }
 

@@ -33,7 +33,9 @@ use crate::slab::{self, ClassStack, Header, Slabs};
 
 const SLAB: usize = 64 << 10;
 /// Address space asked for, objects and slots together.
-const RESERVE: usize = 64 << 30;
+const RESERVE: usize = if usize::BITS == 64 { 64 << 30 } else { 64 << 20 };
+/// The part of a limited address space that the pool may take; the rest is the program's.
+const LIMIT_SHARE: usize = 16;
 /// Less than this is not worth having.
 const SMALLEST_RESERVE: usize = 4 << 20;
 /// Empty slabs whose memory is kept for reuse (8 MiB); returning each at once would cost two system
@@ -41,7 +43,7 @@ const SMALLEST_RESERVE: usize = 4 << 20;
 const DIRTY_SLABS: i64 = 128;
 
 /// What is kept for a slot.
-#[repr(C)]
+#[repr(C, align(16))]
 struct Slot {
     /// The bucket of the object in it; null while it is free.
     bucket: AtomicPtr<MemBucket>,
@@ -58,7 +60,9 @@ struct Range {
     len: AtomicUsize,
 }
 
-static RANGE: Range = Range { base: AtomicUsize::new(0), len: AtomicUsize::new(0) };
+// A base in the middle of all addresses, far above any: whoever reads it beside a length that was just
+// written takes no address for a pooled one.
+static RANGE: Range = Range { base: AtomicUsize::new(1 << (usize::BITS - 1)), len: AtomicUsize::new(0) };
 static HEADERS: AtomicPtr<Header> = AtomicPtr::new(null_mut());
 static STACKS: [ClassStack; CLASSES] = [const { ClassStack::new() }; CLASSES];
 /// Slabs opened so far.
@@ -76,21 +80,41 @@ pub(crate) fn contains(ptr: *mut u8) -> bool {
 /// Reserves the pool. Not for hooks; called once, before sampling begins.
 pub(crate) fn open() {
     let mut size = RESERVE;
+    let share = mapping::address_space_limit() / LIMIT_SHARE;
+    while size > share {
+        size /= 2;
+    }
+    let wanted = size;
     while size >= SMALLEST_RESERVE {
         if let Some(start) = mapping::reserve(size) {
-            // Slabs begin at multiples of their size, for the alignment of their objects.
-            let aligned = (start.as_ptr() as usize).next_multiple_of(SLAB);
-            let slabs = (start.as_ptr() as usize + size - aligned) / SLAB / 2;
-            if let Some(headers) = mapping::map(slabs * size_of::<Header>()) {
-                HEADERS.store(headers.cast().as_ptr(), Ordering::Relaxed);
-                RANGE.base.store(aligned, Ordering::Relaxed);
-                RANGE.len.store(slabs * SLAB, Ordering::Release);
-                return;
+            if size < wanted {
+                // The kernel gives no more than this, for a reason we do not know: leave the program
+                // most of it.
+                // SAFETY: reserved just now, used by nobody.
+                unsafe { mapping::unmap(start, size) };
+                let Some(part) = mapping::reserve(size / LIMIT_SHARE) else { return };
+                use_reservation(part, size / LIMIT_SHARE);
+            } else {
+                use_reservation(start, size);
             }
-            // SAFETY: reserved just now, used by nobody.
-            unsafe { mapping::unmap(start, size) };
+            return;
         }
         size /= 2;
+    }
+}
+
+fn use_reservation(start: NonNull<u8>, size: usize) {
+    // Slabs begin at multiples of their size, for the alignment of their objects.
+    let aligned = (start.as_ptr() as usize).next_multiple_of(SLAB);
+    let slabs = (start.as_ptr() as usize + size).saturating_sub(aligned) / SLAB / 2;
+    match mapping::map(slabs * size_of::<Header>()) {
+        Some(headers) => {
+            HEADERS.store(headers.cast().as_ptr(), Ordering::Relaxed);
+            RANGE.base.store(aligned, Ordering::Relaxed);
+            RANGE.len.store(slabs * SLAB, Ordering::Release);
+        }
+        // SAFETY: reserved by the caller, used by nobody.
+        None => unsafe { mapping::unmap(start, size) },
     }
 }
 
@@ -134,6 +158,9 @@ impl Slabs for Pool {
 
     fn grow(&self, class: usize) -> Option<u32> {
         let len = RANGE.len.load(Ordering::Acquire);
+        if OPENED.load(Ordering::Relaxed) >= len / SLAB {
+            return None;
+        }
         let slab = OPENED.fetch_add(1, Ordering::Relaxed);
         if slab < len / SLAB {
             let objects = NonNull::new(Self::object(slab as u32, 0))?;
@@ -150,14 +177,15 @@ impl Slabs for Pool {
         None
     }
 
-    fn discard(&self, slab: u32) {
+    fn discard(&self, slab: u32) -> bool {
         let len = RANGE.len.load(Ordering::Relaxed);
-        if let Some(objects) = NonNull::new(Self::object(slab, 0)) {
-            // SAFETY: the purging caller owns the slab, in which nothing is in use.
-            unsafe {
-                mapping::discard(objects, SLAB);
-                mapping::discard(objects.add(len), SLAB);
-            }
+        let Some(objects) = NonNull::new(Self::object(slab, 0)) else { return false };
+        // SAFETY: the purging caller owns the slab, in which nothing is in use. What counts is whether
+        // the slots are zero; objects may keep any contents.
+        unsafe {
+            let returned = mapping::discard(objects.add(len), SLAB);
+            let _ = returned && mapping::discard(objects, SLAB);
+            returned
         }
     }
 
@@ -232,7 +260,7 @@ pub(crate) fn wants_purge() -> bool {
 /// Returns the memory of empty slabs to the kernel, until half of what triggers it is left.
 #[cold]
 pub(crate) fn purge() {
-    let Some(_held) = PURGE.try_lock(std::process::id()) else { return };
+    let Some(_held) = PURGE.try_lock() else { return };
     let opened = OPENED.load(Ordering::Relaxed).min(RANGE.len.load(Ordering::Relaxed) / SLAB);
     for _ in 0..opened {
         let slab = PURGE_CURSOR.fetch_add(1, Ordering::Relaxed) % opened;

@@ -27,9 +27,20 @@ use crate::{placement, pool, sampled};
 /// `main`. Several instances in one program share one profile.
 ///
 /// On platforms that rtprof does not record on, everything passes through.
-#[derive(Debug, Default)]
+///
+/// A `ProfAlloc` inside another one would sample everything twice.
+#[derive(Debug)]
 pub struct ProfAlloc<A = System> {
     inner: A,
+    /// Refers to the constructor, so that a linker that takes from an archive only what is referred
+    /// to takes it too. Without it nothing would ever be sampled.
+    _constructor: &'static extern "C" fn(),
+}
+
+impl<A: Default> Default for ProfAlloc<A> {
+    fn default() -> Self {
+        Self::new(A::default())
+    }
 }
 
 impl ProfAlloc<System> {
@@ -42,9 +53,7 @@ impl ProfAlloc<System> {
 impl<A> ProfAlloc<A> {
     /// Profiles `inner`: jemalloc, mimalloc, or any other.
     pub const fn new(inner: A) -> Self {
-        // Names the constructor, so that it is linked wherever the allocator is used.
-        let _ = &crate::init::CONSTRUCTOR;
-        Self { inner }
+        Self { inner, _constructor: &crate::init::CONSTRUCTOR }
     }
 
     /// The allocator inside.

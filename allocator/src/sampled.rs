@@ -127,9 +127,10 @@ fn sample_of(place: &Held<'_>) -> Sample {
     Sample { bucket, cycle: Cycle::new(cycle as u32) }
 }
 
-fn record_free(ptr: *mut u8, sample: Sample) {
+/// `hook` is the one the thread is inside of, if it is.
+fn record_free(ptr: *mut u8, sample: Sample, hook: Option<&Hook>) {
     mem::free(sample, collector::in_sweep());
-    alloc_free_trace::free(ptr, sample.bucket.key.size());
+    alloc_free_trace::free(ptr, sample.bucket.key.size(), hook);
 }
 
 /// `GlobalAlloc::dealloc` for an address in the pool.
@@ -137,7 +138,7 @@ fn record_free(ptr: *mut u8, sample: Sample) {
 #[inline(never)]
 pub(crate) fn free_pooled(ptr: *mut u8) {
     let Some((sample, place)) = pool::remove(ptr) else { return };
-    record_free(ptr, sample);
+    record_free(ptr, sample, None);
     place.give_back();
     if pool::wants_purge()
         && let Some(_hook) = Hook::enter()
@@ -154,7 +155,7 @@ pub(crate) fn free_pooled(ptr: *mut u8) {
 #[inline(never)]
 pub(crate) unsafe fn free_large(inner: &impl GlobalAlloc, ptr: *mut u8, layout: Layout) {
     if let Some(place) = LARGE.hold(ptr as usize) {
-        record_free(ptr, sample_of(&place));
+        record_free(ptr, sample_of(&place), None);
         place.release();
     }
     // SAFETY: the caller's contract, handed on.
@@ -217,7 +218,7 @@ pub(crate) unsafe fn realloc(
         return null_mut();
     }
     if let Some(place) = held {
-        record_free(ptr, sample_of(&place));
+        record_free(ptr, sample_of(&place), decided.as_ref().map(|(_, hook)| hook));
         place.release();
     }
     if let Some((rate, hook)) = decided {

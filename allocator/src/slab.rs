@@ -18,7 +18,7 @@
 //! | `PURGING` | on its class's stack; nothing in use; nobody takes a slot | whoever returns its memory |
 //!
 //! A thread that does not exist in a forked child can leave a slab popped or purging there: the child
-//! loses its free slots, no more.
+//! loses its free slots, and those of slabs beneath a purging one, no more.
 
 use rtprof_profiler::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -139,8 +139,9 @@ pub(crate) trait Slabs {
     fn slots(&self, class: usize) -> u32;
     /// A new slab, assigned to the class and not listed; `None` when there are no more.
     fn grow(&self, class: usize) -> Option<u32>;
-    /// Returns a slab's memory, links included, to the kernel: all reads as zero afterwards.
-    fn discard(&self, slab: u32);
+    /// Returns a slab's memory, links included, to the kernel: all reads as zero afterwards. `false`
+    /// when the kernel refuses; then the links are as they were.
+    fn discard(&self, slab: u32) -> bool;
     /// Called when a slab becomes dirty (`1`) or stops being so (`-1`).
     fn count_dirty(&self, change: i32);
 }
@@ -247,12 +248,21 @@ pub(crate) fn purge(slabs: &impl Slabs, slab: u32) -> bool {
         return false;
     }
     // Nothing is in use, and nobody takes a slot while the status says so: the slab is ours.
-    slabs.discard(slab);
-    let clean = purging.with(|w| *w = Word { tag: w.tag, ..Word::FRESH });
-    let won = header.swap(purging, clean);
+    let returned = slabs.discard(slab);
+    let after = purging.with(|w| {
+        if returned {
+            *w = Word { tag: w.tag, ..Word::FRESH };
+        } else {
+            // Locked memory stays, and the list of free slots with it. Not dirty: asking again would
+            // fail again.
+            w.status = Status::Listed;
+            w.dirty = false;
+        }
+    });
+    let won = header.swap(purging, after);
     debug_assert!(won, "somebody touched a slab while it was purged");
     slabs.count_dirty(-1);
-    true
+    returned
 }
 
 #[cfg(all(test, loom))]
@@ -316,12 +326,13 @@ mod loom_tests {
             self.headers.get(slab as usize)?.assign(class);
             Some(slab)
         }
-        fn discard(&self, slab: u32) {
+        fn discard(&self, slab: u32) -> bool {
             for slot in 0..SLOTS {
                 let at = (slab * SLOTS + slot) as usize;
                 assert_eq!(self.owners[at].load(Ordering::Relaxed), 0, "memory in use was returned");
                 self.links[at].store(0, Ordering::Relaxed);
             }
+            true
         }
         fn count_dirty(&self, _change: i32) {}
     }

@@ -4,71 +4,72 @@
 //! counted, so that loom can run it on a record of its own.
 
 use crate::cycle::{Cycle, CycleHolder};
-use crate::primitive::{AtomicU32, Ordering};
 
-/// The cycle, and the note of hooks that two cuts overtook.
+/// The cycle and its cuts.
+#[derive(Default)]
 pub struct Cuts {
     cycle: CycleHolder,
-    overtaken: AtomicU32,
 }
 
 impl Cuts {
     /// Cycle 0.
     #[cfg(not(loom))]
     pub const fn new() -> Self {
-        Self { cycle: CycleHolder::new(), overtaken: AtomicU32::new(0) }
+        Self { cycle: CycleHolder::new() }
     }
 
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { cycle: CycleHolder::new(), overtaken: AtomicU32::new(0) }
+    /// The current cycle.
+    pub fn now(&self) -> Cycle {
+        self.cycle.read()
     }
 
-    /// The cycle itself.
-    pub fn cycle(&self) -> &CycleHolder {
-        &self.cycle
-    }
-
-    /// Counts an event: calls `add` with the current cycle, and returns what it returns. For hooks.
+    /// Counts a malloc: calls `add` with the cycle it belongs to, and returns the cycle that it will be
+    /// published with, which its free must not precede. For hooks.
     ///
-    /// A thread may be preempted between reading the cycle and adding. Overtaken by one cut, its
-    /// event lands in a place that the next flush takes. Overtaken by two, it lands in a place that
-    /// belongs to younger events now, and the next snapshot, which began after this event was over,
-    /// would miss it: so that snapshot is told to make two cuts, which reach every place.
+    /// The two differ for a thread that was preempted between reading the cycle and adding, and
+    /// overtaken by two cuts: its malloc is in the place of a cycle that is over, whose turn to be
+    /// flushed comes again three cycles later. Were its free counted to the current cycle it could be
+    /// published first.
     #[inline]
-    pub fn count<T>(&self, add: impl FnOnce(Cycle) -> T) -> T {
-        let before = self.cycle.read();
-        let result = add(before);
-        if self.cycle.read().since(before) >= 2 {
-            self.overtaken.store(1, Ordering::Release);
-        }
-        result
+    pub fn malloc(&self, add: impl FnOnce(Cycle)) -> Cycle {
+        let counted = self.cycle.read().plus(2);
+        add(counted);
+        let now = self.cycle.read();
+        if counted.is_after(now) { counted } else { counted.next_turn_after(now) }
     }
 
-    /// Makes a cut and has `flush` move the ring indices of everything counted before it. One caller
-    /// at a time.
+    /// Counts the free of an object whose malloc returned `malloc`: calls `add` with the cycle it
+    /// belongs to. `in_sweep` says that a collector frees it late. For hooks.
+    #[inline]
+    pub fn free(&self, malloc: Cycle, in_sweep: bool, add: impl FnOnce(Cycle)) {
+        // An object that a sweep frees was dead at the last cut, and its free belongs there.
+        let ahead = if in_sweep { 1 } else { 2 };
+        add(self.cycle.read().plus(ahead).later(malloc));
+    }
+
+    /// Has `flush` move the current cycle's place, unless that was done. One caller at a time.
+    pub fn flush_current(&self, flush: impl Fn(&[usize])) {
+        let (cycle, already_flushed) = self.cycle.set_flushed();
+        if !already_flushed {
+            flush(&[cycle.index()]);
+        }
+    }
+
+    /// Begins the next cycle, after flushing the current one if nobody did. One caller at a time.
+    pub fn advance(&self, flush: impl Fn(&[usize])) {
+        self.flush_current(flush);
+        self.cycle.increment();
+    }
+
+    /// Makes a cut and has `flush` move everything counted before it. One caller at a time.
+    ///
+    /// Every place is reached: that of the cycle that ends, which holds only what stragglers left
+    /// there, before the cut, as it is the place of what is counted after it; the other two behind it.
     pub fn cut(&self, flush: impl Fn(&[usize])) {
-        // Asked before the first cut: what is noted during it is younger than this snapshot, and a
-        // second cut right after the first would not reach it.
-        let twice = self.overtaken.swap(0, Ordering::Acquire) != 0;
-        self.cut_once(&flush);
-        if twice {
-            self.cut_once(&flush);
-        }
-    }
-
-    fn cut_once(&self, flush: &impl Fn(&[usize])) {
+        flush(&[self.cycle.read().index()]);
         self.cycle.increment();
         let cycle = self.cycle.read();
-        // What is counted to cycle+2 from now on is younger than the cut, and stays.
         flush(&[cycle.index(), cycle.plus(1).index()]);
-    }
-}
-
-impl Default for Cuts {
-    fn default() -> Self {
-        Self::new()
     }
 }
 
@@ -86,11 +87,11 @@ mod loom_tests {
     }
 
     impl Profile {
-        fn malloc(&self) {
-            self.cuts.count(|cycle| self.record.malloc(cycle.plus(2)));
+        fn malloc(&self) -> Cycle {
+            self.cuts.malloc(|cycle| self.record.malloc(cycle))
         }
-        fn free(&self) {
-            self.cuts.count(|cycle| self.record.free(cycle.plus(2)));
+        fn free(&self, malloc: Cycle) {
+            self.cuts.free(malloc, false, |cycle| self.record.free(cycle));
         }
         fn snapshot(&self) -> (u64, u64) {
             self.cuts.cut(|indices| self.record.flush(indices));
@@ -99,24 +100,37 @@ mod loom_tests {
     }
 
     /// What was over before a snapshot is in it, and a free never shows before its malloc, however a
-    /// thread is held up between reading the cycle and adding, over up to three cuts.
+    /// thread is held up between reading the cycle and adding, over all cuts.
     #[test]
     fn loom_a_cut_is_consistent() {
+        check(|profile| profile.snapshot());
+    }
+
+    /// The same with the program's own `advance_cycle` in between.
+    #[test]
+    fn loom_advancing_loses_nothing() {
+        check(|profile| {
+            profile.cuts.advance(|indices| profile.record.flush(indices));
+            profile.snapshot()
+        });
+    }
+
+    fn check(snapshot: fn(&Profile) -> (u64, u64)) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
-        builder.check(|| {
+        builder.check(move || {
             let profile = Arc::new(Profile::default());
             profile.malloc();
             let worker = {
                 let profile = profile.clone();
                 thread::spawn(move || {
-                    profile.malloc();
-                    profile.free();
+                    let malloc = profile.malloc();
+                    profile.free(malloc);
                 })
             };
             let mut last = (0, 0);
-            for _ in 0..2 {
-                let (allocs, frees) = profile.snapshot();
+            for _ in 0..3 {
+                let (allocs, frees) = snapshot(&profile);
                 assert!(allocs >= 1, "an event that was over is missing");
                 assert!(frees <= allocs && allocs >= last.0 && frees >= last.1);
                 last = (allocs, frees);

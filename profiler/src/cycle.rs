@@ -42,6 +42,17 @@ impl Cycle {
         (self.0 + CYCLE_WRAP - earlier.0) % CYCLE_WRAP
     }
 
+    /// Whether this cycle is later than `other`, from which it is less than half the range away.
+    pub const fn is_after(self, other: Self) -> bool {
+        let distance = self.since(other);
+        distance != 0 && distance < CYCLE_WRAP / 2
+    }
+
+    /// The first cycle after `now` that has this one's place in the ring. This one is not after `now`.
+    pub const fn next_turn_after(self, now: Self) -> Self {
+        self.plus((now.since(self) / FUTURE as u32 + 1) * FUTURE as u32)
+    }
+
     /// The later of two cycles that are less than half the range apart.
     pub const fn later(self, other: Self) -> Self {
         if self.since(other) < CYCLE_WRAP / 2 { self } else { other }
@@ -76,11 +87,6 @@ impl CycleHolder {
     pub fn set_flushed(&self) -> (Cycle, bool) {
         let previous = self.value.fetch_or(1, Ordering::AcqRel);
         (Cycle(previous >> 1), previous & 1 != 0)
-    }
-
-    /// Whether the current cycle has been flushed.
-    pub fn is_flushed(&self) -> bool {
-        self.value.load(Ordering::Acquire) & 1 != 0
     }
 
     /// Begins the next cycle and clears the flag. This is the cut.
@@ -134,6 +140,16 @@ mod tests {
         assert_eq!(holder.set_flushed(), (Cycle::new(0), true));
         holder.increment();
         assert_eq!(holder.set_flushed(), (Cycle::new(1), false));
+    }
+
+    #[test]
+    fn the_next_turn_has_the_same_place() {
+        for (past, now, turn) in [(5, 5, 8), (4, 5, 7), (3, 5, 6), (2, 5, 8)] {
+            let next = Cycle::new(past).next_turn_after(Cycle::new(now));
+            assert_eq!(next, Cycle::new(turn));
+            assert!(next.is_after(Cycle::new(now)) && next.index() == Cycle::new(past).index());
+        }
+        assert_eq!(Cycle::new(CYCLE_WRAP - 1).next_turn_after(Cycle::new(1)), Cycle::new(2));
     }
 
     #[test]

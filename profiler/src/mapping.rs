@@ -61,17 +61,33 @@ pub unsafe fn commit(start: NonNull<u8>, len: usize) -> bool {
     false
 }
 
-/// Gives the pages of a range back to the kernel; they read as zero afterwards.
+/// Gives the pages of a range back to the kernel; they read as zero afterwards. `false` when the kernel
+/// refuses (locked memory), and then the contents are as they were.
 ///
 /// # Safety
 /// `start..start + len` lies in a mapping of the caller's, both multiples of [`PAGE`], and nobody
 /// needs its contents or touches it during the call.
-pub unsafe fn discard(start: NonNull<u8>, len: usize) {
+#[must_use]
+pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     #[cfg(rtprof_supported)]
     // SAFETY: by the caller's promise nobody needs the contents.
-    unsafe {
-        libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED);
+    return unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) } == 0;
+    #[cfg(not(rtprof_supported))]
+    false
+}
+
+/// The most address space this process may have (RLIMIT_AS), in bytes; `usize::MAX` when unlimited.
+pub fn address_space_limit() -> usize {
+    #[cfg(rtprof_supported)]
+    {
+        let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
+        // SAFETY: writes to the local alone.
+        unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
+        if limit.rlim_cur != libc::RLIM_INFINITY {
+            return limit.rlim_cur as usize;
+        }
     }
+    usize::MAX
 }
 
 /// Removes a mapping made by [`map`] or [`reserve`].

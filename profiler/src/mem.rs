@@ -43,7 +43,7 @@ static CUTS: Cuts = Cuts::new();
 static BUCKETS: std::sync::LazyLock<Table<MemKey, MemRecord>> =
     std::sync::LazyLock::new(|| Table::new(DEFAULT_MAX_STACKS));
 #[cfg(loom)]
-static CUTS: std::sync::LazyLock<Cuts> = std::sync::LazyLock::new(Cuts::new);
+static CUTS: std::sync::LazyLock<Cuts> = std::sync::LazyLock::new(Cuts::default);
 /// Whether a collector drives the cycles.
 static COLLECTED: AtomicBool = AtomicBool::new(false);
 /// Bytes estimated live; wraps, as a free may be counted just before its malloc.
@@ -93,11 +93,7 @@ pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
         Ok(bucket) => bucket,
         Err(full) => overflow(full, key)?,
     };
-    let cycle = CUTS.count(|cycle| {
-        let cycle = cycle.plus(2);
-        bucket.record.malloc(cycle);
-        cycle
-    });
+    let cycle = CUTS.malloc(|cycle| bucket.record.malloc(cycle));
     LIVE.0.fetch_add(estimate(key), Ordering::Relaxed);
     Some(Sample { bucket, cycle })
 }
@@ -105,16 +101,7 @@ pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
 /// Records the free of a sampled object. `in_sweep` says that a collector found it dead and frees it
 /// late. Go: `mProf_Free`. For hooks.
 pub fn free(sample: Sample, in_sweep: bool) {
-    CUTS.count(|cycle| {
-        let cycle = if in_sweep {
-            // The object was dead at the last cut, so its free belongs there; but never before its
-            // malloc, which may be younger than that cut.
-            cycle.plus(1).later(sample.cycle)
-        } else {
-            cycle.plus(2)
-        };
-        sample.bucket.record.free(cycle);
-    });
+    CUTS.free(sample.cycle, in_sweep, |cycle| sample.bucket.record.free(cycle));
     LIVE.0.fetch_sub(estimate(sample.bucket.key), Ordering::Relaxed);
 }
 
@@ -139,25 +126,15 @@ fn overflow(full: Full, key: MemKey) -> Option<&'static MemBucket> {
 /// Begins the next heap profile cycle. Go: `mProf_NextCycle`. The cycle before it is flushed first if
 /// nobody did, so that no event is counted to a wrong one.
 pub fn advance_cycle() {
-    advance(&PUBLISH.lock());
+    let held = PUBLISH.lock();
+    CUTS.advance(|indices| flush(&held, indices));
 }
 
 /// Moves the current cycle's events into the published profile; the second call in a cycle does
 /// nothing. Go: `mProf_Flush`.
 pub fn flush_cycle() {
-    flush_current(&PUBLISH.lock());
-}
-
-fn advance(held: &ForkGuard<'_>) {
-    flush_current(held);
-    CUTS.cycle().increment();
-}
-
-fn flush_current(held: &ForkGuard<'_>) {
-    let (cycle, already_flushed) = CUTS.cycle().set_flushed();
-    if !already_flushed {
-        flush(held, &[cycle.index()]);
-    }
+    let held = PUBLISH.lock();
+    CUTS.flush_current(|indices| flush(&held, indices));
 }
 
 fn flush(_held: &ForkGuard<'_>, indices: &[usize]) {
@@ -171,15 +148,15 @@ fn flush(_held: &ForkGuard<'_>, indices: &[usize]) {
 pub fn collector_cycle() {
     let held = PUBLISH.lock();
     COLLECTED.store(true, Ordering::Relaxed);
-    advance(&held);
-    flush_current(&held);
+    CUTS.advance(|indices| flush(&held, indices));
+    CUTS.flush_current(|indices| flush(&held, indices));
 }
 
 /// All sweeping of the last collector cycle is over: publishes the state at that cycle's cut now,
 /// instead of at the next one. Go: `mProf_PostSweep`.
 pub fn post_sweep() {
     let held = PUBLISH.lock();
-    flush(&held, &[CUTS.cycle().read().plus(1).index()]);
+    flush(&held, &[CUTS.now().plus(1).index()]);
 }
 
 /// Publishes what a snapshot shows. See the module's head for the two ways.
@@ -189,7 +166,7 @@ fn publish(held: &ForkGuard<'_>) {
         return;
     }
     // Between a collector's advance and its flush the current cycle may not be published yet.
-    flush(held, &[CUTS.cycle().read().index()]);
+    flush(held, &[CUTS.now().index()]);
     if BUCKETS.iter().all(|bucket| bucket.record.is_clear()) {
         // Nothing is published yet: no collection has completed. Show everything, rather than an
         // empty profile.
@@ -226,6 +203,8 @@ impl Snapshot {
     /// Makes the cut and publishes it.
     pub fn take() -> Self {
         crate::init::open();
+        // Libraries loaded since the last snapshot become known to the stack walker.
+        crate::modules::refresh();
         let held = PUBLISH.lock();
         publish(&held);
         let len = BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).count();
@@ -252,7 +231,7 @@ impl Snapshot {
                 rate: bucket.key.rate().rate(),
                 labels: bucket.key.labels(),
                 allocs: allocs as i64,
-                // Only with a collector, and a thread overtaken by two of its cycles, can a free be
+                // Only with a collector, and a thread that two of its cycles overtook, can a free be
                 // published before its malloc; the next cycle mends it.
                 frees: frees.min(allocs) as i64,
             }

@@ -46,8 +46,8 @@ impl MemProfileRecord {
         let size = count.size as i64;
         self.alloc_objects = count.allocs;
         self.free_objects = count.frees;
-        self.alloc_bytes = count.allocs * size;
-        self.free_bytes = count.frees * size;
+        self.alloc_bytes = count.allocs.wrapping_mul(size);
+        self.free_bytes = count.frees.wrapping_mul(size);
         self.stack0[..count.stack.len()].copy_from_slice(count.stack);
         self.stack0[count.stack.len()..].fill(0);
     }

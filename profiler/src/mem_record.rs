@@ -18,7 +18,7 @@
 //! A record is one count word per cycle and kind, since bytes are count × bucket size: every event is
 //! one `fetch_add` and every move one `swap(0)`, so that no event is ever split, lost or doubled. A
 //! thread that read the cycle and was preempted before it added (a *straggler*) lands wholly in this
-//! or a later flush.
+//! or a later flush; [`crate::cut`] says how.
 //!
 //! A free is never shown without its malloc: the malloc's add happens before the free's, goes to the
 //! same or an earlier cycle, and a flush takes all frees before it takes mallocs, so whoever took the

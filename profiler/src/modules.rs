@@ -22,12 +22,15 @@ pub struct Module {
     pub limit: usize,
     /// Where the segment begins in the file.
     pub file_offset: u64,
-    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`).
+    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`), modulo 2^64: a
+    /// library that was linked for a higher place than it got has a "negative" one.
     pub bias: usize,
     /// The linker's build id (GNU note), empty when there is none.
     pub build_id: Vec<u8>,
     /// Whether this is the program itself.
     pub is_main_executable: bool,
+    /// The lowest address that the loader mapped for this program or library.
+    pub(crate) base: usize,
     pub(crate) unwind: UnwindTables,
     /// As the loader calls it.
     loader_name: String,
@@ -53,6 +56,8 @@ pub(crate) struct UnwindTables {
     pub(crate) header: (&'static [u8], usize),
     /// `.eh_frame` and its run-time address.
     pub(crate) frames: (&'static [u8], usize),
+    /// Whether the bytes are a copy of ours, and not the module's own, which go when it is unloaded.
+    is_copy: bool,
 }
 
 /// What the process has loaded. Replaced as a whole; old sets are kept, because a hook may be
@@ -96,7 +101,8 @@ pub fn refresh() {
     if generation == before.generation && !before.modules.is_empty() {
         return;
     }
-    let found = imp::list(!before.modules.is_empty(), &before.modules);
+    let _untracked = crate::sampling::untracked();
+    let found = imp::list(&before.modules);
     for module in &before.modules {
         let still = found.iter().any(|f| core::ptr::eq(*f, *module));
         module.loaded.store(still, Ordering::Relaxed);
@@ -138,21 +144,22 @@ mod imp {
         bias: usize,
         build_id: Vec<u8>,
         is_main_executable: bool,
+        base: usize,
         unwind: UnwindTables,
         known: Option<&'static Module>,
     }
 
     struct Listing<'a> {
-        copy_tables: bool,
         before: &'a [&'static Module],
         found: Vec<Draft>,
         index: usize,
     }
 
-    /// Walks the loader's list. A module that stands in `before` unchanged is taken over from there;
-    /// unwind tables of the others are copied if `copy_tables` (they may be unloaded one day).
-    pub(super) fn list(copy_tables: bool, before: &[&'static Module]) -> Vec<&'static Module> {
-        let mut listing = Listing { copy_tables, before, found: Vec::new(), index: 0 };
+    /// Walks the loader's list. A module that stands in `before` unchanged is taken over from there.
+    /// Unwind tables are copied, but for those of the program itself: any library may be unloaded one
+    /// day, those present at the start too (a plugin's host may have loaded this crate after others).
+    pub(super) fn list(before: &[&'static Module]) -> Vec<&'static Module> {
+        let mut listing = Listing { before, found: Vec::new(), index: 0 };
         // SAFETY: the callback stays within its arguments; a panic in it (out of memory) aborts at
         // the `extern "C"` boundary.
         unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut listing).cast()) };
@@ -177,6 +184,7 @@ mod imp {
                 bias: self.bias,
                 build_id: self.build_id,
                 is_main_executable: self.is_main_executable,
+                base: self.base,
                 unwind: self.unwind,
                 loader_name: self.name,
                 loaded: AtomicBool::new(true),
@@ -204,18 +212,25 @@ mod imp {
             unsafe { CStr::from_ptr(info.dlpi_name) }.to_string_lossy().into_owned()
         };
         let build_id = build_id(headers, bias);
+        let segments = headers.iter().filter(|h| h.p_type == libc::PT_LOAD);
+        let base = segments.map(|h| bias.wrapping_add(h.p_vaddr as usize)).min().unwrap_or(bias);
         let mut tables = None;
         for segment in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0) {
-            let start = bias + segment.p_vaddr as usize;
-            let limit = start + segment.p_memsz as usize;
+            let start = bias.wrapping_add(segment.p_vaddr as usize);
+            let limit = start.saturating_add(segment.p_memsz as usize);
+            // Without a build id nothing tells a rebuilt library at the same place from the old one.
             let known = listing.before.iter().copied().find(|m| {
-                m.start == start && m.limit == limit && m.build_id == build_id && m.loader_name == name
+                m.start == start
+                    && m.limit == limit
+                    && m.build_id == build_id
+                    && m.loader_name == name
+                    && (is_main_executable || !build_id.is_empty())
             });
             let unwind = match known {
                 Some(known) => known.unwind,
                 None => *tables.get_or_insert_with(|| {
                     let tables = unwind_tables(headers, bias);
-                    if listing.copy_tables { keep(tables, &build_id, listing.before) } else { tables }
+                    if is_main_executable { tables } else { keep(tables, &build_id, listing.before) }
                 }),
             };
             listing.found.push(Draft {
@@ -226,6 +241,7 @@ mod imp {
                 bias,
                 build_id: build_id.clone(),
                 is_main_executable,
+                base,
                 unwind,
                 known,
             });
@@ -240,7 +256,7 @@ mod imp {
         let copy = |(bytes, address): (&'static [u8], usize), old: fn(&UnwindTables) -> &'static [u8]| {
             let lent = before
                 .iter()
-                .filter(|m| !build_id.is_empty() && m.build_id == build_id)
+                .filter(|m| m.unwind.is_copy && !build_id.is_empty() && m.build_id == build_id)
                 .map(|m| old(&m.unwind))
                 .find(|o| *o == bytes);
             (lent.unwrap_or_else(|| Box::leak(bytes.to_vec().into_boxed_slice())), address)
@@ -248,27 +264,42 @@ mod imp {
         UnwindTables {
             header: copy(tables.header, |t| t.header.0),
             frames: copy(tables.frames, |t| t.frames.0),
+            is_copy: true,
         }
+    }
+
+    /// The bytes of a part of a module, if it lies in one readable segment: what a header claims beyond
+    /// that may not be mapped.
+    fn readable(
+        headers: &[libc::Elf64_Phdr],
+        bias: usize,
+        vaddr: u64,
+        len: u64,
+    ) -> Option<(&'static [u8], usize)> {
+        let end = vaddr.checked_add(len)?;
+        let inside = |h: &libc::Elf64_Phdr| {
+            h.p_type == libc::PT_LOAD
+                && h.p_flags & libc::PF_R != 0
+                && h.p_vaddr <= vaddr
+                && end <= h.p_vaddr.saturating_add(h.p_filesz)
+        };
+        headers.iter().find(|h| inside(h))?;
+        let at = bias.wrapping_add(vaddr as usize);
+        // SAFETY: inside a readable segment, which is mapped while the module is loaded. Callers copy
+        // what is to outlive it, under the loader's lock.
+        Some((unsafe { core::slice::from_raw_parts(at as *const u8, len as usize) }, at))
     }
 
     fn build_id(headers: &[libc::Elf64_Phdr], bias: usize) -> Vec<u8> {
         const NT_GNU_BUILD_ID: u32 = 3;
         for note in headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
-            // SAFETY: a PT_NOTE segment of a loaded module is mapped and readable.
-            let mut bytes = unsafe {
-                core::slice::from_raw_parts(
-                    (bias + note.p_vaddr as usize) as *const u8,
-                    note.p_memsz as usize,
-                )
-            };
+            let Some((mut bytes, _)) = readable(headers, bias, note.p_vaddr, note.p_memsz) else { continue };
             let word = |b: &[u8], i: usize| u32::from_ne_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
             while bytes.len() >= 12 {
                 let (name_len, len, kind) =
                     (word(bytes, 0) as usize, word(bytes, 4) as usize, word(bytes, 8));
                 let name_end = 12 + name_len.next_multiple_of(4);
-                let Some(content) = bytes.get(name_end..name_end.saturating_add(len)) else {
-                    break;
-                };
+                let Some(content) = bytes.get(name_end..name_end.saturating_add(len)) else { break };
                 if kind == NT_GNU_BUILD_ID && bytes.get(12..16) == Some(b"GNU\0") {
                     return content.to_vec();
                 }
@@ -281,34 +312,26 @@ mod imp {
     /// `.eh_frame_hdr` by its program header; `.eh_frame` by the pointer in it, up to the end of its
     /// segment (the loader does not tell its length, and its own terminator ends it).
     fn unwind_tables(headers: &[libc::Elf64_Phdr], bias: usize) -> UnwindTables {
-        let Some(header) = headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME) else {
-            return UnwindTables::default();
-        };
-        let at = bias + header.p_vaddr as usize;
-        // SAFETY: the segment is mapped, readable, and stays so while the module is loaded; a module
-        // that may be unloaded is copied by `keep` before the loader's lock is released.
-        let bytes: &'static [u8] =
-            unsafe { core::slice::from_raw_parts(at as *const u8, header.p_memsz as usize) };
-        let mut tables = UnwindTables { header: (bytes, at), frames: (&[], 0) };
+        let found = headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME).and_then(|header| {
+            let tables = readable(headers, bias, header.p_vaddr, header.p_memsz)?;
+            Some((header.p_vaddr, tables))
+        });
+        let Some((vaddr, header)) = found else { return UnwindTables::default() };
+        let bytes = header.0;
         // The version is 1 and linkers encode the pointer as pcrel | sdata4; anything else is left
         // to the fall-back by frame pointers.
         const PCREL_SDATA4: u8 = 0x1b;
         if bytes.len() < 8 || bytes[0] != 1 || bytes[1] != PCREL_SDATA4 {
-            return tables;
+            return UnwindTables::default();
         }
         let offset = i32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]);
-        let frames = (at + 4).wrapping_add_signed(offset as isize);
-        let holder = headers.iter().find(|h| {
-            let start = bias + h.p_vaddr as usize;
-            h.p_type == libc::PT_LOAD && (start..start + h.p_filesz as usize).contains(&frames)
-        });
-        if let Some(holder) = holder {
-            let end = bias + (holder.p_vaddr + holder.p_filesz) as usize;
-            // SAFETY: inside one readable segment of the module, by the test above.
-            tables.frames =
-                (unsafe { core::slice::from_raw_parts(frames as *const u8, end - frames) }, frames);
-        }
-        tables
+        let frames = vaddr.wrapping_add(4).wrapping_add_signed(offset.into());
+        let holder = headers
+            .iter()
+            .filter(|h| h.p_type == libc::PT_LOAD)
+            .find(|h| (h.p_vaddr..h.p_vaddr.saturating_add(h.p_filesz)).contains(&frames));
+        let frames = holder.and_then(|h| readable(headers, bias, frames, h.p_vaddr + h.p_filesz - frames));
+        UnwindTables { header, frames: frames.unwrap_or_default(), is_copy: false }
     }
 }
 
@@ -320,7 +343,7 @@ mod imp {
         None
     }
 
-    pub(super) fn list(_copy: bool, _before: &[&'static Module]) -> Vec<&'static Module> {
+    pub(super) fn list(_before: &[&'static Module]) -> Vec<&'static Module> {
         Vec::new()
     }
 }

@@ -94,6 +94,9 @@ pub fn passes(size: usize) -> bool {
 pub fn decide(size: usize) -> Option<(RateIndex, Hook)> {
     SAMPLER.with(|s| {
         if s.busy.get() {
+            // An allocation inside a hook goes unsampled, but its coins were tossed: without a new
+            // draw the next one would be sampled for it.
+            s.draw(rate::of_epoch(s.epoch.get()));
             return None;
         }
         let epoch = EPOCH.load(Ordering::Acquire);
@@ -196,7 +199,8 @@ impl Untracked {
 
 impl Drop for Untracked {
     fn drop(&mut self) {
-        SAMPLER.with(|s| s.untracked.set(s.untracked.get() - 1));
+        // Saturating: a guard may be dropped inside `lifted`, where the count is 0.
+        SAMPLER.with(|s| s.untracked.set(s.untracked.get().saturating_sub(1)));
     }
 }
 

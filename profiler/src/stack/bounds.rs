@@ -3,7 +3,7 @@
 //! A frame-pointer walk without bounds faults as soon as `rbp` holds anything else, and in code
 //! without frame pointers it does. `pthread_getattr_np` knows the bounds but allocates, so they are
 //! read once per thread from the kernel, by system calls into fixed memory: the `PROCMAP_QUERY` of
-//! Linux 6.11 where it exists (2 µs), else /proc/self/maps line by line (0.1 ms).
+//! Linux 6.11 where it exists (2 µs), else /proc/thread-self/maps line by line (0.1 ms).
 
 use core::cell::Cell;
 
@@ -35,8 +35,9 @@ thread_local! {
 
 /// The bounds of the stack that `sp` points into; `NONE` when the kernel does not tell.
 ///
-/// Cached per thread, and looked up anew when `sp` has left them: the main thread's stack has
-/// grown, or the program switched to a stack of its own (a fiber, a signal stack).
+/// Cached per thread, and looked up anew when `sp` has left them because the main thread's stack has
+/// grown. A stack that the program switched to by itself (a fiber, a signal stack) may be unmapped and
+/// its addresses given to a smaller one, so it is looked up each time.
 #[inline]
 pub(super) fn of_stack_at(sp: usize) -> Bounds {
     BOUNDS.with(|cell| {
@@ -44,22 +45,25 @@ pub(super) fn of_stack_at(sp: usize) -> Bounds {
         if known.contains(sp) {
             return known;
         }
-        let found = look_up(sp);
-        cell.set(found);
+        let (found, is_lasting) = look_up(sp);
+        if is_lasting {
+            cell.set(found);
+        }
         found
     })
 }
 
 #[cold]
-fn look_up(sp: usize) -> Bounds {
+fn look_up(sp: usize) -> (Bounds, bool) {
     let mut bounds = imp::mapping_around(sp).unwrap_or(Bounds::NONE);
     // glibc puts a thread's control block at the top of its stack. A neighbouring mapping that the
     // kernel merged with the stack is not part of it, and may go away: end at the control block.
     let block = imp::thread_pointer();
     if bounds.contains(block) && block > sp {
         bounds.high = block;
+        return (bounds, true);
     }
-    bounds
+    (bounds, bounds.contains(super::outermost::main_stack()))
 }
 
 #[cfg(rtprof_supported)]
@@ -112,31 +116,34 @@ mod imp {
     const PROCMAP_QUERY: u64 = 3 << 30 | (size_of::<Query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
 
     pub(super) fn mapping_around(address: usize) -> Option<Bounds> {
-        // SAFETY: open, ioctl, read and close only write to our own locals, whose sizes they get.
+        // The thread's own directory: the process's is empty once its main thread has ended. Raw calls:
+        // the C library's are cancellation points, and a thread must not be cancelled in an allocation.
+        // SAFETY: these calls only write to our own locals, whose sizes they get.
         unsafe {
-            let fd = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+            let path = c"/proc/thread-self/maps".as_ptr();
+            let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
             if fd < 0 {
                 return None;
             }
             let mut query =
                 Query { size: size_of::<Query>() as u64, query_addr: address as u64, ..Query::default() };
-            let found = if libc::ioctl(fd, PROCMAP_QUERY as _, &raw mut query) == 0 {
+            let found = if libc::syscall(libc::SYS_ioctl, fd, PROCMAP_QUERY, &raw mut query) == 0 {
                 Some(Bounds { low: query.vma_start as usize, high: query.vma_end as usize })
             } else {
                 scan(fd, address)
             };
-            libc::close(fd);
+            libc::syscall(libc::SYS_close, fd);
             found
         }
     }
 
     /// Reads the text form: `start-end perms …` a line.
-    fn scan(fd: libc::c_int, address: usize) -> Option<Bounds> {
+    fn scan(fd: libc::c_long, address: usize) -> Option<Bounds> {
         let mut buffer = [0u8; 1024];
         let mut line = Line::default();
         loop {
             // SAFETY: the buffer is ours and its length is given.
-            let n = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
+            let n = unsafe { libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len()) };
             if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
                 continue;
             }
@@ -193,7 +200,7 @@ mod imp {
         // SAFETY: as in `mapping_around`.
         unsafe {
             let fd = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY);
-            let found = scan(fd, address);
+            let found = scan(fd.into(), address);
             libc::close(fd);
             found
         }

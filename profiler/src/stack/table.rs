@@ -41,9 +41,12 @@ pub trait Key: Copy + Eq {
 /// One (key, stack) and its record. The stack's words follow the struct in memory.
 #[repr(C)]
 pub struct Entry<K, R> {
-    next: *const Entry<K, R>,
+    /// Written again while the entry is in the list of all but not yet in its chain.
+    next: AtomicPtr<Entry<K, R>>,
     all_next: *const Entry<K, R>,
     hash: u64,
+    /// The words of the stack, behind this struct in the same allocation.
+    words: *const usize,
     depth: usize,
     /// The key it was made for.
     pub key: K,
@@ -55,11 +58,9 @@ impl<K, R> Entry<K, R> {
     /// The stack: return addresses, leaf first.
     #[inline]
     pub fn stack(&self) -> &[usize] {
-        const { assert!(size_of::<Self>().is_multiple_of(align_of::<usize>())) };
-        let words = (&raw const *self).wrapping_add(1).cast::<usize>();
-        // SAFETY: `insert` allocated `depth` words behind every entry and wrote them before it
-        // published the entry; nobody writes them again.
-        unsafe { core::slice::from_raw_parts(words, self.depth) }
+        // SAFETY: `insert` wrote `depth` words there before it published the entry; nobody writes
+        // them again, and the arena never frees them.
+        unsafe { core::slice::from_raw_parts(self.words, self.depth) }
     }
 }
 
@@ -207,7 +208,8 @@ impl<K: Key, R: Default> Table<K, R> {
             if entry.hash == hash && entry.key == key && entry.stack() == stack {
                 return Some(entry);
             }
-            at = entry.next;
+            // Relaxed: written before the entry was published.
+            at = entry.next.load(Ordering::Relaxed);
         }
         None
     }
@@ -226,7 +228,12 @@ impl<K: Key, R: Default> Table<K, R> {
             self.entries.fetch_sub(1, Ordering::Relaxed);
             return Err(Full::Limit);
         }
-        const { assert!(align_of::<Entry<K, R>>() <= 16) };
+        const {
+            assert!(
+                align_of::<Entry<K, R>>() <= 16
+                    && size_of::<Entry<K, R>>().is_multiple_of(align_of::<usize>())
+            )
+        };
         let Some(place) = self.arena.alloc(size_of::<Entry<K, R>>() + size_of_val(stack)) else {
             self.entries.fetch_sub(1, Ordering::Relaxed);
             return Err(Full::Memory);
@@ -236,8 +243,11 @@ impl<K: Key, R: Default> Table<K, R> {
         // SAFETY: the arena gave this place, large and aligned enough, to this call alone; it is
         // written whole before anybody else can reach it.
         unsafe {
-            entry.write(Entry { next: first, all_next: ptr::null(), hash, depth, key, record: R::default() });
-            ptr::copy_nonoverlapping(stack.as_ptr(), entry.add(1).cast::<usize>(), depth);
+            let words = entry.add(1).cast::<usize>();
+            ptr::copy_nonoverlapping(stack.as_ptr(), words, depth);
+            let next = AtomicPtr::new(first);
+            let (all_next, record) = (ptr::null(), R::default());
+            entry.write(Entry { next, all_next, hash, words, depth, key, record });
         }
 
         let mut all = self.all.load(Ordering::Relaxed);
@@ -251,9 +261,8 @@ impl<K: Key, R: Default> Table<K, R> {
         }
 
         loop {
-            // From here on walkers of the list of all read the entry, but never its `next`.
-            // SAFETY: `next` is read only by those who found the entry in its chain.
-            unsafe { (&raw mut (*entry).next).write(first) };
+            // SAFETY: written whole above, never freed.
+            unsafe { &*entry }.next.store(first, Ordering::Relaxed);
             match head.compare_exchange(first, entry, Ordering::Release, Ordering::Acquire) {
                 // SAFETY: published, never freed.
                 Ok(_) => return Ok(unsafe { &*entry }),

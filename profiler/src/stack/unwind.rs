@@ -98,15 +98,16 @@ mod imp {
             if frames.is_empty() {
                 continue;
             }
-            // framehop takes addresses in the file's numbering beside the bytes found in memory.
+            // framehop wants addresses in a numbering of the module's own beside the bytes found in
+            // memory. The file's could begin anywhere; this one begins at 0.
             let svma = |at: usize, len: usize| {
-                let start = at.wrapping_sub(module.bias) as u64;
-                Some(start..start + len as u64)
+                let start = at.wrapping_sub(module.base) as u64;
+                Some(start..start.wrapping_add(len as u64))
             };
             unwinder.add_module(framehop::Module::new(
                 module.path.clone(),
                 module.start as u64..module.limit as u64,
-                module.bias as u64,
+                module.base as u64,
                 ExplicitModuleSectionInfo {
                     base_svma: 0,
                     text_svma: svma(module.start, module.limit - module.start),
