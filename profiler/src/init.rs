@@ -25,7 +25,7 @@ pub fn open() {
     let _untracked = crate::sampling::untracked();
     crate::sampling::open();
     crate::mem::open();
-    crate::stack::unwind::open();
+    crate::stack::unwind::open(false);
     crate::modules::refresh();
     crate::stack::outermost::open();
     crate::stack::open_mode();

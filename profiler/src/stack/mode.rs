@@ -64,6 +64,10 @@ pub fn set_stack_mode(mode: StackMode) {
         StackMode::Unwind => (CHECKED, UNWIND),
         StackMode::Auto => (UNWIND, AUTO.load(Ordering::Relaxed)),
     };
+    if walk == UNWIND {
+        let _untracked = crate::sampling::untracked();
+        super::unwind::open(true);
+    }
     REQUESTED.store(requested, Ordering::Relaxed);
     WALK.store(walk, Ordering::Relaxed);
 }
@@ -80,6 +84,9 @@ pub fn stack_mode() -> StackMode {
 pub(crate) fn open() {
     let hint = env!("RTPROF_FRAME_POINTERS_HINT");
     let auto = if hint != "no" && frame_pointers_work() { CHECKED } else { UNWIND };
+    if auto == UNWIND {
+        super::unwind::open(true);
+    }
     AUTO.store(auto, Ordering::Relaxed);
     if REQUESTED.load(Ordering::Relaxed) == UNWIND {
         WALK.store(auto, Ordering::Relaxed);

@@ -1,0 +1,103 @@
+//! The cost of one sampled allocation, in a process whose rate is flipped between loops.
+//!
+//! Requests: `mode MODE`, `way NUMBER` (which functions the stack goes through), `depth FRAMES` (answers
+//! the depth of recursion that gives a recorded stack of so many frames, and the frames it really has),
+//! `at RATE SHAPE SIZES DEPTH COUNT` (answers ns for an allocation with its free), `samples`.
+
+use std::hint::black_box;
+
+use rtprof_benches::churn::{Shape, churn};
+use rtprof_benches::descent::{at_depth, depth_for};
+use rtprof_benches::serve::serve;
+use rtprof_benches::sizes::Sizes;
+use rtprof_profiler::counters::COUNTERS;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+fn main() {
+    // Nothing is sampled but what the loops allocate.
+    rtprof::set_mem_profile_rate(0);
+    let mut way = 0;
+    serve(|request| match request.word() {
+        "mode" => {
+            rtprof::set_stack_mode(mode(request.word()));
+            vec![]
+        }
+        "way" => {
+            way = request.number();
+            vec![]
+        }
+        "depth" => {
+            let wanted = request.number();
+            timed_at(way, 1, Shape::Pair, &probes(1), 1, PROBES);
+            let depth = depth_for(wanted, recorded_frames(1));
+            timed_at(way, 1, Shape::Pair, &probes(depth), depth, PROBES);
+            vec![depth as f64, recorded_frames(depth) as f64]
+        }
+        "at" => {
+            let rate = request.number();
+            let shape = Shape::parse(request.word()).expect("a shape");
+            let sizes = Sizes::parse(request.word()).expect("sizes");
+            let depth = request.number();
+            vec![timed_at(way, rate, shape, &sizes.table(), depth, request.number())]
+        }
+        "samples" => {
+            let taken: i64 = rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum();
+            vec![
+                taken as f64,
+                (COUNTERS.samples_without_pool.get() + COUNTERS.samples_without_bucket.get()) as f64,
+            ]
+        }
+        other => panic!("unknown request {other}"),
+    });
+}
+
+fn mode(word: &str) -> rtprof::StackMode {
+    match word {
+        "auto" => rtprof::StackMode::Auto,
+        "frame-pointers" => rtprof::StackMode::FramePointers,
+        "unwind" => rtprof::StackMode::Unwind,
+        other => panic!("unknown stack mode {other}"),
+    }
+}
+
+/// Nanoseconds for an allocation with its free at this rate and depth of recursion.
+///
+/// All calls come from one function and go through this one, so that the stacks by which a depth is
+/// found are as deep as those of the measurement.
+#[inline(never)]
+fn timed_at(way: usize, rate: usize, shape: Shape, table: &[usize], depth: usize, count: usize) -> f64 {
+    let mut nanos = 0.0;
+    at_depth(way, depth, &mut || {
+        let before = rtprof::set_mem_profile_rate(rate);
+        nanos = churn(shape, table, count);
+        rtprof::set_mem_profile_rate(before);
+    });
+    black_box(nanos)
+}
+
+/// How many objects are allocated to find out a depth: many more than the loop keeps alive beside them.
+const PROBES: usize = 1000;
+
+/// Every depth gets probes of a size of its own, by which their record is found. Small enough for the
+/// pool, as the measured objects are.
+fn probe_size(depth: usize) -> usize {
+    2001 + depth
+}
+
+fn probes(depth: usize) -> Vec<usize> {
+    Sizes::Fixed(probe_size(depth)).table()
+}
+
+/// How many frames the record of the probes of this depth has.
+fn recorded_frames(depth: usize) -> usize {
+    let size = probe_size(depth) as i64;
+    rtprof::mem_profile(true)
+        .iter()
+        .filter(|record| record.alloc_objects >= PROBES as i64)
+        .find(|record| record.alloc_bytes == record.alloc_objects * size)
+        .expect("at rate 1 the probes were sampled")
+        .stack()
+        .len()
+}

@@ -1,0 +1,238 @@
+//! What an allocation with its free costs under each allocator and profiler.
+
+use std::io;
+
+use rtprof_benches::churn::Shape;
+use rtprof_benches::sizes::Sizes;
+use rtprof_benches::statistics::{excess, median, ratio};
+
+use crate::binaries::{Binaries, Build};
+use crate::child::Child;
+use crate::effort::Effort;
+use crate::table::{Row, Table, Unit};
+
+/// One contender: a binary, and how it is set up.
+struct Contender {
+    name: &'static str,
+    build: Build,
+    binary: &'static str,
+    /// Asked of it before the first round.
+    set_up: Option<&'static str>,
+    /// The contender it is held against: the allocator under it, or the baseline.
+    against: &'static str,
+    /// Needs more than a hundred times as long, so gets fewer objects.
+    slow: bool,
+    peer: bool,
+}
+
+const NONE: &str = "System (std's default)";
+const RTPROF: &str = "rtprof over System";
+const RTPROF_OFF: &str = "rtprof over System, rate 0";
+const JEMALLOC: &str = "jemalloc";
+const JEMALLOC_RTPROF: &str = "rtprof over jemalloc";
+const JEMALLOC_PROFILING: &str = "jemalloc, its profiler on";
+const MIMALLOC: &str = "mimalloc";
+
+const fn own(name: &'static str, binary: &'static str, set_up: Option<&'static str>) -> Contender {
+    Contender { name, build: Build::Plain, binary, set_up, against: NONE, slow: false, peer: false }
+}
+
+const fn peer(name: &'static str, binary: &'static str, against: &'static str) -> Contender {
+    Contender { name, build: Build::Plain, binary, set_up: None, against, slow: false, peer: true }
+}
+
+/// The first is the baseline; the second is the same once more: how far its ratio is from 1 is how far
+/// any other ratio may be off.
+const CONTENDERS: [Contender; 12] = [
+    own(NONE, "subject-none", None),
+    own("the same again (A/A)", "subject-none", None),
+    own("pass-through over System", "subject-pass-through", None),
+    own(RTPROF, "subject-rtprof", None),
+    own(RTPROF_OFF, "subject-rtprof", Some("rate 0")),
+    peer(JEMALLOC, "subject-jemalloc", NONE),
+    peer(JEMALLOC_RTPROF, "subject-jemalloc-rtprof", JEMALLOC),
+    Contender {
+        build: Build::JemallocProfiling,
+        ..peer(JEMALLOC_PROFILING, "subject-jemalloc-profiling", JEMALLOC)
+    },
+    peer(MIMALLOC, "subject-mimalloc", NONE),
+    peer("rtprof over mimalloc", "subject-mimalloc-rtprof", MIMALLOC),
+    peer("stats_alloc over System", "subject-stats-alloc", NONE),
+    Contender { slow: true, ..peer("dhat, profiling", "subject-dhat", NONE) },
+];
+
+/// One measured loop.
+struct Case {
+    name: &'static str,
+    shape: Shape,
+    sizes: Sizes,
+    threads: usize,
+    /// Objects per round: a few milliseconds.
+    count: usize,
+}
+
+const fn case(name: &'static str, shape: Shape, sizes: Sizes, threads: usize, count: usize) -> Case {
+    Case { name, shape, sizes, threads, count }
+}
+
+const CASES: [Case; 6] = [
+    case("alloc+free, 64 B", Shape::Pair, Sizes::Fixed(64), 1, 200_000),
+    case("alloc+free, 64 B, 2 threads", Shape::Pair, Sizes::Fixed(64), 2, 200_000),
+    case("alloc+free, 1 KiB", Shape::Pair, Sizes::Fixed(1024), 1, 200_000),
+    case("alloc+free, 1 KiB, 2 threads", Shape::Pair, Sizes::Fixed(1024), 2, 200_000),
+    case("ring of 1024, 16..4096 B", Shape::Ring, Sizes::Mixed, 1, 80_000),
+    case("ring of 1024, 16..4096 B, 2 threads", Shape::Ring, Sizes::Mixed, 2, 80_000),
+];
+
+/// Measures all cases and adds their rows.
+pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    let contenders: Vec<&Contender> = CONTENDERS.iter().filter(|c| effort.peers || !c.peer).collect();
+    let mut results = Results::new(contenders);
+    for _ in 0..effort.generations {
+        results.generation(binaries, effort.rounds)?;
+    }
+    for (number, case) in CASES.iter().enumerate() {
+        for contender in &results.contenders {
+            table.add(results.row(number, case, contender));
+        }
+        if effort.peers {
+            table.add(results.added_to_jemalloc(number, case));
+        }
+    }
+    Ok(())
+}
+
+struct Results<'a> {
+    contenders: Vec<&'a Contender>,
+    /// By case, by contender: one value per round, in the same order for all.
+    nanos: Vec<Vec<Vec<f64>>>,
+    /// By case, by contender: taken and dropped.
+    samples: Vec<Vec<[f64; 2]>>,
+    turn: usize,
+}
+
+impl<'a> Results<'a> {
+    fn new(contenders: Vec<&'a Contender>) -> Self {
+        let count = contenders.len();
+        Self {
+            contenders,
+            nanos: vec![vec![vec![]; count]; CASES.len()],
+            samples: vec![vec![[0.0; 2]; count]; CASES.len()],
+            turn: 0,
+        }
+    }
+
+    /// Starts every contender anew and lets them take turns.
+    fn generation(&mut self, binaries: &Binaries, rounds: usize) -> io::Result<()> {
+        let mut children = Vec::new();
+        for contender in &self.contenders {
+            let mut child = Child::start(&binaries.path(contender.build, contender.binary))?;
+            if let Some(request) = contender.set_up {
+                child.ask(request)?;
+            }
+            children.push(child);
+        }
+        let mut before = vec![[0.0; 2]; children.len()];
+        for number in 0..CASES.len() {
+            for _ in 0..rounds {
+                self.round(number, &mut children)?;
+            }
+            for (place, child) in children.iter_mut().enumerate() {
+                let so_far: [f64; 2] = child.numbers("samples")?;
+                for side in 0..2 {
+                    self.samples[number][place][side] += so_far[side] - before[place][side];
+                }
+                before[place] = so_far;
+            }
+        }
+        Ok(())
+    }
+
+    /// One case, once by each contender. Who begins moves on with every round, and every second goes
+    /// backwards, so that nobody always follows the same neighbour.
+    fn round(&mut self, number: usize, children: &mut [Child]) -> io::Result<()> {
+        let case = &CASES[number];
+        let all = children.len();
+        for step in 0..all {
+            let place = (self.turn + step) % all;
+            let place = if self.turn.is_multiple_of(2) { place } else { all - 1 - place };
+            let count = if self.contenders[place].slow { case.count / 100 } else { case.count };
+            let (shape, sizes) = (case.shape.word(), case.sizes.word());
+            let [nanos] =
+                children[place].numbers(&format!("churn {shape} {sizes} {} {count}", case.threads))?;
+            self.nanos[number][place].push(nanos);
+        }
+        self.turn += 1;
+        Ok(())
+    }
+
+    fn of(&self, number: usize, name: &str) -> &[f64] {
+        &self.nanos[number][self.place(name)]
+    }
+
+    fn place(&self, name: &str) -> usize {
+        self.contenders.iter().position(|c| c.name == name).expect("every baseline takes part")
+    }
+
+    fn row(&self, number: usize, case: &Case, contender: &Contender) -> Row {
+        let nanos = self.of(number, contender.name);
+        let mut row = Row::of(case.name, contender.name, nanos, Unit::Nanos);
+        if contender.name != NONE {
+            row = row.against(contender.against, nanos, self.of(number, contender.against), Unit::Nanos);
+        }
+        if contender.binary.contains("rtprof") {
+            row = row.samples(self.samples[number][self.place(contender.name)]);
+        }
+        if contender.name == RTPROF {
+            self.against_budget(number, case, self.per_sample(number, case, row))
+        } else {
+            row
+        }
+    }
+
+    /// What a sample costs at the default rate, where enough of them are taken to tell: it comes after
+    /// hundreds of thousands of bytes that others allocated, and finds its data in no cache.
+    fn per_sample(&self, number: usize, case: &Case, row: Row) -> Row {
+        let probability = case.sizes.sampling_probability(512 * 1024);
+        if probability < 1e-3 {
+            return row;
+        }
+        let more = excess(self.of(number, RTPROF), self.of(number, RTPROF_OFF));
+        row.notes(format!("{} a sample, by the difference to rate 0", Unit::Nanos.show(more / probability)))
+    }
+
+    fn against_budget(&self, number: usize, case: &Case, row: Row) -> Row {
+        let (ours, system) = (self.of(number, RTPROF), self.of(number, NONE));
+        let (times, more) = (ratio(ours, system), excess(ours, system));
+        match (case.shape, case.sizes) {
+            (Shape::Pair, Sizes::Fixed(64)) => {
+                row.budget("≤ 1.15×, ≤ +2.0 ns", times <= 1.15 && more <= 2.0, "prototype 14.9 over 12.9 ns")
+            }
+            (Shape::Ring, _) => row.budget("≤ 1.05×", times <= 1.05, ""),
+            _ => row,
+        }
+    }
+
+    /// What rtprof adds to jemalloc, as a share of what jemalloc's own profiler adds.
+    fn added_to_jemalloc(&self, number: usize, case: &Case) -> Row {
+        let plain = self.of(number, JEMALLOC);
+        let ours = excess(self.of(number, JEMALLOC_RTPROF), plain);
+        let theirs = excess(self.of(number, JEMALLOC_PROFILING), plain);
+        let share = ours / theirs;
+        let anchor = match (case.shape, case.sizes) {
+            (Shape::Pair, Sizes::Fixed(64)) => "jemalloc 5.6 → 11.6 ns",
+            (Shape::Ring, _) => "jemalloc 10.1 → 15.8 ns",
+            _ => "",
+        };
+        Row {
+            what: case.name.to_owned(),
+            who: "added by rtprof / by jemalloc's profiler".to_owned(),
+            median: format!("{} / {}", Unit::Nanos.show(ours), Unit::Nanos.show(theirs)),
+            notes: format!("to {}", Unit::Nanos.show(median(plain))),
+            ratio: format!("{share:.3}"),
+            against: JEMALLOC_PROFILING.to_owned(),
+            ..Row::default()
+        }
+        .budget("≤ 0.5×", theirs > 0.0 && share <= 0.5, anchor)
+    }
+}

@@ -1,0 +1,113 @@
+//! Builds what the driver runs.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// One set of flags, hence one target directory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Build {
+    /// As this driver was built itself.
+    Plain,
+    /// jemalloc with its profiler compiled in.
+    JemallocProfiling,
+    /// No frame pointers in Rust code.
+    NoFramePointers,
+}
+
+/// The binaries built without any peer.
+const OWN: [&str; 6] =
+    ["subject-none", "subject-pass-through", "subject-rtprof", "part-sample", "part-capture", "part-export"];
+
+const PEERS: [&str; 6] = [
+    "subject-jemalloc",
+    "subject-jemalloc-rtprof",
+    "subject-mimalloc",
+    "subject-mimalloc-rtprof",
+    "subject-stats-alloc",
+    "subject-dhat",
+];
+
+/// Where the binaries are.
+pub(crate) struct Binaries {
+    target: PathBuf,
+}
+
+impl Binaries {
+    /// Builds all of them, saying what it does.
+    ///
+    /// # Errors
+    /// When cargo cannot be run or fails.
+    pub(crate) fn build(peers: bool) -> io::Result<Self> {
+        let binaries = Self { target: own_target_directory()? };
+        let with_peers: Vec<&str> = OWN.into_iter().chain(PEERS).collect();
+        if peers {
+            binaries.cargo(Build::Plain, &with_peers, "peers")?;
+            binaries.cargo(
+                Build::JemallocProfiling,
+                &["subject-jemalloc-profiling"],
+                "jemalloc-profiling",
+            )?;
+        } else {
+            binaries.cargo(Build::Plain, &OWN, "")?;
+        }
+        binaries.cargo(Build::NoFramePointers, &["part-sample", "part-capture"], "")?;
+        Ok(binaries)
+    }
+
+    /// The path of a binary that was built.
+    pub(crate) fn path(&self, build: Build, name: &str) -> PathBuf {
+        self.directory(build).join("release").join(name)
+    }
+
+    fn directory(&self, build: Build) -> PathBuf {
+        match build {
+            Build::Plain => self.target.clone(),
+            Build::JemallocProfiling => self.target.join("bench-jemalloc-profiling"),
+            Build::NoFramePointers => self.target.join("bench-no-frame-pointers"),
+        }
+    }
+
+    fn cargo(&self, build: Build, names: &[&str], features: &str) -> io::Result<()> {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
+        let mut command = Command::new(cargo);
+        command
+            .current_dir(workspace())
+            .args([
+                "build",
+                "--release",
+                "--quiet",
+                "-p",
+                "rtprof-benches",
+                "--features",
+                features,
+                "--target-dir",
+            ])
+            .arg(self.directory(build));
+        for name in names {
+            command.args(["--bin", name]);
+        }
+        if build == Build::NoFramePointers {
+            // An empty value set here is stronger than the flags in .cargo/config.toml.
+            command.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", "");
+        }
+        eprintln!("bench: building {build:?}: {}", names.join(" "));
+        let status = command.status()?;
+        if status.success() { Ok(()) } else { Err(io::Error::other(format!("cargo build: {status}"))) }
+    }
+}
+
+/// The root of the workspace this driver was built from.
+pub(crate) fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies inside the workspace")
+}
+
+/// This driver is `TARGET/PROFILE/bench`; what it builds goes under the same TARGET.
+fn own_target_directory() -> io::Result<PathBuf> {
+    let me = std::env::current_exe()?;
+    let target = me.parent().and_then(Path::parent);
+    target
+        .map(Path::to_path_buf)
+        .ok_or_else(|| io::Error::other("the driver lies outside a target directory"))
+}

@@ -1,0 +1,51 @@
+//! How much to measure.
+
+/// The sizes of a run.
+pub(crate) struct Effort {
+    /// Its name, for the heading.
+    pub(crate) name: &'static str,
+    /// Whether the allocators and profilers of others take part.
+    pub(crate) peers: bool,
+    /// How often the allocation subjects are started anew. A process keeps its luck with addresses for
+    /// life, so one process per contender would measure that luck.
+    pub(crate) generations: usize,
+    /// Rounds in the life of one process, for each case.
+    pub(crate) rounds: usize,
+    /// Processes for the parts that compare within one process, and rounds in each.
+    pub(crate) parts: usize,
+    pub(crate) part_rounds: usize,
+    /// Numbers of records to export, each with the number of processes to do it in.
+    pub(crate) exports: &'static [(usize, usize)],
+    /// Exports after the first in each process.
+    pub(crate) warm_exports: usize,
+    /// How often the large heap is grown.
+    pub(crate) heaps: usize,
+}
+
+impl Effort {
+    /// The run whose table is worth keeping.
+    pub(crate) const FULL: Self = Self {
+        name: "full",
+        peers: true,
+        generations: 6,
+        rounds: 50,
+        parts: 20,
+        part_rounds: 15,
+        exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
+        warm_exports: 12,
+        heaps: 5,
+    };
+
+    /// Says that everything works, and roughly what it costs.
+    pub(crate) const QUICK: Self = Self {
+        name: "quick: a smoke run, its figures are rough",
+        peers: false,
+        generations: 2,
+        rounds: 12,
+        parts: 3,
+        part_rounds: 7,
+        exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
+        warm_exports: 3,
+        heaps: 1,
+    };
+}

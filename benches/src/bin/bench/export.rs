@@ -1,0 +1,86 @@
+//! What writing a heap profile costs.
+
+use std::io;
+
+use rtprof_benches::statistics::{median, min};
+
+use crate::binaries::{Binaries, Build};
+use crate::child::Child;
+use crate::effort::Effort;
+use crate::table::{Row, Table, Unit};
+
+const FRAMES: usize = 30;
+
+/// Measures every number of records, cold and warm.
+pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    for &(count, processes) in effort.exports {
+        let mut runs = Runs::default();
+        for _ in 0..processes {
+            runs.add(binaries, count, effort.warm_exports)?;
+        }
+        runs.rows(count, table);
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Runs {
+    cold: Vec<f64>,
+    warm: Vec<f64>,
+    /// What the first export leaves behind: the symbol cache.
+    kept: Vec<f64>,
+    bytes: f64,
+    records: f64,
+    frames: f64,
+    samples: [f64; 2],
+}
+
+impl Runs {
+    /// A fresh process, whose first export knows no symbols.
+    fn add(&mut self, binaries: &Binaries, count: usize, warm: usize) -> io::Result<()> {
+        let mut child = Child::start(&binaries.path(Build::Plain, "part-export"))?;
+        [self.records, self.frames] = child.numbers(&format!("fill {count} {FRAMES}"))?;
+        if self.records != count as f64 {
+            return Err(io::Error::other(format!("{count} stacks gave {} records", self.records)));
+        }
+        let [before] = child.numbers("resident")?;
+        let [millis, bytes] = child.numbers("write")?;
+        let [after] = child.numbers("resident")?;
+        self.cold.push(millis);
+        self.kept.push(after - before);
+        self.bytes = bytes;
+        for _ in 0..warm {
+            let [millis, _] = child.numbers("write")?;
+            self.warm.push(millis);
+        }
+        self.samples = child.numbers("samples")?;
+        Ok(())
+    }
+
+    fn rows(&self, count: usize, table: &mut Table) {
+        let what =
+            |kind: &str| format!("heap profile, {} records of {} frames, {kind}", self.records, self.frames);
+        let rtprof = "write_heap_profile";
+        let row = |kind: &str, millis: &[f64]| {
+            let each = median(millis) * 1e3 / self.records;
+            Row::of(what(kind), rtprof, millis, Unit::Millis)
+                .samples(self.samples)
+                .notes(format!("{} B, {each:.2} µs a record", self.bytes))
+        };
+        table.add(row("first", &self.cold));
+        let mut warm = row("later", &self.warm);
+        match count {
+            1_000 => warm.notes += "; Go 2.74 ms, 5,959 B",
+            10_000 => warm = warm.budget("≤ 12 ms", median(&self.warm) <= 12.0, "Go 20.6 ms, 38,232 B"),
+            _ => (),
+        }
+        table.add(warm);
+        table.add(Row {
+            what: what("memory kept"),
+            who: rtprof.to_owned(),
+            median: Unit::MebiBytes.show(median(&self.kept)),
+            min: Unit::MebiBytes.show(min(&self.kept)),
+            ..Row::default()
+        });
+    }
+}

@@ -1,0 +1,93 @@
+//! Where and with what the table was measured.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::binaries::workspace;
+use crate::effort::Effort;
+
+/// The load of the machine over the last minute, five and fifteen. Read before the first measurement, it
+/// tells whether the machine was quiet.
+pub(crate) fn load() -> String {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// Prints the heading of the table.
+pub(crate) fn describe(effort: &Effort, load_before: &str, took: Duration) {
+    println!("# rtprof benchmarks ({})\n", effort.name);
+    println!("- CPU: {}, {} cores", cpu(), std::thread::available_parallelism().map_or(0, usize::from));
+    println!(
+        "- kernel: {}; {}",
+        first_line(fs::read_to_string("/proc/sys/kernel/osrelease").ok()),
+        libc_version()
+    );
+    println!("- {}", output(Command::new(rustc()).arg("--version")));
+    println!("- commit: {}", commit());
+    if effort.peers {
+        println!("- peers: {}", peers());
+    }
+    println!("- load average before: {load_before}; after: {}; took {:.0} s\n", load(), took.as_secs_f64());
+    println!(
+        "Medians and minima over rounds in which all contenders take their turn. × and + are medians of the quotients \
+         and differences within a round, so noise that hits a whole round cancels. Anchors come from other runs on \
+         machines of the same kind.\n"
+    );
+}
+
+fn cpu() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let field =
+        |name: &str| text.lines().find(|line| line.starts_with(name))?.split_once(':').map(|(_, v)| v.trim());
+    field("model name").unwrap_or("unknown").to_owned()
+}
+
+fn rustc() -> String {
+    std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned())
+}
+
+fn libc_version() -> String {
+    output(Command::new("getconf").arg("GNU_LIBC_VERSION"))
+}
+
+/// The commit, and whether the tree differs from it.
+fn commit() -> String {
+    let git = |arguments: &[&str]| output(Command::new("git").current_dir(workspace()).args(arguments));
+    let hash = git(&["rev-parse", "--short", "HEAD"]);
+    let changed = git(&["status", "--porcelain", "--untracked-files=no"]);
+    if changed == UNKNOWN || changed.is_empty() { hash } else { format!("{hash} with changes") }
+}
+
+/// Names and versions of the peers, from the lock file.
+fn peers() -> String {
+    const NAMES: [&str; 7] = [
+        "tikv-jemallocator",
+        "tikv-jemalloc-sys",
+        "mimalloc",
+        "libmimalloc-sys",
+        "stats_alloc",
+        "dhat",
+        "backtrace",
+    ];
+    let lock = fs::read_to_string(workspace().join("Cargo.lock")).unwrap_or_default();
+    let version = |name: &str| {
+        let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
+        Some(format!("{name} {}", rest.split('"').next()?))
+    };
+    NAMES.into_iter().filter_map(version).collect::<Vec<_>>().join(", ")
+}
+
+const UNKNOWN: &str = "unknown";
+
+fn output(command: &mut Command) -> String {
+    let text = command.output().ok().filter(|out| out.status.success()).map(|out| out.stdout);
+    match text {
+        Some(bytes) => first_line(String::from_utf8(bytes).ok()),
+        None => UNKNOWN.to_owned(),
+    }
+}
+
+fn first_line(text: Option<String>) -> String {
+    text.as_deref().and_then(|text| text.lines().next()).unwrap_or_default().to_owned()
+}

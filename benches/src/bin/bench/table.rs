@@ -1,0 +1,177 @@
+//! The table, and how its cells are written.
+
+use std::fmt;
+
+use rtprof_benches::statistics::{excess, median, min, ratio};
+
+/// A limit from the design with what was measured against it.
+#[derive(Clone)]
+pub(crate) struct Budget {
+    /// The limit as a reader sees it.
+    pub(crate) limit: String,
+    /// Whether the measurement keeps it.
+    pub(crate) met: bool,
+    /// What the same costs elsewhere, from an earlier measurement.
+    pub(crate) anchor: &'static str,
+}
+
+/// One row. Empty cells stay empty.
+#[derive(Clone, Default)]
+pub(crate) struct Row {
+    /// What is measured.
+    pub(crate) what: String,
+    /// Who does it.
+    pub(crate) who: String,
+    pub(crate) median: String,
+    pub(crate) min: String,
+    /// How many times the baseline.
+    pub(crate) ratio: String,
+    /// How much more than the baseline.
+    pub(crate) excess: String,
+    /// What the baseline is.
+    pub(crate) against: String,
+    /// Samples taken, and dropped.
+    pub(crate) samples: String,
+    pub(crate) budget: Option<Budget>,
+    /// What the figures alone do not say.
+    pub(crate) notes: String,
+}
+
+/// How a quantity is written.
+#[derive(Clone, Copy)]
+pub(crate) enum Unit {
+    Nanos,
+    Millis,
+    MebiBytes,
+}
+
+impl Unit {
+    /// A value in this unit.
+    pub(crate) fn show(self, value: f64) -> String {
+        match self {
+            Self::Nanos if value.abs() < 100.0 => format!("{value:.1} ns"),
+            Self::Nanos => format!("{value:.0} ns"),
+            Self::Millis => format!("{value:.2} ms"),
+            Self::MebiBytes => format!("{:.2} MiB", value / (1024.0 * 1024.0)),
+        }
+    }
+
+    /// A difference: with its sign.
+    pub(crate) fn show_excess(self, value: f64) -> String {
+        format!("{}{}", if value < 0.0 { "−" } else { "+" }, self.show(value.abs()))
+    }
+}
+
+impl Row {
+    /// A row with the median and least of some values.
+    pub(crate) fn of(what: impl Into<String>, who: impl Into<String>, values: &[f64], unit: Unit) -> Self {
+        Self {
+            what: what.into(),
+            who: who.into(),
+            median: unit.show(median(values)),
+            min: unit.show(min(values)),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the values against a baseline of the same rounds.
+    pub(crate) fn against(mut self, name: &str, values: &[f64], baseline: &[f64], unit: Unit) -> Self {
+        self.ratio = format!("{:.3}", ratio(values, baseline));
+        self.excess = unit.show_excess(excess(values, baseline));
+        self.against = name.to_owned();
+        self
+    }
+
+    /// Says how many samples were taken and dropped.
+    pub(crate) fn samples(mut self, [taken, dropped]: [f64; 2]) -> Self {
+        self.samples = format!("{taken} / {dropped}");
+        self
+    }
+
+    /// Adds what the figures alone do not say.
+    pub(crate) fn notes(mut self, notes: impl Into<String>) -> Self {
+        self.notes = notes.into();
+        self
+    }
+
+    /// Holds the row against a budget.
+    pub(crate) fn budget(mut self, limit: impl Into<String>, met: bool, anchor: &'static str) -> Self {
+        self.budget = Some(Budget { limit: limit.into(), met, anchor });
+        self
+    }
+}
+
+/// The rows so far.
+#[derive(Default)]
+pub(crate) struct Table {
+    rows: Vec<Row>,
+}
+
+impl Table {
+    /// Adds a row below the others.
+    pub(crate) fn add(&mut self, row: Row) {
+        self.rows.push(row);
+    }
+}
+
+const HEADINGS: [&str; 12] = [
+    "what",
+    "who",
+    "median",
+    "min",
+    "×",
+    "+",
+    "against",
+    "samples / dropped",
+    "budget",
+    "met",
+    "anchor",
+    "notes",
+];
+
+impl fmt::Display for Table {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let cells = self.rows.iter().map(|row| {
+            let (limit, met, anchor) = match &row.budget {
+                Some(budget) => {
+                    (budget.limit.as_str(), if budget.met { "yes" } else { "**no**" }, budget.anchor)
+                }
+                None => ("", "", ""),
+            };
+            [
+                row.what.as_str(),
+                &row.who,
+                &row.median,
+                &row.min,
+                &row.ratio,
+                &row.excess,
+                &row.against,
+                &row.samples,
+                limit,
+                met,
+                anchor,
+                &row.notes,
+            ]
+        });
+        let lines: Vec<[&str; 12]> = std::iter::once(HEADINGS).chain(cells).collect();
+        let widths: [usize; 12] = std::array::from_fn(|column| {
+            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        });
+        for (number, line) in lines.iter().enumerate() {
+            for (cell, width) in line.iter().zip(widths) {
+                write!(out, "| {cell:width$} ")?;
+            }
+            writeln!(out, "|")?;
+            if number == 0 {
+                for width in widths {
+                    write!(out, "|{}", "-".repeat(width + 2))?;
+                }
+                writeln!(out, "|")?;
+            }
+        }
+        let budgets: Vec<bool> =
+            self.rows.iter().filter_map(|row| row.budget.as_ref().map(|b| b.met)).collect();
+        let met = budgets.iter().filter(|&&met| met).count();
+        writeln!(out, "\n{met} of {} budgets met.", budgets.len())
+    }
+}

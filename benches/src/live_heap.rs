@@ -1,0 +1,81 @@
+//! A large heap of small objects that stays alive, and what the process weighs with it.
+
+use std::alloc::{Layout, alloc, handle_alloc_error};
+use std::hint::black_box;
+use std::io;
+use std::ptr::{self, NonNull};
+
+use crate::descent::on_distinct_stacks;
+use crate::sizes::Draw;
+
+/// How many different stacks the heap is allocated from. Records grow with these times the sizes, so one call
+/// site would flatter a profiler.
+const STACKS: usize = 1024;
+
+/// Levels of recursion under each allocation.
+const DEPTH: usize = 20;
+
+/// Allocates objects of 64 to 512 bytes until `bytes` are reached and leaves them all alive. Returns
+/// their sum.
+///
+/// The objects hold nothing but a link to the one before: no list beside the heap blurs its weight.
+pub fn grow(bytes: usize) -> usize {
+    let mut draw = Draw::new(0x11fe);
+    let mut last: *mut u8 = ptr::null_mut();
+    let mut sum = 0;
+    let share = bytes / STACKS;
+    let mut goal = 0;
+    on_distinct_stacks(STACKS, DEPTH, &mut || {
+        goal += share;
+        while sum < goal {
+            let size = draw.log_uniform(64, 512);
+            last = linked(last, size);
+            sum += size;
+        }
+    });
+    black_box(last);
+    sum
+}
+
+/// One object whose every page is touched: the link in front, zeroes behind it.
+fn linked(before: *mut u8, size: usize) -> *mut u8 {
+    let layout = Layout::from_size_align(size, 8).expect("sizes are far below isize::MAX");
+    // SAFETY: sizes are at least 64, so the layout is not zero-sized.
+    let Some(object) = NonNull::new(unsafe { alloc(layout) }) else { handle_alloc_error(layout) };
+    // SAFETY: the object has `size` bytes, more than one pointer, and is aligned for it.
+    unsafe {
+        object.write_bytes(0, size);
+        object.cast::<*mut u8>().write(before);
+    }
+    black_box(object.as_ptr())
+}
+
+/// Resident bytes of this process.
+///
+/// From `smaps_rollup`, which walks the page tables: the counters in `statm` lag by some hundred KiB.
+///
+/// # Errors
+/// When procfs is absent or does not look like itself.
+pub fn resident() -> io::Result<usize> {
+    let text = std::fs::read_to_string("/proc/self/smaps_rollup")?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("Rss:"))
+        .and_then(|rest| rest.trim().strip_suffix("kB"))
+        .and_then(|number| number.trim().parse::<usize>().ok())
+        .map(|kib| kib * 1024)
+        .ok_or_else(|| io::Error::other("no Rss line in /proc/self/smaps_rollup"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_heap_weighs_what_was_asked_for() {
+        let before = resident().unwrap();
+        let bytes = grow(16 << 20);
+        let after = resident().unwrap();
+        assert!(bytes >= 16 << 20);
+        assert!(after - before >= bytes, "{bytes} bytes alive, resident grew by {}", after - before);
+    }
+}

@@ -1,0 +1,61 @@
+//! What the table makes of many short measurements.
+
+/// The middle value, or the mean of the two middle ones. NaN for an empty slice.
+pub fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let half = sorted.len() / 2;
+    match sorted.len() {
+        0 => f64::NAN,
+        n if n % 2 == 1 => sorted[half],
+        _ => (sorted[half - 1] + sorted[half]) / 2.0,
+    }
+}
+
+/// The smallest value: what the code costs when nothing else disturbs it.
+pub fn min(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+/// The largest value.
+pub fn max(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
+}
+
+/// The median of `of(value, baseline)` over the rounds both took part in.
+///
+/// Pairing by round is what removes slow drifts (frequency, a noisy neighbour) from a ratio or difference.
+pub fn paired(values: &[f64], baseline: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
+    let pairs: Vec<f64> = values.iter().zip(baseline).map(|(&v, &b)| of(v, b)).collect();
+    median(&pairs)
+}
+
+/// How many times the baseline: [`paired`] quotients.
+pub fn ratio(values: &[f64], baseline: &[f64]) -> f64 {
+    paired(values, baseline, |v, b| v / b)
+}
+
+/// How much above the baseline: [`paired`] differences.
+pub fn excess(values: &[f64], baseline: &[f64]) -> f64 {
+    paired(values, baseline, |v, b| v - b)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_none() {
+        assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
+        assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
+        assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn pairs_cancel_a_drift_that_hits_both() {
+        let baseline = [10.0, 20.0, 40.0];
+        let value = [11.0, 22.0, 44.0];
+        assert!((ratio(&value, &baseline) - 1.1).abs() < 1e-9);
+        assert!((excess(&value, &baseline) - 2.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,3 @@
+//! rtprof over mimalloc.
+
+rtprof_benches::profiled_by_rtprof!(mimalloc::MiMalloc, mimalloc::MiMalloc);
