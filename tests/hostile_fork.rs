@@ -1,0 +1,101 @@
+//! Fork while other threads sample, export and take cuts, then do all of that in the child.
+//!
+//! A child has one thread and a copy of every lock, held by threads that it does not have: a hook that
+//! takes any lock hangs at the child's first sample, but only when the fork fell into the moment.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use support::inner::{INNER, Inner};
+use support::profile::{INUSE_OBJECTS, Profile};
+use support::{Background, child, stress, workload};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);
+
+const RATE: usize = 64;
+
+/// A child that hangs is ended by its own alarm.
+const PATIENCE_SECONDS: u32 = 20;
+
+#[inline(never)]
+fn kept_over_the_fork() -> Vec<Vec<u8>> {
+    black_box((1..100).map(|size| vec![7_u8; size * 100]).collect())
+}
+
+#[inline(never)]
+fn allocated_in_the_child() -> Vec<Vec<u8>> {
+    black_box((1..100).map(|size| vec![9_u8; size * 100]).collect())
+}
+
+fn in_the_child(kept: Vec<Vec<u8>>, export: bool) {
+    let new = allocated_in_the_child();
+    assert!(kept.iter().flatten().all(|&byte| byte == 7), "what the parent made is intact");
+    drop(kept);
+    black_box(rtprof::mem_profile(false));
+    if export {
+        let profile = Profile::heap();
+        let kept = profile.totals_of("kept_over_the_fork");
+        assert_eq!(kept[INUSE_OBJECTS], 0, "the free in the child of what the parent made was found");
+        assert!(profile.totals_of("allocated_in_the_child")[INUSE_OBJECTS] > 0, "the child is sampled");
+        std::thread::spawn(workload::every_kind).join().expect("a thread of the child ends well");
+    }
+    drop(new);
+    black_box(rtprof::mem_profile(true));
+}
+
+/// Forks, and fails unless the child ends well and in time.
+fn fork_once(round: usize) {
+    let kept = kept_over_the_fork();
+    let export = round.is_multiple_of(8);
+    // SAFETY: the child calls into libc's allocator, which glibc keeps usable after a fork, and into
+    // rtprof, whose promise this is.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: a plain system call.
+        unsafe { libc::alarm(PATIENCE_SECONDS) };
+        let result = std::panic::catch_unwind(|| in_the_child(kept, export));
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        "round {round} (export: {export}): the child ended with status {status:#x}; {} is its alarm",
+        libc::SIGALRM
+    );
+}
+
+#[test]
+fn fork_while_sampling() {
+    child::isolated("fork_while_sampling", || {
+        rtprof::set_mem_profile_rate(RATE);
+        let background = Background::default();
+        std::thread::scope(|scope| {
+            let background = &background;
+            let ends = background.ends_here();
+            scope.spawn(|| background.repeat(|| drop(black_box(vec![[1_u8; 300]; 3]))));
+            scope.spawn(|| background.repeat(workload::every_kind));
+            scope.spawn(|| background.repeat(|| drop(black_box(rtprof::mem_profile(true)))));
+            scope.spawn(|| {
+                background.repeat(|| {
+                    let sink = std::io::sink();
+                    rtprof::pprof::write_heap_profile(sink).expect("a sink takes everything");
+                });
+            });
+            let (started, mut rounds) = (Instant::now(), 0);
+            while started.elapsed() < stress() || rounds < 16 {
+                fork_once(rounds);
+                rounds += 1;
+            }
+            println!("{rounds} forks");
+            drop(ends);
+        });
+    });
+}

@@ -1,0 +1,156 @@
+//! Allocation before main, in thread-local destructors and in pthread key destructors.
+//!
+//! The first comes before the profiler's own constructor, the others after much of a thread is gone
+//! (rust#116390 and its successors): a hook that initialises lazily or touches a dead thread-local aborts
+//! the process there.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
+
+use support::child;
+use support::inner::{INNER, Inner};
+use support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);
+
+/// Objects made before main, freed or grown after it.
+static EARLY: [AtomicPtr<Vec<u64>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
+
+extern "C" fn very_early() {
+    allocate_early(0);
+}
+
+extern "C" fn early() {
+    allocate_early(1);
+}
+
+fn allocate_early(place: usize) {
+    for round in 0..1000 {
+        black_box(vec![round; 40]);
+    }
+    EARLY[place].store(Box::into_raw(Box::new(vec![place as u64; 1000])), Relaxed);
+}
+
+/// Runs before every constructor without a priority.
+#[used]
+#[unsafe(link_section = ".init_array.00001")]
+static VERY_EARLY: extern "C" fn() = very_early;
+
+/// Runs somewhere among the others.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static SOMEWHERE: extern "C" fn() = early;
+
+#[test]
+fn before_main() {
+    child::isolated("before_main", || {
+        rtprof::set_mem_profile_rate(1);
+        for (place, object) in EARLY.iter().enumerate() {
+            let object = object.load(Relaxed);
+            assert!(!object.is_null(), "constructor {place} ran");
+            // SAFETY: made by Box::into_raw above, and taken once.
+            let mut numbers = unsafe { Box::from_raw(object) };
+            assert!(numbers.iter().all(|&number| number == place as u64), "its content is intact");
+            numbers.extend(0..100_000);
+            assert_eq!(numbers[999], place as u64);
+            assert_eq!(numbers[1000], 0);
+        }
+        // The frees of objects that were never counted must not be counted either.
+        for record in rtprof::mem_profile(true) {
+            assert!(record.in_use_objects() >= 0 && record.in_use_bytes() >= 0, "{record:?}");
+        }
+        let ours = Profile::heap().totals_of("before_main");
+        assert!(ours[ALLOC_OBJECTS] >= 2, "sampling works after all that: {ours:?}");
+    });
+}
+
+/// Allocates when its thread dies; a new one of the next kind with it.
+struct Dying(&'static str);
+
+thread_local! {
+    static FIRST: RefCell<Option<Dying>> = const { RefCell::new(None) };
+    static SECOND: RefCell<Option<Dying>> = const { RefCell::new(None) };
+}
+
+impl Drop for Dying {
+    fn drop(&mut self) {
+        in_a_destructor();
+        // Registers a destructor while destructors run.
+        if self.0 == "first" {
+            SECOND.with(|second| second.replace(Some(Dying("second"))));
+        }
+    }
+}
+
+static DESTRUCTIONS: AtomicUsize = AtomicUsize::new(0);
+
+/// Three allocations, all freed.
+#[inline(never)]
+fn in_a_destructor() {
+    DESTRUCTIONS.fetch_add(1, Relaxed);
+    let mut text = black_box(String::from("allocated by a dying thread"));
+    text.reserve_exact(500);
+    black_box(vec![0_u8; 20_000]);
+    black_box(text);
+}
+
+/// A destructor of a pthread key, which re-arms itself until libc gives up (4 rounds).
+unsafe extern "C" fn key_destructor(value: *mut c_void) {
+    in_a_destructor();
+    let rounds = value as usize;
+    if rounds > 1 {
+        // SAFETY: the key exists for the rest of the process.
+        unsafe { libc::pthread_setspecific(KEY.load(Relaxed) as u32, (rounds - 1) as *mut c_void) };
+    }
+}
+
+static KEY: AtomicUsize = AtomicUsize::new(0);
+
+#[test]
+fn thread_destructors() {
+    child::isolated("thread_destructors", || {
+        let mut key = 0;
+        // SAFETY: `key` outlives the call.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(key_destructor)) }, 0);
+        KEY.store(key as usize, Relaxed);
+        rtprof::set_mem_profile_rate(1);
+        for _ in 0..50 {
+            let body = move || {
+                FIRST.with(|first| first.replace(Some(Dying("first"))));
+                // SAFETY: the key was made above.
+                unsafe { libc::pthread_setspecific(key, 100 as *mut c_void) };
+            };
+            std::thread::spawn(body).join().expect("the thread ends well");
+        }
+        let destructions = DESTRUCTIONS.load(Relaxed) as i64;
+        assert_eq!(destructions, 50 * (2 + 4), "all destructors ran, those of the key in all four rounds");
+        let totals = Profile::heap().totals_of("in_a_destructor");
+        assert_eq!((totals[INUSE_OBJECTS], totals[INUSE_SPACE]), (0, 0), "every free was found");
+        assert_eq!(totals[ALLOC_OBJECTS], destructions * 3, "a dying thread is sampled to the last");
+    });
+}
+
+/// After main: handlers of atexit run when most of std is down.
+#[test]
+fn after_main() {
+    extern "C" fn at_exit() {
+        for _ in 0..1000 {
+            in_a_destructor();
+        }
+        let mut bytes = Vec::new();
+        rtprof::pprof::write_heap_profile(&mut bytes).expect("a vector takes everything");
+        let totals = Profile::read(&bytes).totals_of("in_a_destructor");
+        assert!(totals[ALLOC_OBJECTS] >= 3000 && totals[INUSE_OBJECTS] == 0, "{totals:?}");
+    }
+    child::isolated("after_main", || {
+        rtprof::set_mem_profile_rate(1);
+        // SAFETY: the handler neither unwinds (a panic in it aborts, which fails the test) nor exits.
+        assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
+    });
+}

@@ -1,0 +1,155 @@
+//! An allocation inside a hook aborts.
+//!
+//! A hook that allocates deadlocks or overflows the stack, but only on the rare path that does it. So an
+//! allocator around ours aborts at any call to the global allocator that comes while this thread is inside
+//! one already, and a broad workload runs through it, every allocation sampled, by both ways of capture.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::cell::Cell;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use rtprof::StackMode;
+use support::child;
+use support::inner::INNER;
+use support::profile::Profile;
+use support::workload;
+
+/// Aborts when entered twice by one thread.
+struct Once<A>(A);
+
+/// An inner allocator that can be told to break the rule.
+struct Obedient;
+
+#[global_allocator]
+static ALLOC: Once<rtprof::ProfAlloc<Obedient>> = Once(rtprof::ProfAlloc::new(Obedient));
+
+static NAUGHTY: AtomicBool = AtomicBool::new(false);
+
+const COMPLAINT: &str = "the global allocator was called from inside itself\n";
+
+thread_local! {
+    static INSIDE: Cell<bool> = const { Cell::new(false) };
+}
+
+fn once<T>(call: impl FnOnce() -> T) -> T {
+    if INSIDE.replace(true) {
+        // SAFETY: a pointer and length of a constant; nothing here allocates.
+        unsafe { libc::write(2, COMPLAINT.as_ptr().cast(), COMPLAINT.len()) };
+        std::process::abort();
+    }
+    let result = call();
+    INSIDE.set(false);
+    result
+}
+
+// SAFETY: every call is handed on unchanged.
+unsafe impl<A: GlobalAlloc> GlobalAlloc for Once<A> {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are ours.
+        once(|| unsafe { self.0.alloc(layout) })
+    }
+
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller's promises are ours.
+        once(|| unsafe { self.0.alloc_zeroed(layout) })
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        // SAFETY: the caller's promises are ours.
+        once(|| unsafe { self.0.realloc(pointer, layout, size) })
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are ours.
+        once(|| unsafe { self.0.dealloc(pointer, layout) })
+    }
+}
+
+// SAFETY: the inner allocator answers.
+unsafe impl GlobalAlloc for Obedient {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if NAUGHTY.load(Relaxed) {
+            black_box(Box::new(1));
+        }
+        // SAFETY: the caller's promises are ours.
+        unsafe { INNER.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promises are ours.
+        unsafe { INNER.dealloc(pointer, layout) }
+    }
+}
+
+/// The detector itself: without this, a wrapper that never aborts would pass everything below.
+#[test]
+fn detector_detects() {
+    let test = "detector_detects";
+    if child::is(test, "") {
+        NAUGHTY.store(true, Relaxed);
+        black_box(vec![1_u8; 1 << 20]);
+        return;
+    }
+    if child::any() {
+        return;
+    }
+    let output = child::output(test, "", |_| {});
+    assert_eq!(child::signal(output.status), Some(libc::SIGABRT), "{}", child::report(&output));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(COMPLAINT), "{}", child::report(&output));
+}
+
+/// The workload with everything else that reaches the hooks: cuts, cycles, exports, changes of the rate.
+fn run(mode: StackMode) {
+    rtprof::set_stack_mode(mode);
+    for rate in [1, 2, 1 << 12, 0, 1] {
+        rtprof::set_mem_profile_rate(rate);
+        workload::every_kind();
+        rtprof::advance_cycle();
+        workload::every_kind();
+        rtprof::flush_cycle();
+        black_box(rtprof::mem_profile(true));
+        rtprof::collector::cycle();
+        rtprof::collector::sweep(|sweep| {
+            workload::every_kind();
+            sweep.swept(1 << 20);
+        });
+        rtprof::collector::post_sweep();
+    }
+    black_box(Profile::heap());
+}
+
+/// In a build without frame pointers too: then the stacks are short, and that is all.
+#[test]
+fn frame_pointers() {
+    child::isolated("frame_pointers", || run(StackMode::FramePointers));
+}
+
+#[test]
+fn unwind() {
+    child::isolated("unwind", || {
+        run(StackMode::Unwind);
+        let sampled = Profile::heap().samples_of("workload::every_kind");
+        assert!(!sampled.is_empty(), "what was not sampled has proved nothing");
+    });
+}
+
+#[test]
+fn auto() {
+    child::isolated("auto", || run(StackMode::Auto));
+}
+
+/// Printing every malloc and free goes through the same hooks.
+#[test]
+fn alloc_free_trace() {
+    child::isolated("alloc_free_trace", || {
+        rtprof::set_mem_profile_rate(1);
+        rtprof::set_alloc_free_trace(true);
+        black_box((0..20).map(|number| vec![number; 10]).collect::<Vec<_>>());
+        rtprof::collector::cycle();
+        rtprof::set_alloc_free_trace(false);
+    });
+}

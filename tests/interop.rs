@@ -1,0 +1,271 @@
+//! The real `go tool pprof` reads what we write, says what we say, and has nothing to complain of.
+//!
+//! Every number it prints is compared with our own reading of the same file (support/profile.rs), which
+//! truth.rs compares with exact totals: so what a user sees is what was allocated.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::collections::{BTreeMap, HashSet};
+use std::hint::black_box;
+use std::path::{Path, PathBuf};
+use std::sync::{LazyLock, Mutex};
+
+use support::go::{self, Go};
+use support::profile::{Profile, Sample};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+#[inline(never)]
+fn one_document(size: usize) -> Vec<u8> {
+    black_box(vec![1; size]) // the line that -list must show
+}
+
+#[inline(never)]
+fn keep_documents() -> Vec<Vec<u8>> {
+    black_box((1..=40).map(|number| one_document(number * 100)).collect())
+}
+
+#[inline(never)]
+fn read_and_forget() {
+    for number in 0..30 {
+        black_box(one_document(70_000 + number));
+    }
+}
+
+#[inline(never)]
+fn on_a_thread() -> Vec<Box<dyn Send>> {
+    black_box((0..25).map(|number| Box::new([number as u64; 32]) as Box<dyn Send>).collect())
+}
+
+/// The files under test, written once, after one workload.
+struct Files {
+    heap: PathBuf,
+    allocs: PathBuf,
+    custom: PathBuf,
+    text: PathBuf,
+}
+
+static FILES: LazyLock<Files> = LazyLock::new(|| {
+    static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+    rtprof::set_mem_profile_rate(1);
+    *KEPT.lock().expect("nobody panics here") = keep_documents();
+    read_and_forget();
+    std::mem::forget(std::thread::spawn(on_a_thread).join());
+    rtprof::set_mem_profile_rate(0);
+
+    let connections = rtprof::pprof::Profile::new("test.connections").expect("the name is free");
+    (1..=3).for_each(|key| open_connection(&connections, key));
+    let write = |profile: &rtprof::pprof::Profile, debug, name: &str| {
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        let mut bytes = Vec::new();
+        profile.write_to(&mut bytes, debug).expect("a vector takes everything");
+        std::fs::write(&path, bytes).expect("the build's own folder can be written");
+        path
+    };
+    let named = |name| rtprof::pprof::lookup(name).expect("it is built in");
+    Files {
+        heap: write(&named("heap"), 0, "interop-heap.pb.gz"),
+        allocs: write(&named("allocs"), 0, "interop-allocs.pb.gz"),
+        custom: write(&connections, 0, "interop-custom.pb.gz"),
+        text: write(&named("heap"), 1, "interop-heap.txt"),
+    }
+});
+
+#[inline(never)]
+fn open_connection(profile: &rtprof::pprof::Profile, key: usize) {
+    profile.add(black_box(key), 0).expect("each key comes once");
+}
+
+fn read(path: &Path) -> Profile {
+    Profile::read(&std::fs::read(path).expect("it was written above"))
+}
+
+/// One row of `-top`.
+#[derive(Debug, PartialEq)]
+struct Row {
+    flat: i64,
+    cum: i64,
+}
+
+const EVERYTHING: [&str; 3] = ["-nodefraction=0", "-edgefraction=0", "-nodecount=100000"];
+
+/// What `-top` says, by function.
+fn top(go: &Go, path: &Path, index: &str, unit: &str) -> BTreeMap<String, Row> {
+    let index = format!("-sample_index={index}");
+    let unit = format!("-unit={unit}");
+    let mut arguments = vec!["-top", &index, &unit];
+    arguments.extend(EVERYTHING);
+    arguments.push(path.to_str().expect("the build's folder has a plain name"));
+    let text = go.pprof(&arguments);
+    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
+    rows.map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let number = |word: &str| {
+            let digits = word.trim_end_matches('B');
+            digits.parse().unwrap_or_else(|_| panic!("Go {}: no number in {line:?}", go.version))
+        };
+        let name = words[5..].join(" ");
+        let name = name.trim_end_matches(" (inline)").trim_end_matches(" (partial-inline)");
+        (name.to_owned(), Row { flat: number(words[0]), cum: number(words[3]) })
+    })
+    .collect()
+}
+
+/// The same from our own reading.
+fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for sample in samples {
+        let mut seen = HashSet::new();
+        for (depth, frame) in sample.frames.iter().enumerate() {
+            let row = rows.entry(frame.function.clone()).or_insert(Row { flat: 0, cum: 0 });
+            row.flat += if depth == 0 { sample.values[value] } else { 0 };
+            row.cum += if seen.insert(&frame.function) { sample.values[value] } else { 0 };
+        }
+    }
+    rows.retain(|_, row| row.flat != 0 || row.cum != 0);
+    rows
+}
+
+fn check_top(go: &Go, path: &Path, kinds: &[(&str, &str)]) {
+    let samples = read(path).samples();
+    for (value, (kind, unit)) in kinds.iter().enumerate() {
+        let (expected, mut told) = (expected(&samples, value), top(go, path, kind, unit));
+        told.retain(|_, row| row.flat != 0 || row.cum != 0);
+        assert!(!expected.is_empty(), "the workload is in the profile");
+        assert_eq!(told, expected, "Go {}: -top of {kind}", go.version);
+    }
+}
+
+const HEAP_KINDS: [(&str, &str); 4] =
+    [("alloc_objects", "count"), ("alloc_space", "B"), ("inuse_objects", "count"), ("inuse_space", "B")];
+
+#[test]
+fn top_agrees() {
+    for go in go::toolchains("top_agrees") {
+        check_top(&go, &FILES.heap, &HEAP_KINDS);
+        check_top(&go, &FILES.allocs, &HEAP_KINDS);
+        check_top(&go, &FILES.custom, &[("test.connections", "count")]);
+    }
+}
+
+/// The workload's own totals, which nothing but arithmetic gives.
+#[test]
+fn numbers_are_the_workloads() {
+    let kept = read(&FILES.heap).totals_of("interop::keep_documents");
+    let (objects, bytes) = (41, (1..=40).sum::<i64>() * 100 + 40 * size_of::<Vec<u8>>() as i64);
+    assert_eq!(kept, [objects, bytes, objects, bytes], "40 documents and their list");
+    let forgotten = read(&FILES.heap).totals_of("interop::read_and_forget");
+    assert_eq!(forgotten, [30, (0..30).sum::<i64>() + 30 * 70_000, 0, 0]);
+    let in_boxes = 25 * 256 + 25 * size_of::<Box<dyn Send>>() as i64;
+    let boxes = read(&FILES.heap).totals_of("interop::on_a_thread");
+    assert_eq!(boxes, [26, in_boxes, 26, in_boxes], "from another thread");
+}
+
+/// Without `-sample_index` heap opens with what is in use, allocs with all that was allocated.
+#[test]
+fn default_sample_type_is_honoured() {
+    let kind = |path: &Path| {
+        let profile = read(path);
+        profile.text(profile.default_sample_type).to_owned()
+    };
+    assert_eq!(kind(&FILES.heap), "inuse_space");
+    assert_eq!(kind(&FILES.allocs), "alloc_space");
+    for go in go::toolchains("default_sample_type_is_honoured") {
+        for (path, kind) in [(&FILES.heap, "inuse_space"), (&FILES.allocs, "alloc_space")] {
+            let text = go.pprof(&[Path::new("-top"), path]);
+            assert!(text.contains(&format!("Type: {kind}")), "Go {}: {text}", go.version);
+        }
+    }
+}
+
+/// `-raw` prints the file as pprof understood it: header, samples, mappings.
+#[test]
+fn raw_agrees() {
+    let profile = read(&FILES.heap);
+    let types = [
+        ("alloc_objects", "count"),
+        ("alloc_space", "bytes"),
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+    ];
+    assert_eq!(profile.sample_types(), types, "Go's four in Go's order");
+    let period = profile.period_type.clone().expect("a heap profile has a period type");
+    assert_eq!((profile.text(period.kind), profile.text(period.unit)), ("space", "bytes"));
+    for go in go::toolchains("raw_agrees") {
+        let text = go.pprof(&[Path::new("-raw"), &FILES.heap]);
+        assert!(text.contains("PeriodType: space bytes"), "Go {}: {text}", go.version);
+        let header = "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]";
+        assert!(text.contains(header), "Go {}: {text}", go.version);
+        // A sample is a line of four values, a colon and location numbers.
+        let samples = text.lines().filter(|line| {
+            line.split_once(':').is_some_and(|(values, _)| {
+                values.split_whitespace().filter(|word| word.parse::<i64>().is_ok()).count() == 4
+            })
+        });
+        assert_eq!(samples.count(), profile.sample.len(), "Go {}", go.version);
+        let binary = std::env::current_exe().expect("a test knows its own binary");
+        let mapping = text.lines().find(|line| line.contains(&*binary.to_string_lossy()));
+        let mapping = mapping.unwrap_or_else(|| panic!("Go {}: no mapping of {binary:?}", go.version));
+        assert!(mapping.contains("[FN]"), "names are in the profile: {mapping}");
+    }
+}
+
+/// The whole way from the allocation to the test's thread, in the right order.
+#[test]
+fn traces_are_whole() {
+    for go in go::toolchains("traces_are_whole") {
+        let text = go.pprof(&[Path::new("-traces"), Path::new("-sample_index=alloc_space"), &FILES.heap]);
+        let blocks = text.split("-----------+-------------------------------------------------------");
+        let block = blocks.into_iter().find(|block| block.contains("interop::read_and_forget"));
+        let block = block.unwrap_or_else(|| panic!("Go {}: {text}", go.version));
+        let place = |name: &str| {
+            block.find(name).unwrap_or_else(|| panic!("Go {}: no {name} in {block}", go.version))
+        };
+        assert!(place("interop::one_document") < place("interop::read_and_forget"), "{block}");
+        assert!(place("interop::read_and_forget") < place("std::thread"), "{block}");
+    }
+}
+
+/// Files and lines lead to the source.
+#[test]
+fn list_shows_the_source() {
+    for go in go::toolchains("list_shows_the_source") {
+        let source = format!("-source_path={}", env!("CARGO_MANIFEST_DIR"));
+        let arguments = ["-list=interop::one_document", "-sample_index=alloc_space", &source];
+        let mut arguments: Vec<_> = arguments.iter().map(Path::new).collect();
+        arguments.push(&FILES.heap);
+        let text = go.pprof(&arguments);
+        let line = text.lines().find(|line| line.contains("the line that -list must show"));
+        let line = line.unwrap_or_else(|| panic!("Go {}: {text}", go.version));
+        assert!(line.contains("MB"), "Go {}: the bytes stand beside the line: {line}", go.version);
+    }
+}
+
+/// The legacy text carries the same totals, and pprof reads it too.
+#[test]
+fn text_agrees() {
+    let text = std::fs::read_to_string(&FILES.text).expect("it was written above");
+    assert!(text.starts_with("heap profile: "), "{text}");
+    assert!(text.contains("interop::keep_documents"), "names stand beside the addresses");
+    assert!(text.contains("\n# runtime.MemStats"), "it ends as Go's does");
+    let samples = read(&FILES.heap).samples();
+    for go in go::toolchains("text_agrees") {
+        for (value, (kind, unit)) in HEAP_KINDS.iter().enumerate() {
+            let flat: i64 = top(&go, &FILES.text, kind, unit).values().map(|row| row.flat).sum();
+            let expected: i64 = samples.iter().map(|sample| sample.values[value]).sum();
+            assert_eq!(flat, expected, "Go {}: {kind}", go.version);
+        }
+    }
+}
+
+/// A difference of two profiles is how leaks are found: pprof must be able to match our samples.
+#[test]
+fn difference_with_itself_is_empty() {
+    for go in go::toolchains("difference_with_itself_is_empty") {
+        let base = format!("-diff_base={}", FILES.heap.display());
+        let text = go.pprof(&[Path::new("-top"), Path::new(&base), &FILES.heap]);
+        assert!(text.contains("Showing nodes accounting for 0, 0%"), "Go {}: {text}", go.version);
+    }
+}

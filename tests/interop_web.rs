@@ -1,0 +1,76 @@
+//! The pages of `go tool pprof -http`: graph, flame graph, source. They go through more of a profile
+//! than the reports do, and are what a person looks at.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::hint::black_box;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use support::go;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+#[inline(never)]
+fn held_by_the_page() -> Vec<u8> {
+    black_box(vec![7; 300_000])
+}
+
+/// A pprof server that ends with the test, however that ends.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // `go tool` may be the parent of the server: both are in the group that the command founded.
+        // SAFETY: a plain system call; the group's founder has not been waited for, so its number is ours.
+        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+        self.0.wait().ok();
+    }
+}
+
+fn get(port: u16, path: &str) -> std::io::Result<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost:{port}\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    Ok(String::from_utf8_lossy(&answer).into_owned())
+}
+
+#[test]
+fn pages_are_served() {
+    rtprof::set_mem_profile_rate(1);
+    let held = held_by_the_page();
+    rtprof::set_mem_profile_rate(0);
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join("interop-web.pb.gz");
+    let mut bytes = Vec::new();
+    rtprof::pprof::write_heap_profile(&mut bytes).expect("a vector takes everything");
+    std::fs::write(&path, bytes).expect("the build's own folder can be written");
+
+    for go in go::toolchains("pages_are_served") {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = free.local_addr().expect("it is bound").port();
+        drop(free);
+        let mut command = go.pprof_command();
+        command.arg("-no_browser").arg(format!("-http=127.0.0.1:{port}")).arg(&path);
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let _server = Server(command.spawn().expect("Go runs"));
+        let started = Instant::now();
+        while get(port, "/ui/flamegraph").is_err() {
+            assert!(started.elapsed() < Duration::from_secs(60), "Go {}: no server", go.version);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        for page in ["/ui/flamegraph", "/ui/top", "/ui/peek?f=held_by_the_page"] {
+            let answer = get(port, page).expect("the server answers");
+            assert!(answer.starts_with("HTTP/1.0 200"), "Go {}: {page}: {answer}", go.version);
+            assert!(answer.contains("held_by_the_page"), "Go {}: {page} has our function", go.version);
+        }
+    }
+    drop(held);
+}

@@ -1,0 +1,140 @@
+//! Tests in a process of their own: the test binary starts itself again with one test selected and
+//! a scenario in the environment.
+//!
+//! A test that needs this reads
+//!
+//! ```ignore
+//! #[test]
+//! fn frees_are_found() {
+//!     child::isolated("frees_are_found", || { ..what runs in the child.. });
+//! }
+//! ```
+//!
+//! so that totals are clean, a setting does not leak into the neighbour, and a crash or a hang is this
+//! test's failure and not the whole binary's.
+
+use std::io::Read;
+use std::process::{Command, ExitStatus, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const SCENARIO: &str = "RTPROF_TEST_SCENARIO";
+
+/// Long enough for a debug build on a busy machine with two cores, short enough to notice a deadlock.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Runs `body` in a child process and fails with all of its output unless it ended well.
+///
+/// `test` is the full name of the calling test.
+pub(crate) fn isolated(test: &str, body: impl FnOnce()) {
+    isolated_as(test, "", body);
+}
+
+/// As [`isolated`], for a test that runs its body several times, told apart by `scenario`.
+pub(crate) fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
+    let key = key(test, scenario);
+    match std::env::var(SCENARIO) {
+        Ok(running) if running == key => body(),
+        // Inside the child of another scenario of the same test.
+        Ok(_) => {}
+        Err(_) => {
+            let output = output(test, scenario, |_| {});
+            assert!(output.status.success(), "{key} failed:\n{}", report(&output));
+        }
+    }
+}
+
+/// Whether this process is the child for `scenario` of `test`.
+pub(crate) fn is(test: &str, scenario: &str) -> bool {
+    std::env::var(SCENARIO).is_ok_and(|running| running == key(test, scenario))
+}
+
+/// Whether this process is any child.
+pub(crate) fn any() -> bool {
+    std::env::var_os(SCENARIO).is_some()
+}
+
+/// Runs the child for `scenario` of `test` to its end, however that comes.
+pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
+    let binary = std::env::current_exe().expect("a test knows its own binary");
+    let mut command = Command::new(binary);
+    command
+        .args(["--exact", test, "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, key(test, scenario))
+        // Children print their panics; resolving them under a tight limit is a test of std, not of us.
+        .env("RUST_BACKTRACE", "0");
+    set(&mut command);
+    let output = finish(&mut command);
+    // A name that selects nothing would be a test that cannot fail.
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(!text.contains("running 0 tests"), "no test is called {test}");
+    output
+}
+
+/// Runs a command to its end; one that hangs is killed and reported.
+pub(crate) fn finish(command: &mut Command) -> Output {
+    let started = Instant::now();
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+    let stdout = drain(child.stdout.take());
+    let stderr = drain(child.stderr.take());
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child can be waited for") {
+            break status;
+        }
+        if started.elapsed() > PATIENCE {
+            child.kill().expect("a child can be killed");
+            child.wait().expect("a killed child can be waited for");
+            panic!("{command:?} hung for {PATIENCE:?}; its error output was:\n{}", text(stderr));
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    Output { status, stdout: text(stdout).into_bytes(), stderr: text(stderr).into_bytes() }
+}
+
+/// Everything a child said, for a failure's message.
+pub(crate) fn report(output: &Output) -> String {
+    let (stdout, stderr) = (&output.stdout, &output.stderr);
+    format!(
+        "{}\n--- stdout\n{}\n--- stderr\n{}",
+        describe(output.status),
+        String::from_utf8_lossy(stdout),
+        String::from_utf8_lossy(stderr)
+    )
+}
+
+/// The signal that ended a process, if one did.
+pub(crate) fn signal(status: ExitStatus) -> Option<i32> {
+    std::os::unix::process::ExitStatusExt::signal(&status)
+}
+
+fn describe(status: ExitStatus) -> String {
+    match signal(status) {
+        Some(signal) => format!("killed by signal {signal}"),
+        None => status.to_string(),
+    }
+}
+
+fn key(test: &str, scenario: &str) -> String {
+    format!("{test}/{scenario}")
+}
+
+type Drained = std::thread::JoinHandle<Vec<u8>>;
+
+/// Reads a pipe beside the child, which would stop at a full one.
+fn drain(pipe: Option<impl Read + Send + 'static>) -> Drained {
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        if let Some(mut pipe) = pipe {
+            pipe.read_to_end(&mut bytes).ok();
+        }
+        bytes
+    })
+}
+
+fn text(drained: Drained) -> String {
+    String::from_utf8_lossy(&drained.join().expect("reading a pipe does not panic")).into_owned()
+}

@@ -1,0 +1,51 @@
+//! What the end-to-end tests share: a decoder that knows nothing of our encoder, the real Go tools,
+//! and processes of their own for what must not share one.
+#![allow(dead_code, reason = "every test uses its own part of this")]
+
+pub(crate) mod child;
+pub(crate) mod go;
+pub(crate) mod inner;
+pub(crate) mod profile;
+pub(crate) mod random;
+pub(crate) mod workload;
+
+use std::io::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+/// How long a stress test keeps on: `RTPROF_STRESS_SECS`, 3 s unless told.
+pub(crate) fn stress() -> Duration {
+    let seconds = std::env::var("RTPROF_STRESS_SECS").ok().and_then(|text| text.parse().ok());
+    Duration::from_secs_f64(seconds.unwrap_or(3.0))
+}
+
+/// Work for threads beside a test's own, ended with it.
+#[derive(Default)]
+pub(crate) struct Background {
+    stop: AtomicBool,
+}
+
+impl Background {
+    /// Repeats `work` until the guard of [`Background::ends_here`] is dropped.
+    pub(crate) fn repeat(&self, work: impl Fn()) {
+        while !self.stop.load(Relaxed) {
+            work();
+        }
+    }
+
+    /// Ends the work when dropped, by a panic too, so that a failure is seen and not a hang.
+    pub(crate) fn ends_here(&self) -> impl Drop {
+        struct Ends<'a>(&'a AtomicBool);
+        impl Drop for Ends<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Relaxed);
+            }
+        }
+        Ends(&self.stop)
+    }
+}
+
+/// Says that a test was not run. Not by `eprintln!`, which the harness keeps to itself when a test passes.
+pub(crate) fn skipped(test: &str, why: &str) {
+    writeln!(std::io::stderr(), "SKIPPED: {test}: {why}").ok();
+}

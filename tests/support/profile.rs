@@ -1,0 +1,308 @@
+//! Reads `profile.proto`, from the field numbers of its definition, so that an error of our encoder is
+//! not shared by the decoder that judges it.
+
+use std::collections::{HashMap, HashSet};
+use std::io::Read;
+
+use prost::Message;
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct ValueType {
+    #[prost(int64, tag = "1")]
+    pub(crate) kind: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Label {
+    #[prost(int64, tag = "1")]
+    pub(crate) key: i64,
+    #[prost(int64, tag = "2")]
+    pub(crate) text: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) number: i64,
+    #[prost(int64, tag = "4")]
+    pub(crate) unit: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct RawSample {
+    #[prost(uint64, repeated, tag = "1")]
+    pub(crate) location_id: Vec<u64>,
+    #[prost(int64, repeated, tag = "2")]
+    pub(crate) value: Vec<i64>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) label: Vec<Label>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Mapping {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) memory_start: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) memory_limit: u64,
+    #[prost(uint64, tag = "4")]
+    pub(crate) file_offset: u64,
+    #[prost(int64, tag = "5")]
+    pub(crate) filename: i64,
+    #[prost(int64, tag = "6")]
+    pub(crate) build_id: i64,
+    #[prost(bool, tag = "7")]
+    pub(crate) has_functions: bool,
+    #[prost(bool, tag = "8")]
+    pub(crate) has_filenames: bool,
+    #[prost(bool, tag = "9")]
+    pub(crate) has_line_numbers: bool,
+    #[prost(bool, tag = "10")]
+    pub(crate) has_inline_frames: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Line {
+    #[prost(uint64, tag = "1")]
+    pub(crate) function_id: u64,
+    #[prost(int64, tag = "2")]
+    pub(crate) line: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Location {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(uint64, tag = "2")]
+    pub(crate) mapping_id: u64,
+    #[prost(uint64, tag = "3")]
+    pub(crate) address: u64,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) line: Vec<Line>,
+    #[prost(bool, tag = "5")]
+    pub(crate) is_folded: bool,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Function {
+    #[prost(uint64, tag = "1")]
+    pub(crate) id: u64,
+    #[prost(int64, tag = "2")]
+    pub(crate) name: i64,
+    #[prost(int64, tag = "3")]
+    pub(crate) system_name: i64,
+    #[prost(int64, tag = "4")]
+    pub(crate) filename: i64,
+    #[prost(int64, tag = "5")]
+    pub(crate) start_line: i64,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Profile {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) sample_type: Vec<ValueType>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) sample: Vec<RawSample>,
+    #[prost(message, repeated, tag = "3")]
+    pub(crate) mapping: Vec<Mapping>,
+    #[prost(message, repeated, tag = "4")]
+    pub(crate) location: Vec<Location>,
+    #[prost(message, repeated, tag = "5")]
+    pub(crate) function: Vec<Function>,
+    #[prost(string, repeated, tag = "6")]
+    pub(crate) string_table: Vec<String>,
+    #[prost(int64, tag = "9")]
+    pub(crate) time_nanos: i64,
+    #[prost(int64, tag = "10")]
+    pub(crate) duration_nanos: i64,
+    #[prost(message, optional, tag = "11")]
+    pub(crate) period_type: Option<ValueType>,
+    #[prost(int64, tag = "12")]
+    pub(crate) period: i64,
+    #[prost(int64, repeated, tag = "13")]
+    pub(crate) comment: Vec<i64>,
+    #[prost(int64, tag = "14")]
+    pub(crate) default_sample_type: i64,
+}
+
+/// The four values of a heap sample, by their place.
+pub(crate) const ALLOC_OBJECTS: usize = 0;
+pub(crate) const ALLOC_SPACE: usize = 1;
+pub(crate) const INUSE_OBJECTS: usize = 2;
+pub(crate) const INUSE_SPACE: usize = 3;
+
+/// One function in a stack; inlined ones stand by themselves.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Frame {
+    pub(crate) function: String,
+    pub(crate) system_name: String,
+    pub(crate) file: String,
+    pub(crate) line: i64,
+    pub(crate) address: u64,
+    pub(crate) inlined: bool,
+}
+
+/// A sample with its stack resolved, innermost frame first.
+#[derive(Clone, Debug)]
+pub(crate) struct Sample {
+    pub(crate) frames: Vec<Frame>,
+    pub(crate) values: Vec<i64>,
+    /// Text and numeric labels alike, numbers in decimal.
+    pub(crate) labels: HashMap<String, String>,
+}
+
+impl Sample {
+    pub(crate) fn has(&self, function: &str) -> bool {
+        self.frames.iter().any(|frame| frame.function.contains(function))
+    }
+}
+
+impl Profile {
+    /// Reads a compressed profile and checks it.
+    pub(crate) fn read(compressed: &[u8]) -> Self {
+        let mut bytes = Vec::new();
+        flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes).expect("a profile is gzip");
+        let profile = Self::decode(bytes.as_slice()).expect("a profile is profile.proto");
+        profile.check();
+        profile
+    }
+
+    /// The heap profile of this process as it is written.
+    pub(crate) fn heap() -> Self {
+        let mut bytes = Vec::new();
+        rtprof::pprof::write_heap_profile(&mut bytes).expect("a vector takes everything");
+        Self::read(&bytes)
+    }
+
+    pub(crate) fn text(&self, index: i64) -> &str {
+        &self.string_table[index as usize]
+    }
+
+    pub(crate) fn comments(&self) -> String {
+        let lines: Vec<_> = self.comment.iter().map(|&line| self.text(line)).collect();
+        lines.join("\n")
+    }
+
+    pub(crate) fn sample_types(&self) -> Vec<(&str, &str)> {
+        self.sample_type.iter().map(|kind| (self.text(kind.kind), self.text(kind.unit))).collect()
+    }
+
+    /// All samples, resolved.
+    pub(crate) fn samples(&self) -> Vec<Sample> {
+        self.resolve(self.sample.iter())
+    }
+
+    /// The samples that have `function` in their stack.
+    pub(crate) fn samples_of(&self, function: &str) -> Vec<Sample> {
+        self.resolve(self.raw_samples_of(function))
+    }
+
+    /// The sum of each value over the samples that have `function` in their stack.
+    pub(crate) fn totals_of(&self, function: &str) -> [i64; 4] {
+        total(self.raw_samples_of(function))
+    }
+
+    /// The sum of each value over the samples of objects of `size` bytes.
+    pub(crate) fn totals_of_size(&self, size: usize) -> [i64; 4] {
+        let bytes = self.string_table.iter().position(|text| text == "bytes");
+        total(self.sample.iter().filter(|sample| {
+            let mut labels = sample.label.iter();
+            labels.any(|label| Some(label.key as usize) == bytes && label.number == size as i64)
+        }))
+    }
+
+    fn raw_samples_of(&self, function: &str) -> impl Iterator<Item = &RawSample> + use<'_> {
+        let named = self.function.iter().filter(|entry| self.text(entry.name).contains(function));
+        let named: HashSet<_> = named.map(|entry| entry.id).collect();
+        let inside = |entry: &&Location| entry.line.iter().any(|line| named.contains(&line.function_id));
+        let inside: HashSet<_> = self.location.iter().filter(inside).map(|entry| entry.id).collect();
+        let samples = self.sample.iter();
+        samples.filter(move |sample| sample.location_id.iter().any(|id| inside.contains(id)))
+    }
+
+    fn resolve<'a>(&'a self, samples: impl Iterator<Item = &'a RawSample>) -> Vec<Sample> {
+        let locations: HashMap<_, _> = self.location.iter().map(|entry| (entry.id, entry)).collect();
+        let functions: HashMap<_, _> = self.function.iter().map(|entry| (entry.id, entry)).collect();
+        let frames = |id: &u64| {
+            let location = locations[id];
+            let last = location.line.len().saturating_sub(1);
+            let frame = |(place, line): (usize, &Line)| {
+                let function = functions[&line.function_id];
+                Frame {
+                    function: self.text(function.name).to_owned(),
+                    system_name: self.text(function.system_name).to_owned(),
+                    file: self.text(function.filename).to_owned(),
+                    line: line.line,
+                    address: location.address,
+                    inlined: place != last,
+                }
+            };
+            let mut frames: Vec<_> = location.line.iter().enumerate().map(frame).collect();
+            if frames.is_empty() {
+                frames.push(Frame { address: location.address, ..Frame::default() });
+            }
+            frames
+        };
+        samples
+            .map(|sample| Sample {
+                frames: sample.location_id.iter().flat_map(frames).collect(),
+                values: sample.value.clone(),
+                labels: sample.label.iter().map(|label| self.label(label)).collect(),
+            })
+            .collect()
+    }
+
+    fn label(&self, label: &Label) -> (String, String) {
+        let value = match label.text {
+            0 => label.number.to_string(),
+            text => self.text(text).to_owned(),
+        };
+        (self.text(label.key).to_owned(), value)
+    }
+
+    /// The rules that pprof's own CheckValid has, and those that it leaves to the writer.
+    pub(crate) fn check(&self) {
+        assert_eq!(self.string_table.first().map(String::as_str), Some(""), "string 0 is empty");
+        let string = |index: i64| assert!((index as usize) < self.string_table.len(), "string {index}");
+        let mut mappings = HashMap::new();
+        for mapping in &self.mapping {
+            string(mapping.filename);
+            string(mapping.build_id);
+            assert!(mapping.id != 0 && mapping.memory_start < mapping.memory_limit, "{mapping:?}");
+            assert!(mappings.insert(mapping.id, mapping).is_none(), "mapping {} twice", mapping.id);
+        }
+        let mut functions = HashSet::new();
+        for function in &self.function {
+            string(function.name);
+            string(function.system_name);
+            string(function.filename);
+            assert!(function.id != 0 && functions.insert(function.id), "function {}", function.id);
+        }
+        let mut locations = HashSet::new();
+        for location in &self.location {
+            assert!(location.id != 0 && locations.insert(location.id), "location {}", location.id);
+            assert!(location.line.iter().all(|line| functions.contains(&line.function_id)));
+            if location.mapping_id != 0 {
+                let mapping = mappings.get(&location.mapping_id).expect("a location's mapping exists");
+                let range = mapping.memory_start..mapping.memory_limit;
+                assert!(range.contains(&location.address), "{location:?} outside of {mapping:?}");
+            }
+        }
+        for sample in &self.sample {
+            assert_eq!(sample.value.len(), self.sample_type.len(), "one value a sample type");
+            assert!(sample.location_id.iter().all(|id| locations.contains(id)), "{sample:?}");
+            sample.label.iter().for_each(|label| [label.key, label.text].into_iter().for_each(string));
+        }
+        self.comment.iter().copied().for_each(string);
+        string(self.default_sample_type);
+    }
+}
+
+fn total<'a>(samples: impl Iterator<Item = &'a RawSample>) -> [i64; 4] {
+    let mut totals = [0; 4];
+    for sample in samples {
+        for (total, value) in totals.iter_mut().zip(&sample.value) {
+            *total += value;
+        }
+    }
+    totals
+}
