@@ -14,6 +14,7 @@ static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 const SIZE: usize = 1901;
 const COUNT: usize = 5;
+const LARGE: usize = 19_001;
 
 #[inline(never)]
 fn traced_objects() -> [Box<[u8; SIZE]>; COUNT] {
@@ -30,6 +31,10 @@ fn traced_program() {
     let mut grown = black_box(Vec::<u8>::with_capacity(SIZE + 1));
     grown.reserve_exact(SIZE + 2);
     drop(black_box(grown));
+    // Too large for the pool, and sampled before and after.
+    let mut large = black_box(Vec::<u8>::with_capacity(LARGE));
+    large.reserve_exact(LARGE + 1);
+    drop(black_box(large));
     rtprof::collector::cycle();
     rtprof::set_alloc_free_trace(false);
     drop(traced_objects());
@@ -88,6 +93,9 @@ fn events_are_printed() {
     assert_eq!(of("tracealloc", SIZE + 1).len(), 1, "before it grows:\n{text}");
     assert_eq!(of("tracefree", SIZE + 1).len(), 1, "a realloc is a free:\n{text}");
     assert_eq!(of("tracealloc", SIZE + 2).len(), 1, "and an allocation:\n{text}");
+    for (kind, size) in ["tracealloc", "tracefree"].into_iter().flat_map(|k| [(k, LARGE), (k, LARGE + 1)]) {
+        assert_eq!(of(kind, size).len(), 1, "{kind} of a large object:\n{text}");
+    }
     assert_eq!(of("tracealloc", "thread".len()).len(), 1, "from another thread:\n{text}");
     assert!(text.contains("tracegc()") && text.contains("end tracegc"), "a cycle is printed:\n{text}");
     for event in &allocated {
