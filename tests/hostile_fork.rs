@@ -99,3 +99,21 @@ fn fork_while_sampling() {
         });
     });
 }
+
+/// A process's first export makes what later ones find made; a child of that moment has it half made.
+#[test]
+fn fork_during_the_first_export() {
+    for round in 0..4 {
+        child::isolated_as("fork_during_the_first_export", &round.to_string(), || {
+            rtprof::set_mem_profile_rate(1);
+            workload::every_kind();
+            let exporting = std::thread::spawn(|| {
+                rtprof::pprof::write_heap_profile(std::io::sink()).expect("a sink takes everything");
+            });
+            for fork in 0..8 {
+                fork_once(8 * fork);
+            }
+            exporting.join().expect("the export ends well");
+        });
+    }
+}

@@ -32,6 +32,15 @@ fn rate_of_any_value() {
             for record in rtprof::mem_profile(true) {
                 assert!(record.alloc_bytes >= 0 && record.in_use_bytes() >= 0, "rate {rate}: {record:?}");
             }
+            let mut text = Vec::new();
+            rtprof::pprof::lookup("heap").expect("built in").write_to(&mut text, 1).expect("a Vec takes all");
+            let text = String::from_utf8(text).expect("a text");
+            let period =
+                text.lines().next().and_then(|line| line.rsplit_once("@ heap/")).expect("a header").1;
+            assert!(
+                period.parse::<i64>().is_ok_and(|n| n > 0),
+                "rate {rate}: readers want a number: {period}"
+            );
             for sample in Profile::heap().samples() {
                 assert!(sample.values.iter().all(|&value| value >= 0), "rate {rate}: {sample:?}");
             }

@@ -80,6 +80,10 @@ mod imp {
                 // A raw call: the C library's is a cancellation point.
                 // SAFETY: the bytes are ours and their number is given.
                 let n = unsafe { libc::syscall(libc::SYS_write, 2, rest.as_ptr(), rest.len()) };
+                // SAFETY: the location is this thread's own and always valid.
+                if n < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
+                    continue;
+                }
                 if n <= 0 {
                     // A closed or full standard error costs the trace, not the program.
                     break;

@@ -20,10 +20,10 @@ extern "C" fn construct() {
 fn stay_loaded() {
     let here = construct as extern "C" fn() as usize;
     if let Some(library) = rtprof_profiler::modules::find(here).filter(|m| !m.is_main_executable)
-        && let Ok(path) = std::ffi::CString::new(library.path.as_str())
+        && let Ok(name) = std::ffi::CString::new(library.loader_name())
     {
         // SAFETY: the library is loaded already, so this runs no code of it; it marks it as permanent.
-        unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
+        unsafe { libc::dlopen(name.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE) };
     }
 }
 

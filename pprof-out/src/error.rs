@@ -21,6 +21,9 @@ pub enum ProfileError {
     },
     /// The profile is filled by rtprof itself.
     BuiltIn(String),
+    /// This process was forked while another thread of its parent was changing the profile, which is
+    /// therefore unusable here.
+    LostInFork,
 }
 
 impl fmt::Display for ProfileError {
@@ -44,6 +47,10 @@ impl fmt::Display for ProfileError {
                 f,
                 "the profile {name:?} is kept by rtprof and takes nothing from outside; make one of your own with \
                  Profile::new"
+            ),
+            Self::LostInFork => f.write_str(
+                "a thread of the parent process was changing this profile when this process was forked; fork \
+                 before starting threads, or use it in the parent",
             ),
         }
     }

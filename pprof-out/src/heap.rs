@@ -2,6 +2,8 @@
 
 use std::io;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
+
 use rtprof_profiler::{counters, labels, mem, rate};
 
 use crate::encode::{self, Encoder, Header};
@@ -65,7 +67,11 @@ impl HeapRecord<'_> {
 
     /// What was allocated, as far as the samples tell.
     pub(crate) fn estimated(&self) -> HeapValues {
-        let hash = stack_hash(self.stack) ^ (self.size as u64).rotate_left(32);
+        // All of the record's key: records of one place under many labels must not round together.
+        let hash = stack_hash(self.stack)
+            ^ (self.size as u64).rotate_left(32)
+            ^ (self.rate as u64).rotate_left(16)
+            ^ label_hash(self.labels);
         let scale = Scale::new(self.size, self.rate, hash);
         let sampled = self.sampled();
         HeapValues {
@@ -75,6 +81,15 @@ impl HeapRecord<'_> {
             inuse_space: scale.value(sampled.inuse_space),
         }
     }
+}
+
+fn label_hash(labels: &[(String, String)]) -> u64 {
+    if labels.is_empty() {
+        return 0;
+    }
+    let mut hasher = DefaultHasher::new();
+    labels.hash(&mut hasher);
+    hasher.finish()
 }
 
 impl HeapValues {
@@ -122,7 +137,7 @@ pub(crate) fn write(
         &Header {
             sample_types: &SAMPLE_TYPES,
             period_type: ("space", "bytes"),
-            period: heap.rate as i64,
+            period: i64::try_from(heap.rate).unwrap_or(i64::MAX),
             default_sample_type,
             drop_frames: DROP_FRAMES,
             comments: &heap.comments,

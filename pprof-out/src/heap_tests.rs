@@ -231,3 +231,25 @@ fn export_time() {
         println!("{what}: {:.1} ms, {bytes} bytes", processor_time() - start);
     }
 }
+
+/// One place under many labels: its records must not all round the same way.
+#[test]
+fn rounding_is_spread_over_labels() {
+    const N: i64 = 2000;
+    let labels: Vec<_> = (0..N).map(|i| vec![("request".to_owned(), i.to_string())]).collect();
+    let (size, rate) = (300 << 10, 512 << 10);
+    let stack = [0x1000, 0x2000];
+    let sum: i64 = labels
+        .iter()
+        .map(|labels| {
+            HeapRecord { stack: &stack, size, rate, labels, allocs: 1, frees: 0 }.estimated().alloc_objects
+        })
+        .sum();
+    let factor = rtprof_profiler::rate::weight(size, rate);
+    let fraction = factor.fract();
+    // Each record is rounded up with the probability of its fraction: binomial, 6 sigma, and hashes are
+    // fixed besides.
+    let sigma = (N as f64 * fraction * (1.0 - fraction)).sqrt();
+    let expected = N as f64 * factor;
+    assert!((sum as f64 - expected).abs() < 6.0 * sigma, "{sum} of {expected}, sigma {sigma}");
+}

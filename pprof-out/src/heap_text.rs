@@ -64,7 +64,8 @@ fn header(total: HeapValues, rate: Option<usize>) -> String {
     // reads two columns instead of four. The sums serve nothing else.
     let tell_apart = i64::from(total.inuse_space == total.alloc_space);
     // Twice the rate: an early C++ heap profiler wrote that, and it is what readers halve.
-    let rate = 2 * rate.unwrap_or(1).max(1);
+    // Readers take it for a signed number.
+    let rate = 2 * (rate.unwrap_or(1).max(1) as u64).min(i64::MAX as u64 / 2);
     format!(
         "heap profile: {}: {} [{}: {}] @ heap/{rate}\n",
         total.inuse_objects,

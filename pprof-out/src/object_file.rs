@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use addr2line::Loader;
 use object::{Object, ObjectSection, ObjectSymbol, ReadCache, SymbolKind};
-use rtprof_profiler::modules::Module;
+use rtprof_profiler::modules::{FileIdentity, Module};
 
 use crate::symbol_cache::FileState;
 
@@ -35,13 +35,18 @@ impl ObjectFile {
     /// the running executable reachable under /proc even then.
     pub(crate) fn open(module: &Module) -> Option<Self> {
         let path = Path::new(&module.path);
-        let mut best = path.is_absolute().then(|| Self::open_matching(path, &module.build_id)).flatten();
+        // Without a build id only the file itself tells.
+        let is_the_file = !module.build_id.is_empty() || FileIdentity::of(path) == module.file;
+        let mut best = (path.is_absolute() && is_the_file)
+            .then(|| Self::open_matching(path, &module.build_id))
+            .flatten();
         if best.is_none() && module.is_main_executable {
             best = Self::open_matching(Path::new("/proc/self/exe"), &module.build_id);
         }
         // Not for libraries: the C library's debug information, installed on many machines, costs a hundred
         // milliseconds to read, for the name of the function that called main.
         if module.is_main_executable
+            && !module.build_id.is_empty()
             && best.as_ref().is_none_or(|file| !file.state.has_lines)
             && let Some(debug) = installed_debug_file(&module.build_id)
             && let Some(file) = Self::open_matching(&debug, &module.build_id)

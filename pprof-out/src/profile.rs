@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hint::black_box;
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use rtprof_profiler::fork_safe::{ForkMutex, ForkMutexGuard};
 use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
 
 use crate::count_profile::{self, Place};
@@ -45,7 +46,7 @@ enum HeapView {
 
 struct Custom {
     name: String,
-    places: Mutex<HashMap<usize, Place>>,
+    places: ForkMutex<HashMap<usize, Place>>,
 }
 
 impl HeapView {
@@ -65,28 +66,37 @@ impl HeapView {
 }
 
 /// All profiles; `None` until the first use.
-static PROFILES: Mutex<BTreeMap<String, Profile>> = Mutex::new(BTreeMap::new());
+static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap::new());
 
-fn registry() -> MutexGuard<'static, BTreeMap<String, Profile>> {
-    let mut profiles = PROFILES.lock().unwrap_or_else(PoisonError::into_inner);
+fn built_in() -> impl Iterator<Item = Profile> {
+    [HeapView::Allocs, HeapView::Heap].into_iter().map(|view| Profile(Arc::new(Kind::Heap(view))))
+}
+
+/// `None` in a forked child that has lost the list.
+fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Profile>>> {
+    let mut profiles = PROFILES.lock()?;
     if profiles.is_empty() {
-        for view in [HeapView::Heap, HeapView::Allocs] {
-            profiles.insert(view.name().to_owned(), Profile(Arc::new(Kind::Heap(view))));
-        }
+        profiles.extend(built_in().map(|profile| (profile.name().to_owned(), profile)));
     }
-    profiles
+    Some(profiles)
 }
 
 /// The profile of this name, or `None` if there is none (`pprof.Lookup`).
 ///
 /// Built in are `heap` (what is in use) and `allocs` (what was ever allocated).
 pub fn lookup(name: &str) -> Option<Profile> {
-    registry().get(name).cloned()
+    match registry() {
+        Some(profiles) => profiles.get(name).cloned(),
+        None => built_in().find(|profile| profile.name() == name),
+    }
 }
 
 /// All profiles, sorted by name (`pprof.Profiles`).
 pub fn profiles() -> Vec<Profile> {
-    registry().values().cloned().collect()
+    match registry() {
+        Some(profiles) => profiles.values().cloned().collect(),
+        None => built_in().collect(),
+    }
 }
 
 /// Writes the heap profile as gzipped profile.proto; short for `lookup("heap")` and
@@ -112,12 +122,14 @@ impl Profile {
         if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(ProfileError::InvalidName(name.to_owned()));
         }
-        let mut profiles = registry();
+        let mut profiles = registry().ok_or(ProfileError::LostInFork)?;
         if profiles.contains_key(name) {
             return Err(ProfileError::NameTaken(name.to_owned()));
         }
-        let profile =
-            Self(Arc::new(Kind::Custom(Custom { name: name.to_owned(), places: Mutex::default() })));
+        let profile = Self(Arc::new(Kind::Custom(Custom {
+            name: name.to_owned(),
+            places: ForkMutex::new(HashMap::new()),
+        })));
         profiles.insert(name.to_owned(), profile.clone());
         Ok(profile)
     }
@@ -138,7 +150,7 @@ impl Profile {
                 let _untracked = sampling::untracked();
                 mem::snapshot().len()
             }
-            Kind::Custom(custom) => custom.places().len(),
+            Kind::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
         }
     }
 
@@ -164,7 +176,7 @@ impl Profile {
         let stack = caller_stack(&one[..depth], &two[..depth_two]);
         let place = Place { stack: stack.into(), skip };
 
-        let mut places = custom.places();
+        let mut places = custom.places.lock().ok_or(ProfileError::LostInFork)?;
         if places.contains_key(&key) {
             return Err(ProfileError::DuplicateKey { profile: custom.name.clone(), key });
         }
@@ -176,7 +188,7 @@ impl Profile {
     pub fn remove(&self, key: usize) {
         if let Kind::Custom(custom) = &*self.0 {
             // Freed after the lock is released.
-            let _removed = custom.places().remove(&key);
+            let _removed = custom.places.lock().and_then(|mut places| places.remove(&key));
         }
     }
 
@@ -196,7 +208,9 @@ impl Profile {
             Kind::Heap(view) => write_heap(*view, &mut w, debug),
             Kind::Custom(custom) => {
                 let mut sink = Sink::new(&mut w);
-                let places = custom.places().values().cloned().collect();
+                let places =
+                    custom.places.lock().ok_or_else(|| io::Error::other(ProfileError::LostInFork))?;
+                let places = places.values().cloned().collect();
                 let counted = count_profile::counted(places);
                 match debug {
                     0 => count_profile::write(&custom.name, &counted, &mut sink),
@@ -226,12 +240,6 @@ fn caller_stack<'a>(one: &'a [usize], two: &[usize]) -> &'a [usize] {
         // The optimizer made one call of two. Better too many frames than none.
         _ if shared == 0 => one,
         differ => &one[differ..],
-    }
-}
-
-impl Custom {
-    fn places(&self) -> MutexGuard<'_, HashMap<usize, Place>> {
-        self.places.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,6 +10,8 @@
 //! A location may hold inlined machinery and the function it was inlined into, so the cut falls between
 //! lines, not between addresses.
 
+use crate::source_path;
+
 /// What a function means for the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
@@ -36,14 +38,20 @@ pub(crate) const DROP_FRAMES: &str = concat!(
 
 /// The class of a function by its demangled name, of either mangling scheme.
 ///
+/// `file` is the source file, empty when unknown. A name alone does not tell the library's code from the
+/// program's: `<alloc::vec::Vec<u8> as app::Ext>::grow` and `<&app::Matrix as core::ops::Add>::add` are the
+/// program's, and its folder may be called `core`. So what is hidden must stand in the library's own files;
+/// of a function in an unknown file only the layers are hidden, whose names nobody else has.
+///
 /// `inlines_known` says that inlined functions of its address are known: without them a container's
 /// function may have the program's own code in it, and is shown.
-pub(crate) fn classify(name: &str, inlines_known: bool) -> Class {
+pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
+    let is_library = source_path::is_library(file);
     if is_entry(name) {
         Class::Entry
-    } else if is_layer(name) {
+    } else if is_own(name) || is_layer(name) && (is_library || file.is_empty()) {
         Class::Layer
-    } else if inlines_known && is_container(name) {
+    } else if inlines_known && is_library && is_container(name) {
         Class::Container
     } else {
         Class::Shown
@@ -93,6 +101,11 @@ fn is_entry(name: &str) -> bool {
         || name.starts_with('<') && name.contains(" as core::alloc::global::GlobalAlloc>::")
 }
 
+/// Our own functions, but for those that run the program's code.
+fn is_own(name: &str) -> bool {
+    in_crate(name, "rtprof_profiler") && !name.contains("rtprof_profiler::labels::")
+}
+
 /// `collector::sweep` runs the program's code, which may allocate.
 fn is_sweep(name: &str) -> bool {
     name.contains("rtprof_allocator::collector::")
@@ -102,9 +115,6 @@ fn is_layer(name: &str) -> bool {
     // `<alloc::raw_vec::RawVec<u8>>::grow_one` in the new scheme, `alloc::raw_vec::RawVec<T,A>::grow_one` in the
     // old, `alloc::raw_vec::grow_one` where only the file told the module.
     let path = name.trim_start_matches('<');
-    if in_crate(name, "rtprof_profiler") || in_crate(name, "rtprof") {
-        return true;
-    }
     if ["alloc::alloc::", "alloc::raw_vec::", "core::alloc::", "allocator_api2::", "hashbrown::alloc::"]
         .iter()
         .any(|module| path.starts_with(module))

@@ -1,5 +1,27 @@
 use super::*;
 
+const LIBRARY: &str = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/alloc/src/vec/mod.rs";
+const PROGRAM: &str = "/home/u/app/core/src/main.rs";
+
+#[test]
+fn the_programs_code_is_never_hidden() {
+    for name in [
+        "<&app::Matrix as core::ops::arith::Add>::add",
+        "<alloc::vec::Vec<u8> as app::Ext>::grow",
+        "<alloc::vec::Vec<u8> as core::convert::From<app::Foo>>::from",
+        "<dyn app::Tr>::work",
+        "core::store::insert",
+        "alloc::raw_vec::lookalike",
+    ] {
+        assert_eq!(classify(name, PROGRAM, true), Class::Shown, "{name}");
+    }
+    // Without a file only names that nobody else has.
+    assert_eq!(classify("alloc::raw_vec::finish_grow", "", false), Class::Layer);
+    assert_eq!(classify("<alloc::vec::Vec<u8>>::push", "", false), Class::Shown);
+    // Code of ours that runs the program's.
+    assert_eq!(classify("rtprof_profiler::labels::do_with", PROGRAM, false), Class::Shown);
+}
+
 fn cut_of(stack: &[Vec<Class>]) -> Cut {
     let entry = stack.iter().rposition(|classes| entry_lines(classes) > 0);
     cut(stack.len(), entry, |frame| &stack[frame])
@@ -7,7 +29,7 @@ fn cut_of(stack: &[Vec<Class>]) -> Cut {
 
 fn shown(stack: &[&[&str]]) -> Vec<String> {
     let classes: Vec<Vec<Class>> =
-        stack.iter().map(|lines| lines.iter().map(|name| classify(name, true)).collect()).collect();
+        stack.iter().map(|lines| lines.iter().map(|name| classify(name, LIBRARY, true)).collect()).collect();
     let cut = cut_of(&classes);
     let mut names = Vec::new();
     for (frame, lines) in stack.iter().enumerate().skip(cut.frames) {
@@ -85,9 +107,9 @@ fn classes_of_real_names() {
         ("app::__rust_alloc_lookalike", Shown),
         ("malloc_everything", Shown),
     ] {
-        assert_eq!(classify(name, true), class, "{name}");
+        assert_eq!(classify(name, LIBRARY, true), class, "{name}");
         let unless_known = if class == Container { Shown } else { class };
-        assert_eq!(classify(name, false), unless_known, "{name}: may hold the program's code");
+        assert_eq!(classify(name, LIBRARY, false), unless_known, "{name}: may hold the program's code");
     }
 }
 

@@ -22,6 +22,15 @@ pub(crate) fn module_of(file: &str) -> Option<String> {
     Some(path)
 }
 
+/// Whether a file is one of the standard library, or of the hash table it is built with, which programs
+/// also use by itself.
+pub(crate) fn is_library(file: &str) -> bool {
+    file.starts_with("/rustc/") && file.contains("/library/")
+        || file.contains("/rustlib/src/rust/library/")
+        || file.starts_with("/rust/deps/")
+        || file.contains("/registry/src/") && file.contains("/hashbrown-")
+}
+
 /// The crates of this workspace: their folders do not bear the package's name, and hiding their frames
 /// depends on it.
 fn own_crate(stem: &str) -> Option<(String, &str)> {
@@ -48,8 +57,18 @@ fn split(stem: &str) -> Option<(String, &str)> {
     }
     let (before, inner) = stem.rsplit_once("/src/")?;
     let folder = before.rsplit('/').next()?;
-    let name = without_version(folder);
-    (!name.is_empty()).then(|| (name.replace('-', "_"), inner))
+    let name = without_version(folder).replace('-', "_");
+    if name.is_empty() {
+        return None;
+    }
+    let is_taken = matches!(name.as_str(), "alloc" | "core" | "std" | "hashbrown");
+    if is_taken && !is_library(&format!("{stem}.rs")) {
+        // A member of a workspace in a folder called `core`: with the folder around it, so that nobody
+        // takes it for the library's.
+        let around = before.rsplit('/').nth(1).unwrap_or("crate").replace('-', "_");
+        return Some((format!("{around}::{name}"), inner));
+    }
+    Some((name, inner))
 }
 
 /// `hashbrown` for `hashbrown-0.15.2`.
@@ -85,6 +104,7 @@ mod tests {
             ("/home/u/my-app/src/main.rs", Some("my_app")),
             ("/home/u/my-app/src/store/index.rs", Some("my_app::store::index")),
             ("/home/u/my-app/examples/heap.rs", Some("heap")),
+            ("/home/u/my-shop/core/src/store.rs", Some("my_shop::core::store")),
             ("/home/u/my-app/src/bin/tool/main.rs", Some("tool")),
             ("src/main.rs", None),
             ("/usr/include/c++/12/vector", None),

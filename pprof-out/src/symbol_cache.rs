@@ -5,9 +5,11 @@
 //! module and its place in it, so that the answer survives a library that is loaded elsewhere.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use dashmap::{DashMap, DashSet};
+use rtprof_profiler::fork_safe::PerProcess;
+use rtprof_profiler::modules::FileIdentity;
 
 use crate::prune::Class;
 
@@ -48,8 +50,8 @@ pub(crate) struct Symbols {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ModuleKey {
     BuildId(Vec<u8>),
-    /// Without a build id, the file and where it was loaded.
-    Path(String, usize),
+    /// Without a build id, the file, and where it was loaded.
+    Path(String, Option<FileIdentity>, usize),
 }
 
 /// How far a module's file helps. Kept with the cache because an export that finds all its addresses there
@@ -73,10 +75,11 @@ pub(crate) struct SymbolCache {
     texts: DashSet<Arc<str>>,
 }
 
-/// The cache of the process.
+/// The cache of the process. A forked child begins with an empty one: the parent's may be locked there by
+/// threads that do not exist.
 pub(crate) fn global() -> &'static SymbolCache {
-    static GLOBAL: LazyLock<SymbolCache> = LazyLock::new(SymbolCache::default);
-    &GLOBAL
+    static GLOBAL: PerProcess<SymbolCache> = PerProcess::new();
+    GLOBAL.get(SymbolCache::default)
 }
 
 impl SymbolCache {
@@ -155,7 +158,7 @@ mod tests {
         let cache = SymbolCache::default();
         let module = cache.module(ModuleKey::BuildId(vec![1]));
         assert_eq!(cache.module(ModuleKey::BuildId(vec![1])), module);
-        assert_ne!(cache.module(ModuleKey::Path("a".into(), 1)), module);
+        assert_ne!(cache.module(ModuleKey::Path("a".into(), None, 1)), module);
         let symbols = Arc::new(Symbols::default());
         for offset in 0..=CAPACITY as u64 {
             cache.insert(module, offset, symbols.clone());

@@ -92,7 +92,7 @@ impl Symbolizer {
 
 fn key_of(module: &Module) -> ModuleKey {
     if module.build_id.is_empty() {
-        ModuleKey::Path(module.path.clone(), module.bias)
+        ModuleKey::Path(module.path.clone(), module.file, module.bias)
     } else {
         ModuleKey::BuildId(module.build_id.clone())
     }
@@ -138,7 +138,10 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
         })
         .collect();
     Symbols {
-        classes: lines.iter().map(|line| classify(&line.function.name, has_lines)).collect(),
+        classes: lines
+            .iter()
+            .map(|line| classify(&line.function.name, &line.function.file, has_lines))
+            .collect(),
         lines,
         offset: symbol.map_or(0, |s| address + 1 - s.start),
     }

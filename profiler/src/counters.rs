@@ -62,7 +62,7 @@ counters! {
     /// Changes of the rate beyond the number of distinct rates.
     rates_approximated: "changes of the heap profile rate were beyond 64 distinct rates and took the nearest one used before",
     /// Label sets beyond the number that enters profiles.
-    label_sets_over_limit: "label sets were beyond 1024 and stand under labels=overflow",
+    label_sets_over_limit: "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow",
     /// Frees of pooled memory that was not in use: a double free in the program.
     invalid_frees: "frees of sampled objects that were already free (a bug in this program)",
 }

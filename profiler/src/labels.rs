@@ -5,17 +5,17 @@
 //! set is made current, to at most [`MAX_SETS`] distinct sets; sets beyond that (a request id as a
 //! label makes one a request) are numbered together, appear as `labels=overflow`, and are counted.
 //!
-//! Locks: `NAMES` (a [`ForkLock`]) protects the dictionary of sets; taken by [`set_labels`], never in
+//! Locks: `NAMES` (a [`ForkMutex`]) protects the dictionary of sets; taken by [`set_labels`], never in
 //! a hook. In a forked child whose parent held it, new sets are numbered as overflow.
 
-use core::cell::{Cell, UnsafeCell};
+use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use crate::counters::COUNTERS;
-use crate::fork_lock::ForkLock;
+use crate::fork_safe::{ForkMutex, PerProcess};
 
 /// Distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;
@@ -139,11 +139,7 @@ pub fn for_labels(mut f: impl FnMut(&str, &str) -> bool) {
     }
 }
 
-static NAMES: ForkLock = ForkLock::new();
-struct Names(UnsafeCell<Option<HashMap<Arc<Pairs>, LabelSetId>>>);
-// SAFETY: only touched under `NAMES`, and not at all where its holder is a ghost.
-unsafe impl Sync for Names {}
-static BY_NAME: Names = Names(UnsafeCell::new(None));
+static NAMES: ForkMutex<Option<HashMap<Arc<Pairs>, LabelSetId>>> = ForkMutex::new(None);
 static BY_ID: [AtomicPtr<Vec<(String, String)>>; MAX_SETS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
 /// The next free number; 0 is no labels, 1 is overflow.
@@ -153,11 +149,8 @@ fn number(pairs: &Arc<Pairs>) -> LabelSetId {
     if pairs.is_empty() {
         return LabelSetId::NONE;
     }
-    let Some(_held) = NAMES.lock_whole() else {
-        return overflow();
-    };
-    // SAFETY: `NAMES` is held by this process.
-    let by_name = unsafe { &mut *BY_NAME.0.get() }.get_or_insert_default();
+    let Some(mut names) = NAMES.lock() else { return overflow() };
+    let by_name = names.get_or_insert_default();
     if let Some(&id) = by_name.get(pairs) {
         return id;
     }
@@ -182,8 +175,8 @@ fn overflow() -> LabelSetId {
 /// The labels of a set, in the order of keys.
 pub fn resolve(id: LabelSetId) -> &'static [(String, String)] {
     if id == LabelSetId::OVERFLOW {
-        static OVERFLOW: std::sync::OnceLock<Vec<(String, String)>> = std::sync::OnceLock::new();
-        return OVERFLOW.get_or_init(|| vec![("labels".into(), "overflow".into())]);
+        static OVERFLOW: PerProcess<Vec<(String, String)>> = PerProcess::new();
+        return OVERFLOW.get(|| vec![("labels".into(), "overflow".into())]);
     }
     let Some(slot) = BY_ID.get(id.0 as usize) else {
         return &[];

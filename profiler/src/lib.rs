@@ -30,6 +30,7 @@ pub mod counters;
 pub mod cut;
 pub mod cycle;
 pub mod fork_lock;
+pub mod fork_safe;
 pub mod init;
 pub mod labels;
 pub mod mapping;

@@ -7,7 +7,7 @@
 //!
 //! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced; never in a hook.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::fork_lock::ForkLock;
 
@@ -29,6 +29,8 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Whether this is the program itself.
     pub is_main_executable: bool,
+    /// The file at `path` when the module was first seen.
+    pub file: Option<FileIdentity>,
     /// The lowest address that the loader mapped for this program or library.
     pub(crate) base: usize,
     pub(crate) unwind: UnwindTables,
@@ -38,6 +40,11 @@ pub struct Module {
 }
 
 impl Module {
+    /// What the loader calls it.
+    pub fn loader_name(&self) -> &str {
+        &self.loader_name
+    }
+
     /// Whether it was still loaded at the last [`refresh`].
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Relaxed)
@@ -46,6 +53,27 @@ impl Module {
     /// Whether a run-time address lies in this segment.
     pub fn contains(&self, address: usize) -> bool {
         (self.start..self.limit).contains(&address)
+    }
+}
+
+/// What tells a file from another one that takes its place: device, inode, and time of change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct FileIdentity([i64; 4]);
+
+impl FileIdentity {
+    /// That of the file at `path` now.
+    pub fn of(path: &std::path::Path) -> Option<Self> {
+        #[cfg(rtprof_supported)]
+        {
+            use std::os::unix::fs::MetadataExt;
+            let m = std::fs::metadata(path).ok()?;
+            Some(Self([m.dev() as i64, m.ino() as i64, m.mtime(), m.mtime_nsec()]))
+        }
+        #[cfg(not(rtprof_supported))]
+        {
+            let _ = path;
+            None
+        }
     }
 }
 
@@ -60,32 +88,41 @@ pub(crate) struct UnwindTables {
     is_copy: bool,
 }
 
-/// What the process has loaded. Replaced as a whole; old sets are kept, because a hook may be
-/// reading one.
+/// What the process has loaded. Replaced as a whole.
 #[derive(Debug, Default)]
-pub(crate) struct ModuleSet {
-    pub(crate) modules: Vec<&'static Module>,
+struct ModuleSet {
+    modules: Vec<&'static Module>,
     generation: (u64, u64),
 }
 
 static REFRESH: ForkLock = ForkLock::new();
 static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
+/// Threads that are reading a set. A set that was replaced is freed when nobody reads any.
+static READERS: AtomicUsize = AtomicUsize::new(0);
+/// Unloaded modules that are remembered: their addresses may still stand in stacks. More would make a
+/// program that loads and unloads plugins for ever grow with them.
+const REMEMBERED: usize = 256;
 
-/// The set as of the last refresh; empty before the first. Lock-free.
-pub(crate) fn current() -> &'static ModuleSet {
+/// Reads the set as of the last refresh; empty before the first. Lock-free: for hooks.
+fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
     static EMPTY: ModuleSet = ModuleSet { modules: Vec::new(), generation: (0, 0) };
-    // SAFETY: sets are leaked on installation, so a loaded pointer is valid for ever.
-    unsafe { CURRENT.load(Ordering::Acquire).as_ref() }.unwrap_or(&EMPTY)
+    // Sequentially consistent, with the load below: a refresh that has stored a new set and then sees no
+    // reader knows that whoever comes later sees the new one.
+    READERS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: a set is freed only after it was replaced and no reader was left.
+    let result = f(unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.unwrap_or(&EMPTY));
+    READERS.fetch_sub(1, Ordering::SeqCst);
+    result
 }
 
 /// The loaded module that holds a run-time address. Lock-free.
 pub fn find(address: usize) -> Option<&'static Module> {
-    current().modules.iter().copied().find(|m| m.is_loaded() && m.contains(address))
+    read(|set| set.modules.iter().copied().find(|m| m.is_loaded() && m.contains(address)))
 }
 
-/// Every module ever seen, the program itself first, unloaded ones last.
+/// Every module seen, the program itself first, unloaded ones last; of these the latest 256.
 pub fn known() -> Vec<&'static Module> {
-    let mut all = current().modules.clone();
+    let mut all = read(|set| set.modules.clone());
     all.sort_by_key(|m| (!m.is_main_executable, !m.is_loaded()));
     all
 }
@@ -94,29 +131,34 @@ pub fn known() -> Vec<&'static Module> {
 /// allocates.
 pub fn refresh() {
     let _held = REFRESH.lock();
-    let before = current();
-    let Some(generation) = imp::generation() else {
-        return;
-    };
-    if generation == before.generation && !before.modules.is_empty() {
+    let Some(generation) = imp::generation() else { return };
+    if read(|set| set.generation == generation && !set.modules.is_empty()) {
         return;
     }
     let _untracked = crate::sampling::untracked();
-    let found = imp::list(&before.modules);
-    for module in &before.modules {
-        let still = found.iter().any(|f| core::ptr::eq(*f, *module));
+    let before = read(|set| set.modules.clone());
+    let mut modules = imp::list(&before);
+    for module in &before {
+        let still = modules.iter().any(|f| core::ptr::eq(*f, *module));
         module.loaded.store(still, Ordering::Relaxed);
     }
-    let mut modules = found;
-    modules.extend(before.modules.iter().copied().filter(|m| !m.is_loaded()));
-    let set = Box::leak(Box::new(ModuleSet { modules, generation }));
-    CURRENT.store(set, Ordering::Release);
-    crate::stack::unwind::install(&set.modules);
+    for module in &modules {
+        module.loaded.store(true, Ordering::Relaxed);
+    }
+    modules.extend(before.iter().copied().filter(|m| !m.is_loaded()).take(REMEMBERED));
+    crate::stack::unwind::install(&modules);
+    let set = Box::into_raw(Box::new(ModuleSet { modules, generation }));
+    let old = CURRENT.swap(set, Ordering::SeqCst);
+    if !old.is_null() && READERS.load(Ordering::SeqCst) == 0 {
+        // SAFETY: replaced, and nobody reads it: who counted himself since reads the new one. (With a
+        // reader about, or the ghost of one in a forked child, it is leaked.)
+        drop(unsafe { Box::from_raw(old) });
+    }
 }
 
 #[cfg(rtprof_supported)]
 mod imp {
-    use super::{Module, UnwindTables};
+    use super::{FileIdentity, Module, UnwindTables};
     use core::ffi::{CStr, c_int, c_void};
     use core::sync::atomic::AtomicBool;
 
@@ -176,8 +218,12 @@ mod imp {
             } else {
                 std::fs::canonicalize(&self.name).ok()
             };
+            let path = path.unwrap_or_else(|| self.name.clone().into());
+            let file =
+                FileIdentity::of(if self.is_main_executable { "/proc/self/exe".as_ref() } else { &path });
             Box::leak(Box::new(Module {
-                path: path.map_or_else(|| self.name.clone(), |p| p.to_string_lossy().into_owned()),
+                path: path.to_string_lossy().into_owned(),
+                file,
                 start: self.start,
                 limit: self.limit,
                 file_offset: self.file_offset,
@@ -218,20 +264,21 @@ mod imp {
         for segment in headers.iter().filter(|h| h.p_type == libc::PT_LOAD && h.p_flags & libc::PF_X != 0) {
             let start = bias.wrapping_add(segment.p_vaddr as usize);
             let limit = start.saturating_add(segment.p_memsz as usize);
-            // Without a build id nothing tells a rebuilt library at the same place from the old one.
+            let current = *tables.get_or_insert_with(|| unwind_tables(headers, bias));
+            // Without a build id only the tables tell a rebuilt library at the same place from the old one.
+            let same_tables =
+                |m: &Module| m.unwind.header.0 == current.header.0 && m.unwind.frames.0 == current.frames.0;
             let known = listing.before.iter().copied().find(|m| {
                 m.start == start
                     && m.limit == limit
                     && m.build_id == build_id
                     && m.loader_name == name
-                    && (is_main_executable || !build_id.is_empty())
+                    && (is_main_executable || !build_id.is_empty() || same_tables(m))
             });
             let unwind = match known {
                 Some(known) => known.unwind,
-                None => *tables.get_or_insert_with(|| {
-                    let tables = unwind_tables(headers, bias);
-                    if is_main_executable { tables } else { keep(tables, &build_id, listing.before) }
-                }),
+                None if is_main_executable => current,
+                None => keep(current, listing.before),
             };
             listing.found.push(Draft {
                 name: name.clone(),
@@ -249,16 +296,13 @@ mod imp {
         0
     }
 
-    /// Copies tables that may be unmapped later. A module seen before under the same build id lends
-    /// its copy, so that a program that loads and unloads one plugin for ever keeps one copy of it:
-    /// the tables are relative to their own address, which is kept beside them.
-    fn keep(tables: UnwindTables, build_id: &[u8], before: &[&'static Module]) -> UnwindTables {
+    /// Copies tables that may be unmapped later. A module seen before with equal ones lends its copy, so
+    /// that a program that loads and unloads one plugin for ever keeps one copy of it: the tables are
+    /// relative to their own address, which is kept beside them.
+    fn keep(tables: UnwindTables, before: &[&'static Module]) -> UnwindTables {
         let copy = |(bytes, address): (&'static [u8], usize), old: fn(&UnwindTables) -> &'static [u8]| {
-            let lent = before
-                .iter()
-                .filter(|m| m.unwind.is_copy && !build_id.is_empty() && m.build_id == build_id)
-                .map(|m| old(&m.unwind))
-                .find(|o| *o == bytes);
+            let lent =
+                before.iter().filter(|m| m.unwind.is_copy).map(|m| old(&m.unwind)).find(|o| *o == bytes);
             (lent.unwrap_or_else(|| Box::leak(bytes.to_vec().into_boxed_slice())), address)
         };
         UnwindTables {
@@ -367,8 +411,8 @@ mod tests {
     #[test]
     fn a_second_refresh_keeps_the_set() {
         refresh();
-        let before = current() as *const ModuleSet;
+        let before = CURRENT.load(Ordering::Relaxed);
         refresh();
-        assert_eq!(before, current() as *const ModuleSet);
+        assert_eq!(before, CURRENT.load(Ordering::Relaxed));
     }
 }

@@ -5,7 +5,7 @@
 //! modules come and go, and a fixed set of caches made at start:
 //!
 //! ```text
-//!   UNWINDER ──► unwinder of the modules known now      (old ones are kept: a walk may be using one)
+//!   UNWINDER ──► unwinder of the modules known now      (the old one goes when no walk uses it)
 //!   STRIPES  ──► [ lock | caches ] [ lock | caches ] …  one taken by try-lock for each walk
 //! ```
 //!
@@ -51,6 +51,7 @@ pub(crate) use imp::{install, open};
 #[cfg(rtprof_supported)]
 mod imp {
     use super::*;
+    use crate::fork_lock::ForkLock;
     use core::cell::{Cell, UnsafeCell};
     use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
     use framehop::{
@@ -76,6 +77,10 @@ mod imp {
     static UNWINDER: AtomicPtr<Native> = AtomicPtr::new(core::ptr::null_mut());
     /// Replaced as a whole; old ones are kept, as a walk may be using one.
     static STRIPES: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
+    /// Orders the makers of stripes; not taken by walks.
+    static OPENING: ForkLock = ForkLock::new();
+    /// The stripes that were replaced.
+    static RETIRED: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
     static NEXT_STRIPE: AtomicU32 = AtomicU32::new(0);
 
     thread_local! {
@@ -86,6 +91,7 @@ mod imp {
     /// Makes the caches. `often` says that stacks are always walked by tables, and not only where frame
     /// pointers fail. Not for hooks.
     pub(crate) fn open(often: bool) {
+        let _held = OPENING.lock();
         let cores = std::thread::available_parallelism().map_or(4, usize::from);
         let count = (2 * cores).clamp(4, 64);
         // 8 MiB of caches at most, however many cores there are.
@@ -94,7 +100,10 @@ mod imp {
             return;
         }
         let fresh: Box<[Stripe]> = (0..count).map(|_| Stripe::new(caches)).collect();
-        STRIPES.store(Box::leak(Box::new(fresh)), Ordering::Release);
+        // At most once in a process: from few caches to many. Noted as retired first, so that
+        // `renew_caches` misses neither.
+        RETIRED.store(STRIPES.load(Ordering::Acquire), Ordering::Release);
+        STRIPES.store(Box::into_raw(Box::new(fresh)), Ordering::Release);
     }
 
     /// Makes these modules the ones that walks know. Not for hooks.
@@ -127,23 +136,40 @@ mod imp {
                 },
             ));
         }
-        UNWINDER.store(Box::leak(Box::new(unwinder)), Ordering::Release);
-        renew_caches();
+        let old = UNWINDER.swap(Box::into_raw(Box::new(unwinder)), Ordering::AcqRel);
+        if renew_caches() && !old.is_null() {
+            // SAFETY: every stripe was ours for a moment since the swap, so no walk that began before it
+            // is going on, and later ones find the new unwinder.
+            drop(unsafe { Box::from_raw(old) });
+        }
     }
 
     /// framehop tells stale cache entries by a 16-bit generation, which wraps in a program that loads
-    /// plugins for ever: give every reachable stripe fresh caches. One that is in use now keeps its
-    /// entries until the next change.
-    fn renew_caches() {
-        for stripe in stripes() {
+    /// plugins for ever: give every stripe fresh caches. Returns whether all could be had; one that stays
+    /// in use (by a ghost in a forked child) keeps its entries, and the old unwinder is leaked.
+    fn renew_caches() -> bool {
+        let mut all = true;
+        // SAFETY: installed stripes are leaked.
+        let retired = unsafe { RETIRED.load(Ordering::Acquire).as_ref() }.map_or(&[][..], |stripes| stripes);
+        for stripe in stripes().iter().chain(retired) {
             let fresh = new_caches(stripe.count);
-            if stripe.try_take() {
+            // A walk takes microseconds, unless its thread is preempted.
+            let taken = (0..200).any(|_| {
+                let taken = stripe.try_take();
+                if !taken {
+                    std::thread::yield_now();
+                }
+                taken
+            });
+            all &= taken;
+            if taken {
                 // SAFETY: `taken` is ours.
                 let old = unsafe { core::mem::replace(&mut *stripe.caches.get(), fresh) };
                 stripe.release();
                 drop(old);
             }
         }
+        all
     }
 
     fn stripes() -> &'static [Stripe] {
@@ -192,9 +218,13 @@ mod imp {
         if registers.sp - stack.low.min(registers.sp) < OWN_STACK && !may_grow(stack) {
             return None;
         }
-        // SAFETY: installed unwinders are leaked.
-        let unwinder = unsafe { UNWINDER.load(Ordering::Acquire).as_ref() }?;
         let stripe = take_stripe()?;
+        // Loaded after the stripe was taken: `retire` relies on it.
+        // SAFETY: an unwinder is freed only after it was replaced and each stripe was seen free.
+        let Some(unwinder) = (unsafe { UNWINDER.load(Ordering::Acquire).as_ref() }) else {
+            stripe.release();
+            return None;
+        };
         // SAFETY: `taken` is ours until `release` below.
         let caches = unsafe { &mut **stripe.caches.get() };
         let mut read = |address: u64| {
