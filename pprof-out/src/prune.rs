@@ -73,17 +73,9 @@ const CONTAINERS: [&str; 8] = [
 fn is_container(name: &str) -> bool {
     let is_theirs = |path: &str| CONTAINERS.iter().any(|prefix| path.starts_with(prefix));
     let Some(inside) = name.strip_prefix('<') else { return is_theirs(name) };
-    // `<Type as Trait>::method` is its type's, unless the type is of no crate (a slice, a tuple, a
-    // reference, the `T` of the old mangling): then it is its trait's.
-    if is_in_a_crate(inside) {
-        return is_theirs(inside);
-    }
-    match inside.split_once(" as ") {
-        // A trait inside a method of a slice, `<[_]>::to_vec_in::ConvertVec`, is the library's too.
-        Some((_, of_trait)) => is_theirs(of_trait) || of_trait.starts_with("<["),
-        // `<[T]>::to_vec`: inherent methods of such types are the standard library's.
-        None => true,
-    }
+    // `<Type as Trait>::method` is its type's. Of a type of no crate (a slice, a reference, the `T` of the
+    // old mangling) it is the library's, since it stands in a file of the library.
+    !is_in_a_crate(inside) || is_theirs(inside)
 }
 
 /// A path of at least two segments.

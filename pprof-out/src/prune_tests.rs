@@ -10,6 +10,8 @@ fn the_programs_code_is_never_hidden() {
         "<alloc::vec::Vec<u8> as app::Ext>::grow",
         "<alloc::vec::Vec<u8> as core::convert::From<app::Foo>>::from",
         "<dyn app::Tr>::work",
+        "<T as app::Index>::add",
+        "<(app::A, u8) as app::Index>::add",
         "core::store::insert",
         "alloc::raw_vec::lookalike",
     ] {
@@ -89,14 +91,13 @@ fn classes_of_real_names() {
         ("<[u8]>::to_vec", Container),
         ("<u8 as <[_]>::to_vec_in::ConvertVec>::to_vec::<alloc::alloc::Global>", Container),
         ("<std::sys::os_str::bytes::Buf>::push_slice", Container),
+        ("<&str as <std::ffi::os_str::OsString>::push::SpecPushTo>::spec_push_to", Container),
         ("<[app::T] as alloc::borrow::ToOwned>::to_owned", Container),
         ("<T as core::convert::Into<U>>::into", Container),
         ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", Container),
         ("<alloc::boxed::Box<T> as core::clone::Clone>::clone", Container),
         // The program's types keep their methods, whoever's the trait; and std's work is somebody's.
         ("<app::Posting as core::clone::Clone>::clone", Shown),
-        ("<T as app::Index>::add", Shown),
-        ("<(app::A, u8) as app::Index>::add", Shown),
         ("<std::sys::fs::unix::InnerReadDir as core::clone::Clone>::clone", Shown),
         ("std::io::read_to_end", Shown),
         // A sweep runs the program's code.
