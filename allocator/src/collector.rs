@@ -6,15 +6,16 @@
 //! of a sweep count as of the collection's cut, and profiles show the last cut whose sweep is over.
 //!
 //! ```
+//! # use rtprof_allocator as rtprof;
 //! # fn retire() -> Vec<Box<u64>> { vec![Box::new(1)] }
 //! let dead = retire();                    // found dead at this collection
-//! rtprof_allocator::collector::cycle();   // the cut
-//! rtprof_allocator::collector::sweep(|sweep| {
+//! rtprof::collector::cycle();   // the cut
+//! rtprof::collector::sweep(|sweep| {
 //!     let bytes = dead.len() * 8;
 //!     drop(dead);
 //!     sweep.swept(bytes);
 //! });
-//! rtprof_allocator::collector::post_sweep();
+//! rtprof::collector::post_sweep();
 //! ```
 
 use core::cell::Cell;

@@ -13,8 +13,9 @@ use crate::{placement, pool, sampled};
 /// An allocator that profiles another one.
 ///
 /// ```
+/// # use rtprof_allocator as rtprof;
 /// #[global_allocator]
-/// static ALLOC: rtprof_allocator::ProfAlloc = rtprof_allocator::ProfAlloc::system();
+/// static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 /// # fn main() {}
 /// ```
 ///

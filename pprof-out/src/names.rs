@@ -33,7 +33,9 @@ pub(crate) fn is_mangled(name: &str) -> bool {
 /// name, `with_capacity_in<u8, alloc::alloc::Global>`, which merges in a profile with every other function of that
 /// name. The file it stands in tells crate and module: `alloc::raw_vec::with_capacity_in`. The type it is a method
 /// of cannot be had back. Type arguments, often hundreds of characters, are left to the system name.
-pub(crate) fn qualify(bare: &str, file: Option<&str>) -> Name {
+///
+/// A folder may bear another name than its crate; `home`, where known, has the right one.
+pub(crate) fn qualify(bare: &str, file: Option<&str>, home: Option<&Home<'_>>) -> Name {
     let head = bare.split('<').next().unwrap_or(bare);
     let shown = if head.is_empty() || head.contains("::") {
         bare.to_owned()
@@ -42,11 +44,39 @@ pub(crate) fn qualify(bare: &str, file: Option<&str>) -> Name {
         head.to_owned()
     } else {
         match file.and_then(source_path::module_of) {
-            Some(module) => format!("{module}::{head}"),
+            Some(module) => match home.filter(|home| file.is_some_and(|f| f.starts_with(home.sources))) {
+                Some(home) => {
+                    let inner = module.split_once("::").map_or("", |(_, inner)| inner);
+                    let colons = if inner.is_empty() { "" } else { "::" };
+                    format!("{}{colons}{inner}::{head}", home.crate_name)
+                }
+                None => format!("{module}::{head}"),
+            },
             None => head.to_owned(),
         }
     };
     Name { shown, system: bare.to_owned() }
+}
+
+/// Where a crate's sources lie.
+pub(crate) struct Home<'a> {
+    sources: &'a str,
+    crate_name: &'a str,
+}
+
+impl<'a> Home<'a> {
+    /// Learns it from a function whose full name and file are known. Not from methods of traits, which may
+    /// stand in another crate than their type.
+    pub(crate) fn of(full_name: &'a str, file: &'a str) -> Option<Self> {
+        let path = full_name.strip_prefix('<').unwrap_or(full_name);
+        let (crate_name, _) = path.split_once("::")?;
+        let is_name = crate_name.chars().all(|c| c.is_alphanumeric() || c == '_');
+        if !is_name || full_name.contains(" as ") || source_path::is_library(file) {
+            return None;
+        }
+        let end = file.rfind("/src/")? + "/src/".len();
+        Some(Self { sources: &file[..end], crate_name })
+    }
 }
 
 #[cfg(test)]
@@ -70,14 +100,28 @@ mod tests {
     }
 
     #[test]
+    fn a_crate_in_a_folder_of_another_name() {
+        let home = Home::of("<svc::Pool>::submit", "/tmp/user-app/src/main.rs").unwrap();
+        let named = |bare, file| qualify(bare, Some(file), Some(&home)).shown;
+        assert_eq!(named("run<u8>", "/tmp/user-app/src/main.rs"), "svc::run");
+        assert_eq!(named("get", "/tmp/user-app/src/cache/lru.rs"), "svc::cache::lru::get");
+        assert_eq!(named("get", "/tmp/other/src/cache.rs"), "other::cache::get");
+        assert!(Home::of("<svc::A as lib::B>::c", "/tmp/lib/src/lib.rs").is_none());
+        assert!(Home::of("alloc::vec::push", "/rustc/1/library/alloc/src/vec/mod.rs").is_none());
+    }
+
+    #[test]
     fn bare_names_get_their_module() {
         let file = "/rustc/59807616e/library/alloc/src/raw_vec/mod.rs";
-        assert_eq!(qualify("with_capacity_in<u8>", Some(file)).shown, "alloc::raw_vec::with_capacity_in");
+        assert_eq!(
+            qualify("with_capacity_in<u8>", Some(file), None).shown,
+            "alloc::raw_vec::with_capacity_in"
+        );
         // A path among the type arguments does not make the name complete.
-        assert_eq!(qualify("push<std::path::PathBuf>", Some(file)).shown, "alloc::raw_vec::push");
-        assert_eq!(qualify("a::b", Some(file)).shown, "a::b");
-        assert_eq!(qualify("b", None).shown, "b");
-        assert_eq!(qualify("__rust_alloc", Some("/home/u/app/src/main.rs")).shown, "__rust_alloc");
-        assert_eq!(qualify("b<u8>", None), Name { shown: "b".into(), system: "b<u8>".into() });
+        assert_eq!(qualify("push<std::path::PathBuf>", Some(file), None).shown, "alloc::raw_vec::push");
+        assert_eq!(qualify("a::b", Some(file), None).shown, "a::b");
+        assert_eq!(qualify("b", None, None).shown, "b");
+        assert_eq!(qualify("__rust_alloc", Some("/home/u/app/src/main.rs"), None).shown, "__rust_alloc");
+        assert_eq!(qualify("b<u8>", None, None), Name { shown: "b".into(), system: "b<u8>".into() });
     }
 }

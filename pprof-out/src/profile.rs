@@ -21,7 +21,8 @@ use crate::sink::Sink;
 /// Clones are handles to the same profile. A profile lives as long as the process.
 ///
 /// ```
-/// use rtprof_pprof_out::Profile;
+/// # use rtprof_pprof_out as pprof;
+/// use pprof::Profile;
 ///
 /// let files = Profile::new("app/open_files")?;
 /// files.add(7, 0)?; // 7 names the thing until it is removed: a descriptor, an address

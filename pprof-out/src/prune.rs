@@ -34,6 +34,8 @@ pub(crate) const DROP_FRAMES: &str = concat!(
     r"|alloc::alloc::(alloc|alloc_zeroed|realloc|exchange_malloc)",
     r"|<?alloc::alloc::Global.*>?::(alloc_impl|alloc_impl_runtime|grow_impl|grow_impl_runtime|allocate|allocate_zeroed|grow|grow_zeroed|shrink)",
     r"|<?alloc::raw_vec::.*",
+    // `go tool pprof` knows only the last segment of a name. These are ours and the library's.
+    r"|alloc_sampled|decide_and_alloc|track_large|finish_grow|do_reserve_and_handle|try_allocate_in|exchange_malloc",
 );
 
 /// The class of a function by its demangled name, of either mangling scheme.

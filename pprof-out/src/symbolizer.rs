@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rtprof_profiler::modules::Module;
 
 use crate::module_map::ModuleMap;
-use crate::names::{self, Name};
+use crate::names::{self, Home, Name};
 use crate::object_file::ObjectFile;
 use crate::prune::classify;
 use crate::symbol_cache::{self, FileState, Line, ModuleKey, SymbolCache, Symbols};
@@ -124,12 +124,15 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
     }
     let outermost = drafts.len().wrapping_sub(1);
     let has_lines = drafts.iter().any(|draft| draft.line != 0);
+    let full_name = symbol.as_ref().map(|s| names::demangle(s.name).shown);
+    let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
+    let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
     let lines: Box<[Line]> = drafts
         .into_iter()
         .enumerate()
         .map(|(at, draft)| {
             let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| s.name);
-            let name = settle(&draft, symbol);
+            let name = settle(&draft, symbol, home.as_ref());
             Line {
                 function: cache.function(&name.shown, &name.system, &draft.file),
                 line: draft.line,
@@ -149,15 +152,15 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
 
 /// Chooses the best name there is. `symbol` is the linker's name of the function that has the code, for the
 /// outermost line only.
-fn settle(draft: &Draft, symbol: Option<&str>) -> Name {
+fn settle(draft: &Draft, symbol: Option<&str>, home: Option<&Home<'_>>) -> Name {
     match (draft.name.as_deref(), symbol) {
         (Some(name), _) if names::is_mangled(name) => names::demangle(name),
         // Full of path where the debug information has but the last segment, as with line tables only.
         (_, Some(symbol)) => names::demangle(symbol),
-        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file)),
+        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file), home),
         (Some(name), None) => names::demangle(name),
         // Code with lines and no name at all, such as assembly. A reader needs some function to hold them.
-        (None, None) => names::qualify("??", Some(&draft.file)),
+        (None, None) => names::qualify("??", Some(&draft.file), home),
     }
 }
 
@@ -223,7 +226,7 @@ mod tests {
             (draft(None, false), Some("memcpy"), "memcpy"),
             (draft(None, false), None, "app::store::??"),
         ] {
-            assert_eq!(settle(&draft, symbol).shown, shown);
+            assert_eq!(settle(&draft, symbol, None).shown, shown);
         }
     }
 }

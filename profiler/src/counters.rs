@@ -67,7 +67,15 @@ counters! {
     invalid_frees: "frees of sampled objects that were already free (a bug in this program)",
 }
 
-/// Every count that is not zero, as sentences.
+/// Every count that is not zero, as sentences; and what else a reader of an empty profile should know.
 pub fn comments() -> Vec<String> {
-    COUNTERS.sentences()
+    let mut sentences = COUNTERS.sentences();
+    if crate::mem::stacks_in_use().0 == 0 && crate::rate::mem_profile_rate() != 0 {
+        sentences.push(
+            "rtprof: no allocation was sampled yet; if the program has allocated more than a few MiB, check \
+             that a ProfAlloc is its #[global_allocator]"
+                .to_owned(),
+        );
+    }
+    sentences
 }

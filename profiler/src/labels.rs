@@ -44,7 +44,8 @@ type Pairs = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSet(Arc<Pairs>);
 
-/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts.
+/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts. The heap
+/// profile uses the key `bytes` itself, for the size of objects: choose another.
 /// Go: `pprof.Labels`.
 pub fn labels(pairs: &[(&str, &str)]) -> LabelSet {
     LabelSet(Arc::new(pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect()))
@@ -98,7 +99,7 @@ pub struct LabelGuard {
 }
 
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set
-/// already takes the new value. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+/// already takes the new value. Threads that it spawns begin without labels. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     let previous_id = current_id();
     let merged = match current() {

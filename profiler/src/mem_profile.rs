@@ -61,8 +61,9 @@ impl MemProfileRecord {
 /// that happens after it. In a program that drives `collector::cycle` it is the last complete cut
 /// instead, up to two cycles old, so that objects waiting to be collected do not count as in use.
 ///
-/// The numbers are those of the samples. For totals of the program scale each record, or write a
-/// profile, which does.
+/// The numbers are those of the samples. The objects of a record are all of one size s,
+/// `alloc_bytes / alloc_objects`, and each stands for 1 / (1 - e^(-s/rate)) objects. A written profile is
+/// scaled already, also where the rate was changed meanwhile, which a record does not tell.
 pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
     let snapshot = Snapshot::take();
     let mut records = Vec::with_capacity(shown(&snapshot, inuse_zero).count());
