@@ -10,6 +10,8 @@
 //! on average, the same record always gives the same value, more samples never give a smaller one (which a
 //! difference of two profiles would show as negative), and zero stays zero.
 
+use rtprof_profiler::rate;
+
 /// How the values of one record are scaled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Scale {
@@ -21,12 +23,7 @@ impl Scale {
     /// `rate` is the mean number of bytes between two samples; at 1 and below every object was sampled
     /// and values are exact. `hash` is the record's own, to spread the thresholds.
     pub(crate) fn new(size: usize, rate: usize, hash: u64) -> Self {
-        let factor = if rate <= 1 || size == 0 {
-            1.0
-        } else {
-            // exp_m1 keeps the digits that 1 - e^x loses where the object is far smaller than the rate.
-            1.0 / -(-(size as f64) / rate as f64).exp_m1()
-        };
+        let factor = rate::weight(size, rate);
         // The upper 53 bits make a number in 0 ≤ x < 1.
         let threshold = (hash.wrapping_mul(0xd134_2543_de82_ef95) >> 11) as f64 / (1u64 << 53) as f64;
         Self { factor, threshold }
