@@ -23,8 +23,11 @@ pub fn open() {
         return;
     }
     let _untracked = crate::sampling::untracked();
-    crate::sampling::open();
+    crate::clock::open();
+    crate::random::open();
     crate::mem::open();
+    crate::contention::open();
+    crate::thread_create::open();
     crate::stack::unwind::open(false);
     crate::modules::refresh();
     crate::stack::outermost::open();

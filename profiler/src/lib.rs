@@ -18,6 +18,8 @@
 //! | [`sampling`], [`rate`] | which allocations are sampled, and what each stands for |
 //! | [`stack`] | where an allocation was made |
 //! | [`mem`], [`mem_record`], [`cycle`] | how events become a consistent profile while the program runs on |
+//! | [`contention`], [`clock`] | which waits are sampled, and what is recorded of them |
+//! | [`thread_create`] | who creates threads |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
 //!
 //! # Platforms
@@ -25,7 +27,11 @@
 //! Linux on x86-64 is tested, on aarch64 it builds. Elsewhere everything compiles and records nothing.
 
 pub mod arena;
+mod block_profile;
+mod block_record;
 pub mod bucket;
+pub mod clock;
+pub mod contention;
 pub mod counters;
 pub mod cut;
 pub mod cycle;
@@ -39,9 +45,15 @@ mod mem_profile;
 pub mod mem_record;
 pub mod modules;
 pub mod primitive;
+mod random;
 pub mod rate;
 pub mod sampling;
 pub mod stack;
+pub mod thread_create;
 
+pub use block_profile::{
+    BlockProfileRecord, MAX_THREAD_RECORDS, StackRecord, block_profile, block_profile_into, mutex_profile,
+    mutex_profile_into, thread_create_profile, thread_create_profile_into,
+};
 pub use mem_profile::{MemProfileRecord, mem_profile, mem_profile_into};
 pub use stack::MAX_STACK;

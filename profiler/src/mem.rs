@@ -18,15 +18,14 @@
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::bucket::{MemBucket, MemKey};
-use crate::counters::COUNTERS;
 use crate::cut::Cuts;
 use crate::cycle::{Cycle, FUTURE};
 use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::labels::{self, LabelSetId};
 use crate::mem_record::MemRecord;
 use crate::rate::RateIndex;
-use crate::stack::table::{Full, Table};
-use crate::stack::{MAX_STACK, capture, marker};
+use crate::stack::table::Table;
+use crate::stack::{MAX_STACK, capture};
 
 /// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
@@ -89,10 +88,7 @@ pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     let key = MemKey::new(size, rate, labels::current_id());
-    let bucket = match BUCKETS.intern(key, &frames[..depth]) {
-        Ok(bucket) => bucket,
-        Err(full) => overflow(full, key)?,
-    };
+    let bucket = BUCKETS.intern_or_fold(key, &frames[..depth], MemKey::coarse, OVERFLOW_BUCKETS)?;
     let cycle = CUTS.malloc(|cycle| bucket.record.malloc(cycle));
     LIVE.0.fetch_add(estimate(key), Ordering::Relaxed);
     Some(Sample { bucket, cycle })
@@ -107,20 +103,6 @@ pub fn free(sample: Sample, in_sweep: bool) {
 
 fn estimate(key: MemKey) -> u64 {
     (key.size() as f64 * crate::rate::weight(key.size(), key.rate().rate())) as u64
-}
-
-#[cold]
-fn overflow(full: Full, key: MemKey) -> Option<&'static MemBucket> {
-    if full == Full::Limit {
-        let stack = [marker::frame(marker::too_many_distinct_stacks)];
-        let limit = BUCKETS.limit().saturating_add(OVERFLOW_BUCKETS);
-        if let Ok(bucket) = BUCKETS.intern_within(key.coarse(), &stack, limit) {
-            COUNTERS.samples_over_stack_limit.add();
-            return Some(bucket);
-        }
-    }
-    COUNTERS.samples_without_bucket.add();
-    None
 }
 
 /// Begins the next heap profile cycle. Go: `mProf_NextCycle`. The cycle before it is flushed first if

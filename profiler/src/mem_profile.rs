@@ -1,5 +1,6 @@
 //! The heap profile as `runtime.MemProfile` hands it out: a record per bucket, raw.
 
+use crate::block_profile::{stack_of, write_stack};
 use crate::mem::{MemCount, Snapshot};
 use crate::stack::MAX_STACK;
 
@@ -38,8 +39,7 @@ impl MemProfileRecord {
 
     /// The stack: return addresses, leaf first.
     pub fn stack(&self) -> &[usize] {
-        let depth = self.stack0.iter().position(|&pc| pc == 0).unwrap_or(MAX_STACK);
-        &self.stack0[..depth]
+        stack_of(&self.stack0)
     }
 
     fn write(&mut self, count: MemCount) {
@@ -48,8 +48,7 @@ impl MemProfileRecord {
         self.free_objects = count.frees;
         self.alloc_bytes = count.allocs.wrapping_mul(size);
         self.free_bytes = count.frees.wrapping_mul(size);
-        self.stack0[..count.stack.len()].copy_from_slice(count.stack);
-        self.stack0[count.stack.len()..].fill(0);
+        write_stack(&mut self.stack0, count.stack);
     }
 }
 

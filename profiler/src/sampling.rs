@@ -23,11 +23,9 @@
 
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 
-use rand::rngs::SmallRng;
-use rand::{RngExt, SeedableRng};
-
+use crate::random;
 use crate::rate::{self, EPOCH, RateIndex};
 
 /// What a thread keeps for sampling. No destructor, no lazy initialisation: it works before `main`
@@ -41,7 +39,6 @@ struct ThreadSampler {
     busy: Cell<bool>,
     /// Live [`Untracked`] guards.
     untracked: Cell<u32>,
-    rng: Cell<Option<SmallRng>>,
 }
 
 thread_local! {
@@ -52,24 +49,8 @@ thread_local! {
             epoch: Cell::new(0),
             busy: Cell::new(false),
             untracked: Cell::new(0),
-            rng: Cell::new(None),
         }
     };
-}
-
-/// Seeds of this process's generators: the kernel's randomness, then one step a thread.
-static SEED: AtomicU64 = AtomicU64::new(0);
-
-/// Draws the process's seed. Not for hooks: the first call of `getrandom` may wait for entropy.
-pub(crate) fn open() {
-    #[cfg(rtprof_supported)]
-    {
-        let mut seed = 0u64;
-        // SAFETY: writes at most eight bytes to a local of that size. On failure the seed stays 0,
-        // which makes runs repeat, not wrong.
-        unsafe { libc::getrandom((&raw mut seed).cast(), size_of::<u64>(), libc::GRND_NONBLOCK) };
-        SEED.store(seed, Ordering::Relaxed);
-    }
 }
 
 /// Whether an allocation of `size` bytes passes unsampled, on the fast path. `false` means: ask
@@ -124,23 +105,15 @@ impl ThreadSampler {
         let distance = match rate.map_or(0, RateIndex::rate) {
             0 => i64::MAX,
             1 => 0,
-            mean => self.exponential(mean),
+            mean => exponential(mean),
         };
         self.countdown.set(distance);
     }
+}
 
-    fn exponential(&self, mean: usize) -> i64 {
-        let mut rng = self.rng.take().unwrap_or_else(|| {
-            // A thread's seed: the golden ratio's steps are far apart in every bit after the
-            // generator's own mixing.
-            SmallRng::seed_from_u64(SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed))
-        });
-        // 53 random bits, shifted to (0, 1]: the logarithm of 0 is not a distance.
-        let uniform = 1.0 - rng.random::<f64>();
-        self.rng.set(Some(rng));
-        // Never negative; `as` saturates, and a quarter of the range keeps sums from wrapping.
-        ((-uniform.ln() * mean as f64) as i64).min(i64::MAX / 4)
-    }
+fn exponential(mean: usize) -> i64 {
+    // Never negative; `as` saturates, and a quarter of the range keeps sums from wrapping.
+    ((-random::uniform().ln() * mean as f64) as i64).min(i64::MAX / 4)
 }
 
 /// Marks this thread as inside a hook while it lives: allocations and frees of the thread pass
@@ -232,22 +205,20 @@ mod tests {
 
     #[test]
     fn distances_are_exponential() {
-        SAMPLER.with(|s| {
-            s.rng.set(Some(SmallRng::seed_from_u64(7)));
-            const N: usize = 200_000;
-            const MEAN: usize = 4096;
-            let draws: Vec<i64> = (0..N).map(|_| s.exponential(MEAN)).collect();
-            assert!(draws.iter().all(|&d| d >= 0));
-            // P(X < size) = 1 - e^(-size/mean); binomial, 6 sigma: one run in 5e8 fails by chance,
-            // and the seed is fixed besides.
-            for size in [16i64, 1024, 4096, 100_000] {
-                let p = 1.0 - (-(size as f64) / MEAN as f64).exp();
-                let hits = draws.iter().filter(|&&d| d < size).count() as f64;
-                let sigma = (N as f64 * p * (1.0 - p)).sqrt().max(1.0);
-                assert!((hits - N as f64 * p).abs() < 6.0 * sigma, "{size}: {hits} of {}", N as f64 * p);
-            }
-            assert!(s.exponential(usize::MAX) > 0);
-        });
+        random::reseed(7);
+        const N: usize = 200_000;
+        const MEAN: usize = 4096;
+        let draws: Vec<i64> = (0..N).map(|_| exponential(MEAN)).collect();
+        assert!(draws.iter().all(|&d| d >= 0));
+        // P(X < size) = 1 - e^(-size/mean); binomial, 6 sigma: one run in 5e8 fails by chance, and the
+        // seed is fixed besides.
+        for size in [16i64, 1024, 4096, 100_000] {
+            let p = 1.0 - (-(size as f64) / MEAN as f64).exp();
+            let hits = draws.iter().filter(|&&d| d < size).count() as f64;
+            let sigma = (N as f64 * p * (1.0 - p)).sqrt().max(1.0);
+            assert!((hits - N as f64 * p).abs() < 6.0 * sigma, "{size}: {hits} of {}", N as f64 * p);
+        }
+        assert!(exponential(usize::MAX) > 0);
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod hash;
 pub mod marker;
 mod mode;
 pub(crate) mod outermost;
+mod overflow;
 pub mod table;
 pub(crate) mod unwind;
 

@@ -1,0 +1,95 @@
+//! The counts of one bucket of the block or mutex profile. Go: `blockRecord`.
+
+use crate::primitive::{AtomicU64, Ordering};
+
+/// How many waits, and how many ticks they took in all.
+///
+/// The count is a fraction, because a short wait that was sampled stands for many: rate / ticks of them.
+/// There is no lock: both words are atomics of their own. An event adds its ticks before its count, and
+/// a reader takes the count first, so that it never sees a wait without its time; of an event that is
+/// being added at that instant it may see the time alone.
+#[derive(Default)]
+pub(crate) struct BlockRecord {
+    /// The bits of an `f64`.
+    count: AtomicU64,
+    cycles: AtomicU64,
+}
+
+impl BlockRecord {
+    /// Adds an event that stands for `count` waits of `cycles` ticks together. The sum of ticks stays
+    /// at `i64::MAX` once it is there.
+    pub(crate) fn add(&self, count: f64, cycles: u64) {
+        update(&self.cycles, |sum| sum.saturating_add(cycles).min(i64::MAX as u64));
+        update(&self.count, |bits| (f64::from_bits(bits) + count).to_bits());
+    }
+
+    /// The count and the ticks so far.
+    pub(crate) fn read(&self) -> (f64, u64) {
+        let count = f64::from_bits(self.count.load(Ordering::Acquire));
+        (count, self.cycles.load(Ordering::Relaxed))
+    }
+}
+
+#[inline]
+fn update(word: &AtomicU64, next: impl Fn(u64) -> u64) {
+    let mut seen = word.load(Ordering::Relaxed);
+    // Release, for the count: whoever reads it finds the ticks that were added before it. A successful
+    // exchange continues the release sequence of the one it read.
+    while let Err(now) = word.compare_exchange_weak(seen, next(seen), Ordering::Release, Ordering::Relaxed) {
+        seen = now;
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_neither_lose_nor_invent() {
+        let record = BlockRecord::default();
+        std::thread::scope(|s| {
+            for _ in 0..8 {
+                s.spawn(|| {
+                    for _ in 0..10_000 {
+                        record.add(0.5, 3);
+                        let (count, cycles) = record.read();
+                        assert!(cycles as f64 >= count * 6.0, "{count} waits in {cycles} ticks");
+                    }
+                });
+            }
+        });
+        assert_eq!(record.read(), (40_000.0, 240_000));
+    }
+
+    #[test]
+    fn the_sum_of_ticks_saturates() {
+        let record = BlockRecord::default();
+        record.add(1.0, u64::MAX);
+        record.add(1.0, 5);
+        assert_eq!(record.read(), (2.0, i64::MAX as u64));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod models {
+    use super::*;
+
+    #[test]
+    fn loom_a_wait_is_never_seen_without_its_time() {
+        loom::model(|| {
+            let record = loom::sync::Arc::new(BlockRecord::default());
+            let writers: Vec<_> = (0..2)
+                .map(|_| {
+                    let record = record.clone();
+                    loom::thread::spawn(move || record.add(1.0, 10))
+                })
+                .collect();
+            let (count, cycles) = record.read();
+            assert!(cycles as f64 >= count * 10.0);
+            for writer in writers {
+                writer.join().unwrap();
+            }
+            assert_eq!(record.read(), (2.0, 20));
+        });
+    }
+}

@@ -1,0 +1,208 @@
+//! The block and mutex profiles: which waits are sampled, and what is recorded of them.
+//!
+//! The block profile says where the program waits: an event a wait, with the stack of who waited. The
+//! mutex profile says who made it wait: an event a contended unlock, with the stack of who unlocked and
+//! all the time that others waited for it. Go: `blockevent`, `mutexevent`, `saveblockevent`.
+//!
+//! # Sampling
+//!
+//! Waits differ by nine orders of magnitude, so a block event is not sampled by count but by its time,
+//! as if every tick of waiting were a coin that comes up heads once in `rate`:
+//!
+//! ```text
+//!   P(sampled) = min(1, cycles / rate)       an event of at least `rate` ticks is always recorded
+//! ```
+//!
+//! A sampled event is recorded times 1 / P. So an event shorter than the rate counts as rate / cycles
+//! waits of `rate` ticks in all, and the expected sums are the true ones for every length of wait.
+//! (Recorded as they are, a thousand waits of 1 ms would outweigh a million of 1 us: golang/go#44192,
+//! golang.org/cl/299991.)
+//!
+//! A mutex event is sampled with probability 1 / fraction, whatever its length, and recorded times the
+//! fraction.
+//!
+//! # Locks
+//!
+//! None. A hook captures its stack, finds or makes its bucket ([`crate::stack::table`]), and adds to two
+//! atomics ([`crate::block_record`]). Rates are single words, read once an event.
+
+use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use crate::block_record::BlockRecord;
+use crate::clock;
+use crate::labels::{self, LabelSetId};
+use crate::random;
+use crate::stack::table::{Key, Table};
+use crate::stack::{MAX_STACK, capture};
+
+/// Distinct (stack, labels) that each of the two profiles keeps.
+const MAX_STACKS: usize = 1 << 16;
+/// Buckets that may be made beyond that, all with the overflow stack: one a label set.
+const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
+
+/// What distinguishes buckets of one stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct BlockKey {
+    labels: LabelSetId,
+}
+
+impl Key for BlockKey {
+    fn seed(&self) -> u64 {
+        u64::from(self.labels.bits())
+    }
+}
+
+type Buckets = Table<BlockKey, BlockRecord>;
+
+#[cfg(not(loom))]
+static BLOCK: Buckets = Table::new(MAX_STACKS);
+#[cfg(not(loom))]
+static MUTEX: Buckets = Table::new(MAX_STACKS);
+// loom's atomics are not `const`.
+#[cfg(loom)]
+static BLOCK: std::sync::LazyLock<Buckets> = std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+#[cfg(loom)]
+static MUTEX: std::sync::LazyLock<Buckets> = std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+
+/// The block profile rate as it was set, in nanoseconds.
+static BLOCK_NANOS: AtomicU64 = AtomicU64::new(0);
+/// The same in ticks; 0 is off. What hooks read.
+static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
+/// The mutex profile fraction; 0 is off, never negative.
+static MUTEX_FRACTION: AtomicI64 = AtomicI64::new(0);
+
+pub(crate) fn open() {
+    BLOCK.open();
+    MUTEX.open();
+}
+
+/// Sets the rate of the block profile: on average one wait is sampled for every `nanos` nanoseconds that
+/// threads spend waiting, and every wait that takes longer. 1 samples everything, 0 (the default)
+/// nothing. Any value is valid. Go: `runtime.SetBlockProfileRate`.
+///
+/// It takes effect with the waits that end from now on. Each event is scaled by the rate it was sampled
+/// at, so totals stay true across changes.
+pub fn set_block_profile_rate(nanos: u64) {
+    let rate = match nanos {
+        0 => 0,
+        1 => 1,
+        // In floating point, where nothing overflows; the cast saturates.
+        _ => ((nanos as f64 * clock::ticks_per_second() as f64 / clock::NANOS as f64) as u64)
+            .clamp(1, i64::MAX as u64),
+    };
+    if rate != 0 {
+        crate::init::open();
+    }
+    BLOCK_NANOS.store(nanos, Ordering::Relaxed);
+    BLOCK_RATE.store(rate, Ordering::Release);
+}
+
+/// The rate of the block profile in nanoseconds, as it was set; 0 when it is off.
+pub fn block_profile_rate() -> u64 {
+    BLOCK_NANOS.load(Ordering::Relaxed)
+}
+
+/// Sets the fraction of contended unlocks that the mutex profile records, one in `rate` on average, and
+/// returns the previous one. 1 records every one, 0 (the default) none; a negative `rate` changes nothing
+/// and reads. Any value is valid. Go: `runtime.SetMutexProfileFraction`.
+///
+/// It takes effect with the next unlock, also of locks that are held now. Each event is scaled by the
+/// fraction it was sampled at, so totals stay true across changes.
+pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
+    if rate < 0 {
+        return MUTEX_FRACTION.load(Ordering::Relaxed);
+    }
+    if rate > 0 {
+        crate::init::open();
+    }
+    MUTEX_FRACTION.swap(rate, Ordering::AcqRel)
+}
+
+/// A wait of `cycles` ticks is over: samples it, with the caller's stack. Go: `blockevent`. For hooks.
+#[inline]
+pub fn block_event(cycles: u64) {
+    // Acquire: what `init::open` made is there for whoever sees a rate.
+    let rate = BLOCK_RATE.load(Ordering::Acquire);
+    if rate != 0 {
+        sample_block(cycles.max(1), rate);
+    }
+}
+
+/// A lock was given up for which others had waited `cycles` ticks together since it was last charged, of
+/// them `waits` for the first time: samples it, with the caller's stack. Go: `mutexevent`. For hooks.
+#[inline]
+pub fn mutex_event(waits: u64, cycles: u64) {
+    let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
+    if fraction > 0 {
+        sample_mutex(waits, cycles, fraction as u64);
+    }
+}
+
+#[inline(never)]
+fn sample_block(cycles: u64, rate: u64) {
+    if is_block_sampled(cycles, rate) {
+        let (count, cycles) = block_weight(cycles, rate);
+        record(&BLOCK, count, cycles);
+    }
+}
+
+#[inline(never)]
+fn sample_mutex(waits: u64, cycles: u64, fraction: u64) {
+    if fraction == 1 || random::below(fraction) == 0 {
+        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction));
+    }
+}
+
+/// Go: `blocksampled`.
+fn is_block_sampled(cycles: u64, rate: u64) -> bool {
+    cycles >= rate || random::below(rate) < cycles
+}
+
+/// What an event stands for that was sampled: how many waits, and how many ticks.
+fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
+    if cycles < rate { (rate as f64 / cycles as f64, rate) } else { (1.0, cycles) }
+}
+
+#[inline]
+fn record(buckets: &'static Buckets, count: f64, cycles: u64) {
+    let mut frames = [0; MAX_STACK];
+    let depth = capture(&mut frames);
+    let key = BlockKey { labels: labels::current_id() };
+    if let Some(bucket) = buckets.intern_or_fold(key, &frames[..depth], |key| key, OVERFLOW_BUCKETS) {
+        bucket.record.add(count, cycles);
+    }
+}
+
+/// A bucket of the block or mutex profile: what its samples stand for.
+#[derive(Clone, Copy, Debug)]
+pub struct BlockCount {
+    /// Return addresses, leaf first.
+    pub stack: &'static [usize],
+    /// The labels of the thread.
+    pub labels: LabelSetId,
+    /// How many waits.
+    pub count: f64,
+    /// How many ticks of the clock they took.
+    pub cycles: u64,
+}
+
+/// The block profile, the newest stack first. For exports; Go's form is [`crate::block_profile`].
+pub fn block_counts() -> Vec<BlockCount> {
+    counts(&BLOCK)
+}
+
+/// The mutex profile, the newest stack first. For exports; Go's form is [`crate::mutex_profile`].
+pub fn mutex_counts() -> Vec<BlockCount> {
+    counts(&MUTEX)
+}
+
+fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
+    let mut out = Vec::with_capacity(buckets.len());
+    // A bucket is in the table before its first event is, and stays empty if its maker lost a race.
+    out.extend(buckets.iter().filter_map(|bucket| {
+        let (count, cycles) = bucket.record.read();
+        let (stack, labels) = (bucket.stack(), bucket.key.labels);
+        (count > 0.0 || cycles > 0).then_some(BlockCount { stack, labels, count, cycles })
+    }));
+    out
+}

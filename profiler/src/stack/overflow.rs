@@ -1,0 +1,39 @@
+//! What becomes of a sample whose stack the table has no room for.
+
+use super::marker;
+use super::table::{Entry, Full, Key, Table};
+use crate::counters::COUNTERS;
+
+impl<K: Key, R: Default> Table<K, R> {
+    /// As [`Table::intern`]; beyond the limit on entries the sample goes to the one stack whose name
+    /// says so, so that totals stay true, and is counted. `fold` makes the keys of that stack few, and
+    /// `extra` is how many of them may be made beyond the limit. `None`, counted, when there is no
+    /// memory.
+    #[inline]
+    pub(crate) fn intern_or_fold(
+        &self,
+        key: K,
+        stack: &[usize],
+        fold: impl FnOnce(K) -> K,
+        extra: usize,
+    ) -> Option<&Entry<K, R>> {
+        match self.intern(key, stack) {
+            Ok(entry) => Some(entry),
+            Err(full) => self.overflow(full, fold(key), extra),
+        }
+    }
+
+    #[cold]
+    fn overflow(&self, full: Full, key: K, extra: usize) -> Option<&Entry<K, R>> {
+        if full == Full::Limit {
+            let stack = [marker::frame(marker::too_many_distinct_stacks)];
+            let limit = self.limit().saturating_add(extra);
+            if let Ok(entry) = self.intern_within(key, &stack, limit) {
+                COUNTERS.samples_over_stack_limit.add();
+                return Some(entry);
+            }
+        }
+        COUNTERS.samples_without_bucket.add();
+        None
+    }
+}

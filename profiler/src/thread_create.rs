@@ -1,0 +1,73 @@
+//! The threadcreate profile: the stacks that led to the creation of threads.
+//!
+//! Go keeps such a stack in every `m`. Here threads come and go by the million, so each distinct stack is
+//! kept once with the number of threads it has created; state grows with stacks, not with threads.
+
+use crate::primitive::{AtomicU64, Ordering};
+use crate::stack::table::{Entry, Key, Table};
+use crate::stack::{MAX_STACK, capture};
+
+/// Distinct stacks that are kept.
+const MAX_STACKS: usize = 1 << 14;
+
+/// Nothing but the stack distinguishes buckets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ThreadKey;
+
+impl Key for ThreadKey {
+    fn seed(&self) -> u64 {
+        0
+    }
+}
+
+/// How many threads a stack has created.
+#[derive(Default)]
+pub struct ThreadRecord {
+    created: AtomicU64,
+}
+
+/// A stack that creates threads. Never freed: a thread may refer to it for the whole of its life.
+pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
+
+#[cfg(not(loom))]
+static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);
+// loom's atomics are not `const`.
+#[cfg(loom)]
+static THREADS: std::sync::LazyLock<Table<ThreadKey, ThreadRecord>> =
+    std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+
+pub(crate) fn open() {
+    THREADS.open();
+}
+
+/// Records that the caller has created a thread, and returns the stack that did. `None`, counted, when
+/// there is no memory for it.
+#[inline(never)]
+pub fn created() -> Option<&'static ThreadBucket> {
+    crate::init::open();
+    let mut frames = [0; MAX_STACK];
+    let depth = capture(&mut frames);
+    let bucket = THREADS.intern_or_fold(ThreadKey, &frames[..depth], |key| key, 1)?;
+    bucket.record.created.fetch_add(1, Ordering::Relaxed);
+    Some(bucket)
+}
+
+/// A stack that created threads, and how many.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadCount {
+    /// Return addresses, leaf first.
+    pub stack: &'static [usize],
+    /// Threads it has created since the program began, running or not.
+    pub created: u64,
+}
+
+/// The stacks that created threads, the newest first. For exports; Go's form is
+/// [`crate::thread_create_profile`].
+pub fn thread_counts() -> Vec<ThreadCount> {
+    let mut out = Vec::with_capacity(THREADS.len());
+    out.extend(THREADS.iter().filter_map(|bucket| {
+        let created = bucket.record.created.load(Ordering::Relaxed);
+        (created > 0).then_some(ThreadCount { stack: bucket.stack(), created })
+    }));
+    out
+}
