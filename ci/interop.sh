@@ -5,4 +5,4 @@ cd "$(dirname "$0")/.."
 
 export RTPROF_REQUIRE_GO=1
 ci/go.sh
-cargo test --test interop --test interop_web
+cargo test --test "interop*"

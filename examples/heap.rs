@@ -10,31 +10,27 @@
 //! alive and meant to be; `remember_page` keeps a copy of every page's beginning in a list that nobody
 //! empties: the leak.
 
+mod corpus;
+
 use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::Mutex;
 use std::time::Instant;
 
+use corpus::{MIB, plain_text, words};
+
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
-
-const MIB: usize = 1 << 20;
 
 /// Pages seen, for a "recently seen" list that was never written: the leak.
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let budget = match std::env::args().nth(1) {
-        Some(text) => text.parse::<usize>().map_err(|_| format!("{text}: give a number of MiB"))? * MIB,
-        None => 48 * MIB,
-    };
-    let root = source();
-    let mut files = Vec::new();
-    collect(&root, &mut files);
-    files.sort();
+    let budget = corpus::budget(48)?;
+    let root = corpus::source();
+    let files = corpus::pages(&root);
 
     let start = Instant::now();
     let (mut index, bytes) = build(&files, budget);
@@ -59,35 +55,6 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Alive until here, so that the profile shows it in use.
     drop(index);
     Ok(())
-}
-
-/// The toolchain's own documentation, else its sources, else this repository.
-fn source() -> PathBuf {
-    let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
-    let sysroot = sysroot.and_then(|out| String::from_utf8(out.stdout).ok()).unwrap_or_default();
-    let sysroot = Path::new(sysroot.trim());
-    ["share/doc/rust/html", "lib/rustlib/src"]
-        .map(|part| sysroot.join(part))
-        .into_iter()
-        .find(|dir| dir.is_dir())
-        .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))
-}
-
-fn collect(dir: &Path, files: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() && !path.ends_with(".git") && !path.ends_with("target") => {
-                collect(&path, files)
-            }
-            Ok(kind) if kind.is_file() && is_text(&path) => files.push(path),
-            _ => {}
-        }
-    }
-}
-
-fn is_text(path: &Path) -> bool {
-    path.extension().is_some_and(|e| e == "html" || e == "rs" || e == "md")
 }
 
 /// Where each word occurs.
@@ -134,22 +101,6 @@ fn build_part(files: &[PathBuf], budget: usize) -> (Index, usize) {
     (index, bytes)
 }
 
-/// Drops tags and lowers the case.
-#[inline(never)]
-fn plain_text(html: &str) -> String {
-    let mut text = String::with_capacity(html.len() / 2);
-    let mut in_tag = false;
-    for c in html.chars() {
-        match c {
-            '<' => in_tag = true,
-            '>' => in_tag = false,
-            _ if in_tag => {}
-            _ => text.extend(c.to_lowercase()),
-        }
-    }
-    text
-}
-
 #[inline(never)]
 fn remember_page(text: &str) {
     let beginning: String = text.chars().take(4096).collect();
@@ -162,7 +113,7 @@ impl Index {
         let page = self.pages.len() as u32;
         self.pages.push(path.to_owned());
         let mut counts: HashMap<&str, u32> = HashMap::new();
-        for word in text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|w| w.len() > 1) {
+        for word in words(text) {
             *counts.entry(word).or_default() += 1;
         }
         for (word, count) in counts {

@@ -4,9 +4,18 @@
 pub mod collector;
 #[cfg(feature = "pprof")]
 pub mod pprof;
+pub mod sync;
+pub mod thread;
 
 pub use rtprof_allocator::{ProfAlloc, set_alloc_free_trace};
+pub use rtprof_profiler::contention::{
+    block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction,
+};
 pub use rtprof_profiler::mem::{advance_cycle, flush_cycle, live_heap_estimate, set_max_stacks};
 pub use rtprof_profiler::rate::{mem_profile_rate, set_mem_profile_rate};
 pub use rtprof_profiler::stack::{StackMode, set_stack_mode, stack_mode};
-pub use rtprof_profiler::{MAX_STACK, MemProfileRecord, mem_profile, mem_profile_into};
+pub use rtprof_profiler::{
+    BlockProfileRecord, MAX_STACK, MAX_THREAD_RECORDS, MemProfileRecord, StackRecord, block_profile,
+    block_profile_into, mem_profile, mem_profile_into, mutex_profile, mutex_profile_into, thread_create_profile,
+    thread_create_profile_into,
+};

@@ -17,3 +17,4 @@ pub mod serve;
 pub mod sizes;
 pub mod statistics;
 pub mod subject;
+pub mod team;

@@ -1,13 +1,41 @@
-//! Profiles of a program's own: stacks with the number of things that each stands for.
+//! Profiles of stacks with the number of things that each stands for: those of a program's own, and threadcreate.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 
 use crate::encode::{self, Encoder, Header};
-use crate::locations::Locations;
+use crate::locations::{Frames, Locations};
 use crate::sink::Sink;
 use crate::text;
+
+/// Records of one cut, and what is said of them.
+pub(crate) struct CountProfile<'a> {
+    /// Of the profile, and of its values.
+    pub(crate) name: &'a str,
+    /// In the order in which they are shown.
+    pub(crate) records: Vec<CountRecord<'a>>,
+    /// Empty for none.
+    pub(crate) drop_frames: &'static str,
+    pub(crate) comments: Vec<String>,
+}
+
+/// A stack and how many things it stands for.
+pub(crate) struct CountRecord<'a> {
+    /// Return addresses, leaf first.
+    pub(crate) stack: &'a [usize],
+    pub(crate) leaf: Leaf,
+    pub(crate) count: i64,
+}
+
+/// What is hidden at the leaf of a stack.
+#[derive(Clone, Copy)]
+pub(crate) enum Leaf {
+    /// So many functions: a caller wants it so.
+    Skip(usize),
+    /// The hooks that saw the event.
+    Hooks,
+}
 
 /// Where a thing was added.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -29,57 +57,79 @@ pub(crate) fn counted(places: Vec<Place>) -> Vec<(Place, i64)> {
     counted
 }
 
-/// Writes profile.proto.
-pub(crate) fn write(name: &str, places: &[(Place, i64)], sink: &mut Sink<'_>) -> io::Result<()> {
-    let mut locations = Locations::new();
-    let mut encoder = Encoder::new(
-        sink,
-        &Header {
-            sample_types: &[(name, "count")],
-            period_type: (name, "count"),
-            period: 1,
-            default_sample_type: "",
-            drop_frames: "",
-            comments: &[],
-            time_nanos: encode::now_nanos(),
-        },
-    );
-    for (place, count) in places {
-        let cut = locations.skipped(&place.stack, place.skip).cut();
-        encoder.sample(|sample, _| {
-            locations.ids(cut, &mut sample.location_id);
-            sample.value.push(*count);
-        })?;
+impl<'a> CountProfile<'a> {
+    /// The profile of a program's own that holds these places.
+    pub(crate) fn of_places(name: &'a str, counted: &'a [(Place, i64)]) -> Self {
+        let record = |(place, count): &'a (Place, i64)| CountRecord {
+            stack: &place.stack,
+            leaf: Leaf::Skip(place.skip),
+            count: *count,
+        };
+        let records = counted.iter().map(record).collect();
+        Self { name, records, drop_frames: "", comments: Vec::new() }
     }
-    encoder.finish(&locations)
+
+    /// Writes profile.proto.
+    pub(crate) fn write(&self, sink: &mut Sink<'_>) -> io::Result<()> {
+        let mut locations = Locations::new();
+        let mut encoder = Encoder::new(
+            sink,
+            &Header {
+                sample_types: &[(self.name, "count")],
+                period_type: (self.name, "count"),
+                period: 1,
+                default_sample_type: "",
+                drop_frames: self.drop_frames,
+                comments: &self.comments,
+                time_nanos: encode::now_nanos(),
+            },
+        );
+        for record in &self.records {
+            let cut = record.frames(&mut locations).cut();
+            encoder.sample(|sample, _| {
+                locations.ids(cut, &mut sample.location_id);
+                sample.value.push(record.count);
+            })?;
+        }
+        encoder.finish(&locations)
+    }
+
+    /// Writes the text form, which `go tool pprof` reads as well.
+    pub(crate) fn write_text(&self, sink: &mut Sink<'_>) -> io::Result<()> {
+        let mut locations = Locations::new();
+        let total = self.records.iter().fold(0i64, |sum, record| sum.saturating_add(record.count));
+        let mut text = format!("{} profile: total {total}\n", self.name);
+        let mut bytes = Vec::new();
+        for record in &self.records {
+            let frames = record.frames(&mut locations);
+            // A reader has no other way to learn of the skipped ones: the address list starts after them.
+            let hidden = frames.cut().frames;
+            let _ = write!(text, "{}", record.count);
+            text::addresses(&mut text, &record.stack[hidden..]);
+            text.push('\n');
+            text::lines(&mut text, &frames);
+            text.push('\n');
+            bytes.extend_from_slice(text.as_bytes());
+            text.clear();
+            sink.drain_chunk(&mut bytes)?;
+        }
+        text::comments(&mut text, &self.comments);
+        if !self.records.is_empty() {
+            text::memory_map(&mut text, locations.modules());
+        }
+        bytes.extend_from_slice(text.as_bytes());
+        sink.drain(&mut bytes)?;
+        sink.flush()
+    }
 }
 
-/// Writes the text form, which `go tool pprof` reads as well.
-pub(crate) fn write_text(name: &str, places: &[(Place, i64)], sink: &mut Sink<'_>) -> io::Result<()> {
-    let mut locations = Locations::new();
-    let total: i64 = places.iter().map(|(_, count)| count).sum();
-    let mut text = format!("{name} profile: total {total}\n");
-    let mut bytes = Vec::new();
-    for (place, count) in places {
-        let frames = locations.skipped(&place.stack, place.skip);
-        // A reader has no other way to learn of the skipped ones: the address list starts after them.
-        let hidden = frames.cut().frames;
-        let _ = write!(text, "{count}");
-        text::addresses(&mut text, &place.stack[hidden..]);
-        text.push('\n');
-        text::lines(&mut text, &frames);
-        text.push('\n');
-        bytes.extend_from_slice(text.as_bytes());
-        text.clear();
-        sink.drain_chunk(&mut bytes)?;
+impl CountRecord<'_> {
+    fn frames<'l>(&self, locations: &'l mut Locations) -> Frames<'l> {
+        match self.leaf {
+            Leaf::Skip(functions) => locations.skipped(self.stack, functions),
+            Leaf::Hooks => locations.event(self.stack),
+        }
     }
-    if !places.is_empty() {
-        text.push_str("--- Memory map: ---\n");
-        text::mapped_libraries(&mut text, locations.modules());
-    }
-    bytes.extend_from_slice(text.as_bytes());
-    sink.drain(&mut bytes)?;
-    sink.flush()
 }
 
 #[cfg(test)]
@@ -97,13 +147,31 @@ mod tests {
         assert_eq!(counted, [(b, 2), (a, 1), (place(&[1, 3], 1), 1)]);
     }
 
+    fn text_of(profile: &CountProfile<'_>) -> String {
+        let mut out = Vec::new();
+        profile.write_text(&mut Sink::new(&mut out)).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
     #[test]
     fn text_of_go() {
         let places = counted(vec![place(&[0x10, 0x20], 0), place(&[0x10, 0x20], 0)]);
-        let mut out = Vec::new();
-        write_text("sessions", &places, &mut Sink::new(&mut out)).unwrap();
-        let text = String::from_utf8(out).unwrap();
-        let expected = "sessions profile: total 2\n2 @ 0x10 0x20\n#\t0x10\n#\t0x20\n\n";
+        let text = text_of(&CountProfile::of_places("sessions", &places));
+        let expected = "sessions profile: total 2\n2 @ 0x10 0x20\n#\t0x10\n#\t0x20\n\n--- Memory map: ---\n";
+        assert!(text.starts_with(expected), "{text}");
+        assert_eq!(text_of(&CountProfile::of_places("sessions", &[])), "sessions profile: total 0\n");
+    }
+
+    #[test]
+    fn remarks_follow_the_records() {
+        let mut profile = CountProfile::of_places("threadcreate", &[]);
+        profile.comments = vec!["two\nlines".into()];
+        assert_eq!(text_of(&profile), "threadcreate profile: total 0\n# two lines\n");
+        let record = |stack, count| CountRecord { stack, leaf: Leaf::Hooks, count };
+        profile.records = vec![record(&[0x10], i64::MAX), record(&[0x20], 5)];
+        let text = text_of(&profile);
+        let expected = "threadcreate profile: total 9223372036854775807\n9223372036854775807 @ 0x10\n#\t0x10\n\n\
+                        5 @ 0x20\n#\t0x20\n\n# two lines\n--- Memory map: ---\n";
         assert!(text.starts_with(expected), "{text}");
     }
 }

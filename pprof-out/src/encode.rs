@@ -147,9 +147,16 @@ impl Output<'_, '_> {
     }
 }
 
-/// A label whose value is a text.
-pub(crate) fn text_label(strings: &mut StringTable, key: &str, value: &str) -> Label {
-    Label { key: strings.index(key), str: strings.index(value), ..Label::default() }
+/// Labels whose values are texts.
+pub(crate) fn text_labels(
+    strings: &mut StringTable,
+    labels: &[(String, String)],
+) -> impl Iterator<Item = Label> {
+    labels.iter().map(|(key, value)| Label {
+        key: strings.index(key),
+        str: strings.index(value),
+        ..Label::default()
+    })
 }
 
 /// A label whose value is a number.

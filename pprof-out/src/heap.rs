@@ -4,7 +4,8 @@ use std::io;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rtprof_profiler::{counters, labels, mem, rate};
+use rtprof_profiler::counters::{self, Subject};
+use rtprof_profiler::{labels, mem, rate};
 
 use crate::encode::{self, Encoder, Header};
 use crate::hash::stack_hash;
@@ -12,6 +13,7 @@ use crate::locations::Locations;
 use crate::prune::DROP_FRAMES;
 use crate::scale::Scale;
 use crate::sink::Sink;
+use crate::top::Values;
 
 /// The order is Go's; readers go by position.
 const SAMPLE_TYPES: [(&str, &str); 4] = [
@@ -92,8 +94,8 @@ fn label_hash(labels: &[(String, String)]) -> u64 {
     hasher.finish()
 }
 
-impl HeapValues {
-    pub(crate) fn add(&mut self, other: Self) {
+impl Values for HeapValues {
+    fn add(&mut self, other: Self) {
         self.alloc_objects += other.alloc_objects;
         self.alloc_space += other.alloc_space;
         self.inuse_objects += other.inuse_objects;
@@ -119,7 +121,7 @@ impl HeapRecords<'static> {
         Self {
             records,
             rate: rate::mem_profile_rate(),
-            comments: counters::comments(),
+            comments: counters::comments(Subject::Heap),
             time_nanos: encode::now_nanos(),
         }
     }
@@ -155,9 +157,7 @@ pub(crate) fn write(
                 values.inuse_objects,
                 values.inuse_space,
             ]);
-            for (key, value) in record.labels {
-                sample.label.push(encode::text_label(strings, key, value));
-            }
+            sample.label.extend(encode::text_labels(strings, record.labels));
             let size = record.size as i64;
             sample.label.push(encode::number_label(strings, "bytes", size, "bytes"));
         })?;

@@ -7,6 +7,7 @@ use crate::heap::{HeapRecord, HeapRecords, HeapValues};
 use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::text;
+use crate::top::Values;
 
 /// Writes the text form: the records with the most bytes in use first, a summary in the manner of Go's
 /// `runtime.MemStats`, and the mapped binaries.
@@ -35,9 +36,7 @@ pub(crate) fn write(heap: &HeapRecords<'_>, sink: &mut Sink<'_>) -> io::Result<(
         );
         text::addresses(&mut text, record.stack);
         text.push('\n');
-        for (key, value) in record.labels {
-            let _ = writeln!(text, "# label {key:?}={value:?}");
-        }
+        text::labels(&mut text, record.labels);
         text::lines(&mut text, &locations.allocation(record.stack));
         text.push('\n');
         bytes.extend_from_slice(text.as_bytes());
@@ -92,9 +91,7 @@ fn summary(text: &mut String, estimated: HeapValues, comments: &[String]) {
     if let Some(bytes) = max_rss() {
         let _ = writeln!(text, "# MaxRSS = {bytes}");
     }
-    for comment in comments {
-        let _ = writeln!(text, "# {}", comment.replace('\n', " "));
-    }
+    text::comments(text, comments);
 }
 
 /// The largest resident size of the process so far, in bytes.

@@ -1,12 +1,10 @@
 //! The heap profile as a table, for those who have no pprof at hand.
 
-use std::collections::HashMap;
-use std::sync::Arc;
-
 use rtprof_profiler::sampling;
 
-use crate::heap::{HeapRecords, HeapValues};
+use crate::heap::HeapRecords;
 use crate::locations::Locations;
+use crate::top::{ByFunction, Sums};
 
 /// What one function allocated. The values are estimates for all allocations, as in the heap profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,38 +38,14 @@ pub fn heap_top(n: usize) -> Vec<TopEntry> {
     entries.to_vec()
 }
 
-#[derive(Default)]
-struct Sums {
-    flat: HeapValues,
-    cumulative: HeapValues,
-}
-
 fn entries_of(heap: &HeapRecords<'_>) -> Vec<TopEntry> {
     let mut locations = Locations::new();
-    let mut sums: HashMap<Arc<str>, Sums> = HashMap::new();
-    let mut seen: Vec<Arc<str>> = Vec::new();
+    let mut functions = ByFunction::default();
     for record in &heap.records {
-        let values = record.estimated();
-        seen.clear();
-        for (address, hidden) in locations.allocation(record.stack).shown() {
-            let lines = &address.symbols.lines[hidden..];
-            if lines.is_empty() {
-                seen.push(Arc::from(format!("{:#x}", address.return_address)));
-            }
-            seen.extend(lines.iter().map(|line| line.function.name.clone()));
-        }
-        if let Some(leaf) = seen.first() {
-            sums.entry(leaf.clone()).or_default().flat.add(values);
-        }
-        // A recursive function counts once for each record.
-        seen.sort_unstable();
-        seen.dedup();
-        for function in &seen {
-            sums.entry(function.clone()).or_default().cumulative.add(values);
-        }
+        functions.add(&locations.allocation(record.stack), record.estimated());
     }
-    let mut entries: Vec<TopEntry> = sums
-        .into_iter()
+    let mut entries: Vec<TopEntry> = functions
+        .into_sums()
         .map(|(function, Sums { flat, cumulative })| TopEntry {
             function: function.to_string(),
             inuse_space: flat.inuse_space,

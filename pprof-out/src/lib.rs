@@ -8,8 +8,10 @@
 //! 1. `Locations` resolves each distinct address once, through the `Symbolizer`: function, file and line, inlined
 //!    functions included. Debug information is opened for the export and dropped with it; answers are
 //!    remembered, so that later exports open nothing.
-//! 2. `prune` finds where the program's code begins beneath the allocator's.
-//! 3. `scale` makes an estimate of each sampled value.
+//! 2. `prune` finds where the program's code begins beneath the allocator's, or beneath that of the locks,
+//!    channels and threads (`hook_names`).
+//! 3. `scale` makes an estimate of each sampled value of the heap profile. The block and mutex profiles are scaled
+//!    where they are recorded; `contention` makes nanoseconds of their ticks.
 //! 4. `Encoder` or a text form writes sample by sample into a `Sink`, which hands it to the caller's writer.
 //!    Memory grows with records (about 100 bytes each) and distinct addresses, not with samples or the size of
 //!    the profile.
@@ -30,13 +32,21 @@
 
 #![forbid(unsafe_code)]
 
+mod contention;
+mod contention_text;
+mod contention_top;
 mod count_profile;
+#[cfg(test)]
+mod decoded;
 mod encode;
 mod error;
+#[cfg(test)]
+mod go_pprof;
 mod hash;
 mod heap;
 mod heap_text;
 mod heap_top;
+mod hook_names;
 mod locations;
 mod module_map;
 mod names;
@@ -44,6 +54,7 @@ mod object_file;
 mod profile;
 pub mod proto;
 mod prune;
+mod registry;
 mod scale;
 mod sink;
 mod source_path;
@@ -51,7 +62,11 @@ mod strings;
 mod symbol_cache;
 mod symbolizer;
 mod text;
+mod thread_create;
+mod top;
 
+pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
 pub use error::ProfileError;
 pub use heap_top::{TopEntry, heap_top};
-pub use profile::{Profile, lookup, profiles, write_heap_profile};
+pub use profile::{Profile, write_heap_profile};
+pub use registry::{lookup, profiles};

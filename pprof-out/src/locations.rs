@@ -7,7 +7,7 @@ use crate::hash::AddressMap;
 use crate::module_map::MappedPages;
 use crate::object_file::hex;
 use crate::proto;
-use crate::prune::{self, Class, Cut};
+use crate::prune::{self, Class, Cut, Machinery};
 use crate::strings::StringTable;
 use crate::symbol_cache::{Function, Symbols};
 use crate::symbolizer::Symbolizer;
@@ -61,7 +61,15 @@ impl Locations {
     /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
     pub(crate) fn allocation(&mut self, stack: &[usize]) -> Frames<'_> {
         self.resolve(stack);
-        let cut = prune::cut(stack.len(), self.entry, |frame| self.classes(frame));
+        let cut = prune::cut(Machinery::Allocator, stack.len(), self.entry, |frame| self.classes(frame));
+        self.frames(cut)
+    }
+
+    /// Resolves a stack of return addresses, leaf first, and cuts the hooks that saw the event and the profiler
+    /// off its leaf.
+    pub(crate) fn event(&mut self, stack: &[usize]) -> Frames<'_> {
+        self.resolve(stack);
+        let cut = prune::cut(Machinery::Hooks, stack.len(), None, |frame| self.classes(frame));
         self.frames(cut)
     }
 

@@ -1,19 +1,23 @@
-//! The profiles of the process by name.
+//! A profile: what it is called, how many stacks it holds, how it is filled and written.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::hint::black_box;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use rtprof_profiler::fork_safe::{ForkMutex, ForkMutexGuard};
+use rtprof_profiler::fork_safe::ForkMutex;
 use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
 
-use crate::count_profile::{self, Place};
+use crate::contention::{self, Contention, ContentionRecords};
+use crate::contention_text;
+use crate::count_profile::{self, CountProfile, Place};
 use crate::error::ProfileError;
 use crate::heap::{self, HeapRecords};
 use crate::heap_text;
+use crate::registry::registry;
 use crate::sink::Sink;
+use crate::thread_create;
 
 /// A named collection of stacks: one of the built-in profiles, or one that the program fills itself to
 /// follow things that are opened and must be closed (`pprof.Profile` in Go).
@@ -35,6 +39,8 @@ pub struct Profile(Arc<Kind>);
 
 enum Kind {
     Heap(HeapView),
+    Contention(Contention),
+    ThreadCreate,
     Custom(Custom),
 }
 
@@ -66,38 +72,17 @@ impl HeapView {
     }
 }
 
-/// All profiles; `None` until the first use.
-static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap::new());
-
-fn built_in() -> impl Iterator<Item = Profile> {
-    [HeapView::Allocs, HeapView::Heap].into_iter().map(|view| Profile(Arc::new(Kind::Heap(view))))
-}
-
-/// `None` in a forked child that has lost the list.
-fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Profile>>> {
-    let mut profiles = PROFILES.lock()?;
-    if profiles.is_empty() {
-        profiles.extend(built_in().map(|profile| (profile.name().to_owned(), profile)));
-    }
-    Some(profiles)
-}
-
-/// The profile of this name, or `None` if there is none (`pprof.Lookup`).
-///
-/// Built in are `heap` (what is in use) and `allocs` (what was ever allocated).
-pub fn lookup(name: &str) -> Option<Profile> {
-    match registry() {
-        Some(profiles) => profiles.get(name).cloned(),
-        None => built_in().find(|profile| profile.name() == name),
-    }
-}
-
-/// All profiles, sorted by name (`pprof.Profiles`).
-pub fn profiles() -> Vec<Profile> {
-    match registry() {
-        Some(profiles) => profiles.values().cloned().collect(),
-        None => built_in().collect(),
-    }
+/// The profiles that the process has from the beginning.
+pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
+    [
+        Kind::Heap(HeapView::Allocs),
+        Kind::Contention(Contention::Block),
+        Kind::Heap(HeapView::Heap),
+        Kind::Contention(Contention::Mutex),
+        Kind::ThreadCreate,
+    ]
+    .into_iter()
+    .map(|kind| Profile(Arc::new(kind)))
 }
 
 /// Writes the heap profile as gzipped profile.proto; short for `lookup("heap")` and
@@ -139,18 +124,21 @@ impl Profile {
     pub fn name(&self) -> &str {
         match &*self.0 {
             Kind::Heap(view) => view.name(),
+            Kind::Contention(kind) => kind.name(),
+            Kind::ThreadCreate => thread_create::NAME,
             Kind::Custom(custom) => &custom.name,
         }
     }
 
     /// How many stacks the profile holds now (`Profile.Count`): of a program's own profile the things that were
-    /// added and not removed, of `heap` and `allocs` the distinct records.
+    /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
+    /// threads that were created.
     pub fn count(&self) -> usize {
+        let _untracked = sampling::untracked();
         match &*self.0 {
-            Kind::Heap(_) => {
-                let _untracked = sampling::untracked();
-                mem::snapshot().len()
-            }
+            Kind::Heap(_) => mem::snapshot().len(),
+            Kind::Contention(kind) => kind.count(),
+            Kind::ThreadCreate => thread_create::count(),
             Kind::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
         }
     }
@@ -207,18 +195,25 @@ impl Profile {
         let mut w = w;
         match &*self.0 {
             Kind::Heap(view) => write_heap(*view, &mut w, debug),
+            Kind::Contention(kind) => write_contention(*kind, &mut w, debug),
+            Kind::ThreadCreate => {
+                let mut sink = Sink::new(&mut w);
+                write_counts(&thread_create::take(), &mut sink, debug)
+            }
             Kind::Custom(custom) => {
                 let mut sink = Sink::new(&mut w);
-                let places =
-                    custom.places.lock().ok_or_else(|| io::Error::other(ProfileError::LostInFork))?;
-                let places = places.values().cloned().collect();
-                let counted = count_profile::counted(places);
-                match debug {
-                    0 => count_profile::write(&custom.name, &counted, &mut sink),
-                    _ => count_profile::write_text(&custom.name, &counted, &mut sink),
-                }
+                let places = count_profile::counted(custom.places()?);
+                write_counts(&CountProfile::of_places(&custom.name, &places), &mut sink, debug)
             }
         }
+    }
+}
+
+impl Custom {
+    /// A copy, so that the lock is not held while the writer runs: it may add things itself.
+    fn places(&self) -> io::Result<Vec<Place>> {
+        let places = self.places.lock().ok_or_else(|| io::Error::other(ProfileError::LostInFork))?;
+        Ok(places.values().cloned().collect())
     }
 }
 
@@ -228,6 +223,22 @@ fn write_heap(view: HeapView, w: &mut dyn Write, debug: u32) -> io::Result<()> {
     match debug {
         0 => heap::write(&records, view.default_sample_type(), &mut sink),
         _ => heap_text::write(&records, &mut sink),
+    }
+}
+
+fn write_contention(kind: Contention, w: &mut dyn Write, debug: u32) -> io::Result<()> {
+    let mut sink = Sink::new(w);
+    let records = ContentionRecords::take(kind);
+    match debug {
+        0 => contention::write(&records, &mut sink),
+        _ => contention_text::write(&records, &mut sink),
+    }
+}
+
+fn write_counts(counts: &CountProfile<'_>, sink: &mut Sink<'_>, debug: u32) -> io::Result<()> {
+    match debug {
+        0 => counts.write(sink),
+        _ => counts.write_text(sink),
     }
 }
 
@@ -253,6 +264,7 @@ impl fmt::Debug for Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::lookup;
 
     #[test]
     fn the_caller_begins_where_two_captures_agree() {
@@ -310,15 +322,29 @@ mod tests {
         assert_eq!(first.lines().filter(|line| line.starts_with('#')).count(), 1, "{first}");
     }
 
-    #[test]
-    fn built_in_profiles_are_there() {
-        let names: Vec<String> = profiles().iter().map(|p| p.name().to_owned()).collect();
-        assert!(names.is_sorted());
-        for name in ["allocs", "heap"] {
-            assert_eq!(lookup(name).unwrap().name(), name);
-            assert!(names.iter().any(|n| n == name));
+    /// Adds a thing at each write.
+    struct Adding<'a>(&'a Profile, usize);
+
+    impl Write for Adding<'_> {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.1 += 1;
+            self.0.add(self.1, 0).map_err(io::Error::other)?;
+            Ok(bytes.len())
         }
-        assert!(lookup("no such profile").is_none());
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_writer_may_use_the_profile_it_gets() {
+        let profile = Profile::new("test/adding").unwrap();
+        for debug in [0, 1] {
+            let before = profile.count();
+            profile.write_to(&mut Adding(&profile, before), debug).unwrap();
+            assert!(profile.count() > before);
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Hiding the machinery between the program's code and the allocator.
+//! Hiding the machinery between the program's code and the allocator, or the hooks in its locks and threads.
 //!
 //! Without it every heap profile would have one and the same leaf. What goes is the leaf end of a stack:
 //! everything down to the rootmost entry of the allocator, for whatever runs beneath that runs inside the
@@ -7,9 +7,15 @@
 //! value of a function is what it allocated, and the line says with what, as Go counts `append` to the
 //! function that calls it. A stack of containers alone keeps them.
 //!
+//! A wait is another matter. Its machinery (`hook_names`) runs the program's closures, so there is no rootmost
+//! entry: only what lies at the leaf without a gap goes, the hooks first, then what the standard library has
+//! between them and the program (`drop_in_place`, `LocalKey::with`). An allocator's frames stay. It waits only
+//! where a program's own allocator takes a lock, and then it is the one who waits.
+//!
 //! A location may hold inlined machinery and the function it was inlined into, so the cut falls between
 //! lines, not between addresses.
 
+use crate::hook_names;
 use crate::source_path;
 
 /// What a function means for the cut.
@@ -21,11 +27,44 @@ pub(crate) enum Class {
     Layer,
     /// The standard library's containers and glue: hidden likewise, if a frame of somebody else follows.
     Container,
+    /// Locks, channels and threads: a layer over a wait, shown beneath an allocation.
+    Hook,
+    /// The rest of the standard library: as a container over a wait, shown beneath an allocation.
+    Library,
     /// Shown.
     Shown,
 }
 
-/// For profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
+/// Whose machinery lies at the leaf of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Machinery {
+    /// The stack allocated.
+    Allocator,
+    /// The stack waited, made others wait, or created a thread.
+    Hooks,
+}
+
+impl Machinery {
+    /// Hidden where nothing but hidden frames lies beneath.
+    fn is_layer(self, class: Class) -> bool {
+        match self {
+            Self::Allocator => matches!(class, Class::Entry | Class::Layer),
+            Self::Hooks => matches!(class, Class::Layer | Class::Hook),
+        }
+    }
+
+    /// Hidden likewise, if a frame of somebody else follows. Layers lie among the glue too: a container over
+    /// another one, a lock in a thread-local.
+    fn is_glue(self, class: Class) -> bool {
+        self.is_layer(class)
+            || match self {
+                Self::Allocator => class == Class::Container,
+                Self::Hooks => matches!(class, Class::Container | Class::Library),
+            }
+    }
+}
+
+/// For heap profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
 /// functions that never call back into the program may match.
 pub(crate) const DROP_FRAMES: &str = concat!(
     r"(__rustc::)?__(rust|rg|rdl)_(alloc|alloc_zeroed|realloc|dealloc)",
@@ -55,6 +94,10 @@ pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
         Class::Layer
     } else if inlines_known && is_library && is_container(name) {
         Class::Container
+    } else if hook_names::is_hook(name, inlines_known) {
+        Class::Hook
+    } else if inlines_known && is_library && in_crate(name, "std") || name == "__rust_try" {
+        Class::Library
     } else {
         Class::Shown
     }
@@ -129,12 +172,12 @@ fn is_boxing(method: &str) -> bool {
 }
 
 /// `name` is a function of this crate, or a method of one of its types.
-fn in_crate(name: &str, krate: &str) -> bool {
+pub(crate) fn in_crate(name: &str, krate: &str) -> bool {
     name.trim_start_matches(['<', '&']).strip_prefix(krate).is_some_and(|rest| rest.starts_with("::"))
 }
 
 /// The last path segment, without type arguments: `new` of `<alloc::boxed::Box<a::B>>::new::<c::D>`.
-fn method(name: &str) -> Option<&str> {
+pub(crate) fn method(name: &str) -> Option<&str> {
     let mut depth = 0i32;
     let mut end = name.len();
     let mut last = None;
@@ -185,17 +228,22 @@ pub(crate) fn entry_lines(classes: &[Class]) -> usize {
 }
 
 /// Finds the cut of a stack of `frames` addresses, leaf first. `entry` is the rootmost address with
-/// [`entry_lines`], `classes` gives the classes of an address's lines, innermost first, and none for an address
+/// [`entry_lines`], if that hides all beneath it; `classes` gives the classes of an address's lines, innermost first, and none for an address
 /// without symbols. Something always remains: of a stack that is machinery altogether its outermost line.
-pub(crate) fn cut<'a>(frames: usize, entry: Option<usize>, classes: impl Fn(usize) -> &'a [Class]) -> Cut {
+pub(crate) fn cut<'a>(
+    machinery: Machinery,
+    frames: usize,
+    entry: Option<usize>,
+    classes: impl Fn(usize) -> &'a [Class],
+) -> Cut {
     let cut = match entry {
         Some(frame) => Cut { frames: frame, lines: entry_lines(classes(frame)) },
         None => Cut::NONE,
     };
-    let hide = |mut cut: Cut, is_hidden: fn(Class) -> bool| {
+    let hide = |mut cut: Cut, is_hidden: fn(Machinery, Class) -> bool| {
         while cut.frames < frames {
             let lines = classes(cut.frames);
-            while cut.lines < lines.len() && is_hidden(lines[cut.lines]) {
+            while cut.lines < lines.len() && is_hidden(machinery, lines[cut.lines]) {
                 cut.lines += 1;
             }
             if cut.lines < lines.len() || lines.is_empty() {
@@ -205,9 +253,8 @@ pub(crate) fn cut<'a>(frames: usize, entry: Option<usize>, classes: impl Fn(usiz
         }
         None
     };
-    if let Some(beneath) = hide(cut, |class| matches!(class, Class::Entry | Class::Layer)) {
-        // Layers lie among containers too: a container of the standard library over another one.
-        return hide(beneath, |class| class != Class::Shown).unwrap_or(beneath);
+    if let Some(beneath) = hide(cut, Machinery::is_layer) {
+        return hide(beneath, Machinery::is_glue).unwrap_or(beneath);
     }
     match frames.checked_sub(1) {
         Some(last) => Cut { frames: last, lines: classes(last).len().saturating_sub(1) },

@@ -1,5 +1,8 @@
 use super::*;
 
+#[path = "prune_hook_tests.rs"]
+mod hooks;
+
 const LIBRARY: &str = "/rustc/59807616e1fa2540724bfbac14d7976d7e4a3860/library/alloc/src/vec/mod.rs";
 const PROGRAM: &str = "/home/u/app/core/src/main.rs";
 
@@ -24,15 +27,28 @@ fn the_programs_code_is_never_hidden() {
     assert_eq!(classify("rtprof_profiler::labels::do_with", PROGRAM, false), Class::Shown);
 }
 
-fn cut_of(stack: &[Vec<Class>]) -> Cut {
-    let entry = stack.iter().rposition(|classes| entry_lines(classes) > 0);
-    cut(stack.len(), entry, |frame| &stack[frame])
+fn cut_of(machinery: Machinery, stack: &[Vec<Class>]) -> Cut {
+    let entry = match machinery {
+        Machinery::Allocator => stack.iter().rposition(|classes| entry_lines(classes) > 0),
+        Machinery::Hooks => None,
+    };
+    cut(machinery, stack.len(), entry, |frame| &stack[frame])
 }
 
+/// What an allocation of this stack shows.
 fn shown(stack: &[&[&str]]) -> Vec<String> {
+    shown_of(Machinery::Allocator, stack)
+}
+
+/// What a wait of this stack shows.
+fn waiting(stack: &[&[&str]]) -> Vec<String> {
+    shown_of(Machinery::Hooks, stack)
+}
+
+fn shown_of(machinery: Machinery, stack: &[&[&str]]) -> Vec<String> {
     let classes: Vec<Vec<Class>> =
         stack.iter().map(|lines| lines.iter().map(|name| classify(name, LIBRARY, true)).collect()).collect();
-    let cut = cut_of(&classes);
+    let cut = cut_of(machinery, &classes);
     let mut names = Vec::new();
     for (frame, lines) in stack.iter().enumerate().skip(cut.frames) {
         let hidden = if frame == cut.frames { cut.lines } else { 0 };
@@ -96,10 +112,17 @@ fn classes_of_real_names() {
         ("<T as core::convert::Into<U>>::into", Container),
         ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", Container),
         ("<alloc::boxed::Box<T> as core::clone::Clone>::clone", Container),
-        // The program's types keep their methods, whoever's the trait; and std's work is somebody's.
+        // Beneath an allocation std's work is somebody's, and so is that of locks and channels.
+        ("<std::sys::fs::unix::InnerReadDir as core::clone::Clone>::clone", Library),
+        ("std::io::read_to_end", Library),
+        ("std::thread::local::LocalKey<T>::with", Library),
+        ("std::panic::catch_unwind", Library),
+        ("<lock_api::mutex::MutexGuard<R, T> as core::ops::drop::Drop>::drop", Hook),
+        ("<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow", Hook),
+        // The drop of a guard is a container's wherever it was one, so that heap profiles stay as they are.
+        ("core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<R, T>>", Container),
+        // The program's types keep their methods, whoever's the trait.
         ("<app::Posting as core::clone::Clone>::clone", Shown),
-        ("<std::sys::fs::unix::InnerReadDir as core::clone::Clone>::clone", Shown),
-        ("std::io::read_to_end", Shown),
         // A sweep runs the program's code.
         ("rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>", Shown),
         // Programs that only look like us.
@@ -109,9 +132,15 @@ fn classes_of_real_names() {
         ("malloc_everything", Shown),
     ] {
         assert_eq!(classify(name, LIBRARY, true), class, "{name}");
-        let unless_known = if class == Container { Shown } else { class };
+        let unless_known = match class {
+            Container if name.starts_with("core::ptr::drop_in_place::<lock_api::") => Hook,
+            Container | Library => Shown,
+            class => class,
+        };
         assert_eq!(classify(name, LIBRARY, false), unless_known, "{name}: may hold the program's code");
     }
+    assert_eq!(classify("std::thread::lookalike", PROGRAM, true), Shown);
+    assert_eq!(classify("__rust_try", "", false), Library);
 }
 
 #[test]
@@ -206,16 +235,34 @@ fn layers_in_the_middle_stay() {
 }
 
 #[test]
+fn a_heap_profile_shows_channels_and_locks() {
+    assert_eq!(
+        shown(&[
+            &["__rust_alloc", "alloc::raw_vec::finish_grow"],
+            &["<alloc::collections::vec_deque::VecDeque<app::Job>>::grow"],
+            &["<rtprof_hooks::sync::mpsc::Sender<app::Job>>::send", "app::submit"],
+            &["app::main"],
+        ]),
+        ["<rtprof_hooks::sync::mpsc::Sender<app::Job>>::send", "app::submit", "app::main"]
+    );
+    assert_eq!(
+        shown(&[&["__rust_alloc"], &["std::thread::local::LocalKey<T>::with"], &["app::main"]]),
+        ["std::thread::local::LocalKey<T>::with", "app::main"]
+    );
+}
+
+#[test]
 fn something_always_remains() {
     assert_eq!(
         shown(&[&["__rust_alloc"], &["alloc::alloc::alloc", "alloc::boxed::box_new"]]),
         ["alloc::boxed::box_new"]
     );
-    assert_eq!(cut_of(&[]), Cut::NONE);
+    assert_eq!(cut_of(Machinery::Allocator, &[]), Cut::NONE);
     // Without symbols nothing can be told apart, so nothing is hidden.
-    assert_eq!(cut_of(&[vec![], vec![]]), Cut::NONE);
+    assert_eq!(cut_of(Machinery::Allocator, &[vec![], vec![]]), Cut::NONE);
     // Named machinery above nameless addresses.
-    assert_eq!(cut_of(&[vec![], vec![Class::Entry], vec![]]), Cut { frames: 2, lines: 0 });
+    let named = [vec![], vec![Class::Entry], vec![]];
+    assert_eq!(cut_of(Machinery::Allocator, &named), Cut { frames: 2, lines: 0 });
 }
 
 #[test]

@@ -38,6 +38,7 @@ fn own_crate(stem: &str) -> Option<(String, &str)> {
     let inside = stem.strip_prefix(root)?;
     [
         ("/allocator/src/", "rtprof_allocator"),
+        ("/hooks/src/", "rtprof_hooks"),
         ("/profiler/src/", "rtprof_profiler"),
         ("/pprof-out/src/", "rtprof_pprof_out"),
         ("/src/", "rtprof"),

@@ -35,6 +35,26 @@ pub(crate) fn lines(text: &mut String, frames: &Frames<'_>) {
     }
 }
 
+/// One line for each label.
+pub(crate) fn labels(text: &mut String, labels: &[(String, String)]) {
+    for (key, value) in labels {
+        let _ = writeln!(text, "# label {key:?}={value:?}");
+    }
+}
+
+/// Remarks for the reader, one line each.
+pub(crate) fn comments(text: &mut String, comments: &[String]) {
+    for comment in comments {
+        let _ = writeln!(text, "# {}", comment.replace('\n', " "));
+    }
+}
+
+/// Ends the samples of a text whose reader takes every line for one up to this, and tells where the binaries lie.
+pub(crate) fn memory_map(text: &mut String, modules: &[&'static Module]) {
+    text.push_str("--- Memory map: ---\n");
+    mapped_libraries(text, modules);
+}
+
 /// The executable segments, so that `go tool pprof` finds the binaries of a text profile. It reads this form
 /// with build ids, and /proc/self/maps without.
 pub(crate) fn mapped_libraries(text: &mut String, modules: &[&'static Module]) {

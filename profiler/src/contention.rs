@@ -206,3 +206,7 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
     }));
     out
 }
+
+#[cfg(all(test, not(loom)))]
+#[path = "contention_tests.rs"]
+mod tests;

@@ -2,6 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
+use crate::{contention, thread_create};
+
 /// One count.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
@@ -23,8 +25,29 @@ impl Counter {
     }
 }
 
+/// A profile that counts concern.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// The heap and allocs profiles.
+    Heap,
+    /// The block profile.
+    Block,
+    /// The mutex profile.
+    Mutex,
+    /// The threadcreate profile.
+    ThreadCreate,
+}
+
+use Subject::{Block, Heap, Mutex, ThreadCreate};
+
+const ALL: &[Subject] = &[Heap, Block, Mutex, ThreadCreate];
+/// Profiles of waits.
+const WAITS: &[Subject] = &[Block, Mutex];
+/// Profiles whose samples carry labels.
+const LABELLED: &[Subject] = &[Heap, Block, Mutex];
+
 macro_rules! counters {
-    ($($(#[$doc:meta])* $name:ident: $sentence:literal,)*) => {
+    ($($(#[$doc:meta])* $name:ident of $subjects:expr, $sentence:literal;)*) => {
         /// All counts of this process.
         pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
 
@@ -32,10 +55,11 @@ macro_rules! counters {
         pub static COUNTERS: Counters = Counters { $($name: Counter::new(),)* };
 
         impl Counters {
-            /// A sentence for each count that is not zero, for the comments of a profile.
-            pub fn sentences(&self) -> Vec<String> {
+            /// A sentence for each count that is not zero and concerns this profile. A count that concerns
+            /// several profiles is that of all of them together.
+            pub fn sentences(&self, subject: Subject) -> Vec<String> {
                 let mut out = Vec::new();
-                $(if self.$name.get() > 0 {
+                $(if self.$name.get() > 0 && $subjects.contains(&subject) {
                     out.push(format!(concat!("rtprof: {} ", $sentence), self.$name.get()));
                 })*
                 out
@@ -45,37 +69,71 @@ macro_rules! counters {
 }
 
 counters! {
-    /// Samples beyond the limit on distinct stacks.
-    samples_over_stack_limit: "samples were beyond the limit on distinct stacks and stand under too_many_distinct_stacks; raise it with set_max_stacks",
+    /// Heap samples beyond the limit on distinct stacks.
+    samples_over_stack_limit of &[Heap],
+        "samples were beyond the limit on distinct stacks and stand under too_many_distinct_stacks; raise it with set_max_stacks";
+    /// Waits beyond the number of distinct stacks that the block and mutex profiles keep.
+    waits_over_stack_limit of WAITS,
+        "waits were beyond the 65536 distinct stacks that the block and mutex profiles keep each, and stand under too_many_distinct_stacks";
+    /// Threads beyond the number of distinct stacks that the threadcreate profile keeps.
+    threads_over_stack_limit of &[ThreadCreate],
+        "threads were created beyond the 16384 distinct stacks that the threadcreate profile keeps, and stand under too_many_distinct_stacks";
     /// Samples that found no memory for a bucket.
-    samples_without_bucket: "samples were dropped: no memory for their records (address-space limit?)",
+    samples_without_bucket of ALL,
+        "samples were dropped: no memory for their records (address-space limit?)";
     /// Sampled objects that found no place in the pool.
-    samples_without_pool: "objects were to be sampled but were not: the pool of sampled objects is full or could not be reserved (address-space limit?)",
+    samples_without_pool of &[Heap],
+        "objects were to be sampled but were not: the pool of sampled objects is full or could not be reserved (address-space limit?)";
     /// Sampled large objects that found no place in the table.
-    samples_without_table: "large objects were to be sampled but were not: no memory for the table that finds them again",
+    samples_without_table of &[Heap],
+        "large objects were to be sampled but were not: no memory for the table that finds them again";
     /// Stacks of which only the innermost frames were kept.
-    stacks_truncated: "stacks were deeper than 128 frames; their outermost frames are missing",
+    stacks_truncated of ALL,
+        "stacks were deeper than 128 frames; their outermost frames are missing";
     /// Stacks that could not be walked.
-    stacks_not_captured: "stacks could not be walked (no unwind cache free or too little stack left) and stand under stack_not_captured",
+    stacks_not_captured of ALL,
+        "stacks could not be walked (no unwind cache free or too little stack left) and stand under stack_not_captured";
     /// Frame-pointer walks that were broken and replaced by unwinding.
-    stacks_repaired: "stacks were broken for frame pointers (C code in between?) and were unwound by tables instead",
+    stacks_repaired of ALL,
+        "stacks were broken for frame pointers (C code in between?) and were unwound by tables instead";
     /// Changes of the rate beyond the number of distinct rates.
-    rates_approximated: "changes of the heap profile rate were beyond 64 distinct rates and took the nearest one used before",
+    rates_approximated of &[Heap],
+        "changes of the heap profile rate were beyond 64 distinct rates and took the nearest one used before";
     /// Label sets beyond the number that enters profiles.
-    label_sets_over_limit: "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow",
+    label_sets_over_limit of LABELLED,
+        "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow";
     /// Frees of pooled memory that was not in use: a double free in the program.
-    invalid_frees: "frees of sampled objects that were already free (a bug in this program)",
+    invalid_frees of &[Heap],
+        "frees of sampled objects that were already free (a bug in this program)";
 }
 
-/// Every count that is not zero, as sentences; and what else a reader of an empty profile should know.
-pub fn comments() -> Vec<String> {
-    let mut sentences = COUNTERS.sentences();
-    if crate::mem::stacks_in_use().0 == 0 && crate::rate::mem_profile_rate() != 0 {
-        sentences.push(
-            "rtprof: no allocation was sampled yet; if the program has allocated more than a few MiB, check \
-             that a ProfAlloc is its #[global_allocator]"
-                .to_owned(),
-        );
-    }
+/// What a reader of this profile should know: every count that is not zero and concerns it, as sentences,
+/// and if the profile is empty what may be the reason.
+pub fn comments(subject: Subject) -> Vec<String> {
+    let mut sentences = COUNTERS.sentences(subject);
+    sentences.extend(why_empty(subject).map(|reason| format!("rtprof: {reason}")));
     sentences
+}
+
+fn why_empty(subject: Subject) -> Option<&'static str> {
+    let (is_empty, reason) = match subject {
+        Heap => (
+            crate::rate::mem_profile_rate() != 0 && crate::mem::stacks_in_use().0 == 0,
+            "no allocation was sampled yet; if the program has allocated more than a few MiB, check that a \
+             ProfAlloc is its #[global_allocator]",
+        ),
+        Block => (
+            contention::block_profile_rate() == 0 && contention::block_counts().is_empty(),
+            "the block profile is off; set_block_profile_rate switches it on",
+        ),
+        Mutex => (
+            contention::set_mutex_profile_fraction(-1) == 0 && contention::mutex_counts().is_empty(),
+            "the mutex profile is off; set_mutex_profile_fraction switches it on",
+        ),
+        ThreadCreate => (
+            thread_create::thread_counts().is_empty(),
+            "no thread was created by rtprof::thread yet; others are not known",
+        ),
+    };
+    is_empty.then_some(reason)
 }

@@ -31,6 +31,7 @@ pub fn open() {
     crate::stack::unwind::open(false);
     crate::modules::refresh();
     crate::stack::outermost::open();
+    crate::goroutine::open();
     crate::stack::open_mode();
     OPEN.store(true, Ordering::Release);
 }

@@ -37,6 +37,7 @@ pub mod cut;
 pub mod cycle;
 pub mod fork_lock;
 pub mod fork_safe;
+pub mod goroutine;
 pub mod init;
 pub mod labels;
 pub mod mapping;

@@ -29,6 +29,10 @@ pub struct ThreadRecord {
 /// A stack that creates threads. Never freed: a thread may refer to it for the whole of its life.
 pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
 
+// SAFETY: what its pointers lead to is written before it is published and read-only from then on; its record
+// is atomic.
+unsafe impl Sync for ThreadBucket {}
+
 #[cfg(not(loom))]
 static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);
 // loom's atomics are not `const`.
@@ -40,16 +44,24 @@ pub(crate) fn open() {
     THREADS.open();
 }
 
-/// Records that the caller has created a thread, and returns the stack that did. `None`, counted, when
-/// there is no memory for it.
+impl ThreadRecord {
+    /// The stack has created a thread.
+    pub fn count_one(&self) {
+        self.created.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The stack of the caller, who is about to create a thread. `None`, counted, when there is no memory for
+/// it.
+///
+/// Nothing is recorded by this: the thread must know its creator before it runs, but only when the system
+/// has made it there is one ([`ThreadRecord::count_one`]). Go: `allocm`.
 #[inline(never)]
-pub fn created() -> Option<&'static ThreadBucket> {
+pub fn stack() -> Option<&'static ThreadBucket> {
     crate::init::open();
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
-    let bucket = THREADS.intern_or_fold(ThreadKey, &frames[..depth], |key| key, 1)?;
-    bucket.record.created.fetch_add(1, Ordering::Relaxed);
-    Some(bucket)
+    THREADS.intern_or_fold(ThreadKey, &frames[..depth], |key| key, 1)
 }
 
 /// A stack that created threads, and how many.

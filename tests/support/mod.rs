@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test uses its own part of this")]
 
 pub(crate) mod child;
+pub(crate) mod contention;
 pub(crate) mod go;
 pub(crate) mod inner;
 pub(crate) mod profile;

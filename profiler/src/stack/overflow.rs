@@ -2,7 +2,34 @@
 
 use super::marker;
 use super::table::{Entry, Full, Key, Table};
-use crate::counters::COUNTERS;
+use crate::block_record::BlockRecord;
+use crate::counters::{COUNTERS, Counter};
+use crate::mem_record::MemRecord;
+use crate::thread_create::ThreadRecord;
+
+/// What is kept in a table, and what is counted when the table is full. Profiles have limits of their own, and
+/// only that of the heap profile can be raised: each must tell of its own.
+pub(crate) trait Limited {
+    fn over_limit() -> &'static Counter;
+}
+
+impl Limited for MemRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.samples_over_stack_limit
+    }
+}
+
+impl Limited for BlockRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.waits_over_stack_limit
+    }
+}
+
+impl Limited for ThreadRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.threads_over_stack_limit
+    }
+}
 
 impl<K: Key, R: Default> Table<K, R> {
     /// As [`Table::intern`]; beyond the limit on entries the sample goes to the one stack whose name
@@ -16,7 +43,10 @@ impl<K: Key, R: Default> Table<K, R> {
         stack: &[usize],
         fold: impl FnOnce(K) -> K,
         extra: usize,
-    ) -> Option<&Entry<K, R>> {
+    ) -> Option<&Entry<K, R>>
+    where
+        R: Limited,
+    {
         match self.intern(key, stack) {
             Ok(entry) => Some(entry),
             Err(full) => self.overflow(full, fold(key), extra),
@@ -24,12 +54,15 @@ impl<K: Key, R: Default> Table<K, R> {
     }
 
     #[cold]
-    fn overflow(&self, full: Full, key: K, extra: usize) -> Option<&Entry<K, R>> {
+    fn overflow(&self, full: Full, key: K, extra: usize) -> Option<&Entry<K, R>>
+    where
+        R: Limited,
+    {
         if full == Full::Limit {
             let stack = [marker::frame(marker::too_many_distinct_stacks)];
             let limit = self.limit().saturating_add(extra);
             if let Ok(entry) = self.intern_within(key, &stack, limit) {
-                COUNTERS.samples_over_stack_limit.add();
+                R::over_limit().add();
                 return Some(entry);
             }
         }

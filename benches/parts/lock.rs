@@ -1,0 +1,198 @@
+//! Locks that nobody else wants: what taking and giving back costs.
+//!
+//! Requests: `rates BLOCK MUTEX`, `turn KIND WHOSE COPY COUNT` (answers ns for a lock with its unlock; KIND is
+//! `mutex`, `read` or `write`).
+
+mod recorded;
+
+use std::arch::asm;
+use std::hint::black_box;
+use std::time::Instant;
+
+use lock_api::{Mutex, RawMutex, RawRwLock, RwLock};
+use rtprof_benches::serve::serve;
+
+use recorded::set_rates;
+
+fn main() {
+    serve(|request| match request.word() {
+        "rates" => {
+            set_rates(request.number(), request.number());
+            vec![]
+        }
+        "turn" => {
+            let timed = timed_of(request.word(), request.word());
+            vec![timed(request.number(), request.number())]
+        }
+        other => panic!("unknown request {other}"),
+    });
+}
+
+/// Something that is locked, touched and unlocked.
+trait Lock {
+    fn new() -> Self;
+    fn turn(&self);
+}
+
+struct MutexOf<R>(Mutex<R, u64>);
+
+impl<R: RawMutex> Lock for MutexOf<R> {
+    fn new() -> Self {
+        Self(Mutex::new(0))
+    }
+
+    #[inline(always)]
+    fn turn(&self) {
+        *self.0.lock() += 1;
+    }
+}
+
+struct ReadOf<R>(RwLock<R, u64>);
+
+impl<R: RawRwLock> Lock for ReadOf<R> {
+    fn new() -> Self {
+        Self(RwLock::new(0))
+    }
+
+    #[inline(always)]
+    fn turn(&self) {
+        black_box(*self.0.read());
+    }
+}
+
+struct WriteOf<R>(RwLock<R, u64>);
+
+impl<R: RawRwLock> Lock for WriteOf<R> {
+    fn new() -> Self {
+        Self(RwLock::new(0))
+    }
+
+    #[inline(always)]
+    fn turn(&self) {
+        *self.0.write() += 1;
+    }
+}
+
+struct StdMutex(std::sync::Mutex<u64>);
+
+impl Lock for StdMutex {
+    fn new() -> Self {
+        Self(std::sync::Mutex::new(0))
+    }
+
+    #[inline(always)]
+    fn turn(&self) {
+        *self.0.lock().expect("nobody panics") += 1;
+    }
+}
+
+struct StdRead(std::sync::RwLock<u64>);
+
+impl Lock for StdRead {
+    fn new() -> Self {
+        Self(std::sync::RwLock::new(0))
+    }
+
+    #[inline(always)]
+    fn turn(&self) {
+        black_box(*self.0.read().expect("nobody panics"));
+    }
+}
+
+struct StdWrite(std::sync::RwLock<u64>);
+
+impl Lock for StdWrite {
+    fn new() -> Self {
+        Self(std::sync::RwLock::new(0))
+    }
+
+    #[inline(always)]
+    fn turn(&self) {
+        *self.0.write().expect("nobody panics") += 1;
+    }
+}
+
+type OurRawMutex = rtprof::sync::QueueMutex;
+type OurRawRwLock = rtprof::sync::QueueRwLock;
+type AdaptedMutex = rtprof::sync::RawMutex<parking_lot::RawMutex>;
+type AdaptedRwLock = rtprof::sync::RawRwLock<parking_lot::RawRwLock>;
+
+type Timed = fn(copy: usize, count: usize) -> f64;
+
+fn timed_of(kind: &str, whose: &str) -> Timed {
+    match (kind, whose) {
+        ("mutex", "parking_lot") => timed::<MutexOf<parking_lot::RawMutex>>,
+        ("mutex", "std") => timed::<StdMutex>,
+        ("mutex", "rtprof") => timed::<MutexOf<OurRawMutex>>,
+        ("mutex", "adapter") => timed::<MutexOf<AdaptedMutex>>,
+        ("read", "parking_lot") => timed::<ReadOf<parking_lot::RawRwLock>>,
+        ("read", "std") => timed::<StdRead>,
+        ("read", "rtprof") => timed::<ReadOf<OurRawRwLock>>,
+        ("read", "adapter") => timed::<ReadOf<AdaptedRwLock>>,
+        ("write", "parking_lot") => timed::<WriteOf<parking_lot::RawRwLock>>,
+        ("write", "std") => timed::<StdWrite>,
+        ("write", "rtprof") => timed::<WriteOf<OurRawRwLock>>,
+        ("write", "adapter") => timed::<WriteOf<AdaptedRwLock>>,
+        _ => panic!("unknown lock {kind} {whose}"),
+    }
+}
+
+/// A lock at the start of a cache line of its own, so that none straddles two.
+#[repr(align(128))]
+struct Line<L>(L);
+
+/// Nanoseconds for one turn, in the loop's copy of this number.
+fn timed<L: Lock>(copy: usize, count: usize) -> f64 {
+    let lock = Line(L::new());
+    let turns = copies::<L>()[copy];
+    turns(&lock.0, count / 8);
+    let start = Instant::now();
+    turns(black_box(&lock.0), count);
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// Copies of the loop: eight places within a cache line, and for each a second copy somewhere else in memory.
+const COPIES: usize = 16;
+
+fn copies<L: Lock>() -> [fn(&L, usize); COPIES] {
+    [
+        turns::<L, 0>,
+        turns::<L, 1>,
+        turns::<L, 2>,
+        turns::<L, 3>,
+        turns::<L, 4>,
+        turns::<L, 5>,
+        turns::<L, 6>,
+        turns::<L, 7>,
+        turns::<L, 8>,
+        turns::<L, 9>,
+        turns::<L, 10>,
+        turns::<L, 11>,
+        turns::<L, 12>,
+        turns::<L, 13>,
+        turns::<L, 14>,
+        turns::<L, 15>,
+    ]
+}
+
+/// The measured loop. Where its dozen instructions lie in memory shows in a time this short, and by chance the
+/// linker would favour one lock over the other; so every lock has the loop at the same places.
+#[inline(never)]
+fn turns<L: Lock, const COPY: usize>(lock: &L, count: usize) {
+    // SAFETY: no operations, and a comment that keeps copies from being merged.
+    unsafe {
+        asm!(
+            ".p2align 6",
+            ".rept {bytes}",
+            "nop",
+            ".endr",
+            "/* copy {copy} */",
+            bytes = const COPY % 8 * 8,
+            copy = const COPY,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    for _ in 0..count {
+        lock.turn();
+    }
+}

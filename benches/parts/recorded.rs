@@ -1,0 +1,68 @@
+//! What the block and mutex profiles have recorded, for parts that need to know.
+
+use rtprof_profiler::contention::{BlockCount, block_counts, mutex_counts};
+use rtprof_profiler::counters::COUNTERS;
+
+/// One of the two profiles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Profile {
+    /// Who waited.
+    Block,
+    /// Who made others wait.
+    Mutex,
+}
+
+impl Profile {
+    /// From a request.
+    pub fn parse(word: &str) -> Option<Self> {
+        match word {
+            "block" => Some(Self::Block),
+            "mutex" => Some(Self::Mutex),
+            _ => None,
+        }
+    }
+
+    fn counts(self) -> Vec<BlockCount> {
+        match self {
+            Self::Block => block_counts(),
+            Self::Mutex => mutex_counts(),
+        }
+    }
+
+    /// Events so far, scaled as profiles scale them: at rate 1 each is one.
+    pub fn events(self) -> f64 {
+        self.counts().iter().map(|record| record.count).sum()
+    }
+
+    /// The frames of the stack that recorded most while `f` ran.
+    ///
+    /// # Panics
+    /// When nothing was recorded.
+    pub fn frames_of(self, f: impl FnOnce()) -> usize {
+        let before = self.counts();
+        f();
+        let grown = |record: &BlockCount| {
+            let old = before.iter().find(|old| old.stack.as_ptr() == record.stack.as_ptr());
+            record.count - old.map_or(0.0, |old| old.count)
+        };
+        let after = self.counts();
+        let most = after.iter().max_by(|a, b| grown(a).total_cmp(&grown(b)));
+        let most = most.filter(|record| grown(record) > 0.0).expect("at rate 1 every wait is recorded");
+        most.stack.len()
+    }
+}
+
+/// Events that stand for less than they cost: without room for their stack, or without a stack.
+pub fn dropped() -> f64 {
+    let counters = &COUNTERS;
+    [&counters.waits_over_stack_limit, &counters.samples_without_bucket, &counters.stacks_not_captured]
+        .iter()
+        .map(|counter| counter.get() as f64)
+        .sum()
+}
+
+/// Sets both rates: nanoseconds of the block profile, fraction of the mutex profile.
+pub fn set_rates(block: usize, mutex: usize) {
+    rtprof::set_block_profile_rate(block as u64);
+    rtprof::set_mutex_profile_fraction(mutex as i64);
+}

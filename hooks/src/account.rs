@@ -1,0 +1,161 @@
+//! What a contended lock owes to those who wait for it.
+//!
+//! Problem: the mutex profile shall say who made others wait, and for how long. A lock that is unlocked
+//! while n threads wait has delayed all of them, since it was taken or since they came, whichever was
+//! later; and a queue that drains through several holders was delayed by each of them for a part. Walking
+//! the queue at every unlock would cost more than the waiting itself. Go keeps the times of the first and
+//! the last waiter and interpolates (go#61015, go#73760).
+//!
+//! Scheme: n and the sum of the waiters' start ticks suffice.
+//!
+//! ```text
+//!   join at t       n += 1, sum += t
+//!   unlock at t     charge n·t − sum  =  Σ (t − start)      to who unlocks
+//!                   sum = n·t                               from here on the next holder pays
+//!                   of those n, k are woken: n −= k, sum −= k·t
+//!   time out at t   n −= 1, sum −= start, or the last charge if that was later
+//! ```
+//!
+//! Every tick between a waiter's join and its wake is charged exactly once, to the unlock that ended it.
+//! So the mutex profile's total is the block profile's, except for waiters that give up: what they have
+//! waited since the last unlock they take with them, as nobody has unlocked for it.
+//!
+//! Each wait is *counted* once too, at the first unlock that is charged for it.
+//!
+//! A waiter that was woken but found the lock taken again joins with the tick of its wake, so that
+//! nothing of its wait is lost between two parts.
+//!
+//! Sums wrap; a difference of two of them does not, as long as all waits together are shorter than
+//! 2^63 ticks (97 years at 3 GHz).
+
+/// The account of one lock. Protected by the lock of the wait queue at the lock's address.
+pub(crate) struct Account {
+    /// Threads in the queue.
+    waiters: u32,
+    /// Those of them that no unlock was charged for yet.
+    fresh: u32,
+    /// Sum of the waiters' starts, each at least the last charge that counted it.
+    sum: u64,
+    /// When the account was charged last.
+    charged: u64,
+}
+
+/// A waiter's stake in an account, so that it can be taken out again.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Stake {
+    start: u64,
+    /// `Account::charged` when it joined.
+    charged: u64,
+    is_fresh: bool,
+}
+
+/// What an unlock is charged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Charge {
+    /// Waits that are counted to it.
+    pub(crate) waits: u64,
+    /// Ticks that all waiters together have waited since the last charge.
+    pub(crate) ticks: u64,
+}
+
+impl Account {
+    pub(crate) const EMPTY: Self = Self { waiters: 0, fresh: 0, sum: 0, charged: 0 };
+
+    /// A thread waits since `start`. `is_fresh` says that this wait was in no account before.
+    pub(crate) fn join(&mut self, start: u64, is_fresh: bool) -> Stake {
+        self.waiters += 1;
+        self.fresh += u32::from(is_fresh);
+        self.sum = self.sum.wrapping_add(start);
+        Stake { start, charged: self.charged, is_fresh }
+    }
+
+    /// The lock is unlocked at `now`, and `woken` of the waiters leave the queue.
+    pub(crate) fn charge(&mut self, now: u64, woken: u32) -> Charge {
+        let all = u64::from(self.waiters).wrapping_mul(now);
+        // Below zero only by the skew of two cores' counters.
+        let ticks = (all.wrapping_sub(self.sum) as i64).max(0) as u64;
+        let charge = Charge { waits: u64::from(self.fresh), ticks };
+        self.waiters -= woken;
+        self.fresh = 0;
+        self.charged = now;
+        self.sum = u64::from(self.waiters).wrapping_mul(now);
+        charge
+    }
+
+    /// A waiter gives up, or was let in by somebody who did not say whom. Returns when the account was charged
+    /// last for it, if ever.
+    pub(crate) fn leave(&mut self, stake: Stake) -> Option<u64> {
+        let was_charged = stake.charged != self.charged;
+        let start = if was_charged { self.charged } else { stake.start };
+        self.waiters -= 1;
+        self.fresh -= u32::from(stake.is_fresh && !was_charged);
+        // Two charges in one tick look like none; the sum is made right as soon as nobody waits.
+        self.sum = if self.waiters == 0 { 0 } else { self.sum.wrapping_sub(start) };
+        was_charged.then_some(self.charged)
+    }
+
+    /// Whether nobody waits and nothing is left of those who did.
+    #[cfg(test)]
+    pub(crate) fn is_settled(&self) -> bool {
+        (self.waiters, self.fresh, self.sum) == (0, 0, 0)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_waiters_are_charged_to_the_holder() {
+        let mut account = Account::EMPTY;
+        for start in [100, 110, 120] {
+            account.join(start, true);
+        }
+        assert_eq!(account.charge(200, 1), Charge { waits: 3, ticks: 100 + 90 + 80 });
+        // The second holder had two waiting behind it for 50, the third one for 7.
+        assert_eq!(account.charge(250, 1), Charge { waits: 0, ticks: 100 });
+        assert_eq!(account.charge(257, 1), Charge { waits: 0, ticks: 7 });
+        assert!(account.is_settled());
+    }
+
+    #[test]
+    fn who_gives_up_takes_the_rest_along() {
+        let mut account = Account::EMPTY;
+        let early = account.join(100, true);
+        let late = account.join(150, true);
+        account.leave(late);
+        assert_eq!(account.charge(200, 0), Charge { waits: 1, ticks: 100 });
+        account.join(220, true);
+        account.leave(early);
+        assert_eq!(account.charge(300, 1), Charge { waits: 1, ticks: 80 });
+        assert!(account.is_settled());
+    }
+
+    #[test]
+    fn a_wait_goes_on_after_a_lost_race() {
+        let mut account = Account::EMPTY;
+        account.join(100, true);
+        let first = account.charge(150, 1);
+        account.join(150, false);
+        let second = account.charge(180, 1);
+        assert_eq!((first.waits, second.waits), (1, 0));
+        assert_eq!(first.ticks + second.ticks, 80);
+    }
+
+    #[test]
+    fn counters_near_their_end_wrap() {
+        let mut account = Account::EMPTY;
+        for start in [u64::MAX - 10, u64::MAX - 5, 3] {
+            account.join(start, true);
+        }
+        assert_eq!(account.charge(5, 3), Charge { waits: 3, ticks: 16 + 11 + 2 });
+        assert!(account.is_settled());
+    }
+
+    #[test]
+    fn a_skewed_counter_charges_nothing() {
+        let mut account = Account::EMPTY;
+        account.join(100, true);
+        assert_eq!(account.charge(98, 1), Charge { waits: 1, ticks: 0 });
+    }
+}

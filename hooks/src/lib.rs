@@ -1,0 +1,31 @@
+//! What runs inside user code: locks, channels and threads that rtprof sees.
+//!
+//! [`sync`] has drop-in replacements for the locks and channels of std and parking_lot, [`thread`] for
+//! `std::thread`. Programs use them through the facade, as `rtprof::sync` and `rtprof::thread`.
+//!
+//! # How a wait becomes an event
+//!
+//! ```text
+//!   lock() ─ contended ─► Wait::prepare ─► queue::park ── joins the lock's Account, sleeps
+//!                                               ▲
+//!   unlock() ─ waiters ─► queue::wake ──────────┘ notes when; Account::charge: what all waiters owe
+//!                              │                  │
+//!                  wait::charged (mutex profile)  └─► Wait::end (block profile)
+//! ```
+//!
+//! A lock that is free when it is asked for takes one compare-and-swap, as without us: no clock, no
+//! thread-local, no flag is read.
+
+pub mod sync;
+#[cfg(not(loom))]
+pub mod thread;
+
+mod account;
+#[cfg(not(loom))]
+mod deadline;
+#[cfg(loom)]
+mod model;
+mod primitive;
+mod queue;
+mod spin;
+mod wait;

@@ -1,0 +1,189 @@
+//! What stands in for parking_lot_core and for the profiler in models: the same promises, in loom's terms.
+//!
+//! The locks under test run unchanged. Their queue is one list behind one loom mutex, which is what a bucket is to
+//! the addresses that share it. Ticks count up at every reading, so that two events never have the same, and what
+//! would be recorded is summed up.
+
+use std::cell::Cell;
+
+/// Sums over one execution of a model.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sums {
+    pub(crate) blocked: u64,
+    pub(crate) waits: u64,
+    pub(crate) charged: u64,
+    pub(crate) charged_waits: u64,
+}
+
+thread_local! {
+    // Of std, not of loom: loom runs all threads of a model on one of the system's, and neither sums nor clock are
+    // part of what is modelled.
+    static SUMS: Cell<Sums> = const { Cell::new(Sums { blocked: 0, waits: 0, charged: 0, charged_waits: 0 }) };
+    static CLOCK: Cell<u64> = const { Cell::new(0) };
+}
+
+/// To be called at the beginning of an execution.
+pub(crate) fn reset() {
+    SUMS.set(Sums::default());
+    CLOCK.set(0);
+}
+
+/// The sums of this execution.
+pub(crate) fn sums() -> Sums {
+    SUMS.get()
+}
+
+pub(crate) mod clock {
+    /// Even, because the queue takes the lowest bit.
+    pub(crate) fn ticks() -> u64 {
+        super::CLOCK.set(super::CLOCK.get() + 2);
+        super::CLOCK.get()
+    }
+
+    pub(crate) fn since(start: u64, end: u64) -> u64 {
+        end.checked_sub(start).expect("the model's clock never runs backwards")
+    }
+}
+
+pub(crate) mod report {
+    use super::SUMS;
+    use crate::account::Charge;
+
+    pub(crate) fn blocked(ticks: u64) {
+        let mut sums = SUMS.get();
+        sums.blocked += ticks;
+        sums.waits += 1;
+        SUMS.set(sums);
+    }
+
+    pub(crate) fn charged(charge: Charge) {
+        let mut sums = SUMS.get();
+        sums.charged += charge.ticks;
+        sums.charged_waits += charge.waits;
+        SUMS.set(sums);
+    }
+}
+
+/// parking_lot_core, as far as `queue` uses it.
+pub(crate) mod parking {
+    use loom::sync::atomic::{AtomicUsize, Ordering};
+    use loom::sync::{Arc, Mutex};
+
+    pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
+
+    const ASLEEP: usize = usize::MAX;
+
+    struct Sleeper {
+        key: usize,
+        token: ParkToken,
+        thread: loom::thread::Thread,
+        woken_with: Arc<AtomicUsize>,
+    }
+
+    loom::lazy_static! {
+        static ref BUCKET: Mutex<Vec<Sleeper>> = Mutex::new(Vec::new());
+    }
+
+    pub(crate) unsafe fn park(
+        key: usize,
+        validate: impl FnOnce() -> bool,
+        before_sleep: impl FnOnce(),
+        timed_out: impl FnOnce(usize, bool),
+        token: ParkToken,
+        deadline: Option<std::time::Instant>,
+    ) -> ParkResult {
+        let woken_with = Arc::new(AtomicUsize::new(ASLEEP));
+        {
+            let mut bucket = BUCKET.lock().unwrap();
+            if !validate() {
+                return ParkResult::Invalid;
+            }
+            let (thread, woken_with) = (loom::thread::current(), woken_with.clone());
+            bucket.push(Sleeper { key, token, thread, woken_with });
+        }
+        before_sleep();
+        loop {
+            let with = woken_with.load(Ordering::Acquire);
+            if with != ASLEEP {
+                return ParkResult::Unparked(UnparkToken(with));
+            }
+            if deadline.is_none() {
+                loom::thread::park();
+                continue;
+            }
+            // A deadline may pass at any moment: whether somebody was faster is up to the schedule.
+            let mut bucket = BUCKET.lock().unwrap();
+            let with = woken_with.load(Ordering::Acquire);
+            if with != ASLEEP {
+                return ParkResult::Unparked(UnparkToken(with));
+            }
+            let me = loom::thread::current().id();
+            bucket.retain(|sleeper| sleeper.thread.id() != me);
+            timed_out(key, !bucket.iter().any(|sleeper| sleeper.key == key));
+            return ParkResult::TimedOut;
+        }
+    }
+
+    pub(crate) unsafe fn unpark_filter(
+        key: usize,
+        mut filter: impl FnMut(ParkToken) -> FilterOp,
+        callback: impl FnOnce(UnparkResult) -> UnparkToken,
+    ) -> UnparkResult {
+        let mut bucket = BUCKET.lock().unwrap();
+        let (mut woken, mut rest) = (Vec::new(), Vec::new());
+        let mut has_stopped = false;
+        let mut result = UnparkResult::default();
+        for sleeper in bucket.drain(..) {
+            if sleeper.key != key || has_stopped {
+                result.have_more_threads |= sleeper.key == key;
+                rest.push(sleeper);
+                continue;
+            }
+            match filter(sleeper.token) {
+                FilterOp::Unpark => woken.push(sleeper),
+                FilterOp::Skip => {
+                    result.have_more_threads = true;
+                    rest.push(sleeper);
+                }
+                FilterOp::Stop => {
+                    result.have_more_threads = true;
+                    has_stopped = true;
+                    rest.push(sleeper);
+                }
+            }
+        }
+        *bucket = rest;
+        result.unparked_threads = woken.len();
+        let UnparkToken(with) = callback(result);
+        for sleeper in woken {
+            sleeper.woken_with.store(with, Ordering::Release);
+            sleeper.thread.unpark();
+        }
+        result
+    }
+}
+
+/// The registry, of which models need nothing.
+pub(crate) mod goroutine {
+    pub(crate) use rtprof_profiler::goroutine::WaitReason;
+
+    pub(crate) struct Goroutine;
+
+    pub(crate) fn current() -> Option<&'static Goroutine> {
+        None
+    }
+
+    impl Goroutine {
+        pub(crate) fn begin_wait(&self, _: WaitReason, _: u64) {}
+
+        pub(crate) fn end_wait(&self) {}
+
+        pub(crate) fn token(&self) -> usize {
+            0
+        }
+
+        pub(crate) unsafe fn from_token(_: usize) -> &'static Self {
+            &Self
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! The wait queue of all locks, channels and semaphores: parking_lot_core's, where threads sleep by the
+//! address of what they wait for.
+//!
+//! Beyond it this module sees to three things:
+//! - Each waiter's token names its goroutine, so that who wakes knows whom.
+//! - Who wakes notes when, and tells the sleeper: the wait ends at that instant, not when the kernel gets
+//!   round to running the thread. So the waiter's time and the unlocker's charge are the same ticks.
+//! - A wake may hand over what was waited for (`is_handed_over`), by the lowest bit of that tick.
+//!
+//! Locks: parking_lot_core's buckets, a spinning word lock each, held while a queue is changed, and while the
+//! closures here run. They hash the address; two keys may share one. Closures may not park or wake.
+
+use std::time::Instant;
+
+#[cfg(loom)]
+use crate::model::parking as parking_lot_core;
+use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkToken};
+
+use crate::wait::{Goroutine, Wait, clock};
+
+/// What kind of waiter it is: less than 8, so that it fits below a goroutine's address in a token.
+pub(crate) type Kind = usize;
+
+const KINDS: usize = 8;
+
+/// How a sleep ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sleep {
+    /// Somebody woke this thread, and handed it what it waited for or not.
+    Woken {
+        /// Whether it was handed over.
+        is_handed_over: bool,
+    },
+    /// There was no reason to sleep.
+    Refused,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// Whom to wake.
+pub(crate) enum Choice {
+    /// This one.
+    Wake,
+    /// Not this one, perhaps a later one.
+    Skip,
+    /// Neither this one nor a later one.
+    Stop,
+}
+
+/// What a wake found.
+pub(crate) struct Woken {
+    /// When.
+    pub(crate) now: u64,
+    /// How many.
+    pub(crate) count: usize,
+    /// Whether others are left in the queue.
+    pub(crate) has_more: bool,
+    /// Whether it is time to be fair: about every half millisecond of contention.
+    pub(crate) be_fair: bool,
+}
+
+/// Sleeps in the queue at `key` until woken, or until `deadline`. `validate` is run with the queue locked and
+/// says whether to sleep at all; it is to let the wait's time run. `before_sleep` is run when the thread is in the
+/// queue, and `timed_out`, with the queue locked again, when it gives up; it is told whether it was the last one.
+///
+/// # Safety
+/// `key` is an address that the caller owns. The closures do not panic, and neither park nor wake, except that
+/// `before_sleep` may wake.
+pub(crate) unsafe fn park(
+    key: usize,
+    kind: Kind,
+    wait: &mut Wait,
+    validate: impl FnOnce(&mut Wait) -> bool,
+    before_sleep: impl FnOnce(),
+    timed_out: impl FnOnce(&mut Wait, bool),
+    deadline: Option<Instant>,
+) -> Sleep {
+    debug_assert!(kind < KINDS);
+    let token = ParkToken(wait.token() | kind);
+    let wait = core::cell::RefCell::new(wait);
+    // SAFETY: the caller's promises. The borrows cannot collide: validation is over when the time is out.
+    let result = unsafe {
+        parking_lot_core::park(
+            key,
+            || validate(&mut wait.borrow_mut()),
+            before_sleep,
+            |_, was_last| timed_out(&mut wait.borrow_mut(), was_last),
+            token,
+            deadline,
+        )
+    };
+    match result {
+        ParkResult::Unparked(UnparkToken(tick)) => {
+            wait.into_inner().woken(tick as u64 & !1);
+            Sleep::Woken { is_handed_over: tick & 1 != 0 }
+        }
+        ParkResult::Invalid => Sleep::Refused,
+        ParkResult::TimedOut => Sleep::TimedOut,
+    }
+}
+
+/// Wakes those in the queue at `key` that `choose` picks by their kind, the longest waiting first. `decide` is run
+/// with the queue locked, also when nobody was woken, and says whether they are handed what they wait for.
+///
+/// # Safety
+/// `key` is an address that the caller owns. The closures do not panic, and neither park nor wake.
+pub(crate) unsafe fn wake(
+    key: usize,
+    mut choose: impl FnMut(Kind) -> Choice,
+    decide: impl FnOnce(&Woken) -> bool,
+) {
+    let choose = |ParkToken(token): ParkToken| match choose(token % KINDS) {
+        Choice::Wake => {
+            let address = token - token % KINDS;
+            if address != 0 {
+                // SAFETY: `park` made it from a goroutine's token; that one sleeps, so it has not ended.
+                // It can run from here on, whenever that will be.
+                unsafe { Goroutine::from_token(address) }.end_wait();
+            }
+            FilterOp::Unpark
+        }
+        Choice::Skip => FilterOp::Skip,
+        Choice::Stop => FilterOp::Stop,
+    };
+    let decide = |result: parking_lot_core::UnparkResult| {
+        // The lowest bit says something else to the sleeper, so it is left out for all.
+        let now = clock::ticks() & !1;
+        let is_handed_over = decide(&Woken {
+            now,
+            count: result.unparked_threads,
+            has_more: result.have_more_threads,
+            be_fair: result.be_fair,
+        });
+        UnparkToken(now as usize | usize::from(is_handed_over))
+    };
+    // SAFETY: the caller's promises.
+    unsafe { parking_lot_core::unpark_filter(key, choose, decide) };
+}
+
+/// Runs `f` with the queue at `key` locked, and with the time: for accounts of locks whose threads sleep elsewhere.
+///
+/// # Safety
+/// `key` is an address that the caller owns, at which nobody sleeps. `f` does not panic, and neither parks nor wakes.
+pub(crate) unsafe fn with_locked(key: usize, f: impl FnOnce(u64)) {
+    let decide = |woken: &Woken| {
+        f(woken.now);
+        false
+    };
+    // SAFETY: the caller's promises.
+    unsafe { wake(key, |_| Choice::Stop, decide) };
+}
+
+/// For [`wake`]: the first in the queue.
+pub(crate) fn first() -> impl FnMut(Kind) -> Choice {
+    let mut is_taken = false;
+    move |_| if core::mem::replace(&mut is_taken, true) { Choice::Stop } else { Choice::Wake }
+}
+
+/// For [`wake`]: everybody.
+pub(crate) fn everybody(_: Kind) -> Choice {
+    Choice::Wake
+}

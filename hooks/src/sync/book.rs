@@ -1,0 +1,74 @@
+//! Who waits for a lock that is not ours, seen from outside.
+//!
+//! An adapter sees when a thread begins to wait and when it is in, but not who is woken. So a waiter stays in the
+//! account until it is in; each unlock that finds somebody in the account is charged, just before it unlocks. The
+//! wait is over at the last such unlock: what comes after it, the kernel getting round to running the thread, is
+//! nobody's fault.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::account::{Account, Charge};
+use crate::primitive::UnsafeCell;
+use crate::queue;
+use crate::wait::{self, Wait, WaitReason};
+
+/// The account of a lock that is not ours.
+pub(super) struct Book {
+    /// Threads in the account, for a look without the queue's lock.
+    waiting: AtomicU32,
+    /// Only touched with the queue at this address locked, in which nobody ever sleeps.
+    account: UnsafeCell<Account>,
+}
+
+// SAFETY: the account is only reached through `with_account`, one thread at a time.
+unsafe impl Sync for Book {}
+// SAFETY: nothing in it is bound to a thread.
+unsafe impl Send for Book {}
+
+impl Book {
+    pub(super) const fn new() -> Self {
+        Self { waiting: AtomicU32::new(0), account: UnsafeCell::new(Account::EMPTY) }
+    }
+
+    fn with_account(&self, f: impl FnOnce(&mut Account, u64)) {
+        let key = &raw const *self as usize;
+        // SAFETY: the address is this book's own, and `f`, of this file, only does sums. The queue's lock makes the
+        // access the only one.
+        unsafe { queue::with_locked(key, |now| self.account.with_mut(|account| f(&mut *account, now))) };
+    }
+
+    /// Runs `get_in`, which waits for the lock and says whether it has it.
+    #[cold]
+    pub(super) fn wait(&self, reason: WaitReason, get_in: impl FnOnce() -> bool) -> bool {
+        let mut wait = Wait::prepare(reason);
+        self.with_account(|account, _| {
+            wait.join(account);
+            self.waiting.fetch_add(1, Ordering::Relaxed);
+        });
+        let is_in = get_in();
+        self.with_account(|account, now| {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            if is_in { wait.let_in(account, now) } else { wait.leave(account) }
+        });
+        wait.end();
+        is_in
+    }
+
+    /// Runs `unlock`, and charges the caller if others wait for it.
+    #[inline]
+    pub(super) fn unlock(&self, unlock: impl FnOnce()) {
+        if self.waiting.load(Ordering::Relaxed) == 0 {
+            unlock();
+        } else {
+            self.unlock_charged(unlock);
+        }
+    }
+
+    #[cold]
+    fn unlock_charged(&self, unlock: impl FnOnce()) {
+        let mut charge = Charge::default();
+        self.with_account(|account, now| charge = account.charge(now, 0));
+        unlock();
+        wait::charged(charge);
+    }
+}

@@ -1,0 +1,60 @@
+//! `lock_api`'s locks and guards over our raw ones.
+
+use super::mutex::QueueMutex;
+use super::rw_lock::QueueRwLock;
+
+/// Mutual exclusion, without poisoning. Its methods are `lock_api`'s, which are parking_lot's.
+///
+/// ```
+/// use rtprof_hooks::sync::Mutex;
+///
+/// static TOTAL: Mutex<u64> = Mutex::new(0);
+/// *TOTAL.lock() += 1;
+/// assert_eq!(*TOTAL.lock(), 1);
+/// ```
+///
+/// Only the thread that locked it can unlock it: a guard cannot be sent to another one.
+///
+/// ```compile_fail
+/// # use rtprof_hooks::sync::Mutex;
+/// # static TOTAL: Mutex<u64> = Mutex::new(0);
+/// let guard = TOTAL.lock();
+/// std::thread::spawn(move || drop(guard));
+/// ```
+pub type Mutex<T> = lock_api::Mutex<QueueMutex, T>;
+
+/// Holds a [`Mutex`] until it is dropped.
+pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, QueueMutex, T>;
+
+/// Holds a [`Mutex`] whose data it shows a part of.
+pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, QueueMutex, T>;
+
+/// Any number of readers or one writer, without poisoning. Its methods are `lock_api`'s, which are parking_lot's.
+///
+/// A writer that waits keeps new readers out. So a thread that reads already must not read again by
+/// [`read`](lock_api::RwLock::read), which may wait for the writer that waits for it;
+/// [`read_recursive`](lock_api::RwLock::read_recursive) goes past the writer.
+///
+/// ```
+/// use rtprof_hooks::sync::RwLock;
+///
+/// static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
+/// NAMES.write().push("one".into());
+/// assert_eq!(NAMES.read().len(), 1);
+/// ```
+pub type RwLock<T> = lock_api::RwLock<QueueRwLock, T>;
+
+/// Reads a [`RwLock`] until it is dropped.
+pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, QueueRwLock, T>;
+
+/// Writes a [`RwLock`] until it is dropped.
+pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, QueueRwLock, T>;
+
+/// Reads a [`RwLock`], alone among its like, and can become the writer.
+pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, QueueRwLock, T>;
+
+/// Reads a [`RwLock`] whose data it shows a part of.
+pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, QueueRwLock, T>;
+
+/// Writes a [`RwLock`] whose data it shows a part of.
+pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, QueueRwLock, T>;

@@ -1,0 +1,94 @@
+//! Locks, channels and other places to wait, whose waits show up in the block and mutex profiles.
+//!
+//! Drop-in replacements: change the import, `use rtprof::sync::{Mutex, mpsc}` for `use std::sync::{Mutex, mpsc}` or
+//! `use parking_lot::Mutex`. Until profiling is switched on
+//! ([`set_block_profile_rate`](rtprof_profiler::contention::set_block_profile_rate),
+//! [`set_mutex_profile_fraction`](rtprof_profiler::contention::set_mutex_profile_fraction)) a contended lock reads
+//! the clock twice, and an uncontended one does nothing that parking_lot's does not do.
+//!
+//! # What counts as a wait
+//!
+//! | | block profile: who waited | mutex profile: who made others wait |
+//! |---|---|---|
+//! | [`Mutex`], [`RwLock`] | a thread that slept for the lock | who unlocked, for all who slept meanwhile |
+//! | [`Condvar`], [`Once`], [`Barrier`], [`Semaphore`] | a thread that slept | |
+//! | [`mpsc`] | a receive on an empty channel, a send on a full one | contention of senders and receiver for the channel itself |
+//! | [`thread`](crate::thread) | a join, a scope's end, a park; not a sleep | |
+//!
+//! A thread that gets its lock within the first microsecond or two, still spinning, has not waited, as in Go. A wait
+//! is over when the thread is woken; that it runs only when the kernel finds it a core is not the lock's fault.
+//! A wait with a timeout counts whether it was in vain or not.
+//!
+//! The time of a mutex event is the waiting of all threads together since the lock was unlocked last, or since they
+//! came: a holder that keeps three others waiting for 10 ms is charged 30 ms. A wait is counted at the first unlock
+//! that is charged for it. So both profiles have the same totals, but for waiters that gave up.
+//!
+//! # Not like `std`
+//!
+//! - No poisoning: [`Mutex::lock`](lock_api::Mutex::lock) returns the guard itself, so a `.unwrap()` after it goes.
+//!   A panic in a critical section unlocks.
+//! - [`Condvar::wait`] takes `&mut guard` and returns nothing.
+//! - [`Once`] still poisons, as parking_lot's does.
+//! - [`mpsc`] is std's to the letter, errors included.
+//! - A lock's memory is larger: see below.
+//!
+//! # Not like `parking_lot`
+//!
+//! - [`Mutex`] and [`RwLock`] take 32 bytes beside their data, for the account of who waits; parking_lot's take 1
+//!   and 8.
+//! - [`Condvar::notify_all`] wakes all at once instead of queueing them up at the mutex, and a `Condvar` may be used
+//!   with several mutexes.
+//! - Contended locks spin for a microsecond or two and then sleep; they do not yield in between.
+//! - Guards are not `Send`. No deadlock detection, no hardware lock elision, no `FairMutex`, no `ReentrantMutex`:
+//!   put [`RawMutex`]`<parking_lot::RawFairMutex>` under `lock_api` for these.
+//!
+//! # Your responsibilities
+//!
+//! As with parking_lot: no lock of this module in a signal handler or inside a `#[global_allocator]`; a guard that
+//! is leaked leaves its lock locked for ever; after a `fork` without `exec`, a lock that another thread held stays
+//! held in the child.
+
+#[cfg(all(test, loom))]
+mod models;
+mod mutex;
+mod rw_lock;
+mod rw_state;
+
+#[cfg(not(loom))]
+mod barrier;
+#[cfg(not(loom))]
+mod book;
+#[cfg(not(loom))]
+mod condvar;
+#[cfg(not(loom))]
+mod locks;
+#[cfg(not(loom))]
+pub mod mpsc;
+#[cfg(not(loom))]
+mod once;
+#[cfg(not(loom))]
+mod raw_mutex;
+#[cfg(not(loom))]
+mod raw_rw_lock;
+#[cfg(not(loom))]
+mod rw_lock_traits;
+#[cfg(not(loom))]
+mod semaphore;
+
+#[cfg(not(loom))]
+pub use self::{
+    barrier::{Barrier, BarrierWaitResult},
+    condvar::{Condvar, WaitTimeoutResult},
+    locks::*,
+    mutex::QueueMutex,
+    once::{Once, OnceState},
+    raw_mutex::RawMutex,
+    raw_rw_lock::RawRwLock,
+    rw_lock::QueueRwLock,
+    semaphore::{Semaphore, SemaphoreGuard},
+};
+
+// What else a program imports from `std::sync`, so that changing one path is enough. None of it waits visibly.
+#[cfg(not(loom))]
+#[expect(clippy::disallowed_types, reason = "passed on to programs; no hook uses them")]
+pub use std::sync::{Arc, LazyLock, OnceLock, Weak, atomic};

@@ -1,0 +1,212 @@
+//! Models of the locks: that they exclude, that nobody sleeps for ever, and that the books balance.
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::time::Instant;
+
+use super::mutex::QueueMutex;
+use super::rw_lock::QueueRwLock;
+use super::rw_state::{self, Want};
+use crate::model;
+
+/// A value under a lock; loom reports accesses that are not ordered.
+struct Guarded<L> {
+    lock: L,
+    value: UnsafeCell<u32>,
+}
+
+// SAFETY: what the models check.
+unsafe impl<L: Sync> Sync for Guarded<L> {}
+// SAFETY: the value is a number.
+unsafe impl<L: Send> Send for Guarded<L> {}
+
+impl<L> Guarded<L> {
+    fn new(lock: L) -> Arc<Self> {
+        Arc::new(Self { lock, value: UnsafeCell::new(0) })
+    }
+
+    fn add_one(&self) {
+        // SAFETY: what the models check.
+        self.value.with_mut(|value| unsafe { *value += 1 });
+    }
+
+    fn read(&self) -> u32 {
+        // SAFETY: what the models check.
+        self.value.with(|value| unsafe { *value })
+    }
+}
+
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(move || {
+        model::reset();
+        model();
+    });
+}
+
+/// Nobody gave up: each tick and each wait is in both profiles.
+fn assert_balanced() {
+    let sums = model::sums();
+    assert_eq!((sums.blocked, sums.waits), (sums.charged, sums.charged_waits), "waited and charged");
+}
+
+/// Somebody may have: what it waited after the last charge is charged to nobody.
+fn assert_not_overcharged() {
+    let sums = model::sums();
+    assert!(sums.charged <= sums.blocked && sums.charged_waits <= sums.waits, "{sums:?}");
+}
+
+/// Any instant: in models a deadline may pass whenever it likes.
+fn soon() -> Option<Instant> {
+    Some(Instant::now())
+}
+
+type Mutex = Guarded<QueueMutex>;
+
+fn increment(mutex: &Mutex, is_fair: bool) {
+    mutex.lock.lock();
+    mutex.add_one();
+    // SAFETY: locked above.
+    unsafe { if is_fair { mutex.lock.unlock_fair() } else { mutex.lock.unlock() } };
+}
+
+fn mutex_model(preemptions: usize, is_fair: bool) {
+    explore(preemptions, move || {
+        let mutex = Guarded::new(QueueMutex::new());
+        let others: Vec<_> = (0..2)
+            .map(|_| {
+                let mutex = mutex.clone();
+                thread::spawn(move || increment(&mutex, is_fair))
+            })
+            .collect();
+        increment(&mutex, is_fair);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert_eq!(mutex.read(), 3);
+        assert!(mutex.lock.is_settled());
+        assert_balanced();
+    });
+}
+
+#[test]
+fn loom_mutex_excludes_and_charges_every_tick() {
+    mutex_model(2, false);
+}
+
+#[test]
+fn loom_mutex_hands_over() {
+    mutex_model(2, true);
+}
+
+#[test]
+fn loom_mutex_settles_when_waiters_give_up() {
+    explore(2, || {
+        let mutex = Guarded::new(QueueMutex::new());
+        let impatient = {
+            let mutex = mutex.clone();
+            thread::spawn(move || {
+                let is_in = mutex.lock.lock_until(soon());
+                if is_in {
+                    mutex.add_one();
+                    // SAFETY: locked above.
+                    unsafe { mutex.lock.unlock() };
+                }
+                u32::from(is_in)
+            })
+        };
+        let patient = {
+            let mutex = mutex.clone();
+            thread::spawn(move || increment(&mutex, false))
+        };
+        increment(&mutex, false);
+        patient.join().unwrap();
+        let sum = 2 + impatient.join().unwrap();
+        assert_eq!(mutex.read(), sum);
+        assert!(mutex.lock.is_settled());
+        assert_not_overcharged();
+    });
+}
+
+type RwLock = Guarded<QueueRwLock>;
+
+fn write(lock: &RwLock) {
+    assert!(lock.lock.enter_until(Want::Write, None));
+    lock.add_one();
+    // SAFETY: in as the writer.
+    unsafe { lock.lock.leave_exclusive() };
+}
+
+fn read(lock: &RwLock) {
+    assert!(lock.lock.enter_until(Want::Read, None));
+    assert!(lock.read() <= 3);
+    // SAFETY: in as a reader.
+    unsafe { lock.lock.leave_shared() };
+}
+
+fn rw_model(preemptions: usize, parts: [fn(&RwLock); 3], balanced: bool) {
+    explore(preemptions, move || {
+        let lock = Guarded::new(QueueRwLock::new());
+        let [first, second, third] = parts;
+        let others: Vec<_> = [first, second]
+            .into_iter()
+            .map(|part| {
+                let lock = lock.clone();
+                thread::spawn(move || part(&lock))
+            })
+            .collect();
+        third(&lock);
+        for other in others {
+            other.join().unwrap();
+        }
+        assert!(lock.lock.is_settled());
+        if balanced {
+            assert_balanced();
+        } else {
+            assert_not_overcharged();
+        }
+    });
+}
+
+#[test]
+fn loom_rw_lock_readers_and_a_writer() {
+    rw_model(2, [read, read, write], true);
+}
+
+#[test]
+fn loom_rw_lock_writers_and_a_reader() {
+    rw_model(2, [write, read, write], true);
+}
+
+#[test]
+fn loom_rw_lock_upgrades() {
+    fn upgrade(lock: &RwLock) {
+        assert!(lock.lock.enter_until(Want::Upgradable, None));
+        let seen = lock.read();
+        // SAFETY: in as the upgradable reader, then as the writer, then as a reader.
+        unsafe {
+            assert!(lock.lock.upgrade_until(None));
+            assert_eq!(lock.read(), seen, "no writer came between");
+            lock.add_one();
+            lock.lock.release(rw_state::WRITER, rw_state::READER);
+            lock.lock.leave_shared();
+        }
+    }
+    rw_model(2, [read, write, upgrade], true);
+    rw_model(2, [upgrade, read, upgrade], true);
+}
+
+#[test]
+fn loom_rw_lock_writer_gives_up() {
+    fn impatient(lock: &RwLock) {
+        if lock.lock.enter_until(Want::Write, soon()) {
+            lock.add_one();
+            // SAFETY: in as the writer.
+            unsafe { lock.lock.leave_exclusive() };
+        }
+    }
+    rw_model(2, [read, read, impatient], false);
+    rw_model(2, [read, write, impatient], false);
+}

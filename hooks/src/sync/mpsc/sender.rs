@@ -1,0 +1,120 @@
+//! The sending ends.
+
+use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+use super::shared::Shared;
+use super::{SendError, TrySendError};
+use crate::primitive::Ordering;
+
+/// One sender. The channel is closed when the last one is dropped.
+pub(super) struct Handle<T> {
+    shared: Arc<Shared<T>>,
+}
+
+impl<T> Handle<T> {
+    /// That of the sender that is counted from the beginning.
+    pub(super) fn first(shared: Arc<Shared<T>>) -> Self {
+        Self { shared }
+    }
+}
+
+impl<T> Clone for Handle<T> {
+    fn clone(&self) -> Self {
+        // First the other count, which stops the program before it overflows.
+        let shared = self.shared.clone();
+        // Relaxed: this sender stays, so nobody misses the new one.
+        shared.senders.fetch_add(1, Ordering::Relaxed);
+        Self { shared }
+    }
+}
+
+impl<T> Drop for Handle<T> {
+    fn drop(&mut self) {
+        // Of all senders the last one sees what the others did.
+        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.close();
+        }
+    }
+}
+
+/// The sending end of a [`channel`](super::channel). Clones send to the same receiver.
+pub struct Sender<T> {
+    handle: Handle<T>,
+}
+
+/// The sending end of a [`sync_channel`](super::sync_channel). Clones send to the same receiver.
+pub struct SyncSender<T> {
+    handle: Handle<T>,
+}
+
+impl<T> Sender<T> {
+    pub(super) fn new(handle: Handle<T>) -> Self {
+        Self { handle }
+    }
+
+    /// Sends a message. That it was sent does not mean that it will be received.
+    ///
+    /// # Errors
+    /// The message, if the receiver is gone.
+    #[inline]
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        self.handle.shared.send(message)
+    }
+}
+
+impl<T> SyncSender<T> {
+    pub(super) fn new(handle: Handle<T>) -> Self {
+        Self { handle }
+    }
+
+    /// Sends a message, and waits for room if there is none. With a bound of 0 it was then handed to the receiver;
+    /// else that it was sent does not mean that it will be received.
+    ///
+    /// # Errors
+    /// The message, if the receiver is gone, or goes while this thread waits.
+    #[inline]
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        self.handle.shared.send(message)
+    }
+
+    /// Sends a message if there is room for it. With a bound of 0 that is a receiver that waits.
+    ///
+    /// # Errors
+    /// The message, with whether there was no room or no receiver.
+    #[inline]
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        self.handle.shared.try_send(message)
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone())
+    }
+}
+
+impl<T> Clone for SyncSender<T> {
+    fn clone(&self) -> Self {
+        Self::new(self.handle.clone())
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for SyncSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncSender").finish_non_exhaustive()
+    }
+}
+
+// As those of std: a panic leaves no message half sent.
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+impl<T> UnwindSafe for SyncSender<T> {}
+impl<T> RefUnwindSafe for SyncSender<T> {}

@@ -1,0 +1,227 @@
+//! An initialisation that happens once: a byte and a queue.
+
+use std::fmt;
+
+use crate::primitive::{AtomicU8, Ordering};
+use crate::queue;
+use crate::spin::spin_while;
+use crate::wait::{Wait, WaitReason};
+
+/// The states, which exclude each other, and [`PARKED`] beside [`RUNNING`].
+const NEW: u8 = 0;
+const POISONED: u8 = 1;
+const RUNNING: u8 = 2;
+const DONE: u8 = 3;
+/// Threads are in the queue, or about to be. Cleared only with the queue locked.
+const PARKED: u8 = 4;
+
+/// How far a [`Once`] is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnceState {
+    /// Nobody has called it yet.
+    New,
+    /// The last call panicked.
+    Poisoned,
+    /// A thread is inside its call.
+    InProgress,
+    /// A call has returned. It stays so.
+    Done,
+}
+
+impl OnceState {
+    /// Whether the last call panicked.
+    #[inline]
+    pub fn poisoned(self) -> bool {
+        self == Self::Poisoned
+    }
+
+    /// Whether a call has returned.
+    #[inline]
+    pub fn done(self) -> bool {
+        self == Self::Done
+    }
+}
+
+/// An initialisation that happens once, whoever comes first. With parking_lot's interface; Go: `sync.Once`.
+///
+/// Who comes while another thread is at it waits, which is one event of the block profile. Afterwards a call is one
+/// load.
+///
+/// A closure that calls the same `Once` again waits for itself, for ever, as in std and parking_lot.
+pub struct Once {
+    state: AtomicU8,
+}
+
+impl Once {
+    /// A `Once` that nobody has called.
+    #[inline]
+    pub const fn new() -> Self {
+        Self { state: AtomicU8::new(NEW) }
+    }
+
+    /// How far it is now.
+    #[inline]
+    pub fn state(&self) -> OnceState {
+        match self.state.load(Ordering::Acquire) & !PARKED {
+            NEW => OnceState::New,
+            POISONED => OnceState::Poisoned,
+            RUNNING => OnceState::InProgress,
+            _ => OnceState::Done,
+        }
+    }
+
+    /// Whether a call has returned; what it did is visible then.
+    #[inline]
+    pub fn is_completed(&self) -> bool {
+        // Nobody waits any more, so nothing stands beside it.
+        self.state.load(Ordering::Acquire) == DONE
+    }
+
+    /// Calls `f` if no call has returned so far, and waits for one that another thread is inside of. Go: `Once.Do`.
+    ///
+    /// # Panics
+    /// If `f` does, and then in every later call too: half an initialisation is none.
+    /// [`call_once_force`](Once::call_once_force) tries again.
+    #[inline]
+    #[track_caller]
+    pub fn call_once(&self, f: impl FnOnce()) {
+        if !self.is_completed() {
+            let mut f = Some(f);
+            let is_done = self.call_slow(false, &mut |_| {
+                if let Some(f) = f.take() {
+                    f();
+                }
+            });
+            assert!(is_done, "an earlier call of this Once panicked; call_once_force would try again");
+        }
+    }
+
+    /// As [`call_once`](Once::call_once), but calls `f` also if an earlier call panicked. It is told whether one
+    /// did: the state is [`New`](OnceState::New) or [`Poisoned`](OnceState::Poisoned).
+    #[inline]
+    pub fn call_once_force(&self, f: impl FnOnce(OnceState)) {
+        if !self.is_completed() {
+            let mut f = Some(f);
+            self.call_slow(true, &mut |state| {
+                if let Some(f) = f.take() {
+                    f(state);
+                }
+            });
+        }
+    }
+
+    /// Returns whether it is done. If not, it is poisoned.
+    #[cold]
+    fn call_slow(&self, ignores_poison: bool, f: &mut dyn FnMut(OnceState)) -> bool {
+        match self.enter(ignores_poison) {
+            OnceState::Done => true,
+            OnceState::Poisoned if !ignores_poison => false,
+            before => {
+                let mut run = Run { once: self, end: POISONED };
+                f(before);
+                run.end = DONE;
+                true
+            }
+        }
+    }
+
+    /// Makes this thread the one that runs, unless there is nothing to run; waits as long as another one does.
+    /// Returns what the state was before.
+    fn enter(&self, ignores_poison: bool) -> OnceState {
+        let mut wait = None;
+        let before = loop {
+            let state = self.state();
+            match state {
+                OnceState::Done => break state,
+                OnceState::Poisoned if !ignores_poison => break state,
+                OnceState::InProgress => self.sleep(wait.get_or_insert_with(|| self.prepare())),
+                OnceState::New | OnceState::Poisoned => {
+                    let before = if state.poisoned() { POISONED } else { NEW };
+                    let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+                    if self.state.compare_exchange(before, RUNNING, success, failure).is_ok() {
+                        break state;
+                    }
+                }
+            }
+        };
+        // Before anything runs or panics: none of that is part of the wait.
+        if let Some(wait) = wait {
+            wait.end();
+        }
+        before
+    }
+
+    fn prepare(&self) -> Wait {
+        spin_while(|| self.state.load(Ordering::Relaxed) == RUNNING);
+        Wait::prepare(WaitReason::Once)
+    }
+
+    /// Sleeps until the run ends, if it still goes on.
+    fn sleep(&self, wait: &mut Wait) {
+        let parked = self.state.compare_exchange(
+            RUNNING,
+            RUNNING | PARKED,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        if parked.is_err_and(|seen| seen != RUNNING | PARKED) {
+            return;
+        }
+        let validate = |wait: &mut Wait| {
+            let is_running = self.state.load(Ordering::Relaxed) == RUNNING | PARKED;
+            if is_running {
+                wait.run();
+            }
+            is_running
+        };
+        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        unsafe { queue::park(self.key(), 0, wait, validate, || {}, |_, _| {}, None) };
+    }
+
+    fn key(&self) -> usize {
+        &raw const *self as usize
+    }
+
+    fn end(&self, state: u8) {
+        if self.state.compare_exchange(RUNNING, state, Ordering::Release, Ordering::Relaxed).is_err() {
+            self.end_slow(state);
+        }
+    }
+
+    #[cold]
+    fn end_slow(&self, state: u8) {
+        // Only with the queue locked: once the state is seen, somebody may free its memory and use it for another
+        // object, whose waiters are not to be woken.
+        let decide = |_: &queue::Woken| {
+            self.state.store(state, Ordering::Release);
+            false
+        };
+        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        unsafe { queue::wake(self.key(), queue::everybody, decide) };
+    }
+}
+
+/// This thread runs the closure. Ends that also when it panics.
+struct Run<'a> {
+    once: &'a Once,
+    /// What the state will be.
+    end: u8,
+}
+
+impl Drop for Run<'_> {
+    fn drop(&mut self) {
+        self.once.end(self.end);
+    }
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Once {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Once").field("state", &self.state()).finish()
+    }
+}

@@ -1,0 +1,92 @@
+//! Profiles for a mutex of somebody else's.
+
+use super::book::Book;
+use crate::wait::WaitReason;
+
+/// Makes any `lock_api` mutex show up in the block and mutex profiles: `lock_api::Mutex<RawMutex<R>, T>` with `R` a
+/// raw mutex such as `parking_lot::RawMutex`.
+///
+/// The lock stays what it is, with its fairness, its fast path and its size, plus 40 bytes. Waits end, and are
+/// charged, at the unlock that let the thread in. A wait whose unlock came before the waiter was seen ends when the
+/// thread is in, and is charged to nobody. [`Mutex`](super::Mutex) is exact there, because it wakes by itself.
+///
+/// ```
+/// use rtprof_hooks::sync::RawMutex;
+///
+/// static TOTAL: lock_api::Mutex<RawMutex<parking_lot::RawMutex>, u64> = lock_api::Mutex::new(0);
+/// *TOTAL.lock() += 1;
+/// ```
+pub struct RawMutex<R> {
+    inner: R,
+    book: Book,
+}
+
+// SAFETY: every promise is the inner lock's, to which every call goes.
+unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
+    #[allow(clippy::declare_interior_mutable_const)]
+    const INIT: Self = Self { inner: R::INIT, book: Book::new() };
+    type GuardMarker = R::GuardMarker;
+
+    #[inline]
+    fn lock(&self) {
+        if !self.inner.try_lock() {
+            self.wait(|| {
+                self.inner.lock();
+                true
+            });
+        }
+    }
+
+    #[inline]
+    fn try_lock(&self) -> bool {
+        self.inner.try_lock()
+    }
+
+    #[inline]
+    unsafe fn unlock(&self) {
+        // SAFETY: the caller's promise.
+        self.book.unlock(|| unsafe { self.inner.unlock() });
+    }
+
+    #[inline]
+    fn is_locked(&self) -> bool {
+        self.inner.is_locked()
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: lock_api::RawMutexFair> lock_api::RawMutexFair for RawMutex<R> {
+    #[inline]
+    unsafe fn unlock_fair(&self) {
+        // SAFETY: the caller's promise.
+        self.book.unlock(|| unsafe { self.inner.unlock_fair() });
+    }
+
+    #[inline]
+    unsafe fn bump(&self) {
+        // SAFETY: the caller's promise.
+        self.book.unlock(|| unsafe { self.inner.bump() });
+    }
+}
+
+// SAFETY: as above.
+unsafe impl<R: lock_api::RawMutexTimed> lock_api::RawMutexTimed for RawMutex<R> {
+    type Duration = R::Duration;
+    type Instant = R::Instant;
+
+    #[inline]
+    fn try_lock_for(&self, timeout: R::Duration) -> bool {
+        self.inner.try_lock() || self.wait(|| self.inner.try_lock_for(timeout))
+    }
+
+    #[inline]
+    fn try_lock_until(&self, deadline: R::Instant) -> bool {
+        self.inner.try_lock() || self.wait(|| self.inner.try_lock_until(deadline))
+    }
+}
+
+impl<R> RawMutex<R> {
+    fn wait(&self, get_in: impl FnOnce() -> bool) -> bool {
+        self.book.wait(WaitReason::MutexLock, get_in)
+    }
+}

@@ -1,0 +1,308 @@
+//! The semaphore: a word, a queue, and what each thread in the queue asks for.
+
+mod requests;
+#[cfg(test)]
+mod tests;
+
+use std::cell::Cell;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+use crate::deadline;
+use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
+use crate::queue::{self, Choice, Kind, Sleep};
+use crate::spin::spin_while;
+use crate::wait::{Wait, WaitReason};
+use requests::{Request, Requests};
+
+/// Threads are in the queue. As long as it is set, the word is only changed with the queue locked.
+const QUEUED: usize = 1;
+/// One permit in the word.
+const PERMIT: usize = 2;
+
+/// A number of permits, which threads take and give back. Go: `golang.org/x/sync/semaphore.Weighted`.
+///
+/// Whoever asks for more than there are waits in line. Permits that come back go to the one that waits longest, and
+/// on to the next ones as far as they reach; nobody overtakes, however little it asks for, so that a large request
+/// is served too. A request for more than there ever are waits for ever, and with it all that come later.
+///
+/// Each wait is one event of the block profile, from the request to when the permits are handed over, or the
+/// request is given up.
+pub struct Semaphore {
+    /// Permits that nobody has, in units of [`PERMIT`], and [`QUEUED`].
+    state: AtomicUsize,
+    /// Only touched with the queue at this object's address locked.
+    requests: UnsafeCell<Requests>,
+}
+
+// SAFETY: the list is only reached by whoever holds the lock of the queue at this address; see `with_requests`.
+unsafe impl Sync for Semaphore {}
+// SAFETY: nothing in it is bound to a thread; while threads wait, they borrow it, so it stays where it is.
+unsafe impl Send for Semaphore {}
+
+impl Semaphore {
+    /// The most permits that one can have. Beyond it they are not counted: it stays at that.
+    pub const MAX_PERMITS: usize = usize::MAX / PERMIT;
+
+    /// A semaphore with `permits` permits, [`MAX_PERMITS`](Semaphore::MAX_PERMITS) at most. Go: `NewWeighted`.
+    #[inline]
+    pub const fn new(permits: usize) -> Self {
+        let permits = if permits > Self::MAX_PERMITS { Self::MAX_PERMITS } else { permits };
+        Self { state: AtomicUsize::new(permits * PERMIT), requests: UnsafeCell::new(Requests::EMPTY) }
+    }
+
+    /// How many permits nobody has at this moment.
+    #[inline]
+    pub fn available_permits(&self) -> usize {
+        self.state.load(Ordering::Relaxed) / PERMIT
+    }
+
+    /// Takes a permit, and waits for it if there is none.
+    #[inline]
+    pub fn acquire(&self) -> SemaphoreGuard<'_> {
+        self.acquire_many(1)
+    }
+
+    /// Takes `permits` at once, and waits until there are so many. For 0 it waits only for those that came first.
+    /// Go: `Acquire`.
+    #[inline]
+    pub fn acquire_many(&self, permits: usize) -> SemaphoreGuard<'_> {
+        if !self.try_take(permits) {
+            self.wait(permits, None);
+        }
+        self.guard(permits)
+    }
+
+    /// Takes a permit if there is one and nobody waits.
+    #[inline]
+    pub fn try_acquire(&self) -> Option<SemaphoreGuard<'_>> {
+        self.try_acquire_many(1)
+    }
+
+    /// Takes `permits` at once if there are so many and nobody waits. Go: `TryAcquire`.
+    #[inline]
+    pub fn try_acquire_many(&self, permits: usize) -> Option<SemaphoreGuard<'_>> {
+        self.try_take(permits).then(|| self.guard(permits))
+    }
+
+    /// As [`acquire`](Semaphore::acquire), but gives up after `timeout`; one of centuries never ends.
+    #[inline]
+    pub fn try_acquire_for(&self, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
+        self.try_acquire_many_for(1, timeout)
+    }
+
+    /// As [`acquire`](Semaphore::acquire), but gives up at `deadline`.
+    #[inline]
+    pub fn try_acquire_until(&self, deadline: Instant) -> Option<SemaphoreGuard<'_>> {
+        self.try_acquire_many_until(1, deadline)
+    }
+
+    /// As [`acquire_many`](Semaphore::acquire_many), but gives up after `timeout`; one of centuries never ends.
+    #[inline]
+    pub fn try_acquire_many_for(&self, permits: usize, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
+        // Without reading the clock, when there are permits.
+        let is_taken = self.try_take(permits)
+            || (!timeout.is_zero() && self.wait(permits, deadline::after(timeout)));
+        is_taken.then(|| self.guard(permits))
+    }
+
+    /// As [`acquire_many`](Semaphore::acquire_many), but gives up at `deadline`.
+    #[inline]
+    pub fn try_acquire_many_until(&self, permits: usize, deadline: Instant) -> Option<SemaphoreGuard<'_>> {
+        let is_taken = self.try_take(permits) || self.wait(permits, Some(deadline));
+        is_taken.then(|| self.guard(permits))
+    }
+
+    /// Adds permits that nobody had, or those of a guard that was forgotten. Go: `Release`.
+    ///
+    /// Never panics, in contrast to Go, where a semaphore has a size: the sum stays at
+    /// [`MAX_PERMITS`](Semaphore::MAX_PERMITS) once it is there.
+    #[inline]
+    pub fn add_permits(&self, permits: usize) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & QUEUED == 0 {
+            let next = plus(state, permits);
+            match self.state.compare_exchange_weak(state, next, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => state = seen,
+            }
+        }
+        self.hand_over(permits);
+    }
+
+    fn guard(&self, permits: usize) -> SemaphoreGuard<'_> {
+        SemaphoreGuard { semaphore: self, permits }
+    }
+
+    #[inline]
+    fn try_take(&self, permits: usize) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while has(state, permits) {
+            let next = state - permits * PERMIT;
+            match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(seen) => state = seen,
+            }
+        }
+        false
+    }
+
+    fn key(&self) -> usize {
+        &raw const *self as usize
+    }
+
+    /// # Safety
+    /// The queue at [`Semaphore::key`] is locked: the caller is a closure that `queue` runs.
+    unsafe fn with_requests<T>(&self, f: impl FnOnce(&mut Requests) -> T) -> T {
+        // SAFETY: the caller's promise makes this access the only one.
+        self.requests.with_mut(|requests| f(unsafe { &mut *requests }))
+    }
+
+    /// Waits for `permits` and takes them, or gives up at the deadline.
+    #[cold]
+    fn wait(&self, permits: usize, deadline: Option<Instant>) -> bool {
+        // While others wait already there is nothing to hope for.
+        spin_while(|| {
+            let state = self.state.load(Ordering::Relaxed);
+            state & QUEUED == 0 && !has(state, permits)
+        });
+        let request = Request::new(permits);
+        let mut wait = Wait::prepare(WaitReason::Semaphore);
+        let mut is_taken = false;
+        let validate = |wait: &mut Wait| {
+            is_taken = !self.join(permits);
+            if !is_taken {
+                // SAFETY: validation runs with the queue locked. The request leaves the list before this function
+                // returns: who wakes this thread takes it out, or `timed_out` does.
+                unsafe { self.with_requests(|requests| requests.push(&request)) };
+                wait.run();
+            }
+            !is_taken
+        };
+        let mut was_first = false;
+        let timed_out = |_: &mut Wait, was_last| {
+            // SAFETY: this runs with the queue locked, and the request is in the list, as nobody woke this thread.
+            was_first = unsafe { self.with_requests(|requests| requests.remove(&request)) };
+            if was_last {
+                self.state.fetch_and(!QUEUED, Ordering::Relaxed);
+            }
+        };
+        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        let sleep = unsafe { queue::park(self.key(), 0, &mut wait, validate, || {}, timed_out, deadline) };
+        if sleep == Sleep::TimedOut {
+            wait.end_now();
+            if was_first {
+                // For the next ones there may be enough.
+                self.hand_over(0);
+            }
+            return false;
+        }
+        wait.end();
+        true
+    }
+
+    /// Says that this thread will be in the queue, unless the permits are to be had: then it takes them and returns
+    /// false. The queue is locked.
+    fn join(&self, permits: usize) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while state & QUEUED == 0 {
+            let has = has(state, permits);
+            let next = if has { state - permits * PERMIT } else { state | QUEUED };
+            match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return !has,
+                Err(seen) => state = seen,
+            }
+        }
+        true
+    }
+
+    /// Adds `permits`, and hands them and those that were left to the threads in the queue, as far as they reach.
+    #[cold]
+    fn hand_over(&self, permits: usize) {
+        // Nothing while the queue turns out to be empty: then others may change the word at the same time.
+        let free: Cell<Option<usize>> = Cell::new(None);
+        let choose = |_: Kind| {
+            let state = free.get().unwrap_or_else(|| plus(self.state.load(Ordering::Relaxed), permits));
+            // SAFETY: this runs with the queue locked, and for one thread of the queue after the other.
+            let served = unsafe { self.with_requests(|requests| requests.pop(state / PERMIT)) };
+            free.set(Some(state - served.unwrap_or(0) * PERMIT));
+            if served.is_some() { Choice::Wake } else { Choice::Stop }
+        };
+        let decide = |woken: &queue::Woken| {
+            let queued = if woken.has_more { QUEUED } else { 0 };
+            match free.get() {
+                Some(state) => self.state.store(state & !QUEUED | queued, Ordering::Release),
+                None => self.add(permits),
+            }
+            true
+        };
+        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        unsafe { queue::wake(self.key(), choose, decide) };
+    }
+
+    fn add(&self, permits: usize) {
+        let mut state = self.state.load(Ordering::Relaxed);
+        while let Err(seen) = self.state.compare_exchange_weak(
+            state,
+            plus(state, permits),
+            Ordering::Release,
+            Ordering::Relaxed,
+        ) {
+            state = seen;
+        }
+    }
+}
+
+/// Whether so many permits can be taken without overtaking.
+#[inline]
+fn has(state: usize, permits: usize) -> bool {
+    state & QUEUED == 0 && state / PERMIT >= permits
+}
+
+/// The state with so many permits more.
+#[inline]
+fn plus(state: usize, permits: usize) -> usize {
+    let sum = (state / PERMIT).saturating_add(permits).min(Semaphore::MAX_PERMITS);
+    sum * PERMIT | state & QUEUED
+}
+
+/// Permits of a [`Semaphore`], which come back when it is dropped, in whatever thread. One that is leaked keeps
+/// them.
+#[must_use = "permits that are not held come back at once"]
+pub struct SemaphoreGuard<'a> {
+    semaphore: &'a Semaphore,
+    permits: usize,
+}
+
+impl SemaphoreGuard<'_> {
+    /// How many they are.
+    #[inline]
+    pub fn permits(&self) -> usize {
+        self.permits
+    }
+
+    /// Keeps the permits for good, or until [`add_permits`](Semaphore::add_permits) brings them back.
+    #[inline]
+    pub fn forget(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for SemaphoreGuard<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.semaphore.add_permits(self.permits);
+    }
+}
+
+impl fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Semaphore").field("available_permits", &self.available_permits()).finish()
+    }
+}
+
+impl fmt::Debug for SemaphoreGuard<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SemaphoreGuard").field("permits", &self.permits).finish_non_exhaustive()
+    }
+}

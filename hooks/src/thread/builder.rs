@@ -1,0 +1,93 @@
+//! Threads with a name or a stack size.
+
+use std::io;
+
+use super::creator::Creator;
+use super::{JoinHandle, Scope, ScopedJoinHandle};
+
+/// Sets up a thread before it is started. As `std::thread::Builder`.
+#[must_use = "must eventually spawn the thread"]
+#[derive(Debug)]
+pub struct Builder(std::thread::Builder);
+
+impl Builder {
+    /// A thread without a name, with std's stack size.
+    #[expect(clippy::new_without_default, reason = "std's has none either")]
+    pub fn new() -> Self {
+        Self(std::thread::Builder::new())
+    }
+
+    /// Names the thread: in panics, in the kernel (15 bytes of it), and its goroutine (64 bytes of it).
+    pub fn name(self, name: String) -> Self {
+        Self(self.0.name(name))
+    }
+
+    /// The least size of the thread's stack, in bytes.
+    pub fn stack_size(self, size: usize) -> Self {
+        Self(self.0.stack_size(size))
+    }
+
+    /// Starts a thread that runs `f`.
+    ///
+    /// # Errors
+    /// If the system refuses it: too many threads, no memory for the stack. Nothing is recorded then.
+    ///
+    /// # Panics
+    /// If a name was set that contains a null byte.
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let creator = Creator::here();
+        let thread = self.0.spawn(creator.around(f))?;
+        creator.has_created();
+        Ok(JoinHandle(thread))
+    }
+
+    /// As [`Builder::spawn`], for an `f` that borrows what need not live for ever.
+    ///
+    /// # Errors
+    /// As [`Builder::spawn`].
+    ///
+    /// # Panics
+    /// As [`Builder::spawn`].
+    ///
+    /// # Safety
+    /// The thread is joined before anything ends that `f` or `T` borrows; or both are `'static` but for types
+    /// that nothing is done with after their lifetime.
+    pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send,
+        T: Send,
+    {
+        let creator = Creator::here();
+        // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that is
+        // not static.
+        let thread = unsafe { self.0.spawn_unchecked(creator.around(f)) }?;
+        creator.has_created();
+        Ok(JoinHandle(thread))
+    }
+
+    /// Starts a thread that belongs to a [`scope`](super::scope).
+    ///
+    /// # Errors
+    /// As [`Builder::spawn`].
+    ///
+    /// # Panics
+    /// As [`Builder::spawn`].
+    pub fn spawn_scoped<'scope, 'env, F, T>(
+        self,
+        scope: &'scope Scope<'scope, 'env>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let creator = Creator::here();
+        let thread = self.0.spawn_scoped(scope.as_std(), creator.around(f))?;
+        creator.has_created();
+        Ok(ScopedJoinHandle(thread))
+    }
+}

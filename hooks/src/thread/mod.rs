@@ -1,0 +1,42 @@
+//! Threads whose creators show up in the threadcreate profile, and whose waits for each other in the block
+//! profile.
+//!
+//! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that nothing
+//! is to be seen of ([`Thread`], [`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics come
+//! out of [`JoinHandle::join`], errors of the system out of [`Builder::spawn`], and threads are named,
+//! numbered and parked as ever.
+//!
+//! | | threadcreate profile | block profile | the goroutine says |
+//! |---|---|---|---|
+//! | [`spawn`], [`Builder::spawn`], [`Scope::spawn`] | the stack of the caller, if the thread was made | | |
+//! | [`JoinHandle::join`], [`ScopedJoinHandle::join`] | | unless the thread had finished | `thread join` |
+//! | the end of a [`scope`] | | if it had to wait | `thread join` |
+//! | [`park`], [`park_timeout`] | | if it had to wait | `thread park` |
+//! | [`sleep`] | | never: nobody makes it wait | `sleep` |
+//!
+//! Threads that are started elsewhere (by std, a library, C) are seen from the first time they reach one of
+//! rtprof's locks, channels or waits; their creators are not known.
+
+mod builder;
+mod creator;
+mod join;
+mod park;
+mod possible_wait;
+mod scope;
+mod sleep;
+mod spawn;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    builder::Builder,
+    join::JoinHandle,
+    park::{park, park_timeout},
+    scope::{Scope, ScopedJoinHandle, scope},
+    sleep::sleep,
+    spawn::spawn,
+};
+pub use std::thread::{
+    AccessError, LocalKey, Result, Thread, ThreadId, available_parallelism, current, panicking, yield_now,
+};

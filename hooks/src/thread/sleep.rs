@@ -1,0 +1,13 @@
+//! The wait for time to pass.
+
+use std::time::Duration;
+
+use crate::wait::{Wait, WaitReason};
+
+/// Sleeps for at least `dur`. As `std::thread::sleep`. No wait of the block profile, since nobody else can
+/// shorten it. Go: `time.Sleep`.
+pub fn sleep(dur: Duration) {
+    let wait = Wait::begin(WaitReason::Sleep);
+    std::thread::sleep(dur);
+    wait.end_now();
+}

@@ -1,0 +1,153 @@
+//! The one place through which every wait is reported.
+//!
+//! A [`Wait`] begins when a thread has decided to sleep and ends when somebody wakes it; between the two
+//! its goroutine says what it waits for. What a lock's unlocker owes is reported by [`charged`]. Both
+//! profiles listen here.
+
+#[cfg(loom)]
+use crate::model::goroutine;
+#[cfg(not(loom))]
+use rtprof_profiler::goroutine;
+
+pub(crate) use goroutine::{Goroutine, WaitReason};
+
+use crate::account::{Account, Charge, Stake};
+
+/// A wait of this thread. Dropped without [`Wait::end`] it was none.
+pub(crate) struct Wait {
+    reason: WaitReason,
+    goroutine: Option<&'static Goroutine>,
+    /// Whether the time runs.
+    is_running: bool,
+    start: u64,
+    /// Up to when the wait is over: the last wake.
+    until: u64,
+    stake: Stake,
+}
+
+impl Wait {
+    /// This thread is about to wait; its time does not run yet.
+    pub(crate) fn prepare(reason: WaitReason) -> Self {
+        let goroutine = goroutine::current();
+        Self { reason, goroutine, is_running: false, start: 0, until: 0, stake: Stake::default() }
+    }
+
+    /// This thread waits from now on.
+    pub(crate) fn begin(reason: WaitReason) -> Self {
+        let mut wait = Self::prepare(reason);
+        wait.run();
+        wait
+    }
+
+    /// Lets the time run from now on, if it does not already.
+    pub(crate) fn run(&mut self) {
+        if !self.is_running {
+            self.is_running = true;
+            self.start = clock::ticks();
+            self.until = self.start;
+            self.mark();
+        }
+    }
+
+    fn mark(&self) {
+        if let Some(goroutine) = self.goroutine {
+            goroutine.begin_wait(self.reason, self.start);
+        }
+    }
+
+    /// As [`Wait::run`], in the account of a lock. The caller holds the lock of its queue.
+    pub(crate) fn join(&mut self, account: &mut Account) {
+        let is_fresh = !self.is_running;
+        if is_fresh {
+            self.run();
+        } else {
+            // Again, after a lost race: who woke it took the mark away.
+            self.mark();
+        }
+        self.stake = account.join(self.until, is_fresh);
+    }
+
+    /// Takes the wait out of the account: it was given up. The caller holds the lock of its queue.
+    pub(crate) fn leave(&mut self, account: &mut Account) {
+        account.leave(self.stake);
+        self.until = clock::ticks();
+    }
+
+    /// Takes the wait out of the account: it was let in. The unlock that was charged last did that, so the wait was
+    /// over then; if it came before this thread was seen waiting, it is over `now`.
+    pub(crate) fn let_in(&mut self, account: &mut Account, now: u64) {
+        self.until = account.leave(self.stake).unwrap_or(now);
+    }
+
+    /// Somebody woke this thread at `until`. The wait may still go on, if it finds the lock taken.
+    pub(crate) fn woken(&mut self, until: u64) {
+        self.until = until;
+    }
+
+    /// What others may know this thread by while it sleeps; the low bits are free.
+    pub(crate) fn token(&self) -> usize {
+        self.goroutine.map_or(0, Goroutine::token)
+    }
+
+    /// The wait was over at its last wake: reports it, if there was one, with the caller's stack.
+    pub(crate) fn end(mut self) {
+        self.unmark();
+        if self.is_running && self.reason.is_blocking() {
+            report::blocked(clock::since(self.start, self.until));
+        }
+    }
+
+    /// The wait ends now: for what cannot tell when it was woken.
+    pub(crate) fn end_now(mut self) {
+        if self.is_running {
+            self.until = clock::ticks();
+        }
+        self.end();
+    }
+
+    fn unmark(&mut self) {
+        if self.is_running
+            && let Some(goroutine) = self.goroutine.take()
+        {
+            goroutine.end_wait();
+        }
+    }
+}
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        self.unmark();
+    }
+}
+
+/// A lock was unlocked for which others had waited: reports it with the caller's stack.
+#[inline]
+pub(crate) fn charged(charge: Charge) {
+    if charge.waits != 0 || charge.ticks != 0 {
+        report::charged(charge);
+    }
+}
+
+#[cfg(not(loom))]
+pub(crate) use rtprof_profiler::clock;
+
+#[cfg(not(loom))]
+mod report {
+    use super::Charge;
+    use rtprof_profiler::contention;
+
+    #[inline]
+    pub(super) fn blocked(ticks: u64) {
+        contention::block_event(ticks);
+    }
+
+    #[inline]
+    pub(super) fn charged(charge: Charge) {
+        contention::mutex_event(charge.waits, charge.ticks);
+    }
+}
+
+#[cfg(loom)]
+pub(crate) use crate::model::clock;
+#[cfg(loom)]
+use crate::model::report;

@@ -1,0 +1,147 @@
+//! The block and mutex profiles: where the program waits, and who makes it wait.
+
+use std::cmp::Reverse;
+use std::io;
+
+use rtprof_profiler::clock;
+use rtprof_profiler::contention::{self, BlockCount};
+use rtprof_profiler::counters::{self, Subject};
+use rtprof_profiler::labels;
+
+use crate::encode::{self, Encoder, Header};
+use crate::hook_names;
+use crate::locations::Locations;
+use crate::sink::Sink;
+
+/// The order is Go's; readers go by position.
+const SAMPLE_TYPES: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
+
+/// Two profiles of one form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contention {
+    /// The stacks that waited.
+    Block,
+    /// The stacks that others waited for.
+    Mutex,
+}
+
+/// Records of one cut, scaled to what the samples stand for.
+pub(crate) struct ContentionRecords<'a> {
+    pub(crate) kind: Contention,
+    /// The longest delay first.
+    pub(crate) records: Vec<ContentionRecord<'a>>,
+    pub(crate) ticks_per_second: u64,
+    /// The current fraction of the mutex profile, 0 when it is off; records may have been made at others.
+    pub(crate) fraction: i64,
+    pub(crate) comments: Vec<String>,
+    pub(crate) time_nanos: i64,
+}
+
+/// The waits of one stack under one set of labels.
+#[derive(Clone, Debug)]
+pub(crate) struct ContentionRecord<'a> {
+    /// Return addresses, leaf first.
+    pub(crate) stack: &'a [usize],
+    pub(crate) labels: &'a [(String, String)],
+    /// How many waits.
+    pub(crate) count: i64,
+    /// How many ticks of the clock they took.
+    pub(crate) cycles: u64,
+}
+
+impl Contention {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Mutex => "mutex",
+        }
+    }
+
+    fn counts(self) -> Vec<BlockCount> {
+        match self {
+            Self::Block => contention::block_counts(),
+            Self::Mutex => contention::mutex_counts(),
+        }
+    }
+
+    fn subject(self) -> Subject {
+        match self {
+            Self::Block => Subject::Block,
+            Self::Mutex => Subject::Mutex,
+        }
+    }
+
+    /// How many records there are now.
+    pub(crate) fn count(self) -> usize {
+        self.counts().len()
+    }
+}
+
+impl ContentionRecords<'static> {
+    /// What the profiler has recorded up to now.
+    pub(crate) fn take(kind: Contention) -> Self {
+        let records = kind.counts().into_iter().map(|count| ContentionRecord {
+            stack: count.stack,
+            labels: labels::resolve(count.labels),
+            count: count.whole_waits(),
+            cycles: count.cycles,
+        });
+        Self {
+            kind,
+            records: sorted(records.collect()),
+            ticks_per_second: clock::ticks_per_second(),
+            fraction: contention::set_mutex_profile_fraction(-1),
+            comments: counters::comments(kind.subject()),
+            time_nanos: encode::now_nanos(),
+        }
+    }
+}
+
+/// The longest delay first; of equal ones the newest stack, as the profiler has them.
+fn sorted(mut records: Vec<ContentionRecord<'_>>) -> Vec<ContentionRecord<'_>> {
+    records.sort_by_key(|record| Reverse(record.cycles));
+    records
+}
+
+impl ContentionRecords<'_> {
+    /// Ticks in a nanosecond.
+    pub(crate) fn gigahertz(&self) -> f64 {
+        self.ticks_per_second as f64 / clock::NANOS as f64
+    }
+
+    /// The delay of a record.
+    pub(crate) fn nanos(&self, cycles: u64) -> i64 {
+        // The cast saturates: a slow clock's ticks are many nanoseconds each.
+        (cycles as f64 / self.gigahertz()) as i64
+    }
+}
+
+/// Writes profile.proto. Go: `printCountCycleProfile`.
+pub(crate) fn write(contention: &ContentionRecords<'_>, sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut locations = Locations::new();
+    let mut encoder = Encoder::new(
+        sink,
+        &Header {
+            sample_types: &SAMPLE_TYPES,
+            period_type: SAMPLE_TYPES[0],
+            period: 1,
+            default_sample_type: "",
+            drop_frames: hook_names::DROP_FRAMES,
+            comments: &contention.comments,
+            time_nanos: contention.time_nanos,
+        },
+    );
+    for record in &contention.records {
+        let cut = locations.event(record.stack).cut();
+        encoder.sample(|sample, strings| {
+            locations.ids(cut, &mut sample.location_id);
+            sample.value.extend([record.count, contention.nanos(record.cycles)]);
+            sample.label.extend(encode::text_labels(strings, record.labels));
+        })?;
+    }
+    encoder.finish(&locations)
+}
+
+#[cfg(test)]
+#[path = "contention_tests.rs"]
+mod tests;

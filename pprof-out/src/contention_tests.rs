@@ -1,0 +1,290 @@
+use super::*;
+use crate::proto::Profile;
+use crate::{contention_text, decoded, go_pprof};
+
+/// Two ticks are a nanosecond.
+const TICKS_PER_SECOND: u64 = 2_000_000_000;
+
+fn synthetic(kind: Contention) -> ContentionRecords<'static> {
+    static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
+        std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b=c".into())]);
+    let record = |stack, labels, count, cycles| ContentionRecord { stack, labels, count, cycles };
+    ContentionRecords {
+        kind,
+        records: sorted(vec![
+            record(&[0x303], &[][..], 1, 7),
+            record(&[0x101, 0x202], &[], 30, 5_000),
+            // One stack under two sets of labels is two samples.
+            record(&[0x101, 0x202], LABELS.as_slice(), 40, 9_000),
+            record(&[0x404], &[], 2, 5_000),
+        ]),
+        ticks_per_second: TICKS_PER_SECOND,
+        fraction: 10,
+        comments: vec!["2 samples were lost: no memory".into()],
+        time_nanos: 1_700_000_000_000_000_000,
+    }
+}
+
+fn encoded(contention: &ContentionRecords<'_>) -> Vec<u8> {
+    let mut out = Vec::new();
+    write(contention, &mut Sink::new(&mut out)).unwrap();
+    out
+}
+
+fn text_of(contention: &ContentionRecords<'_>) -> String {
+    let mut out = Vec::new();
+    contention_text::write(contention, &mut Sink::new(&mut out)).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn golden() {
+    for kind in [Contention::Block, Contention::Mutex] {
+        let profile = decoded::profile(&encoded(&synthetic(kind)));
+        decoded::check(&profile);
+        decoded::assert_golden(&profile, "contention.string");
+    }
+}
+
+const RECORDS: &str = "\
+9000 40 @ 0x101 0x202
+# label \"tenant\"=\"a\\\"b=c\"
+#\t0x101
+#\t0x202
+
+5000 30 @ 0x101 0x202
+#\t0x101
+#\t0x202
+
+5000 2 @ 0x404
+#\t0x404
+
+7 1 @ 0x303
+#\t0x303
+
+# 2 samples were lost: no memory
+--- Memory map: ---
+
+MAPPED_LIBRARIES:
+";
+
+#[test]
+fn text_of_go() {
+    let text = text_of(&synthetic(Contention::Block));
+    assert!(text.starts_with(&format!("--- contention:\ncycles/second=2000000000\n{RECORDS}")), "{text}");
+
+    let mut mutex = synthetic(Contention::Mutex);
+    for (fraction, remark) in [
+        (0, ""),
+        (1, ""),
+        (10, "# rtprof: one contended unlock in 10 is recorded; the numbers stand for all of them\n"),
+    ] {
+        mutex.fraction = fraction;
+        let text = text_of(&mutex);
+        let head = format!("--- mutex:\ncycles/second=2000000000\nsampling period=1\n{remark}");
+        assert!(text.starts_with(&format!("{head}{RECORDS}")), "{text}");
+    }
+}
+
+#[test]
+fn text_of_nothing() {
+    for fraction in [0, 1] {
+        let nothing = |kind| ContentionRecords { records: Vec::new(), fraction, ..synthetic(kind) };
+        let remark = "# 2 samples were lost: no memory\n";
+        assert_eq!(
+            text_of(&nothing(Contention::Block)),
+            format!("--- contention:\ncycles/second=2000000000\n{remark}")
+        );
+        assert_eq!(
+            text_of(&nothing(Contention::Mutex)),
+            format!("--- mutex:\ncycles/second=2000000000\nsampling period={fraction}\n{remark}")
+        );
+    }
+}
+
+/// Largest values at the slowest clock, at one of a nanosecond a tick, and at a fast one.
+fn extreme(ticks_per_second: u64) -> ContentionRecords<'static> {
+    let record = ContentionRecord { stack: &[0x101], labels: &[], count: i64::MAX, cycles: u64::MAX };
+    ContentionRecords { ticks_per_second, records: vec![record], ..synthetic(Contention::Mutex) }
+}
+
+#[test]
+fn nothing_overflows() {
+    for ticks_per_second in [1, 24_000_000, clock::NANOS, 3 * clock::NANOS] {
+        let extreme = extreme(ticks_per_second);
+        let ratio = ticks_per_second as f64 / clock::NANOS as f64;
+        let nanos = u64::MAX as f64 / ratio;
+        let profile = decoded::profile(&encoded(&extreme));
+        assert_eq!(profile.sample[0].value, [i64::MAX, nanos as i64]);
+
+        let text = text_of(&extreme);
+        let line = text.lines().find(|line| line.ends_with(" @ 0x101")).unwrap();
+        let cycles: i64 = line.split(' ').next().unwrap().parse().unwrap();
+        // Go's conversion of a larger one has no defined result.
+        let read = cycles as f64 / ratio;
+        assert!(cycles > 0 && read < i64::MAX as f64, "{cycles} ticks, {read} ns");
+        assert!(ticks_per_second > clock::NANOS || read > 0.999 * i64::MAX as f64, "{read} ns");
+    }
+}
+
+#[test]
+fn equal_delays_keep_their_order() {
+    let record = |stack, cycles| ContentionRecord { stack, labels: &[], count: 1, cycles };
+    let stacks: Vec<_> = sorted(vec![
+        record(&[1][..], 5),
+        record(&[2], 9),
+        record(&[3], 5),
+        record(&[4], u64::MAX),
+        record(&[5], 5),
+    ])
+    .into_iter()
+    .map(|record| record.stack[0])
+    .collect();
+    assert_eq!(stacks, [4, 2, 1, 3, 5]);
+}
+
+#[inline(never)]
+fn waits_for_a_lock() {
+    std::hint::black_box(contention::block_event(clock::ticks_per_second()));
+}
+
+#[inline(never)]
+fn makes_others_wait() {
+    std::hint::black_box(contention::mutex_event(3, clock::ticks_per_second() / 2));
+}
+
+#[inline(never)]
+fn creates_a_thread() {
+    std::hint::black_box(rtprof_profiler::thread_create::stack()).unwrap().record.count_one();
+}
+
+fn written(name: &str) -> Profile {
+    let mut out = Vec::new();
+    crate::lookup(name).unwrap().write_to(&mut out, 0).unwrap();
+    let profile = decoded::profile(&out);
+    decoded::check(&profile);
+    profile
+}
+
+fn written_text(name: &str) -> String {
+    let mut out = Vec::new();
+    crate::lookup(name).unwrap().write_to(&mut out, 1).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
+/// The values of the samples that begin in this function of this file.
+fn values_at(profile: &Profile, function: &str) -> Vec<Vec<i64>> {
+    let name = format!("rtprof_pprof_out::contention::tests::{function}");
+    let is_named = |id: u64| {
+        let line = &profile.location[id as usize - 1].line[0];
+        profile.string_table[profile.function[line.function_id as usize - 1].name as usize] == name
+    };
+    profile.sample.iter().filter(|s| is_named(s.location_id[0])).map(|s| s.value.clone()).collect()
+}
+
+fn comments(profile: &Profile) -> Vec<&str> {
+    profile.comment.iter().map(|&at| profile.string_table[at as usize].as_str()).collect()
+}
+
+/// All that touches the profiles of the process, which the tests share.
+#[test]
+fn the_profiles_of_the_process() {
+    for (name, remark) in [
+        ("block", "rtprof: the block profile is off; set_block_profile_rate switches it on"),
+        ("mutex", "rtprof: the mutex profile is off; set_mutex_profile_fraction switches it on"),
+        ("threadcreate", "rtprof: no thread was created by rtprof::thread yet; others are not known"),
+    ] {
+        assert_eq!(comments(&written(name)), [remark]);
+        assert!(written_text(name).ends_with(&format!("\n# {remark}\n")), "{}", written_text(name));
+        assert_eq!(crate::lookup(name).unwrap().count(), 0);
+    }
+
+    contention::set_block_profile_rate(1);
+    contention::set_mutex_profile_fraction(1);
+    waits_for_a_lock();
+    for _ in 0..2 {
+        makes_others_wait();
+        creates_a_thread();
+    }
+    contention::set_block_profile_rate(0);
+
+    let second = clock::NANOS as i64;
+    let block = written("block");
+    assert_eq!(values_at(&block, "waits_for_a_lock"), [[1, second]]);
+    assert_eq!(comments(&block), [""; 0]);
+    let mutex = written("mutex");
+    let [sample] = &values_at(&mutex, "makes_others_wait")[..] else { panic!("one stack") };
+    assert!(sample[0] == 6 && (sample[1] - second).abs() <= 2, "half a tick is lost twice: {sample:?}");
+    let threads = written("threadcreate");
+    assert_eq!(values_at(&threads, "creates_a_thread"), [[2]]);
+    assert_eq!(comments(&threads), [""; 0]);
+    for (name, count) in [("block", 1), ("mutex", 1), ("threadcreate", 2)] {
+        assert_eq!(crate::lookup(name).unwrap().count(), count);
+    }
+
+    // The cut holds for the addresses too.
+    for (name, function) in [("block", "waits_for_a_lock"), ("threadcreate", "creates_a_thread")] {
+        let text = written_text(name);
+        let leaf = text.lines().find(|line| line.starts_with('#')).unwrap();
+        assert!(leaf.contains(&format!("::{function}+0x")), "{text}");
+        let address = leaf.split('\t').nth(1).unwrap();
+        assert!(text.contains(&format!(" @ {address} 0x")), "{text}");
+    }
+    let text = written_text("threadcreate");
+    assert!(text.starts_with("threadcreate profile: total 2\n2 @ 0x"), "{text}");
+}
+
+/// What `go tool pprof` makes of both forms must be the same.
+#[test]
+fn go_reads_the_same_from_both_forms() {
+    for go in go_pprof::toolchains() {
+        for kind in [Contention::Block, Contention::Mutex] {
+            for fraction in [0, 1, 10] {
+                let records = ContentionRecords { fraction, ..synthetic(kind) };
+                for form in [encoded(&records), text_of(&records).into_bytes()] {
+                    let read = go.raw(&form);
+                    let values = [[40, 4_500], [30, 2_500], [2, 2_500], [1, 3]];
+                    assert_eq!(read.head, ["contentions count", "1", "contentions/count delay/nanoseconds"]);
+                    assert_eq!(read.values, values, "{kind:?} at fraction {fraction}");
+                }
+            }
+        }
+        for form in [encoded(&extreme(1)), text_of(&extreme(1)).into_bytes()] {
+            let [count, nanos] = go.raw(&form).values[0][..] else { panic!("two values") };
+            assert!(count == i64::MAX && nanos > i64::MAX / 1000 * 999, "{nanos}");
+        }
+    }
+}
+
+#[test]
+fn go_reads_profiles_of_nothing_and_of_counts() {
+    use crate::count_profile::{CountProfile, CountRecord, Leaf};
+    for go in go_pprof::toolchains() {
+        for kind in [Contention::Block, Contention::Mutex] {
+            let nothing = ContentionRecords { records: Vec::new(), fraction: 0, ..synthetic(kind) };
+            for form in [encoded(&nothing), text_of(&nothing).into_bytes()] {
+                assert!(go.raw(&form).values.is_empty());
+            }
+        }
+        let mut threads = CountProfile {
+            name: "threadcreate",
+            records: Vec::new(),
+            drop_frames: hook_names::DROP_FRAMES,
+            comments: vec!["2 samples were lost: no memory".into()],
+        };
+        for values in [vec![], vec![[5], [2]]] {
+            threads.records = values
+                .iter()
+                .map(|&[count]| CountRecord { stack: &[0x101, 0x202], leaf: Leaf::Hooks, count })
+                .collect();
+            let (mut proto, mut text) = (Vec::new(), Vec::new());
+            threads.write(&mut Sink::new(&mut proto)).unwrap();
+            threads.write_text(&mut Sink::new(&mut text)).unwrap();
+            for form in [proto, text] {
+                let read = go.raw(&form);
+                assert_eq!(read.head, ["threadcreate count", "1", "threadcreate/count"]);
+                assert_eq!(read.values, values);
+            }
+        }
+    }
+}

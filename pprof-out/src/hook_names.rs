@@ -1,0 +1,196 @@
+//! Which functions stand between the program and its waits: our locks, channels and threads, and what they are
+//! made of.
+//!
+//! Some of them run the program's closures: `Once::call_once`, `Condvar::wait_while`, `MutexGuard::unlocked`, the
+//! start of a thread. So a match says nothing of what lies beneath it, only that the frame itself is no code of
+//! the program; and where inlined functions are unknown not even that, for the closure may be in there.
+
+use crate::prune::{in_crate, method};
+
+/// Ours, and those of the locks that ours are made of; of `scopeguard` is what `MutexGuard::unlocked` locks again
+/// with.
+const CRATES: [&str; 5] = ["rtprof_hooks", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
+
+/// Modules of ours that run no code of the program.
+const INNER_MODULES: [&str; 9] = [
+    "account",
+    "deadline",
+    "queue",
+    "spin",
+    "sync::barrier",
+    "sync::mutex",
+    "sync::rw_lock",
+    "sync::semaphore",
+    "wait",
+];
+
+/// What the methods are called that run none, wherever they stand: `try_lock_for`, `recv_timeout`, but not
+/// `wait_while`.
+#[rustfmt::skip]
+const WORDS: [&str; 33] = [
+    "acquire", "all", "arc", "bump", "deadline", "downgrade", "exclusive", "fair", "for", "join", "lock", "many",
+    "next", "notify", "now", "one", "park", "read", "recursive", "recv", "send", "shared", "sleep", "timeout", "to",
+    "try", "unlock", "unpark", "until", "upgradable", "upgrade", "wait", "write",
+];
+
+/// For profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only functions
+/// that never call back into the program may match. `lock_api`'s therefore only over our own raw locks, as the
+/// program may have put its own beneath them; and no guard that shares ownership, which may drop the data.
+pub(crate) const DROP_FRAMES: &str = concat!(
+    r"<?rtprof_profiler::(stack|contention|thread_create)::.*",
+    // No ` as ` but of a trait that is known: one of the program's may do anything.
+    r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|wait)::([^ ]|, )*",
+    r"( as (lock_api|core)::([^ ]|, )*)?",
+    r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
+    r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), ([^ ]|, )*>>",
+    r"::(try_)?(lock|read|write|upgradable_read|upgrade|downgrade|unlock|bump)(_[a-z]+)*",
+    r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
+    r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
+    // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks.
+    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow",
+);
+
+/// Whether a function, by its demangled name of either scheme, belongs to the hooks.
+pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
+    is_guard_drop(name)
+        || CRATES.iter().any(|krate| in_crate(name, krate))
+            && trait_of(name).is_none_or(is_known_trait)
+            && (inlines_known || is_inner(name) || runs_no_closure(name))
+}
+
+/// The drop of a guard, which unlocks and does nothing else. That of anything else may drop the program's objects.
+fn is_guard_drop(name: &str) -> bool {
+    if let Some(guard) = name.strip_suffix(" as core::ops::drop::Drop>::drop") {
+        return guard.strip_prefix('<').is_some_and(is_guard);
+    }
+    // The old scheme has `drop_in_place<T>`, the new one `drop_in_place::<T>`.
+    name.strip_prefix("core::ptr::drop_in_place")
+        .or_else(|| name.strip_prefix("core::mem::drop"))
+        .and_then(|rest| rest.trim_start_matches("::").strip_prefix('<'))
+        .is_some_and(is_guard)
+}
+
+/// `lock_api::mutex::MutexGuard<R, T>`, but not `ArcMutexGuard`, which may be the last to own the data.
+fn is_guard(kind: &str) -> bool {
+    let path = kind.split(['<', '>', ' ']).next().unwrap_or(kind);
+    ["rtprof_hooks", "lock_api"].iter().any(|krate| in_crate(path, krate))
+        && path.rsplit("::").next().is_some_and(|kind| kind.ends_with("Guard") && !kind.starts_with("Arc"))
+}
+
+/// A trait of the program on our type is the program's code.
+fn is_known_trait(path: &str) -> bool {
+    ["alloc", "core", "std"].iter().chain(&CRATES).any(|krate| in_crate(path, krate))
+}
+
+/// What follows ` as ` in `<Type as Trait>::method`.
+fn trait_of(name: &str) -> Option<&str> {
+    let inside = name.strip_prefix('<')?;
+    let mut depth = 0i32;
+    for (at, byte) in inside.bytes().enumerate() {
+        match byte {
+            b'<' => depth += 1,
+            // The arrow of a function type is no bracket.
+            b'>' if !inside[..at].ends_with('-') => depth -= 1,
+            b' ' if depth == 0 && inside[at..].starts_with(" as ") => {
+                return Some(&inside[at + " as ".len()..]);
+            }
+            _ => {}
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    None
+}
+
+fn is_inner(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&']);
+    in_crate(path, "parking_lot_core")
+        || path
+            .strip_prefix("rtprof_hooks::")
+            .is_some_and(|path| INNER_MODULES.iter().any(|module| in_crate(path, module)))
+}
+
+fn runs_no_closure(name: &str) -> bool {
+    let mut path = name;
+    // A closure of a function that takes none from the program.
+    while let Some((outer, last)) = path.rsplit_once("::")
+        && last.starts_with('{')
+    {
+        path = outer;
+    }
+    method(path).is_some_and(|method| method.split('_').all(|word| WORDS.contains(&word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_both_schemes() {
+        for name in [
+            "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow",
+            "rtprof_hooks::sync::mutex::QueueMutex::unlock_slow",
+            "<rtprof_hooks::sync::mutex::QueueMutex>::unlock_slow::{closure#0}",
+            "<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<rtprof_hooks::sync::mutex::QueueMutex, app::T>>::lock",
+            "lock_api::mutex::Mutex<R,T>::try_lock_for",
+            "<lock_api::rwlock::RwLock<R, alloc::vec::Vec<u8>>>::upgradable_read",
+            "parking_lot_core::parking_lot::park::{{closure}}",
+            "parking_lot_core::parking_lot::unpark_filter::<F, C>",
+            "<parking_lot_core::thread_parker::imp::ThreadParker as parking_lot_core::thread_parker::ThreadParkerT>::park",
+            "rtprof_hooks::queue::park::<app::A, app::B>",
+            "<rtprof_hooks::wait::Wait>::end",
+            "<rtprof_hooks::sync::mpsc::Receiver<app::Job>>::recv_timeout",
+            "<rtprof_hooks::sync::condvar::Condvar>::wait_until",
+            "rtprof_hooks::thread::sleep",
+            "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,()>>",
+            "core::ptr::drop_in_place::<lock_api::rwlock::RwLockReadGuard<R, app::T>>",
+            "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
+            "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",
+            "<rtprof_hooks::sync::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
+        ] {
+            assert!(is_hook(name, true) && is_hook(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_may_run_the_program_is_told_apart_if_inlined_functions_are_known() {
+        for name in [
+            "<rtprof_hooks::sync::once::Once>::call_once::<app::main::{closure#0}>",
+            "<rtprof_hooks::sync::condvar::Condvar>::wait_while::<app::T, app::lock>",
+            "rtprof_hooks::thread::spawn::<app::main::{closure#0}, ()>::{closure#0}",
+            "rtprof_hooks::thread::Builder::spawn::{{closure}}",
+            "rtprof_hooks::thread::scope",
+            "<lock_api::mutex::MutexGuard<R, T>>::unlocked::<app::main::{closure#0}, ()>",
+            "lock_api::mutex::MutexGuard<R,T>::map",
+            "<lock_api::mutex::Mutex<R, app::T> as core::fmt::Debug>::fmt",
+            "<rtprof_hooks::sync::mpsc::Receiver<app::Job> as core::ops::drop::Drop>::drop",
+            "<lock_api::mutex::ArcMutexGuard<R, app::T> as core::ops::drop::Drop>::drop",
+            "<scopeguard::ScopeGuard<T,F,S> as core::ops::drop::Drop>::drop",
+        ] {
+            assert!(is_hook(name, true), "{name}");
+            assert!(!is_hook(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_programs_code_is_none() {
+        for name in [
+            "app::lock",
+            "app::rtprof_hooks::lock",
+            "lock_api_extra::lock",
+            "<app::Spin as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<R, fn(u8) -> app::T> as app::LockExt>::lock",
+            "<lock_api::mutex::Mutex<<app::A as app::B>::C, T> as app::LockExt>::lock",
+            "core::ptr::drop_in_place::<app::Session>",
+            "core::ptr::drop_in_place::<lock_api::mutex::Mutex<R, app::Session>>",
+            "core::ptr::drop_in_place::<lock_api::mutex::ArcMutexGuard<R, app::Session>>",
+            "core::ptr::drop_in_place",
+            "core::mem::drop",
+            "std::sync::mutex::Mutex<T>::lock",
+        ] {
+            assert!(!is_hook(name, true), "{name}");
+        }
+    }
+}

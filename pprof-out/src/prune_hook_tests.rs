@@ -1,0 +1,149 @@
+//! What is shown of stacks that waited, made others wait, or created threads.
+
+use super::super::{Class, Cut, Machinery};
+use super::{cut_of, waiting};
+
+#[test]
+fn a_wait_shows_who_asked_for_the_lock() {
+    let new_scheme: &[&[&str]] = &[
+        &["rtprof_profiler::stack::capture", "rtprof_profiler::contention::record"],
+        &["rtprof_profiler::contention::sample_block"],
+        &["<rtprof_hooks::wait::Wait>::end", "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow"],
+        // All inlined into the program's function.
+        &[
+            "<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<rtprof_hooks::sync::mutex::QueueMutex, app::T>>::lock",
+            "app::update",
+        ],
+        &["app::main"],
+    ];
+    assert_eq!(waiting(new_scheme), ["app::update", "app::main"]);
+    let old_scheme: &[&[&str]] = &[
+        &["rtprof_profiler::stack::capture"],
+        &["rtprof_profiler::contention::sample_block"],
+        &["rtprof_hooks::sync::mutex::QueueMutex::lock_slow"],
+        &["<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock"],
+        &["lock_api::mutex::Mutex<R,T>::lock"],
+        &["app::update"],
+        &["app::main"],
+    ];
+    assert_eq!(waiting(old_scheme), ["app::update", "app::main"]);
+}
+
+#[test]
+fn an_unlock_shows_where_the_guard_ends() {
+    for drop_in_place in [
+        "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,u8>>",
+        "core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex, u8>>",
+    ] {
+        assert_eq!(
+            waiting(&[
+                &["rtprof_profiler::contention::sample_mutex"],
+                &["parking_lot_core::parking_lot::unpark_filter::{{closure}}"],
+                &["rtprof_hooks::sync::mutex::QueueMutex::unlock_slow"],
+                &["<lock_api::mutex::MutexGuard<R,T> as core::ops::drop::Drop>::drop"],
+                &[drop_in_place],
+                &["core::ptr::drop_in_place<app::Session>", "core::mem::drop"],
+                &["app::close"],
+                &["app::main"],
+            ]),
+            ["app::close", "app::main"]
+        );
+    }
+}
+
+#[test]
+fn a_thread_shows_who_created_it() {
+    assert_eq!(
+        waiting(&[
+            &["rtprof_profiler::thread_create::created"],
+            &["rtprof_hooks::thread::Builder::spawn_unchecked"],
+            &["rtprof_hooks::thread::spawn"],
+            &["app::accept"],
+            // The root end is left as it is.
+            &["rtprof_hooks::thread::spawn::{{closure}}"],
+            &["std::sys::backtrace::__rust_begin_short_backtrace"],
+            &["core::ops::function::FnOnce::call_once{{vtable.shim}}"],
+        ]),
+        [
+            "app::accept",
+            "rtprof_hooks::thread::spawn::{{closure}}",
+            "std::sys::backtrace::__rust_begin_short_backtrace",
+            "core::ops::function::FnOnce::call_once{{vtable.shim}}"
+        ]
+    );
+}
+
+/// Hooks run the program's closures: nothing above the leaf's own machinery goes.
+#[test]
+fn closures_beneath_hooks_stay() {
+    for runs_it in [
+        "<rtprof_hooks::sync::once::Once>::call_once::<app::main::{closure#0}>",
+        "rtprof_hooks::sync::condvar::Condvar::wait_while",
+        "lock_api::mutex::MutexGuard<R,T>::unlocked",
+        "rtprof_hooks::thread::scope",
+        "rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>",
+    ] {
+        let stack: &[&[&str]] = &[
+            &["rtprof_hooks::sync::mutex::QueueMutex::lock_slow", "lock_api::mutex::Mutex<R,T>::lock"],
+            &["app::main::{closure#0}"],
+            &[runs_it],
+            &["app::main"],
+        ];
+        assert_eq!(waiting(stack), ["app::main::{closure#0}", runs_it, "app::main"]);
+    }
+    // It waits itself: `std::thread::scope` and its `catch_unwind` lie between.
+    assert_eq!(
+        waiting(&[
+            &["rtprof_hooks::thread::scope::{{closure}}"],
+            &[
+                "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once"
+            ],
+            &["__rust_try"],
+            &["std::panicking::catch_unwind", "std::thread::scoped::scope"],
+            &["rtprof_hooks::thread::scope", "app::main"],
+        ]),
+        ["app::main"]
+    );
+}
+
+/// A program's allocator that takes a lock of ours waits there, and nobody else does.
+#[test]
+fn a_lock_in_an_allocator_shows_the_allocator() {
+    let beneath = |allocator: &[&str]| {
+        let mut stack: Vec<&[&str]> =
+            vec![&["rtprof_profiler::contention::sample_block"], &["lock_api::mutex::Mutex<R,T>::lock"]];
+        let frames: Vec<[&str; 1]> = allocator.iter().map(|name| [*name]).collect();
+        stack.extend(frames.iter().map(|frame| frame.as_slice()));
+        stack.extend([
+            &["__rust_alloc", "alloc::alloc::alloc", "<alloc::vec::Vec<u8>>::push"][..],
+            &["app::main"],
+        ]);
+        waiting(&stack)[0].clone()
+    };
+    let forwards = "<app::Counting<A> as core::alloc::global::GlobalAlloc>::alloc";
+    let ours = "<rtprof_allocator::ProfAlloc<A> as core::alloc::global::GlobalAlloc>::alloc";
+    assert_eq!(beneath(&["app::Counting<A>::count", forwards, ours]), "app::Counting<A>::count");
+    assert_eq!(beneath(&[forwards, ours]), forwards);
+}
+
+#[test]
+fn a_wait_without_a_program_keeps_what_it_has() {
+    assert_eq!(
+        waiting(&[&["rtprof_profiler::stack::marker::too_many_distinct_stacks"]]),
+        ["rtprof_profiler::stack::marker::too_many_distinct_stacks"]
+    );
+    assert_eq!(
+        waiting(&[
+            &["rtprof_hooks::thread::sleep"],
+            &["core::ops::function::call_once"],
+            &["std::rt::begin"]
+        ]),
+        ["core::ops::function::call_once", "std::rt::begin"]
+    );
+    assert_eq!(
+        cut_of(Machinery::Hooks, &[vec![], vec![Class::Hook]]),
+        Cut::NONE,
+        "nothing is known of the leaf"
+    );
+}

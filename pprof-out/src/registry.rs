@@ -1,0 +1,60 @@
+//! The profiles of the process by name.
+
+use std::collections::BTreeMap;
+
+use rtprof_profiler::fork_safe::{ForkMutex, ForkMutexGuard};
+
+use crate::profile::{Profile, built_in};
+
+/// All profiles; empty until the first use.
+static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap::new());
+
+/// `None` in a forked child that has lost the list.
+pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Profile>>> {
+    let mut profiles = PROFILES.lock()?;
+    if profiles.is_empty() {
+        profiles.extend(built_in().map(|profile| (profile.name().to_owned(), profile)));
+    }
+    Some(profiles)
+}
+
+/// The profile of this name, or `None` if there is none (`pprof.Lookup`).
+///
+/// Built in are
+/// - `heap`, what is in use, and `allocs`, what was ever allocated;
+/// - `block`, where the program has waited for locks, channels and other threads, and `mutex`, who made it wait;
+/// - `threadcreate`, who created threads.
+pub fn lookup(name: &str) -> Option<Profile> {
+    match registry() {
+        Some(profiles) => profiles.get(name).cloned(),
+        None => built_in().find(|profile| profile.name() == name),
+    }
+}
+
+/// All profiles, sorted by name (`pprof.Profiles`).
+pub fn profiles() -> Vec<Profile> {
+    match registry() {
+        Some(profiles) => profiles.values().cloned().collect(),
+        None => built_in().collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ProfileError;
+
+    #[test]
+    fn built_in_profiles_are_there() {
+        let names: Vec<String> = profiles().iter().map(|p| p.name().to_owned()).collect();
+        assert!(names.is_sorted());
+        for name in ["allocs", "block", "heap", "mutex", "threadcreate"] {
+            assert!(names.iter().any(|n| n == name), "{names:?}");
+            let profile = lookup(name).unwrap();
+            assert_eq!(profile.name(), name);
+            assert_eq!(Profile::new(name).unwrap_err(), ProfileError::NameTaken(name.into()));
+            assert_eq!(profile.add(1, 0).unwrap_err(), ProfileError::BuiltIn(name.into()));
+        }
+        assert!(lookup("no such profile").is_none());
+    }
+}

@@ -1,0 +1,319 @@
+//! Sampling as statistics, and recording as sums.
+//!
+//! Draws are made on fixed seeds, so that a run repeats. Bounds are 6 sigma all the same: one check in
+//! 5e8 fails by chance when the generator or the order of draws changes. Each estimate has about a
+//! thousand samples, which is near enough to normal for that.
+
+use super::*;
+use crate::clock::{NANOS, ticks_per_second};
+use crate::counters::COUNTERS;
+use crate::fork_lock::ForkLock;
+use crate::labels::{do_with, resolve};
+
+/// Rates are the process's: one test at a time turns them.
+static TURN: ForkLock = ForkLock::new();
+
+/// Switches both profiles off when dropped, before the next test has its turn.
+struct Off;
+
+impl Drop for Off {
+    fn drop(&mut self) {
+        set_block_profile_rate(0);
+        set_mutex_profile_fraction(0);
+    }
+}
+
+fn off() -> Off {
+    crate::init::open();
+    drop(Off);
+    Off
+}
+
+/// Runs `events` so that their records can be told from those of others.
+fn named(name: &str, events: impl FnOnce()) {
+    do_with(labels::labels(&[("events", name)]), events);
+}
+
+fn of_name(counts: Vec<BlockCount>, name: &str) -> Vec<BlockCount> {
+    let is_named = |count: &BlockCount| resolve(count.labels).iter().any(|(_, value)| value == name);
+    counts.into_iter().filter(is_named).collect()
+}
+
+/// How many waits and ticks were recorded under a name.
+fn totals(counts: Vec<BlockCount>, name: &str) -> (f64, u64) {
+    let named = of_name(counts, name);
+    (named.iter().map(|count| count.count).sum(), named.iter().map(|count| count.cycles).sum())
+}
+
+/// `variance` is that of the estimate; without any it is exact.
+fn assert_near(what: &str, estimate: f64, exact: f64, variance: f64) {
+    let off = (estimate - exact).abs();
+    // A sum of fractions is as exact as its last bits.
+    assert!(
+        off <= 6.0 * variance.sqrt() + exact * 1e-9,
+        "{what}: {estimate} for {exact}, which is {off} off"
+    );
+}
+
+/// Waits of `cycles` ticks, `waits` of them, at a rate: both totals are the true ones, whatever the length.
+/// Recorded without the scaling (go#44192), those a thousandth of the rate long would be a thousandth of this.
+#[test]
+fn waits_of_every_length_have_their_true_totals() {
+    let _turn = TURN.lock();
+    let _off = off();
+    random::reseed(44_192);
+    for rate in [1_u64, 1_000, 1_000_000, 1_000_000_000] {
+        BLOCK_RATE.store(rate, Ordering::Release);
+        let all = (1000 * rate).max(50_000);
+        for cycles in [rate / 1000, rate / 10, rate - rate / 3, rate, 50 * rate] {
+            let cycles = cycles.max(1);
+            let waits = all / cycles;
+            let name = format!("{waits} of {cycles} at {rate}");
+            let before = totals(block_counts(), &name);
+            named(&name, || (0..waits).for_each(|_| block_event(cycles)));
+            let (count, ticks) = totals(block_counts(), &name);
+            let (count, ticks) = (count - before.0, (ticks - before.1) as f64);
+            let (waits, cycles) = (waits as f64, cycles as f64);
+            let p = (cycles / rate as f64).min(1.0);
+            let variance = waits * (1.0 - p) / p;
+            assert_near(&format!("{name}: waits"), count, waits, variance);
+            assert_near(&format!("{name}: ticks"), ticks, waits * cycles, variance * cycles * cycles);
+        }
+    }
+}
+
+/// Above 2^32 ticks, where the remainder of a 32-bit number is not even: it would sample every wait of more than
+/// 2^32 ticks, and those below by their length of 2^32 instead of the rate.
+#[test]
+fn rates_beyond_32_bits_sample_evenly() {
+    random::reseed(32);
+    const WAITS: u64 = 200_000;
+    for rate in [1 << 33, (1 << 33) - 1, 1 << 40, 3 << 61, i64::MAX as u64] {
+        for part in [200, 20, 2] {
+            let cycles = rate / part;
+            let sampled = (0..WAITS).filter(|_| is_block_sampled(cycles, rate)).count() as f64;
+            let (waits, p) = (WAITS as f64, cycles as f64 / rate as f64);
+            assert_near(&format!("{cycles} of {rate}"), sampled, waits * p, waits * p * (1.0 - p));
+            let (count, ticks) = block_weight(cycles, rate);
+            assert_near("what a sample stands for", count * p, 1.0, 0.0);
+            assert_eq!(ticks, rate);
+        }
+        assert!((0..100).all(|_| is_block_sampled(rate, rate) && is_block_sampled(u64::MAX, rate)));
+    }
+}
+
+/// The fraction decides how many unlocks are looked at, and not what they add up to.
+#[test]
+fn totals_do_not_depend_on_the_fraction() {
+    let _turn = TURN.lock();
+    let _off = off();
+    random::reseed(1_000);
+    for fraction in [1, 2, 10, 1000] {
+        set_mutex_profile_fraction(fraction);
+        let name = format!("unlocks at {fraction}");
+        let unlocks = (1000 * fraction as u64).max(20_000);
+        let event = |number: u64| (1 + number % 3, 100 + number % 7 * 1000);
+        named(&name, || (0..unlocks).map(event).for_each(|(waits, cycles)| mutex_event(waits, cycles)));
+        let (count, ticks) = totals(mutex_counts(), &name);
+        let (mut exact, mut variance) = ([0.0; 2], [0.0; 2]);
+        for (waits, cycles) in (0..unlocks).map(event) {
+            for (at, value) in [waits as f64, cycles as f64].into_iter().enumerate() {
+                exact[at] += value;
+                variance[at] += value * value * (fraction - 1) as f64;
+            }
+        }
+        assert_near(&format!("{name}: waits"), count, exact[0], variance[0]);
+        assert_near(&format!("{name}: ticks"), ticks as f64, exact[1], variance[1]);
+    }
+}
+
+/// Each event is scaled by the rate it met.
+#[test]
+fn a_change_of_the_rate_keeps_totals() {
+    let _turn = TURN.lock();
+    let _off = off();
+    random::reseed(7);
+    const EACH: u64 = 20_000;
+    let (rates, fractions) = ([1, 1000, 100, 10_000], [1, 20, 0, 100]);
+    named("changes", || {
+        for (rate, fraction) in rates.into_iter().zip(fractions) {
+            BLOCK_RATE.store(rate, Ordering::Release);
+            set_mutex_profile_fraction(fraction);
+            for _ in 0..EACH {
+                block_event(500);
+                mutex_event(1, 500);
+            }
+        }
+    });
+    let each = EACH as f64;
+    let p = rates.map(|rate| (500.0 / rate as f64).min(1.0));
+    let variance = p.iter().map(|p| each * (1.0 - p) / p).sum();
+    assert_near("waits", totals(block_counts(), "changes").0, 4.0 * each, variance);
+    let variance = fractions.iter().map(|&fraction| each * (fraction - 1).max(0) as f64).sum();
+    assert_near("unlocks", totals(mutex_counts(), "changes").0, 3.0 * each, variance);
+}
+
+#[test]
+fn rates_of_any_size() {
+    let _turn = TURN.lock();
+    let _off = off();
+    let per_nano = ticks_per_second() as f64 / NANOS as f64;
+    let mut last = 0;
+    let sizes = [0, 1, 2, 3, 10, 999, 1000, 1_000_000, NANOS, u64::from(u32::MAX), 1 << 40, 1 << 62];
+    for nanos in sizes.into_iter().chain([i64::MAX as u64, i64::MAX as u64 + 1, u64::MAX - 1, u64::MAX]) {
+        set_block_profile_rate(nanos);
+        assert_eq!(block_profile_rate(), nanos, "it reads as it was set");
+        let ticks = BLOCK_RATE.load(Ordering::Relaxed);
+        assert!(ticks >= last, "{nanos} ns are fewer ticks than less are");
+        assert_eq!(ticks == 0, nanos == 0, "only 0 is off");
+        // 1 is everything, whatever a tick is.
+        let exact = if nanos == 1 { 1.0 } else { (nanos as f64 * per_nano).min(i64::MAX as f64) };
+        assert!((ticks as f64 - exact).abs() <= 1.0 + exact * 1e-9, "{nanos} ns: {ticks} for {exact} ticks");
+        last = ticks;
+        named("any size", || [0, 1, NANOS, i64::MAX as u64, u64::MAX].into_iter().for_each(block_event));
+    }
+    assert_eq!(last, i64::MAX as u64);
+
+    let mut previous = 0;
+    for fraction in [1, 2, 1000, i64::MAX, 0, 1] {
+        assert_eq!(set_mutex_profile_fraction(fraction), previous);
+        for read in [-1, -2, i64::MIN] {
+            assert_eq!(set_mutex_profile_fraction(read), fraction, "a negative one reads");
+        }
+        named("any size", || {
+            for waits in [0, 1, u64::MAX] {
+                mutex_event(waits, 1);
+                mutex_event(waits, u64::MAX);
+            }
+        });
+        previous = fraction;
+    }
+    for counts in [block_counts(), mutex_counts()] {
+        let counts = of_name(counts, "any size");
+        assert!(!counts.is_empty());
+        for count in counts {
+            assert!(count.count.is_finite() && count.count >= 0.0 && count.whole_waits() >= 1, "{count:?}");
+            assert!(count.cycles <= i64::MAX as u64, "{count:?}");
+        }
+    }
+    for record in crate::block_profile().iter().chain(&crate::mutex_profile()) {
+        assert!(record.count >= 1 && record.cycles >= 0, "{} waits, {}", record.count, record.cycles);
+    }
+}
+
+/// A reader divides by the count. Nor is a wait that was over at once invisible.
+#[test]
+fn no_record_has_a_count_of_zero() {
+    let _turn = TURN.lock();
+    let _off = off();
+    set_mutex_profile_fraction(1);
+    set_block_profile_rate(1);
+    // Who was waited for by others, all of whom an earlier holder has been charged for already.
+    named("no new waits", || mutex_event(0, 500));
+    named("no time", || block_event(0));
+    let record = &of_name(mutex_counts(), "no new waits")[0];
+    assert_eq!((record.count, record.whole_waits(), record.cycles), (0.0, 1, 500));
+    let record = &of_name(block_counts(), "no time")[0];
+    assert_eq!((record.count, record.cycles), (1.0, 1));
+}
+
+#[test]
+fn nothing_is_recorded_while_it_is_off() {
+    let _turn = TURN.lock();
+    let _off = off();
+    named("while off", || {
+        block_event(1_000_000);
+        mutex_event(1, 1_000_000);
+    });
+    assert_eq!(totals(block_counts(), "while off"), (0.0, 0));
+    assert_eq!(totals(mutex_counts(), "while off"), (0.0, 0));
+}
+
+/// Levels below [`at_stack`], two calls each.
+const LEVELS: u32 = 6;
+const STACKS: u64 = 1 << LEVELS;
+
+/// Calls `event` on a stack of its own for each number below [`STACKS`].
+#[inline(never)]
+fn at_stack(number: u64, level: u32, event: &dyn Fn(u64)) {
+    if level == LEVELS {
+        event(number);
+    } else if number >> level & 1 == 0 {
+        // Before and after, so that the optimizer neither merges the two calls nor makes jumps of them.
+        core::hint::black_box(number);
+        at_stack(number, level + 1, event);
+        core::hint::black_box(level);
+    } else {
+        at_stack(number, level + 1, event);
+        core::hint::black_box(number);
+    }
+}
+
+/// Many threads on many stacks, with readers beside them: every event is in, once.
+#[test]
+fn sixty_four_threads_neither_lose_nor_invent() {
+    const THREADS: u64 = 64;
+    const ROUNDS: u64 = 20;
+    let _turn = TURN.lock();
+    let _off = off();
+    set_block_profile_rate(1);
+    set_mutex_profile_fraction(1);
+    let (blocked, unlocked) = ("64 threads wait", "64 threads unlock");
+    let not_captured = COUNTERS.stacks_not_captured.get();
+    let running = AtomicU64::new(THREADS);
+    // Every event has as many ticks as its stack has in front of it, and one more.
+    let (count, ticks) = (THREADS * ROUNDS * STACKS, THREADS * ROUNDS * STACKS * (STACKS + 1) / 2);
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
+                    let each = |event: &dyn Fn(u64)| (0..STACKS).for_each(|at| at_stack(at, 0, event));
+                    named(blocked, || each(&|number| block_event(number + 1)));
+                    named(unlocked, || each(&|number| mutex_event(1, number + 1)));
+                }
+                running.fetch_sub(1, Ordering::Release);
+            });
+        }
+        let mut last = (0.0, 0);
+        while running.load(Ordering::Acquire) != 0 {
+            let now = totals(block_counts(), blocked);
+            assert!(now.0 >= last.0 && now.1 >= last.1, "{now:?} after {last:?}");
+            assert!(now.0 <= count as f64 && now.1 <= ticks && now.1 as f64 >= now.0, "{now:?}");
+            last = now;
+        }
+    });
+    for (counts, name) in [(block_counts(), blocked), (mutex_counts(), unlocked)] {
+        let counts = of_name(counts, name);
+        assert_eq!(totals(counts.clone(), name), (count as f64, ticks), "{name}");
+        // Without frame pointers a thread may find no unwind cache free; its events are under one stack then.
+        if COUNTERS.stacks_not_captured.get() == not_captured {
+            // The optimizer may have made several stacks of one, but none of two.
+            let mut times = [0.0; STACKS as usize];
+            for count in counts {
+                let number = count.cycles as f64 / count.count;
+                assert_eq!(number.fract(), 0.0, "{name}: two stacks are mixed in {count:?}");
+                times[number as usize - 1] += count.count;
+            }
+            assert_eq!(times, [(THREADS * ROUNDS) as f64; STACKS as usize], "{name}: stack by stack");
+        }
+    }
+}
+
+/// Stacks beyond the limit lose their name, not their time.
+#[test]
+fn a_full_table_keeps_totals() {
+    const LIMIT: usize = 16;
+    static SMALL: Buckets = Table::new(LIMIT);
+    let _turn = TURN.lock();
+    let _off = off();
+    assert!(SMALL.open());
+    let over = COUNTERS.waits_over_stack_limit.get();
+    for _ in 0..3 {
+        (0..STACKS).for_each(|number| at_stack(number, 0, &|number| record(&SMALL, 1.0, number)));
+    }
+    let counts = counts(&SMALL);
+    assert!(counts.len() <= LIMIT + 1, "{} records", counts.len());
+    let sums = (counts.iter().map(|count| count.count).sum(), counts.iter().map(|count| count.cycles).sum());
+    assert_eq!(sums, (3.0 * STACKS as f64, 3 * STACKS * (STACKS - 1) / 2));
+    assert!(COUNTERS.waits_over_stack_limit.get() > over, "and the profile says so");
+}

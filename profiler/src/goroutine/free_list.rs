@@ -1,0 +1,150 @@
+//! The slots that are free: a stack of their numbers, linked through the slots themselves.
+//!
+//! Problem: whoever takes the top reads which slot is below it, and swaps the head from one to the
+//! other. If it is held up in between, others may take both and give the first one back: the head is
+//! what it was, the swap succeeds, and the slot below is free and in use at once.
+//! Scheme: the head carries a count of all takings, so that it never is what it was. The count is 32
+//! bits; a thread would have to be held up for exactly 2^32 takings.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
+
+/// The empty list; number n is written n + 1.
+const END: u32 = 0;
+
+pub(super) struct FreeList {
+    /// The count of takings, and below it the first slot.
+    head: AtomicU64,
+}
+
+/// The place in a slot that the list links it by.
+#[cfg_attr(not(loom), derive(Default))]
+pub(super) struct Link(AtomicU32);
+
+#[cfg(loom)]
+impl Default for Link {
+    fn default() -> Self {
+        Self(AtomicU32::new(END))
+    }
+}
+
+impl FreeList {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Self { head: AtomicU64::new(END as u64) }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        Self { head: AtomicU64::new(END as u64) }
+    }
+
+    /// Gives back slot `number`, whose link is `link`. It is free and not in the list.
+    pub(super) fn push(&self, number: u32, link: &Link) {
+        let mut head = self.head.load(Ordering::Relaxed);
+        loop {
+            link.0.store(head as u32, Ordering::Relaxed);
+            let pushed = head & !u64::from(u32::MAX) | u64::from(number + 1);
+            // Release: who takes the slot sees it as it was left, link included.
+            match self.head.compare_exchange_weak(head, pushed, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => head = seen,
+            }
+        }
+    }
+
+    /// Takes the slot that was given back last. `link` finds the link of any slot that ever was in the
+    /// list.
+    pub(super) fn pop<'a>(&self, link: impl Fn(u32) -> &'a Link) -> Option<u32> {
+        let mut head = self.head.load(Ordering::Acquire);
+        loop {
+            let number = (head as u32).checked_sub(1)?;
+            // May be another's by now, and then the swap fails.
+            let below = link(number).0.load(Ordering::Relaxed);
+            let popped = ((head >> 32).wrapping_add(1)) << 32 | u64::from(below);
+            // Acquire on success too: the slot below may have been pushed since.
+            match self.head.compare_exchange_weak(head, popped, Ordering::Acquire, Ordering::Acquire) {
+                Ok(_) => return Some(number),
+                Err(seen) => head = seen,
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_given_back_is_taken_first() {
+        let links: [Link; 3] = Default::default();
+        let list = FreeList::new();
+        let pop = || list.pop(|n| &links[n as usize]);
+        assert_eq!(pop(), None);
+        for n in [1, 0, 2] {
+            list.push(n, &links[n as usize]);
+        }
+        assert_eq!([pop(), pop(), pop(), pop()], [Some(2), Some(0), Some(1), None]);
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    struct Slots {
+        list: FreeList,
+        links: [Link; 2],
+        owned: [AtomicU32; 2],
+    }
+
+    impl Slots {
+        fn take(&self) -> Option<u32> {
+            let number = self.list.pop(|n| &self.links[n as usize])?;
+            let before = self.owned[number as usize].swap(1, Ordering::Relaxed);
+            assert_eq!(before, 0, "slot {number} was handed out twice");
+            Some(number)
+        }
+
+        fn give_back(&self, number: u32) {
+            // Relaxed: the list itself must order what one owner did before what the next one does.
+            assert_eq!(self.owned[number as usize].load(Ordering::Relaxed), 1);
+            self.owned[number as usize].store(0, Ordering::Relaxed);
+            self.list.push(number, &self.links[number as usize]);
+        }
+    }
+
+    /// One thread takes both slots and gives the first one back while the other is about to take it.
+    #[test]
+    fn loom_a_slot_has_one_owner() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let slots = Arc::new(Slots {
+                list: FreeList::new(),
+                links: [Link::default(), Link::default()],
+                owned: [AtomicU32::new(1), AtomicU32::new(1)],
+            });
+            slots.give_back(0);
+            slots.give_back(1);
+            let other = {
+                let slots = slots.clone();
+                loom::thread::spawn(move || {
+                    let first = slots.take();
+                    let second = slots.take();
+                    if let Some(first) = first {
+                        slots.give_back(first);
+                    }
+                    second.is_some()
+                })
+            };
+            let mine = slots.take();
+            if let Some(mine) = mine {
+                slots.give_back(mine);
+            }
+            let kept = usize::from(other.join().unwrap());
+            let left = core::iter::from_fn(|| slots.take()).count();
+            assert_eq!(left + kept, 2, "a slot was lost");
+        });
+    }
+}

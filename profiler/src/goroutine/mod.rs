@@ -1,0 +1,192 @@
+//! What the profiler follows as one line of execution: operating system threads, each a [`Goroutine`].
+//!
+//! ```text
+//!   thread ── first hook, or register() ──► slot ── its end ──► free list ──► the next thread's slot
+//!                 current(): a thread-local load      all(): every slot that is in use
+//! ```
+//!
+//! A thread has its goroutine from [`register`], called by the first function of threads that
+//! `rtprof::thread` starts, or from [`current`], called by the first hook that any other thread reaches. It
+//! ends with the guard or with the thread ([`exit`]), at the latest when [`all`] finds the thread gone.
+//!
+//! State grows with the goroutines that are live at one time, never with threads created.
+//!
+//! # Forks
+//!
+//! A forked child has one thread, under a new number. A handler of the C library tells its goroutine so; the
+//! other slots bear the parent's number, and are ended by the next [`all`].
+//!
+//! # Locks
+//!
+//! None.
+
+mod exit;
+mod free_list;
+mod kernel;
+mod name;
+mod reason;
+mod registered;
+mod slot;
+mod slots;
+mod snapshot;
+mod waiting;
+
+use core::cell::Cell;
+use core::ptr::{null, without_provenance};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+pub use name::MAX_NAME;
+pub use reason::WaitReason;
+pub use registered::{Registered, register};
+pub use slot::{Goroutine, Snapshot};
+pub use snapshot::all;
+
+use crate::fork_lock::own_process;
+use crate::sampling::Hook;
+use crate::thread_create::ThreadBucket;
+use slot::Identity;
+use slots::Slots;
+
+#[cfg(not(loom))]
+static SLOTS: Slots = Slots::new();
+// loom's atomics are not `const`; its models use slots of their own.
+#[cfg(loom)]
+static SLOTS: std::sync::LazyLock<Slots> = std::sync::LazyLock::new(Slots::new);
+
+/// The main thread's id.
+const MAIN: u64 = 1;
+static MAIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
+static NEXT_ID: AtomicU64 = AtomicU64::new(MAIN + 1);
+
+/// The thread has no goroutine.
+const NONE: *const Goroutine = null();
+/// It is getting one: a signal handler must not give it another.
+const ENTERING: *const Goroutine = without_provenance(1);
+/// It is beyond its last destructor: nobody would end another one.
+const LEFT: *const Goroutine = without_provenance(2);
+
+thread_local! {
+    // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread
+    // (rust#116390).
+    static CURRENT: Cell<*const Goroutine> = const { Cell::new(NONE) };
+}
+
+/// The current thread's goroutine. A thread that is not known yet is registered, under the kernel's name for
+/// it. `None` when there is no memory for it, before [`crate::init::open`], and after the last destructor of
+/// the thread. For hooks. Go: `getg`.
+#[inline]
+pub fn current() -> Option<&'static Goroutine> {
+    own().or_else(enter_foreign)
+}
+
+/// As [`current`], without registering.
+#[inline]
+fn own() -> Option<&'static Goroutine> {
+    let current = CURRENT.with(Cell::get);
+    // SAFETY: anything else is a slot's address, and slots are never freed.
+    (current.addr() > LEFT.addr()).then(|| unsafe { &*current })
+}
+
+/// Most goroutines that were ever live at one time, or a few more: the slots that were made.
+pub fn slots_made() -> usize {
+    SLOTS.used()
+}
+
+/// Makes it known when threads end and when the process forks, and registers the current thread. Once, by
+/// [`crate::init::open`]; not for hooks.
+pub(crate) fn open() {
+    exit::open();
+    #[cfg(rtprof_supported)]
+    // SAFETY: the handler only stores to its thread's own slot, and lives as long as this code, which stays
+    // loaded.
+    unsafe {
+        libc::pthread_atfork(None, None, Some(forked));
+    }
+    current();
+}
+
+#[cfg(rtprof_supported)]
+unsafe extern "C" fn forked() {
+    if let Some(own) = own() {
+        own.set_thread(kernel::thread_id(), own_process());
+    }
+}
+
+/// The first hook of a thread that `rtprof::thread` did not start.
+#[cold]
+fn enter_foreign() -> Option<&'static Goroutine> {
+    if !may_enter() {
+        return None;
+    }
+    if !exit::arm() {
+        CURRENT.with(|current| current.set(NONE));
+        return None;
+    }
+    let name = kernel::ThreadName::current();
+    begin(name.as_str(), None)
+}
+
+fn may_enter() -> bool {
+    CURRENT.with(|current| {
+        let is_free = current.get() == NONE;
+        if is_free {
+            current.set(ENTERING);
+        }
+        is_free
+    })
+}
+
+/// Gives the current thread a goroutine, or the one it has this name and creator.
+fn enter_thread(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'static Goroutine> {
+    if let Some(own) = own() {
+        own.describe(name, created_by);
+        return Some(own);
+    }
+    if !may_enter() {
+        return None;
+    }
+    // Without the key, the guard alone ends it.
+    exit::arm();
+    begin(name, created_by)
+}
+
+/// The thread is entering.
+fn begin(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'static Goroutine> {
+    // Leaves `errno` as it was.
+    let _hook = Hook::enter();
+    let slot = SLOTS.take();
+    if let Some(slot) = slot {
+        let (thread_id, process) = (kernel::thread_id(), own_process());
+        let is_main = thread_id == process && !MAIN_IS_TAKEN.swap(true, Ordering::Relaxed);
+        let id = if is_main { MAIN } else { NEXT_ID.fetch_add(1, Ordering::Relaxed) };
+        let name = if is_main { "main" } else { name };
+        slot.begin(Identity { id, thread_id, process, name, created_by });
+    }
+    CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));
+    slot
+}
+
+/// Ends goroutine `id`, if it has not ended yet.
+fn end(goroutine: &'static Goroutine, id: u64) {
+    CURRENT.with(|current| {
+        if core::ptr::eq(current.get(), goroutine) && goroutine.id() == id {
+            current.set(NONE);
+        }
+    });
+    if goroutine.end(id) {
+        SLOTS.give_back(goroutine);
+    }
+}
+
+/// The current thread is beyond its last destructor.
+#[cfg(rtprof_supported)]
+fn leave_thread() {
+    let own = own();
+    CURRENT.with(|current| current.set(LEFT));
+    if let Some(own) = own {
+        end(own, own.id());
+    }
+}
+
+#[cfg(all(test, rtprof_supported, not(loom)))]
+mod tests;

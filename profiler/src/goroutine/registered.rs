@@ -1,0 +1,35 @@
+//! A goroutine that ends with a scope.
+
+use core::marker::PhantomData;
+
+use super::Goroutine;
+use crate::thread_create::ThreadBucket;
+
+/// The current thread's goroutine, until it is dropped. For the first function of a thread.
+#[must_use = "the goroutine ends when this is dropped"]
+pub struct Registered {
+    /// And its id: the slot may be another's by then.
+    goroutine: Option<(&'static Goroutine, u64)>,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+/// Begins the current thread's goroutine. A thread that hooks have found before is the same goroutine still,
+/// under the new name. Nothing, if there is no memory. Go: `newproc`.
+///
+/// `name` is kept up to 64 bytes; `created_by` is what [`crate::thread_create::stack`] returned to the
+/// creator.
+pub fn register(name: Option<&str>, created_by: Option<&'static ThreadBucket>) -> Registered {
+    let goroutine = super::enter_thread(name.unwrap_or_default(), created_by);
+    Registered {
+        goroutine: goroutine.map(|goroutine| (goroutine, goroutine.id())),
+        _of_this_thread: PhantomData,
+    }
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        if let Some((goroutine, id)) = self.goroutine {
+            super::end(goroutine, id);
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! A goroutine: the slot that says who it is and what it waits for.
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+use super::free_list::Link;
+use super::name::Name;
+use super::reason::WaitReason;
+use super::waiting::Waiting;
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
+use crate::thread_create::ThreadBucket;
+
+/// Tries of a reader that goroutines keep coming and going under.
+const TRIES: usize = 8;
+
+/// One line of execution that the profiler follows: an operating system thread. Go: `g`.
+///
+/// Lives for ever, but not as the same goroutine: when one has ended, its slot serves a later one, which
+/// [`Goroutine::id`] tells apart.
+#[repr(C, align(128))]
+#[cfg_attr(not(loom), derive(Default))]
+pub struct Goroutine {
+    /// 0 while the slot is free. Written last when a goroutine begins and first when it ends, so that who
+    /// reads the same number before and after the rest has read one goroutine.
+    id: AtomicU64,
+    waiting: Waiting,
+    thread_id: AtomicU32,
+    process: AtomicU32,
+    created_by: AtomicPtr<ThreadBucket>,
+    name: Name,
+    /// The slot's own number.
+    pub(super) number: AtomicU32,
+    pub(super) link: Link,
+}
+
+/// Who a goroutine is.
+#[derive(Clone, Copy)]
+pub(super) struct Identity<'a> {
+    pub(super) id: u64,
+    pub(super) thread_id: u32,
+    pub(super) process: u32,
+    pub(super) name: &'a str,
+    pub(super) created_by: Option<&'static ThreadBucket>,
+}
+
+/// A live goroutine as of one moment.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// See [`Goroutine::id`].
+    pub id: u64,
+    /// See [`Goroutine::thread_id`].
+    pub thread_id: u32,
+    /// See [`Goroutine::name`].
+    pub name: String,
+    /// See [`Goroutine::created_by`].
+    pub created_by: Option<&'static ThreadBucket>,
+    /// See [`Goroutine::waiting`].
+    pub waiting: Option<(WaitReason, u64)>,
+    pub(super) process: u32,
+}
+
+impl Goroutine {
+    /// Its number: of all goroutines of this process no other ever has it. They begin at 1, which is the
+    /// main thread's. Go: `goid`.
+    pub fn id(&self) -> u64 {
+        self.id.load(Relaxed)
+    }
+
+    /// The kernel's number of its thread.
+    pub fn thread_id(&self) -> u32 {
+        self.thread_id.load(Relaxed)
+    }
+
+    /// Its name, at most 64 bytes of it; empty when it has none.
+    pub fn name(&self) -> String {
+        self.name.read()
+    }
+
+    /// The stack that created it; `None` where that is not known: of the main thread, and of threads that
+    /// `rtprof::thread` did not create.
+    pub fn created_by(&self) -> Option<&'static ThreadBucket> {
+        // SAFETY: null, or from a reference to a bucket, which is never freed.
+        unsafe { self.created_by.load(Acquire).as_ref() }
+    }
+
+    /// Says that it waits, since the tick `since` of [`crate::clock`]. Called by the goroutine itself. For
+    /// hooks. Go: `gopark`.
+    #[inline]
+    pub fn begin_wait(&self, reason: WaitReason, since: u64) {
+        self.waiting.begin(reason, since);
+    }
+
+    /// Says that it can run again. Called by itself, or by who wakes it, before it can notice. For hooks.
+    /// Go: `goready`.
+    #[inline]
+    pub fn end_wait(&self) {
+        self.waiting.end();
+    }
+
+    /// What it waits for, and since which tick of [`crate::clock`].
+    pub fn waiting(&self) -> Option<(WaitReason, u64)> {
+        self.waiting.read()
+    }
+
+    /// A number that stands for the slot, never 0, its low seven bits 0: for wait queues, which add marks of
+    /// their own there.
+    #[inline]
+    pub fn token(&self) -> usize {
+        (&raw const *self).expose_provenance()
+    }
+
+    /// The slot that a token stands for.
+    ///
+    /// # Safety
+    /// `token` is what [`Goroutine::token`] returned, in this process or in one that it was forked from.
+    #[inline]
+    pub unsafe fn from_token(token: usize) -> &'static Self {
+        // SAFETY: the address of a slot, by the caller's promise; slots are never freed.
+        unsafe { &*core::ptr::with_exposed_provenance(token) }
+    }
+
+    /// Begins a goroutine in a slot that is the caller's alone.
+    pub(super) fn begin(&self, identity: Identity<'_>) {
+        self.end_wait();
+        self.set_thread(identity.thread_id, identity.process);
+        self.describe(identity.name, identity.created_by);
+        self.id.store(identity.id, Release);
+    }
+
+    /// Ends goroutine `id`. `true` for one caller only, who has the slot to himself then: the goroutine may
+    /// have been found dead by others, and the slot may be another's already.
+    pub(super) fn end(&self, id: u64) -> bool {
+        // Acquire: pairs with `begin`, so that the slot's number is known to whoever gives it back.
+        id != 0 && self.id.compare_exchange(id, 0, Acquire, Relaxed).is_ok()
+    }
+
+    /// What may change while it lives. Called by the goroutine itself.
+    pub(super) fn describe(&self, name: &str, created_by: Option<&'static ThreadBucket>) {
+        self.name.set(name);
+        let created_by = created_by.map_or(core::ptr::null_mut(), |bucket| (&raw const *bucket).cast_mut());
+        // Release, here and below: who reads any of this of a new goroutine, and then looks at the id
+        // again, sees that the old one is over.
+        self.created_by.store(created_by, Release);
+    }
+
+    /// The thread it runs on, and the process it is seen in. A fork gives the thread that forked another
+    /// number.
+    pub(super) fn set_thread(&self, thread_id: u32, process: u32) {
+        self.thread_id.store(thread_id, Release);
+        self.process.store(process, Release);
+    }
+
+    pub(super) fn process(&self) -> u32 {
+        self.process.load(Relaxed)
+    }
+
+    /// The goroutine in this slot, if there is one, of one piece.
+    pub(super) fn read(&self) -> Option<Snapshot> {
+        for _ in 0..TRIES {
+            let id = self.id.load(Acquire);
+            if id == 0 {
+                return None;
+            }
+            let snapshot = Snapshot {
+                id,
+                thread_id: self.thread_id.load(Acquire),
+                process: self.process.load(Acquire),
+                name: self.name.read(),
+                created_by: self.created_by(),
+                waiting: self.waiting.read(),
+            };
+            if self.id.load(Relaxed) == id {
+                return Some(snapshot);
+            }
+        }
+        None
+    }
+}
+
+#[cfg(loom)]
+impl Default for Goroutine {
+    fn default() -> Self {
+        Self {
+            id: AtomicU64::new(0),
+            waiting: Waiting::default(),
+            thread_id: AtomicU32::new(0),
+            process: AtomicU32::new(0),
+            created_by: AtomicPtr::new(core::ptr::null_mut()),
+            name: Name::default(),
+            number: AtomicU32::new(0),
+            link: Link::default(),
+        }
+    }
+}
+
+impl core::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Goroutine")
+            .field("id", &self.id)
+            .field("thread_id", &self.thread_id)
+            .field("name", &self.name)
+            .field("created_by", &self.created_by.map(|bucket| bucket.stack()))
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    fn identity(id: u64) -> Identity<'static> {
+        let name = if id == 1 { "one" } else { "two" };
+        Identity { id, thread_id: id as u32, process: id as u32, name, created_by: None }
+    }
+
+    /// A reader sees one goroutine of one piece while the slot goes from one to the next, and of two that
+    /// end it one wins.
+    #[test]
+    fn loom_a_goroutine_is_read_whole() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            let slot = Arc::new(Goroutine::default());
+            slot.begin(identity(1));
+            // The reader is the spawned one, as in the model of waits.
+            let reader = {
+                let slot = slot.clone();
+                loom::thread::spawn(move || {
+                    if let Some(read) = slot.read() {
+                        let (id, thread) = (read.id, u64::from(read.thread_id));
+                        assert_eq!((thread, u64::from(read.process)), (id, id));
+                        assert_eq!(read.name, identity(id).name);
+                    }
+                    slot.end(1)
+                })
+            };
+            let won = slot.end(1);
+            if won {
+                slot.begin(identity(2));
+            }
+            assert_ne!(reader.join().unwrap(), won, "it ends once");
+        });
+    }
+}

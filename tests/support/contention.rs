@@ -1,0 +1,204 @@
+//! Waits whose length is known, and what the block and mutex profiles say of them.
+//!
+//! A test makes threads wait for each other and compares with the times it has seen itself. A wait begins
+//! between the instant before the thread asked for the lock and the instant at which the kernel was seen to
+//! have it asleep; it ends between the instants before and after the unlock. So a profile's number lies in an
+//! interval that is exact on the busiest machine, where a fixed length of time would be wrong.
+
+use std::iter::Sum;
+use std::ops::{Add, Mul};
+use std::sync::mpsc;
+use std::thread::{Scope, ScopedJoinHandle, sleep};
+use std::time::{Duration, Instant};
+
+use super::profile::{Profile, Sample};
+
+/// Every wait and every contended unlock from here on.
+pub(crate) fn record_everything() {
+    rtprof::set_block_profile_rate(1);
+    rtprof::set_mutex_profile_fraction(1);
+}
+
+pub(crate) fn record_nothing() {
+    rtprof::set_block_profile_rate(0);
+    rtprof::set_mutex_profile_fraction(0);
+}
+
+/// What must not be the first function of a stack: the user's own is.
+const MACHINERY: [&str; 5] = ["rtprof_", "lock_api", "parking_lot", "core::", "std::"];
+
+/// The block or mutex profile as it is written, with what holds for every one of them checked.
+pub(crate) fn written(name: &str) -> Profile {
+    let mut bytes = Vec::new();
+    let profile = rtprof::pprof::lookup(name).expect("it is built in");
+    profile.write_to(&mut bytes, 0).expect("a vector takes everything");
+    let profile = Profile::read(&bytes);
+    assert_eq!(profile.sample_types(), [("contentions", "count"), ("delay", "nanoseconds")]);
+    for sample in profile.samples() {
+        let leaf = &sample.frames[0].function;
+        let is_machinery = MACHINERY.iter().any(|krate| leaf.trim_start_matches('<').starts_with(krate));
+        assert!(!is_machinery, "{name}: {leaf} is no function of the user's: {:#?}", sample.frames);
+        // The count is a divisor. An hour is more than any test takes: the difference of two swapped instants
+        // is centuries.
+        assert!(sample.values[0] >= 1, "{name}: no waits at {leaf}");
+        assert!((0..3_600_000_000_000).contains(&sample.values[1]), "{name}: {} ns", sample.values[1]);
+    }
+    profile
+}
+
+/// How many waits and how many nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Waits {
+    pub(crate) count: i64,
+    pub(crate) nanos: i64,
+}
+
+pub(crate) const NONE: Waits = Waits { count: 0, nanos: 0 };
+
+/// What the block profile says of stacks with this function in them; of all with "".
+pub(crate) fn blocked(function: &str) -> Waits {
+    waits("block", function)
+}
+
+/// What the mutex profile says of stacks with this function in them; of all with "".
+pub(crate) fn charged(function: &str) -> Waits {
+    waits("mutex", function)
+}
+
+fn waits(name: &str, function: &str) -> Waits {
+    let [count, nanos, ..] = written(name).totals_of(function);
+    Waits { count, nanos }
+}
+
+/// The innermost functions of the samples that have this one in their stack, without types.
+pub(crate) fn leaves_of(name: &str, function: &str) -> Vec<String> {
+    let leaf = |sample: Sample| {
+        let path = sample.frames[0].function.split("::<").next().expect("a split has a part").to_owned();
+        path.rsplit("::").next().expect("so has this").to_owned()
+    };
+    written(name).samples_of(function).into_iter().map(leaf).collect()
+}
+
+/// A length of time, between two.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct About {
+    pub(crate) least: Duration,
+    pub(crate) most: Duration,
+}
+
+impl About {
+    /// The profiler's clock is measured against the system's, which is itself corrected by up to 0.05 %; a
+    /// nanosecond is cut off for each record.
+    pub(crate) fn contains(self, nanos: i64) -> bool {
+        let slack = |length: Duration| (length / 1000 + Duration::from_micros(2)).as_nanos() as i64;
+        let (least, most) = (self.least.as_nanos() as i64, self.most.as_nanos() as i64);
+        nanos >= least - slack(self.least) && nanos <= most + slack(self.most)
+    }
+
+    #[track_caller]
+    pub(crate) fn check(self, what: &str, nanos: i64) {
+        assert!(self.contains(nanos), "{what}: {nanos} ns are not within {self:?}");
+    }
+}
+
+impl Add for About {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { least: self.least + other.least, most: self.most + other.most }
+    }
+}
+
+impl Mul<u32> for About {
+    type Output = Self;
+
+    fn mul(self, times: u32) -> Self {
+        Self { least: self.least * times, most: self.most * times }
+    }
+}
+
+impl Sum for About {
+    fn sum<I: Iterator<Item = Self>>(parts: I) -> Self {
+        parts.fold(Self::default(), Add::add)
+    }
+}
+
+/// An instant, between two: that of a wake inside an unlock, or that at which a thread began to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moment {
+    before: Instant,
+    after: Instant,
+}
+
+impl Moment {
+    /// Some instant of this call.
+    pub(crate) fn of(call: impl FnOnce()) -> Self {
+        let before = Instant::now();
+        call();
+        Self { before, after: Instant::now() }
+    }
+
+    pub(crate) fn now() -> Self {
+        Self::of(|| ())
+    }
+
+    /// How long a wait lasted that began in this moment and was given up after `timeout`: the deadline is counted
+    /// from before the wait.
+    pub(crate) fn given_up_after(self, timeout: Duration) -> About {
+        let asking = self.after - self.before;
+        About { least: timeout.saturating_sub(asking), most: Self::now().since(self).most }
+    }
+
+    /// How long after `earlier` this is.
+    pub(crate) fn since(self, earlier: Self) -> About {
+        let least = self.before.saturating_duration_since(earlier.after);
+        About { least, most: self.after.saturating_duration_since(earlier.before) }
+    }
+}
+
+/// A thread that waits.
+pub(crate) struct Waiter<'scope, T> {
+    pub(crate) thread: ScopedJoinHandle<'scope, T>,
+    /// When its wait began.
+    pub(crate) began: Moment,
+}
+
+/// Starts a thread of std that waits in `body` before it does anything else, and returns when it sleeps.
+pub(crate) fn queue<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> Waiter<'scope, T> {
+    let (send, receive) = mpsc::channel();
+    let thread = scope.spawn(move || {
+        // SAFETY: a plain system call.
+        let id = unsafe { libc::gettid() };
+        send.send((id, Instant::now())).expect("the test listens");
+        body()
+    });
+    let (id, before) = receive.recv().expect("the thread has begun");
+    wait_until_asleep(id);
+    Waiter { thread, began: Moment { before, after: Instant::now() } }
+}
+
+/// Returns when the thread was asleep for 2 ms without a break: for a lock, and not for a page or the like.
+pub(crate) fn wait_until_asleep(thread: i32) {
+    let started = Instant::now();
+    let mut last = None;
+    loop {
+        let now = sleep_number(thread);
+        if now.is_some() && now == last {
+            return;
+        }
+        assert!(started.elapsed() < Duration::from_secs(60), "thread {thread} does not wait");
+        last = now;
+        sleep(Duration::from_millis(2));
+    }
+}
+
+/// Which sleep of its life a thread is in, if it is in one.
+fn sleep_number(thread: i32) -> Option<u64> {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
+    let is_asleep = field("State:")?.starts_with('S');
+    is_asleep.then(|| field("voluntary_ctxt_switches:")?.parse().ok()).flatten()
+}
