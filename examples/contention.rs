@@ -2,24 +2,24 @@
 //! way, and writes profiles that show where.
 //!
 //! ```sh
-//! cargo run --release --example contention            # about 24 MiB of text
+//! cargo run --release --example contention            # about 48 MiB of text
 //! cargo run --release --example contention -- 100     # about 100 MiB
 //! ```
 //!
 //! Three things are wrong with it:
 //!
-//! - `Totals::merge`: every thread adds every page to one table behind one mutex, and holds it for the whole
-//!   page: the hot mutex.
-//! - `Ignored::reload`: once in a while the list of ignored words is read anew, with the reader-writer lock held
+//! - `count_page`: every thread counts into one table behind one mutex, which it holds for the whole page: the
+//!   hot mutex.
+//! - `Ignored::reload`: time and again the list of ignored words is made anew, with the reader-writer lock held
 //!   for writing all the while: the slow one.
-//! - `archive`: a thread for what is finished, to which hardly anything is sent: the starving channel.
+//! - `archive`: the main thread waits for finished pages, of which hardly any are sent: the starving channel.
 //!
 //! The mutex profile names the first two, by who makes others wait; the block profile names all three, by who
 //! waits.
 
 mod corpus;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::error::Error;
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -40,16 +40,13 @@ const THREADS: usize = 4;
 /// A page in so many is sent to the archive.
 const ARCHIVED: usize = 200;
 
-static TOTALS: Mutex<Totals> = Mutex::new(Totals { words: None });
-static IGNORED: Ignored = Ignored { words: RwLock::new(None) };
-
 fn main() -> Result<(), Box<dyn Error>> {
     // Every wait and every contended unlock. In production: rtprof::set_block_profile_rate(10_000) and
     // rtprof::set_mutex_profile_fraction(10), see docs/contention.md.
     rtprof::set_block_profile_rate(1);
     rtprof::set_mutex_profile_fraction(1);
 
-    let budget = corpus::budget(24)?;
+    let budget = corpus::budget(48)?;
     let root = corpus::source();
     let work =
         Work { pages: corpus::pages(&root), next: AtomicUsize::new(0), left: AtomicUsize::new(budget) };
@@ -57,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (read, archived) = count(&work)?;
     println!(
         "counted {} words of {} pages, {:.1} MiB of {}, archived {archived}, in {:.1?}",
-        TOTALS.lock().words.iter().map(HashMap::len).sum::<usize>(),
+        TOTALS.lock().len(),
         work.next.load(Ordering::Relaxed).min(work.pages.len()),
         read as f64 / MIB as f64,
         root.display(),
@@ -104,22 +101,21 @@ fn count(work: &Work) -> Result<(usize, usize), Box<dyn Error>> {
     let done = AtomicBool::new(false);
     let (finished, pages) = channel();
     thread::scope(|scope| {
-        let archivist =
-            thread::Builder::new().name("archivist".into()).spawn_scoped(scope, || archive(pages))?;
-        thread::Builder::new().name("reloader".into()).spawn_scoped(scope, || keep_reloading(&done))?;
+        let reloader = thread::Builder::new().name("reloader".into());
+        reloader.spawn_scoped(scope, || keep_reloading(&done))?;
         let mut counters = Vec::new();
         for i in 0..THREADS {
-            let (name, finished) = (format!("counter {i}"), finished.clone());
-            counters
-                .push(thread::Builder::new().name(name).spawn_scoped(scope, || count_pages(work, finished))?);
+            let counter = thread::Builder::new().name(format!("counter {i}"));
+            let finished = finished.clone();
+            counters.push(counter.spawn_scoped(scope, || count_pages(work, finished))?);
         }
         drop(finished);
+        let archived = archive(pages);
+        done.store(true, Ordering::Relaxed);
         let mut read = 0;
         for counter in counters {
             read += counter.join().map_err(|_| "a counting thread panicked")?;
         }
-        done.store(true, Ordering::Relaxed);
-        let archived = archivist.join().map_err(|_| "the archivist panicked")?;
         Ok((read, archived))
     })
 }
@@ -131,8 +127,7 @@ fn count_pages(work: &Work, finished: Sender<String>) -> usize {
         read += page.len();
         pages += 1;
         let text = plain_text(&page);
-        let counts = IGNORED.count_others(&text);
-        TOTALS.lock().merge(&counts);
+        count_page(&IGNORED.others(&text));
         if pages % (ARCHIVED / THREADS) == 0 {
             // Fails when nobody archives any more, and then nobody misses it.
             let _ = finished.send(text);
@@ -142,20 +137,16 @@ fn count_pages(work: &Work, finished: Sender<String>) -> usize {
 }
 
 /// How often each word was seen.
-struct Totals {
-    words: Option<HashMap<String, u32>>,
-}
+static TOTALS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
 
-impl Totals {
-    #[inline(never)]
-    fn merge(&mut self, counts: &HashMap<&str, u32>) {
-        let words = self.words.get_or_insert_default();
-        for (&word, &count) in counts {
-            match words.get_mut(word) {
-                Some(total) => *total += count,
-                None => {
-                    words.insert(word.to_owned(), count);
-                }
+#[inline(never)]
+fn count_page(words: &[&str]) {
+    let mut totals = TOTALS.lock();
+    for &word in words {
+        match totals.get_mut(word) {
+            Some(total) => *total += 1,
+            None => {
+                totals.insert(word.to_owned(), 1);
             }
         }
     }
@@ -166,32 +157,29 @@ struct Ignored {
     words: RwLock<Option<HashSet<String>>>,
 }
 
+static IGNORED: Ignored = Ignored { words: RwLock::new(None) };
+
 impl Ignored {
-    /// Counts the words of a page that are not ignored.
+    /// The words of a page that are not ignored.
     #[inline(never)]
-    fn count_others<'a>(&self, text: &'a str) -> HashMap<&'a str, u32> {
+    fn others<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let ignored = self.words.read();
-        let mut counts = HashMap::new();
-        for word in words(text) {
-            if !ignored.as_ref().is_some_and(|ignored| ignored.contains(word)) {
-                *counts.entry(word).or_default() += 1;
-            }
-        }
-        counts
+        let is_ignored = |word: &str| ignored.as_ref().is_some_and(|ignored| ignored.contains(word));
+        words(text).filter(|word| !is_ignored(word)).collect()
     }
 
-    /// Makes the list anew: all numbers up to 100,000, the slow way.
+    /// Makes the list anew: all numbers up to 10,000.
     #[inline(never)]
     fn reload(&self) {
         let mut words = self.words.write();
-        *words = Some((0..100_000).map(|number| number.to_string()).collect());
+        *words = Some((0..10_000).map(|number| number.to_string()).collect());
     }
 }
 
 fn keep_reloading(done: &AtomicBool) {
     while !done.load(Ordering::Relaxed) {
         IGNORED.reload();
-        thread::sleep(Duration::from_millis(50));
+        thread::sleep(Duration::from_millis(20));
     }
 }
 

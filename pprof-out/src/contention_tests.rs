@@ -143,19 +143,27 @@ fn equal_delays_keep_their_order() {
     assert_eq!(stacks, [4, 2, 1, 3, 5]);
 }
 
+/// Keeps its caller on the stack of the call before it.
+fn not_a_tail_call() {
+    std::hint::black_box(());
+}
+
 #[inline(never)]
 fn waits_for_a_lock() {
-    std::hint::black_box(contention::block_event(clock::ticks_per_second()));
+    contention::block_event(clock::ticks_per_second());
+    not_a_tail_call();
 }
 
 #[inline(never)]
 fn makes_others_wait() {
-    std::hint::black_box(contention::mutex_event(3, clock::ticks_per_second() / 2));
+    contention::mutex_event(3, clock::ticks_per_second() / 2);
+    not_a_tail_call();
 }
 
 #[inline(never)]
 fn creates_a_thread() {
-    std::hint::black_box(rtprof_profiler::thread_create::stack()).unwrap().record.count_one();
+    rtprof_profiler::thread_create::stack().unwrap().record.count_one();
+    not_a_tail_call();
 }
 
 fn written(name: &str) -> Profile {
@@ -172,14 +180,16 @@ fn written_text(name: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The values of the samples that begin in this function of this file.
-fn values_at(profile: &Profile, function: &str) -> Vec<Vec<i64>> {
+/// The sums of the samples that begin in this function of this file: the optimizer may have made two calls of a
+/// loop, and so two stacks.
+fn sum_at(profile: &Profile, function: &str) -> Vec<i64> {
     let name = format!("rtprof_pprof_out::contention::tests::{function}");
     let is_named = |id: u64| {
         let line = &profile.location[id as usize - 1].line[0];
         profile.string_table[profile.function[line.function_id as usize - 1].name as usize] == name
     };
-    profile.sample.iter().filter(|s| is_named(s.location_id[0])).map(|s| s.value.clone()).collect()
+    let samples = || profile.sample.iter().filter(|sample| is_named(sample.location_id[0]));
+    (0..profile.sample_type.len()).map(|at| samples().map(|sample| sample.value[at]).sum()).collect()
 }
 
 fn comments(profile: &Profile) -> Vec<&str> {
@@ -194,7 +204,7 @@ fn the_profiles_of_the_process() {
         ("mutex", "rtprof: the mutex profile is off; set_mutex_profile_fraction switches it on"),
         ("threadcreate", "rtprof: no thread was created by rtprof::thread yet; others are not known"),
     ] {
-        assert_eq!(comments(&written(name)), [remark]);
+        assert_eq!(comments(&written(name)).last(), Some(&remark));
         assert!(written_text(name).ends_with(&format!("\n# {remark}\n")), "{}", written_text(name));
         assert_eq!(crate::lookup(name).unwrap().count(), 0);
     }
@@ -210,17 +220,20 @@ fn the_profiles_of_the_process() {
 
     let second = clock::NANOS as i64;
     let block = written("block");
-    assert_eq!(values_at(&block, "waits_for_a_lock"), [[1, second]]);
-    assert_eq!(comments(&block), [""; 0]);
+    assert_eq!(sum_at(&block, "waits_for_a_lock"), [1, second]);
+    assert!(!comments(&block).iter().any(|remark| remark.contains("is off")), "{:?}", comments(&block));
     let mutex = written("mutex");
-    let [sample] = &values_at(&mutex, "makes_others_wait")[..] else { panic!("one stack") };
-    assert!(sample[0] == 6 && (sample[1] - second).abs() <= 2, "half a tick is lost twice: {sample:?}");
+    let [waits, nanos] = sum_at(&mutex, "makes_others_wait")[..] else { panic!("two values") };
+    assert!(
+        waits == 6 && (nanos - second).abs() <= 2,
+        "half a tick is lost twice: {waits} waits, {nanos} ns"
+    );
     let threads = written("threadcreate");
-    assert_eq!(values_at(&threads, "creates_a_thread"), [[2]]);
-    assert_eq!(comments(&threads), [""; 0]);
-    for (name, count) in [("block", 1), ("mutex", 1), ("threadcreate", 2)] {
-        assert_eq!(crate::lookup(name).unwrap().count(), count);
-    }
+    assert_eq!(sum_at(&threads, "creates_a_thread"), [2]);
+    assert!(!comments(&threads).iter().any(|remark| remark.contains("yet")), "{:?}", comments(&threads));
+    let count = |name| crate::lookup(name).unwrap().count();
+    assert_eq!([count("block"), count("mutex")], [block.sample.len(), mutex.sample.len()]);
+    assert_eq!(count("threadcreate"), 2);
 
     // The cut holds for the addresses too.
     for (name, function) in [("block", "waits_for_a_lock"), ("threadcreate", "creates_a_thread")] {
@@ -231,7 +244,7 @@ fn the_profiles_of_the_process() {
         assert!(text.contains(&format!(" @ {address} 0x")), "{text}");
     }
     let text = written_text("threadcreate");
-    assert!(text.starts_with("threadcreate profile: total 2\n2 @ 0x"), "{text}");
+    assert!(text.starts_with("threadcreate profile: total 2\n"), "{text}");
 }
 
 /// What `go tool pprof` makes of both forms must be the same.

@@ -25,12 +25,13 @@ const INNER_MODULES: [&str; 9] = [
 ];
 
 /// What the methods are called that run none, wherever they stand: `try_lock_for`, `recv_timeout`, but not
-/// `wait_while`.
+/// `wait_while`. A `spawn` runs the program's closure in another thread, through `Creator::around`.
 #[rustfmt::skip]
-const WORDS: [&str; 33] = [
-    "acquire", "all", "arc", "bump", "deadline", "downgrade", "exclusive", "fair", "for", "join", "lock", "many",
-    "next", "notify", "now", "one", "park", "read", "recursive", "recv", "send", "shared", "sleep", "timeout", "to",
-    "try", "unlock", "unpark", "until", "upgradable", "upgrade", "wait", "write",
+const WORDS: [&str; 39] = [
+    "acquire", "all", "arc", "bump", "call", "deadline", "downgrade", "end", "exclusive", "fair", "for", "join",
+    "lock", "many", "next", "notify", "now", "one", "park", "read", "recursive", "recv", "scoped", "send", "shared",
+    "sleep", "slow", "spawn", "timeout", "to", "try", "unchecked", "unlock", "unpark", "until", "upgradable",
+    "upgrade", "wait", "write",
 ];
 
 /// For profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only functions
@@ -116,6 +117,7 @@ fn runs_no_closure(name: &str) -> bool {
     // A closure of a function that takes none from the program.
     while let Some((outer, last)) = path.rsplit_once("::")
         && last.starts_with('{')
+        && last.ends_with('}')
     {
         path = outer;
     }
@@ -143,7 +145,11 @@ mod tests {
             "<rtprof_hooks::wait::Wait>::end",
             "<rtprof_hooks::sync::mpsc::Receiver<app::Job>>::recv_timeout",
             "<rtprof_hooks::sync::condvar::Condvar>::wait_until",
-            "rtprof_hooks::thread::sleep",
+            "<rtprof_hooks::sync::once::Once>::call_slow",
+            "<<rtprof_hooks::sync::mutex::QueueMutex>::sleep::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            "rtprof_hooks::thread::sleep::sleep",
+            "rtprof_hooks::thread::spawn::spawn::<app::main::{closure#0}, ()>",
+            "<rtprof_hooks::thread::builder::Builder>::spawn_scoped::<app::main::{closure#0}, ()>",
             "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,()>>",
             "core::ptr::drop_in_place::<lock_api::rwlock::RwLockReadGuard<R, app::T>>",
             "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
@@ -159,9 +165,9 @@ mod tests {
         for name in [
             "<rtprof_hooks::sync::once::Once>::call_once::<app::main::{closure#0}>",
             "<rtprof_hooks::sync::condvar::Condvar>::wait_while::<app::T, app::lock>",
-            "rtprof_hooks::thread::spawn::<app::main::{closure#0}, ()>::{closure#0}",
-            "rtprof_hooks::thread::Builder::spawn::{{closure}}",
-            "rtprof_hooks::thread::scope",
+            "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>::{closure#0}",
+            "rtprof_hooks::thread::creator::Creator::around::{{closure}}",
+            "rtprof_hooks::thread::scope::scope",
             "<lock_api::mutex::MutexGuard<R, T>>::unlocked::<app::main::{closure#0}, ()>",
             "lock_api::mutex::MutexGuard<R,T>::map",
             "<lock_api::mutex::Mutex<R, app::T> as core::fmt::Debug>::fmt",

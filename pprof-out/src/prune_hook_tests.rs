@@ -57,17 +57,17 @@ fn a_thread_shows_who_created_it() {
     assert_eq!(
         waiting(&[
             &["rtprof_profiler::thread_create::created"],
-            &["rtprof_hooks::thread::Builder::spawn_unchecked"],
-            &["rtprof_hooks::thread::spawn"],
+            &["rtprof_hooks::thread::builder::Builder::spawn"],
+            &["rtprof_hooks::thread::spawn::spawn"],
             &["app::accept"],
             // The root end is left as it is.
-            &["rtprof_hooks::thread::spawn::{{closure}}"],
+            &["rtprof_hooks::thread::creator::Creator::around::{{closure}}"],
             &["std::sys::backtrace::__rust_begin_short_backtrace"],
             &["core::ops::function::FnOnce::call_once{{vtable.shim}}"],
         ]),
         [
             "app::accept",
-            "rtprof_hooks::thread::spawn::{{closure}}",
+            "rtprof_hooks::thread::creator::Creator::around::{{closure}}",
             "std::sys::backtrace::__rust_begin_short_backtrace",
             "core::ops::function::FnOnce::call_once{{vtable.shim}}"
         ]
@@ -81,7 +81,7 @@ fn closures_beneath_hooks_stay() {
         "<rtprof_hooks::sync::once::Once>::call_once::<app::main::{closure#0}>",
         "rtprof_hooks::sync::condvar::Condvar::wait_while",
         "lock_api::mutex::MutexGuard<R,T>::unlocked",
-        "rtprof_hooks::thread::scope",
+        "rtprof_hooks::thread::scope::scope",
         "rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>",
     ] {
         let stack: &[&[&str]] = &[
@@ -95,13 +95,13 @@ fn closures_beneath_hooks_stay() {
     // It waits itself: `std::thread::scope` and its `catch_unwind` lie between.
     assert_eq!(
         waiting(&[
-            &["rtprof_hooks::thread::scope::{{closure}}"],
+            &["rtprof_hooks::thread::scope::scope::{{closure}}"],
             &[
                 "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once"
             ],
             &["__rust_try"],
             &["std::panicking::catch_unwind", "std::thread::scoped::scope"],
-            &["rtprof_hooks::thread::scope", "app::main"],
+            &["rtprof_hooks::thread::scope::scope", "app::main"],
         ]),
         ["app::main"]
     );
@@ -135,7 +135,7 @@ fn a_wait_without_a_program_keeps_what_it_has() {
     );
     assert_eq!(
         waiting(&[
-            &["rtprof_hooks::thread::sleep"],
+            &["rtprof_hooks::thread::sleep::sleep"],
             &["core::ops::function::call_once"],
             &["std::rt::begin"]
         ]),

@@ -6,7 +6,7 @@
 //! Which counter it is must be known at the first read, in the middle of a lock's slow path, and must
 //! not change afterwards: a difference of two clocks is not a time. So the choice is a pure function of
 //! the processor, made by whoever comes first and the same for all. What a tick is in nanoseconds is
-//! only asked outside the hooks, and is measured then, over the time since [`open`]: the longer, the
+//! only asked outside the hooks, and is measured then, over the time since `init::open`: the longer, the
 //! more exact. (quanta, which does the same, measures when its clock is made: 0.6 ms for every program,
 //! and nothing to read before that.)
 //!

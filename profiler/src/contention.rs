@@ -24,7 +24,7 @@
 //! # Locks
 //!
 //! None. A hook captures its stack, finds or makes its bucket ([`crate::stack::table`]), and adds to two
-//! atomics ([`crate::block_record`]). Rates are single words, read once an event.
+//! atomics (`block_record`). Rates are single words, read once an event.
 
 use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

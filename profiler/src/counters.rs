@@ -137,3 +137,25 @@ fn why_empty(subject: Subject) -> Option<&'static str> {
     };
     is_empty.then_some(reason)
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_profile_tells_of_what_concerns_it() {
+        COUNTERS.rates_approximated.add();
+        COUNTERS.waits_over_stack_limit.add();
+        COUNTERS.threads_over_stack_limit.add();
+        let tells = |subject, words: &str| comments(subject).iter().any(|comment| comment.contains(words));
+        for (words, subjects) in [
+            ("distinct rates", &[Heap][..]),
+            ("block and mutex profiles keep each", &[Block, Mutex]),
+            ("threadcreate profile keeps", &[ThreadCreate]),
+        ] {
+            for subject in [Heap, Block, Mutex, ThreadCreate] {
+                assert_eq!(tells(subject, words), subjects.contains(&subject), "{words}: {subject:?}");
+            }
+        }
+    }
+}

@@ -28,7 +28,7 @@ pub(crate) fn open() {
 }
 
 /// Makes this thread's draws repeat, for tests.
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 pub(crate) fn reseed(seed: u64) {
     GENERATOR.with(|cell| cell.set(Some(SmallRng::seed_from_u64(seed))));
 }

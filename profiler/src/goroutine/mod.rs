@@ -7,7 +7,7 @@
 //!
 //! A thread has its goroutine from [`register`], called by the first function of threads that
 //! `rtprof::thread` starts, or from [`current`], called by the first hook that any other thread reaches. It
-//! ends with the guard or with the thread ([`exit`]), at the latest when [`all`] finds the thread gone.
+//! ends with the guard or with the thread, at the latest when [`all`] finds the thread gone.
 //!
 //! State grows with the goroutines that are live at one time, never with threads created.
 //!

@@ -70,3 +70,27 @@ impl<K: Key, R: Default> Table<K, R> {
         None
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn overflows<R: Default + Limited>(counter: &Counter) {
+        let table: Table<u64, R> = Table::new(1);
+        assert!(table.open());
+        let intern =
+            |stack: usize| table.intern_or_fold(stack as u64, &[stack], |_| 7, 1).unwrap().stack()[0];
+        // Other tests count as well.
+        let before = counter.get();
+        let marker = marker::frame(marker::too_many_distinct_stacks);
+        assert_eq!([intern(1), intern(2), intern(3), intern(1)], [1, marker, marker, 1]);
+        assert!(counter.get() >= before + 2);
+    }
+
+    #[test]
+    fn each_profile_counts_its_own() {
+        overflows::<MemRecord>(&COUNTERS.samples_over_stack_limit);
+        overflows::<BlockRecord>(&COUNTERS.waits_over_stack_limit);
+        overflows::<ThreadRecord>(&COUNTERS.threads_over_stack_limit);
+    }
+}
