@@ -14,19 +14,19 @@ use std::time::Duration;
 
 use rtprof::sync::{Mutex, QueueMutex, RawMutex};
 use support::child;
-use support::contention::{
-    About, Moment, NONE, Waiter, blocked, charged, queue, record_everything, record_nothing,
-};
+use support::contention::{About, Moment, NONE, Seen, Waiter, queue, record_everything, record_nothing};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 const HOLD: Duration = Duration::from_millis(60);
 
+/// Functions that the optimizer cannot take for one.
 macro_rules! roles {
     ($($role:ident)*) => {
         $(#[inline(never)]
         fn $role<T>(play: impl FnOnce() -> T) -> T {
+            black_box(stringify!($role));
             black_box(play())
         })*
     };
@@ -65,15 +65,17 @@ fn four_behind_one<R: Lock>() {
     });
     let ended = Moment::now();
     let waited: About = begun.iter().map(|&began| unlocked.since(began)).sum();
-    let (by_holder, by_waiters, waits) = (charged("holder"), charged("second"), blocked("second"));
+    let seen = Seen::now();
+    let (by_holder, by_waiters, waits) =
+        (seen.charged("holder"), seen.charged("second"), seen.blocked("second"));
     assert_eq!((by_holder.count, waits.count), (4, 4), "each wait is one");
     waited.check("the holder's charge", by_holder.nanos);
     let tail = About { least: Duration::ZERO, most: ended.since(unlocked).most * 3 };
     tail.check("what the waiters owe each other", by_waiters.nanos);
     (waited + tail).check("the waits", waits.nanos);
     assert!(waits.nanos >= 4 * HOLD.as_nanos() as i64, "{waits:?}");
-    assert_eq!(blocked(""), waits, "nobody else has waited");
-    assert_eq!(blocked("holder"), NONE);
+    assert_eq!(seen.blocked(""), waits, "nobody else has waited");
+    assert_eq!(seen.blocked("holder"), NONE);
 }
 
 #[test]
@@ -112,15 +114,16 @@ fn drain<R: Lock>() {
             unlocks.push(join(waiter));
         }
     });
+    let seen = Seen::now();
     let held = |number: usize| unlocks[number].since(unlocks[number - 1]);
     let first = waits.iter().map(|&began| unlocks[0].since(began)).sum::<About>();
-    first.check("the first holder's charge", charged("holder").nanos);
-    (held(1) * 2).check("the second's, for two", charged("second").nanos);
-    held(2).check("the third's, for one", charged("third").nanos);
-    assert_eq!(charged("fourth"), NONE, "nobody waited for the last one");
-    assert_eq!(charged("holder").count, 3, "each wait is counted once, where it is charged first");
+    first.check("the first holder's charge", seen.charged("holder").nanos);
+    (held(1) * 2).check("the second's, for two", seen.charged("second").nanos);
+    held(2).check("the third's, for one", seen.charged("third").nanos);
+    assert_eq!(seen.charged("fourth"), NONE, "nobody waited for the last one");
+    assert_eq!(seen.charged("holder").count, 3, "each wait is counted once, where it is charged first");
     for (number, role) in ["second", "third", "fourth"].into_iter().enumerate() {
-        let waited = blocked(role);
+        let waited = seen.blocked(role);
         unlocks[number].since(waits[number]).check(role, waited.nanos);
         assert_eq!(waited.count, 1, "{role}");
     }
@@ -157,23 +160,25 @@ fn give_up<R: Lock>() {
         let waiter = queue(scope, wait);
         let began = waiter.began;
         assert!(join(waiter), "the lock is held");
-        let waits = blocked("second");
-        assert_eq!(waits.count, 1);
-        began.given_up_after(HOLD).check("the wait", waits.nanos);
+        let length = began.given_up_after(HOLD);
         holder(|| drop(guard));
-        assert_eq!(charged(""), NONE, "nobody waited any more");
+        let seen = Seen::now();
+        assert_eq!(seen.blocked("second").count, 1);
+        length.check("the wait", seen.blocked("second").nanos);
+        assert_eq!(seen.charged(""), NONE, "nobody waited any more");
 
         // One gives up beside one that gets the lock.
         let guard = lock.lock();
         let patient = queue(scope, || third(|| drop(lock.lock())));
         assert!(join(queue(scope, wait)), "the lock is held");
         let unlocked = holder(|| Moment::of(|| drop(guard)));
-        assert_eq!(charged("holder").count, 1);
-        unlocked.since(patient.began).check("for the patient one alone", charged("holder").nanos);
+        let charge = Seen::now().charged("holder");
+        assert_eq!(charge.count, 1);
+        unlocked.since(patient.began).check("for the patient one alone", charge.nanos);
     });
-    let before = charged("holder");
+    let before = Seen::now().charged("holder");
     let waited = holder(|| contend(&lock, || third(|| drop(lock.lock()))));
-    let after = charged("holder");
+    let after = Seen::now().charged("holder");
     assert_eq!(after.count - before.count, 1);
     waited.check("the next contention", after.nanos - before.nanos);
 }
@@ -193,11 +198,11 @@ fn who_gives_up_on_an_adapter_leaves_nothing_behind() {
 fn a_wait_given_up_later_is_charged_to_who_unlocked_before() {
     child::isolated("a_wait_given_up_later_is_charged_to_who_unlocked_before", || {
         record_everything();
-        let lock = Mutex::new(());
+        let lock = &Mutex::new(());
         let (given_up, release) = mpsc::channel();
-        let (waits, unlocked) = scope(|scope| {
+        let (waits, unlocked, length) = scope(|scope| {
             let guard = lock.lock();
-            let next = queue(scope, || {
+            let next = queue(scope, move || {
                 second(|| {
                     let guard = lock.lock();
                     release.recv().expect("the test says when");
@@ -208,15 +213,17 @@ fn a_wait_given_up_later_is_charged_to_who_unlocked_before() {
             let begun = [next.began, waiter.began];
             let unlocked = holder(|| Moment::of(|| drop(guard)));
             assert!(join(waiter), "the second holder keeps the lock");
+            let length = begun[1].given_up_after(HOLD);
             given_up.send(()).expect("the second holder waits");
-            (begun, unlocked)
+            (begun, unlocked, length)
         });
+        let seen = Seen::now();
         let parts = waits.map(|began| unlocked.since(began));
-        (parts[0] + parts[1]).check("the first holder's charge", charged("holder").nanos);
-        assert_eq!(charged("holder").count, 2);
-        assert_eq!(charged("second"), NONE, "when the second one unlocked nobody waited");
-        parts[0].check("the second's wait", blocked("second").nanos);
-        waits[1].given_up_after(HOLD).check("the third's wait", blocked("third").nanos);
+        (parts[0] + parts[1]).check("the first holder's charge", seen.charged("holder").nanos);
+        assert_eq!(seen.charged("holder").count, 2);
+        assert_eq!(seen.charged("second"), NONE, "when the second one unlocked nobody waited");
+        parts[0].check("the second's wait", seen.blocked("second").nanos);
+        length.check("the third's wait", seen.blocked("third").nanos);
     });
 }
 
@@ -235,22 +242,27 @@ fn profiles_are_switched_while_threads_wait() {
                 holder(|| Moment::of(|| drop(guard))).since(waiter.began)
             })
         };
+        let both = || {
+            let seen = Seen::now();
+            [("the holder", seen.charged("holder")), ("the waiter", seen.blocked("second"))]
+        };
         let on = scene(&record_everything);
-        let seen = [charged("holder"), blocked("second")];
-        assert_eq!(seen.map(|waits| waits.count), [1, 1], "it was on when the wait ended");
-        seen.map(|waits| on.check("a wait that began while it was off", waits.nanos));
-
+        let seen = both();
+        for (who, waits) in seen {
+            assert_eq!(waits.count, 1, "{who}: it was on when the wait ended");
+            on.check(who, waits.nanos);
+        }
         scene(&record_nothing);
-        assert_eq!([charged("holder"), blocked("second")], seen, "it was off when the wait ended");
+        assert_eq!(both(), seen, "it was off when the wait ended");
+
         record_everything();
         let again = scene(&|| {
             record_nothing();
             record_everything();
         });
-        let after = [charged("holder"), blocked("second")];
-        assert_eq!(after.map(|waits| waits.count), [2, 2]);
-        (on + again).check("off and on again, for the holder", after[0].nanos);
-        (on + again).check("off and on again, for the waiter", after[1].nanos);
-        assert_eq!(charged("second"), NONE);
+        for (who, waits) in both() {
+            assert_eq!(waits.count, 2, "{who}: off and on again, and it goes on");
+            (on + again).check(who, waits.nanos);
+        }
     });
 }

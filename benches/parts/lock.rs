@@ -3,8 +3,6 @@
 //! Requests: `rates BLOCK MUTEX`, `turn KIND WHOSE COPY COUNT` (answers ns for a lock with its unlock; KIND is
 //! `mutex`, `read` or `write`).
 
-mod recorded;
-
 use std::arch::asm;
 use std::hint::black_box;
 use std::time::Instant;
@@ -12,12 +10,11 @@ use std::time::Instant;
 use lock_api::{Mutex, RawMutex, RawRwLock, RwLock};
 use rtprof_benches::serve::serve;
 
-use recorded::set_rates;
-
 fn main() {
     serve(|request| match request.word() {
         "rates" => {
-            set_rates(request.number(), request.number());
+            rtprof::set_block_profile_rate(request.number() as u64);
+            rtprof::set_mutex_profile_fraction(request.number() as i64);
             vec![]
         }
         "turn" => {
@@ -151,7 +148,7 @@ fn timed<L: Lock>(copy: usize, count: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Copies of the loop: eight places within a cache line, and for each a second copy somewhere else in memory.
+/// Copies of the loop: four places within a cache line, four copies of each in other parts of memory.
 const COPIES: usize = 16;
 
 fn copies<L: Lock>() -> [fn(&L, usize); COPIES] {
@@ -175,7 +172,7 @@ fn copies<L: Lock>() -> [fn(&L, usize); COPIES] {
     ]
 }
 
-/// The measured loop. Where its dozen instructions lie in memory shows in a time this short, and by chance the
+/// The measured loop. Where its nine instructions lie in memory shows in a time this short, and by chance the
 /// linker would favour one lock over the other; so every lock has the loop at the same places.
 #[inline(never)]
 fn turns<L: Lock, const COPY: usize>(lock: &L, count: usize) {
@@ -187,7 +184,7 @@ fn turns<L: Lock, const COPY: usize>(lock: &L, count: usize) {
             "nop",
             ".endr",
             "/* copy {copy} */",
-            bytes = const COPY % 8 * 8,
+            bytes = const COPY % 4 * 16,
             copy = const COPY,
             options(nomem, nostack, preserves_flags),
         );

@@ -5,7 +5,7 @@ use rtprof_profiler::counters::COUNTERS;
 
 /// One of the two profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Profile {
+pub(crate) enum Profile {
     /// Who waited.
     Block,
     /// Who made others wait.
@@ -13,15 +13,6 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// From a request.
-    pub fn parse(word: &str) -> Option<Self> {
-        match word {
-            "block" => Some(Self::Block),
-            "mutex" => Some(Self::Mutex),
-            _ => None,
-        }
-    }
-
     fn counts(self) -> Vec<BlockCount> {
         match self {
             Self::Block => block_counts(),
@@ -30,7 +21,7 @@ impl Profile {
     }
 
     /// Events so far, scaled as profiles scale them: at rate 1 each is one.
-    pub fn events(self) -> f64 {
+    pub(crate) fn events(self) -> f64 {
         self.counts().iter().map(|record| record.count).sum()
     }
 
@@ -38,7 +29,7 @@ impl Profile {
     ///
     /// # Panics
     /// When nothing was recorded.
-    pub fn frames_of(self, f: impl FnOnce()) -> usize {
+    pub(crate) fn frames_of(self, f: impl FnOnce()) -> usize {
         let before = self.counts();
         f();
         let grown = |record: &BlockCount| {
@@ -53,7 +44,7 @@ impl Profile {
 }
 
 /// Events that stand for less than they cost: without room for their stack, or without a stack.
-pub fn dropped() -> f64 {
+pub(crate) fn dropped() -> f64 {
     let counters = &COUNTERS;
     [&counters.waits_over_stack_limit, &counters.samples_without_bucket, &counters.stacks_not_captured]
         .iter()
@@ -62,7 +53,7 @@ pub fn dropped() -> f64 {
 }
 
 /// Sets both rates: nanoseconds of the block profile, fraction of the mutex profile.
-pub fn set_rates(block: usize, mutex: usize) {
+pub(crate) fn set_rates(block: usize, mutex: usize) {
     rtprof::set_block_profile_rate(block as u64);
     rtprof::set_mutex_profile_fraction(mutex as i64);
 }

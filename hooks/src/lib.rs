@@ -23,6 +23,7 @@ pub mod thread;
 mod account;
 #[cfg(not(loom))]
 mod deadline;
+mod frame;
 #[cfg(loom)]
 mod model;
 mod primitive;

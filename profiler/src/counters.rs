@@ -102,6 +102,9 @@ counters! {
     /// Label sets beyond the number that enters profiles.
     label_sets_over_limit of LABELLED,
         "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow";
+    /// Threads that got no slot in the registry of goroutines.
+    goroutines_not_followed of &[ThreadCreate],
+        "times a thread could not be registered as a goroutine: no memory, too many threads, or no key for their end";
     /// Frees of pooled memory that was not in use: a double free in the program.
     invalid_frees of &[Heap],
         "frees of sampled objects that were already free (a bug in this program)";

@@ -31,6 +31,8 @@ pub fn open() {
     crate::stack::unwind::open(false);
     crate::modules::refresh();
     crate::stack::outermost::open();
+    // Unloaded, it would leave its tables behind, and holes where destructors of threads and fork handlers were.
+    crate::modules::keep_loaded(open as *const () as usize);
     crate::goroutine::open();
     crate::stack::open_mode();
     OPEN.store(true, Ordering::Release);

@@ -19,7 +19,7 @@
 //! | [`stack`] | where an allocation was made |
 //! | [`mem`], [`mem_record`], [`cycle`] | how events become a consistent profile while the program runs on |
 //! | [`contention`], [`clock`] | which waits are sampled, and what is recorded of them |
-//! | [`thread_create`] | who creates threads |
+//! | [`thread_create`], [`goroutine`] | who creates threads, and which there are |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
 //!
 //! # Platforms

@@ -29,10 +29,6 @@ pub struct ThreadRecord {
 /// A stack that creates threads. Never freed: a thread may refer to it for the whole of its life.
 pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
 
-// SAFETY: what its pointers lead to is written before it is published and read-only from then on; its record
-// is atomic.
-unsafe impl Sync for ThreadBucket {}
-
 #[cfg(not(loom))]
 static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);
 // loom's atomics are not `const`.

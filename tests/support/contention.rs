@@ -55,28 +55,51 @@ pub(crate) struct Waits {
 
 pub(crate) const NONE: Waits = Waits { count: 0, nanos: 0 };
 
-/// What the block profile says of stacks with this function in them; of all with "".
-pub(crate) fn blocked(function: &str) -> Waits {
-    waits("block", function)
+/// Both profiles at one time.
+pub(crate) struct Seen {
+    block: Profile,
+    mutex: Profile,
 }
 
-/// What the mutex profile says of stacks with this function in them; of all with "".
-pub(crate) fn charged(function: &str) -> Waits {
-    waits("mutex", function)
+impl Seen {
+    pub(crate) fn now() -> Self {
+        Self { block: written("block"), mutex: written("mutex") }
+    }
+
+    /// What the block profile says of stacks with a function of this name in them; of all with "".
+    pub(crate) fn blocked(&self, function: &str) -> Waits {
+        waits(&self.block, function)
+    }
+
+    /// What the mutex profile says of stacks with a function of this name in them; of all with "".
+    pub(crate) fn charged(&self, function: &str) -> Waits {
+        waits(&self.mutex, function)
+    }
 }
 
-fn waits(name: &str, function: &str) -> Waits {
-    let [count, nanos, ..] = written(name).totals_of(function);
-    Waits { count, nanos }
+fn waits(profile: &Profile, function: &str) -> Waits {
+    let mut sum = NONE;
+    for sample in profile.samples() {
+        if function.is_empty() || sample.frames.iter().any(|frame| is_named(&frame.function, function)) {
+            sum.count += sample.values[0];
+            sum.nanos += sample.values[1];
+        }
+    }
+    sum
 }
 
-/// The innermost functions of the samples that have this one in their stack, without types.
-pub(crate) fn leaves_of(name: &str, function: &str) -> Vec<String> {
+/// Whether a path has this segment: `holder` in `test::holder::<T>`, but not in `test::a_holder`.
+fn is_named(path: &str, function: &str) -> bool {
+    path.split("::").any(|segment| segment == function)
+}
+
+/// The name of the innermost function of each sample, without path and types.
+pub(crate) fn leaves(profile: &Profile) -> Vec<String> {
     let leaf = |sample: Sample| {
         let path = sample.frames[0].function.split("::<").next().expect("a split has a part").to_owned();
         path.rsplit("::").next().expect("so has this").to_owned()
     };
-    written(name).samples_of(function).into_iter().map(leaf).collect()
+    profile.samples().into_iter().map(leaf).collect()
 }
 
 /// A length of time, between two.

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::queue::{self, Choice, Kind, Sleep};
 use crate::wait::{Wait, WaitReason};
@@ -39,8 +40,10 @@ impl Barrier {
     }
 
     /// Waits until as many threads have come as make a group. Afterwards the barrier is as new.
+    #[inline]
     pub fn wait(&self) -> BarrierWaitResult {
         let is_leader = self.threads <= 1 || self.wait_for_others();
+        frame::keep();
         BarrierWaitResult { is_leader }
     }
 

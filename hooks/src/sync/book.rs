@@ -8,6 +8,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::account::{Account, Charge};
+use crate::frame;
 use crate::primitive::UnsafeCell;
 use crate::queue;
 use crate::wait::{self, Wait, WaitReason};
@@ -61,6 +62,7 @@ impl Book {
             unlock();
         } else {
             self.unlock_charged(unlock);
+            frame::keep();
         }
     }
 

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::{MutexGuard, QueueMutex};
 use crate::deadline;
+use crate::frame;
 use crate::primitive::{AtomicU8, Ordering};
 use crate::queue::{self, Choice, Kind, Sleep};
 use crate::wait::{Wait, WaitReason};
@@ -89,6 +90,7 @@ impl Condvar {
     #[inline]
     pub fn wait<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>) {
         self.sleep(Self::mutex_of(guard), None);
+        frame::keep();
     }
 
     /// As [`wait`](Condvar::wait), but no longer than until `deadline`. The mutex is taken again also when the time
@@ -99,13 +101,17 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         deadline: Instant,
     ) -> WaitTimeoutResult {
-        self.sleep(Self::mutex_of(guard), Some(deadline))
+        let result = self.sleep(Self::mutex_of(guard), Some(deadline));
+        frame::keep();
+        result
     }
 
     /// As [`wait`](Condvar::wait), but no longer than `timeout`; one of centuries never ends.
     #[inline]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
-        self.sleep(Self::mutex_of(guard), deadline::after(timeout))
+        let result = self.sleep(Self::mutex_of(guard), deadline::after(timeout));
+        frame::keep();
+        result
     }
 
     /// Waits as long as `condition` holds for what the mutex protects. Each notification that does not change it
@@ -117,6 +123,7 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
     ) {
         self.sleep_while(guard, condition, None);
+        frame::keep();
     }
 
     /// As [`wait_while`](Condvar::wait_while), but no longer than until `deadline`; then the condition may still
@@ -128,7 +135,9 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
         deadline: Instant,
     ) -> WaitTimeoutResult {
-        self.sleep_while(guard, condition, Some(deadline))
+        let result = self.sleep_while(guard, condition, Some(deadline));
+        frame::keep();
+        result
     }
 
     /// As [`wait_while`](Condvar::wait_while), but no longer than `timeout` in all; then the condition may still
@@ -140,7 +149,9 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
         timeout: Duration,
     ) -> WaitTimeoutResult {
-        self.sleep_while(guard, condition, deadline::after(timeout))
+        let result = self.sleep_while(guard, condition, deadline::after(timeout));
+        frame::keep();
+        result
     }
 
     fn sleep_while<T: ?Sized>(
@@ -178,7 +189,8 @@ impl Condvar {
             }
         };
         // SAFETY: the key is this object's own address, and the closures neither panic nor park; unlocking may wake.
-        let sleep = unsafe { queue::park(self.key(), 0, &mut wait, validate, before_sleep, timed_out, deadline) };
+        let sleep =
+            unsafe { queue::park(self.key(), 0, &mut wait, validate, before_sleep, timed_out, deadline) };
         // Reported before the mutex is taken, as nobody is to wait for that.
         if sleep == Sleep::TimedOut {
             wait.end_now();

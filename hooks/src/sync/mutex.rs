@@ -7,6 +7,7 @@ use std::time::Instant;
 use crate::account::{Account, Charge};
 #[cfg(not(loom))]
 use crate::deadline;
+use crate::frame;
 use crate::primitive::{AtomicU8, Ordering, UnsafeCell};
 use crate::queue::{self, Sleep};
 use crate::spin::spin_while;
@@ -57,6 +58,7 @@ impl QueueMutex {
     pub(crate) fn lock(&self) {
         if self.state.compare_exchange_weak(0, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
             self.lock_slow(None);
+            frame::keep();
         }
     }
 
@@ -76,8 +78,12 @@ impl QueueMutex {
 
     #[inline]
     pub(crate) fn lock_until(&self, deadline: Option<Instant>) -> bool {
-        self.state.compare_exchange_weak(0, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
-            || self.lock_slow(deadline)
+        if self.state.compare_exchange_weak(0, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+            return true;
+        }
+        let is_locked = self.lock_slow(deadline);
+        frame::keep();
+        is_locked
     }
 
     /// # Safety
@@ -86,6 +92,7 @@ impl QueueMutex {
     pub(crate) unsafe fn unlock(&self) {
         if self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.unlock_slow(false);
+            frame::keep();
         }
     }
 
@@ -97,6 +104,7 @@ impl QueueMutex {
     pub(crate) unsafe fn unlock_fair(&self) {
         if self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.unlock_slow(true);
+            frame::keep();
         }
     }
 
@@ -262,7 +270,7 @@ unsafe impl lock_api::RawMutexTimed for QueueMutex {
     #[inline]
     fn try_lock_for(&self, timeout: Duration) -> bool {
         // Without reading the clock, when the lock is free.
-        QueueMutex::try_lock(self) || self.lock_slow(deadline::after(timeout))
+        QueueMutex::try_lock(self) || self.lock_until(deadline::after(timeout))
     }
 
     #[inline]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::frame;
 use crate::primitive::{AtomicU8, Ordering};
 use crate::queue;
 use crate::spin::spin_while;
@@ -92,6 +93,7 @@ impl Once {
                     f();
                 }
             });
+            frame::keep();
             assert!(is_done, "an earlier call of this Once panicked; call_once_force would try again");
         }
     }
@@ -107,13 +109,14 @@ impl Once {
                     f(state);
                 }
             });
+            frame::keep();
         }
     }
 
     /// Returns whether it is done. If not, it is poisoned.
     #[cold]
     fn call_slow(&self, ignores_poison: bool, f: &mut dyn FnMut(OnceState)) -> bool {
-        match self.enter(ignores_poison) {
+        match self.wait_to_call(ignores_poison) {
             OnceState::Done => true,
             OnceState::Poisoned if !ignores_poison => false,
             before => {
@@ -127,7 +130,7 @@ impl Once {
 
     /// Makes this thread the one that runs, unless there is nothing to run; waits as long as another one does.
     /// Returns what the state was before.
-    fn enter(&self, ignores_poison: bool) -> OnceState {
+    fn wait_to_call(&self, ignores_poison: bool) -> OnceState {
         let mut wait = None;
         let before = loop {
             let state = self.state();
@@ -158,12 +161,8 @@ impl Once {
 
     /// Sleeps until the run ends, if it still goes on.
     fn sleep(&self, wait: &mut Wait) {
-        let parked = self.state.compare_exchange(
-            RUNNING,
-            RUNNING | PARKED,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let parked =
+            self.state.compare_exchange(RUNNING, RUNNING | PARKED, Ordering::Relaxed, Ordering::Relaxed);
         if parked.is_err_and(|seen| seen != RUNNING | PARKED) {
             return;
         }

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use super::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRITER, Want};
 use crate::account::{Account, Charge};
+use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
 use crate::queue::{self, Choice, Kind, Sleep};
 use crate::spin::spin_while;
@@ -64,11 +65,18 @@ impl QueueRwLock {
     #[inline]
     pub(super) fn enter_until(&self, want: Want, deadline: Option<Instant>) -> bool {
         if want == Want::Write {
-            let free = self.state.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed);
-            return free.is_ok() || self.enter_slow(want, deadline);
+            if self.state.compare_exchange_weak(0, WRITER, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                return true;
+            }
+        } else {
+            let state = self.state();
+            if !want.is_kept_out(state) && self.try_add(state, want).is_ok() {
+                return true;
+            }
         }
-        let state = self.state();
-        (!want.is_kept_out(state) && self.try_add(state, want).is_ok()) || self.enter_slow(want, deadline)
+        let is_in = self.enter_slow(want, deadline);
+        frame::keep();
+        is_in
     }
 
     /// Gets in if that needs no waiting.
@@ -205,6 +213,7 @@ impl QueueRwLock {
         let state = self.state.fetch_sub(READER, Ordering::Release);
         if state & (READERS | DRAINING) == READER | DRAINING {
             self.wake_drainer();
+            frame::keep();
         }
     }
 
@@ -233,6 +242,7 @@ impl QueueRwLock {
     pub(super) unsafe fn release(&self, held: usize, kept: usize) {
         if !self.try_release(held, kept) {
             self.release_slow(held, kept, false);
+            frame::keep();
         }
     }
 
@@ -244,6 +254,7 @@ impl QueueRwLock {
     pub(super) unsafe fn release_fair(&self, held: usize) {
         if !self.try_release(held, 0) {
             self.release_slow(held, 0, true);
+            frame::keep();
         }
     }
 
@@ -267,6 +278,7 @@ impl QueueRwLock {
     pub(crate) unsafe fn leave_exclusive(&self) {
         if self.state.compare_exchange(WRITER, 0, Ordering::Release, Ordering::Relaxed).is_err() {
             self.release_slow(WRITER, 0, false);
+            frame::keep();
         }
     }
 
@@ -311,14 +323,22 @@ impl QueueRwLock {
     ///
     /// # Safety
     /// This thread is in as the upgradable reader.
+    #[inline]
     pub(super) unsafe fn upgrade_until(&self, deadline: Option<Instant>) -> bool {
-        let upgradable = Want::Upgradable.adds();
-        let state = self.state.fetch_sub(upgradable - WRITER, Ordering::Acquire) - (upgradable - WRITER);
+        let excess = Want::Upgradable.adds() - WRITER;
+        let state = self.state.fetch_sub(excess, Ordering::Acquire) - excess;
         if state & READERS == 0 {
             return true;
         }
+        let is_in = self.upgrade_slow(deadline);
+        frame::keep();
+        is_in
+    }
+
+    #[cold]
+    fn upgrade_slow(&self, deadline: Option<Instant>) -> bool {
         let mut wait = Wait::prepare(WaitReason::RwLockWrite);
-        let is_in = self.drain(&mut wait, deadline, upgradable);
+        let is_in = self.drain(&mut wait, deadline, Want::Upgradable.adds());
         wait.end();
         is_in
     }

@@ -1,14 +1,14 @@
 //! The semaphore: a word, a queue, and what each thread in the queue asks for.
 
 mod requests;
-#[cfg(test)]
-mod tests;
 
 use std::cell::Cell;
 use std::fmt;
+use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::time::{Duration, Instant};
 
 use crate::deadline;
+use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
 use crate::queue::{self, Choice, Kind, Sleep};
 use crate::spin::spin_while;
@@ -39,6 +39,9 @@ pub struct Semaphore {
 unsafe impl Sync for Semaphore {}
 // SAFETY: nothing in it is bound to a thread; while threads wait, they borrow it, so it stays where it is.
 unsafe impl Send for Semaphore {}
+// No code of the program runs inside of it that could panic.
+impl UnwindSafe for Semaphore {}
+impl RefUnwindSafe for Semaphore {}
 
 impl Semaphore {
     /// The most permits that one can have. Beyond it they are not counted: it stays at that.
@@ -69,6 +72,7 @@ impl Semaphore {
     pub fn acquire_many(&self, permits: usize) -> SemaphoreGuard<'_> {
         if !self.try_take(permits) {
             self.wait(permits, None);
+            frame::keep();
         }
         self.guard(permits)
     }
@@ -101,8 +105,9 @@ impl Semaphore {
     #[inline]
     pub fn try_acquire_many_for(&self, permits: usize, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
         // Without reading the clock, when there are permits.
-        let is_taken = self.try_take(permits)
-            || (!timeout.is_zero() && self.wait(permits, deadline::after(timeout)));
+        let is_taken =
+            self.try_take(permits) || (!timeout.is_zero() && self.wait(permits, deadline::after(timeout)));
+        frame::keep();
         is_taken.then(|| self.guard(permits))
     }
 
@@ -110,6 +115,7 @@ impl Semaphore {
     #[inline]
     pub fn try_acquire_many_until(&self, permits: usize, deadline: Instant) -> Option<SemaphoreGuard<'_>> {
         let is_taken = self.try_take(permits) || self.wait(permits, Some(deadline));
+        frame::keep();
         is_taken.then(|| self.guard(permits))
     }
 

@@ -1,4 +1,7 @@
 //! Threads with a name or a stack size.
+//!
+//! What starts a thread is inlined into the program's function: were it that function's last call, the
+//! compiler would make it a jump, and the creator's own frame would be gone when its stack is taken.
 
 use std::io;
 
@@ -34,6 +37,7 @@ impl Builder {
     ///
     /// # Panics
     /// If a name was set that contains a null byte.
+    #[inline(always)]
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -56,14 +60,15 @@ impl Builder {
     /// # Safety
     /// The thread is joined before anything ends that `f` or `T` borrows; or both are `'static` but for types
     /// that nothing is done with after their lifetime.
+    #[inline(always)]
     pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send,
         T: Send,
     {
         let creator = Creator::here();
-        // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that is
-        // not static.
+        // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that
+        // is not static.
         let thread = unsafe { self.0.spawn_unchecked(creator.around(f)) }?;
         creator.has_created();
         Ok(JoinHandle(thread))
@@ -76,6 +81,7 @@ impl Builder {
     ///
     /// # Panics
     /// As [`Builder::spawn`].
+    #[inline(always)]
     pub fn spawn_scoped<'scope, 'env, F, T>(
         self,
         scope: &'scope Scope<'scope, 'env>,
@@ -86,8 +92,8 @@ impl Builder {
         T: Send + 'scope,
     {
         let creator = Creator::here();
-        let thread = self.0.spawn_scoped(scope.as_std(), creator.around(f))?;
+        let thread = scope.start(self.0, creator, f)?;
         creator.has_created();
-        Ok(ScopedJoinHandle(thread))
+        Ok(thread)
     }
 }

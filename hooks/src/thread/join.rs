@@ -3,6 +3,7 @@
 use core::fmt;
 use std::thread::{Result, Thread};
 
+use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
 /// A thread to be waited for. Dropped, it lets the thread run on. As `std::thread::JoinHandle`.
@@ -17,6 +18,7 @@ impl<T> JoinHandle<T> {
 
     /// Waits for the thread to end, and returns what it returned, or what it panicked with. A wait of the
     /// block profile, unless the thread had finished.
+    #[inline(always)]
     pub fn join(self) -> Result<T> {
         join(self.0.is_finished(), || self.0.join())
     }
@@ -28,7 +30,7 @@ impl<T> JoinHandle<T> {
 }
 
 /// Runs `join` as a wait, unless what it waits for is finished: then it is only the thread's last few
-/// instructions that are left.
+/// instructions that are left. In the program's own frame, which must be there when its stack is taken.
 #[inline(always)]
 pub(super) fn join<R>(is_finished: bool, join: impl FnOnce() -> R) -> R {
     if is_finished {
@@ -37,6 +39,7 @@ pub(super) fn join<R>(is_finished: bool, join: impl FnOnce() -> R) -> R {
     let wait = Wait::begin(WaitReason::Join);
     let result = join();
     wait.end_now();
+    frame::keep();
     result
 }
 

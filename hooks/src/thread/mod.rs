@@ -2,16 +2,16 @@
 //! profile.
 //!
 //! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that nothing
-//! is to be seen of ([`Thread`], [`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics come
-//! out of [`JoinHandle::join`], errors of the system out of [`Builder::spawn`], and threads are named,
+//! is to be seen of ([`Thread`], [`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics
+//! come out of [`JoinHandle::join`], errors of the system out of [`Builder::spawn`], and threads are named,
 //! numbered and parked as ever.
 //!
 //! | | threadcreate profile | block profile | the goroutine says |
 //! |---|---|---|---|
 //! | [`spawn`], [`Builder::spawn`], [`Scope::spawn`] | the stack of the caller, if the thread was made | | |
 //! | [`JoinHandle::join`], [`ScopedJoinHandle::join`] | | unless the thread had finished | `thread join` |
-//! | the end of a [`scope`] | | if it had to wait | `thread join` |
-//! | [`park`], [`park_timeout`] | | if it had to wait | `thread park` |
+//! | the end of a [`scope`] | | unless its threads had finished | `thread join` |
+//! | [`park`], [`park_timeout`] | | if it took a microsecond | `thread park` |
 //! | [`sleep`] | | never: nobody makes it wait | `sleep` |
 //!
 //! Threads that are started elsewhere (by std, a library, C) are seen from the first time they reach one of
@@ -21,12 +21,11 @@ mod builder;
 mod creator;
 mod join;
 mod park;
-mod possible_wait;
 mod scope;
 mod sleep;
 mod spawn;
 
-#[cfg(test)]
+#[cfg(all(test, target_os = "linux"))]
 mod tests;
 
 pub use self::{

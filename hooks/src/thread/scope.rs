@@ -1,66 +1,139 @@
 //! Threads that borrow: all end before the scope does.
 
 use core::fmt;
+use core::mem::MaybeUninit;
+use core::sync::atomic::{AtomicUsize, Ordering};
+use std::io;
 use std::thread::{Result, Thread};
 
 use super::Builder;
+use super::creator::Creator;
 use super::join::join;
-use super::possible_wait::PossibleWaitGuard;
-use crate::wait::WaitReason;
+use crate::frame;
+use crate::wait::{Wait, WaitReason};
 
 /// A scope for threads to be spawned in. As `std::thread::Scope`.
-#[repr(transparent)]
-pub struct Scope<'scope, 'env: 'scope>(std::thread::Scope<'scope, 'env>);
+pub struct Scope<'scope, 'env: 'scope> {
+    std: &'scope std::thread::Scope<'scope, 'env>,
+    /// Threads whose functions have not returned. Std does not tell its own count.
+    running: AtomicUsize,
+}
 
 /// A thread of a scope, to be waited for. As `std::thread::ScopedJoinHandle`.
-pub struct ScopedJoinHandle<'scope, T>(pub(super) std::thread::ScopedJoinHandle<'scope, T>);
+pub struct ScopedJoinHandle<'scope, T>(std::thread::ScopedJoinHandle<'scope, T>);
 
 /// Runs `f` with a scope, and returns what it returned when all threads of the scope have ended. As
 /// `std::thread::scope`.
 ///
-/// What is left to wait for when `f` has returned is a wait of the block profile.
+/// If any are left when `f` has returned, that is a wait of the block profile.
 ///
 /// # Panics
 /// With what `f` panicked with; or if a thread has panicked that was not joined.
+#[inline(always)]
 #[track_caller]
 pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    let mut wait = None;
-    let result = std::thread::scope(|scope| {
-        let _begins = BeginsWait(&mut wait);
-        f(Scope::of(scope))
+    // The threads borrow it for longer than the closure below runs, so it stands out here.
+    let mut place = MaybeUninit::uninit();
+    let place = place.as_mut_ptr();
+    let mut wait = WaitGuard(None);
+    let result = std::thread::scope(|std| {
+        // SAFETY: the place outlives the call of std's `scope`, which returns when all threads have ended,
+        // and nobody can keep a reference that is bound to `'scope`.
+        let scope = unsafe { Scope::put(place, std) };
+        let _left = LeftGuard(scope, &mut wait);
+        f(scope)
     });
-    if let Some(wait) = wait {
-        wait.end();
-    }
+    wait.end();
     result
 }
 
-/// Begins the wait at the end of a scope's function, by a panic too.
-struct BeginsWait<'a>(&'a mut Option<PossibleWaitGuard>);
+/// The wait at the end of a scope. Dropped, it ends too: if a thread has panicked, std panics, after waiting.
+struct WaitGuard(Option<Wait>);
 
-impl Drop for BeginsWait<'_> {
+impl WaitGuard {
+    /// Over now. In the program's own frame, which must be there when its stack is taken.
+    #[inline(always)]
+    fn end(&mut self) {
+        if let Some(wait) = self.0.take() {
+            wait.end_now();
+            frame::keep();
+        }
+    }
+}
+
+impl Drop for WaitGuard {
     fn drop(&mut self) {
-        *self.0 = Some(PossibleWaitGuard::begin(WaitReason::Join));
+        self.end();
+    }
+}
+
+/// Begins the wait when a scope's function is left, by a panic too.
+struct LeftGuard<'a, 'scope, 'env>(&'a Scope<'scope, 'env>, &'a mut WaitGuard);
+
+impl Drop for LeftGuard<'_, '_, '_> {
+    fn drop(&mut self) {
+        // Relaxed: a thread that is ending now is as good as one that has ended.
+        if self.0.running.load(Ordering::Relaxed) > 0 {
+            self.1.0 = Some(Wait::begin(WaitReason::Join));
+        }
+    }
+}
+
+/// A thread's function has returned.
+struct RunningGuard<'a>(&'a AtomicUsize);
+
+impl Drop for RunningGuard<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl<'scope, 'env> Scope<'scope, 'env> {
-    fn of<'a>(scope: &'a std::thread::Scope<'scope, 'env>) -> &'a Self {
-        // SAFETY: `Self` has the layout of what it wraps, and promises nothing more of it.
-        unsafe { &*(&raw const *scope).cast() }
+    /// # Safety
+    /// `place` is the caller's, and valid for as long as the result is used.
+    unsafe fn put(
+        place: *mut Scope<'static, 'static>,
+        std: &'scope std::thread::Scope<'scope, 'env>,
+    ) -> &'scope Self {
+        // Types that differ in lifetimes have one layout. Nothing in it needs to be dropped.
+        let place = place.cast::<Self>();
+        // SAFETY: the caller's promise.
+        unsafe {
+            place.write(Self { std, running: AtomicUsize::new(0) });
+            &*place
+        }
     }
 
-    pub(super) fn as_std(&self) -> &std::thread::Scope<'scope, 'env> {
-        &self.0
+    #[inline(always)]
+    pub(super) fn start<F, T>(
+        &'scope self,
+        builder: std::thread::Builder,
+        creator: Creator,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        // Before the thread can end. A thread that is not made drops the guard with its function.
+        self.running.fetch_add(1, Ordering::Relaxed);
+        let running = RunningGuard(&self.running);
+        let body = creator.around(f);
+        let thread = builder.spawn_scoped(self.std, move || {
+            let _running = running;
+            body()
+        })?;
+        Ok(ScopedJoinHandle(thread))
     }
 
     /// Starts a thread of this scope that runs `f`.
     ///
     /// # Panics
     /// If the system refuses a thread; [`Builder::spawn_scoped`] returns that as an error.
+    #[inline(always)]
     #[track_caller]
     pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
@@ -80,6 +153,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 
     /// Waits for the thread to end, and returns what it returned, or what it panicked with. A wait of the
     /// block profile, unless the thread had finished.
+    #[inline(always)]
     pub fn join(self) -> Result<T> {
         join(self.0.is_finished(), || self.0.join())
     }
@@ -92,7 +166,7 @@ impl<T> ScopedJoinHandle<'_, T> {
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.std.fmt(f)
     }
 }
 
@@ -102,7 +176,8 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     }
 }
 
-/// As with std, a scope cannot be taken for a shorter one, whose end its threads would outlive. What compiles:
+/// As with std, a scope cannot be taken for a shorter one, whose end its threads would outlive. What
+/// compiles:
 ///
 /// ```
 /// use rtprof_hooks::thread::Scope;

@@ -6,6 +6,7 @@ use super::{Builder, JoinHandle};
 ///
 /// # Panics
 /// If the system refuses a thread; [`Builder::spawn`] returns that as an error.
+#[inline(always)]
 #[track_caller]
 pub fn spawn<F, T>(f: F) -> JoinHandle<T>
 where

@@ -16,8 +16,6 @@ mod imp {
 
     use libc::{c_void, pthread_key_t};
 
-    use crate::modules;
-
     /// Rounds of destructors that POSIX promises (`_POSIX_THREAD_DESTRUCTOR_ITERATIONS`).
     const ROUNDS: usize = 4;
 
@@ -30,9 +28,8 @@ mod imp {
 
     /// Makes the key. Once, by [`crate::init::open`]; not for hooks.
     pub(crate) fn open() {
-        stay_loaded();
         let mut key = 0;
-        // SAFETY: writes to a local; the destructor lives as long as this code, which stays loaded.
+        // SAFETY: writes to a local; the destructor lives as long as this code, which stays loaded (`init`).
         if unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } != 0 {
             return;
         }
@@ -42,19 +39,6 @@ mod imp {
             return;
         }
         KEY.store(key + 1, Ordering::Release);
-    }
-
-    /// Keeps a library that contains this crate from being unloaded: threads would run into the hole where the
-    /// destructor was.
-    fn stay_loaded() {
-        let here = leave as *const () as usize;
-        if let Some(library) = modules::find(here).filter(|module| !module.is_main_executable)
-            && let Ok(name) = std::ffi::CString::new(library.loader_name())
-        {
-            let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-            // SAFETY: the library is loaded already, so this runs no code of it; it marks it as permanent.
-            unsafe { libc::dlopen(name.as_ptr(), flags) };
-        }
     }
 
     fn key() -> Option<pthread_key_t> {

@@ -41,6 +41,7 @@ pub use registered::{Registered, register};
 pub use slot::{Goroutine, Snapshot};
 pub use snapshot::all;
 
+use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::sampling::Hook;
 use crate::thread_create::ThreadBucket;
@@ -120,6 +121,7 @@ fn enter_foreign() -> Option<&'static Goroutine> {
     }
     if !exit::arm() {
         CURRENT.with(|current| current.set(NONE));
+        COUNTERS.goroutines_not_followed.add();
         return None;
     }
     let name = kernel::ThreadName::current();
@@ -155,6 +157,9 @@ fn begin(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'stat
     // Leaves `errno` as it was.
     let _hook = Hook::enter();
     let slot = SLOTS.take();
+    if slot.is_none() {
+        COUNTERS.goroutines_not_followed.add();
+    }
     if let Some(slot) = slot {
         let (thread_id, process) = (kernel::thread_id(), own_process());
         let is_main = thread_id == process && !MAIN_IS_TAKEN.swap(true, Ordering::Relaxed);

@@ -174,6 +174,20 @@ mod imp {
     }
 }
 
+/// Keeps the library that contains this address from being unloaded. Not for hooks.
+pub(crate) fn keep_loaded(address: usize) {
+    #[cfg(rtprof_supported)]
+    if let Some(library) = find(address).filter(|module| !module.is_main_executable)
+        && let Ok(name) = std::ffi::CString::new(library.loader_name())
+    {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: the library is loaded already, so this runs no code of it; it marks it as permanent.
+        unsafe { libc::dlopen(name.as_ptr(), flags) };
+    }
+    #[cfg(not(rtprof_supported))]
+    let _ = address;
+}
+
 #[cfg(all(test, rtprof_supported, not(loom)))]
 mod tests {
     use super::*;

@@ -64,6 +64,9 @@ impl<K, R> Entry<K, R> {
     }
 }
 
+// SAFETY: what its pointers lead to is written before it is published and read-only from then on.
+unsafe impl<K: Sync, R: Sync> Sync for Entry<K, R> {}
+
 /// Why an entry could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {

@@ -9,6 +9,7 @@ use rtprof_benches::statistics::{excess, median, ratio};
 use crate::binaries::{Binaries, Build};
 use crate::child::Child;
 use crate::effort::Effort;
+use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
 /// One contender: a binary, and how it is set up.
@@ -108,7 +109,7 @@ struct Results<'a> {
     nanos: Vec<Vec<Vec<f64>>>,
     /// By case, by contender: taken and dropped.
     samples: Vec<Vec<[f64; 2]>>,
-    turn: usize,
+    order: Order,
 }
 
 impl<'a> Results<'a> {
@@ -118,7 +119,7 @@ impl<'a> Results<'a> {
             contenders,
             nanos: vec![vec![vec![]; count]; CASES.len()],
             samples: vec![vec![[0.0; 2]; count]; CASES.len()],
-            turn: 0,
+            order: Order::of(count),
         }
     }
 
@@ -148,21 +149,16 @@ impl<'a> Results<'a> {
         Ok(())
     }
 
-    /// One case, once by each contender. Who begins moves on with every round, and every second goes
-    /// backwards, so that nobody always follows the same neighbour.
+    /// One case, once by each contender.
     fn round(&mut self, number: usize, children: &mut [Child]) -> io::Result<()> {
         let case = &CASES[number];
-        let all = children.len();
-        for step in 0..all {
-            let place = (self.turn + step) % all;
-            let place = if self.turn.is_multiple_of(2) { place } else { all - 1 - place };
+        for place in self.order.next_round() {
             let count = if self.contenders[place].slow { case.count / 100 } else { case.count };
             let (shape, sizes) = (case.shape.word(), case.sizes.word());
             let [nanos] =
                 children[place].numbers(&format!("churn {shape} {sizes} {} {count}", case.threads))?;
             self.nanos[number][place].push(nanos);
         }
-        self.turn += 1;
         Ok(())
     }
 

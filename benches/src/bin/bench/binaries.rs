@@ -17,8 +17,20 @@ pub(crate) enum Build {
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 6] =
-    ["subject-none", "subject-pass-through", "subject-rtprof", "part-sample", "part-capture", "part-export"];
+const OWN: [&str; 9] = [
+    "subject-none",
+    "subject-pass-through",
+    "subject-rtprof",
+    "part-sample",
+    "part-capture",
+    "part-export",
+    "part-lock",
+    "part-event",
+    "part-wait",
+];
+
+/// Those of them in which stacks are taken without frame pointers too.
+const CAPTURING: [&str; 3] = ["part-sample", "part-capture", "part-event"];
 
 const PEERS: [&str; 6] = [
     "subject-jemalloc",
@@ -52,7 +64,7 @@ impl Binaries {
         } else {
             binaries.cargo(Build::Plain, &OWN, "")?;
         }
-        binaries.cargo(Build::NoFramePointers, &["part-sample", "part-capture"], "")?;
+        binaries.cargo(Build::NoFramePointers, &CAPTURING, "")?;
         Ok(binaries)
     }
 

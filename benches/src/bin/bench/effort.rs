@@ -14,6 +14,12 @@ pub(crate) struct Effort {
     /// Processes for the parts that compare within one process, and rounds in each.
     pub(crate) parts: usize,
     pub(crate) part_rounds: usize,
+    /// Processes that lock without contention, and rounds in each for every copy of the loop.
+    pub(crate) lock_processes: usize,
+    pub(crate) lock_rounds: usize,
+    /// Processes whose threads wait for each other, and rounds in each.
+    pub(crate) wait_processes: usize,
+    pub(crate) wait_rounds: usize,
     /// Numbers of records to export, each with the number of processes to do it in.
     pub(crate) exports: &'static [(usize, usize)],
     /// Exports after the first in each process.
@@ -31,6 +37,10 @@ impl Effort {
         rounds: 50,
         parts: 20,
         part_rounds: 15,
+        lock_processes: 5,
+        lock_rounds: 4,
+        wait_processes: 8,
+        wait_rounds: 15,
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
         heaps: 5,
@@ -44,6 +54,10 @@ impl Effort {
         rounds: 12,
         parts: 3,
         part_rounds: 7,
+        lock_processes: 2,
+        lock_rounds: 1,
+        wait_processes: 2,
+        wait_rounds: 4,
         exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
         warm_exports: 3,
         heaps: 1,

@@ -25,9 +25,7 @@ pub(crate) fn describe(effort: &Effort, load_before: &str, took: Duration) {
     );
     println!("- {}", output(Command::new(rustc()).arg("--version")));
     println!("- commit: {}", commit());
-    if effort.peers {
-        println!("- peers: {}", peers());
-    }
+    println!("- peers: {}", peers(if effort.peers { &PEERS } else { &LOCKS }));
     println!("- load average before: {load_before}; after: {}; took {:.0} s\n", load(), took.as_secs_f64());
     println!(
         "Medians and minima over rounds in which all contenders take their turn. × and + are medians of the quotients \
@@ -59,23 +57,29 @@ fn commit() -> String {
     if changed == UNKNOWN || changed.is_empty() { hash } else { format!("{hash} with changes") }
 }
 
-/// Names and versions of the peers, from the lock file.
-fn peers() -> String {
-    const NAMES: [&str; 7] = [
-        "tikv-jemallocator",
-        "tikv-jemalloc-sys",
-        "mimalloc",
-        "libmimalloc-sys",
-        "stats_alloc",
-        "dhat",
-        "backtrace",
-    ];
+const PEERS: [&str; 9] = [
+    "tikv-jemallocator",
+    "tikv-jemalloc-sys",
+    "mimalloc",
+    "libmimalloc-sys",
+    "stats_alloc",
+    "dhat",
+    "backtrace",
+    "parking_lot",
+    "parking_lot_core",
+];
+
+/// Those that take part in a quick run.
+const LOCKS: [&str; 3] = ["backtrace", "parking_lot", "parking_lot_core"];
+
+/// Names and versions, from the lock file.
+fn peers(names: &[&str]) -> String {
     let lock = fs::read_to_string(workspace().join("Cargo.lock")).unwrap_or_default();
     let version = |name: &str| {
         let (_, rest) = lock.split_once(&format!("name = \"{name}\"\nversion = \""))?;
         Some(format!("{name} {}", rest.split('"').next()?))
     };
-    NAMES.into_iter().filter_map(version).collect::<Vec<_>>().join(", ")
+    names.iter().filter_map(|name| version(name)).collect::<Vec<_>>().join(", ")
 }
 
 const UNKNOWN: &str = "unknown";

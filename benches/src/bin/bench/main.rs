@@ -1,18 +1,22 @@
 //! The driver: builds the binaries, runs them in turn, prints one table.
 //!
 //! `cargo run --release -p rtprof-benches --bin bench` for all of it, with `-- --quick` for a smoke run
-//! without the C and C++ allocators.
+//! without the C and C++ allocators, and with the names of parts for these alone.
 
 mod allocation;
 mod binaries;
 mod capture;
 mod child;
 mod effort;
+mod event;
 mod export;
 mod footprint;
 mod machine;
+mod order;
 mod sample;
 mod table;
+mod uncontended;
+mod wait;
 
 use std::io;
 use std::process::ExitCode;
@@ -22,22 +26,42 @@ use binaries::Binaries;
 use effort::Effort;
 use table::Table;
 
-const USAGE: &str = "usage: bench [--quick]\n\
+/// A part of the table: measures and adds its rows.
+type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
+
+const PARTS: [(&str, Part); 8] = [
+    ("allocation", allocation::measure),
+    ("sample", sample::measure),
+    ("capture", capture::measure),
+    ("uncontended", uncontended::measure),
+    ("event", event::measure),
+    ("wait", wait::measure),
+    ("export", export::measure),
+    ("footprint", footprint::measure),
+];
+
+const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
-    --quick   rtprof over System and its baselines only, few rounds";
+    --quick   rtprof and its baselines only, few rounds\n\
+    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;
+    let mut parts = vec![];
     for argument in std::env::args().skip(1) {
-        match argument.as_str() {
-            "--quick" => effort = Effort::QUICK,
-            _ => {
+        match PARTS.iter().find(|(name, _)| *name == argument) {
+            Some(part) => parts.push(*part),
+            None if argument == "--quick" => effort = Effort::QUICK,
+            None => {
                 eprintln!("{USAGE}");
                 return ExitCode::FAILURE;
             }
         }
     }
-    match run(&effort) {
+    if parts.is_empty() {
+        parts.extend(PARTS);
+    }
+    match run(&effort, &parts) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
@@ -46,18 +70,11 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(effort: &Effort) -> io::Result<()> {
+fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
     let binaries = Binaries::build(effort.peers)?;
     let load_before = machine::load();
     let start = Instant::now();
     let mut table = Table::default();
-    let parts: [(&str, Part); 5] = [
-        ("allocation", allocation::measure),
-        ("sampled allocation", sample::measure),
-        ("stack capture", capture::measure),
-        ("export", export::measure),
-        ("memory", footprint::measure),
-    ];
     for (name, measure) in parts {
         eprintln!("bench: {name} ({:.0} s so far)", start.elapsed().as_secs_f64());
         measure(&binaries, effort, &mut table)?;
@@ -66,6 +83,3 @@ fn run(effort: &Effort) -> io::Result<()> {
     print!("{table}");
     Ok(())
 }
-
-/// A part of the table: measures and adds its rows.
-type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;

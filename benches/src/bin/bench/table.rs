@@ -11,8 +11,6 @@ pub(crate) struct Budget {
     pub(crate) limit: String,
     /// Whether the measurement keeps it.
     pub(crate) met: bool,
-    /// What the same costs elsewhere, from an earlier measurement.
-    pub(crate) anchor: &'static str,
 }
 
 /// One row. Empty cells stay empty.
@@ -33,6 +31,8 @@ pub(crate) struct Row {
     /// Samples taken, and dropped.
     pub(crate) samples: String,
     pub(crate) budget: Option<Budget>,
+    /// What the same costs elsewhere, from an earlier measurement.
+    pub(crate) anchor: &'static str,
     /// What the figures alone do not say.
     pub(crate) notes: String,
 }
@@ -96,7 +96,13 @@ impl Row {
 
     /// Holds the row against a budget.
     pub(crate) fn budget(mut self, limit: impl Into<String>, met: bool, anchor: &'static str) -> Self {
-        self.budget = Some(Budget { limit: limit.into(), met, anchor });
+        self.budget = Some(Budget { limit: limit.into(), met });
+        self.anchor(anchor)
+    }
+
+    /// Says what the same costs elsewhere.
+    pub(crate) fn anchor(mut self, anchor: &'static str) -> Self {
+        self.anchor = anchor;
         self
     }
 }
@@ -132,11 +138,9 @@ const HEADINGS: [&str; 12] = [
 impl fmt::Display for Table {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let cells = self.rows.iter().map(|row| {
-            let (limit, met, anchor) = match &row.budget {
-                Some(budget) => {
-                    (budget.limit.as_str(), if budget.met { "yes" } else { "**no**" }, budget.anchor)
-                }
-                None => ("", "", ""),
+            let (limit, met) = match &row.budget {
+                Some(budget) => (budget.limit.as_str(), if budget.met { "yes" } else { "**no**" }),
+                None => ("", ""),
             };
             [
                 row.what.as_str(),
@@ -149,7 +153,7 @@ impl fmt::Display for Table {
                 &row.samples,
                 limit,
                 met,
-                anchor,
+                row.anchor,
                 &row.notes,
             ]
         });

@@ -41,6 +41,7 @@ impl<T> IntoIter<T> {
 impl<T> Iterator for Iter<'_, T> {
     type Item = T;
 
+    #[inline]
     fn next(&mut self) -> Option<T> {
         self.receiver.recv().ok()
     }
@@ -49,6 +50,7 @@ impl<T> Iterator for Iter<'_, T> {
 impl<T> Iterator for TryIter<'_, T> {
     type Item = T;
 
+    #[inline]
     fn next(&mut self) -> Option<T> {
         self.receiver.try_recv().ok()
     }
@@ -57,6 +59,7 @@ impl<T> Iterator for TryIter<'_, T> {
 impl<T> Iterator for IntoIter<T> {
     type Item = T;
 
+    #[inline]
     fn next(&mut self) -> Option<T> {
         self.receiver.recv().ok()
     }

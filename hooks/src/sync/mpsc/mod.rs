@@ -22,10 +22,6 @@ mod iter;
 mod receiver;
 mod sender;
 mod shared;
-#[cfg(test)]
-mod stress;
-#[cfg(test)]
-mod tests;
 
 pub use iter::{IntoIter, Iter, TryIter};
 pub use receiver::Receiver;

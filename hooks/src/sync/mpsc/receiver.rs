@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::shared::{Shared, Taken};
 use super::{IntoIter, Iter, RecvError, RecvTimeoutError, TryIter, TryRecvError};
 use crate::deadline;
+use crate::frame;
 use crate::queue::Sleep;
 use crate::wait::{Wait, WaitReason};
 
@@ -40,12 +41,13 @@ impl<T> Receiver<T> {
     /// If there is none, and no sender that could send one.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
-        match self.try_recv() {
-            Ok(message) => Ok(message),
-            Err(TryRecvError::Disconnected) => Err(RecvError),
-            // Without a deadline it does not time out.
-            Err(TryRecvError::Empty) => self.wait(None).map_err(|_| RecvError),
+        if let Some(message) = self.next_of_batch() {
+            return Ok(message);
         }
+        // Without a deadline it does not time out.
+        let received = self.recv_slow(None).map_err(|_| RecvError);
+        frame::keep();
+        received
     }
 
     /// Receives a message if there is one.
@@ -54,14 +56,16 @@ impl<T> Receiver<T> {
     /// If there is none; whether there may be one later.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
-        if let Some(message) = self.batch.borrow_mut().pop_front() {
+        if let Some(message) = self.next_of_batch() {
             return Ok(message);
         }
-        // A look that disturbs no sender. Relaxed: what was sent before, as far as this thread can know, is seen.
+        // A look that disturbs no sender.
         if self.shared.is_idle() {
             return Err(TryRecvError::Empty);
         }
-        self.try_take()
+        let received = self.try_recv_slow();
+        frame::keep();
+        received
     }
 
     /// Receives a message, and waits for it no longer than `timeout`; one of centuries never ends.
@@ -70,13 +74,12 @@ impl<T> Receiver<T> {
     /// If the time was over first, or there is no sender that could send one.
     #[inline]
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        match self.try_recv() {
-            Ok(message) => Ok(message),
-            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            // No wait, so no event.
-            Err(TryRecvError::Empty) if timeout.is_zero() => Err(RecvTimeoutError::Timeout),
-            Err(TryRecvError::Empty) => self.wait(deadline::after(timeout)),
+        if let Some(message) = self.next_of_batch() {
+            return Ok(message);
         }
+        let received = self.recv_slow(Some(timeout));
+        frame::keep();
+        received
     }
 
     /// The messages to come: waits for each, and ends when no sender is left.
@@ -89,7 +92,26 @@ impl<T> Receiver<T> {
         TryIter::new(self)
     }
 
-    fn try_take(&self) -> Result<T, TryRecvError> {
+    #[inline]
+    fn next_of_batch(&self) -> Option<T> {
+        self.batch.borrow_mut().pop_front()
+    }
+
+    fn recv_slow(&self, timeout: Option<Duration>) -> Result<T, RecvTimeoutError> {
+        match self.try_recv_slow() {
+            Ok(message) => Ok(message),
+            Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
+            // No wait, so no event.
+            Err(TryRecvError::Empty) if timeout == Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
+            Err(TryRecvError::Empty) => self.wait(timeout.and_then(deadline::after)),
+        }
+    }
+
+    /// Takes a message out of the channel, if there is one.
+    fn try_recv_slow(&self) -> Result<T, TryRecvError> {
+        if self.shared.is_idle() {
+            return Err(TryRecvError::Empty);
+        }
         if self.shared.is_over() {
             return Err(TryRecvError::Disconnected);
         }
@@ -142,7 +164,11 @@ impl<T> Receiver<T> {
         } else {
             wait.end();
         }
-        taken.message.ok_or(if has_senders { RecvTimeoutError::Timeout } else { RecvTimeoutError::Disconnected })
+        taken.message.ok_or(if has_senders {
+            RecvTimeoutError::Timeout
+        } else {
+            RecvTimeoutError::Disconnected
+        })
     }
 }
 
@@ -182,3 +208,28 @@ impl<T> fmt::Debug for Receiver<T> {
 // As that of std: a panic leaves no message half received.
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
+
+#[cfg(test)]
+mod tests {
+    use super::super::channel;
+
+    #[test]
+    fn the_memory_of_a_large_backlog_is_given_back() {
+        let (sender, receiver) = channel();
+        let batch = || receiver.batch.borrow().capacity();
+        let through = |count: usize| {
+            (0..count).for_each(|number| sender.send(number).expect("the receiver is there"));
+            assert!(receiver.try_iter().eq(0..count));
+        };
+        through(100_000);
+        assert!(batch() >= 100_000, "it is the receiver's, as long as messages are in it");
+        through(1);
+        assert_eq!(batch(), 0, "before it becomes the senders'");
+        through(1000);
+        through(1000);
+        let kept = batch();
+        assert!(kept >= 1000, "little memory goes to and fro");
+        through(1000);
+        assert!(batch() >= 1000);
+    }
+}

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::shared::Shared;
 use super::{SendError, TrySendError};
+use crate::frame;
 use crate::primitive::Ordering;
 
 /// One sender. The channel is closed when the last one is dropped.
@@ -40,6 +41,13 @@ impl<T> Drop for Handle<T> {
 }
 
 /// The sending end of a [`channel`](super::channel). Clones send to the same receiver.
+///
+/// Threads may share it, if its messages may go to other threads:
+///
+/// ```compile_fail,E0277
+/// fn used_by_threads<T: Send>(_: T) {}
+/// used_by_threads(rtprof_hooks::sync::mpsc::channel::<std::rc::Rc<i32>>().0);
+/// ```
 pub struct Sender<T> {
     handle: Handle<T>,
 }
@@ -60,7 +68,9 @@ impl<T> Sender<T> {
     /// The message, if the receiver is gone.
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        self.handle.shared.send(message)
+        let sent = self.handle.shared.send(message);
+        frame::keep();
+        sent
     }
 }
 
@@ -76,7 +86,9 @@ impl<T> SyncSender<T> {
     /// The message, if the receiver is gone, or goes while this thread waits.
     #[inline]
     pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        self.handle.shared.send(message)
+        let sent = self.handle.shared.send(message);
+        frame::keep();
+        sent
     }
 
     /// Sends a message if there is room for it. With a bound of 0 that is a receiver that waits.
@@ -85,7 +97,9 @@ impl<T> SyncSender<T> {
     /// The message, with whether there was no room or no receiver.
     #[inline]
     pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
-        self.handle.shared.try_send(message)
+        let sent = self.handle.shared.try_send(message);
+        frame::keep();
+        sent
     }
 }
 

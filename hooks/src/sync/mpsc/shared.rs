@@ -114,6 +114,7 @@ impl<T> Shared<T> {
     /// Whether there is nothing to be seen behind the mutex, neither messages nor that there will be none.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
+        // Relaxed: what was sent before, as far as this thread can know, is seen.
         self.pending.load(Ordering::Relaxed) == 0
     }
 
@@ -169,7 +170,8 @@ impl<T> Shared<T> {
 
     #[cold]
     fn send_slow(&self, message: T) -> Result<(), SendError<T>> {
-        spin_while(|| self.pending.load(Ordering::Relaxed) >= self.bound.max(1));
+        // While others wait already, or for a receiver, there is nothing to hope for.
+        spin_while(|| self.bound != 0 && self.pending.load(Ordering::Relaxed) == self.bound);
         let mut state = self.lock();
         if !state.has_receiver {
             drop(state);

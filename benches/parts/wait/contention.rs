@@ -1,0 +1,87 @@
+//! A lock that several threads want all the time, for work of a given length.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lock_api::RawMutex;
+use rtprof_benches::team::{Place, Team};
+
+use crate::Done;
+
+/// Measures one lock: how many threads, how many steps of work under the lock, for how many microseconds.
+pub(crate) type Measure = fn(&Team, threads: usize, work: usize, micros: usize) -> Done;
+
+pub(crate) fn of(whose: &str) -> Measure {
+    match whose {
+        "rtprof" => measure::<lock_api::Mutex<rtprof::sync::QueueMutex, u64>>,
+        "parking_lot" => measure::<lock_api::Mutex<parking_lot::RawMutex, u64>>,
+        "std" => measure::<std::sync::Mutex<u64>>,
+        other => panic!("unknown lock {other}"),
+    }
+}
+
+trait Lock: Default + Send + Sync + 'static {
+    fn with(&self, f: impl FnOnce(&mut u64));
+}
+
+impl<R: RawMutex + Send + Sync + 'static> Lock for lock_api::Mutex<R, u64> {
+    #[inline(always)]
+    fn with(&self, f: impl FnOnce(&mut u64)) {
+        f(&mut self.lock());
+    }
+}
+
+impl Lock for std::sync::Mutex<u64> {
+    #[inline(always)]
+    fn with(&self, f: impl FnOnce(&mut u64)) {
+        f(&mut self.lock().expect("nobody panics"));
+    }
+}
+
+/// All threads go on until the same instant, so that none is left alone with the lock. The time for an operation is
+/// that of all threads together, from the first one's start to the last one's end: of two that never hinder each
+/// other it is half of what each needs.
+fn measure<L: Lock>(team: &Team, threads: usize, work: usize, micros: usize) -> Done {
+    let lock = L::default();
+    let window = Duration::from_micros(micros as u64);
+    let totals = Arc::new(Totals::default());
+    let shared = Arc::clone(&totals);
+    // The clock takes longer than the shortest work, so it is read now and then.
+    let between_looks = (1_000 / work.max(1)).clamp(1, 50);
+    // Left to the kernel, two threads that slept may both wake on one core and never meet.
+    team.run(threads, Place::Apart, move |_| {
+        shared.present.fetch_add(1, Ordering::Relaxed);
+        while shared.present.load(Ordering::Relaxed) < threads as u64 {
+            thread::yield_now();
+        }
+        let start = *shared.start.get_or_init(Instant::now);
+        let mut operations = 0;
+        while start.elapsed() < window {
+            for _ in 0..between_looks {
+                lock.with(|value| *value = steps(*value, work));
+            }
+            operations += between_looks as u64;
+        }
+        shared.operations.fetch_add(operations, Ordering::Relaxed);
+        shared.nanos.fetch_max(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
+    });
+    let operations = totals.operations.load(Ordering::Relaxed) as f64;
+    Done { nanos: totals.nanos.load(Ordering::Relaxed) as f64 / operations, operations }
+}
+
+#[derive(Default)]
+struct Totals {
+    present: AtomicU64,
+    start: OnceLock<Instant>,
+    operations: AtomicU64,
+    nanos: AtomicU64,
+}
+
+/// Multiplications that wait for each other: about a nanosecond each.
+#[inline(always)]
+fn steps(value: u64, count: usize) -> u64 {
+    (0..count).fold(value | 1, |value, _| black_box(value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}

@@ -1,0 +1,125 @@
+//! What it costs to record one event of the block or mutex profile, beyond the wait.
+
+use std::io;
+
+use rtprof_benches::statistics::{excess, max, median, min};
+
+use crate::binaries::{Binaries, Build};
+use crate::child::Child;
+use crate::effort::Effort;
+use crate::table::{Row, Table, Unit};
+
+const BUILDS: [(Build, &str); 2] =
+    [(Build::Plain, "rtprof, frame pointers"), (Build::NoFramePointers, "rtprof, no frame pointers")];
+
+struct Case {
+    /// What the row says before the frames.
+    name: &'static str,
+    profile: &'static str,
+    /// Nanoseconds of the block profile, fraction of the mutex profile.
+    rate: usize,
+    frames: usize,
+    count: usize,
+    /// In nanoseconds; of events that are recorded.
+    budget: Option<f64>,
+    anchor: &'static str,
+}
+
+const fn recorded(
+    name: &'static str,
+    profile: &'static str,
+    frames: usize,
+    budget: f64,
+    anchor: &'static str,
+) -> Case {
+    Case { name, profile, rate: 1, frames, count: 10_000, budget: Some(budget), anchor }
+}
+
+const fn passed_over(name: &'static str, profile: &'static str, rate: usize, anchor: &'static str) -> Case {
+    Case { name, profile, rate, frames: 10, count: 50_000, budget: None, anchor }
+}
+
+const CASES: [Case; 6] = [
+    recorded("one block event, hot", "block", 10, 100.0, "Go 167 ns"),
+    recorded("one block event, hot", "block", 32, 100.0, "Go 328 ns at ~30"),
+    recorded("one mutex event, hot", "mutex", 10, 150.0, "Go 251 ns"),
+    recorded("one mutex event, hot", "mutex", 32, 150.0, ""),
+    passed_over("one block event that is not sampled (10000)", "block", 10_000, "Go 73 ns, with the clock"),
+    passed_over("one mutex event, 1 in 100 sampled", "mutex", 100, ""),
+];
+
+/// Measures all cases of both builds and adds their rows.
+pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    for (build, who) in BUILDS {
+        let mut results: [Flips; CASES.len()] = Default::default();
+        for way in 0..effort.parts {
+            let mut child = Child::start(&binaries.path(build, "part-event"))?;
+            child.ask(&format!("way {way}"))?;
+            for (case, result) in CASES.iter().zip(&mut results) {
+                result.measure(&mut child, case, effort.part_rounds)?;
+            }
+        }
+        for (case, result) in CASES.iter().zip(&results) {
+            table.add(result.row(case, who));
+        }
+    }
+    Ok(())
+}
+
+/// Nanoseconds for each event with the profile off and on, from one round at the same place.
+#[derive(Default)]
+struct Flips {
+    off: Vec<f64>,
+    on: Vec<f64>,
+    /// Frames of the recorded stacks.
+    frames: f64,
+    /// The cost of an event in each process by itself.
+    by_process: Vec<f64>,
+    /// Recorded and badly recorded.
+    events: [f64; 2],
+}
+
+impl Flips {
+    fn measure(&mut self, child: &mut Child, case: &Case, rounds: usize) -> io::Result<()> {
+        let Case { profile, rate, frames, count, .. } = case;
+        let [depth, real] = child.numbers(&format!("depth {profile} {frames}"))?;
+        self.frames = real;
+        let before: [f64; 2] = child.numbers(&format!("events {profile}"))?;
+        let first = self.off.len();
+        for round in 0..rounds {
+            for step in 0..2 {
+                // The order alternates.
+                let on = (round + step) % 2 == 1;
+                let rate = if on { *rate } else { 0 };
+                let [nanos] = child.numbers(&format!("at {profile} {rate} {depth} {count}"))?;
+                if on { &mut self.on } else { &mut self.off }.push(nanos);
+            }
+        }
+        let after: [f64; 2] = child.numbers(&format!("events {profile}"))?;
+        for side in 0..2 {
+            self.events[side] += (after[side] - before[side]).round();
+        }
+        self.by_process.push(excess(&self.on[first..], &self.off[first..]));
+        Ok(())
+    }
+
+    fn row(&self, case: &Case, who: &str) -> Row {
+        // The median over the processes. Each goes a way of its own, and so differs in what collides in caches.
+        let cost = median(&self.by_process);
+        let row = Row {
+            what: format!("{}, {} frames", case.name, self.frames),
+            who: who.to_owned(),
+            median: Unit::Nanos.show(cost),
+            min: Unit::Nanos.show(min(&self.by_process)),
+            ..Row::default()
+        }
+        .against("profile off", &self.on, &self.off, Unit::Nanos)
+        .notes(format!("slowest way {}", Unit::Nanos.show(max(&self.by_process))));
+        match case.budget {
+            Some(limit) => {
+                row.samples(self.events).budget(format!("≤ {limit:.0} ns"), cost <= limit, case.anchor)
+            }
+            None => row.anchor(case.anchor),
+        }
+    }
+}

@@ -1,0 +1,198 @@
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use rtprof_hooks::sync::{Semaphore, SemaphoreGuard};
+use rtprof_profiler::goroutine::WaitReason;
+
+use crate::watched::{Watched, a_moment, start};
+
+/// A thread that waits for permits, says its number when it has them, and keeps them.
+fn asks(semaphore: &Arc<Semaphore>, permits: usize, tell: &mpsc::Sender<usize>) -> Watched<()> {
+    let (semaphore, tell) = (semaphore.clone(), tell.clone());
+    let thread = start(move || {
+        semaphore.acquire_many(permits).forget();
+        tell.send(permits).unwrap();
+    });
+    thread.until_it_waits(WaitReason::Semaphore);
+    thread
+}
+
+fn soon<T>(from: &mpsc::Receiver<T>) -> T {
+    from.recv_timeout(Duration::from_secs(30)).expect("it comes soon")
+}
+
+fn nothing<T>(from: &mpsc::Receiver<T>) -> bool {
+    a_moment();
+    from.try_recv().is_err()
+}
+
+#[test]
+fn permits_are_taken_and_come_back() {
+    static SEMAPHORE: Semaphore = Semaphore::new(5);
+    let one = SEMAPHORE.acquire();
+    let three = SEMAPHORE.acquire_many(3);
+    assert_eq!((one.permits(), three.permits(), SEMAPHORE.available_permits()), (1, 3, 1));
+    assert!(SEMAPHORE.try_acquire_many(2).is_none());
+    assert_eq!(SEMAPHORE.try_acquire().map(|guard| guard.permits()), Some(1));
+    drop(three);
+    assert_eq!(SEMAPHORE.available_permits(), 4);
+    // In whatever thread.
+    std::thread::scope(|scope| {
+        scope.spawn(move || drop(one));
+    });
+    assert_eq!(SEMAPHORE.available_permits(), 5);
+    assert!(SEMAPHORE.try_acquire_many(6).is_none() && SEMAPHORE.try_acquire_many(usize::MAX).is_none());
+    assert_eq!(SEMAPHORE.acquire_many(0).permits(), 0);
+    assert_eq!(format!("{SEMAPHORE:?}"), "Semaphore { available_permits: 5 }");
+    assert_eq!(format!("{:?}", SEMAPHORE.acquire_many(2)), "SemaphoreGuard { permits: 2, .. }");
+}
+
+#[test]
+fn forgotten_and_leaked_guards_keep_their_permits() {
+    let semaphore = Semaphore::new(2);
+    semaphore.acquire().forget();
+    std::mem::forget(semaphore.acquire());
+    assert_eq!(semaphore.available_permits(), 0);
+    semaphore.add_permits(3);
+    assert_eq!(semaphore.available_permits(), 3);
+}
+
+#[test]
+fn there_are_never_more_than_the_most() {
+    const MOST: usize = Semaphore::MAX_PERMITS;
+    assert_eq!(Semaphore::new(usize::MAX).available_permits(), MOST);
+    let semaphore = Semaphore::new(MOST);
+    let all = semaphore.acquire_many(MOST);
+    assert_eq!(semaphore.available_permits(), 0);
+    semaphore.add_permits(10);
+    drop(all);
+    assert_eq!(semaphore.available_permits(), MOST, "it stays at that, and nothing wraps");
+    semaphore.add_permits(usize::MAX);
+    assert_eq!(semaphore.available_permits(), MOST);
+    assert!(semaphore.try_acquire_many(MOST + 1).is_none());
+
+    // The same while somebody waits.
+    let semaphore = Arc::new(Semaphore::new(0));
+    let (tell, told) = mpsc::channel();
+    let thread = asks(&semaphore, 5, &tell);
+    semaphore.add_permits(usize::MAX);
+    assert_eq!(soon(&told), 5);
+    thread.end();
+    assert_eq!(semaphore.available_permits(), MOST - 5);
+}
+
+#[test]
+fn requests_are_served_in_order() {
+    let semaphore = Arc::new(Semaphore::new(0));
+    let (tell, told) = mpsc::channel();
+    let threads = [3, 1, 2, 4].map(|permits| asks(&semaphore, permits, &tell));
+    semaphore.add_permits(2);
+    assert!(nothing(&told), "the first one wants three; those behind it do not overtake");
+    assert_eq!(semaphore.available_permits(), 2);
+    semaphore.add_permits(1);
+    assert_eq!(soon(&told), 3);
+    assert!(nothing(&told));
+    // For the next two at once, and half of the last one.
+    semaphore.add_permits(5);
+    let mut served = [soon(&told), soon(&told)];
+    served.sort();
+    assert_eq!(served, [1, 2]);
+    assert!(nothing(&told));
+    assert_eq!(semaphore.available_permits(), 2);
+    semaphore.add_permits(2);
+    assert_eq!(soon(&told), 4);
+    threads.map(Watched::end);
+    assert_eq!(semaphore.available_permits(), 0);
+}
+
+#[test]
+fn newcomers_do_not_overtake() {
+    let semaphore = Arc::new(Semaphore::new(2));
+    let (tell, told) = mpsc::channel();
+    let large = asks(&semaphore, 3, &tell);
+    assert!(semaphore.try_acquire().is_none(), "there are two, but somebody waits");
+    assert!(semaphore.try_acquire_many(0).is_none());
+    assert!(semaphore.try_acquire_for(Duration::from_millis(2)).is_none());
+    let small = asks(&semaphore, 1, &tell);
+    semaphore.add_permits(1);
+    assert_eq!(soon(&told), 3);
+    semaphore.add_permits(1);
+    assert_eq!(soon(&told), 1);
+    large.end();
+    small.end();
+    assert!(semaphore.try_acquire_many(0).is_some());
+}
+
+/// Those who use it all the time would starve it, if each were let past.
+#[test]
+fn a_large_request_is_not_starved() {
+    let semaphore = Arc::new(Semaphore::new(4));
+    let users = [(); 3].map(|()| {
+        let semaphore = semaphore.clone();
+        start(move || {
+            let ends = Instant::now() + Duration::from_millis(300);
+            while Instant::now() < ends {
+                let _one = semaphore.acquire();
+                std::thread::yield_now();
+            }
+        })
+    });
+    let mut turns = 0;
+    while users.iter().any(|user| !user.has_ended()) {
+        drop(semaphore.acquire_many(4));
+        turns += 1;
+    }
+    assert!(turns > 10, "{turns} turns in 300 ms");
+    users.map(Watched::end);
+    assert_eq!(semaphore.available_permits(), 4);
+}
+
+#[test]
+fn who_gives_up_lets_the_others_through() {
+    let semaphore = Arc::new(Semaphore::new(2));
+    let (tell, told) = mpsc::channel();
+    let gives_up = start({
+        let semaphore = semaphore.clone();
+        move || semaphore.try_acquire_many_for(3, Duration::from_millis(300)).is_none()
+    });
+    gives_up.until_it_waits(WaitReason::Semaphore);
+    let one = asks(&semaphore, 1, &tell);
+    let two = asks(&semaphore, 2, &tell);
+    let also_gives_up = start({
+        let semaphore = semaphore.clone();
+        move || semaphore.try_acquire_many_until(9, Instant::now() + Duration::from_millis(300)).is_none()
+    });
+    assert_eq!(soon(&told), 1);
+    assert!(gives_up.end());
+    one.end();
+    assert!(also_gives_up.end(), "from behind, which helps nobody");
+    assert!(nothing(&told));
+    semaphore.add_permits(1);
+    assert_eq!(soon(&told), 2);
+    two.end();
+    assert_eq!(semaphore.available_permits(), 0);
+    semaphore.add_permits(1);
+    assert!(semaphore.try_acquire().is_some(), "nobody waits any more");
+}
+
+#[test]
+fn timeouts_of_nothing_and_of_centuries() {
+    let semaphore = Arc::new(Semaphore::new(0));
+    assert!(semaphore.try_acquire_for(Duration::ZERO).is_none());
+    assert!(semaphore.try_acquire_until(Instant::now()).is_none());
+    let started = Instant::now();
+    assert!(semaphore.try_acquire_for(Duration::from_millis(5)).is_none());
+    assert!(started.elapsed() >= Duration::from_millis(5));
+    for timeout in [Duration::MAX, Duration::from_secs(1 << 60)] {
+        let thread = start({
+            let semaphore = semaphore.clone();
+            move || semaphore.try_acquire_for(timeout).map(SemaphoreGuard::forget).is_some()
+        });
+        thread.until_it_waits(WaitReason::Semaphore);
+        semaphore.add_permits(1);
+        assert!(thread.end());
+    }
+    semaphore.add_permits(1);
+    assert!(semaphore.try_acquire_for(Duration::ZERO).is_some(), "no waiting needed");
+}

@@ -1,0 +1,115 @@
+//! Semaphores under many threads, some of which give up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rtprof_hooks::sync::{Semaphore, SemaphoreGuard};
+
+use crate::watched::{Watched, start, stress};
+
+const PERMITS: usize = 6;
+
+struct Shared {
+    semaphore: Semaphore,
+    held: AtomicUsize,
+}
+
+/// Never more are held than there are, none is lost, and nobody sleeps for ever.
+#[test]
+fn permits_are_neither_lost_nor_made() {
+    let shared = Arc::new(Shared { semaphore: Semaphore::new(PERMITS), held: AtomicUsize::new(0) });
+    let ends = Instant::now() + stress();
+    let threads: Vec<Watched<[usize; 2]>> = (0..6_usize)
+        .map(|thread| {
+            let shared = shared.clone();
+            start(move || {
+                let (mut served, mut given_up) = (0, 0);
+                let mut turn = thread;
+                while Instant::now() < ends {
+                    turn += 1;
+                    let permits = 1 + (turn * (thread + 3)) % PERMITS;
+                    match acquire(&shared.semaphore, permits, turn) {
+                        Some(guard) => {
+                            served += 1;
+                            hold(&shared, guard);
+                        }
+                        None => given_up += 1,
+                    }
+                }
+                [served, given_up]
+            })
+        })
+        .collect();
+    let [served, given_up] =
+        threads.into_iter().map(Watched::end).fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]]);
+    assert!(served > 100, "{served} were served");
+    assert!(given_up > 0, "no timeout was tried");
+    assert_eq!(shared.semaphore.available_permits(), PERMITS);
+    assert_eq!(shared.semaphore.acquire_many(PERMITS).permits(), PERMITS);
+    assert!(shared.semaphore.try_acquire_many(PERMITS).is_some(), "nobody is left in the queue");
+}
+
+fn acquire(semaphore: &Semaphore, permits: usize, turn: usize) -> Option<SemaphoreGuard<'_>> {
+    match turn % 4 {
+        0 => Some(semaphore.acquire_many(permits)),
+        1 => semaphore.try_acquire_many(permits),
+        2 => semaphore.try_acquire_many_for(permits, Duration::from_micros(turn as u64 % 80)),
+        _ => semaphore.try_acquire_many_until(permits, Instant::now() + Duration::from_micros(50)),
+    }
+}
+
+fn hold(shared: &Shared, guard: SemaphoreGuard<'_>) {
+    let permits = guard.permits();
+    let held = shared.held.fetch_add(permits, Relaxed) + permits;
+    assert!(held <= PERMITS, "{held} are held");
+    if permits.is_multiple_of(2) {
+        std::thread::yield_now();
+    }
+    shared.held.fetch_sub(permits, Relaxed);
+    if permits == 3 {
+        // The long way round.
+        guard.forget();
+        shared.semaphore.add_permits(1);
+        shared.semaphore.add_permits(2);
+    }
+}
+
+/// Each wake is for one thread, as in a ping-pong: one that is lost stops both.
+#[test]
+fn no_wake_is_lost() {
+    let pair = Arc::new((Semaphore::new(0), Semaphore::new(0)));
+    let rounds = Arc::new(AtomicUsize::new(0));
+    let ends = Instant::now() + stress();
+    let other = start({
+        let (pair, rounds) = (pair.clone(), rounds.clone());
+        move || {
+            loop {
+                pair.0.acquire().forget();
+                let is_over = Instant::now() >= ends;
+                if !is_over {
+                    rounds.fetch_add(1, Relaxed);
+                }
+                pair.1.add_permits(if is_over { 2 } else { 1 });
+                if is_over {
+                    return;
+                }
+            }
+        }
+    });
+    let this = start({
+        let pair = pair.clone();
+        move || {
+            loop {
+                pair.0.add_permits(1);
+                pair.1.acquire().forget();
+                if pair.1.try_acquire().map(SemaphoreGuard::forget).is_some() {
+                    return;
+                }
+            }
+        }
+    });
+    other.end();
+    this.end();
+    assert!(rounds.load(Relaxed) > 100);
+}
