@@ -78,17 +78,18 @@ mod models {
     fn loom_a_wait_is_never_seen_without_its_time() {
         loom::model(|| {
             let record = loom::sync::Arc::new(BlockRecord::default());
-            let writers: Vec<_> = (0..2)
-                .map(|_| {
-                    let record = record.clone();
-                    loom::thread::spawn(move || record.add(1.0, 10))
-                })
-                .collect();
-            let (count, cycles) = record.read();
-            assert!(cycles as f64 >= count * 10.0);
-            for writer in writers {
-                writer.join().unwrap();
-            }
+            let spawn = |f: fn(&BlockRecord)| {
+                let record = record.clone();
+                loom::thread::spawn(move || f(&record))
+            };
+            let reader = spawn(|record| {
+                let (count, cycles) = record.read();
+                assert!(cycles as f64 >= count * 10.0);
+            });
+            let writer = spawn(|record| record.add(1.0, 10));
+            record.add(1.0, 10);
+            reader.join().unwrap();
+            writer.join().unwrap();
             assert_eq!(record.read(), (2.0, 20));
         });
     }

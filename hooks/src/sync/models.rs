@@ -37,6 +37,7 @@ impl<L> Guarded<L> {
     }
 }
 
+/// All parts of a model are threads of their own: loom may take the first steps of the main thread for given.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -75,15 +76,14 @@ fn increment(mutex: &Mutex, is_fair: bool) {
 fn mutex_model(preemptions: usize, is_fair: bool) {
     explore(preemptions, move || {
         let mutex = Guarded::new(QueueMutex::new());
-        let others: Vec<_> = (0..2)
+        let threads: Vec<_> = (0..3)
             .map(|_| {
                 let mutex = mutex.clone();
                 thread::spawn(move || increment(&mutex, is_fair))
             })
             .collect();
-        increment(&mutex, is_fair);
-        for other in others {
-            other.join().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
         }
         assert_eq!(mutex.read(), 3);
         assert!(mutex.lock.is_settled());
@@ -149,17 +149,15 @@ fn read(lock: &RwLock) {
 fn rw_model(preemptions: usize, parts: [fn(&RwLock); 3], balanced: bool) {
     explore(preemptions, move || {
         let lock = Guarded::new(QueueRwLock::new());
-        let [first, second, third] = parts;
-        let others: Vec<_> = [first, second]
+        let threads: Vec<_> = parts
             .into_iter()
             .map(|part| {
                 let lock = lock.clone();
                 thread::spawn(move || part(&lock))
             })
             .collect();
-        third(&lock);
-        for other in others {
-            other.join().unwrap();
+        for thread in threads {
+            thread.join().unwrap();
         }
         assert!(lock.lock.is_settled());
         if balanced {
