@@ -16,6 +16,6 @@ pub use rtprof_profiler::rate::{mem_profile_rate, set_mem_profile_rate};
 pub use rtprof_profiler::stack::{StackMode, set_stack_mode, stack_mode};
 pub use rtprof_profiler::{
     BlockProfileRecord, MAX_STACK, MAX_THREAD_RECORDS, MemProfileRecord, StackRecord, block_profile,
-    block_profile_into, mem_profile, mem_profile_into, mutex_profile, mutex_profile_into, thread_create_profile,
-    thread_create_profile_into,
+    block_profile_into, mem_profile, mem_profile_into, mutex_profile, mutex_profile_into,
+    thread_create_profile, thread_create_profile_into,
 };

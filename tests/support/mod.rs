@@ -8,6 +8,7 @@ pub(crate) mod go;
 pub(crate) mod inner;
 pub(crate) mod profile;
 pub(crate) mod random;
+pub(crate) mod top;
 pub(crate) mod workload;
 
 use std::io::Write;

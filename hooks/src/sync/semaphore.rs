@@ -237,7 +237,7 @@ impl Semaphore {
         let decide = |woken: &queue::Woken| {
             let queued = if woken.has_more { QUEUED } else { 0 };
             match free.get() {
-                Some(state) => self.state.store(state & !QUEUED | queued, Ordering::Release),
+                Some(state) => self.state.store((state & !QUEUED) | queued, Ordering::Release),
                 None => self.add(permits),
             }
             true
@@ -269,7 +269,7 @@ fn has(state: usize, permits: usize) -> bool {
 #[inline]
 fn plus(state: usize, permits: usize) -> usize {
     let sum = (state / PERMIT).saturating_add(permits).min(Semaphore::MAX_PERMITS);
-    sum * PERMIT | state & QUEUED
+    (sum * PERMIT) | (state & QUEUED)
 }
 
 /// Permits of a [`Semaphore`], which come back when it is dropped, in whatever thread. One that is leaked keeps

@@ -62,7 +62,7 @@ fn it_is_as_new_after_each_group() {
             }
         })
     });
-    threads.map(Watched::end);
+    threads.into_iter().for_each(Watched::end);
 }
 
 /// More threads than make a group: who of them meet is open, but every group is whole and has one leader.

@@ -248,7 +248,7 @@ fn senders_clone_and_move() {
         let mut received: Vec<_> = receiver.iter().collect();
         received.sort();
         assert_eq!(received, [10, 20, 30], "and then none is left");
-        threads.map(Watched::end);
+        threads.into_iter().for_each(Watched::end);
     }
 }
 

@@ -118,7 +118,7 @@ fn the_receiver_may_go_at_any_moment() {
             }
             drop(receiver);
             drop(sender);
-            sends.map(|thread| thread.join().unwrap());
+            sends.into_iter().for_each(|thread| thread.join().unwrap());
             assert_eq!(live.load(Relaxed), 0, "{bound:?}");
             round += 1;
         }

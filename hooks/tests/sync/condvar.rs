@@ -45,7 +45,7 @@ fn one_at_a_time_is_woken_the_longest_waiting_first() {
         assert_eq!(*pair.0.lock(), Vec::from_iter(0..=number as u32), "one, and the first");
     }
     assert!(!pair.1.notify_one());
-    threads.map(Watched::end);
+    threads.into_iter().for_each(Watched::end);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn all_are_woken_and_counted() {
         assert_eq!(pair.1.notify_all(), 0);
         assert!(list.is_empty());
     }
-    threads.map(Watched::end);
+    threads.into_iter().for_each(Watched::end);
     assert_eq!(pair.0.lock().len(), 5);
 }
 
@@ -256,7 +256,7 @@ fn no_notification_is_lost() {
     });
     let sum: usize = putters.map(Watched::end).iter().sum();
     takers.iter().for_each(|_| put(&places, STOP));
-    takers.map(Watched::end);
+    takers.into_iter().for_each(Watched::end);
     assert_eq!(places.sum.load(Relaxed), sum);
     assert!(places.queue.lock().is_empty());
 }

@@ -122,7 +122,7 @@ fn who_waits_for_one_that_panics_panics_or_tries() {
     });
     finish.send(()).unwrap();
     assert!(panics.result().is_err());
-    forces.map(Watched::end);
+    forces.into_iter().for_each(Watched::end);
     assert_eq!(calls.load(Relaxed), 1);
     assert!(once.is_completed());
 }
@@ -176,5 +176,5 @@ fn of_many_callers_at_once_one_runs() {
             }
         })
     });
-    threads.map(Watched::end);
+    threads.into_iter().for_each(Watched::end);
 }

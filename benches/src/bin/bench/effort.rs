@@ -39,7 +39,7 @@ impl Effort {
         part_rounds: 15,
         lock_processes: 5,
         lock_rounds: 4,
-        wait_processes: 8,
+        wait_processes: 7,
         wait_rounds: 15,
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,

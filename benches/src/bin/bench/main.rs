@@ -71,7 +71,8 @@ fn main() -> ExitCode {
 }
 
 fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
-    let binaries = Binaries::build(effort.peers)?;
+    let with_peers = effort.peers && parts.iter().any(|(name, _)| *name == "allocation");
+    let binaries = Binaries::build(with_peers)?;
     let load_before = machine::load();
     let start = Instant::now();
     let mut table = Table::default();

@@ -116,11 +116,11 @@ const GROUPS: [Group; 11] = [
         contenders: &STREAM,
     },
     Group { what: "channel of 64 messages, two cores", job: Job::Stream { bound: 64 }, contenders: &STREAM },
-    contended("2 threads want a lock, for ~20 ns", 2, 20, 5_000),
-    contended("2 threads want a lock, for ~1 µs", 2, 1_000, 5_000),
+    contended("2 threads want a lock, for ~20 ns", 2, 20, 4_000),
+    contended("2 threads want a lock, for ~1 µs", 2, 1_000, 4_000),
     // More threads than cores: a window long enough for all of them to run.
-    contended("4 threads want a lock, for ~20 ns", 4, 20, 12_000),
-    contended("4 threads want a lock, for ~1 µs", 4, 1_000, 12_000),
+    contended("4 threads want a lock, for ~20 ns", 4, 20, 10_000),
+    contended("4 threads want a lock, for ~1 µs", 4, 1_000, 10_000),
 ];
 
 const STREAM: [Contender; 4] = [peer("std", "std"), peer(AGAIN, "std"), OFF, BOTH];

@@ -72,7 +72,7 @@ impl<T> State<T> {
 
     fn pending(&self) -> usize {
         let gone = if self.has_senders { 0 } else { GONE };
-        self.messages.len() + self.blocked.len() | gone
+        (self.messages.len() + self.blocked.len()) | gone
     }
 
     pub(super) fn has_senders(&self) -> bool {

@@ -1,0 +1,357 @@
+//! Contended locks where a hook could be surprised: before main, in dying threads, in storms of threads, beside
+//! exports, and over a fork.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::hint::black_box;
+use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::thread::{scope, sleep};
+use std::time::{Duration, Instant};
+
+use rtprof::sync::{Mutex, RawMutex, RwLock};
+use rtprof_profiler::goroutine;
+use support::contention::{Seen, queue, record_everything};
+use support::profile::Profile;
+use support::random::Random;
+use support::{Background, child, stress};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+type Adapter = lock_api::Mutex<RawMutex<parking_lot::RawMutex>, u64>;
+
+/// Waits for a lock that the same thread holds, in vain: the shortest way through the whole of a slow path.
+#[inline(never)]
+fn wait_in_vain(lock: &Mutex<u64>, timeout: Duration) {
+    let held = lock.lock();
+    assert!(lock.try_lock_for(timeout).is_none(), "it is held");
+    drop(held);
+    black_box(());
+}
+
+/// Waits that constructors have seen through.
+static EARLY: AtomicU64 = AtomicU64::new(0);
+static EARLY_LOCK: Mutex<u64> = Mutex::new(0);
+
+extern "C" fn very_early() {
+    wait_early();
+}
+
+extern "C" fn early() {
+    wait_early();
+    // And another thread's.
+    let held = EARLY_LOCK.lock();
+    let waiting = std::thread::spawn(|| *EARLY_LOCK.lock() += 1);
+    sleep(Duration::from_millis(1));
+    drop(held);
+    EARLY.fetch_add(u64::from(waiting.join().is_ok()), Relaxed);
+}
+
+fn wait_early() {
+    wait_in_vain(&EARLY_LOCK, Duration::from_micros(100));
+    static RW: RwLock<u64> = RwLock::new(0);
+    let reading = RW.read();
+    assert!(RW.try_write_for(Duration::from_micros(100)).is_none());
+    drop(reading);
+    static FOREIGN: Adapter = lock_api::Mutex::new(0);
+    let held = FOREIGN.lock();
+    assert!(FOREIGN.try_lock_for(Duration::from_micros(100)).is_none());
+    drop(held);
+    EARLY.fetch_add(3, Relaxed);
+}
+
+/// Runs before every constructor without a priority, the profiler's own among them.
+#[used]
+#[unsafe(link_section = ".init_array.00001")]
+static VERY_EARLY: extern "C" fn() = very_early;
+
+/// Runs somewhere among the others.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static SOMEWHERE: extern "C" fn() = early;
+
+#[test]
+fn before_main() {
+    child::isolated("before_main", || {
+        assert_eq!(EARLY.load(Relaxed), 7, "the constructors ran");
+        assert_eq!(*EARLY_LOCK.lock(), 1);
+        assert_eq!(rtprof::block_profile().len() + rtprof::mutex_profile().len(), 0, "it was off");
+        record_everything();
+        wait_in_vain(&EARLY_LOCK, Duration::from_millis(1));
+        assert_eq!(Seen::now().blocked("wait_in_vain").count, 1, "it works after all that");
+    });
+}
+
+static DESTRUCTIONS: AtomicI64 = AtomicI64::new(0);
+
+/// Waits when its thread dies; a new one of the next kind does too.
+struct Dying(&'static str);
+
+thread_local! {
+    static FIRST: RefCell<Option<Dying>> = const { RefCell::new(None) };
+    static SECOND: RefCell<Option<Dying>> = const { RefCell::new(None) };
+}
+
+impl Drop for Dying {
+    fn drop(&mut self) {
+        in_a_destructor();
+        // Registers a destructor while destructors run.
+        if self.0 == "first" {
+            SECOND.with(|second| second.replace(Some(Dying("second"))));
+        }
+    }
+}
+
+/// Two waits.
+#[inline(never)]
+fn in_a_destructor() {
+    DESTRUCTIONS.fetch_add(1, Relaxed);
+    let short = Duration::from_micros(100);
+    wait_in_vain(&Mutex::new(0), short);
+    let foreign = Adapter::new(0);
+    let held = foreign.lock();
+    assert!(foreign.try_lock_for(short).is_none(), "it is held");
+    drop(held);
+}
+
+static KEY: AtomicUsize = AtomicUsize::new(0);
+
+/// A destructor of a pthread key, which re-arms itself until libc gives up (4 rounds): later than any of Rust's.
+unsafe extern "C" fn key_destructor(value: *mut c_void) {
+    in_a_destructor();
+    let rounds = value as usize;
+    if rounds > 1 {
+        // SAFETY: the key exists for the rest of the process.
+        unsafe { libc::pthread_setspecific(KEY.load(Relaxed) as u32, (rounds - 1) as *mut c_void) };
+    }
+}
+
+/// Each wait of a dying thread is an event, to the last, and leaves no goroutine behind.
+#[test]
+fn thread_destructors() {
+    child::isolated("thread_destructors", || {
+        const THREADS: i64 = 50;
+        let mut key = 0;
+        // SAFETY: `key` outlives the call.
+        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(key_destructor)) }, 0);
+        KEY.store(key as usize, Relaxed);
+        record_everything();
+        for _ in 0..THREADS {
+            let body = move || {
+                FIRST.with(|first| first.replace(Some(Dying("first"))));
+                // SAFETY: the key was made above.
+                unsafe { libc::pthread_setspecific(key, 100 as *mut c_void) };
+            };
+            std::thread::spawn(body).join().expect("the thread ends well");
+        }
+        let destructions = DESTRUCTIONS.load(Relaxed);
+        assert_eq!(
+            destructions,
+            THREADS * (2 + 4),
+            "all destructors ran, those of the key in all four rounds"
+        );
+        assert_eq!(Seen::now().blocked("in_a_destructor").count, 2 * destructions, "each wait is an event");
+        let left = goroutine::all().len();
+        assert!(left <= 2, "{left} goroutines are left, and this test's is one");
+    });
+}
+
+/// Resident memory of this process in bytes.
+fn resident() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
+    let pages: u64 = text.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number");
+    pages * 4096
+}
+
+#[inline(never)]
+fn contended_once(lock: &Mutex<u64>) {
+    let mut guard = lock.lock();
+    *guard += 1;
+    std::thread::yield_now();
+    drop(guard);
+    black_box(());
+}
+
+/// Threads that the profiler learns of by their first wait, and that are gone after it. What is kept grows with
+/// stacks and with threads that live at one time, not with events or threads.
+#[test]
+fn storms_of_threads_that_exit_after_a_wait() {
+    const AT_ONCE: usize = 24;
+    child::isolated("storms_of_threads_that_exit_after_a_wait", || {
+        record_everything();
+        let lock = Mutex::new(0);
+        let storm = || {
+            scope(|scope| {
+                for _ in 0..AT_ONCE {
+                    scope.spawn(|| {
+                        wait_in_vain(&Mutex::new(0), Duration::from_micros(1));
+                        contended_once(&lock);
+                    });
+                }
+            });
+        };
+        (0..20).for_each(|_| storm());
+        let (slots, memory, records) = (goroutine::slots_made(), resident(), rtprof::block_profile().len());
+        let (started, mut threads) = (Instant::now(), 0);
+        while started.elapsed() < stress() / 2 || threads < 3000 {
+            storm();
+            threads += AT_ONCE;
+        }
+        let grown = resident().saturating_sub(memory);
+        println!("{threads} threads, {slots} slots, then {}, {grown} bytes more", goroutine::slots_made());
+        // A thread's end is noticed after the scope's, so that some of two storms may be there at a time.
+        assert!(goroutine::slots_made() <= slots + 3 * AT_ONCE, "{} slots", goroutine::slots_made());
+        assert!(rtprof::block_profile().len() <= records + 8, "no new stacks");
+        // 3000 threads at 1 KiB each would be as much.
+        assert!(grown < 3 << 20, "{grown} bytes more after {threads} threads");
+        let waits = Seen::now().blocked("wait_in_vain");
+        assert_eq!(waits.count as usize, threads + 20 * AT_ONCE, "every one of them is counted");
+        assert_eq!(*lock.lock() as usize, threads + 20 * AT_ONCE);
+    });
+}
+
+/// Profiles are written and read while everything changes: each is whole, and none goes back.
+#[test]
+fn exports_beside_contention() {
+    child::isolated("exports_beside_contention", || {
+        record_everything();
+        let (mutex, rw, foreign) = (Mutex::new(0), RwLock::new(0), Adapter::new(0));
+        let background = Background::default();
+        scope(|scope| {
+            let _ends = background.ends_here();
+            for seed in 0..8 {
+                let (mutex, rw, foreign, background) = (&mutex, &rw, &foreign, &background);
+                scope.spawn(move || {
+                    let random = RefCell::new(Random::new(seed));
+                    background.repeat(|| match random.borrow_mut().below(5) {
+                        0 => drop(rw.read()),
+                        1 => *rw.write() += 1,
+                        2 => *foreign.lock() += 1,
+                        3 => drop(mutex.try_lock_for(Duration::from_micros(20))),
+                        _ => contended_once(mutex),
+                    });
+                });
+            }
+            let (started, mut exports) = (Instant::now(), 0);
+            let mut last = [(0, 0); 2];
+            while started.elapsed() < stress() / 2 || exports < 5 {
+                for (profile, last) in ["block", "mutex"].into_iter().zip(&mut last) {
+                    let mut bytes = Vec::new();
+                    let lookup = rtprof::pprof::lookup(profile).expect("it is built in");
+                    lookup.write_to(&mut bytes, 0).expect("a vector takes everything");
+                    let [count, nanos, ..] = Profile::read(&bytes).totals_of("");
+                    assert!(count >= last.0 && nanos >= last.1, "{profile}: {count} {nanos} after {last:?}");
+                    *last = (count, nanos);
+                    lookup.write_to(&mut std::io::sink(), 1).expect("a sink takes everything");
+                }
+                exports += 1;
+            }
+            assert!(last.iter().all(|&(count, nanos)| count > 0 && nanos > 0), "{last:?}");
+            println!("{exports} exports");
+        });
+    });
+}
+
+/// A child that hangs is ended by its own alarm.
+const PATIENCE_SECONDS: u32 = 20;
+
+/// parking_lot_core's queues have locks of their own, and one of them may be held when the process forks: that of
+/// the queue in which other threads wait. In the child it stays held, so a lock whose address falls to the same
+/// queue must not be waited for there. These are two queues for sure: parking_lot_core goes by the highest bits
+/// of this product, at least one of them.
+fn queue_of(lock: &Mutex<u64>) -> usize {
+    (&raw const *lock as usize).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 63
+}
+
+fn fresh_lock(other_than: &Mutex<u64>) -> Box<Mutex<u64>> {
+    let mut tried = Vec::new();
+    loop {
+        let lock = Box::new(Mutex::new(0));
+        if queue_of(&lock) != queue_of(other_than) {
+            return lock;
+        }
+        tried.push(lock);
+    }
+}
+
+#[inline(never)]
+fn contend_in_the_child(lock: &Mutex<u64>) {
+    scope(|scope| {
+        let guard = lock.lock();
+        queue(scope, || *lock.lock() += 1);
+        drop(guard);
+    });
+    black_box(());
+}
+
+fn in_the_child(contended: &Mutex<u64>, export: bool) {
+    // Nobody waits for it: no queue is touched.
+    *Mutex::new(0).lock() += 1;
+    let lock = fresh_lock(contended);
+    let totals = |records: Vec<rtprof::BlockProfileRecord>| records.iter().map(|r| r.count).sum::<i64>();
+    let before = (totals(rtprof::block_profile()), totals(rtprof::mutex_profile()));
+    contend_in_the_child(&lock);
+    let after = (totals(rtprof::block_profile()), totals(rtprof::mutex_profile()));
+    assert!(after.0 > before.0 && after.1 > before.1, "{before:?} {after:?}: the child records");
+    assert_eq!(*lock.lock(), 1);
+    if export {
+        let seen = Seen::now();
+        assert!(seen.charged("contend_in_the_child").count > 0 && seen.blocked("").count > 0);
+    }
+}
+
+/// Forks, and fails unless the child ends well and in time.
+fn fork_once(contended: &Mutex<u64>, round: usize) {
+    let export = round.is_multiple_of(8);
+    // SAFETY: the child calls into libc's allocator, which glibc keeps usable after a fork, and into rtprof.
+    let pid = unsafe { libc::fork() };
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: a plain system call.
+        unsafe { libc::alarm(PATIENCE_SECONDS) };
+        let body = std::panic::AssertUnwindSafe(|| in_the_child(contended, export));
+        let result = std::panic::catch_unwind(body);
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        "round {round} (export: {export}): the child ended with status {status:#x}; {} is its alarm",
+        libc::SIGALRM
+    );
+}
+
+#[test]
+fn fork_while_threads_contend() {
+    child::isolated("fork_while_threads_contend", || {
+        record_everything();
+        let contended = Mutex::new(0);
+        // As many threads as there will ever be in a child, so that the table of queues need not grow there: for
+        // that parking_lot_core takes the locks of all queues.
+        scope(|scope| {
+            (0..40)
+                .for_each(|_| drop(scope.spawn(|| wait_in_vain(&Mutex::new(0), Duration::from_millis(50)))));
+        });
+        let background = Background::default();
+        scope(|scope| {
+            let background = &background;
+            let _ends = background.ends_here();
+            for _ in 0..8 {
+                scope.spawn(|| background.repeat(|| contended_once(&contended)));
+            }
+            scope.spawn(|| background.repeat(|| drop(black_box(rtprof::mutex_profile()))));
+            let (started, mut rounds) = (Instant::now(), 0);
+            while started.elapsed() < stress() || rounds < 16 {
+                fork_once(&contended, rounds);
+                rounds += 1;
+            }
+            println!("{rounds} forks");
+        });
+    });
+}

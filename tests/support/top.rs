@@ -1,0 +1,59 @@
+//! `go tool pprof -top`, and what it should say by our own reading of the same file.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::Path;
+
+use super::go::Go;
+use super::profile::Sample;
+
+/// One row.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Row {
+    pub(crate) flat: i64,
+    pub(crate) cum: i64,
+}
+
+const EVERYTHING: [&str; 3] = ["-nodefraction=0", "-edgefraction=0", "-nodecount=100000"];
+
+/// What it prints, in the order in which it does. `unit` is one that makes whole numbers.
+pub(crate) fn rows(go: &Go, path: &Path, index: &str, unit: &str) -> Vec<(String, Row)> {
+    let index = format!("-sample_index={index}");
+    let unit = format!("-unit={unit}");
+    let mut arguments = vec!["-top", &index, &unit];
+    arguments.extend(EVERYTHING);
+    arguments.push(path.to_str().expect("the build's folder has a plain name"));
+    let text = go.pprof(&arguments);
+    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
+    rows.map(|line| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let number = |word: &str| {
+            let digits = word.trim_end_matches(char::is_alphabetic);
+            digits.parse().unwrap_or_else(|_| panic!("Go {}: no number in {line:?}", go.version))
+        };
+        let name = words[5..].join(" ");
+        let name = name.trim_end_matches(" (inline)").trim_end_matches(" (partial-inline)");
+        (name.to_owned(), Row { flat: number(words[0]), cum: number(words[3]) })
+    })
+    .filter(|(_, row)| row.flat != 0 || row.cum != 0)
+    .collect()
+}
+
+/// The same, by function, from our own reading.
+pub(crate) fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row> {
+    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
+    for sample in samples {
+        let mut seen = HashSet::new();
+        for (depth, frame) in sample.frames.iter().enumerate() {
+            let row = rows.entry(frame.function.clone()).or_insert(Row { flat: 0, cum: 0 });
+            row.flat += if depth == 0 { sample.values[value] } else { 0 };
+            row.cum += if seen.insert(&frame.function) { sample.values[value] } else { 0 };
+        }
+    }
+    rows.retain(|_, row| row.flat != 0 || row.cum != 0);
+    rows
+}
+
+/// The sum of what stands at the functions themselves.
+pub(crate) fn total(rows: &[(String, Row)]) -> i64 {
+    rows.iter().map(|(_, row)| row.flat).sum()
+}
