@@ -16,6 +16,10 @@ pub mod marker;
 mod mode;
 pub(crate) mod outermost;
 mod overflow;
+#[cfg(rtprof_supported)]
+mod rule;
+#[cfg(rtprof_supported)]
+mod rule_cache;
 pub mod table;
 pub(crate) mod unwind;
 

@@ -1,20 +1,19 @@
-//! The walk by unwind tables (`.eh_frame`), through framehop: about 12 ns a frame, right in code
+//! The walk by unwind tables (`.eh_frame`), through framehop: about 3 ns a frame that was seen before, right in code
 //! without frame pointers too.
 //!
-//! What framehop needs lives here: the unwinder (the set of modules), replaced as a whole when
+//! What that needs lives here: framehop's unwinder (the set of modules), replaced as a whole when
 //! modules come and go, and a fixed set of caches made at start:
 //!
 //! ```text
 //!   UNWINDER ──► unwinder of the modules known now      (the old one goes when no walk uses it)
-//!   STRIPES  ──► [ lock | caches ] [ lock | caches ] …  one taken by try-lock for each walk
+//!   STRIPES  ──► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …
+//!                one taken by try-lock for each walk
 //! ```
 //!
-//! A cache is 33 KiB and two allocations, too much for every thread and impossible to make in a hook.
-//! It has 509 places, one for each remainder of an address, so two return addresses of one stack that
-//! share a place evict each other at every walk, at 300 ns each; among 32 frames that is more likely
-//! than not. Where stacks are always walked by tables a stripe therefore has several caches, chosen by a
-//! hash of the address: over 40 layouts of one program 32 frames took 444 ns with 32 caches (at most
-//! 597), and 2,348 ns (at most 4,173) with one. Where frame pointers do the work one is enough.
+//! A stripe's caches are 97 KiB, too much for every thread and impossible to make in a hook. framehop's own has 509
+//! places, one for each remainder of an address, so two return addresses of one stack that share a place evict
+//! each other at every walk, at 300 ns each; among 32 frames that is more likely than not. It is asked once
+//! about each address, and for the few frames that are no [`rule`](super::rule).
 //!
 //! A walk tries the stripe of its thread first, then the others; when all are taken it gives up and
 //! the sample keeps its innermost frame alone, counted. Nothing waits, so a stripe whose holder does not
@@ -50,37 +49,39 @@ pub(crate) use imp::{install, open};
 
 #[cfg(rtprof_supported)]
 mod imp {
+    use super::super::frame_pointer::plain_address;
+    use super::super::rule::{self, Frame, Read, Rule, Unwound};
+    use super::super::rule_cache::RuleCache;
     use super::*;
-    use crate::fork_lock::ForkLock;
     use core::cell::{Cell, UnsafeCell};
     use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
     use framehop::{
         CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative,
         Unwinder, UnwinderNative,
     };
+    use std::sync::OnceLock;
 
     type Native = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
     type Cache = CacheNative<MustNotAllocateDuringUnwind>;
+
+    /// What walks remember between them.
+    struct Caches {
+        rules: RuleCache,
+        framehop: Cache,
+    }
 
     /// Two neighbours share no cache line.
     #[repr(align(128))]
     struct Stripe {
         taken: AtomicU32,
-        /// How many caches, a power of two.
-        count: usize,
-        caches: UnsafeCell<Box<[Cache]>>,
+        caches: UnsafeCell<Caches>,
     }
 
     // SAFETY: the caches are only touched by whoever changed `taken` from 0 to 1.
     unsafe impl Sync for Stripe {}
 
     static UNWINDER: AtomicPtr<Native> = AtomicPtr::new(core::ptr::null_mut());
-    /// Replaced as a whole; old ones are kept, as a walk may be using one.
-    static STRIPES: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
-    /// Orders the makers of stripes; not taken by walks.
-    static OPENING: ForkLock = ForkLock::new();
-    /// The stripes that were replaced.
-    static RETIRED: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
+    static STRIPES: OnceLock<Box<[Stripe]>> = OnceLock::new();
     static NEXT_STRIPE: AtomicU32 = AtomicU32::new(0);
 
     thread_local! {
@@ -88,22 +89,12 @@ mod imp {
         static PREFERRED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Makes the caches. `often` says that stacks are always walked by tables, and not only where frame
-    /// pointers fail. Not for hooks.
-    pub(crate) fn open(often: bool) {
-        let _held = OPENING.lock();
-        let cores = std::thread::available_parallelism().map_or(4, usize::from);
-        let count = (2 * cores).clamp(4, 64);
-        // 8 MiB of caches at most, however many cores there are.
-        let caches = if often { (256 / count).clamp(4, 32).next_power_of_two() } else { 1 };
-        if stripes().first().is_some_and(|s| s.count >= caches) {
-            return;
-        }
-        let fresh: Box<[Stripe]> = (0..count).map(|_| Stripe::new(caches)).collect();
-        // At most once in a process: from few caches to many. Noted as retired first, so that
-        // `renew_caches` misses neither.
-        RETIRED.store(STRIPES.load(Ordering::Acquire), Ordering::Release);
-        STRIPES.store(Box::into_raw(Box::new(fresh)), Ordering::Release);
+    /// Makes the caches. Not for hooks.
+    pub(crate) fn open() {
+        STRIPES.get_or_init(|| {
+            let cores = std::thread::available_parallelism().map_or(4, usize::from);
+            (0..(2 * cores).clamp(4, 64)).map(|_| Stripe::new()).collect()
+        });
     }
 
     /// Makes these modules the ones that walks know. Not for hooks.
@@ -145,14 +136,12 @@ mod imp {
     }
 
     /// framehop tells stale cache entries by a 16-bit generation, which wraps in a program that loads
-    /// plugins for ever: give every stripe fresh caches. Returns whether all could be had; one that stays
-    /// in use (by a ghost in a forked child) keeps its entries, and the old unwinder is leaked.
+    /// plugins for ever, and rules have none: give every stripe fresh caches. Returns whether all could be had; one
+    /// that stays in use (by a ghost in a forked child) keeps its entries, and the old unwinder is leaked.
     fn renew_caches() -> bool {
         let mut all = true;
-        // SAFETY: installed stripes are leaked.
-        let retired = unsafe { RETIRED.load(Ordering::Acquire).as_ref() }.map_or(&[][..], |stripes| stripes);
-        for stripe in stripes().iter().chain(retired) {
-            let fresh = new_caches(stripe.count);
+        for stripe in stripes() {
+            let fresh = Caches::new();
             // A walk takes microseconds, unless its thread is preempted.
             let taken = (0..200).any(|_| {
                 let taken = stripe.try_take();
@@ -173,17 +162,18 @@ mod imp {
     }
 
     fn stripes() -> &'static [Stripe] {
-        // SAFETY: installed stripes are leaked.
-        unsafe { STRIPES.load(Ordering::Acquire).as_ref() }.map_or(&[], |stripes| stripes)
+        STRIPES.get().map_or(&[], |stripes| stripes)
     }
 
-    fn new_caches(count: usize) -> Box<[Cache]> {
-        (0..count).map(|_| Cache::new_in()).collect()
+    impl Caches {
+        fn new() -> Self {
+            Self { rules: RuleCache::new(), framehop: Cache::new_in() }
+        }
     }
 
     impl Stripe {
-        fn new(count: usize) -> Self {
-            Self { taken: AtomicU32::new(0), count, caches: UnsafeCell::new(new_caches(count)) }
+        fn new() -> Self {
+            Self { taken: AtomicU32::new(0), caches: UnsafeCell::new(Caches::new()) }
         }
 
         fn try_take(&self) -> bool {
@@ -207,11 +197,6 @@ mod imp {
         (0..stripes.len()).map(|i| &stripes[(preferred + i) % stripes.len()]).find(|s| s.try_take())
     }
 
-    /// The cache for an address, of `count` caches, a power of two.
-    fn cache_of(address: u64, count: usize) -> usize {
-        (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & (count - 1)
-    }
-
     /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns how
     /// many. `None` when no cache was free or too little stack is left.
     pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
@@ -226,41 +211,98 @@ mod imp {
             return None;
         };
         // SAFETY: `taken` is ours until `release` below.
-        let caches = unsafe { &mut **stripe.caches.get() };
-        let mut read = |address: u64| {
-            let at = address as usize;
-            if at < registers.sp || at.saturating_add(8) > stack.high || !at.is_multiple_of(8) {
-                return Err(());
-            }
-            // SAFETY: within the part of this thread's stack that is in use, and aligned.
-            Ok(unsafe { (at as *const u64).read() })
+        let caches = unsafe { &mut *stripe.caches.get() };
+        // Without what lies below the stack pointer, which anything may overwrite.
+        let stack = Bounds { low: registers.sp, high: stack.high };
+        // SAFETY: called for aligned words within the part of this thread's stack that is in use: by `Rule::apply`, and
+        // by `read`.
+        let word = |at: usize| unsafe { (at as *const usize).read() };
+        let mut read = |at: u64| {
+            let inside =
+                at >= stack.low as u64 && at.saturating_add(8) <= stack.high as u64 && at.is_multiple_of(8);
+            inside.then(|| word(at as usize) as u64).ok_or(())
         };
-        #[cfg(target_arch = "x86_64")]
-        let mut regs = UnwindRegsNative::new(registers.ip as u64, registers.sp as u64, registers.fp as u64);
-        #[cfg(target_arch = "aarch64")]
-        let mut regs = UnwindRegsNative::new_with_ptr_auth_mask(
-            framehop::aarch64::PtrAuthMask::new_24_40(),
-            registers.lr as u64,
-            registers.sp as u64,
-            registers.fp as u64,
-        );
-        let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
+        let Caches { rules, framehop } = caches;
+        // Of the frame that is looked at: what its rule is found by.
+        let mut address = registers.ip as u64;
+        let at = |address: u64, depth: usize| match depth {
+            0 => FrameAddress::from_instruction_pointer(address),
+            // The call, of which this is an address, ends with the return address.
+            _ => FrameAddress::from_return_address(address + 1).expect("it is not 0"),
+        };
+        let mut frame = Frame { sp: registers.sp, fp: registers.fp };
+        let mut place = rules.find(address, || learn(unwinder, framehop, at(address, 0), registers));
         let mut depth = 0;
         while depth < frames.len() {
-            // An error is how most stacks end: the outermost frame's caller cannot be found.
-            let cache = &mut caches[cache_of(at.address_for_lookup(), stripe.count)];
-            let Ok(Some(caller)) = unwinder.unwind_frame(at, &mut regs, cache, &mut read) else {
-                break;
+            let rule = rules.rule(place);
+            let caller = if rule == Rule::ASK {
+                let at = at(address, depth);
+                ask(unwinder, framehop, at, native(at, frame, registers), &mut read).ok().flatten()
+            } else {
+                rule.apply(frame, stack, word)
             };
-            let Some(next) = FrameAddress::from_return_address(caller) else {
+            // The outermost frame's caller cannot be found: that is how most stacks end.
+            let Some((next, return_address)) = caller else { break };
+            if return_address == 0 {
                 break;
-            };
-            frames[depth] = super::super::frame_pointer::plain_address(caller as usize);
+            }
+            frames[depth] = plain_address(return_address);
             depth += 1;
-            at = next;
+            frame = next;
+            address = return_address as u64 - 1;
+            place =
+                rules.find_after(place, address, || learn(unwinder, framehop, at(address, depth), registers));
         }
         stripe.release();
         Some(depth)
+    }
+
+    /// framehop's registers of a frame.
+    fn native(at: FrameAddress, frame: Frame, registers: Registers) -> UnwindRegsNative {
+        #[cfg(target_arch = "x86_64")]
+        {
+            // Only the first frame's instruction pointer is compared with anything.
+            let _ = registers;
+            UnwindRegsNative::new(at.address(), frame.sp as u64, frame.fp as u64)
+        }
+        #[cfg(target_arch = "aarch64")]
+        {
+            let lr = if at.is_return_address() { at.address() } else { registers.lr as u64 };
+            let mask = framehop::aarch64::PtrAuthMask::new_24_40();
+            UnwindRegsNative::new_with_ptr_auth_mask(mask, lr, frame.sp as u64, frame.fp as u64)
+        }
+    }
+
+    /// One frame by framehop.
+    #[cold]
+    #[inline(never)]
+    fn ask(
+        unwinder: &Native,
+        cache: &mut Cache,
+        at: FrameAddress,
+        mut registers: UnwindRegsNative,
+        read: &mut Read<'_>,
+    ) -> Unwound {
+        let mut read = |address: u64| read(address);
+        let Some(caller) = unwinder.unwind_frame(at, &mut registers, cache, &mut read).or(Err(()))? else {
+            return Ok(None);
+        };
+        #[cfg(target_arch = "x86_64")]
+        let fp = registers.bp();
+        #[cfg(target_arch = "aarch64")]
+        let fp = registers.fp();
+        Ok(Some((Frame { sp: registers.sp() as usize, fp: fp as usize }, caller as usize)))
+    }
+
+    /// The rule of an address that was not seen before, or not lately.
+    #[cold]
+    #[inline(never)]
+    fn learn(unwinder: &Native, cache: &mut Cache, at: FrameAddress, registers: Registers) -> Rule {
+        // The return address may still be in a register there.
+        if cfg!(target_arch = "aarch64") {
+            return Rule::ASK;
+        }
+        rule::learn(|frame, read| ask(unwinder, cache, at, native(at, frame, registers), read))
     }
 
     /// The main thread's stack grows on demand, so its low end says nothing about what is left.
@@ -273,7 +315,7 @@ mod imp {
 mod imp {
     use super::*;
 
-    pub(crate) fn open(often: bool) {}
+    pub(crate) fn open() {}
 
     pub(crate) fn install(modules: &[&'static Module]) {}
 
