@@ -36,7 +36,8 @@ pub(crate) struct Account {
     fresh: u32,
     /// Sum of the waiters' starts, each at least the last charge that counted it.
     sum: u64,
-    /// When the account was charged last.
+    /// When the account was charged last. Each charge has a tick of its own, by which a stake tells whether there was
+    /// one since.
     charged: u64,
 }
 
@@ -71,6 +72,9 @@ impl Account {
 
     /// The lock is unlocked at `now`, and `woken` of the waiters leave the queue.
     pub(crate) fn charge(&mut self, now: u64, woken: u32) -> Charge {
+        // The counters of two cores differ a little, and slow ones stand still between two unlocks.
+        let is_later = now.wrapping_sub(self.charged) as i64 > 0;
+        let now = if is_later { now } else { self.charged.wrapping_add(1) };
         let all = u64::from(self.waiters).wrapping_mul(now);
         // Below zero only by the skew of two cores' counters.
         let ticks = (all.wrapping_sub(self.sum) as i64).max(0) as u64;
@@ -89,7 +93,7 @@ impl Account {
         let start = if was_charged { self.charged } else { stake.start };
         self.waiters -= 1;
         self.fresh -= u32::from(stake.is_fresh && !was_charged);
-        // Two charges in one tick look like none; the sum is made right as soon as nobody waits.
+        // After a wait that began by a fast clock and was charged by a slow one a little is left.
         self.sum = if self.waiters == 0 { 0 } else { self.sum.wrapping_sub(start) };
         was_charged.then_some(self.charged)
     }
@@ -149,6 +153,25 @@ mod tests {
             account.join(start, true);
         }
         assert_eq!(account.charge(5, 3), Charge { waits: 3, ticks: 16 + 11 + 2 });
+        assert!(account.is_settled());
+    }
+
+    #[test]
+    fn charges_in_one_tick_are_told_apart() {
+        let mut account = Account::EMPTY;
+        account.join(50, true);
+        assert_eq!(account.charge(100, 0).waits, 1);
+        let stakes = [100, 100].map(|start| account.join(start, true));
+        assert_eq!(account.charge(100, 0).waits, 2);
+        for stake in stakes {
+            assert!(account.leave(stake).is_some(), "they were charged for");
+        }
+        let uncharged = account.join(101, true);
+        assert_eq!(account.leave(uncharged), None);
+        // The clock goes back.
+        let late = account.join(101, true);
+        assert_eq!(account.charge(90, 1).waits, 1);
+        assert!(account.leave(late).is_some());
         assert!(account.is_settled());
     }
 

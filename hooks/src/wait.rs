@@ -39,17 +39,14 @@ impl Wait {
         wait
     }
 
-    /// Lets the time run from now on, if it does not already.
+    /// Lets the time run from now on, if it does not already. Before each sleep.
     pub(crate) fn run(&mut self) {
         if !self.is_running {
             self.is_running = true;
             self.start = clock::ticks();
             self.until = self.start;
-            self.mark();
         }
-    }
-
-    fn mark(&self) {
+        // Before a second sleep too: who ended the first took the mark away.
         if let Some(goroutine) = self.goroutine {
             goroutine.begin_wait(self.reason, self.start);
         }
@@ -58,12 +55,7 @@ impl Wait {
     /// As [`Wait::run`], in the account of a lock. The caller holds the lock of its queue.
     pub(crate) fn join(&mut self, account: &mut Account) {
         let is_fresh = !self.is_running;
-        if is_fresh {
-            self.run();
-        } else {
-            // Again, after a lost race: who woke it took the mark away.
-            self.mark();
-        }
+        self.run();
         self.stake = account.join(self.until, is_fresh);
     }
 

@@ -30,6 +30,7 @@ use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use crate::block_record::BlockRecord;
 use crate::clock;
+use crate::fork_lock::ForkLock;
 use crate::labels::{self, LabelSetId};
 use crate::random;
 use crate::stack::table::{Key, Table};
@@ -93,6 +94,9 @@ pub fn set_block_profile_rate(nanos: u64) {
     if rate != 0 {
         crate::init::open();
     }
+    // Of two setters at one time the later one sets both.
+    static SETTING: ForkLock = ForkLock::new();
+    let _held = SETTING.lock();
     BLOCK_NANOS.store(nanos, Ordering::Relaxed);
     BLOCK_RATE.store(rate, Ordering::Release);
 }

@@ -21,6 +21,21 @@ pub(super) struct Book {
     account: UnsafeCell<Account>,
 }
 
+/// A waiter in the account whose lock panics, which code of others may do: it waits no more, and is no event.
+struct Abandoned<'a> {
+    book: &'a Book,
+    wait: &'a mut Wait,
+}
+
+impl Drop for Abandoned<'_> {
+    fn drop(&mut self) {
+        self.book.with_account(|account, _| {
+            self.book.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.wait.leave(account);
+        });
+    }
+}
+
 // SAFETY: the account is only reached through `with_account`, one thread at a time.
 unsafe impl Sync for Book {}
 // SAFETY: nothing in it is bound to a thread.
@@ -46,7 +61,9 @@ impl Book {
             wait.join(account);
             self.waiting.fetch_add(1, Ordering::Relaxed);
         });
+        let abandoned = Abandoned { book: self, wait: &mut wait };
         let is_in = get_in();
+        core::mem::forget(abandoned);
         self.with_account(|account, now| {
             self.waiting.fetch_sub(1, Ordering::Relaxed);
             if is_in { wait.let_in(account, now) } else { wait.leave(account) }

@@ -45,8 +45,9 @@
 //! # Your responsibilities
 //!
 //! As with parking_lot: no lock of this module in a signal handler or inside a `#[global_allocator]`; a guard that
-//! is leaked leaves its lock locked for ever; after a `fork` without `exec`, a lock that another thread held stays
-//! held in the child.
+//! is leaked leaves its lock locked for ever. After a `fork` without `exec` the child has one thread: a lock that another
+//! thread held stays held, one that others waited for may be handed to them, who are gone, when the child unlocks it,
+//! and a thread of the child that waits may do so for ever.
 
 #[cfg(all(test, loom))]
 mod models;

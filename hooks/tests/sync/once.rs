@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
 use rtprof_hooks::sync::{Once, OnceState};
-use rtprof_profiler::goroutine::WaitReason;
+use rtprof_profiler::goroutine::{self, WaitReason};
 
-use crate::watched::{Watched, start};
+use crate::watched::{Watched, start, until};
 
 fn poisoned() -> Once {
     let once = Once::new();
@@ -90,6 +90,14 @@ fn others_wait_for_the_one_that_is_at_it_and_see_what_it_did() {
     assert_eq!(waits.map(Watched::end), [7, 7, 7]);
 }
 
+/// How many of these threads show that they do.
+fn waiting_for_once(threads: &[u32]) -> usize {
+    goroutine::all()
+        .filter(|own| threads.contains(&own.thread_id))
+        .filter(|own| own.waiting.is_some_and(|(reason, _)| reason == WaitReason::Once))
+        .count()
+}
+
 #[test]
 fn who_waits_for_one_that_panics_panics_or_tries() {
     let once = Arc::new(Once::new());
@@ -107,14 +115,16 @@ fn who_waits_for_one_that_panics_panics_or_tries() {
     });
     has_entered.recv().unwrap();
     let calls = Arc::new(AtomicUsize::new(0));
+    let forced = Arc::new(std::sync::Mutex::new(Vec::new()));
     let forces = [(); 3].map(|()| {
-        let (once, calls) = (once.clone(), calls.clone());
+        let (once, calls, forced) = (once.clone(), calls.clone(), forced.clone());
         let thread = start(move || {
+            forced.lock().unwrap().push(goroutine::current().expect("there is memory").thread_id());
             once.call_once_force(|state| {
                 assert!(state.poisoned());
                 calls.fetch_add(1, Relaxed);
-                // The other two wait once more.
-                std::thread::sleep(std::time::Duration::from_millis(20));
+                // The other two wait once more, and it shows.
+                until("the second wait", || waiting_for_once(&forced.lock().unwrap()) == 2);
             });
         });
         thread.until_it_waits(WaitReason::Once);

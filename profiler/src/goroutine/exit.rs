@@ -7,12 +7,12 @@
 //! snapshot.
 
 #[cfg(rtprof_supported)]
-pub(super) use imp::{arm, open};
+pub(super) use imp::{arm, is_open, open};
 
 #[cfg(rtprof_supported)]
 mod imp {
     use core::ptr::without_provenance;
-    use core::sync::atomic::{AtomicU32, Ordering};
+    use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
     use libc::{c_void, pthread_key_t};
 
@@ -25,9 +25,20 @@ mod imp {
 
     /// The key plus one; 0 when there is none.
     static KEY: AtomicU32 = AtomicU32::new(0);
+    static OPEN: AtomicBool = AtomicBool::new(false);
 
     /// Makes the key. Once, by [`crate::init::open`]; not for hooks.
     pub(crate) fn open() {
+        make_key();
+        OPEN.store(true, Ordering::Release);
+    }
+
+    /// Whether there is a key, or will never be one.
+    pub(crate) fn is_open() -> bool {
+        OPEN.load(Ordering::Acquire)
+    }
+
+    fn make_key() {
         let mut key = 0;
         // SAFETY: writes to a local; the destructor lives as long as this code, which stays loaded (`init`).
         if unsafe { libc::pthread_key_create(&raw mut key, Some(leave)) } != 0 {
@@ -68,6 +79,11 @@ mod imp {
 /// No thread is registered there.
 #[cfg(not(rtprof_supported))]
 pub(super) fn open() {}
+
+#[cfg(not(rtprof_supported))]
+pub(super) fn is_open() -> bool {
+    false
+}
 
 #[cfg(not(rtprof_supported))]
 pub(super) fn arm() -> bool {

@@ -63,13 +63,15 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(MAIN + 1);
 const NONE: *const Goroutine = null();
 /// It is getting one: a signal handler must not give it another.
 const ENTERING: *const Goroutine = without_provenance(1);
-/// It is beyond its last destructor: nobody would end another one.
+/// It gets none any more: it is beyond its last destructor, or nobody would tell of its end.
 const LEFT: *const Goroutine = without_provenance(2);
 
 thread_local! {
     // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread
     // (rust#116390).
     static CURRENT: Cell<*const Goroutine> = const { Cell::new(NONE) };
+    // The id of that: in a thread that was mistaken for dead the slot may be another's.
+    static CURRENT_ID: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The current thread's goroutine. A thread that is not known yet is registered, under the kernel's name for
@@ -119,8 +121,13 @@ fn enter_foreign() -> Option<&'static Goroutine> {
     if !may_enter() {
         return None;
     }
-    if !exit::arm() {
+    if !exit::is_open() {
         CURRENT.with(|current| current.set(NONE));
+        return None;
+    }
+    if !exit::arm() {
+        // Counted once, not at each wait.
+        CURRENT.with(|current| current.set(LEFT));
         COUNTERS.goroutines_not_followed.add();
         return None;
     }
@@ -166,6 +173,7 @@ fn begin(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'stat
         let id = if is_main { MAIN } else { NEXT_ID.fetch_add(1, Ordering::Relaxed) };
         let name = if is_main { "main" } else { name };
         slot.begin(Identity { id, thread_id, process, name, created_by });
+        CURRENT_ID.with(|current| current.set(id));
     }
     CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));
     slot
@@ -189,7 +197,7 @@ fn leave_thread() {
     let own = own();
     CURRENT.with(|current| current.set(LEFT));
     if let Some(own) = own {
-        end(own, own.id());
+        end(own, CURRENT_ID.with(Cell::get));
     }
 }
 

@@ -204,7 +204,7 @@ mod imp {
             return None;
         }
         let stripe = take_stripe()?;
-        // Loaded after the stripe was taken: `retire` relies on it.
+        // Loaded after the stripe was taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and each stripe was seen free.
         let Some(unwinder) = (unsafe { UNWINDER.load(Ordering::Acquire).as_ref() }) else {
             stripe.release();
