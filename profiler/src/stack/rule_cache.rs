@@ -36,7 +36,7 @@ impl RuleCache {
     #[inline(always)]
     pub(super) fn find(&mut self, address: u64, learn: impl FnOnce() -> Rule) -> Place {
         // Low bits differ most, but for functions at the same distance from a large power of two.
-        let first = (address ^ (address >> 11)) as usize * 2 % LEN;
+        let first = (address ^ (address >> 11)) as usize % (LEN / 2) * 2;
         let second = first + 1;
         if self.0[first][0] == address {
             return Place(first);
@@ -90,12 +90,14 @@ mod tests {
         };
         // The same place: the bits above leave it as it is.
         let [a, b, c] = [0x40_0000_0123_u64, 0x80_0000_0123, 0xc0_0000_0123];
-        assert_eq!([a, b, c].map(|address| (address ^ (address >> 11)) as usize * 2 % LEN), [0x246; 3]);
+        assert_eq!([a, b, c].map(|address| (address ^ (address >> 11)) as usize % (LEN / 2) * 2), [0x246; 3]);
         assert_eq!([learns(a), learns(b)], [true, true]);
         assert_eq!([learns(a), learns(b), learns(a)], [false; 3]);
         assert!(learns(c), "the third");
         assert_eq!([learns(c), learns(b), learns(a)], [false, false, true]);
         assert!(learns(a + 1) && !learns(a + 1), "another place");
+        // Where a walk has gone astray.
+        assert!(learns(u64::MAX) && learns(u64::MAX - 1));
     }
 
     #[test]
