@@ -8,10 +8,10 @@ trap 'rm -f "$output" "$output.err"' EXIT
 go="$(ci/go.sh env)"
 [[ -z "$go" ]] || eval "$go"
 
-# NAME FILE...: the command of that name in the README, and what it is to write.
+# NAME FUNCTION FILE...: the command of that name in the README, a function of it, and what it is to write.
 check() {
-    local name="$1" command file report
-    shift
+    local name="$1" function="$2" command file report
+    shift 2
     rm -f "$@"
     command="$(ci/readme.sh "$name")"
     echo "+ $command"
@@ -23,7 +23,7 @@ check() {
     done
     [[ -n "$go" ]] || return 0
     for file in "$@"; do
-        for report in -top -traces -raw -list=main; do
+        for report in -top -traces -raw "-list=$function"; do
             go tool pprof "$report" "$file" >"$output" 2>"$output.err"
             if [[ ! -s "$output" || -s "$output.err" ]]; then
                 echo "go tool pprof $report $file:" >&2
@@ -35,12 +35,13 @@ check() {
     done
 }
 
-check example heap.pb.gz allocs.pb.gz
-check contention block.pb.gz mutex.pb.gz
-# What the example is about stands in the profiles: the first function of each.
-[[ -z "$go" ]] || for wanted in 'mutex.pb.gz count_pages' 'block.pb.gz archive'; do
-    read -r file function <<<"$wanted"
-    # The row below the titles.
-    first="$(go tool pprof -top "$file" | awk 'found { print; exit } /flat%/ { found = 1 }')"
-    grep -q "$function" <<<"$first" || { echo "$file begins with: $first" >&2; exit 1; }
+check example main heap.pb.gz allocs.pb.gz
+check contention count_page block.pb.gz mutex.pb.gz
+# What the example is about stands in the profiles: the hot mutex first of all who made others wait, its waiters and
+# the starving channel's before all others who waited.
+[[ -z "$go" ]] || for wanted in 'mutex.pb.gz 1 count_page' 'block.pb.gz 2 count_page' 'block.pb.gz 2 archive'; do
+    read -r file rows function <<<"$wanted"
+    # The rows below the titles.
+    first="$(go tool pprof -top "$file" | awk -v rows="$rows" 'found && found++ <= rows; /flat%/ { found = 1 }')"
+    grep -q "contention::$function$" <<<"$first" || { echo "$file begins with: $first" >&2; exit 1; }
 done

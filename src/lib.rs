@@ -4,10 +4,11 @@
 pub mod collector;
 #[cfg(feature = "pprof")]
 pub mod pprof;
-pub mod sync;
-pub mod thread;
 
 pub use rtprof_allocator::{ProfAlloc, set_alloc_free_trace};
+#[doc(inline)]
+pub use rtprof_hooks::{sync, thread};
+pub use rtprof_profiler::clock::ticks_per_second;
 pub use rtprof_profiler::contention::{
     block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction,
 };

@@ -6,7 +6,8 @@ use super::rw_lock::QueueRwLock;
 /// Mutual exclusion, without poisoning. Its methods are `lock_api`'s, which are parking_lot's.
 ///
 /// ```
-/// use rtprof_hooks::sync::Mutex;
+/// # use rtprof_hooks as rtprof;
+/// use rtprof::sync::Mutex;
 ///
 /// static TOTAL: Mutex<u64> = Mutex::new(0);
 /// *TOTAL.lock() += 1;
@@ -16,7 +17,8 @@ use super::rw_lock::QueueRwLock;
 /// Only the thread that locked it can unlock it: a guard cannot be sent to another one.
 ///
 /// ```compile_fail
-/// # use rtprof_hooks::sync::Mutex;
+/// # use rtprof_hooks as rtprof;
+/// # use rtprof::sync::Mutex;
 /// # static TOTAL: Mutex<u64> = Mutex::new(0);
 /// let guard = TOTAL.lock();
 /// std::thread::spawn(move || drop(guard));
@@ -36,7 +38,8 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, QueueMutex, T>
 /// [`read_recursive`](lock_api::RwLock::read_recursive) goes past the writer.
 ///
 /// ```
-/// use rtprof_hooks::sync::RwLock;
+/// # use rtprof_hooks as rtprof;
+/// use rtprof::sync::RwLock;
 ///
 /// static NAMES: RwLock<Vec<String>> = RwLock::new(Vec::new());
 /// NAMES.write().push("one".into());

@@ -21,15 +21,31 @@
 //!
 //! The time of a mutex event is the waiting of all threads together since the lock was unlocked last, or since they
 //! came: a holder that keeps three others waiting for 10 ms is charged 30 ms. A wait is counted at the first unlock
-//! that is charged for it. So both profiles have the same totals, but for waiters that gave up.
+//! that is charged for it. So the delays of both profiles have the same totals, but for waiters that gave up. An unlock
+//! whose waiters were all counted before shows one wait all the same: no record has a count of 0.
 //!
 //! # Not like `std`
 //!
-//! - No poisoning: [`Mutex::lock`](lock_api::Mutex::lock) returns the guard itself, so a `.unwrap()` after it goes.
-//!   A panic in a critical section unlocks.
-//! - [`Condvar::wait`] takes `&mut guard` and returns nothing.
+//! No poisoning: a panic in a critical section unlocks. So what std wraps into a `Result` comes as it is:
+//!
+//! | `std::sync` | here |
+//! |---|---|
+//! | `lock().unwrap()`, `read().unwrap()`, `write().unwrap()` | `lock()`, `read()`, `write()` |
+//! | `if let Ok(guard) = lock.try_lock()` | `if let Some(guard) = lock.try_lock()` |
+//! | `into_inner().unwrap()`, `get_mut().unwrap()` | `into_inner()`, `get_mut()` |
+//! | `guard = condvar.wait(guard).unwrap()` | `condvar.wait(&mut guard)` |
+//! | `condvar.wait_while(guard, condition)` | `condvar.wait_while(&mut guard, condition)` |
+//! | `condvar.wait_timeout(guard, timeout)` | `condvar.wait_for(&mut guard, timeout)` |
+//! | `condvar.wait_timeout_while(guard, timeout, condition)` | `condvar.wait_while_for(&mut guard, condition, timeout)` |
+//! | `once.call_once_force(\|state\| state.is_poisoned())` | `once.call_once_force(\|state\| state.poisoned())` |
+//! | `is_poisoned`, `clear_poison`, `PoisonError`, `TryLockError`, `Once::wait` | nothing |
+//!
+//! - Look at locks of an `Option` or a `Result`: `lock().unwrap()` still compiles, and unwraps what is in the lock.
+//! - A lock of these is not `RefUnwindSafe`: `catch_unwind` wants an `AssertUnwindSafe` around a closure that has one.
 //! - [`Once`] still poisons, as parking_lot's does.
 //! - [`mpsc`] is std's to the letter, errors included.
+//! - [`Arc`], [`OnceLock`], [`LazyLock`] and [`atomic`] are std's own: who waits for a `OnceLock` to be initialised is
+//!   in no profile.
 //! - A lock's memory is larger: see below.
 //!
 //! # Not like `parking_lot`

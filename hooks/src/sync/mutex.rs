@@ -1,4 +1,15 @@
 //! The mutex: a byte, a queue, and an account of who waits for whom.
+//!
+//! | `PARKED` | `LOCKED` | |
+//! |---|---|---|
+//! | 0 | 0 | free |
+//! | 0 | 1 | held, nobody waits |
+//! | 1 | 1 | held, threads wait; its unlock wakes the first of them and is charged for all |
+//! | 1 | 0 | free, and threads wait: the one that was woken races with newcomers |
+//!
+//! A thread that is woken may find the mutex taken by a newcomer, and waits again: handing it over would make
+//! every unlock wait for a thread to be scheduled. About every half millisecond of contention it is handed
+//! over all the same, so that nobody waits for ever (as in parking_lot, whose algorithm this is).
 
 #[cfg(not(loom))]
 use std::time::Duration;
@@ -19,18 +30,8 @@ const LOCKED: u8 = 1;
 /// ever without it.
 const PARKED: u8 = 2;
 
-/// The raw lock of [`Mutex`](super::Mutex), for `lock_api`.
-///
-/// | `PARKED` | `LOCKED` | |
-/// |---|---|---|
-/// | 0 | 0 | free |
-/// | 0 | 1 | held, nobody waits |
-/// | 1 | 1 | held, threads wait; its unlock wakes the first of them and is charged for all |
-/// | 1 | 0 | free, and threads wait: the one that was woken races with newcomers |
-///
-/// A thread that is woken may find the mutex taken by a newcomer, and waits again: handing it over would make
-/// every unlock wait for a thread to be scheduled. About every half millisecond of contention it is handed
-/// over all the same, so that nobody waits for ever (as in parking_lot, whose algorithm this is).
+/// The raw lock of [`Mutex`](super::Mutex), for `lock_api`. Locks are not fair: a newcomer may be faster than a
+/// thread that was woken; but every half millisecond or so of contention the lock is handed to whoever waits longest.
 pub struct QueueMutex {
     state: AtomicU8,
     /// Only touched with the queue at this lock's address locked.

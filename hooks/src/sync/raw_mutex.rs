@@ -11,7 +11,8 @@ use crate::wait::WaitReason;
 /// thread is in, and is charged to nobody. [`Mutex`](super::Mutex) is exact there, because it wakes by itself.
 ///
 /// ```
-/// use rtprof_hooks::sync::RawMutex;
+/// # use rtprof_hooks as rtprof;
+/// use rtprof::sync::RawMutex;
 ///
 /// static TOTAL: lock_api::Mutex<RawMutex<parking_lot::RawMutex>, u64> = lock_api::Mutex::new(0);
 /// *TOTAL.lock() += 1;

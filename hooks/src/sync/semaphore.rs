@@ -124,6 +124,7 @@ impl Semaphore {
     /// Never panics, in contrast to Go, where a semaphore has a size: the sum stays at
     /// [`MAX_PERMITS`](Semaphore::MAX_PERMITS) once it is there.
     #[inline]
+    #[doc(alias = "release")]
     pub fn add_permits(&self, permits: usize) {
         let mut state = self.state.load(Ordering::Relaxed);
         while state & QUEUED == 0 {

@@ -4,7 +4,8 @@
 //! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that nothing
 //! is to be seen of ([`Thread`], [`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics
 //! come out of [`JoinHandle::join`], errors of the system out of [`Builder::spawn`], and threads are named,
-//! numbered and parked as ever.
+//! numbered and parked as ever. What std has deprecated (`sleep_ms`, `park_timeout_ms`) or not stabilised is left out,
+//! and a [`JoinHandle`] is a type of its own.
 //!
 //! | | threadcreate profile | block profile | the goroutine says |
 //! |---|---|---|---|

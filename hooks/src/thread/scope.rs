@@ -180,7 +180,8 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 /// compiles:
 ///
 /// ```
-/// use rtprof_hooks::thread::Scope;
+/// # use rtprof_hooks as rtprof;
+/// use rtprof::thread::Scope;
 /// fn same<'scope, 'env>(scope: &'scope Scope<'scope, 'env>) -> &'scope Scope<'scope, 'env> {
 ///     scope
 /// }
@@ -189,14 +190,16 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 /// What does not:
 ///
 /// ```compile_fail
-/// use rtprof_hooks::thread::Scope;
+/// # use rtprof_hooks as rtprof;
+/// use rtprof::thread::Scope;
 /// fn shorter<'a, 'scope: 'a, 'env: 'scope>(scope: &'a Scope<'scope, 'env>) -> &'a Scope<'a, 'env> {
 ///     scope
 /// }
 /// ```
 ///
 /// ```compile_fail
-/// use rtprof_hooks::thread::Scope;
+/// # use rtprof_hooks as rtprof;
+/// use rtprof::thread::Scope;
 /// fn shorter<'a, 'env: 'a, 'long: 'env>(scope: &'a Scope<'a, 'long>) -> &'a Scope<'a, 'env> {
 ///     scope
 /// }

@@ -1,7 +1,8 @@
 //! Channels from many senders to one receiver, with the interface and the promises of [`std::sync::mpsc`].
 //!
 //! ```
-//! use rtprof_hooks::sync::mpsc;
+//! # use rtprof_hooks as rtprof;
+//! use rtprof::sync::mpsc;
 //!
 //! let (sender, receiver) = mpsc::sync_channel(10);
 //! std::thread::spawn(move || (0..100).for_each(|number| sender.send(number).unwrap()));
