@@ -41,6 +41,9 @@ pub(crate) struct Account {
     charged: u64,
 }
 
+/// No two counters of a machine differ by so many ticks: 0.4 ms at 3 GHz.
+const SKEW: u64 = 1 << 20;
+
 /// A waiter's stake in an account, so that it can be taken out again.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Stake {
@@ -72,9 +75,9 @@ impl Account {
 
     /// The lock is unlocked at `now`, and `woken` of the waiters leave the queue.
     pub(crate) fn charge(&mut self, now: u64, woken: u32) -> Charge {
-        // The counters of two cores differ a little, and slow ones stand still between two unlocks.
-        let is_later = now.wrapping_sub(self.charged) as i64 > 0;
-        let now = if is_later { now } else { self.charged.wrapping_add(1) };
+        // The counters of two cores differ a little, and slow ones stand still between two unlocks. One that is far
+        // back has begun anew, with the machine.
+        let now = if self.charged.wrapping_sub(now) < SKEW { self.charged.wrapping_add(1) } else { now };
         let all = u64::from(self.waiters).wrapping_mul(now);
         // Below zero only by the skew of two cores' counters.
         let ticks = (all.wrapping_sub(self.sum) as i64).max(0) as u64;
@@ -172,6 +175,22 @@ mod tests {
         let late = account.join(101, true);
         assert_eq!(account.charge(90, 1).waits, 1);
         assert!(account.leave(late).is_some());
+        assert!(account.is_settled());
+    }
+
+    #[test]
+    fn a_clock_that_begins_anew_spoils_one_charge() {
+        let mut account = Account::EMPTY;
+        let start = 1 << 50;
+        account.join(start, true);
+        account.charge(start + 100, 0);
+        // The machine slept.
+        account.join(1_000_000, true);
+        assert_eq!(account.charge(1_003_000, 2), Charge { waits: 1, ticks: 0 });
+        account.join(2_000_000, true);
+        assert_eq!(account.charge(2_003_000, 1), Charge { waits: 1, ticks: 3000 });
+        let stake = account.join(3_000_000, true);
+        assert_eq!(account.leave(stake), None);
         assert!(account.is_settled());
     }
 

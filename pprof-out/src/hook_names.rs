@@ -47,10 +47,8 @@ pub(crate) const DROP_FRAMES: &str = concat!(
     r"::(try_)?(lock|read|write|upgradable_read|upgrade|downgrade|unlock|bump)(_[a-z]+)*",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
-    // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks; not
-    // `call_slow`, which runs the program's closure.
-    r"|sample_block|sample_mutex|block_event|mutex_event|wake_drainer",
-    r"|((un)?lock(_[a-z]+)*|enter|release|upgrade|send|recv|try_recv)_slow|(un)?lock_(exclusive|shared|upgradable)",
+    // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks.
+    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow",
 );
 
 /// Whether a function, by its demangled name of either scheme, belongs to the hooks.

@@ -63,8 +63,10 @@ static NEXT_ID: AtomicU64 = AtomicU64::new(MAIN + 1);
 const NONE: *const Goroutine = null();
 /// It is getting one: a signal handler must not give it another.
 const ENTERING: *const Goroutine = without_provenance(1);
-/// It gets none any more: it is beyond its last destructor, or nobody would tell of its end.
+/// It is beyond its last destructor: nobody would end another one.
 const LEFT: *const Goroutine = without_provenance(2);
+/// Hooks give it none, as nobody would tell of its end.
+const UNFOLLOWED: *const Goroutine = without_provenance(3);
 
 thread_local! {
     // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread
@@ -87,7 +89,7 @@ pub fn current() -> Option<&'static Goroutine> {
 fn own() -> Option<&'static Goroutine> {
     let current = CURRENT.with(Cell::get);
     // SAFETY: anything else is a slot's address, and slots are never freed.
-    (current.addr() > LEFT.addr()).then(|| unsafe { &*current })
+    (current.addr() > UNFOLLOWED.addr()).then(|| unsafe { &*current })
 }
 
 /// Most goroutines that were ever live at one time, or a few more: the slots that were made.
@@ -118,7 +120,7 @@ unsafe extern "C" fn forked() {
 /// The first hook of a thread that `rtprof::thread` did not start.
 #[cold]
 fn enter_foreign() -> Option<&'static Goroutine> {
-    if !may_enter() {
+    if !may_enter(&[NONE]) {
         return None;
     }
     if !exit::is_open() {
@@ -127,7 +129,7 @@ fn enter_foreign() -> Option<&'static Goroutine> {
     }
     if !exit::arm() {
         // Counted once, not at each wait.
-        CURRENT.with(|current| current.set(LEFT));
+        CURRENT.with(|current| current.set(UNFOLLOWED));
         COUNTERS.goroutines_not_followed.add();
         return None;
     }
@@ -135,9 +137,10 @@ fn enter_foreign() -> Option<&'static Goroutine> {
     begin(name.as_str(), None)
 }
 
-fn may_enter() -> bool {
+/// Begins to enter, from one of these states.
+fn may_enter(from: &[*const Goroutine]) -> bool {
     CURRENT.with(|current| {
-        let is_free = current.get() == NONE;
+        let is_free = from.contains(&current.get());
         if is_free {
             current.set(ENTERING);
         }
@@ -147,11 +150,12 @@ fn may_enter() -> bool {
 
 /// Gives the current thread a goroutine, or the one it has this name and creator.
 fn enter_thread(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'static Goroutine> {
-    if let Some(own) = own() {
+    let is_ours = |own: &&Goroutine| own.id() == CURRENT_ID.with(Cell::get);
+    if let Some(own) = own().filter(is_ours) {
         own.describe(name, created_by);
         return Some(own);
     }
-    if !may_enter() {
+    if !may_enter(&[NONE, UNFOLLOWED]) {
         return None;
     }
     // Without the key, the guard alone ends it.

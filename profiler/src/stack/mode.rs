@@ -1,6 +1,6 @@
 //! Which way stacks are walked, and the self-test that decides it.
 //!
-//! Frame pointers are ten times faster but right only if the whole program keeps them, which no
+//! Frame pointers are four times faster but right only if the whole program keeps them, which no
 //! `cfg` tells. Two things decide at start: a hint from the build script (the flags it saw) and a walk
 //! of a chain of our own functions both ways, whose results must agree. A program may choose with
 //! [`set_stack_mode`].

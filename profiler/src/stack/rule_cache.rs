@@ -32,6 +32,12 @@ impl RuleCache {
         Self(places)
     }
 
+    /// Forgets all: modules have come or gone.
+    #[cold]
+    pub(super) fn forget(&mut self) {
+        self.0.fill([0; 2]);
+    }
+
     /// The place of an address, which is not 0. A rule that is not known is learnt.
     #[inline(always)]
     pub(super) fn find(&mut self, address: u64, learn: impl FnOnce() -> Rule) -> Place {
@@ -98,6 +104,22 @@ mod tests {
         assert!(learns(a + 1) && !learns(a + 1), "another place");
         // Where a walk has gone astray.
         assert!(learns(u64::MAX) && learns(u64::MAX - 1));
+    }
+
+    #[test]
+    fn nothing_is_left_after_forgetting() {
+        let mut cache = RuleCache::new();
+        let before = cache.find(1000, || Rule::END);
+        cache.find_after(before, 2000, || Rule::END);
+        cache.forget();
+        let mut learnt = 0;
+        for address in [2000, 1000] {
+            cache.find_after(before, address, || {
+                learnt += 1;
+                Rule::ASK
+            });
+        }
+        assert_eq!(learnt, 2);
     }
 
     #[test]

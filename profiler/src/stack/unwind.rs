@@ -5,7 +5,7 @@
 //! modules come and go, and a fixed set of caches made at start:
 //!
 //! ```text
-//!   UNWINDER ──► unwinder of the modules known now      (the old one goes when no walk uses it)
+//!   KNOWN ─────► unwinder of the modules known now      (the old one goes when no walk uses it)
 //!   STRIPES  ──► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …
 //!                one taken by try-lock for each walk
 //! ```
@@ -59,14 +59,22 @@ mod imp {
         CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative,
         Unwinder, UnwinderNative,
     };
-    use std::sync::OnceLock;
 
     type Native = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
     type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
+    /// What walks know of the modules.
+    struct Known {
+        unwinder: Native,
+        /// How many there were before.
+        generation: u64,
+    }
+
     /// What walks remember between them.
     struct Caches {
         rules: RuleCache,
+        /// Of what the rules were learnt from. (framehop's cache has one of its own.)
+        generation: u64,
         framehop: Cache,
     }
 
@@ -80,8 +88,9 @@ mod imp {
     // SAFETY: the caches are only touched by whoever changed `taken` from 0 to 1.
     unsafe impl Sync for Stripe {}
 
-    static UNWINDER: AtomicPtr<Native> = AtomicPtr::new(core::ptr::null_mut());
-    static STRIPES: OnceLock<Box<[Stripe]>> = OnceLock::new();
+    static KNOWN: AtomicPtr<Known> = AtomicPtr::new(core::ptr::null_mut());
+    /// Leaked. No `OnceLock`: a forked child would wait for the thread that was filling it.
+    static STRIPES: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
     static NEXT_STRIPE: AtomicU32 = AtomicU32::new(0);
 
     thread_local! {
@@ -89,12 +98,13 @@ mod imp {
         static PREFERRED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Makes the caches. Not for hooks.
+    /// Makes the caches. By one thread at a time, of [`crate::init::open`]; not for hooks.
     pub(crate) fn open() {
-        STRIPES.get_or_init(|| {
+        if STRIPES.load(Ordering::Acquire).is_null() {
             let cores = std::thread::available_parallelism().map_or(4, usize::from);
-            (0..(2 * cores).clamp(4, 64)).map(|_| Stripe::new()).collect()
-        });
+            let stripes: Box<[Stripe]> = (0..(2 * cores).clamp(4, 64)).map(|_| Stripe::new()).collect();
+            STRIPES.store(Box::into_raw(Box::new(stripes)), Ordering::Release);
+        }
     }
 
     /// Makes these modules the ones that walks know. Not for hooks.
@@ -127,7 +137,11 @@ mod imp {
                 },
             ));
         }
-        let old = UNWINDER.swap(Box::into_raw(Box::new(unwinder)), Ordering::AcqRel);
+        // By one thread at a time, which holds the lock of the modules.
+        // SAFETY: only this function frees what it replaced.
+        let before = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
+        let generation = before.map_or(0, |known| known.generation) + 1;
+        let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinder, generation })), Ordering::AcqRel);
         if renew_caches() && !old.is_null() {
             // SAFETY: every stripe was ours for a moment since the swap, so no walk that began before it
             // is going on, and later ones find the new unwinder.
@@ -136,8 +150,9 @@ mod imp {
     }
 
     /// framehop tells stale cache entries by a 16-bit generation, which wraps in a program that loads
-    /// plugins for ever, and rules have none: give every stripe fresh caches. Returns whether all could be had; one
-    /// that stays in use (by a ghost in a forked child) keeps its entries, and the old unwinder is leaked.
+    /// plugins for ever: give every stripe fresh caches. Returns whether all could be had; one that stays in use
+    /// (for long by a thread that lost its core, for ever by a ghost in a forked child) keeps its own, and the old
+    /// unwinder is leaked.
     fn renew_caches() -> bool {
         let mut all = true;
         for stripe in stripes() {
@@ -162,12 +177,13 @@ mod imp {
     }
 
     fn stripes() -> &'static [Stripe] {
-        STRIPES.get().map_or(&[], |stripes| stripes)
+        // SAFETY: installed stripes are leaked.
+        unsafe { STRIPES.load(Ordering::Acquire).as_ref() }.map_or(&[], |stripes| stripes)
     }
 
     impl Caches {
         fn new() -> Self {
-            Self { rules: RuleCache::new(), framehop: Cache::new_in() }
+            Self { rules: RuleCache::new(), generation: 0, framehop: Cache::new_in() }
         }
     }
 
@@ -206,10 +222,11 @@ mod imp {
         let stripe = take_stripe()?;
         // Loaded after the stripe was taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and each stripe was seen free.
-        let Some(unwinder) = (unsafe { UNWINDER.load(Ordering::Acquire).as_ref() }) else {
+        let Some(known) = (unsafe { KNOWN.load(Ordering::Acquire).as_ref() }) else {
             stripe.release();
             return None;
         };
+        let unwinder = &known.unwinder;
         // SAFETY: `taken` is ours until `release` below.
         let caches = unsafe { &mut *stripe.caches.get() };
         // Without what lies below the stack pointer, which anything may overwrite.
@@ -222,7 +239,11 @@ mod imp {
                 at >= stack.low as u64 && at.saturating_add(8) <= stack.high as u64 && at.is_multiple_of(8);
             inside.then(|| word(at as usize) as u64).ok_or(())
         };
-        let Caches { rules, framehop } = caches;
+        let Caches { rules, generation, framehop } = caches;
+        if *generation != known.generation {
+            rules.forget();
+            *generation = known.generation;
+        }
         // Of the frame that is looked at: what its rule is found by.
         let mut address = registers.ip as u64;
         let at = |address: u64, depth: usize| match depth {
@@ -268,7 +289,8 @@ mod imp {
         #[cfg(target_arch = "aarch64")]
         {
             let lr = if at.is_return_address() { at.address() } else { registers.lr as u64 };
-            let mask = framehop::aarch64::PtrAuthMask::new_24_40();
+            // As `plain_address`.
+            let mask = framehop::aarch64::PtrAuthMask(0x0000_ffff_ffff_ffff);
             UnwindRegsNative::new_with_ptr_auth_mask(mask, lr, frame.sp as u64, frame.fp as u64)
         }
     }
