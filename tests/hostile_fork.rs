@@ -9,6 +9,7 @@ mod support;
 use std::hint::black_box;
 use std::time::Instant;
 
+use support::fork::in_a_child;
 use support::inner::{INNER, Inner};
 use support::profile::{INUSE_OBJECTS, Profile};
 use support::{Background, child, stress, workload};
@@ -17,9 +18,6 @@ use support::{Background, child, stress, workload};
 static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);
 
 const RATE: usize = 64;
-
-/// A child that hangs is ended by its own alarm.
-const PATIENCE_SECONDS: u32 = 20;
 
 #[inline(never)]
 fn kept_over_the_fork() -> Vec<Vec<u8>> {
@@ -51,25 +49,7 @@ fn in_the_child(kept: Vec<Vec<u8>>, export: bool) {
 fn fork_once(round: usize) {
     let kept = kept_over_the_fork();
     let export = round.is_multiple_of(8);
-    // SAFETY: the child calls into libc's allocator, which glibc keeps usable after a fork, and into
-    // rtprof, whose promise this is.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-    if pid == 0 {
-        // SAFETY: a plain system call.
-        unsafe { libc::alarm(PATIENCE_SECONDS) };
-        let result = std::panic::catch_unwind(|| in_the_child(kept, export));
-        // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(i32::from(result.is_err())) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-        "round {round} (export: {export}): the child ended with status {status:#x}; {} is its alarm",
-        libc::SIGALRM
-    );
+    in_a_child(&format!("round {round} (export: {export})"), || in_the_child(kept, export));
 }
 
 #[test]

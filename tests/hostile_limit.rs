@@ -8,32 +8,13 @@ mod support;
 use std::hint::black_box;
 use std::os::unix::process::CommandExt;
 
+use support::address_space::{limit_address_space, mapped};
 use support::inner::{INNER, IS_SYSTEM, Inner};
 use support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, Profile};
 use support::{child, workload};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);
-
-/// Sets the soft limit of the address space; returns the one before.
-fn limit_address_space(bytes: u64) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` outlives the calls.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut limit), 0);
-        let before = limit.rlim_cur;
-        limit.rlim_cur = bytes.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limit), 0);
-        before
-    }
-}
-
-/// Address space of this process in bytes.
-fn mapped() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
-    pages * 4096
-}
 
 #[inline(never)]
 fn small_objects(count: usize) -> Vec<Box<dyn Send>> {

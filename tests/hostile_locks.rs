@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use rtprof::sync::{Mutex, RawMutex, RwLock};
 use rtprof_profiler::goroutine;
 use support::contention::{Seen, queue, record_everything};
+use support::fork::in_a_child;
 use support::profile::Profile;
 use support::random::Random;
 use support::{Background, child, stress};
@@ -255,9 +256,6 @@ fn exports_beside_contention() {
     });
 }
 
-/// A child that hangs is ended by its own alarm.
-const PATIENCE_SECONDS: u32 = 20;
-
 /// parking_lot_core's queues have locks of their own, and one of them may be held when the process forks: that of
 /// the queue in which other threads wait. In the child it stays held, so a lock whose address falls to the same
 /// queue must not be waited for there. These are two queues for sure: parking_lot_core goes by the highest bits
@@ -306,25 +304,7 @@ fn in_the_child(contended: &Mutex<u64>, export: bool) {
 /// Forks, and fails unless the child ends well and in time.
 fn fork_once(contended: &Mutex<u64>, round: usize) {
     let export = round.is_multiple_of(8);
-    // SAFETY: the child calls into libc's allocator, which glibc keeps usable after a fork, and into rtprof.
-    let pid = unsafe { libc::fork() };
-    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
-    if pid == 0 {
-        // SAFETY: a plain system call.
-        unsafe { libc::alarm(PATIENCE_SECONDS) };
-        let body = std::panic::AssertUnwindSafe(|| in_the_child(contended, export));
-        let result = std::panic::catch_unwind(body);
-        // SAFETY: ends the child without the parent's exit handlers.
-        unsafe { libc::_exit(i32::from(result.is_err())) };
-    }
-    let mut status = 0;
-    // SAFETY: `status` outlives the call.
-    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
-    assert!(
-        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
-        "round {round} (export: {export}): the child ended with status {status:#x}; {} is its alarm",
-        libc::SIGALRM
-    );
+    in_a_child(&format!("round {round} (export: {export})"), || in_the_child(contended, export));
 }
 
 #[test]

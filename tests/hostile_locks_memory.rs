@@ -21,6 +21,7 @@ use rtprof::sync::{
     Condvar, Mutex, MutexGuard, RawMutex, RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, Semaphore,
 };
+use support::address_space::{limit_address_space, mapped};
 use support::child;
 use support::contention::{Seen, record_everything};
 use support::profile::{ALLOC_OBJECTS, Profile};
@@ -228,26 +229,6 @@ fn on_many_stacks(depth: u32, lock: &Mutex<u64>) {
     black_box(depth);
     on_many_stacks(depth - 1, lock);
     black_box(lock);
-}
-
-/// Sets the soft limit of the address space; returns the one before.
-fn limit_address_space(bytes: u64) -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` outlives the calls.
-    unsafe {
-        assert_eq!(libc::getrlimit(libc::RLIMIT_AS, &mut limit), 0);
-        let before = limit.rlim_cur;
-        limit.rlim_cur = bytes.min(limit.rlim_max);
-        assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limit), 0);
-        before
-    }
-}
-
-/// Address space of this process in bytes.
-fn mapped() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
-    pages * 4096
 }
 
 const DEPTH: u32 = 13;

@@ -6,13 +6,14 @@
 
 mod support;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::hint::black_box;
 use std::path::{Path, PathBuf};
 use std::sync::{LazyLock, Mutex};
 
 use support::go::{self, Go};
-use support::profile::{Profile, Sample};
+use support::profile::Profile;
+use support::top;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -82,57 +83,11 @@ fn read(path: &Path) -> Profile {
     Profile::read(&std::fs::read(path).expect("it was written above"))
 }
 
-/// One row of `-top`.
-#[derive(Debug, PartialEq)]
-struct Row {
-    flat: i64,
-    cum: i64,
-}
-
-const EVERYTHING: [&str; 3] = ["-nodefraction=0", "-edgefraction=0", "-nodecount=100000"];
-
-/// What `-top` says, by function.
-fn top(go: &Go, path: &Path, index: &str, unit: &str) -> BTreeMap<String, Row> {
-    let index = format!("-sample_index={index}");
-    let unit = format!("-unit={unit}");
-    let mut arguments = vec!["-top", &index, &unit];
-    arguments.extend(EVERYTHING);
-    arguments.push(path.to_str().expect("the build's folder has a plain name"));
-    let text = go.pprof(&arguments);
-    let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
-    rows.map(|line| {
-        let words: Vec<_> = line.split_whitespace().collect();
-        let number = |word: &str| {
-            let digits = word.trim_end_matches('B');
-            digits.parse().unwrap_or_else(|_| panic!("Go {}: no number in {line:?}", go.version))
-        };
-        let name = words[5..].join(" ");
-        let name = name.trim_end_matches(" (inline)").trim_end_matches(" (partial-inline)");
-        (name.to_owned(), Row { flat: number(words[0]), cum: number(words[3]) })
-    })
-    .collect()
-}
-
-/// The same from our own reading.
-fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row> {
-    let mut rows: BTreeMap<String, Row> = BTreeMap::new();
-    for sample in samples {
-        let mut seen = HashSet::new();
-        for (depth, frame) in sample.frames.iter().enumerate() {
-            let row = rows.entry(frame.function.clone()).or_insert(Row { flat: 0, cum: 0 });
-            row.flat += if depth == 0 { sample.values[value] } else { 0 };
-            row.cum += if seen.insert(&frame.function) { sample.values[value] } else { 0 };
-        }
-    }
-    rows.retain(|_, row| row.flat != 0 || row.cum != 0);
-    rows
-}
-
 fn check_top(go: &Go, path: &Path, kinds: &[(&str, &str)]) {
     let samples = read(path).samples();
     for (value, (kind, unit)) in kinds.iter().enumerate() {
-        let (expected, mut told) = (expected(&samples, value), top(go, path, kind, unit));
-        told.retain(|_, row| row.flat != 0 || row.cum != 0);
+        let expected = top::expected(&samples, value);
+        let told: BTreeMap<_, _> = top::rows(go, path, kind, unit).into_iter().collect();
         assert!(!expected.is_empty(), "the workload is in the profile");
         assert_eq!(told, expected, "Go {}: -top of {kind}", go.version);
     }
@@ -253,7 +208,7 @@ fn text_agrees() {
     let samples = read(&FILES.heap).samples();
     for go in go::toolchains("text_agrees") {
         for (value, (kind, unit)) in HEAP_KINDS.iter().enumerate() {
-            let flat: i64 = top(&go, &FILES.text, kind, unit).values().map(|row| row.flat).sum();
+            let flat = top::total(&top::rows(&go, &FILES.text, kind, unit));
             let expected: i64 = samples.iter().map(|sample| sample.values[value]).sum();
             assert_eq!(flat, expected, "Go {}: {kind}", go.version);
         }

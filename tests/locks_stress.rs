@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use lock_api::{MappedMutexGuard, MutexGuard, RawMutexFair, RawMutexTimed};
 use rtprof::sync::{Mutex, QueueMutex, RawMutex};
-use support::contention::{Moment, Seen, charged_in_all, queue, record_everything, record_nothing};
+use support::contention::{
+    Moment, assert_plausible, charged_in_all, queue, record_everything, record_nothing, switch_all_the_time,
+};
 use support::random::Random;
 use support::{Background, child};
 
@@ -168,15 +170,6 @@ fn every_use_with_everything_recorded() {
     });
 }
 
-/// Threads cannot have waited for longer than they were there.
-fn assert_plausible(threads: u32, elapsed: Duration) {
-    let seen = Seen::now();
-    let most = (elapsed * threads).as_nanos() as i64;
-    let (blocked, charged) = (seen.blocked(""), seen.charged(""));
-    assert!(blocked.nanos <= most && charged.nanos <= most, "{blocked:?} {charged:?} in {most} ns");
-    assert!(blocked.count > 0 && charged.count > 0, "{blocked:?} {charged:?}");
-}
-
 /// Switched at every moment of a wait: what is recorded are whole waits, or none.
 #[test]
 fn profiles_are_switched_all_the_time() {
@@ -184,15 +177,7 @@ fn profiles_are_switched_all_the_time() {
         let (background, started) = (Background::default(), Instant::now());
         let lock = scope(|scope| {
             let _ends = background.ends_here();
-            scope.spawn(|| {
-                let random = std::cell::RefCell::new(Random::new(1));
-                background.repeat(|| {
-                    let mut random = random.borrow_mut();
-                    rtprof::set_block_profile_rate(random.below(2) as u64);
-                    rtprof::set_mutex_profile_fraction(random.below(2) as i64);
-                    std::thread::sleep(Duration::from_micros(random.below(300) as u64));
-                });
-            });
+            scope.spawn(|| switch_all_the_time(&background));
             all_uses::<QueueMutex>()
         });
         assert_plausible(6, started.elapsed());

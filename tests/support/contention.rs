@@ -5,13 +5,16 @@
 //! have it asleep; it ends between the instants before and after the unlock. So a profile's number lies in an
 //! interval that is exact on the busiest machine, where a fixed length of time would be wrong.
 
+use std::cell::RefCell;
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 use std::sync::mpsc;
 use std::thread::{Scope, ScopedJoinHandle, sleep};
 use std::time::{Duration, Instant};
 
+use super::Background;
 use super::profile::{Profile, Sample};
+use super::random::Random;
 
 /// Every wait and every contended unlock from here on.
 pub(crate) fn record_everything() {
@@ -22,6 +25,17 @@ pub(crate) fn record_everything() {
 pub(crate) fn record_nothing() {
     rtprof::set_block_profile_rate(0);
     rtprof::set_mutex_profile_fraction(0);
+}
+
+/// Switches both profiles on and off until the background work ends.
+pub(crate) fn switch_all_the_time(background: &Background) {
+    let random = RefCell::new(Random::new(1));
+    background.repeat(|| {
+        let mut random = random.borrow_mut();
+        rtprof::set_block_profile_rate(random.below(2) as u64);
+        rtprof::set_mutex_profile_fraction(random.below(2) as i64);
+        sleep(Duration::from_micros(random.below(300) as u64));
+    });
 }
 
 /// What must not be the first function of a stack: the user's own is.
@@ -232,4 +246,13 @@ fn sleep_number(thread: i32) -> Option<u64> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let is_asleep = field("State:")?.starts_with('S');
     is_asleep.then(|| field("voluntary_ctxt_switches:")?.parse().ok()).flatten()
+}
+
+/// Threads cannot have waited for longer than they were there.
+pub(crate) fn assert_plausible(threads: u32, elapsed: Duration) {
+    let seen = Seen::now();
+    let most = (elapsed * threads).as_nanos() as i64;
+    let (blocked, charged) = (seen.blocked(""), seen.charged(""));
+    assert!(blocked.nanos <= most && charged.nanos <= most, "{blocked:?} {charged:?} in {most} ns");
+    assert!(blocked.count > 0 && charged.count > 0, "{blocked:?} {charged:?}");
 }

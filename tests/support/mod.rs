@@ -2,8 +2,10 @@
 //! and processes of their own for what must not share one.
 #![allow(dead_code, reason = "every test uses its own part of this")]
 
+pub(crate) mod address_space;
 pub(crate) mod child;
 pub(crate) mod contention;
+pub(crate) mod fork;
 pub(crate) mod go;
 pub(crate) mod inner;
 pub(crate) mod profile;
