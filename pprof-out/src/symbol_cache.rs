@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dashmap::{DashMap, DashSet};
+use dashmap::DashMap;
 use rtprof_profiler::fork_safe::PerProcess;
 use rtprof_profiler::modules::FileIdentity;
 
@@ -66,13 +66,28 @@ pub(crate) struct FileState {
 
 type Key = (u32, u64);
 
-#[derive(Default)]
+/// How many locks each map has. Told, because dashmap finds its default behind a lock that every map of the process
+/// waits for, and a forked child for ever.
+const SHARDS: usize = 16;
+
 pub(crate) struct SymbolCache {
     modules: Mutex<HashMap<ModuleKey, u32>>,
     files: DashMap<u32, FileState>,
     symbols: DashMap<Key, Arc<Symbols>>,
-    functions: DashSet<Arc<Function>>,
-    texts: DashSet<Arc<str>>,
+    functions: DashMap<Arc<Function>, ()>,
+    texts: DashMap<Arc<str>, ()>,
+}
+
+impl Default for SymbolCache {
+    fn default() -> Self {
+        Self {
+            modules: Mutex::default(),
+            files: DashMap::with_shard_amount(SHARDS),
+            symbols: DashMap::with_shard_amount(SHARDS),
+            functions: DashMap::with_shard_amount(SHARDS),
+            texts: DashMap::with_shard_amount(SHARDS),
+        }
+    }
 }
 
 /// The cache of the process. A forked child begins with an empty one: the parent's may be locked there by
@@ -122,19 +137,19 @@ impl SymbolCache {
             file: self.text(file),
         };
         if let Some(known) = self.functions.get(&function) {
-            return known.clone();
+            return known.key().clone();
         }
         let function = Arc::new(function);
-        self.functions.insert(function.clone());
+        self.functions.insert(function.clone(), ());
         function
     }
 
     fn text(&self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
-            return known.clone();
+            return known.key().clone();
         }
         let text: Arc<str> = Arc::from(text);
-        self.texts.insert(text.clone());
+        self.texts.insert(text.clone(), ());
         text
     }
 }
