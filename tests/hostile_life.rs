@@ -7,14 +7,12 @@
 
 mod support;
 
-use std::cell::RefCell;
-use std::ffi::c_void;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
-use support::child;
 use support::inner::{INNER, Inner};
 use support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
+use support::{child, dying};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);
@@ -70,24 +68,6 @@ fn before_main() {
     });
 }
 
-/// Allocates when its thread dies; a new one of the next kind with it.
-struct Dying(&'static str);
-
-thread_local! {
-    static FIRST: RefCell<Option<Dying>> = const { RefCell::new(None) };
-    static SECOND: RefCell<Option<Dying>> = const { RefCell::new(None) };
-}
-
-impl Drop for Dying {
-    fn drop(&mut self) {
-        in_a_destructor();
-        // Registers a destructor while destructors run.
-        if self.0 == "first" {
-            SECOND.with(|second| second.replace(Some(Dying("second"))));
-        }
-    }
-}
-
 static DESTRUCTIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// Three allocations, all freed.
@@ -100,36 +80,17 @@ fn in_a_destructor() {
     black_box(text);
 }
 
-/// A destructor of a pthread key, which re-arms itself until libc gives up (4 rounds).
-unsafe extern "C" fn key_destructor(value: *mut c_void) {
-    in_a_destructor();
-    let rounds = value as usize;
-    if rounds > 1 {
-        // SAFETY: the key exists for the rest of the process.
-        unsafe { libc::pthread_setspecific(KEY.load(Relaxed) as u32, (rounds - 1) as *mut c_void) };
-    }
-}
-
-static KEY: AtomicUsize = AtomicUsize::new(0);
-
 #[test]
 fn thread_destructors() {
     child::isolated("thread_destructors", || {
-        let mut key = 0;
-        // SAFETY: `key` outlives the call.
-        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(key_destructor)) }, 0);
-        KEY.store(key as usize, Relaxed);
         rtprof::set_mem_profile_rate(1);
-        for _ in 0..50 {
-            let body = move || {
-                FIRST.with(|first| first.replace(Some(Dying("first"))));
-                // SAFETY: the key was made above.
-                unsafe { libc::pthread_setspecific(key, 100 as *mut c_void) };
-            };
-            std::thread::spawn(body).join().expect("the thread ends well");
-        }
+        (0..50).for_each(|_| dying::run(in_a_destructor));
         let destructions = DESTRUCTIONS.load(Relaxed) as i64;
-        assert_eq!(destructions, 50 * (2 + 4), "all destructors ran, those of the key in all four rounds");
+        assert_eq!(
+            destructions,
+            50 * dying::DESTRUCTORS,
+            "all destructors ran, those of the key in all rounds"
+        );
         let totals = Profile::heap().totals_of("in_a_destructor");
         assert_eq!((totals[INUSE_OBJECTS], totals[INUSE_SPACE]), (0, 0), "every free was found");
         assert_eq!(totals[ALLOC_OBJECTS], destructions * 3, "a dying thread is sampled to the last");

@@ -6,9 +6,8 @@
 mod support;
 
 use std::hint::black_box;
-use std::os::unix::process::CommandExt;
 
-use support::address_space::{limit_address_space, mapped};
+use support::address_space::{limit_address_space, limited_to, mapped};
 use support::inner::{INNER, IS_SYSTEM, Inner};
 use support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, Profile};
 use support::{child, workload};
@@ -71,15 +70,7 @@ fn from_the_start() {
                 );
             }
         } else if !child::any() {
-            let output = child::output(test, &scenario, |command| {
-                // SAFETY: only a system call runs between fork and exec.
-                unsafe {
-                    command.pre_exec(move || {
-                        limit_address_space(megabytes << 20);
-                        Ok(())
-                    })
-                };
-            });
+            let output = child::output(test, &scenario, limited_to(megabytes));
             assert!(output.status.success(), "{megabytes} MB: {}", child::report(&output));
         }
     }

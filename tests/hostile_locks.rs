@@ -5,9 +5,8 @@
 mod support;
 
 use std::cell::RefCell;
-use std::ffi::c_void;
 use std::hint::black_box;
-use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -17,7 +16,7 @@ use support::contention::{Seen, queue, record_everything};
 use support::fork::in_a_child;
 use support::profile::Profile;
 use support::random::Random;
-use support::{Background, child, stress};
+use support::{Background, child, dying, stress};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -88,24 +87,6 @@ fn before_main() {
 
 static DESTRUCTIONS: AtomicI64 = AtomicI64::new(0);
 
-/// Waits when its thread dies; a new one of the next kind does too.
-struct Dying(&'static str);
-
-thread_local! {
-    static FIRST: RefCell<Option<Dying>> = const { RefCell::new(None) };
-    static SECOND: RefCell<Option<Dying>> = const { RefCell::new(None) };
-}
-
-impl Drop for Dying {
-    fn drop(&mut self) {
-        in_a_destructor();
-        // Registers a destructor while destructors run.
-        if self.0 == "first" {
-            SECOND.with(|second| second.replace(Some(Dying("second"))));
-        }
-    }
-}
-
 /// Two waits.
 #[inline(never)]
 fn in_a_destructor() {
@@ -118,41 +99,18 @@ fn in_a_destructor() {
     drop(held);
 }
 
-static KEY: AtomicUsize = AtomicUsize::new(0);
-
-/// A destructor of a pthread key, which re-arms itself until libc gives up (4 rounds): later than any of Rust's.
-unsafe extern "C" fn key_destructor(value: *mut c_void) {
-    in_a_destructor();
-    let rounds = value as usize;
-    if rounds > 1 {
-        // SAFETY: the key exists for the rest of the process.
-        unsafe { libc::pthread_setspecific(KEY.load(Relaxed) as u32, (rounds - 1) as *mut c_void) };
-    }
-}
-
 /// Each wait of a dying thread is an event, to the last, and leaves no goroutine behind.
 #[test]
 fn thread_destructors() {
     child::isolated("thread_destructors", || {
         const THREADS: i64 = 50;
-        let mut key = 0;
-        // SAFETY: `key` outlives the call.
-        assert_eq!(unsafe { libc::pthread_key_create(&mut key, Some(key_destructor)) }, 0);
-        KEY.store(key as usize, Relaxed);
         record_everything();
-        for _ in 0..THREADS {
-            let body = move || {
-                FIRST.with(|first| first.replace(Some(Dying("first"))));
-                // SAFETY: the key was made above.
-                unsafe { libc::pthread_setspecific(key, 100 as *mut c_void) };
-            };
-            std::thread::spawn(body).join().expect("the thread ends well");
-        }
+        (0..THREADS).for_each(|_| dying::run(in_a_destructor));
         let destructions = DESTRUCTIONS.load(Relaxed);
         assert_eq!(
             destructions,
-            THREADS * (2 + 4),
-            "all destructors ran, those of the key in all four rounds"
+            THREADS * dying::DESTRUCTORS,
+            "all destructors ran, those of the key in all rounds"
         );
         assert_eq!(Seen::now().blocked("in_a_destructor").count, 2 * destructions, "each wait is an event");
         let left = goroutine::all().len();

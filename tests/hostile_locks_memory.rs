@@ -11,7 +11,6 @@ mod support;
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
-use std::os::unix::process::CommandExt;
 use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
@@ -21,7 +20,7 @@ use rtprof::sync::{
     Condvar, Mutex, MutexGuard, RawMutex, RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, Semaphore,
 };
-use support::address_space::{limit_address_space, mapped};
+use support::address_space::{limit_address_space, limited_to, mapped};
 use support::child;
 use support::contention::{Seen, record_everything};
 use support::profile::{ALLOC_OBJECTS, Profile};
@@ -85,17 +84,7 @@ unsafe impl GlobalAlloc for Strict {
 /// The detector itself: without this, one that never aborts would pass everything below.
 #[test]
 fn detector_detects() {
-    let test = "detector_detects";
-    if child::is(test, "") {
-        strictly(|| black_box(vec![1_u8; 100]));
-        return;
-    }
-    if child::any() {
-        return;
-    }
-    let output = child::output(test, "", |_| {});
-    assert_eq!(child::signal(output.status), Some(libc::SIGABRT), "{}", child::report(&output));
-    assert!(String::from_utf8_lossy(&output.stderr).contains(COMPLAINT), "{}", child::report(&output));
+    child::aborts("detector_detects", COMPLAINT, || drop(strictly(|| black_box(vec![1_u8; 100]))));
 }
 
 struct Locks {
@@ -284,15 +273,7 @@ fn limited_from_the_start() {
                 assert!(record.count > 0 && record.cycles >= 0);
             }
         } else if !child::any() {
-            let output = child::output(test, &scenario, |command| {
-                // SAFETY: only a system call runs between fork and exec.
-                unsafe {
-                    command.pre_exec(move || {
-                        limit_address_space(megabytes << 20);
-                        Ok(())
-                    })
-                };
-            });
+            let output = child::output(test, &scenario, limited_to(megabytes));
             assert!(output.status.success(), "{megabytes} MB: {}", child::report(&output));
         }
     }

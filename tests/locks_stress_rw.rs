@@ -16,11 +16,11 @@ use lock_api::{
     RawRwLockUpgradeTimed, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 use rtprof::sync::{QueueRwLock, RawRwLock};
+use support::child;
 use support::contention::{
-    Moment, assert_plausible, charged_in_all, queue, record_everything, record_nothing, switch_all_the_time,
+    Moment, charged_in_all, queue, record_everything, record_nothing, recorded, switched,
 };
 use support::random::Random;
-use support::{Background, child};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -276,37 +276,21 @@ fn every_use_of_an_adapter() {
 #[test]
 fn every_use_with_everything_recorded() {
     child::isolated("every_use_with_everything_recorded", || {
-        record_everything();
-        let started = Instant::now();
-        let lock = all_uses::<QueueRwLock>(nothing);
-        assert_plausible(6, started.elapsed());
-        assert_settled(&lock);
+        assert_settled(&recorded(6, || all_uses::<QueueRwLock>(nothing)));
     });
 }
 
 #[test]
 fn every_use_of_an_adapter_with_everything_recorded() {
     child::isolated("every_use_of_an_adapter_with_everything_recorded", || {
-        record_everything();
-        let started = Instant::now();
-        let lock = all_uses::<RawRwLock<parking_lot::RawRwLock>>(nothing);
-        assert_plausible(6, started.elapsed());
-        assert_settled(&lock);
+        assert_settled(&recorded(6, || all_uses::<RawRwLock<parking_lot::RawRwLock>>(nothing)));
     });
 }
 
-/// Switched at every moment of a wait: what is recorded are whole waits, or none.
 #[test]
 fn profiles_are_switched_all_the_time() {
     child::isolated("profiles_are_switched_all_the_time", || {
-        let (background, started) = (Background::default(), Instant::now());
-        let lock = scope(|scope| {
-            let _ends = background.ends_here();
-            scope.spawn(|| switch_all_the_time(&background));
-            all_uses::<QueueRwLock>(nothing)
-        });
-        assert_plausible(6, started.elapsed());
-        assert_settled(&lock);
+        assert_settled(&switched(6, || all_uses::<QueueRwLock>(nothing)));
     });
 }
 

@@ -1,5 +1,8 @@
 //! How much of the address space the process has, and may have.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 /// Sets the soft limit of the address space; returns the one before.
 pub(crate) fn limit_address_space(bytes: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -10,6 +13,19 @@ pub(crate) fn limit_address_space(bytes: u64) -> u64 {
         limit.rlim_cur = bytes.min(limit.rlim_max);
         assert_eq!(libc::setrlimit(libc::RLIMIT_AS, &limit), 0);
         before
+    }
+}
+
+/// Has a command run within so much address space from its start.
+pub(crate) fn limited_to(megabytes: u64) -> impl FnOnce(&mut Command) {
+    move |command| {
+        // SAFETY: only a system call runs between fork and exec.
+        unsafe {
+            command.pre_exec(move || {
+                limit_address_space(megabytes << 20);
+                Ok(())
+            })
+        };
     }
 }
 

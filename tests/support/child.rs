@@ -95,6 +95,17 @@ pub(crate) fn finish(command: &mut Command) -> Output {
     Output { status, stdout: text(stdout).into_bytes(), stderr: text(stderr).into_bytes() }
 }
 
+/// Runs `body` in a child process, and fails unless it aborts there with this complaint.
+pub(crate) fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
+    if is(test, "") {
+        body();
+    } else if !any() {
+        let output = output(test, "", |_| {});
+        assert_eq!(signal(output.status), Some(libc::SIGABRT), "{}", report(&output));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(complaint), "{}", report(&output));
+    }
+}
+
 /// Everything a child said, for a failure's message.
 pub(crate) fn report(output: &Output) -> String {
     let (stdout, stderr) = (&output.stdout, &output.stderr);

@@ -9,7 +9,7 @@ use std::cell::RefCell;
 use std::iter::Sum;
 use std::ops::{Add, Mul};
 use std::sync::mpsc;
-use std::thread::{Scope, ScopedJoinHandle, sleep};
+use std::thread::{Scope, ScopedJoinHandle, scope, sleep};
 use std::time::{Duration, Instant};
 
 use super::Background;
@@ -28,7 +28,7 @@ pub(crate) fn record_nothing() {
 }
 
 /// Switches both profiles on and off until the background work ends.
-pub(crate) fn switch_all_the_time(background: &Background) {
+fn switch_all_the_time(background: &Background) {
     let random = RefCell::new(Random::new(1));
     background.repeat(|| {
         let mut random = random.borrow_mut();
@@ -246,6 +246,28 @@ fn sleep_number(thread: i32) -> Option<u64> {
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let is_asleep = field("State:")?.starts_with('S');
     is_asleep.then(|| field("voluntary_ctxt_switches:")?.parse().ok()).flatten()
+}
+
+/// Has `threads` threads use a lock, with everything recorded.
+pub(crate) fn recorded<T>(threads: u32, uses: impl FnOnce() -> T) -> T {
+    let started = Instant::now();
+    record_everything();
+    let result = uses();
+    assert_plausible(threads, started.elapsed());
+    result
+}
+
+/// Has `threads` threads use a lock, with profiles switched at every moment of a wait: what is recorded are whole waits,
+/// or none.
+pub(crate) fn switched<T>(threads: u32, uses: impl FnOnce() -> T) -> T {
+    let (background, started) = (Background::default(), Instant::now());
+    let result = scope(|scope| {
+        let _ends = background.ends_here();
+        scope.spawn(|| switch_all_the_time(&background));
+        uses()
+    });
+    assert_plausible(threads, started.elapsed());
+    result
 }
 
 /// Threads cannot have waited for longer than they were there.

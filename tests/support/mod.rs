@@ -5,6 +5,7 @@
 pub(crate) mod address_space;
 pub(crate) mod child;
 pub(crate) mod contention;
+pub(crate) mod dying;
 pub(crate) mod fork;
 pub(crate) mod go;
 pub(crate) mod inner;
