@@ -30,7 +30,8 @@ impl StackRecord {
 pub struct BlockProfileRecord {
     /// How many waits; at least 1, so that a mean can always be taken.
     pub count: i64,
-    /// Ticks of the clock that they took in all; [`ticks_per_second`](crate::clock::ticks_per_second) of them are a second.
+    /// Ticks of the clock that they took in all; [`ticks_per_second`](crate::clock::ticks_per_second) of them
+    /// are a second.
     pub cycles: i64,
     /// Return addresses, leaf first; ends at the first 0.
     pub stack0: [usize; MAX_STACK],
@@ -77,8 +78,8 @@ impl BlockCount {
 }
 
 /// Where the program has waited for locks, channels, other threads, since it began: a record per stack,
-/// the newest first. Empty until [`set_block_profile_rate`](crate::contention::set_block_profile_rate) first switches it on; off again, it keeps what it has. Go:
-/// `runtime.BlockProfile`.
+/// the newest first. Empty until [`set_block_profile_rate`](crate::contention::set_block_profile_rate)
+/// first switches it on; off again, it keeps what it has. Go: `runtime.BlockProfile`.
 pub fn block_profile() -> Vec<BlockProfileRecord> {
     records(&block_counts())
 }
@@ -90,8 +91,8 @@ pub fn block_profile_into(records: &mut [BlockProfileRecord]) -> (usize, bool) {
 }
 
 /// Who has made others wait for a lock since the program began: a record per stack that unlocked, the
-/// newest first. Empty until [`set_mutex_profile_fraction`](crate::contention::set_mutex_profile_fraction) first switches it on; off again, it keeps what it has. Go:
-/// `runtime.MutexProfile`.
+/// newest first. Empty until [`set_mutex_profile_fraction`](crate::contention::set_mutex_profile_fraction)
+/// first switches it on; off again, it keeps what it has. Go: `runtime.MutexProfile`.
 pub fn mutex_profile() -> Vec<BlockProfileRecord> {
     records(&mutex_counts())
 }

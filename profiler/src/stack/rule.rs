@@ -3,8 +3,8 @@
 //! For nearly all code the canonical frame address (CFA: the stack pointer as it was before the call) is
 //! the stack pointer or the frame pointer register plus a constant, the return address lies below it, and the
 //! caller's frame pointer is in the register still or at a constant distance from the CFA. framehop finds that
-//! out at each address, and keeps it for itself, in a form that costs 8 ns a frame to apply; applied here it costs
-//! 2 to 4.
+//! out at each address, and keeps it for itself, in a form that costs 8 ns a frame to apply; found and applied here
+//! it costs 4.
 //!
 //! So framehop is asked once, about registers that are made up and a stack that answers every read with a value found
 //! nowhere else. Where these values come out tells the sums. It is asked twice, with other registers: what is no

@@ -1,4 +1,4 @@
-//! The walk by unwind tables (`.eh_frame`), through framehop: about 3 ns a frame that was seen before, right in code
+//! The walk by unwind tables (`.eh_frame`), through framehop: about 4 ns a frame that was seen before, right in code
 //! without frame pointers too.
 //!
 //! What that needs lives here: framehop's unwinder (the set of modules), replaced as a whole when
