@@ -7,7 +7,28 @@ use super::{FileIdentity, Module, UnwindTables};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::AtomicBool;
 
-/// The loader's counts of modules added and removed: they change whenever the list does.
+use crate::fork_lock::ForkLock;
+
+/// Held as long as the loader's lock is, for us.
+static ASKING: ForkLock = ForkLock::new();
+
+type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
+
+/// Calls back for each module. `None`, without a call, in a forked child whose parent was in here at the instant of the
+/// fork: the C library leaves its lock held there for ever.
+///
+/// # Safety
+///
+/// The callback may be called with `data` and what `dl_iterate_phdr` gives, and does not unwind.
+unsafe fn ask(callback: Callback, data: *mut c_void) -> Option<()> {
+    let _held = ASKING.lock_whole()?;
+    // SAFETY: the caller's promise.
+    unsafe { libc::dl_iterate_phdr(Some(callback), data) };
+    Some(())
+}
+
+/// The loader's counts of modules added and removed: they change whenever the list does. `None` if it cannot be
+/// asked.
 pub(super) fn generation() -> Option<(u64, u64)> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader hands a valid record, and `out` is the Option below.
@@ -18,7 +39,7 @@ pub(super) fn generation() -> Option<(u64, u64)> {
     }
     let mut out: Option<(u64, u64)> = None;
     // SAFETY: the callback does not unwind and stays within its arguments.
-    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut out).cast()) };
+    unsafe { ask(first, (&raw mut out).cast()) }?;
     out
 }
 
@@ -44,14 +65,15 @@ struct Listing<'a> {
 
 /// Walks the loader's list. A module that stands in `before` unchanged is taken over from there.
 /// Unwind tables are copied, but for those of the program itself: any library may be unloaded one
-/// day, those present at the start too (a plugin's host may have loaded this crate after others).
-pub(super) fn list(before: &[&'static Module]) -> Vec<&'static Module> {
+/// day, those present at the start too (a plugin's host may have loaded this crate after others). `None` if it cannot
+/// be asked.
+pub(super) fn list(before: &[&'static Module]) -> Option<Vec<&'static Module>> {
     let mut listing = Listing { before, found: Vec::new(), index: 0 };
     // SAFETY: the callback stays within its arguments; a panic in it (out of memory) aborts at
     // the `extern "C"` boundary.
-    unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut listing).cast()) };
+    unsafe { ask(each, (&raw mut listing).cast()) }?;
     // Files are asked for after the loader's lock is released.
-    listing.found.into_iter().map(|draft| draft.known.unwrap_or_else(|| draft.keep())).collect()
+    Some(listing.found.into_iter().map(|draft| draft.known.unwrap_or_else(|| draft.keep())).collect())
 }
 
 impl Draft {

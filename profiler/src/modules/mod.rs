@@ -5,8 +5,8 @@
 //! thread may hold it and allocate). So it is read outside the hooks: at start, and again by
 //! [`refresh`] at each snapshot. A module loaded and unloaded between two of them is not known.
 //!
-//! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `LOADER` while the
-//! loader is asked; never in a hook.
+//! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `loader::ASKING` while
+//! the loader is asked; never in a hook.
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
@@ -97,7 +97,6 @@ struct ModuleSet {
 }
 
 static REFRESH: ForkLock = ForkLock::new();
-static LOADER: ForkLock = ForkLock::new();
 static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
 /// Threads that are reading a set. A set that was replaced is freed when nobody reads any.
 static READERS: AtomicUsize = AtomicUsize::new(0);
@@ -129,24 +128,18 @@ pub fn known() -> Vec<&'static Module> {
     all
 }
 
-/// Runs `f`, which takes the loader's lock. `None` in a forked child whose parent was doing so at the instant of the
-/// fork: the C library leaves the lock held there for ever.
-fn ask_loader<T>(f: impl FnOnce() -> T) -> Option<T> {
-    let _held = LOADER.lock_whole()?;
-    Some(f())
-}
-
 /// Reads the loader's list again if it has changed. Not for hooks: it takes the loader's lock and
-/// allocates. A forked child that cannot take that any more keeps the modules that it has.
+/// allocates. A forked child whose parent was in here with that lock at the instant of the fork keeps the modules
+/// that it has. (One that found another thread with it waits for ever: nobody can tell.)
 pub fn refresh() {
     let _held = REFRESH.lock();
-    let Some(generation) = ask_loader(imp::generation).flatten() else { return };
+    let Some(generation) = imp::generation() else { return };
     if read(|set| set.generation == generation && !set.modules.is_empty()) {
         return;
     }
     let _untracked = crate::sampling::untracked();
     let before = read(|set| set.modules.clone());
-    let Some(mut modules) = ask_loader(|| imp::list(&before)) else { return };
+    let Some(mut modules) = imp::list(&before) else { return };
     for module in &before {
         let still = modules.iter().any(|f| core::ptr::eq(*f, *module));
         module.loaded.store(still, Ordering::Relaxed);
@@ -178,8 +171,8 @@ mod imp {
         None
     }
 
-    pub(super) fn list(_before: &[&'static Module]) -> Vec<&'static Module> {
-        Vec::new()
+    pub(super) fn list(_before: &[&'static Module]) -> Option<Vec<&'static Module>> {
+        None
     }
 }
 
