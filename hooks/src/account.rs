@@ -96,8 +96,7 @@ impl Account {
         let start = if was_charged { self.charged } else { stake.start };
         self.waiters -= 1;
         self.fresh -= u32::from(stake.is_fresh && !was_charged);
-        // After a wait that began by a fast clock and was charged by a slow one a little is left.
-        self.sum = if self.waiters == 0 { 0 } else { self.sum.wrapping_sub(start) };
+        self.sum = self.sum.wrapping_sub(start);
         was_charged.then_some(self.charged)
     }
 

@@ -40,7 +40,8 @@
 //! | `once.call_once_force(\|state\| state.is_poisoned())` | `once.call_once_force(\|state\| state.poisoned())` |
 //! | `is_poisoned`, `clear_poison`, `PoisonError`, `TryLockError`, `Once::wait` | nothing |
 //!
-//! - Look at locks of an `Option` or a `Result`: `lock().unwrap()` still compiles, and unwraps what is in the lock.
+//! - Look at locks of an `Option` or a `Result` that is `Copy` (`Mutex<Option<u32>>`): `lock().unwrap()` still
+//!   compiles, and unwraps what is in the lock.
 //! - A lock of these is not `RefUnwindSafe`: `catch_unwind` wants an `AssertUnwindSafe` around a closure that has one.
 //! - [`Once`] still poisons, as parking_lot's does.
 //! - [`mpsc`] is std's to the letter, errors included.
