@@ -12,9 +12,11 @@ use crate::encode::{self, Encoder, Header};
 use crate::hook_names;
 use crate::locations::Locations;
 use crate::sink::Sink;
+use crate::symbolizer::Symbolization;
+use crate::taken::Taken;
 
 /// The order is Go's; readers go by position.
-const SAMPLE_TYPES: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
+pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
 
 /// Two profiles of one form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +36,7 @@ pub(crate) struct ContentionRecords<'a> {
     /// The current fraction of the mutex profile, 0 when it is off; records may have been made at others.
     pub(crate) fraction: i64,
     pub(crate) comments: Vec<String>,
-    pub(crate) time_nanos: i64,
+    pub(crate) taken: Taken,
 }
 
 /// The waits of one stack under one set of labels.
@@ -92,7 +94,7 @@ impl ContentionRecords<'static> {
             ticks_per_second: clock::ticks_per_second(),
             fraction: contention::set_mutex_profile_fraction(-1),
             comments: counters::comments(kind.subject()),
-            time_nanos: encode::now_nanos(),
+            taken: Taken::now(),
         }
     }
 }
@@ -117,8 +119,12 @@ impl ContentionRecords<'_> {
 }
 
 /// Writes profile.proto. Go: `printCountCycleProfile`.
-pub(crate) fn write(contention: &ContentionRecords<'_>, sink: &mut Sink<'_>) -> io::Result<()> {
-    let mut locations = Locations::new();
+pub(crate) fn write(
+    contention: &ContentionRecords<'_>,
+    symbolization: Symbolization,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
+    let mut locations = Locations::new(symbolization);
     let mut encoder = Encoder::new(
         sink,
         &Header {
@@ -128,7 +134,7 @@ pub(crate) fn write(contention: &ContentionRecords<'_>, sink: &mut Sink<'_>) -> 
             default_sample_type: "",
             drop_frames: hook_names::DROP_FRAMES,
             comments: &contention.comments,
-            time_nanos: contention.time_nanos,
+            taken: contention.taken,
         },
     );
     for record in &contention.records {

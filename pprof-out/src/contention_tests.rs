@@ -21,19 +21,19 @@ fn synthetic(kind: Contention) -> ContentionRecords<'static> {
         ticks_per_second: TICKS_PER_SECOND,
         fraction: 10,
         comments: vec!["2 samples were lost: no memory".into()],
-        time_nanos: 1_700_000_000_000_000_000,
+        taken: Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 },
     }
 }
 
 fn encoded(contention: &ContentionRecords<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    write(contention, &mut Sink::new(&mut out)).unwrap();
+    write(contention, Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
     out
 }
 
 fn text_of(contention: &ContentionRecords<'_>) -> String {
     let mut out = Vec::new();
-    contention_text::write(contention, &mut Sink::new(&mut out)).unwrap();
+    contention_text::write(contention, Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -282,19 +282,20 @@ fn go_reads_profiles_of_nothing_and_of_counts() {
             }
         }
         let mut threads = CountProfile {
-            name: "threadcreate",
+            name: "threadcreate".into(),
             records: Vec::new(),
             drop_frames: hook_names::DROP_FRAMES,
             comments: vec!["2 samples were lost: no memory".into()],
+            taken: Taken::default(),
         };
         for values in [vec![], vec![[5], [2]]] {
             threads.records = values
                 .iter()
-                .map(|&[count]| CountRecord { stack: &[0x101, 0x202], leaf: Leaf::Hooks, count })
+                .map(|&[count]| CountRecord { stack: (&[0x101, 0x202]).into(), leaf: Leaf::Hooks, count })
                 .collect();
             let (mut proto, mut text) = (Vec::new(), Vec::new());
-            threads.write(&mut Sink::new(&mut proto)).unwrap();
-            threads.write_text(&mut Sink::new(&mut text)).unwrap();
+            threads.write(Symbolization::Full, &mut Sink::new(&mut proto)).unwrap();
+            threads.write_text(Symbolization::Full, &mut Sink::new(&mut text)).unwrap();
             for form in [proto, text] {
                 let read = go.raw(&form);
                 assert_eq!(read.head, ["threadcreate count", "1", "threadcreate/count"]);

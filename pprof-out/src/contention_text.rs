@@ -20,11 +20,16 @@ use std::io;
 use crate::contention::{Contention, ContentionRecords};
 use crate::locations::Locations;
 use crate::sink::Sink;
+use crate::symbolizer::Symbolization;
 use crate::text;
 
 /// Writes the text form. Go: `writeProfileInternal`.
-pub(crate) fn write(contention: &ContentionRecords<'_>, sink: &mut Sink<'_>) -> io::Result<()> {
-    let mut locations = Locations::new();
+pub(crate) fn write(
+    contention: &ContentionRecords<'_>,
+    symbolization: Symbolization,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
+    let mut locations = Locations::new(symbolization);
     let mut text = header(contention);
     let mut bytes = Vec::new();
     let most = most_cycles(contention);

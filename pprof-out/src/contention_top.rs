@@ -6,6 +6,7 @@ use rtprof_profiler::sampling;
 
 use crate::contention::{Contention, ContentionRecords};
 use crate::locations::Locations;
+use crate::symbolizer::Symbolization;
 use crate::top::{ByFunction, Sums, Values};
 
 /// What one function waited, or made others wait. Scaled to what the samples stand for, as in the profile.
@@ -56,7 +57,7 @@ fn top(kind: Contention, n: usize) -> Vec<ContentionTopEntry> {
 }
 
 fn entries_of(contention: &ContentionRecords<'_>) -> Vec<ContentionTopEntry> {
-    let mut locations = Locations::new();
+    let mut locations = Locations::new(Symbolization::Full);
     let mut functions = ByFunction::default();
     for record in &contention.records {
         let waits = Waits { nanos: contention.nanos(record.cycles), count: record.count };
@@ -85,6 +86,7 @@ fn entries_of(contention: &ContentionRecords<'_>) -> Vec<ContentionTopEntry> {
 mod tests {
     use super::*;
     use crate::contention::ContentionRecord;
+    use crate::taken::Taken;
 
     #[test]
     fn flat_is_who_waited_and_cumulative_all_above() {
@@ -96,7 +98,7 @@ mod tests {
             ticks_per_second: 2_000_000_000,
             fraction: 0,
             comments: Vec::new(),
-            time_nanos: 0,
+            taken: Taken::default(),
         };
         let table: Vec<_> = entries_of(&contention)
             .into_iter()

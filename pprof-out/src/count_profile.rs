@@ -1,35 +1,39 @@
 //! Profiles of stacks with the number of things that each stands for: those of a program's own, and threadcreate.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 
-use crate::encode::{self, Encoder, Header};
+use crate::encode::{Encoder, Header};
 use crate::locations::{Frames, Locations};
 use crate::sink::Sink;
+use crate::symbolizer::Symbolization;
+use crate::taken::Taken;
 use crate::text;
 
 /// Records of one cut, and what is said of them.
 pub(crate) struct CountProfile<'a> {
     /// Of the profile, and of its values.
-    pub(crate) name: &'a str,
+    pub(crate) name: Cow<'a, str>,
     /// In the order in which they are shown.
     pub(crate) records: Vec<CountRecord<'a>>,
     /// Empty for none.
     pub(crate) drop_frames: &'static str,
     pub(crate) comments: Vec<String>,
+    pub(crate) taken: Taken,
 }
 
 /// A stack and how many things it stands for.
 pub(crate) struct CountRecord<'a> {
     /// Return addresses, leaf first.
-    pub(crate) stack: &'a [usize],
+    pub(crate) stack: Cow<'a, [usize]>,
     pub(crate) leaf: Leaf,
     pub(crate) count: i64,
 }
 
 /// What is hidden at the leaf of a stack.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Leaf {
     /// So many functions: a caller wants it so.
     Skip(usize),
@@ -59,29 +63,29 @@ pub(crate) fn counted(places: Vec<Place>) -> Vec<(Place, i64)> {
 
 impl<'a> CountProfile<'a> {
     /// The profile of a program's own that holds these places.
-    pub(crate) fn of_places(name: &'a str, counted: &'a [(Place, i64)]) -> Self {
-        let record = |(place, count): &'a (Place, i64)| CountRecord {
-            stack: &place.stack,
+    pub(crate) fn of_places(name: String, counted: Vec<(Place, i64)>) -> Self {
+        let record = |(place, count): (Place, i64)| CountRecord {
+            stack: place.stack.into_vec().into(),
             leaf: Leaf::Skip(place.skip),
-            count: *count,
+            count,
         };
-        let records = counted.iter().map(record).collect();
-        Self { name, records, drop_frames: "", comments: Vec::new() }
+        let records = counted.into_iter().map(record).collect();
+        Self { name: name.into(), records, drop_frames: "", comments: Vec::new(), taken: Taken::now() }
     }
 
     /// Writes profile.proto.
-    pub(crate) fn write(&self, sink: &mut Sink<'_>) -> io::Result<()> {
-        let mut locations = Locations::new();
+    pub(crate) fn write(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
+        let mut locations = Locations::new(symbolization);
         let mut encoder = Encoder::new(
             sink,
             &Header {
-                sample_types: &[(self.name, "count")],
-                period_type: (self.name, "count"),
+                sample_types: &[(&self.name, "count")],
+                period_type: (&self.name, "count"),
                 period: 1,
                 default_sample_type: "",
                 drop_frames: self.drop_frames,
                 comments: &self.comments,
-                time_nanos: encode::now_nanos(),
+                taken: self.taken,
             },
         );
         for record in &self.records {
@@ -95,8 +99,8 @@ impl<'a> CountProfile<'a> {
     }
 
     /// Writes the text form, which `go tool pprof` reads as well.
-    pub(crate) fn write_text(&self, sink: &mut Sink<'_>) -> io::Result<()> {
-        let mut locations = Locations::new();
+    pub(crate) fn write_text(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
+        let mut locations = Locations::new(symbolization);
         let total = self.records.iter().fold(0i64, |sum, record| sum.saturating_add(record.count));
         let mut text = format!("{} profile: total {total}\n", self.name);
         let mut bytes = Vec::new();
@@ -124,10 +128,10 @@ impl<'a> CountProfile<'a> {
 }
 
 impl CountRecord<'_> {
-    fn frames<'l>(&self, locations: &'l mut Locations) -> Frames<'l> {
+    pub(crate) fn frames<'l>(&self, locations: &'l mut Locations) -> Frames<'l> {
         match self.leaf {
-            Leaf::Skip(functions) => locations.skipped(self.stack, functions),
-            Leaf::Hooks => locations.event(self.stack),
+            Leaf::Skip(functions) => locations.skipped(&self.stack, functions),
+            Leaf::Hooks => locations.event(&self.stack),
         }
     }
 }
@@ -149,25 +153,29 @@ mod tests {
 
     fn text_of(profile: &CountProfile<'_>) -> String {
         let mut out = Vec::new();
-        profile.write_text(&mut Sink::new(&mut out)).unwrap();
+        profile.write_text(Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 
     #[test]
     fn text_of_go() {
         let places = counted(vec![place(&[0x10, 0x20], 0), place(&[0x10, 0x20], 0)]);
-        let text = text_of(&CountProfile::of_places("sessions", &places));
+        let text = text_of(&CountProfile::of_places("sessions".into(), places));
         let expected = "sessions profile: total 2\n2 @ 0x10 0x20\n#\t0x10\n#\t0x20\n\n--- Memory map: ---\n";
         assert!(text.starts_with(expected), "{text}");
-        assert_eq!(text_of(&CountProfile::of_places("sessions", &[])), "sessions profile: total 0\n");
+        assert_eq!(
+            text_of(&CountProfile::of_places("sessions".into(), Vec::new())),
+            "sessions profile: total 0\n"
+        );
     }
 
     #[test]
     fn remarks_follow_the_records() {
-        let mut profile = CountProfile::of_places("threadcreate", &[]);
+        let mut profile = CountProfile::of_places("threadcreate".into(), Vec::new());
         profile.comments = vec!["two\nlines".into()];
         assert_eq!(text_of(&profile), "threadcreate profile: total 0\n# two lines\n");
-        let record = |stack, count| CountRecord { stack, leaf: Leaf::Hooks, count };
+        let record =
+            |stack: &'static [usize], count| CountRecord { stack: stack.into(), leaf: Leaf::Hooks, count };
         profile.records = vec![record(&[0x10], i64::MAX), record(&[0x20], 5)];
         let text = text_of(&profile);
         let expected = "threadcreate profile: total 9223372036854775807\n9223372036854775807 @ 0x10\n#\t0x10\n\n\

@@ -6,7 +6,6 @@
 //! many samples there are.
 
 use std::io::{self, Write as _};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -16,6 +15,7 @@ use crate::locations::Locations;
 use crate::proto::{Label, Sample, ValueType};
 use crate::sink::Sink;
 use crate::strings::StringTable;
+use crate::taken::Taken;
 
 /// Uncompressed bytes that are collected before the compressor sees them.
 const PLAIN_CHUNK: usize = 32 << 10;
@@ -31,13 +31,7 @@ pub(crate) struct Header<'a> {
     /// Empty for none.
     pub(crate) drop_frames: &'a str,
     pub(crate) comments: &'a [String],
-    /// Nanoseconds since 1970.
-    pub(crate) time_nanos: i64,
-}
-
-/// Nanoseconds since 1970; 0 if the clock stands before that.
-pub(crate) fn now_nanos() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
+    pub(crate) taken: Taken,
 }
 
 /// A profile that is being written.
@@ -70,7 +64,8 @@ impl<'s, 'w> Encoder<'s, 'w> {
             }
         };
         number(7, strings.index(header.drop_frames));
-        number(9, header.time_nanos);
+        number(9, header.taken.time_nanos);
+        number(10, header.taken.duration_nanos);
         number(12, header.period);
         number(14, strings.index(header.default_sample_type));
         let period_type = ValueType {

@@ -13,10 +13,12 @@ use crate::locations::Locations;
 use crate::prune::DROP_FRAMES;
 use crate::scale::Scale;
 use crate::sink::Sink;
+use crate::symbolizer::Symbolization;
+use crate::taken::Taken;
 use crate::top::Values;
 
 /// The order is Go's; readers go by position.
-const SAMPLE_TYPES: [(&str, &str); 4] = [
+pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
     ("inuse_objects", "count"),
@@ -29,7 +31,7 @@ pub(crate) struct HeapRecords<'a> {
     /// The current mean number of bytes between two samples; records may have been made at others.
     pub(crate) rate: usize,
     pub(crate) comments: Vec<String>,
-    pub(crate) time_nanos: i64,
+    pub(crate) taken: Taken,
 }
 
 /// The sampled objects of one size from one stack.
@@ -43,6 +45,15 @@ pub(crate) struct HeapRecord<'a> {
     pub(crate) labels: &'a [(String, String)],
     pub(crate) allocs: i64,
     pub(crate) frees: i64,
+    /// What is not shown, because it was so before.
+    pub(crate) base: HeapBase,
+}
+
+/// Sampled objects that a profile of a stretch of time leaves out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HeapBase {
+    pub(crate) allocs: i64,
+    pub(crate) inuse: i64,
 }
 
 /// Objects and bytes, allocated and still in use.
@@ -55,13 +66,21 @@ pub(crate) struct HeapValues {
 }
 
 impl HeapRecord<'_> {
+    /// Sampled objects in use now, whatever the base.
+    pub(crate) fn in_use(&self) -> i64 {
+        self.allocs - self.frees
+    }
+
     /// What was sampled.
     pub(crate) fn sampled(&self) -> HeapValues {
+        self.values(self.allocs - self.base.allocs, self.in_use() - self.base.inuse)
+    }
+
+    fn values(&self, allocs: i64, inuse: i64) -> HeapValues {
         let size = self.size as i64;
-        let inuse = self.allocs - self.frees;
         HeapValues {
-            alloc_objects: self.allocs,
-            alloc_space: self.allocs.saturating_mul(size),
+            alloc_objects: allocs,
+            alloc_space: allocs.saturating_mul(size),
             inuse_objects: inuse,
             inuse_space: inuse.saturating_mul(size),
         }
@@ -75,13 +94,22 @@ impl HeapRecord<'_> {
             ^ (self.rate as u64).rotate_left(16)
             ^ label_hash(self.labels);
         let scale = Scale::new(self.size, self.rate, hash);
-        let sampled = self.sampled();
-        HeapValues {
-            alloc_objects: scale.value(sampled.alloc_objects),
-            alloc_space: scale.value(sampled.alloc_space),
-            inuse_objects: scale.value(sampled.inuse_objects),
-            inuse_space: scale.value(sampled.inuse_space),
+        let estimate = |allocs: i64, inuse: i64| {
+            let sampled = self.values(allocs, inuse);
+            HeapValues {
+                alloc_objects: scale.value(sampled.alloc_objects),
+                alloc_space: scale.value(sampled.alloc_space),
+                inuse_objects: scale.value(sampled.inuse_objects),
+                inuse_space: scale.value(sampled.inuse_space),
+            }
+        };
+        let all = estimate(self.allocs, self.in_use());
+        if self.base == HeapBase::default() {
+            return all;
         }
+        // The difference of two estimates, not the estimate of a difference: what two profiles show when a reader
+        // subtracts one from the other.
+        all.less(estimate(self.base.allocs, self.base.inuse))
     }
 }
 
@@ -92,6 +120,22 @@ fn label_hash(labels: &[(String, String)]) -> u64 {
     let mut hasher = DefaultHasher::new();
     labels.hash(&mut hasher);
     hasher.finish()
+}
+
+impl HeapValues {
+    /// In the order of the sample types.
+    pub(crate) fn in_order(self) -> [i64; 4] {
+        [self.alloc_objects, self.alloc_space, self.inuse_objects, self.inuse_space]
+    }
+
+    fn less(self, other: Self) -> Self {
+        Self {
+            alloc_objects: self.alloc_objects - other.alloc_objects,
+            alloc_space: self.alloc_space - other.alloc_space,
+            inuse_objects: self.inuse_objects - other.inuse_objects,
+            inuse_space: self.inuse_space - other.inuse_space,
+        }
+    }
 }
 
 impl Values for HeapValues {
@@ -116,13 +160,14 @@ impl HeapRecords<'static> {
                 labels: labels::resolve(bucket.labels),
                 allocs: bucket.allocs,
                 frees: bucket.frees,
+                base: HeapBase::default(),
             })
             .collect();
         Self {
             records,
             rate: rate::mem_profile_rate(),
             comments: counters::comments(Subject::Heap),
-            time_nanos: encode::now_nanos(),
+            taken: Taken::now(),
         }
     }
 }
@@ -131,9 +176,10 @@ impl HeapRecords<'static> {
 pub(crate) fn write(
     heap: &HeapRecords<'_>,
     default_sample_type: &str,
+    symbolization: Symbolization,
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
-    let mut locations = Locations::new();
+    let mut locations = Locations::new(symbolization);
     let mut encoder = Encoder::new(
         sink,
         &Header {
@@ -143,7 +189,7 @@ pub(crate) fn write(
             default_sample_type,
             drop_frames: DROP_FRAMES,
             comments: &heap.comments,
-            time_nanos: heap.time_nanos,
+            taken: heap.taken,
         },
     );
     for record in &heap.records {
@@ -151,12 +197,7 @@ pub(crate) fn write(
         let values = record.estimated();
         encoder.sample(|sample, strings| {
             locations.ids(cut, &mut sample.location_id);
-            sample.value.extend([
-                values.alloc_objects,
-                values.alloc_space,
-                values.inuse_objects,
-                values.inuse_space,
-            ]);
+            sample.value.extend(values.in_order());
             sample.label.extend(encode::text_labels(strings, record.labels));
             let size = record.size as i64;
             sample.label.push(encode::number_label(strings, "bytes", size, "bytes"));

@@ -9,8 +9,15 @@ use crate::proto::Profile;
 fn synthetic() -> HeapRecords<'static> {
     static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
         std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b".into()), ("path".into(), "/x".into())]);
-    let record =
-        |stack, size, rate, labels, allocs, frees| HeapRecord { stack, size, rate, labels, allocs, frees };
+    let record = |stack, size, rate, labels, allocs, frees| HeapRecord {
+        stack,
+        size,
+        rate,
+        labels,
+        allocs,
+        frees,
+        base: HeapBase::default(),
+    };
     HeapRecords {
         records: vec![
             record(&[0x101, 0x202, 0x303], 16, 1, &[][..], 10, 4),
@@ -19,13 +26,13 @@ fn synthetic() -> HeapRecords<'static> {
         ],
         rate: 512 << 10,
         comments: vec!["2 samples were lost: no memory".into()],
-        time_nanos: 1_700_000_000_000_000_000,
+        taken: Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 },
     }
 }
 
 fn encoded(heap: &HeapRecords<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    write(heap, "inuse_space", &mut Sink::new(&mut out)).unwrap();
+    write(heap, "inuse_space", Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
     out
 }
 
@@ -75,11 +82,12 @@ fn records_of(stacks: &[Vec<usize>]) -> HeapRecords<'_> {
                 labels: &[],
                 allocs: at as i64 + 1,
                 frees: at as i64 / 2,
+                base: HeapBase::default(),
             })
             .collect(),
         rate: 512 << 10,
         comments: Vec::new(),
-        time_nanos: 1,
+        taken: Taken { time_nanos: 1, duration_nanos: 0 },
     }
 }
 
@@ -127,11 +135,11 @@ fn a_failing_writer_gets_its_error_and_the_next_call_works() {
     let whole = encoded(&heap);
     for room in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
         let mut full = Full(room);
-        let error = write(&heap, "inuse_space", &mut Sink::new(&mut full)).unwrap_err();
+        let error = write(&heap, "inuse_space", Symbolization::Full, &mut Sink::new(&mut full)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
     let mut text = Full(1000);
-    assert!(crate::heap_text::write(&heap, &mut Sink::new(&mut text)).is_err());
+    assert!(crate::heap_text::write(&heap, Symbolization::Full, &mut Sink::new(&mut text)).is_err());
     assert_eq!(encoded(&heap), whole);
 }
 
@@ -166,7 +174,9 @@ fn rounding_is_spread_over_labels() {
     let sum: i64 = labels
         .iter()
         .map(|labels| {
-            HeapRecord { stack: &stack, size, rate, labels, allocs: 1, frees: 0 }.estimated().alloc_objects
+            HeapRecord { stack: &stack, size, rate, labels, allocs: 1, frees: 0, base: HeapBase::default() }
+                .estimated()
+                .alloc_objects
         })
         .sum();
     let factor = rtprof_profiler::rate::weight(size, rate);

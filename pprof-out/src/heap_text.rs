@@ -6,12 +6,17 @@ use std::io;
 use crate::heap::{HeapRecord, HeapRecords, HeapValues};
 use crate::locations::Locations;
 use crate::sink::Sink;
+use crate::symbolizer::Symbolization;
 use crate::text;
 use crate::top::Values;
 
 /// Writes the text form: the records with the most bytes in use first, a summary in the manner of Go's
 /// `runtime.MemStats`, and the mapped binaries.
-pub(crate) fn write(heap: &HeapRecords<'_>, sink: &mut Sink<'_>) -> io::Result<()> {
+pub(crate) fn write(
+    heap: &HeapRecords<'_>,
+    symbolization: Symbolization,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
     let mut estimated = HeapValues::default();
     let mut shown = HeapValues::default();
     let rate = single_rate(heap);
@@ -25,7 +30,7 @@ pub(crate) fn write(heap: &HeapRecords<'_>, sink: &mut Sink<'_>) -> io::Result<(
     }
     records.sort_by_key(|(values, _)| std::cmp::Reverse((values.inuse_space, values.alloc_space)));
 
-    let mut locations = Locations::new();
+    let mut locations = Locations::new(symbolization);
     let mut text = header(shown, rate);
     let mut bytes = Vec::new();
     for (values, record) in records {
@@ -105,16 +110,22 @@ fn max_rss() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::HeapBase;
+    use crate::taken::Taken;
 
     fn record(size: usize, rate: usize, allocs: i64, frees: i64) -> HeapRecord<'static> {
-        HeapRecord { stack: &[0x11, 0x22], size, rate, labels: &[], allocs, frees }
+        HeapRecord { stack: &[0x11, 0x22], size, rate, labels: &[], allocs, frees, base: HeapBase::default() }
     }
 
     fn text_of(records: Vec<HeapRecord<'static>>) -> String {
-        let heap =
-            HeapRecords { records, rate: 4096, comments: vec!["3 samples lost".into()], time_nanos: 0 };
+        let heap = HeapRecords {
+            records,
+            rate: 4096,
+            comments: vec!["3 samples lost".into()],
+            taken: Taken::default(),
+        };
         let mut out = Vec::new();
-        write(&heap, &mut Sink::new(&mut out)).unwrap();
+        write(&heap, Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

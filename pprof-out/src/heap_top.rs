@@ -4,6 +4,7 @@ use rtprof_profiler::sampling;
 
 use crate::heap::HeapRecords;
 use crate::locations::Locations;
+use crate::symbolizer::Symbolization;
 use crate::top::{ByFunction, Sums};
 
 /// What one function allocated. The values are estimates for all allocations, as in the heap profile.
@@ -39,7 +40,7 @@ pub fn heap_top(n: usize) -> Vec<TopEntry> {
 }
 
 fn entries_of(heap: &HeapRecords<'_>) -> Vec<TopEntry> {
-    let mut locations = Locations::new();
+    let mut locations = Locations::new(Symbolization::Full);
     let mut functions = ByFunction::default();
     for record in &heap.records {
         functions.add(&locations.allocation(record.stack), record.estimated());
@@ -66,18 +67,26 @@ fn entries_of(heap: &HeapRecords<'_>) -> Vec<TopEntry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::heap::HeapRecord;
+    use crate::heap::{HeapBase, HeapRecord};
+    use crate::taken::Taken;
 
     #[test]
     fn flat_is_the_leaf_and_cumulative_the_whole_stack() {
-        let record =
-            |stack, allocs, frees| HeapRecord { stack, size: 10, rate: 1, labels: &[], allocs, frees };
+        let record = |stack, allocs, frees| HeapRecord {
+            stack,
+            size: 10,
+            rate: 1,
+            labels: &[],
+            allocs,
+            frees,
+            base: HeapBase::default(),
+        };
         let heap = HeapRecords {
             // 0x30 calls itself.
             records: vec![record(&[0x10, 0x30, 0x30], 3, 1), record(&[0x20, 0x30], 5, 5)],
             rate: 1,
             comments: Vec::new(),
-            time_nanos: 0,
+            taken: Taken::default(),
         };
         let table: Vec<_> = entries_of(&heap)
             .into_iter()

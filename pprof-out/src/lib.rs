@@ -2,6 +2,8 @@
 //!
 //! [`lookup`] finds a profile by name, [`Profile::write_to`] writes it in a form that `go tool pprof` reads,
 //! [`write_heap_profile`] is the short way to the most wanted one, [`heap_top`] a table for those without pprof.
+//! [`Profile::snapshot`] keeps the records of an instant, to be written in several forms, or compared with those of
+//! another instant.
 //!
 //! An export works on a cut of the records and stops nobody. Its path:
 //!
@@ -32,6 +34,8 @@
 
 #![forbid(unsafe_code)]
 
+mod call_tree;
+mod collapsed;
 mod contention;
 mod contention_text;
 mod contention_top;
@@ -40,6 +44,7 @@ mod count_profile;
 mod decoded;
 mod encode;
 mod error;
+mod function_names;
 #[cfg(test)]
 mod go_pprof;
 mod hash;
@@ -56,17 +61,25 @@ pub mod proto;
 mod prune;
 mod registry;
 mod scale;
+mod since;
 mod sink;
+mod snapshot;
 mod source_path;
 mod strings;
 mod symbol_cache;
 mod symbolizer;
+mod taken;
 mod text;
 mod thread_create;
 mod top;
 
+pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
 pub use error::ProfileError;
+pub use function_names::FunctionNames;
 pub use heap_top::{TopEntry, heap_top};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};
+pub use since::Since;
+pub use snapshot::Snapshot;
+pub use symbolizer::Symbolization;

@@ -10,7 +10,7 @@ use crate::proto;
 use crate::prune::{self, Class, Cut, Machinery};
 use crate::strings::StringTable;
 use crate::symbol_cache::{Function, Symbols};
-use crate::symbolizer::Symbolizer;
+use crate::symbolizer::{Symbolization, Symbolizer};
 
 /// Every distinct address of an export, resolved once.
 pub(crate) struct Locations {
@@ -47,9 +47,9 @@ pub(crate) struct Frames<'a> {
 }
 
 impl Locations {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(symbolization: Symbolization) -> Self {
         Self {
-            symbolizer: Symbolizer::new(),
+            symbolizer: Symbolizer::new(symbolization),
             by_address: AddressMap::default(),
             addresses: Vec::new(),
             given: Vec::new(),

@@ -9,14 +9,12 @@ use std::sync::Arc;
 use rtprof_profiler::fork_safe::ForkMutex;
 use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
 
-use crate::contention::{self, Contention, ContentionRecords};
-use crate::contention_text;
+use crate::contention::{Contention, ContentionRecords};
 use crate::count_profile::{self, CountProfile, Place};
 use crate::error::ProfileError;
-use crate::heap::{self, HeapRecords};
-use crate::heap_text;
+use crate::heap::HeapRecords;
 use crate::registry::registry;
-use crate::sink::Sink;
+use crate::snapshot::Snapshot;
 use crate::thread_create;
 
 /// A named collection of stacks: one of the built-in profiles, or one that the program fills itself to
@@ -42,11 +40,12 @@ enum Kind {
     Contention(Contention),
     ThreadCreate,
     Custom(Custom),
+    Absent { name: &'static str, comment: &'static str },
 }
 
 /// Two views of the same records.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum HeapView {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum HeapView {
     Heap,
     Allocs,
 }
@@ -57,14 +56,14 @@ struct Custom {
 }
 
 impl HeapView {
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Heap => "heap",
             Self::Allocs => "allocs",
         }
     }
 
-    fn default_sample_type(self) -> &'static str {
+    pub(crate) fn default_sample_type(self) -> &'static str {
         match self {
             Self::Heap => "inuse_space",
             Self::Allocs => "alloc_space",
@@ -91,7 +90,8 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 /// # Errors
 /// Those of the writer.
 pub fn write_heap_profile(mut w: impl Write) -> io::Result<()> {
-    write_heap(HeapView::Heap, &mut w, 0)
+    let _untracked = sampling::untracked();
+    Snapshot::of_heap(HeapView::Heap, HeapRecords::take()).write_to(&mut w, 0)
 }
 
 impl Profile {
@@ -127,6 +127,7 @@ impl Profile {
             Kind::Contention(kind) => kind.name(),
             Kind::ThreadCreate => thread_create::NAME,
             Kind::Custom(custom) => &custom.name,
+            Kind::Absent { name, .. } => name,
         }
     }
 
@@ -140,6 +141,7 @@ impl Profile {
             Kind::Contention(kind) => kind.count(),
             Kind::ThreadCreate => thread_create::count(),
             Kind::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
+            Kind::Absent { .. } => 0,
         }
     }
 
@@ -193,19 +195,42 @@ impl Profile {
     pub fn write_to(&self, w: &mut (impl Write + ?Sized), debug: u32) -> io::Result<()> {
         // A reference to a writer is a writer, and of known size.
         let mut w = w;
-        match &*self.0 {
-            Kind::Heap(view) => write_heap(*view, &mut w, debug),
-            Kind::Contention(kind) => write_contention(*kind, &mut w, debug),
-            Kind::ThreadCreate => {
-                let mut sink = Sink::new(&mut w);
-                write_counts(&thread_create::take(), &mut sink, debug)
-            }
+        self.snapshot()?.write_to(&mut w, debug)
+    }
+
+    /// The profile's records as they are now, to be written in any form, at any time; and what a later snapshot is
+    /// compared with. It keeps about 100 bytes a record, which are not sampled.
+    ///
+    /// # Errors
+    /// A forked child whose parent was changing this profile of the program's own at the instant of the fork has
+    /// lost it.
+    pub fn snapshot(&self) -> io::Result<Snapshot> {
+        let _untracked = sampling::untracked();
+        Ok(match &*self.0 {
+            Kind::Heap(view) => Snapshot::of_heap(*view, HeapRecords::take()),
+            Kind::Contention(kind) => Snapshot::of_contention(ContentionRecords::take(*kind)),
+            Kind::ThreadCreate => Snapshot::of_counts(thread_create::take()),
             Kind::Custom(custom) => {
-                let mut sink = Sink::new(&mut w);
                 let places = count_profile::counted(custom.places()?);
-                write_counts(&CountProfile::of_places(&custom.name, &places), &mut sink, debug)
+                Snapshot::of_counts(CountProfile::of_places(custom.name.clone(), places))
             }
-        }
+            Kind::Absent { name, comment } => Snapshot::of_counts(CountProfile {
+                comments: vec![(*comment).to_owned()],
+                ..CountProfile::of_places((*name).to_owned(), Vec::new())
+            }),
+        })
+    }
+
+    /// Whether the profile is one that is there from the beginning, not one of the program's own.
+    pub fn is_built_in(&self) -> bool {
+        !matches!(&*self.0, Kind::Custom(_))
+    }
+
+    /// A profile that is always empty and says why: what a server answers whose clients ask for a profile that is
+    /// not part of this build.
+    #[doc(hidden)]
+    pub fn absent(name: &'static str, comment: &'static str) -> Self {
+        Self(Arc::new(Kind::Absent { name, comment }))
     }
 }
 
@@ -214,31 +239,6 @@ impl Custom {
     fn places(&self) -> io::Result<Vec<Place>> {
         let places = self.places.lock().ok_or_else(|| io::Error::other(ProfileError::LostInFork))?;
         Ok(places.values().cloned().collect())
-    }
-}
-
-fn write_heap(view: HeapView, w: &mut dyn Write, debug: u32) -> io::Result<()> {
-    let mut sink = Sink::new(w);
-    let records = HeapRecords::take();
-    match debug {
-        0 => heap::write(&records, view.default_sample_type(), &mut sink),
-        _ => heap_text::write(&records, &mut sink),
-    }
-}
-
-fn write_contention(kind: Contention, w: &mut dyn Write, debug: u32) -> io::Result<()> {
-    let mut sink = Sink::new(w);
-    let records = ContentionRecords::take(kind);
-    match debug {
-        0 => contention::write(&records, &mut sink),
-        _ => contention_text::write(&records, &mut sink),
-    }
-}
-
-fn write_counts(counts: &CountProfile<'_>, sink: &mut Sink<'_>, debug: u32) -> io::Result<()> {
-    match debug {
-        0 => counts.write(sink),
-        _ => counts.write_text(sink),
     }
 }
 

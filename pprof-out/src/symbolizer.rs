@@ -10,6 +10,18 @@ use crate::object_file::ObjectFile;
 use crate::prune::classify;
 use crate::symbol_cache::{self, FileState, Line, ModuleKey, SymbolCache, Symbols};
 
+/// Who makes functions and lines of the addresses of a profile.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Symbolization {
+    /// The program that writes it.
+    #[default]
+    Full,
+    /// Its reader: the profile has addresses and the build ids of the files that they lie in. The program spends
+    /// nothing on debug information, and hides nothing at the leaf of stacks, as it knows no names; `go tool pprof`
+    /// does so itself, once it has them.
+    None,
+}
+
 /// Looks addresses up during one export. The debug information it opens, tens of megabytes for a large
 /// program, is released when it is dropped; the answers stay in the cache of the process.
 pub(crate) struct Symbolizer {
@@ -17,6 +29,7 @@ pub(crate) struct Symbolizer {
     files: Vec<ModuleFile>,
     cache: &'static SymbolCache,
     unknown: Arc<Symbols>,
+    symbolization: Symbolization,
 }
 
 #[derive(Default)]
@@ -37,10 +50,10 @@ enum Opened {
 
 impl Symbolizer {
     /// For the modules as they are now.
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(symbolization: Symbolization) -> Self {
         let map = ModuleMap::read();
         let files = map.modules().iter().map(|_| ModuleFile::default()).collect();
-        Self { map, files, cache: symbol_cache::global(), unknown: Arc::default() }
+        Self { map, files, cache: symbol_cache::global(), unknown: Arc::default(), symbolization }
     }
 
     pub(crate) fn modules(&self) -> &[&'static Module] {
@@ -61,6 +74,9 @@ impl Symbolizer {
         let Some(at) = self.map.find(address) else {
             return (None, self.unknown.clone());
         };
+        if self.symbolization == Symbolization::None {
+            return (Some(at), self.unknown.clone());
+        }
         let module = self.map.modules()[at];
         let place = address.wrapping_sub(module.bias) as u64;
         let state = &mut self.files[at];
@@ -179,7 +195,7 @@ mod tests {
 
     #[test]
     fn names_this_test() {
-        let mut symbolizer = Symbolizer::new();
+        let mut symbolizer = Symbolizer::new(Symbolization::Full);
         let stack = capture_here();
         let mut names = Vec::new();
         for &address in &stack {
@@ -201,7 +217,7 @@ mod tests {
 
     #[test]
     fn an_address_in_no_module_has_nothing() {
-        let mut symbolizer = Symbolizer::new();
+        let mut symbolizer = Symbolizer::new(Symbolization::Full);
         for address in [0, 1, 4096, usize::MAX] {
             let (module, symbols) = symbolizer.resolve(address);
             assert!(module.is_none() && symbols.lines.is_empty());

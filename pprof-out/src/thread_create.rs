@@ -5,6 +5,7 @@ use rtprof_profiler::thread_create::{self, ThreadCount};
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::hook_names;
+use crate::taken::Taken;
 
 /// The profile's name.
 pub(crate) const NAME: &str = "threadcreate";
@@ -19,10 +20,11 @@ pub(crate) fn count() -> usize {
 /// What the profiler has recorded up to now.
 pub(crate) fn take() -> CountProfile<'static> {
     CountProfile {
-        name: NAME,
+        name: NAME.into(),
         records: records(thread_create::thread_counts()),
         drop_frames: hook_names::DROP_FRAMES,
         comments: counters::comments(Subject::ThreadCreate),
+        taken: Taken::now(),
     }
 }
 
@@ -32,7 +34,7 @@ fn records(mut counts: Vec<ThreadCount>) -> Vec<CountRecord<'static>> {
     counts
         .into_iter()
         .map(|ThreadCount { stack, created }| CountRecord {
-            stack,
+            stack: stack.into(),
             leaf: Leaf::Hooks,
             count: i64::try_from(created).unwrap_or(i64::MAX),
         })

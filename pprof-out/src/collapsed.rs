@@ -1,0 +1,40 @@
+//! Collapsed stacks: the lines that flame graph tools take (`stackcollapse` of Brendan Gregg's scripts).
+
+use std::fmt::Write as _;
+use std::io;
+
+use crate::call_tree::each_function;
+use crate::sink::Sink;
+use crate::snapshot::Snapshot;
+
+/// Writes a line for each record that has a value of this sample type. Lines of equal stacks (one a size of object)
+/// are left to the reader, who adds them up.
+pub(crate) fn write(snapshot: &Snapshot, sample_type: usize, sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut text = String::new();
+    let mut bytes = Vec::new();
+    let mut names = Vec::new();
+    snapshot.for_each(|frames, values| {
+        if values[sample_type] == 0 {
+            return Ok(());
+        }
+        names.clear();
+        each_function(frames, |name, _| names.push(name));
+        for (at, name) in names.iter().rev().enumerate() {
+            if at > 0 {
+                text.push(';');
+            }
+            // A semicolon in a name, as in `[u8; 4]`, would end the name, a line break the line.
+            text.extend(name.chars().map(|c| match c {
+                ';' => ',',
+                c if c.is_control() => ' ',
+                c => c,
+            }));
+        }
+        let _ = writeln!(text, " {}", values[sample_type]);
+        bytes.extend_from_slice(text.as_bytes());
+        text.clear();
+        sink.drain_chunk(&mut bytes)
+    })?;
+    sink.drain(&mut bytes)?;
+    sink.flush()
+}

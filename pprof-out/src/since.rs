@@ -1,0 +1,133 @@
+//! What became of a profile between two snapshots.
+//!
+//! Records are compared, not written profiles: both snapshots are cuts of the same records, which are never freed, so
+//! a record is known by where its stack lies. Nothing has to be resolved or encoded twice, and nothing is lost by
+//! rounding. Go writes both profiles, parses them, scales one by -1 and merges.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::hash::Hash;
+
+use rtprof_profiler::sampling;
+
+use crate::contention::{ContentionRecord, ContentionRecords};
+use crate::count_profile::{CountProfile, CountRecord};
+use crate::heap::{HeapBase, HeapRecord, HeapRecords};
+use crate::snapshot::{Records, Snapshot};
+use crate::taken::Taken;
+
+/// How a later snapshot is compared with an earlier one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Since {
+    /// Every value less what it was. What is in use may have become less, and is negative then. Go: `seconds=` of
+    /// `net/http/pprof`.
+    Everything,
+    /// Values that only grow (allocations, waits, created threads) less what they were; what is in use as it is now.
+    /// So does godeltaprof.
+    Accumulated,
+}
+
+impl Snapshot {
+    /// What was added since `earlier`, a snapshot of the same profile. Records to which nothing was added are left out.
+    ///
+    /// A snapshot of another profile has nothing in common with this one, and all of this one counts as added.
+    pub fn since(self, earlier: &Self, since: Since) -> Self {
+        let _untracked = sampling::untracked();
+        let duration = self.instant.saturating_duration_since(earlier.instant);
+        let duration_nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+        let spanning = |taken: Taken| Taken { duration_nanos, ..taken };
+        let records = match (self.records, &earlier.records) {
+            (Records::Heap(view, heap), Records::Heap(_, earlier)) => {
+                let records = heap_since(heap.records, &earlier.records, since);
+                Records::Heap(view, HeapRecords { records, taken: spanning(heap.taken), ..heap })
+            }
+            (Records::Contention(later), Records::Contention(earlier)) if later.kind == earlier.kind => {
+                let records = contention_since(later.records, &earlier.records);
+                Records::Contention(ContentionRecords { records, taken: spanning(later.taken), ..later })
+            }
+            (Records::Counts(later), Records::Counts(earlier)) if later.name == earlier.name => {
+                let records = counts_since(later.records, &earlier.records);
+                Records::Counts(CountProfile { records, taken: spanning(later.taken), ..later })
+            }
+            (records, _) => records,
+        };
+        Self { records, instant: self.instant }
+    }
+}
+
+type HeapKey = (usize, usize, usize, usize);
+
+fn heap_key(record: &HeapRecord<'_>) -> HeapKey {
+    (record.stack.as_ptr().addr(), record.size, record.rate, record.labels.as_ptr().addr())
+}
+
+fn heap_since(
+    later: Vec<HeapRecord<'static>>,
+    earlier: &[HeapRecord<'static>],
+    since: Since,
+) -> Vec<HeapRecord<'static>> {
+    let mut bases: HashMap<HeapKey, HeapBase> = HashMap::with_capacity(earlier.len());
+    for record in earlier {
+        let base = bases.entry(heap_key(record)).or_default();
+        base.allocs += record.allocs;
+        if since == Since::Everything {
+            base.inuse += record.allocs - record.frees;
+        }
+    }
+    let with_base = later.into_iter().map(|record| {
+        let base = bases.remove(&heap_key(&record)).unwrap_or_default();
+        HeapRecord { base, ..record }
+    });
+    with_base
+        .filter(|record| record.allocs != record.base.allocs || record.in_use() != record.base.inuse)
+        .collect()
+}
+
+fn contention_since(
+    later: Vec<ContentionRecord<'static>>,
+    earlier: &[ContentionRecord<'static>],
+) -> Vec<ContentionRecord<'static>> {
+    let key = |record: &ContentionRecord<'_>| (record.stack.as_ptr().addr(), record.labels.as_ptr().addr());
+    let mut bases = first_of_each(earlier, key, |record| (record.count, record.cycles));
+    let added = later.into_iter().filter_map(|record| {
+        let (count, cycles) = bases.remove(&key(&record)).unwrap_or_default();
+        let (count, cycles) = (record.count - count, record.cycles.saturating_sub(cycles));
+        (count != 0 || cycles != 0).then_some(ContentionRecord { count, cycles, ..record })
+    });
+    let mut added: Vec<_> = added.collect();
+    added.sort_by_key(|record| std::cmp::Reverse(record.cycles));
+    added
+}
+
+fn counts_since(
+    later: Vec<CountRecord<'static>>,
+    earlier: &[CountRecord<'static>],
+) -> Vec<CountRecord<'static>> {
+    // By content: places of a program's own profile are copies.
+    let key = |record: &CountRecord<'static>| (record.stack.clone(), record.leaf);
+    let mut bases = first_of_each(earlier, key, |record| record.count);
+    let mut changed: Vec<_> = Vec::new();
+    for record in later {
+        let count = record.count - bases.remove(&key(&record)).unwrap_or(0);
+        if count != 0 {
+            changed.push(CountRecord { count, ..record });
+        }
+    }
+    // Stacks that are gone altogether.
+    let gone =
+        |(stack, leaf)| Some(CountRecord { count: -bases.remove(&(Cow::clone(&stack), leaf))?, stack, leaf });
+    changed.extend(earlier.iter().map(key).filter_map(gone));
+    changed
+}
+
+fn first_of_each<'a, R, K: Hash + Eq, V>(
+    records: &'a [R],
+    key: impl Fn(&'a R) -> K,
+    value: impl Fn(&R) -> V,
+) -> HashMap<K, V> {
+    records.iter().map(|record| (key(record), value(record))).collect()
+}
+
+#[cfg(test)]
+#[path = "since_tests.rs"]
+mod tests;

@@ -1,0 +1,183 @@
+//! The records of a profile at one instant, in every form that they are written in.
+
+use std::io::{self, Write};
+use std::time::Instant;
+
+use rtprof_profiler::sampling;
+
+use crate::call_tree::CallTree;
+use crate::collapsed;
+use crate::contention::{self, ContentionRecords};
+use crate::contention_text;
+use crate::count_profile::CountProfile;
+use crate::heap::{self, HeapRecords};
+use crate::heap_text;
+use crate::locations::{Frames, Locations};
+use crate::profile::HeapView;
+use crate::sink::Sink;
+use crate::symbolizer::Symbolization;
+
+/// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), or what was added between two
+/// ([`since`](Self::since)). Nothing is resolved yet: that happens whenever it is written.
+pub struct Snapshot {
+    pub(crate) records: Records,
+    pub(crate) instant: Instant,
+}
+
+pub(crate) enum Records {
+    Heap(HeapView, HeapRecords<'static>),
+    Contention(ContentionRecords<'static>),
+    Counts(CountProfile<'static>),
+}
+
+impl Snapshot {
+    pub(crate) fn of_heap(view: HeapView, records: HeapRecords<'static>) -> Self {
+        Self::now(Records::Heap(view, records))
+    }
+
+    pub(crate) fn of_contention(records: ContentionRecords<'static>) -> Self {
+        Self::now(Records::Contention(records))
+    }
+
+    pub(crate) fn of_counts(counts: CountProfile<'static>) -> Self {
+        Self::now(Records::Counts(counts))
+    }
+
+    fn now(records: Records) -> Self {
+        Self { records, instant: Instant::now() }
+    }
+
+    /// The profile's name.
+    pub fn name(&self) -> &str {
+        match &self.records {
+            Records::Heap(view, _) => view.name(),
+            Records::Contention(contention) => contention.kind.name(),
+            Records::Counts(counts) => &counts.name,
+        }
+    }
+
+    /// Name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
+    pub fn sample_types(&self) -> Vec<(&str, &str)> {
+        match &self.records {
+            Records::Heap(..) => heap::SAMPLE_TYPES.to_vec(),
+            Records::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
+            Records::Counts(counts) => vec![(&counts.name, "count")],
+        }
+    }
+
+    /// The place among [`sample_types`](Self::sample_types) of the one to show first: what `go tool pprof` shows.
+    pub fn default_sample_type(&self) -> usize {
+        let types = self.sample_types();
+        let wanted = match &self.records {
+            Records::Heap(view, _) => view.default_sample_type(),
+            // Without a wish of the profile's pprof shows the last one.
+            _ => return types.len() - 1,
+        };
+        types.iter().position(|&(name, _)| name == wanted).unwrap_or(types.len() - 1)
+    }
+
+    /// Remarks for the reader: why the profile may be empty, what was dropped.
+    pub fn comments(&self) -> &[String] {
+        match &self.records {
+            Records::Heap(_, heap) => &heap.comments,
+            Records::Contention(contention) => &contention.comments,
+            Records::Counts(counts) => &counts.comments,
+        }
+    }
+
+    /// When it was taken, in nanoseconds since 1970; and over which time it was counted, in nanoseconds, 0 for
+    /// a state.
+    pub fn time_and_duration_nanos(&self) -> (i64, i64) {
+        let taken = match &self.records {
+            Records::Heap(_, heap) => heap.taken,
+            Records::Contention(contention) => contention.taken,
+            Records::Counts(counts) => counts.taken,
+        };
+        (taken.time_nanos, taken.duration_nanos)
+    }
+
+    /// Writes it as [`Profile::write_to`](crate::Profile::write_to) does.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_to(&self, w: &mut (impl Write + ?Sized), debug: u32) -> io::Result<()> {
+        match debug {
+            0 => self.write_proto(w, Symbolization::Full),
+            _ => self.write_text(w, Symbolization::Full),
+        }
+    }
+
+    /// Writes gzipped profile.proto.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_proto(&self, w: &mut (impl Write + ?Sized), symbolization: Symbolization) -> io::Result<()> {
+        // A reference to a writer is a writer, and of known size.
+        let mut w = w;
+        let mut sink = Sink::new(&mut w);
+        match &self.records {
+            Records::Heap(view, heap) => {
+                heap::write(heap, view.default_sample_type(), symbolization, &mut sink)
+            }
+            Records::Contention(contention) => contention::write(contention, symbolization, &mut sink),
+            Records::Counts(counts) => counts.write(symbolization, &mut sink),
+        }
+    }
+
+    /// Writes Go's text form, for people; `go tool pprof` reads it as well. It has no form for what was added
+    /// between two snapshots: of such it shows the later one.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_text(&self, w: &mut (impl Write + ?Sized), symbolization: Symbolization) -> io::Result<()> {
+        let mut w = w;
+        let mut sink = Sink::new(&mut w);
+        match &self.records {
+            Records::Heap(_, heap) => heap_text::write(heap, symbolization, &mut sink),
+            Records::Contention(contention) => contention_text::write(contention, symbolization, &mut sink),
+            Records::Counts(counts) => counts.write_text(symbolization, &mut sink),
+        }
+    }
+
+    /// Writes collapsed stacks, the form that flame graph tools take: a line for each stack, its functions from the
+    /// outermost to the leaf with semicolons between, a space, and the value. `sample_type` is a place among
+    /// [`sample_types`](Self::sample_types). Stacks without that value are left out.
+    ///
+    /// # Errors
+    /// Those of the writer, and if there is no such sample type.
+    pub fn write_collapsed(&self, w: &mut (impl Write + ?Sized), sample_type: usize) -> io::Result<()> {
+        if sample_type >= self.sample_types().len() {
+            let message = format!("{} has no sample type {sample_type}", self.name());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let mut w = w;
+        collapsed::write(self, sample_type, &mut Sink::new(&mut w))
+    }
+
+    /// All stacks as one tree from the outermost function on, for a flame graph.
+    pub fn call_tree(&self) -> CallTree {
+        let _untracked = sampling::untracked();
+        CallTree::of(self)
+    }
+
+    /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error.
+    pub(crate) fn for_each<E>(
+        &self,
+        mut see: impl FnMut(&Frames<'_>, &[i64]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut locations = Locations::new(Symbolization::Full);
+        match &self.records {
+            Records::Heap(_, heap) => heap.records.iter().try_for_each(|record| {
+                see(&locations.allocation(record.stack), &record.estimated().in_order())
+            }),
+            Records::Contention(contention) => contention.records.iter().try_for_each(|record| {
+                let values = [record.count, contention.nanos(record.cycles)];
+                see(&locations.event(record.stack), &values)
+            }),
+            Records::Counts(counts) => counts
+                .records
+                .iter()
+                .try_for_each(|record| see(&record.frames(&mut locations), &[record.count])),
+        }
+    }
+}
