@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod collector;
+#[cfg(feature = "http")]
+pub mod http;
 #[cfg(feature = "pprof")]
 pub mod pprof;
 

@@ -28,6 +28,7 @@ pub(crate) enum Contention {
 }
 
 /// Records of one cut, scaled to what the samples stand for.
+#[derive(Clone)]
 pub(crate) struct ContentionRecords<'a> {
     pub(crate) kind: Contention,
     /// The longest delay first.

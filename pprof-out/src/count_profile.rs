@@ -13,6 +13,7 @@ use crate::taken::Taken;
 use crate::text;
 
 /// Records of one cut, and what is said of them.
+#[derive(Clone)]
 pub(crate) struct CountProfile<'a> {
     /// Of the profile, and of its values.
     pub(crate) name: Cow<'a, str>,
@@ -25,6 +26,7 @@ pub(crate) struct CountProfile<'a> {
 }
 
 /// A stack and how many things it stands for.
+#[derive(Clone)]
 pub(crate) struct CountRecord<'a> {
     /// Return addresses, leaf first.
     pub(crate) stack: Cow<'a, [usize]>,

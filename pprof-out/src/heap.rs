@@ -25,7 +25,14 @@ pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
     ("inuse_space", "bytes"),
 ];
 
+/// The place of a sample type; the last one's if there is no such.
+pub(crate) fn place_of(sample_type: &str) -> usize {
+    let last = SAMPLE_TYPES.len() - 1;
+    SAMPLE_TYPES.iter().position(|&(name, _)| name == sample_type).unwrap_or(last)
+}
+
 /// Records of one cut, unscaled.
+#[derive(Clone)]
 pub(crate) struct HeapRecords<'a> {
     pub(crate) records: Vec<HeapRecord<'a>>,
     /// The current mean number of bytes between two samples; records may have been made at others.

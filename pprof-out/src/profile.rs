@@ -9,10 +9,10 @@ use std::sync::Arc;
 use rtprof_profiler::fork_safe::ForkMutex;
 use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
 
-use crate::contention::{Contention, ContentionRecords};
+use crate::contention::{self, Contention, ContentionRecords};
 use crate::count_profile::{self, CountProfile, Place};
 use crate::error::ProfileError;
-use crate::heap::HeapRecords;
+use crate::heap::{self, HeapRecords};
 use crate::registry::registry;
 use crate::snapshot::Snapshot;
 use crate::thread_create;
@@ -219,6 +219,24 @@ impl Profile {
                 ..CountProfile::of_places((*name).to_owned(), Vec::new())
             }),
         })
+    }
+
+    /// Name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
+    pub fn sample_types(&self) -> Vec<(&str, &str)> {
+        match &*self.0 {
+            Kind::Heap(_) => heap::SAMPLE_TYPES.to_vec(),
+            Kind::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
+            _ => vec![(self.name(), "count")],
+        }
+    }
+
+    /// The place among [`sample_types`](Self::sample_types) of the one to show first: what `go tool pprof` shows.
+    pub fn default_sample_type(&self) -> usize {
+        match &*self.0 {
+            Kind::Heap(view) => heap::place_of(view.default_sample_type()),
+            // Without a wish of the profile's pprof shows the last one.
+            _ => self.sample_types().len() - 1,
+        }
     }
 
     /// Whether the profile is one that is there from the beginning, not one of the program's own.

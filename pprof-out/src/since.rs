@@ -31,25 +31,29 @@ impl Snapshot {
     /// What was added since `earlier`, a snapshot of the same profile. Records to which nothing was added are left out.
     ///
     /// A snapshot of another profile has nothing in common with this one, and all of this one counts as added.
-    pub fn since(self, earlier: &Self, since: Since) -> Self {
+    pub fn since(&self, earlier: &Self, since: Since) -> Self {
         let _untracked = sampling::untracked();
         let duration = self.instant.saturating_duration_since(earlier.instant);
         let duration_nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         let spanning = |taken: Taken| Taken { duration_nanos, ..taken };
-        let records = match (self.records, &earlier.records) {
+        let records = match (&self.records, &earlier.records) {
             (Records::Heap(view, heap), Records::Heap(_, earlier)) => {
-                let records = heap_since(heap.records, &earlier.records, since);
-                Records::Heap(view, HeapRecords { records, taken: spanning(heap.taken), ..heap })
+                let records = heap_since(&heap.records, &earlier.records, since);
+                let comments = heap.comments.clone();
+                Records::Heap(*view, HeapRecords { records, comments, taken: spanning(heap.taken), ..*heap })
             }
             (Records::Contention(later), Records::Contention(earlier)) if later.kind == earlier.kind => {
-                let records = contention_since(later.records, &earlier.records);
-                Records::Contention(ContentionRecords { records, taken: spanning(later.taken), ..later })
+                let records = contention_since(&later.records, &earlier.records);
+                let comments = later.comments.clone();
+                let taken = spanning(later.taken);
+                Records::Contention(ContentionRecords { records, comments, taken, ..*later })
             }
             (Records::Counts(later), Records::Counts(earlier)) if later.name == earlier.name => {
-                let records = counts_since(later.records, &earlier.records);
-                Records::Counts(CountProfile { records, taken: spanning(later.taken), ..later })
+                let records = counts_since(&later.records, &earlier.records);
+                let taken = spanning(later.taken);
+                Records::Counts(CountProfile { records, taken, ..later.clone() })
             }
-            (records, _) => records,
+            (records, _) => records.clone(),
         };
         Self { records, instant: self.instant }
     }
@@ -62,7 +66,7 @@ fn heap_key(record: &HeapRecord<'_>) -> HeapKey {
 }
 
 fn heap_since(
-    later: Vec<HeapRecord<'static>>,
+    later: &[HeapRecord<'static>],
     earlier: &[HeapRecord<'static>],
     since: Since,
 ) -> Vec<HeapRecord<'static>> {
@@ -74,9 +78,9 @@ fn heap_since(
             base.inuse += record.allocs - record.frees;
         }
     }
-    let with_base = later.into_iter().map(|record| {
-        let base = bases.remove(&heap_key(&record)).unwrap_or_default();
-        HeapRecord { base, ..record }
+    let with_base = later.iter().map(|record| {
+        let base = bases.remove(&heap_key(record)).unwrap_or_default();
+        HeapRecord { base, ..*record }
     });
     with_base
         .filter(|record| record.allocs != record.base.allocs || record.in_use() != record.base.inuse)
@@ -84,15 +88,15 @@ fn heap_since(
 }
 
 fn contention_since(
-    later: Vec<ContentionRecord<'static>>,
+    later: &[ContentionRecord<'static>],
     earlier: &[ContentionRecord<'static>],
 ) -> Vec<ContentionRecord<'static>> {
     let key = |record: &ContentionRecord<'_>| (record.stack.as_ptr().addr(), record.labels.as_ptr().addr());
     let mut bases = first_of_each(earlier, key, |record| (record.count, record.cycles));
-    let added = later.into_iter().filter_map(|record| {
-        let (count, cycles) = bases.remove(&key(&record)).unwrap_or_default();
+    let added = later.iter().filter_map(|record| {
+        let (count, cycles) = bases.remove(&key(record)).unwrap_or_default();
         let (count, cycles) = (record.count - count, record.cycles.saturating_sub(cycles));
-        (count != 0 || cycles != 0).then_some(ContentionRecord { count, cycles, ..record })
+        (count != 0 || cycles != 0).then_some(ContentionRecord { count, cycles, ..*record })
     });
     let mut added: Vec<_> = added.collect();
     added.sort_by_key(|record| std::cmp::Reverse(record.cycles));
@@ -100,7 +104,7 @@ fn contention_since(
 }
 
 fn counts_since(
-    later: Vec<CountRecord<'static>>,
+    later: &[CountRecord<'static>],
     earlier: &[CountRecord<'static>],
 ) -> Vec<CountRecord<'static>> {
     // By content: places of a program's own profile are copies.
@@ -108,9 +112,9 @@ fn counts_since(
     let mut bases = first_of_each(earlier, key, |record| record.count);
     let mut changed: Vec<_> = Vec::new();
     for record in later {
-        let count = record.count - bases.remove(&key(&record)).unwrap_or(0);
+        let count = record.count - bases.remove(&key(record)).unwrap_or(0);
         if count != 0 {
-            changed.push(CountRecord { count, ..record });
+            changed.push(CountRecord { count, ..record.clone() });
         }
     }
     // Stacks that are gone altogether.

@@ -1,6 +1,6 @@
 use super::*;
-use crate::count_profile::Leaf;
 use crate::contention::Contention;
+use crate::count_profile::Leaf;
 use crate::profile::HeapView;
 use crate::{decoded, lookup};
 

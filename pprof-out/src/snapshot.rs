@@ -24,6 +24,7 @@ pub struct Snapshot {
     pub(crate) instant: Instant,
 }
 
+#[derive(Clone)]
 pub(crate) enum Records {
     Heap(HeapView, HeapRecords<'static>),
     Contention(ContentionRecords<'static>),
@@ -63,17 +64,6 @@ impl Snapshot {
             Records::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
             Records::Counts(counts) => vec![(&counts.name, "count")],
         }
-    }
-
-    /// The place among [`sample_types`](Self::sample_types) of the one to show first: what `go tool pprof` shows.
-    pub fn default_sample_type(&self) -> usize {
-        let types = self.sample_types();
-        let wanted = match &self.records {
-            Records::Heap(view, _) => view.default_sample_type(),
-            // Without a wish of the profile's pprof shows the last one.
-            _ => return types.len() - 1,
-        };
-        types.iter().position(|&(name, _)| name == wanted).unwrap_or(types.len() - 1)
     }
 
     /// Remarks for the reader: why the profile may be empty, what was dropped.

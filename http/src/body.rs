@@ -1,0 +1,113 @@
+//! The body of an answer.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use tokio::sync::{mpsc, oneshot};
+
+/// The body of an answer: whole, or in pieces as a capture writes them. Dropped before its end, it ends the capture.
+///
+/// A body that ends in an error is not a whole profile. Servers close the connection then, so that the client notices.
+pub struct Body(Inner);
+
+enum Inner {
+    Whole(Option<Bytes>),
+    Stream(Stream),
+    Ended,
+}
+
+/// Pieces from a capture.
+struct Stream {
+    pieces: mpsc::Receiver<Piece>,
+    /// Told when the last piece was taken.
+    taken: Option<oneshot::Sender<()>>,
+}
+
+/// What a capture sends.
+pub(crate) enum Piece {
+    Bytes(Bytes),
+    /// Nothing follows. A channel that closes without it was left by a capture that did not get so far.
+    End,
+    Failed(io::Error),
+}
+
+impl Body {
+    pub(crate) fn whole(bytes: impl Into<Bytes>) -> Self {
+        Self(Inner::Whole(Some(bytes.into())))
+    }
+
+    /// The pieces that arrive here. `taken` is told when the last one was taken by whoever sends the body on, and
+    /// dropped if it never is.
+    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, taken: Option<oneshot::Sender<()>>) -> Self {
+        Self(Inner::Stream(Stream { pieces, taken }))
+    }
+
+    /// Nothing, of unknown length: the answer to a HEAD whose GET would capture.
+    pub(crate) fn left_out() -> Self {
+        let (ended, pieces) = mpsc::channel(1);
+        let sent = ended.try_send(Piece::End);
+        debug_assert!(sent.is_ok(), "the channel has room for one");
+        Self::stream(pieces, None)
+    }
+}
+
+impl http_body::Body for Body {
+    type Data = Bytes;
+    type Error = io::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<io::Result<Frame<Bytes>>>> {
+        let stream = match &mut self.0 {
+            Inner::Whole(bytes) => return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
+            Inner::Stream(stream) => stream,
+            Inner::Ended => return Poll::Ready(None),
+        };
+        let Poll::Ready(piece) = stream.pieces.poll_recv(context) else { return Poll::Pending };
+        let error = match piece {
+            Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
+            Some(Piece::End) => {
+                if let Some(taken) = stream.taken.take() {
+                    // Nobody waits for it in a server that is being shut down.
+                    let _ = taken.send(());
+                }
+                self.0 = Inner::Ended;
+                return Poll::Ready(None);
+            }
+            Some(Piece::Failed(error)) => error,
+            None => io::Error::new(io::ErrorKind::UnexpectedEof, "the capture ended before its profile did"),
+        };
+        self.0 = Inner::Ended;
+        Poll::Ready(Some(Err(error)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        match &self.0 {
+            Inner::Whole(bytes) => bytes.is_none(),
+            Inner::Stream(_) => false,
+            Inner::Ended => true,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match &self.0 {
+            Inner::Whole(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
+            Inner::Stream(_) => SizeHint::default(),
+            Inner::Ended => SizeHint::with_exact(0),
+        }
+    }
+}
+
+impl std::fmt::Debug for Body {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match &self.0 {
+            Inner::Whole(_) => "Body(whole)",
+            Inner::Stream(_) => "Body(stream)",
+            Inner::Ended => "Body(ended)",
+        })
+    }
+}

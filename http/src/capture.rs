@@ -1,0 +1,114 @@
+//! Taking a profile and sending it.
+
+use std::time::Duration;
+
+use http::{Response, StatusCode};
+use rtprof_pprof_out::{Profile, Since, Snapshot};
+use rtprof_profiler::mem;
+
+use crate::answer::{self, Refusal};
+use crate::body::Body;
+use crate::engine::Link;
+use crate::flame_graph;
+use crate::request::{Asked, Form};
+use crate::slots::Slots;
+use crate::stream;
+
+/// The answer to a request for a profile. On the engine's thread; given up when the client is gone.
+pub(crate) async fn answer(
+    link: Link,
+    slots: Slots,
+    profile: Profile,
+    asked: Asked,
+) -> Result<Response<Body>, Refusal> {
+    let permit = slots.take().await?;
+    if asked.publish {
+        publish(&link).await?;
+    }
+    let mut snapshot = take(&link, &profile).await?;
+    if let Some(over) = asked.over {
+        let earlier = snapshot;
+        snapshot = after(&link, &profile, earlier, over).await?;
+    }
+    let name = match asked.over {
+        Some(_) => format!("{}-delta", profile.name()),
+        None => profile.name().to_owned(),
+    };
+    let form = asked.form;
+    let body = stream::body(&link, permit, None, move |w| match form {
+        Form::Proto(symbolization) => snapshot.write_proto(w, symbolization),
+        Form::Text(symbolization) => snapshot.write_text(w, symbolization),
+        Form::Collapsed(sample_type) => snapshot.write_collapsed(w, sample_type),
+        Form::FlameGraph(sample_type) => w.write_all(flame_graph::page(&snapshot, sample_type).as_bytes()),
+    });
+    Ok(with_head(form, &name, body))
+}
+
+/// The answer without its body, for a HEAD: nothing is captured.
+pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
+    let name = profile.name();
+    let name = if asked.over.is_some() { format!("{name}-delta") } else { name.to_owned() };
+    with_head(asked.form, &name, Body::left_out())
+}
+
+fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
+    match form {
+        Form::Proto(_) => answer::attachment(name, body),
+        Form::Text(_) | Form::Collapsed(_) => answer::of_type(answer::TEXT, body),
+        Form::FlameGraph(_) => answer::page(body),
+    }
+}
+
+/// The records of a profile now.
+pub(crate) async fn take(link: &Link, profile: &Profile) -> Result<Snapshot, Refusal> {
+    let profile = profile.clone();
+    match link.computing(move || profile.snapshot()).await {
+        Ok(Ok(snapshot)) => Ok(snapshot),
+        // Lost in a fork, or a panic.
+        Ok(Err(_)) | Err(_) => Err(not_collected()),
+    }
+}
+
+/// What is added from `earlier` on while `over` passes.
+async fn after(
+    link: &Link,
+    profile: &Profile,
+    earlier: Snapshot,
+    over: Duration,
+) -> Result<Snapshot, Refusal> {
+    tokio::time::sleep(over).await;
+    let later = take(link, profile).await?;
+    let delta = link.computing(move || later.since(&earlier, Since::Everything)).await;
+    delta.map_err(|_| Refusal::internal("failed to compute delta"))
+}
+
+pub(crate) fn not_collected() -> Refusal {
+    Refusal::internal("failed to collect profile")
+}
+
+pub(crate) fn unknown_profile() -> Refusal {
+    Refusal::new(StatusCode::NOT_FOUND, "Unknown profile")
+}
+
+/// Makes the next heap profile show everything up to now, as `runtime.GC` does for Go's. Without a collector every
+/// profile does.
+pub(crate) async fn publish(link: &Link) -> Result<(), Refusal> {
+    let published = link.computing(|| {
+        // An event is counted two cycles ahead.
+        for _ in 0..2 {
+            mem::advance_cycle();
+            mem::flush_cycle();
+        }
+    });
+    published.await.map_err(|_| not_collected())
+}
+
+/// The body of an answer that is computed at once.
+pub(crate) async fn computed(
+    link: Link,
+    slots: Slots,
+    compute: impl FnOnce() -> String + Send + 'static,
+) -> Result<Body, Refusal> {
+    let _permit = slots.take().await?;
+    Ok(Body::whole(link.computing(compute).await.map_err(|_| not_collected())?))
+}

@@ -1,0 +1,195 @@
+//! From a request to an answer, wherever it comes from.
+
+use std::error::Error;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+
+use http::request::Parts;
+use http::{Method, Request, Response, StatusCode};
+use rtprof_pprof_out::{Profile, Symbolization};
+
+use crate::answer::{self, Refusal};
+use crate::body::Body;
+use crate::engine::{self, Link};
+use crate::query::Query;
+use crate::request::{self, Asked, Limits, Subject};
+use crate::route::{INDEX, Route};
+use crate::slots::Slots;
+use crate::symbol::{self, Words};
+use crate::{Config, absent, capture, delta, guard, index};
+
+/// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
+/// [`Config::max_captures`].
+///
+/// Who may ask is up to that server, but for [`Config::token`]; `Host` is not looked at. Of [`Config`] the limits and
+/// `cmdline` and `symbolize` apply.
+#[derive(Clone)]
+pub struct Handler(Arc<Inner>);
+
+struct Inner {
+    config: Config,
+    slots: Slots,
+    /// A server's own. The others share one, made for their first request.
+    link: Option<Link>,
+}
+
+impl Default for Handler {
+    fn default() -> Self {
+        Self::new(Config::default())
+    }
+}
+
+/// Answers a request under `/debug/pprof/` as [`Handler::handle`] does, under the default [`Config`]. All callers share
+/// its [`Config::max_captures`].
+pub async fn handle<B>(request: Request<B>) -> Response<Body>
+where
+    B: http_body::Body,
+    B::Error: Into<Box<dyn Error + Send + Sync>>,
+{
+    shared().handle(request).await
+}
+
+/// The handler of [`handle`] and of axum's routes.
+pub(crate) fn shared() -> Handler {
+    use rtprof_profiler::fork_safe::PerProcess;
+    static SHARED: PerProcess<Handler> = PerProcess::new();
+    SHARED.get(Handler::default).clone()
+}
+
+impl Handler {
+    /// A handler with this configuration.
+    pub fn new(config: Config) -> Self {
+        Self::linked(config, None)
+    }
+
+    /// One whose work is done by this engine.
+    pub(crate) fn linked(config: Config, link: Option<Link>) -> Self {
+        let slots = Slots::new(config.max_captures);
+        Self(Arc::new(Inner { config, slots, link }))
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.0.config
+    }
+
+    /// Answers a request whose path is under `/debug/pprof/`; any other gets 404.
+    ///
+    /// It works under any executor, and takes microseconds of it: profiles are captured on threads of rtprof's own,
+    /// and the body streams from there. A request body is read (only that of a POST to `symbol` is, up to 1 MiB) where
+    /// this runs. Dropped, it ends the capture, as does the response's body.
+    ///
+    /// Go: the handlers of `net/http/pprof`.
+    pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let (head, body) = request.into_parts();
+        let answer = self.answer(&head, body).await;
+        answer::finish(answer.unwrap_or_else(Refusal::into_response))
+    }
+
+    async fn answer<B>(&self, head: &Parts, body: B) -> Result<Response<Body>, Refusal>
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let config = &self.0.config;
+        if let Some(token) = &config.token {
+            guard::token(&head.headers, token)?;
+        }
+        let route = Route::of(head.uri.path())?;
+        if !route.takes(&head.method) {
+            return Err(Refusal::method_not_allowed(route.methods()));
+        }
+        let query = Query::of(&head.uri);
+        let limits = Limits { max_seconds: config.max_seconds, symbolize: config.symbolize };
+        let is_head = head.method == Method::HEAD;
+        match route {
+            Route::Root => Ok(answer::redirect(StatusCode::MOVED_PERMANENTLY, INDEX)),
+            Route::Cmdline if config.cmdline => Ok(answer::of_type(answer::TEXT, Body::whole(arguments()))),
+            Route::Cmdline => {
+                Err(Refusal::new(StatusCode::NOT_FOUND, "cmdline is off; Config::cmdline allows it"))
+            }
+            Route::Index if is_head => Ok(answer::page(Body::left_out())),
+            Route::Index => {
+                let body = self.run(|link, slots| capture::computed(link, slots, index::page)).await?;
+                Ok(answer::page(body))
+            }
+            Route::Symbol if is_head => Ok(answer::of_type(answer::TEXT, Body::left_out())),
+            Route::Symbol => {
+                let words = match head.method {
+                    Method::POST => Words::of_body(body).await,
+                    _ => Words::of_query(&head.uri),
+                };
+                let answer = move || symbol::answer(&words);
+                let body = self.run(|link, slots| capture::computed(link, slots, answer)).await?;
+                Ok(answer::of_type(answer::TEXT, body))
+            }
+            Route::Profile => {
+                request::cpu_seconds(&query, limits)?;
+                let reason = "CPU profiles are not part of this version of rtprof yet";
+                Err(Refusal::internal(format!("Could not enable CPU profiling: {reason}")))
+            }
+            Route::Trace => {
+                request::trace_seconds(&query, limits)?;
+                let reason = "traces are not part of this version of rtprof yet";
+                Err(Refusal::internal(format!("Could not enable tracing: {reason}")))
+            }
+            Route::Delta(name) if is_head => {
+                Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))
+            }
+            Route::Delta(name) => {
+                let publish = name == "heap" && query.number("gc") > 0;
+                let symbolization = if limits.symbolize { Symbolization::Full } else { Symbolization::None };
+                self.run(|link, slots| delta::answer(link, slots, name, publish, symbolization)).await
+            }
+            Route::Named(name) => {
+                let profile = absent::find(&name).ok_or_else(capture::unknown_profile)?;
+                let asked = asked(&query, &profile, limits)?;
+                if is_head {
+                    return Ok(capture::head(&profile, asked));
+                }
+                self.run(|link, slots| capture::answer(link, slots, profile, asked)).await
+            }
+        }
+    }
+
+    /// Has `work` done on the engine's thread.
+    async fn run<T, F>(&self, work: impl FnOnce(Link, Slots) -> F) -> Result<T, Refusal>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Refusal>> + Send + 'static,
+    {
+        let link =
+            self.link().map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
+        let done = link.run(work(link.clone(), self.0.slots.clone())).await;
+        done.unwrap_or_else(|engine::GivenUp| Err(capture::not_collected()))
+    }
+
+    fn link(&self) -> io::Result<Link> {
+        match &self.0.link {
+            Some(link) => Ok(link.clone()),
+            None => engine::shared(),
+        }
+    }
+}
+
+fn asked(query: &Query<'_>, profile: &Profile, limits: Limits) -> Result<Asked, Refusal> {
+    let sample_types = profile.sample_types();
+    let names: Vec<&str> = sample_types.iter().map(|(name, _)| *name).collect();
+    let subject = Subject {
+        name: profile.name(),
+        has_delta: profile.is_built_in(),
+        sample_types: &names,
+        default_sample_type: profile.default_sample_type(),
+    };
+    Asked::of(query, &subject, limits)
+}
+
+/// The program and its arguments, with NUL between. Go: `pprof.Cmdline`.
+fn arguments() -> Vec<u8> {
+    let arguments: Vec<Vec<u8>> = std::env::args_os().map(|argument| argument.into_encoded_bytes()).collect();
+    arguments.join(&0)
+}

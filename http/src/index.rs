@@ -1,0 +1,222 @@
+//! The index page: which profiles there are, what the process holds, and how to ask for more.
+
+use std::fmt::Write as _;
+
+use rtprof_pprof_out::{Profile, profiles};
+use rtprof_profiler::counters::{COUNTERS, Subject};
+use rtprof_profiler::stack::{StackMode, stack_mode};
+use rtprof_profiler::{contention, mem, rate};
+
+use crate::absent;
+use crate::html::{escaped, path_part};
+use crate::process::Process;
+
+const STYLE: &str = include_str!("pages/index.css");
+
+/// What a profile is, for those who meet it for the first time.
+fn description(name: &str) -> &'static str {
+    match name {
+        "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
+        "block" => "Where threads waited: locks, channels, joins of rtprof::sync and rtprof::thread.",
+        "goroutine" => "Who is where: threads and async tasks.",
+        "heap" => {
+            "What is in use, by the stack that allocated it. gc=1 publishes everything up to now first."
+        }
+        "mutex" => {
+            "Who made others wait: the stacks that unlocked contended locks, with all the time waited for them."
+        }
+        "threadcreate" => "Who created threads.",
+        _ => "The program's own: what was added to it and not removed.",
+    }
+}
+
+/// The page.
+pub(crate) fn page() -> String {
+    let mut page = String::with_capacity(16 << 10);
+    page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
+    page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
+    let _ = writeln!(page, "<title>/debug/pprof/</title>\n<style>\n{STYLE}</style></head><body>");
+    page.push_str("<header><h1>/debug/pprof/</h1><p>rtprof: set debug=1 as a query parameter to read a profile as text</p></header>\n");
+    table(&mut page);
+    totals(&mut page);
+    dropped(&mut page);
+    page.push_str(PARAMETERS);
+    page.push_str("</body></html>\n");
+    page
+}
+
+fn table(page: &mut String) {
+    page.push_str("<h2>Types of profiles available</h2>\n<table class=\"profiles\">\n");
+    page.push_str(
+        "<thead><tr><th>Count</th><th>Profile</th><th>Look at it</th><th></th></tr></thead>\n<tbody>\n",
+    );
+    let mut all = profiles();
+    for absent in absent::profiles() {
+        if all.iter().all(|profile| profile.name() != absent.name()) {
+            all.push(absent);
+        }
+    }
+    all.sort_by(|a, b| a.name().cmp(b.name()));
+    for profile in &all {
+        row(page, profile);
+    }
+    for (name, description) in [
+        ("cmdline", "The program and its arguments. Off, unless Config::cmdline says otherwise."),
+        ("profile", "CPU profile, for as long as seconds= says (30). Not part of this version yet."),
+        ("trace", "Execution trace, for as long as seconds= says (1). Not part of this version yet."),
+        ("symbol", "Names of addresses (0x..+0x..), for readers of a profile that was served without names."),
+    ] {
+        let _ = writeln!(
+            page,
+            "<tr><td></td><td><a href=\"{name}\">{name}</a></td><td></td><td>{description}</td></tr>"
+        );
+    }
+    page.push_str("</tbody></table>\n");
+}
+
+fn row(page: &mut String, profile: &Profile) {
+    let (name, link) = (escaped(profile.name()), path_part(profile.name()));
+    let _ = write!(
+        page,
+        "<tr><td>{}</td><td><a href=\"{link}?debug=1\">{name}</a></td><td>\
+         <a href=\"{link}?format=flamegraph\">flame graph</a> <a href=\"{link}?debug=1\">text</a> \
+         <a href=\"{link}?format=collapsed\">collapsed</a> <a href=\"{link}\" download=\"{name}.pb.gz\">file</a>",
+        profile.count(),
+    );
+    if profile.is_built_in() {
+        let _ = write!(page, " <a href=\"{link}?format=flamegraph&amp;seconds=5\">next 5 s</a>");
+    }
+    let _ = writeln!(page, "</td><td>{}</td></tr>", description(profile.name()));
+}
+
+fn totals(page: &mut String) {
+    let process = Process::read();
+    let unknown = || "not known here".to_owned();
+    let rate = rate::mem_profile_rate();
+    let (stacks, bytes) = mem::stacks_in_use();
+    let off = |is_on: bool, text: String| if is_on { text } else { "off".to_owned() };
+    let (block, fraction) = (contention::block_profile_rate(), contention::set_mutex_profile_fraction(-1));
+    let live = match rate {
+        0 => "not sampled (the rate is 0)".to_owned(),
+        _ => mebibytes(mem::live_heap_estimate()),
+    };
+    let rows = [
+        (
+            "Live heap, estimated",
+            live,
+            "what came through the program's #[global_allocator] and is not freed",
+        ),
+        (
+            "Resident (RSS)",
+            process.resident.map_or_else(unknown, mebibytes),
+            "more than the heap by code, stacks, mappings, C libraries' own memory, and what the allocator keeps free",
+        ),
+        (
+            "Threads",
+            process.threads.map_or_else(unknown, |threads| threads.to_string()),
+            "those named rtprof-http are this server's",
+        ),
+        (
+            "Heap profile rate",
+            off(rate != 0, format!("one sample in {rate} bytes")),
+            "set_mem_profile_rate; smaller is finer and costs more, 1 is everything, 0 nothing",
+        ),
+        (
+            "Block profile rate",
+            off(block != 0, format!("one sample in {block} ns of waiting")),
+            "set_block_profile_rate; 1 is every wait, 0 nothing",
+        ),
+        (
+            "Mutex profile fraction",
+            off(fraction != 0, format!("one contended unlock in {fraction}")),
+            "set_mutex_profile_fraction; 1 is every one, 0 nothing",
+        ),
+        (
+            "Stacks are walked",
+            match stack_mode() {
+                StackMode::FramePointers => "along frame pointers".to_owned(),
+                _ => "by unwind tables".to_owned(),
+            },
+            "frame pointers are cheaper: build with -C force-frame-pointers=yes",
+        ),
+        (
+            "Heap stacks kept",
+            format!("{stacks}, in {}", mebibytes(bytes as u64)),
+            "distinct ones; set_max_stacks limits them",
+        ),
+    ];
+    page.push_str("<h2>This process</h2>\n<dl class=\"totals\">\n");
+    for (name, value, remark) in rows {
+        let _ = writeln!(
+            page,
+            "<dt>{name}</dt><dd><b>{}</b> <span>{}</span></dd>",
+            escaped(&value),
+            escaped(remark)
+        );
+    }
+    page.push_str("</dl>\n");
+}
+
+/// What is not in the profiles.
+fn dropped(page: &mut String) {
+    let mut sentences: Vec<String> = Vec::new();
+    for subject in [Subject::Heap, Subject::Block, Subject::Mutex, Subject::ThreadCreate] {
+        for sentence in COUNTERS.sentences(subject) {
+            if !sentences.contains(&sentence) {
+                sentences.push(sentence);
+            }
+        }
+    }
+    page.push_str("<h2>Dropped</h2>\n");
+    if sentences.is_empty() {
+        page.push_str("<p class=\"note\">Nothing: every sample has its place.</p>\n");
+        return;
+    }
+    page.push_str("<ul class=\"dropped\">\n");
+    for sentence in sentences {
+        let _ = writeln!(page, "<li>{}</li>", escaped(&sentence));
+    }
+    page.push_str("</ul>\n");
+}
+
+/// One decimal, as people read it.
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+const PARAMETERS: &str = r#"<h2>Parameters</h2>
+<dl class="parameters">
+<dt>debug=1</dt><dd>the profile as text; without it, profile.proto for <code>go tool pprof</code></dd>
+<dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; not of the program's own profiles</dd>
+<dt>gc=1</dt><dd>of heap: publish everything up to now first. Without a collector every profile does</dd>
+<dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>
+<dt>format=collapsed</dt><dd>a line for each stack, for flame graph tools</dd>
+<dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>
+<dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>
+</dl>
+<p class="note">delta_heap, delta_mutex and delta_block are for scrapers: what was added since they were last asked for.</p>
+"#;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_profile_is_there() {
+        let own = Profile::new("test/<b>index</b>").unwrap();
+        own.add(1, 0).unwrap();
+        let page = page();
+        for profile in profiles() {
+            let row =
+                format!("<a href=\"{}?debug=1\">{}</a>", path_part(profile.name()), escaped(profile.name()));
+            assert!(page.contains(&row), "{row}");
+        }
+        assert!(page.contains("<td>1</td><td><a href=\"test/%3Cb%3Eindex%3C/b%3E?debug=1\">test/&lt;b&gt;"));
+        assert!(page.contains("goroutine?debug=1"));
+        assert!(!page.contains("<b>index"), "names are escaped");
+        // What changes over a time is not offered of the program's own.
+        assert!(page.contains("heap?format=flamegraph&amp;seconds=5"));
+        assert!(!page.contains("%3C/b%3E?format=flamegraph&amp;seconds"));
+        own.remove(1);
+    }
+}

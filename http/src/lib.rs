@@ -1,0 +1,68 @@
+//! `/debug/pprof/` over HTTP: what Go's `net/http/pprof` is, for a Rust program.
+//!
+//! `go tool pprof http://localhost:6060/debug/pprof/heap`, Parca, Grafana Alloy and a browser work on it as on a Go
+//! program:
+//!
+//! ```no_run
+//! rtprof_http::serve("127.0.0.1:6060")?; // on a thread of its own; runs on when the result is dropped
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! A service that has a server mounts the same on its own port: [`handle`] answers a request of any server that speaks
+//! the types of the `http` crate, under any executor; `router` (feature `axum`) has routes for axum.
+//!
+//! # What is answered
+//! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, and every
+//! profile of the program's own by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
+//! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
+//! `sample_index=`, `symbolize=none`. The index page explains them.
+//!
+//! `profile` and `trace` answer as Go does when they cannot be begun, until CPU profiles and traces are part of rtprof;
+//! `goroutine` is empty until then.
+//!
+//! # What it costs
+//! Nothing while nobody asks: a thread sleeps. A request is worked on by threads of its own, which give way to the
+//! program's (nice 10); captures are computed one at a time.
+//!
+//! # Your responsibilities
+//! - Profiles tell names of functions, paths, labels. [`serve`] refuses addresses that others reach; what you mount on
+//!   your own port is as public as that.
+//! - One scraper for the `delta_` endpoints: each request ends where the last one began.
+//! - A forked child without `exec` has the listening socket but not the thread that answers on it.
+//!
+//! # Platforms
+//! It serves everywhere; what profiles hold is the recorders' matter.
+
+#![forbid(unsafe_code)]
+
+mod absent;
+mod answer;
+mod body;
+mod capture;
+mod config;
+mod connection;
+mod delta;
+mod engine;
+mod flame_graph;
+mod guard;
+mod handler;
+mod html;
+mod index;
+mod listen;
+mod process;
+mod query;
+mod request;
+mod route;
+#[cfg(feature = "axum")]
+mod router;
+mod server;
+mod slots;
+mod stream;
+mod symbol;
+
+pub use body::Body;
+pub use config::Config;
+pub use handler::{Handler, handle};
+#[cfg(feature = "axum")]
+pub use router::router;
+pub use server::{Server, serve, serve_with};

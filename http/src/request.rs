@@ -1,0 +1,143 @@
+//! What a request for a profile asks for, in the order in which Go looks at it.
+
+use std::time::Duration;
+
+use rtprof_pprof_out::Symbolization;
+
+use crate::answer::Refusal;
+use crate::query::{Query, integer};
+
+/// A request for a profile, found to make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Asked {
+    /// What changes over this time; otherwise the state.
+    pub(crate) over: Option<Duration>,
+    /// Everything is to be published first.
+    pub(crate) publish: bool,
+    pub(crate) form: Form,
+}
+
+/// How a profile is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    Proto(Symbolization),
+    Text(Symbolization),
+    /// Of the sample type at this place.
+    Collapsed(usize),
+    FlameGraph(usize),
+}
+
+/// What is known of the profile that is asked for.
+pub(crate) struct Subject<'a> {
+    pub(crate) name: &'a str,
+    /// Whether what changes over a time can be asked for.
+    pub(crate) has_delta: bool,
+    pub(crate) sample_types: &'a [&'a str],
+    pub(crate) default_sample_type: usize,
+}
+
+/// What the configuration says.
+#[derive(Clone, Copy)]
+pub(crate) struct Limits {
+    pub(crate) max_seconds: u64,
+    pub(crate) symbolize: bool,
+}
+
+impl Asked {
+    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index` and
+    /// `symbolize` are ours.
+    pub(crate) fn of(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Self, Refusal> {
+        let over = over(query, subject, limits)?;
+        let debug = query.number("debug");
+        let symbolization = symbolization(query, limits)?;
+        let form = match query.value("format").as_deref() {
+            Some(_) if debug != 0 => {
+                return Err(Refusal::bad_request("format and debug params are incompatible"));
+            }
+            Some("collapsed") => Form::Collapsed(sample_index(query, subject)?),
+            Some("flamegraph") => Form::FlameGraph(sample_index(query, subject)?),
+            Some(_) => {
+                let message = "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"";
+                return Err(Refusal::bad_request(message));
+            }
+            None if debug != 0 => Form::Text(symbolization),
+            None => Form::Proto(symbolization),
+        };
+        // Go ignores it beside `seconds`, and in all other profiles.
+        let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
+        Ok(Self { over, publish, form })
+    }
+}
+
+fn over(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Option<Duration>, Refusal> {
+    let Some(seconds) = query.value("seconds") else { return Ok(None) };
+    let seconds = match integer(&seconds) {
+        Ok(seconds) if seconds > 0 => seconds.unsigned_abs(),
+        _ => {
+            let message = "invalid value for \"seconds\" - must be a positive integer";
+            return Err(Refusal::bad_request(message));
+        }
+    };
+    if seconds > limits.max_seconds {
+        return Err(too_long(seconds as f64, limits));
+    }
+    if !subject.has_delta {
+        return Err(Refusal::bad_request("\"seconds\" parameter is not supported for this profile type"));
+    }
+    // A number that is none is let pass, as in Go.
+    if query.value("debug").is_some_and(|debug| integer(&debug).is_ok_and(|debug| debug != 0)) {
+        return Err(Refusal::bad_request("seconds and debug params are incompatible"));
+    }
+    Ok(Some(Duration::from_secs(seconds)))
+}
+
+fn too_long(seconds: f64, limits: Limits) -> Refusal {
+    let max = limits.max_seconds;
+    Refusal::bad_request(format!("\"seconds\" is {seconds}, but this server captures for at most {max}"))
+}
+
+fn symbolization(query: &Query<'_>, limits: Limits) -> Result<Symbolization, Refusal> {
+    match query.value("symbolize").as_deref() {
+        None if limits.symbolize => Ok(Symbolization::Full),
+        None | Some("none") => Ok(Symbolization::None),
+        Some("full") => Ok(Symbolization::Full),
+        Some(_) => {
+            Err(Refusal::bad_request("invalid value for \"symbolize\" - must be \"none\" or \"full\""))
+        }
+    }
+}
+
+fn sample_index(query: &Query<'_>, subject: &Subject<'_>) -> Result<usize, Refusal> {
+    let Some(wanted) = query.value("sample_index") else { return Ok(subject.default_sample_type) };
+    let by_name = subject.sample_types.iter().position(|&name| name == wanted);
+    let by_number = || wanted.parse().ok().filter(|&at| at < subject.sample_types.len());
+    by_name.or_else(by_number).ok_or_else(|| {
+        let types = subject.sample_types.join(", ");
+        Refusal::bad_request(format!("invalid value for \"sample_index\" - {} has {types}", subject.name))
+    })
+}
+
+/// For how long a CPU profile is to be taken. Go: `pprof.Profile`.
+pub(crate) fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
+    let asked =
+        query.value("seconds").and_then(|seconds| integer(&seconds).ok()).filter(|&seconds| seconds > 0);
+    match asked.map(i64::unsigned_abs) {
+        Some(seconds) if seconds > limits.max_seconds => Err(too_long(seconds as f64, limits)),
+        Some(seconds) => Ok(Duration::from_secs(seconds)),
+        None => Ok(Duration::from_secs(30.min(limits.max_seconds))),
+    }
+}
+
+/// For how long a trace is to be taken; may be a fraction. Go: `pprof.Trace`.
+pub(crate) fn trace_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
+    let asked = query.value("seconds").and_then(|seconds| seconds.parse::<f64>().ok());
+    match asked.filter(|&seconds| seconds > 0.0) {
+        Some(seconds) if seconds > limits.max_seconds as f64 => Err(too_long(seconds, limits)),
+        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        None => Ok(Duration::from_secs(1.min(limits.max_seconds))),
+    }
+}
+
+#[cfg(test)]
+#[path = "request_tests.rs"]
+mod tests;

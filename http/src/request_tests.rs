@@ -1,0 +1,135 @@
+use super::*;
+
+const LIMITS: Limits = Limits { max_seconds: 600, symbolize: true };
+const HEAP: Subject<'_> = Subject {
+    name: "heap",
+    has_delta: true,
+    sample_types: &["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"],
+    default_sample_type: 3,
+};
+
+fn uri(query: &str) -> http::Uri {
+    format!("/debug/pprof/heap?{query}").parse().unwrap()
+}
+
+fn asked_of(subject: &Subject<'_>, query: &str, limits: Limits) -> Result<Asked, Refusal> {
+    Asked::of(&Query::of(&uri(query)), subject, limits)
+}
+
+fn asked(query: &str) -> Result<Asked, Refusal> {
+    asked_of(&HEAP, query, LIMITS)
+}
+
+fn form(form: Form) -> Result<Asked, Refusal> {
+    Ok(Asked { over: None, publish: false, form })
+}
+
+const PROTO: Form = Form::Proto(Symbolization::Full);
+const TEXT: Form = Form::Text(Symbolization::Full);
+
+#[test]
+fn debug_is_a_number_or_nothing() {
+    for query in [
+        "",
+        "debug=0",
+        "debug=",
+        "debug=x",
+        "debug=1x",
+        "debug=1;a=b",
+        "debug=%zz",
+        "Debug=1",
+        "debug=0&debug=1",
+    ] {
+        assert_eq!(asked(query), form(PROTO), "{query}");
+    }
+    for query in ["debug=1", "debug=2", "debug=-1", "debug=%2B1", "debug=99999999999999999999", "x=%&debug=1"]
+    {
+        assert_eq!(asked(query), form(TEXT), "{query}");
+    }
+}
+
+#[test]
+fn seconds_are_checked_in_the_order_of_go() {
+    let over = |seconds| Ok(Asked { over: Some(Duration::from_secs(seconds)), publish: false, form: PROTO });
+    assert_eq!(asked("seconds=5"), over(5));
+    assert_eq!(asked("seconds=600&debug=0"), over(600));
+    assert_eq!(asked("seconds=1&debug=x"), over(1));
+    // Ignored beside seconds.
+    assert_eq!(asked("seconds=1&gc=1"), over(1));
+    let bad = |message: &str| Err(Refusal::bad_request(message));
+    for value in ["0", "-1", "x", "1.5", "1s", "%20", "0x1", "99999999999999999999", "NaN"] {
+        let expected = bad("invalid value for \"seconds\" - must be a positive integer");
+        assert_eq!(asked(&format!("seconds={value}&debug=1")), expected, "{value}");
+    }
+    assert_eq!(asked("seconds=601"), bad("\"seconds\" is 601, but this server captures for at most 600"));
+    assert_eq!(asked("seconds=1&debug=1"), bad("seconds and debug params are incompatible"));
+    let own =
+        Subject { name: "app/files", has_delta: false, sample_types: &["app/files"], default_sample_type: 0 };
+    let unsupported = bad("\"seconds\" parameter is not supported for this profile type");
+    assert_eq!(asked_of(&own, "seconds=1&debug=1", LIMITS), unsupported);
+    // An empty value is no value.
+    assert_eq!(asked("seconds="), form(PROTO));
+}
+
+#[test]
+fn gc_is_the_heaps() {
+    let published = Ok(Asked { over: None, publish: true, form: PROTO });
+    assert_eq!(asked("gc=1"), published);
+    assert_eq!(asked("gc=99999999999999999999"), published);
+    for query in ["gc=0", "gc=-1", "gc=x", "gc="] {
+        assert_eq!(asked(query), form(PROTO), "{query}");
+    }
+    assert_eq!(asked_of(&Subject { name: "allocs", ..HEAP }, "gc=1", LIMITS), form(PROTO));
+}
+
+#[test]
+fn forms_of_our_own() {
+    assert_eq!(asked("format=collapsed"), form(Form::Collapsed(3)));
+    assert_eq!(asked("format=flamegraph&sample_index=alloc_space"), form(Form::FlameGraph(1)));
+    assert_eq!(asked("format=collapsed&sample_index=0"), form(Form::Collapsed(0)));
+    assert_eq!(asked("symbolize=none"), form(Form::Proto(Symbolization::None)));
+    assert_eq!(asked("symbolize=none&debug=1"), form(Form::Text(Symbolization::None)));
+    let lean = Limits { symbolize: false, ..LIMITS };
+    assert_eq!(asked_of(&HEAP, "", lean), form(Form::Proto(Symbolization::None)));
+    assert_eq!(asked_of(&HEAP, "symbolize=full", lean), form(PROTO));
+    let over = asked("format=flamegraph&seconds=2").unwrap();
+    assert_eq!((over.over, over.form), (Some(Duration::from_secs(2)), Form::FlameGraph(3)));
+    for (query, message) in [
+        ("format=svg", "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\""),
+        ("format=collapsed&debug=1", "format and debug params are incompatible"),
+        ("symbolize=local", "invalid value for \"symbolize\" - must be \"none\" or \"full\""),
+        (
+            "format=collapsed&sample_index=cpu",
+            "invalid value for \"sample_index\" - heap has alloc_objects, alloc_space, inuse_objects, inuse_space",
+        ),
+        (
+            "format=collapsed&sample_index=4",
+            "invalid value for \"sample_index\" - heap has alloc_objects, alloc_space, inuse_objects, inuse_space",
+        ),
+    ] {
+        assert_eq!(asked(query), Err(Refusal::bad_request(message)), "{query}");
+    }
+}
+
+#[test]
+fn captures_have_a_length() {
+    let cpu = |query: &str, limits| cpu_seconds(&Query::of(&uri(query)), limits);
+    let trace = |query: &str, limits| trace_seconds(&Query::of(&uri(query)), limits);
+    for query in ["", "seconds=0", "seconds=-4", "seconds=x", "seconds=1.5", "seconds=99999999999999999999"] {
+        assert_eq!(cpu(query, LIMITS), Ok(Duration::from_secs(30)), "{query}");
+    }
+    assert_eq!(cpu("seconds=7&debug=1", LIMITS), Ok(Duration::from_secs(7)));
+    for query in ["", "seconds=0", "seconds=-4", "seconds=x", "seconds=NaN", "seconds=-inf"] {
+        assert_eq!(trace(query, LIMITS), Ok(Duration::from_secs(1)), "{query}");
+    }
+    assert_eq!(trace("seconds=0.25", LIMITS), Ok(Duration::from_millis(250)));
+    assert_eq!(trace("seconds=1e-300", LIMITS), Ok(Duration::ZERO));
+    let short = Limits { max_seconds: 10, ..LIMITS };
+    assert_eq!(cpu("", short), Ok(Duration::from_secs(10)));
+    let too_long = |text: &str| {
+        Err(Refusal::bad_request(format!("\"seconds\" is {text}, but this server captures for at most 10")))
+    };
+    assert_eq!(cpu("seconds=11", short), too_long("11"));
+    assert_eq!(trace("seconds=10.5", short), too_long("10.5"));
+    assert_eq!(trace("seconds=inf", short), too_long("inf"));
+}

@@ -1,0 +1,115 @@
+//! Which part of `/debug/pprof` a path means.
+
+use http::StatusCode;
+use percent_encoding::percent_decode_str;
+
+use crate::answer::Refusal;
+use crate::query::escapes_are_whole;
+
+/// Where everything lies, without the slash at its end.
+pub(crate) const ROOT: &str = "/debug/pprof";
+/// The index page.
+pub(crate) const INDEX: &str = "/debug/pprof/";
+
+/// Methods that read.
+pub(crate) const READING: &str = "GET, HEAD";
+/// And those of the endpoint that takes addresses in its body.
+pub(crate) const ASKING: &str = "GET, HEAD, POST";
+
+/// A part of `/debug/pprof`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Route {
+    /// The index without its slash, from which links would lead astray.
+    Root,
+    Index,
+    Cmdline,
+    Profile,
+    Trace,
+    Symbol,
+    /// What changed since the last request, of the profile of this name.
+    Delta(&'static str),
+    /// A profile by its name.
+    Named(String),
+}
+
+impl Route {
+    /// Finds the part that a path means. Go: the patterns that `net/http/pprof` registers.
+    pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
+        if path == ROOT {
+            return Ok(Self::Root);
+        }
+        let Some(name) = path.strip_prefix(INDEX) else { return Err(Refusal::page_not_found()) };
+        if !escapes_are_whole(name) {
+            return Err(Refusal::bad_request("invalid URL escape in the path"));
+        }
+        let name = percent_decode_str(name).decode_utf8();
+        let name = name.map_err(|_| Refusal::new(StatusCode::NOT_FOUND, "Unknown profile"))?;
+        Ok(match &*name {
+            "" => Self::Index,
+            "cmdline" => Self::Cmdline,
+            "profile" => Self::Profile,
+            "trace" => Self::Trace,
+            "symbol" => Self::Symbol,
+            "delta_heap" => Self::Delta("heap"),
+            "delta_mutex" => Self::Delta("mutex"),
+            "delta_block" => Self::Delta("block"),
+            name => Self::Named(name.to_owned()),
+        })
+    }
+
+    /// The methods that it takes, as in the header `Allow`.
+    pub(crate) fn methods(&self) -> &'static str {
+        match self {
+            Self::Symbol => ASKING,
+            _ => READING,
+        }
+    }
+
+    pub(crate) fn takes(&self, method: &http::Method) -> bool {
+        self.methods().split(", ").any(|known| known == method.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_those_of_go() {
+        let named = |name: &str| Ok(Route::Named(name.to_owned()));
+        let cases = [
+            ("/debug/pprof", Ok(Route::Root)),
+            ("/debug/pprof/", Ok(Route::Index)),
+            ("/debug/pprof/heap", named("heap")),
+            ("/debug/pprof/heap/", named("heap/")),
+            ("/debug/pprof/app/open%5Ffiles", named("app/open_files")),
+            ("/debug/pprof/%70rofile", Ok(Route::Profile)),
+            ("/debug/pprof/symbol", Ok(Route::Symbol)),
+            ("/debug/pprof/delta_heap", Ok(Route::Delta("heap"))),
+            ("/debug/pprof//heap", named("/heap")),
+            ("/debug/pprof/%zz", Err(Refusal::bad_request("invalid URL escape in the path"))),
+            ("/debug/pprof/%ff", Err(Refusal::new(StatusCode::NOT_FOUND, "Unknown profile"))),
+            ("/debug/pprofx", Err(Refusal::page_not_found())),
+            ("/debug", Err(Refusal::page_not_found())),
+            ("/", Err(Refusal::page_not_found())),
+            ("*", Err(Refusal::page_not_found())),
+            ("", Err(Refusal::page_not_found())),
+        ];
+        for (path, expected) in cases {
+            assert_eq!(Route::of(path), expected, "{path}");
+        }
+    }
+
+    #[test]
+    fn only_symbol_takes_a_body() {
+        let heap = Route::Named("heap".into());
+        for (method, reads, asks) in [("GET", true, true), ("HEAD", true, true), ("POST", false, true)] {
+            let method = http::Method::from_bytes(method.as_bytes()).unwrap();
+            assert_eq!((heap.takes(&method), Route::Symbol.takes(&method)), (reads, asks));
+        }
+        for method in ["PUT", "DELETE", "OPTIONS", "get", "TRACE", "PATCH", "CONNECT", "X"] {
+            let method = http::Method::from_bytes(method.as_bytes()).unwrap();
+            assert!(!heap.takes(&method) && !Route::Symbol.takes(&method));
+        }
+    }
+}

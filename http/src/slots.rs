@@ -1,0 +1,35 @@
+//! How many captures run at one time.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::answer::Refusal;
+
+/// How long a request waits for a place.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Places for captures.
+#[derive(Clone)]
+pub(crate) struct Slots {
+    free: Arc<Semaphore>,
+    total: usize,
+}
+
+impl Slots {
+    pub(crate) fn new(total: usize) -> Self {
+        // None at all would answer nothing for ever.
+        let total = total.clamp(1, Semaphore::MAX_PERMITS);
+        Self { free: Arc::new(Semaphore::new(total)), total }
+    }
+
+    /// Waits for a place, in the order of arrival. On the engine's thread.
+    pub(crate) async fn take(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+        let waiting = tokio::time::timeout(PATIENCE, self.free.clone().acquire_owned());
+        match waiting.await {
+            Ok(Ok(permit)) => Ok(permit),
+            _ => Err(Refusal::busy(format!("{} profiles are being captured already; try again", self.total))),
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! From a capture that writes to a client that reads.
+//!
+//! ```text
+//!   blocking thread ── ChannelWriter ──(1 piece)──► pump ──(32 pieces)──► Body ──► whoever sends it
+//! ```
+//!
+//! A profile of ordinary size fits into the pieces and its capture ends at once, however slow the client is. The
+//! pump ends a capture whose client takes no piece for ten seconds. When the body is dropped, because the client
+//! is gone, the pump ends, and the next write of the capture fails.
+
+use std::io::{self, Write};
+use std::sync::MutexGuard;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use crate::body::{Body, Piece};
+use crate::engine::{Link, Turn};
+
+/// How long a client may take no piece.
+pub(crate) const STALL: Duration = Duration::from_secs(10);
+/// Pieces that wait for the client: 2 MiB, as exports write pieces of 64 KiB.
+const WAITING: usize = 32;
+
+/// The body of what `write` writes, on a blocking thread in its turn. `permit` is kept until it has written all.
+/// `taken` is told when the client has taken all of it.
+pub(crate) fn body(
+    link: &Link,
+    permit: OwnedSemaphorePermit,
+    taken: Option<oneshot::Sender<()>>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+) -> Body {
+    let (to_pump, pumped) = mpsc::channel(1);
+    let (to_body, pieces) = mpsc::channel(WAITING);
+    let turn = link.turn();
+    // Not waited for: what becomes of it is told through the channel.
+    drop(link.blocking(move || {
+        let _permit = permit;
+        let mut writer = ChannelWriter { pieces: &to_pump, turn: &turn, held: Some(turn.take()) };
+        let end = match write(&mut writer) {
+            Ok(()) => Piece::End,
+            Err(error) => Piece::Failed(error),
+        };
+        drop(writer);
+        // Fails if the client is gone, and then nobody wants to know.
+        let _ = to_pump.blocking_send(end);
+    }));
+    link.spawn(pump(pumped, to_body));
+    Body::stream(pieces, taken)
+}
+
+async fn pump(mut from: mpsc::Receiver<Piece>, to: mpsc::Sender<Piece>) {
+    loop {
+        let piece = tokio::select! {
+            piece = from.recv() => piece,
+            // Ends a capture that has nothing to write yet.
+            () = to.closed() => None,
+        };
+        let Some(piece) = piece else { return };
+        if to.send_timeout(piece, STALL).await.is_err() {
+            // Left without its end, the body fails, and the connection is closed.
+            return;
+        }
+    }
+}
+
+/// Sends what is written.
+struct ChannelWriter<'a> {
+    pieces: &'a mpsc::Sender<Piece>,
+    turn: &'a Turn,
+    held: Option<MutexGuard<'a, ()>>,
+}
+
+impl Write for ChannelWriter<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let sent = match self.pieces.try_send(Piece::Bytes(Bytes::copy_from_slice(bytes))) {
+            Err(TrySendError::Full(piece)) => {
+                // Others compute while this one's client is slow.
+                self.held = None;
+                let sent = self.pieces.blocking_send(piece).is_ok();
+                self.held = Some(self.turn.take());
+                sent
+            }
+            sent => sent.is_ok(),
+        };
+        if sent {
+            Ok(bytes.len())
+        } else {
+            Err(io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone"))
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}

@@ -1,0 +1,164 @@
+//! `/debug/pprof/symbol`: names of addresses, for readers of a profile without names. Go: `pprof.Symbol`.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::pin::pin;
+
+use bytes::Buf;
+use http_body_util::BodyExt as _;
+use rtprof_pprof_out::FunctionNames;
+
+/// The most of a body that is read: some 50,000 addresses.
+const MAX_BODY: usize = 1 << 20;
+/// The longest word, as in Go, whose reader has a buffer of this size.
+const MAX_WORD: usize = 4096;
+
+/// What was read of a request's body, and why not all of it.
+pub(crate) struct Words {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) error: Option<String>,
+}
+
+impl Words {
+    /// Of a query.
+    pub(crate) fn of_query(uri: &http::Uri) -> Self {
+        Self { bytes: uri.query().unwrap_or_default().as_bytes().to_vec(), error: None }
+    }
+
+    /// Of a body. On the caller's thread: it is the caller who has the connection.
+    pub(crate) async fn of_body<B>(body: B) -> Self
+    where
+        B: http_body::Body,
+        B::Error: Into<Box<dyn Error + Send + Sync>>,
+    {
+        let mut body = pin!(body);
+        let mut words = Self { bytes: Vec::new(), error: None };
+        while let Some(frame) = body.frame().await {
+            match frame.map(http_body::Frame::into_data) {
+                Ok(Ok(mut data)) => {
+                    while data.has_remaining() && words.bytes.len() < MAX_BODY {
+                        let chunk = data.chunk();
+                        let taken = chunk.len().min(MAX_BODY - words.bytes.len());
+                        words.bytes.extend_from_slice(&chunk[..taken]);
+                        data.advance(taken);
+                    }
+                    if data.has_remaining() {
+                        words.error = Some("http: request body too large".to_owned());
+                        break;
+                    }
+                }
+                // Trailers.
+                Ok(Err(_)) => {}
+                Err(error) => {
+                    words.error = Some(error.into().to_string());
+                    break;
+                }
+            }
+        }
+        words
+    }
+}
+
+/// The answer: a line that says that names are to be had, then one for each address that has one.
+pub(crate) fn answer(words: &Words) -> String {
+    let mut names = FunctionNames::new();
+    let mut text = String::from("num_symbols: 1\n");
+    let mut error = words.error.as_deref();
+    for word in words.bytes.split(|&byte| byte == b'+') {
+        // What Go's reader has of a word that does not fit into its buffer.
+        let read = &word[..word.len().min(MAX_WORD)];
+        if let Some(address) = address(read)
+            && let Some(name) = names.at(address)
+        {
+            let _ = writeln!(text, "{address:#x} {name}");
+        }
+        if word.len() >= MAX_WORD {
+            error = Some("bufio: buffer full");
+            break;
+        }
+    }
+    if let Some(error) = error {
+        let _ = writeln!(text, "reading request: {error}");
+    }
+    text
+}
+
+/// A number other than 0, in any base that its first digits tell. Go: `strconv.ParseUint` with base 0.
+fn address(word: &[u8]) -> Option<usize> {
+    let word = std::str::from_utf8(word).ok()?;
+    let (digits, radix) = match word.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&word[2..], 16),
+        [b'0', b'b' | b'B', ..] => (&word[2..], 2),
+        [b'0', b'o' | b'O', ..] => (&word[2..], 8),
+        [b'0', _, ..] => (&word[1..], 8),
+        _ => (word, 10),
+    };
+    // A sign would be taken.
+    let is_number = digits.bytes().all(|digit| digit.is_ascii_alphanumeric());
+    usize::from_str_radix(digits, radix).ok().filter(|&address| is_number && address != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn known() -> usize {
+        std::hint::black_box(1)
+    }
+
+    fn asked(bytes: impl Into<Vec<u8>>) -> String {
+        answer(&Words { bytes: bytes.into(), error: None })
+    }
+
+    #[test]
+    fn numbers_are_those_of_parse_uint() {
+        let cases = [
+            ("0x1F", Some(31)),
+            ("0X1f", Some(31)),
+            ("31", Some(31)),
+            ("0b11", Some(3)),
+            ("0o17", Some(15)),
+            ("017", Some(15)),
+            ("0", None),
+            ("0x0", None),
+            ("", None),
+            ("0x", None),
+            ("x", None),
+            ("-1", None),
+            ("1f", None),
+            ("0x-1", None),
+            ("0x+1", None),
+            (" 1", None),
+            ("0x10000000000000000", None),
+        ];
+        for (word, expected) in cases {
+            assert_eq!(address(word.as_bytes()), expected, "{word}");
+        }
+        assert_eq!(address(b"\xff1"), None);
+    }
+
+    #[test]
+    fn names_come_back_with_their_addresses() {
+        assert_eq!(known(), 1);
+        let here = known as fn() -> usize as usize;
+        let line = format!("{here:#x} rtprof_http::symbol::tests::known\n");
+        assert_eq!(asked(format!("{here:#x}")), format!("num_symbols: 1\n{line}"));
+        assert_eq!(asked(format!("{here}+0x1+junk+{here:#X}+")), format!("num_symbols: 1\n{line}{line}"));
+        for nothing in ["", "+", "+++", "0x0+0", "nothing of the kind"] {
+            assert_eq!(asked(nothing), "num_symbols: 1\n", "{nothing}");
+        }
+    }
+
+    #[test]
+    fn what_was_not_read_is_said() {
+        let here = known as fn() -> usize as usize;
+        let long = format!("{here}+{}+{here}", "1".repeat(5000));
+        let expected = format!(
+            "num_symbols: 1\n{here:#x} rtprof_http::symbol::tests::known\nreading request: bufio: buffer full\n"
+        );
+        assert_eq!(asked(long), expected);
+        let words = Words { bytes: b"0x1".to_vec(), error: Some("connection reset".into()) };
+        assert_eq!(answer(&words), "num_symbols: 1\nreading request: connection reset\n");
+    }
+}
