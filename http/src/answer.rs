@@ -48,11 +48,14 @@ pub(crate) fn page(body: Body) -> Response<Body> {
     response
 }
 
-/// The way to a page. The place is the server's own: nothing of the request is in it.
-pub(crate) fn redirect(status: StatusCode, to: &'static str) -> Response<Body> {
+/// The way to another place of this server.
+pub(crate) fn redirect(status: StatusCode, to: &str) -> Response<Body> {
     let mut response = of_type(TEXT, Body::whole(format!("see {to}\n")));
     *response.status_mut() = status;
-    response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
+    // What a path is made of is fit for a header.
+    if let Ok(to) = HeaderValue::try_from(to) {
+        response.headers_mut().insert(LOCATION, to);
+    }
     response
 }
 

@@ -69,6 +69,8 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
+        // As Go writes them.
+        .title_case_headers(true)
         .serve_connection(TokioIo::new(Unstalled::new(stream)), service)
         .await
 }

@@ -14,7 +14,7 @@ use crate::body::Body;
 use crate::engine::{self, Link};
 use crate::query::Query;
 use crate::request::{self, Asked, Limits, Subject};
-use crate::route::{INDEX, Route};
+use crate::route::Route;
 use crate::slots::Slots;
 use crate::symbol::{self, Words};
 use crate::{Config, absent, capture, delta, guard, index};
@@ -107,7 +107,10 @@ impl Handler {
         let limits = Limits { max_seconds: config.max_seconds, symbolize: config.symbolize };
         let is_head = head.method == Method::HEAD;
         match route {
-            Route::Root => Ok(answer::redirect(StatusCode::MOVED_PERMANENTLY, INDEX)),
+            Route::Elsewhere(path) => {
+                let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
+                Ok(answer::redirect(StatusCode::MOVED_PERMANENTLY, &(path + &query)))
+            }
             Route::Cmdline if config.cmdline => Ok(answer::of_type(answer::TEXT, Body::whole(arguments()))),
             Route::Cmdline => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "cmdline is off; Config::cmdline allows it"))

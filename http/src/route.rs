@@ -19,8 +19,8 @@ pub(crate) const ASKING: &str = "GET, HEAD, POST";
 /// A part of `/debug/pprof`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The index without its slash, from which links would lead astray.
-    Root,
+    /// The same path in its shortest form lies there.
+    Elsewhere(String),
     Index,
     Cmdline,
     Profile,
@@ -35,8 +35,8 @@ pub(crate) enum Route {
 impl Route {
     /// Finds the part that a path means. Go: the patterns that `net/http/pprof` registers.
     pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
-        if path == ROOT {
-            return Ok(Self::Root);
+        if let Some(shortest) = shortened(path) {
+            return Ok(Self::Elsewhere(shortest));
         }
         let Some(name) = path.strip_prefix(INDEX) else { return Err(Refusal::page_not_found()) };
         if !escapes_are_whole(name) {
@@ -70,6 +70,31 @@ impl Route {
     }
 }
 
+/// Where a client is sent that asks for the index without its slash, from which links would lead astray, or for a path
+/// with empty or dotted parts, as one that joins `http://HOST/debug/pprof/` and `/heap`. `None` if the path is in its
+/// shortest form. Go: `http.ServeMux`.
+fn shortened(path: &str) -> Option<String> {
+    if path == ROOT {
+        return Some(INDEX.to_owned());
+    }
+    path.strip_prefix(INDEX)?;
+    let mut parts: Vec<&str> = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            part => parts.push(part),
+        }
+    }
+    let mut shortest: String = parts.iter().flat_map(|part| ["/", part]).collect();
+    if path.ends_with('/') || shortest.is_empty() {
+        shortest.push('/');
+    }
+    (shortest != path).then_some(shortest)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -77,8 +102,9 @@ mod tests {
     #[test]
     fn paths_are_those_of_go() {
         let named = |name: &str| Ok(Route::Named(name.to_owned()));
+        let elsewhere = |path: &str| Ok(Route::Elsewhere(path.to_owned()));
         let cases = [
-            ("/debug/pprof", Ok(Route::Root)),
+            ("/debug/pprof", elsewhere("/debug/pprof/")),
             ("/debug/pprof/", Ok(Route::Index)),
             ("/debug/pprof/heap", named("heap")),
             ("/debug/pprof/heap/", named("heap/")),
@@ -86,7 +112,11 @@ mod tests {
             ("/debug/pprof/%70rofile", Ok(Route::Profile)),
             ("/debug/pprof/symbol", Ok(Route::Symbol)),
             ("/debug/pprof/delta_heap", Ok(Route::Delta("heap"))),
-            ("/debug/pprof//heap", named("/heap")),
+            ("/debug/pprof//heap", elsewhere("/debug/pprof/heap")),
+            ("/debug/pprof/./x/../heap", elsewhere("/debug/pprof/heap")),
+            ("/debug/pprof//", elsewhere("/debug/pprof/")),
+            ("/debug/pprof/../../..", elsewhere("/")),
+            ("/debug/pprof/../../../../etc/", elsewhere("/etc/")),
             ("/debug/pprof/%zz", Err(Refusal::bad_request("invalid URL escape in the path"))),
             ("/debug/pprof/%ff", Err(Refusal::new(StatusCode::NOT_FOUND, "Unknown profile"))),
             ("/debug/pprofx", Err(Refusal::page_not_found())),

@@ -1,0 +1,209 @@
+//! A small service that searches the Rust documentation on this machine, with `/debug/pprof/` on its own port, and two
+//! things wrong with it.
+//!
+//! ```sh
+//! cargo run --release --features axum --example service                     # on 127.0.0.1:6060
+//! cargo run --release --features axum --example service -- 127.0.0.1:7070   # elsewhere
+//! ```
+//!
+//! It starts a process that asks it all the time, so that there is something to see:
+//!
+//! - `remember_answer` keeps every answer in a history that nobody reads: the leak, first in the heap profile, and
+//!   growing in `heap?seconds=5`.
+//! - `count_search` renders the answer while it holds the lock of the statistics: the hot lock, first in the mutex
+//!   profile.
+
+mod corpus;
+
+use std::collections::{BTreeMap, HashMap};
+use std::error::Error;
+use std::fmt::Write as _;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::routing::get;
+use rtprof::sync::Mutex;
+
+use corpus::{MIB, plain_text, words};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+/// Clients of the process that asks.
+const CLIENTS: usize = 4;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["ask", address] => ask(address.parse()?),
+        [address] => serve(address),
+        [] => serve("127.0.0.1:6060"),
+        _ => Err("usage: service [ADDRESS:PORT]".into()),
+    }
+}
+
+fn serve(address: &str) -> Result<(), Box<dyn Error>> {
+    // What to set in production: docs/contention.md.
+    rtprof::set_block_profile_rate(10_000);
+    rtprof::set_mutex_profile_fraction(10);
+
+    let library = Arc::new(Library::read());
+    println!("{} pages, {} words", library.pages.len(), library.places.len());
+    let app = Router::new()
+        .route("/search", get(search))
+        .with_state(library)
+        // All that the profiles need.
+        .merge(rtprof::http::router());
+
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(CLIENTS).enable_all().build()?;
+    runtime.block_on(async {
+        let listener = tokio::net::TcpListener::bind(address).await?;
+        let address = listener.local_addr()?;
+        let _asking = Asking::start(address)?;
+        println!(
+            "http://{address}/search?word=vector, and http://{address}/debug/pprof/. In another shell:\n"
+        );
+        println!("    go tool pprof -top http://{address}/debug/pprof/heap");
+        println!("    go tool pprof -http=localhost:8080 http://{address}/debug/pprof/mutex");
+        axum::serve(listener, app).await?;
+        Ok(())
+    })
+}
+
+/// The pages and where each word is.
+struct Library {
+    pages: Vec<Page>,
+    places: BTreeMap<String, Vec<u32>>,
+}
+
+struct Page {
+    name: String,
+    text: String,
+}
+
+impl Library {
+    fn read() -> Self {
+        let root = corpus::source();
+        let mut library = Self { pages: Vec::new(), places: BTreeMap::new() };
+        let mut bytes = 0;
+        for path in corpus::pages(&root) {
+            let Ok(raw) = fs::read(&path) else { continue };
+            let name = path.strip_prefix(&root).unwrap_or(&path).display().to_string();
+            bytes += raw.len();
+            library.add(name, plain_text(&String::from_utf8_lossy(&raw)));
+            if bytes > 8 * MIB {
+                break;
+            }
+        }
+        library
+    }
+
+    fn add(&mut self, name: String, text: String) {
+        let page = self.pages.len() as u32;
+        for word in words(&text) {
+            let places = self.places.entry(word.to_lowercase()).or_default();
+            if places.last() != Some(&page) {
+                places.push(page);
+            }
+        }
+        self.pages.push(Page { name, text });
+    }
+
+    /// The pages with the word, each with the line that it is in.
+    fn render(&self, word: &str) -> String {
+        let mut answer = format!("{word}:\n");
+        for &page in self.places.get(word).into_iter().flatten().take(20) {
+            let page = &self.pages[page as usize];
+            let line = page.text.lines().find(|line| line.to_lowercase().contains(word)).unwrap_or_default();
+            let line: String = line.trim().chars().take(100).collect();
+            let _ = writeln!(answer, "{}: {line}", page.name);
+        }
+        answer
+    }
+}
+
+async fn search(State(library): State<Arc<Library>>, Query(query): Query<HashMap<String, String>>) -> String {
+    let word = query.get("word").map(|word| word.to_lowercase()).unwrap_or_default();
+    let answer = count_search(&library, &word);
+    remember_answer(&answer);
+    answer
+}
+
+/// How often each word was searched.
+static SEARCHES: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
+
+#[inline(never)]
+fn count_search(library: &Library, word: &str) -> String {
+    let mut searches = SEARCHES.lock();
+    *searches.entry(word.to_owned()).or_default() += 1;
+    // Needs no lock.
+    library.render(word)
+}
+
+static HISTORY: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+#[inline(never)]
+fn remember_answer(answer: &str) {
+    HISTORY.lock().push(answer.to_owned());
+}
+
+/// The process that asks; ends with this one.
+struct Asking(Child);
+
+impl Asking {
+    fn start(address: SocketAddr) -> std::io::Result<Self> {
+        let program = std::env::current_exe()?;
+        Command::new(program).args(["ask", &address.to_string()]).spawn().map(Self)
+    }
+}
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Asks for words, a hundred times a second each, until the service is gone.
+fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
+    let clients: Vec<_> =
+        (0..CLIENTS).map(|client| std::thread::spawn(move || keep_asking(address, client))).collect();
+    for client in clients {
+        // Ends with an error, when the service does.
+        let _ = client.join();
+    }
+    Ok(())
+}
+
+fn keep_asking(address: SocketAddr, client: usize) -> std::io::Result<()> {
+    const WORDS: [&str; 8] = ["vector", "iterator", "string", "slice", "panic", "thread", "mutex", "closure"];
+    let mut stream = TcpStream::connect(address)?;
+    let mut answers = BufReader::new(stream.try_clone()?);
+    for word in WORDS.into_iter().cycle().skip(client) {
+        write!(stream, "GET /search?word={word} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+        let mut length = 0;
+        let mut line = String::new();
+        loop {
+            line.clear();
+            if answers.read_line(&mut line)? == 0 {
+                return Ok(());
+            }
+            let header = line.trim_end().to_lowercase();
+            if header.is_empty() {
+                break;
+            }
+            if let Some(value) = header.strip_prefix("content-length: ") {
+                length = value.parse().unwrap_or(0);
+            }
+        }
+        answers.read_exact(&mut vec![0; length])?;
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
+}
