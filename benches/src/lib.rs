@@ -16,5 +16,6 @@ pub mod live_heap;
 pub mod serve;
 pub mod sizes;
 pub mod statistics;
+pub mod storm;
 pub mod subject;
 pub mod team;

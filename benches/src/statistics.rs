@@ -12,6 +12,14 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
+/// The value that `percent` of them do not exceed. NaN for an empty slice.
+pub fn percentile(values: &[f64], percent: f64) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let place = (sorted.len() as f64 * percent / 100.0).ceil() as usize;
+    sorted.get(place.max(1) - 1).copied().unwrap_or(f64::NAN)
+}
+
 /// The smallest value: what the code costs when nothing else disturbs it.
 pub fn min(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
@@ -49,6 +57,17 @@ mod tests {
         assert_eq!(median(&[3.0, 1.0, 2.0]), 2.0);
         assert_eq!(median(&[4.0, 1.0, 2.0, 3.0]), 2.5);
         assert!(median(&[]).is_nan());
+    }
+
+    #[test]
+    fn percentiles_are_values() {
+        let values: Vec<f64> = (1..=100).rev().map(f64::from).collect();
+        assert_eq!(
+            [50.0, 99.0, 100.0, 0.0].map(|percent| percentile(&values, percent)),
+            [50.0, 99.0, 100.0, 1.0]
+        );
+        assert_eq!(percentile(&[7.0], 99.0), 7.0);
+        assert!(percentile(&[], 99.0).is_nan());
     }
 
     #[test]

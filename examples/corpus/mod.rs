@@ -1,4 +1,5 @@
 //! Text that every machine with Rust has: the examples' real work.
+#![allow(dead_code, reason = "every example uses its own part of this")]
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,14 +1,15 @@
 //! Taking a profile and sending it.
 
+use std::io::{self, Write};
 use std::time::Duration;
 
 use http::{Response, StatusCode};
-use rtprof_pprof_out::{Profile, Since, Snapshot};
+use rtprof_pprof_out::{Profile, Since, Snapshot, Symbolization};
 use rtprof_profiler::mem;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
-use crate::engine::Link;
+use crate::engine::{GivenUp, Link};
 use crate::flame_graph;
 use crate::request::{Asked, Form};
 use crate::slots::Slots;
@@ -21,7 +22,7 @@ pub(crate) async fn answer(
     profile: Profile,
     asked: Asked,
 ) -> Result<Response<Body>, Refusal> {
-    let permit = slots.take().await?;
+    let place = slots.take().await?;
     if asked.publish {
         publish(&link).await?;
     }
@@ -35,13 +36,45 @@ pub(crate) async fn answer(
         None => profile.name().to_owned(),
     };
     let form = asked.form;
-    let body = stream::body(&link, permit, None, move |w| match form {
-        Form::Proto(symbolization) => snapshot.write_proto(w, symbolization),
-        Form::Text(symbolization) => snapshot.write_text(w, symbolization),
-        Form::Collapsed(sample_type) => snapshot.write_collapsed(w, sample_type),
-        Form::FlameGraph(sample_type) => w.write_all(flame_graph::page(&snapshot, sample_type).as_bytes()),
-    });
-    Ok(with_head(form, &name, body))
+    let ready = link.computing(move || Ready::of(snapshot, form)).await?;
+    let body = stream::body(&link, place, None, move |w| ready.write(w));
+    Ok(with_head(form, &name, body.await?))
+}
+
+/// A profile of which nothing has to be looked up any more.
+enum Ready {
+    Records(Snapshot, Form),
+    Page(String),
+}
+
+impl Ready {
+    /// By the computer.
+    fn of(snapshot: Snapshot, form: Form) -> Self {
+        match form {
+            Form::FlameGraph(sample_type) => Self::Page(flame_graph::page(&snapshot, sample_type)),
+            _ => Self::Records(resolved(snapshot, form.symbolization()), form),
+        }
+    }
+
+    /// By a writer.
+    fn write(&self, w: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::Records(snapshot, Form::Proto(symbolization)) => snapshot.write_proto(w, *symbolization),
+            Self::Records(snapshot, Form::Text(symbolization)) => snapshot.write_text(w, *symbolization),
+            Self::Records(snapshot, Form::Collapsed(sample_type) | Form::FlameGraph(sample_type)) => {
+                snapshot.write_collapsed(w, *sample_type)
+            }
+            Self::Page(page) => w.write_all(page.as_bytes()),
+        }
+    }
+}
+
+/// With its names found, if it is to have any. By the computer.
+pub(crate) fn resolved(snapshot: Snapshot, symbolization: Symbolization) -> Snapshot {
+    if symbolization == Symbolization::Full {
+        snapshot.resolve();
+    }
+    snapshot
 }
 
 /// The answer without its body, for a HEAD: nothing is captured.
@@ -65,7 +98,7 @@ pub(crate) async fn take(link: &Link, profile: &Profile) -> Result<Snapshot, Ref
     match link.computing(move || profile.snapshot()).await {
         Ok(Ok(snapshot)) => Ok(snapshot),
         // Lost in a fork, or a panic.
-        Ok(Err(_)) | Err(_) => Err(not_collected()),
+        Ok(Err(_)) | Err(GivenUp) => Err(not_collected()),
     }
 }
 
@@ -86,6 +119,12 @@ pub(crate) fn not_collected() -> Refusal {
     Refusal::internal("failed to collect profile")
 }
 
+impl From<GivenUp> for Refusal {
+    fn from(_: GivenUp) -> Self {
+        not_collected()
+    }
+}
+
 pub(crate) fn unknown_profile() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "Unknown profile")
 }
@@ -100,7 +139,7 @@ pub(crate) async fn publish(link: &Link) -> Result<(), Refusal> {
             mem::flush_cycle();
         }
     });
-    published.await.map_err(|_| not_collected())
+    Ok(published.await?)
 }
 
 /// The body of an answer that is computed at once.
@@ -109,6 +148,6 @@ pub(crate) async fn computed(
     slots: Slots,
     compute: impl FnOnce() -> String + Send + 'static,
 ) -> Result<Body, Refusal> {
-    let _permit = slots.take().await?;
-    Ok(Body::whole(link.computing(compute).await.map_err(|_| not_collected())?))
+    let _place = slots.take().await?;
+    Ok(Body::whole(link.computing(compute).await?))
 }

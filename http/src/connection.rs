@@ -24,7 +24,7 @@ use crate::route::INDEX;
 use crate::stream::STALL;
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
-const HEAD_TIME: Duration = Duration::from_secs(10);
+const HEAD_TIME: Duration = Duration::from_secs(5);
 /// How long it may take for the body of one.
 const BODY_TIME: Duration = Duration::from_secs(10);
 /// The longest head.

@@ -57,17 +57,20 @@ pub(crate) async fn answer(
     let Ok(last) = tokio::time::timeout(STALL, last.lock_owned()).await else {
         return Err(Refusal::busy(format!("delta_{name} is being read by somebody else; try again")));
     };
-    let permit = slots.take().await?;
+    let place = slots.take().await?;
     if publish {
         capture::publish(&link).await?;
     }
     let now = Arc::new(capture::take(&link, &profile).await?);
     let (base, later) = (last.clone(), now.clone());
+    let added = move || match base {
+        Some(base) => later.since(&base, Since::Accumulated),
+        // The first time, since the program began.
+        None => Snapshot::clone(&later),
+    };
+    let added = link.computing(move || capture::resolved(added(), symbolization)).await?;
     let (told, taken) = oneshot::channel();
-    let body = stream::body(&link, permit, Some(told), move |w| match base {
-        Some(base) => later.since(&base, Since::Accumulated).write_proto(w, symbolization),
-        None => later.write_proto(w, symbolization),
-    });
+    let body = stream::body(&link, place, Some(told), move |w| added.write_proto(w, symbolization)).await?;
     link.spawn(keep(last, now, taken));
     Ok(answer::attachment(&format!("delta_{name}"), body))
 }

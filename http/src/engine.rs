@@ -1,40 +1,46 @@
 //! Where requests are worked on: threads of our own, apart from the program's.
 //!
 //! ```text
-//!   program's runtime ── handle() ──┐            ┌── blocking threads, started as needed, gone after 5 s:
-//!                                   ├─► thread ──┤     snapshots, symbols, compression
-//!   connections of a server ────────┘  (timers,  └── one of them at a time computes (`turn`)
-//!                                       sockets)
+//!   program's runtime ── handle() ──┐            ┌── computer, one: snapshots, names, pages
+//!                                   ├─► thread ──┤
+//!   connections of a server ────────┘  (timers,  └── writers, one for each body that is being written:
+//!                                       sockets)     compression, text
 //! ```
 //!
-//! All of them are named `rtprof-http`, give way to the program's threads (nice 10), and what they allocate beside
-//! the exports, which are not sampled at all, bears the label `rtprof=http`.
+//! Computer and writers are started as needed and gone after five seconds without work. All are named `rtprof-http`,
+//! give way to the program's threads (nice 10), and what they allocate beside the exports, which are not sampled at
+//! all, bears the label `rtprof=http`.
 //!
-//! A computation has the turn, so that requests that come together take one core and not all, and not several times
-//! the memory of debug information. It gives the turn away while its client is slow.
+//! There is one computer, because names are found in debug information, tens of megabytes of which are open meanwhile:
+//! several threads would have it several times, and an allocator that keeps what each thread once had (glibc's does)
+//! would keep it for good. Of the writers one at a time has the turn, so that requests that come together take one
+//! core and not all. It gives the turn away for good when its client turns out to be slow: from then on that one sets
+//! the pace. Whoever waits does so without a thread, and stops waiting when its client is gone.
 //!
-//! Locks: `Turn`, of one engine, taken only by its blocking threads. A forked child makes itself an engine.
+//! Locks: none that outlives a call. A forked child makes itself an engine.
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
 use rtprof_profiler::{goroutine, labels, sampling};
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::task::{AbortHandle, JoinError};
 
 /// Of all threads. The kernel keeps 15 bytes.
 pub(crate) const THREAD_NAME: &str = "rtprof-http";
 
-/// How long a blocking thread waits for more work.
+/// How long a computer or writer waits for more work.
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How long the end of an engine waits for its blocking threads, which notice that nobody reads any more.
+/// How long the end of an engine waits for its writers, which notice that nobody reads any more, and as long again for
+/// the computer.
 const GRACE: Duration = Duration::from_secs(5);
-/// More than any configuration's captures need: each holds one blocking thread, and waits without one.
-const MAX_BLOCKING: usize = 64;
+/// More writers than any sensible number of captures needs; further bodies wait.
+const MAX_WRITERS: usize = 64;
 
 /// A runtime on a thread of its own. Ends when dropped; what it was doing is given up.
 pub(crate) struct Engine {
@@ -47,27 +53,30 @@ pub(crate) struct Engine {
 #[derive(Clone)]
 pub(crate) struct Link {
     runtime: Handle,
-    turn: Arc<Turn>,
+    /// Only its blocking thread is used.
+    computer: Handle,
+    turn: Arc<Semaphore>,
 }
 
-/// Whose turn it is to compute.
-#[derive(Default)]
-pub(crate) struct Turn(Mutex<()>);
-
-impl Turn {
-    pub(crate) fn take(&self) -> MutexGuard<'_, ()> {
-        // It guards no data that a panic could leave half changed.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+/// A writer's turn, until it is dropped.
+pub(crate) type Turn = OwnedSemaphorePermit;
 
 /// The work was given up, by a panic or because the engine has ended.
 #[derive(Debug)]
 pub(crate) struct GivenUp;
 
-impl From<tokio::task::JoinError> for GivenUp {
-    fn from(_: tokio::task::JoinError) -> Self {
+impl From<JoinError> for GivenUp {
+    fn from(_: JoinError) -> Self {
         Self
+    }
+}
+
+/// Gives work up when nobody waits for it any more.
+struct GivesUp(AbortHandle);
+
+impl Drop for GivesUp {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 
@@ -80,17 +89,29 @@ impl Engine {
     fn start_labelled() -> io::Result<Self> {
         let runtime = Builder::new_current_thread()
             .enable_all()
-            .max_blocking_threads(MAX_BLOCKING)
+            .max_blocking_threads(MAX_WRITERS)
             .thread_keep_alive(KEEP_ALIVE)
             .thread_name(THREAD_NAME)
             .build()?;
-        let link = Link { runtime: runtime.handle().clone(), turn: Arc::default() };
+        let computer = Builder::new_current_thread()
+            .max_blocking_threads(1)
+            .thread_keep_alive(KEEP_ALIVE)
+            .thread_name(THREAD_NAME)
+            .build()?;
+        let link = Link {
+            runtime: runtime.handle().clone(),
+            computer: computer.handle().clone(),
+            turn: Arc::new(Semaphore::new(1)),
+        };
         let (end, ended) = oneshot::channel();
         let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
+            // Before any other: threads inherit it from the one that starts them, and all others are started here.
+            give_way();
             marked(|| {
                 // Told, or dropped with the engine.
                 let _ = runtime.block_on(ended);
                 runtime.shutdown_timeout(GRACE);
+                computer.shutdown_timeout(GRACE);
             });
         })?;
         Ok(Self { link, end: Some(end), thread: Some(thread) })
@@ -130,8 +151,9 @@ pub(crate) fn shared() -> io::Result<Link> {
 }
 
 impl Link {
-    pub(crate) fn turn(&self) -> Arc<Turn> {
-        self.turn.clone()
+    /// Waits for the turn.
+    pub(crate) async fn turn(&self) -> Result<Turn, GivenUp> {
+        self.turn.clone().acquire_owned().await.map_err(|_| GivenUp)
     }
 
     /// Runs `work` where sockets can be registered with the engine.
@@ -150,46 +172,31 @@ impl Link {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, GivenUp> {
-        struct GivesUp(tokio::task::AbortHandle);
-        impl Drop for GivesUp {
-            fn drop(&mut self) {
-                self.0.abort();
-            }
-        }
         let running = self.runtime.spawn(future);
         let _gives_up = GivesUp(running.abort_handle());
         Ok(running.await?)
     }
 
-    /// Has `work` done by a blocking thread, without the turn. Once begun, it is done to its end.
-    pub(crate) fn blocking<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        self.runtime.spawn_blocking(|| marked(work))
+    /// Has `work` done by a writer, now. Once begun, it is done to its end.
+    pub(crate) fn writing(&self, work: impl FnOnce() + Send + 'static) {
+        // Not waited for: its body tells what becomes of it.
+        drop(self.runtime.spawn_blocking(|| marked(work)));
     }
 
-    /// The same, in its turn.
-    pub(crate) fn computing<T: Send + 'static>(
+    /// Has `work` done by the computer, after all that was asked of it before. Once begun, it is done to its end.
+    pub(crate) async fn computing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
-    ) -> tokio::task::JoinHandle<T> {
-        let turn = self.turn();
-        self.blocking(move || {
-            let _turn = turn.take();
-            work()
-        })
+    ) -> Result<T, GivenUp> {
+        let running = self.computer.spawn_blocking(|| marked(work));
+        // What has not begun when the client goes is not done.
+        let _gives_up = GivesUp(running.abort_handle());
+        Ok(running.await?)
     }
 }
 
-/// Runs `work` as one of ours: under our name and label, giving way to the program.
+/// Runs `work` as one of ours: under our name and label.
 fn marked<T>(work: impl FnOnce() -> T) -> T {
-    thread_local! {
-        static KNOWN: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
-    }
-    if !KNOWN.replace(true) {
-        give_way();
-    }
     let _goroutine = goroutine::register(Some(THREAD_NAME), None);
     labelled(work)
 }
@@ -203,7 +210,8 @@ pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
     labels::do_with(label, work)
 }
 
-/// Less of a core for this thread where the program wants it. Never undone: the thread is ours.
+/// Less of a core for this thread, and those that it starts, where the program wants it. Never undone: they are ours.
+/// Once for all of them: it adds to what a thread inherits.
 fn give_way() {
     #[cfg(target_os = "linux")]
     {

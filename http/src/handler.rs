@@ -168,7 +168,7 @@ impl Handler {
         let link =
             self.link().map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
         let done = link.run(work(link.clone(), self.0.slots.clone())).await;
-        done.unwrap_or_else(|engine::GivenUp| Err(capture::not_collected()))
+        done?
     }
 
     fn link(&self) -> io::Result<Link> {

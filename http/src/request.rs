@@ -27,6 +27,16 @@ pub(crate) enum Form {
     FlameGraph(usize),
 }
 
+impl Form {
+    /// Whether names have to be found for it.
+    pub(crate) fn symbolization(self) -> Symbolization {
+        match self {
+            Self::Proto(symbolization) | Self::Text(symbolization) => symbolization,
+            Self::Collapsed(_) | Self::FlameGraph(_) => Symbolization::Full,
+        }
+    }
+}
+
 /// What is known of the profile that is asked for.
 pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
@@ -79,19 +89,18 @@ fn over(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Opti
         }
     };
     if seconds > limits.max_seconds {
-        return Err(too_long(seconds as f64, limits));
+        return Err(too_long(seconds, limits));
     }
     if !subject.has_delta {
         return Err(Refusal::bad_request("\"seconds\" parameter is not supported for this profile type"));
     }
-    // A number that is none is let pass, as in Go.
-    if query.value("debug").is_some_and(|debug| integer(&debug).is_ok_and(|debug| debug != 0)) {
+    if query.number("debug") != 0 {
         return Err(Refusal::bad_request("seconds and debug params are incompatible"));
     }
     Ok(Some(Duration::from_secs(seconds)))
 }
 
-fn too_long(seconds: f64, limits: Limits) -> Refusal {
+fn too_long(seconds: impl std::fmt::Display, limits: Limits) -> Refusal {
     let max = limits.max_seconds;
     Refusal::bad_request(format!("\"seconds\" is {seconds}, but this server captures for at most {max}"))
 }
@@ -122,7 +131,7 @@ pub(crate) fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration,
     let asked =
         query.value("seconds").and_then(|seconds| integer(&seconds).ok()).filter(|&seconds| seconds > 0);
     match asked.map(i64::unsigned_abs) {
-        Some(seconds) if seconds > limits.max_seconds => Err(too_long(seconds as f64, limits)),
+        Some(seconds) if seconds > limits.max_seconds => Err(too_long(seconds, limits)),
         Some(seconds) => Ok(Duration::from_secs(seconds)),
         None => Ok(Duration::from_secs(30.min(limits.max_seconds))),
     }

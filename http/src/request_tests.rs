@@ -62,6 +62,9 @@ fn seconds_are_checked_in_the_order_of_go() {
         assert_eq!(asked(&format!("seconds={value}&debug=1")), expected, "{value}");
     }
     assert_eq!(asked("seconds=601"), bad("\"seconds\" is 601, but this server captures for at most 600"));
+    // To the last digit.
+    let longest = "\"seconds\" is 9223372036854775807, but this server captures for at most 600";
+    assert_eq!(asked("seconds=9223372036854775807"), bad(longest));
     assert_eq!(asked("seconds=1&debug=1"), bad("seconds and debug params are incompatible"));
     let own =
         Subject { name: "app/files", has_delta: false, sample_types: &["app/files"], default_sample_type: 0 };

@@ -10,6 +10,9 @@ use crate::answer::Refusal;
 /// How long a request waits for a place.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// A place, until it is dropped.
+pub(crate) type Place = OwnedSemaphorePermit;
+
 /// Places for captures.
 #[derive(Clone)]
 pub(crate) struct Slots {
@@ -25,10 +28,10 @@ impl Slots {
     }
 
     /// Waits for a place, in the order of arrival. On the engine's thread.
-    pub(crate) async fn take(&self) -> Result<OwnedSemaphorePermit, Refusal> {
+    pub(crate) async fn take(&self) -> Result<Place, Refusal> {
         let waiting = tokio::time::timeout(PATIENCE, self.free.clone().acquire_owned());
         match waiting.await {
-            Ok(Ok(permit)) => Ok(permit),
+            Ok(Ok(place)) => Ok(place),
             _ => Err(Refusal::busy(format!("{} profiles are being captured already; try again", self.total))),
         }
     }

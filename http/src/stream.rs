@@ -1,7 +1,7 @@
 //! From a capture that writes to a client that reads.
 //!
 //! ```text
-//!   blocking thread ── ChannelWriter ──(1 piece)──► pump ──(32 pieces)──► Body ──► whoever sends it
+//!   writer ── ChannelWriter ──(1 piece)──► pump ──(32 pieces)──► Body ──► whoever sends it
 //! ```
 //!
 //! A profile of ordinary size fits into the pieces and its capture ends at once, however slow the client is. The
@@ -9,36 +9,37 @@
 //! is gone, the pump ends, and the next write of the capture fails.
 
 use std::io::{self, Write};
-use std::sync::MutexGuard;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot};
 
 use crate::body::{Body, Piece};
-use crate::engine::{Link, Turn};
+use crate::engine::{GivenUp, Link, Turn};
+use crate::slots::Place;
 
 /// How long a client may take no piece.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
-/// Pieces that wait for the client: 2 MiB, as exports write pieces of 64 KiB.
+/// The longest piece; exports write such.
+const PIECE: usize = 64 << 10;
+/// Pieces that wait for the client: 2 MiB.
 const WAITING: usize = 32;
 
-/// The body of what `write` writes, on a blocking thread in its turn. `permit` is kept until it has written all.
-/// `taken` is told when the client has taken all of it.
-pub(crate) fn body(
+/// The body of what `write` writes, by a writer that begins in its turn. `place` is kept until it has written
+/// all. `taken` is told when the client has taken all of it.
+pub(crate) async fn body(
     link: &Link,
-    permit: OwnedSemaphorePermit,
+    place: Place,
     taken: Option<oneshot::Sender<()>>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
-) -> Body {
+) -> Result<Body, GivenUp> {
     let (to_pump, pumped) = mpsc::channel(1);
     let (to_body, pieces) = mpsc::channel(WAITING);
-    let turn = link.turn();
-    // Not waited for: what becomes of it is told through the channel.
-    drop(link.blocking(move || {
-        let _permit = permit;
-        let mut writer = ChannelWriter { pieces: &to_pump, turn: &turn, held: Some(turn.take()) };
+    let turn = link.turn().await?;
+    link.writing(move || {
+        let _place = place;
+        let mut writer = ChannelWriter { pieces: &to_pump, turn: Some(turn) };
         let end = match write(&mut writer) {
             Ok(()) => Piece::End,
             Err(error) => Piece::Failed(error),
@@ -46,9 +47,9 @@ pub(crate) fn body(
         drop(writer);
         // Fails if the client is gone, and then nobody wants to know.
         let _ = to_pump.blocking_send(end);
-    }));
+    });
     link.spawn(pump(pumped, to_body));
-    Body::stream(pieces, taken)
+    Ok(Body::stream(pieces, taken))
 }
 
 async fn pump(mut from: mpsc::Receiver<Piece>, to: mpsc::Sender<Piece>) {
@@ -69,19 +70,16 @@ async fn pump(mut from: mpsc::Receiver<Piece>, to: mpsc::Sender<Piece>) {
 /// Sends what is written.
 struct ChannelWriter<'a> {
     pieces: &'a mpsc::Sender<Piece>,
-    turn: &'a Turn,
-    held: Option<MutexGuard<'a, ()>>,
+    turn: Option<Turn>,
 }
 
 impl Write for ChannelWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let bytes = &bytes[..bytes.len().min(PIECE)];
         let sent = match self.pieces.try_send(Piece::Bytes(Bytes::copy_from_slice(bytes))) {
             Err(TrySendError::Full(piece)) => {
-                // Others compute while this one's client is slow.
-                self.held = None;
-                let sent = self.pieces.blocking_send(piece).is_ok();
-                self.held = Some(self.turn.take());
-                sent
+                self.turn = None;
+                self.pieces.blocking_send(piece).is_ok()
             }
             sent => sent.is_ok(),
         };

@@ -3,15 +3,18 @@
 #![allow(dead_code, reason = "every test uses its own part of this")]
 
 pub(crate) mod address_space;
+pub(crate) mod browser;
 pub(crate) mod child;
 pub(crate) mod contention;
 pub(crate) mod dying;
+pub(crate) mod flame_graph;
 pub(crate) mod fork;
 pub(crate) mod go;
 pub(crate) mod inner;
 pub(crate) mod profile;
 pub(crate) mod random;
 pub(crate) mod top;
+pub(crate) mod web;
 pub(crate) mod workload;
 
 use std::io::Write;

@@ -17,7 +17,7 @@ pub(crate) enum Build {
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 9] = [
+const OWN: [&str; 11] = [
     "subject-none",
     "subject-pass-through",
     "subject-rtprof",
@@ -27,6 +27,8 @@ const OWN: [&str; 9] = [
     "part-lock",
     "part-event",
     "part-wait",
+    "part-http",
+    "part-storm",
 ];
 
 /// Those of them in which stacks are taken without frame pointers too.

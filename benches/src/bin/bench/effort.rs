@@ -26,6 +26,13 @@ pub(crate) struct Effort {
     pub(crate) warm_exports: usize,
     /// How often the large heap is grown.
     pub(crate) heaps: usize,
+    /// Rounds of a service's requests, with and without a server beside it, and seconds of each.
+    pub(crate) http_rounds: usize,
+    pub(crate) http_seconds: usize,
+    /// Scrapes after the first.
+    pub(crate) scrapes: usize,
+    /// Seconds of a storm of clients.
+    pub(crate) storm_seconds: usize,
 }
 
 impl Effort {
@@ -44,6 +51,10 @@ impl Effort {
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
         heaps: 5,
+        http_rounds: 5,
+        http_seconds: 4,
+        scrapes: 20,
+        storm_seconds: 60,
     };
 
     /// Says that everything works, and roughly what it costs.
@@ -61,5 +72,9 @@ impl Effort {
         exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
         warm_exports: 3,
         heaps: 1,
+        http_rounds: 1,
+        http_seconds: 2,
+        scrapes: 3,
+        storm_seconds: 4,
     };
 }

@@ -11,6 +11,7 @@ mod effort;
 mod event;
 mod export;
 mod footprint;
+mod http;
 mod machine;
 mod order;
 mod sample;
@@ -29,7 +30,7 @@ use table::Table;
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 8] = [
+const PARTS: [(&str, Part); 9] = [
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
@@ -38,12 +39,13 @@ const PARTS: [(&str, Part); 8] = [
     ("wait", wait::measure),
     ("export", export::measure),
     ("footprint", footprint::measure),
+    ("http", http::measure),
 ];
 
 const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
     --quick   rtprof and its baselines only, few rounds\n\
-    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint";
+    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint http";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;

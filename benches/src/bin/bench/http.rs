@@ -1,0 +1,160 @@
+//! What serving profiles costs the program: idle, scraped, and in a storm of clients.
+
+use std::io::{self, Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use rtprof_benches::statistics::median;
+
+use crate::binaries::{Binaries, Build};
+use crate::child::Child;
+use crate::effort::Effort;
+use crate::table::{Row, Table, Unit};
+
+/// What Parca and Alloy ask for by default, the CPU profile left out.
+const SCRAPED: [&str; 4] = ["allocs", "block", "goroutine", "mutex"];
+const CLIENTS: usize = 1000;
+
+/// Measures a service without the server, with it, while it is scraped, and in a storm.
+pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    let seconds = effort.http_seconds;
+    let stacks = 2000;
+    let mut without = Child::start(&binaries.path(Build::Plain, "part-http"))?;
+    without.ask(&format!("fill {stacks}"))?;
+    let mut with = Child::start(&binaries.path(Build::Plain, "part-http"))?;
+    with.ask(&format!("fill {stacks}"))?;
+    let [port] = with.numbers("serve")?;
+    let port = port as u16;
+
+    let mut runs = [Latencies::default(), Latencies::default(), Latencies::default()];
+    for _ in 0..effort.http_rounds {
+        runs[0].add(&mut without, seconds)?;
+        runs[1].add(&mut without, seconds)?;
+        runs[2].add(&mut with, seconds)?;
+    }
+    let [base, again, idle] = &runs;
+    table.add(base.row("latency of a service, p99", "without a server"));
+    table.add(again.row("latency of a service, p99", "the same again (A/A)").against(
+        "without a server",
+        &again.p99,
+        &base.p99,
+        Unit::Nanos,
+    ));
+    table.add(idle.row("latency of a service, p99", "with an idle server").against(
+        "without a server",
+        &idle.p99,
+        &base.p99,
+        Unit::Nanos,
+    ));
+    scrapes(&mut with, port, effort, table)?;
+    storm(binaries, &mut with, port, effort, table, &base.p99)
+}
+
+#[derive(Default)]
+struct Latencies {
+    p99: Vec<f64>,
+    p50: Vec<f64>,
+}
+
+impl Latencies {
+    fn add(&mut self, child: &mut Child, seconds: usize) -> io::Result<()> {
+        let [p50, p99, _] = child.numbers(&format!("work {seconds}"))?;
+        self.p50.push(p50 * 1e3);
+        self.p99.push(p99 * 1e3);
+        Ok(())
+    }
+
+    fn row(&self, what: &str, who: &str) -> Row {
+        let mut row = Row::of(what, who, &self.p99, Unit::Nanos);
+        row.notes = format!("median latency {}", Unit::Nanos.show(median(&self.p50)));
+        row
+    }
+}
+
+/// The CPU time of one scrape of everything: the first, which has to find names, and later ones.
+fn scrapes(child: &mut Child, port: u16, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    let mut first = true;
+    let (mut cpu, mut wall, mut bytes) = (vec![], vec![], 0);
+    for _ in 0..=effort.scrapes {
+        let [before] = child.numbers("cpu")?;
+        let start = Instant::now();
+        bytes = SCRAPED.iter().map(|name| fetch(port, name)).sum::<io::Result<usize>>()?;
+        let millis = start.elapsed().as_secs_f64() * 1e3;
+        let [after] = child.numbers("cpu")?;
+        if first {
+            let mut row =
+                Row::of("scrape of allocs, block, goroutine, mutex", "first", &[millis], Unit::Millis);
+            row.notes = format!("finds the names of all functions; {:.1} ms of CPU", after - before);
+            table.add(row);
+            first = false;
+            continue;
+        }
+        wall.push(millis);
+        cpu.push(after - before);
+    }
+    let mut row = Row::of("scrape of allocs, block, goroutine, mutex", "later, CPU time", &cpu, Unit::Millis);
+    let share = median(&cpu) / 10_000.0 * 100.0;
+    row.notes =
+        format!("{:.1} ms until it is there, {bytes} B; every 10 s: {share:.3} % of a core", median(&wall));
+    table.add(row);
+    Ok(())
+}
+
+fn fetch(port: u16, name: &str) -> io::Result<usize> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    write!(stream, "GET /debug/pprof/{name} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer)?;
+    if !answer.starts_with(b"HTTP/1.1 200") {
+        return Err(io::Error::other(format!(
+            "{name} is not answered: {}",
+            String::from_utf8_lossy(&answer)
+        )));
+    }
+    Ok(answer.len())
+}
+
+fn storm(
+    binaries: &Binaries,
+    child: &mut Child,
+    port: u16,
+    effort: &Effort,
+    table: &mut Table,
+    base: &[f64],
+) -> io::Result<()> {
+    let seconds = effort.storm_seconds;
+    let [before] = child.numbers("resident")?;
+    let clients = Command::new(binaries.path(Build::Plain, "part-storm"))
+        .args([format!("127.0.0.1:{port}"), CLIENTS.to_string(), (seconds + 2).to_string()])
+        .stdout(Stdio::piped())
+        .spawn()?;
+    std::thread::sleep(Duration::from_secs(1));
+    let mut during = Latencies::default();
+    during.add(child, seconds)?;
+    let [peak] = child.numbers("resident")?;
+    let tally = clients.wait_with_output()?;
+    // Until the last of them is found to be gone, and the threads that have nothing more to do.
+    std::thread::sleep(Duration::from_secs(20));
+    let [after] = child.numbers("resident")?;
+    let [threads] = child.numbers("threads")?;
+    let what = format!("the same, {CLIENTS} clients at once, half slow or broken");
+    let mut row = during.row(&what, "p99").against("without a server", &during.p99, &base[..1], Unit::Nanos);
+    let ratio = median(&during.p99) / median(base);
+    row = row.budget("≤ 2×", ratio <= 2.0, "");
+    let words: Vec<String> =
+        String::from_utf8_lossy(&tally.stdout).split_whitespace().map(str::to_owned).collect();
+    let [answered, refused, unanswered, wrong] = &words[..] else {
+        return Err(io::Error::other("the storm ended without a tally"));
+    };
+    row.notes = format!(
+        "{} at the median; {seconds} s; of the others' requests {answered} answered, {refused} refused, {unanswered} not \
+         in time, {wrong} wrongly; resident {} before, {} during, {} after; {threads} thread of the server left",
+        Unit::Nanos.show(median(&during.p50)),
+        Unit::MebiBytes.show(before),
+        Unit::MebiBytes.show(peak),
+        Unit::MebiBytes.show(after),
+    );
+    table.add(row);
+    Ok(())
+}

@@ -1,0 +1,382 @@
+//! A server by itself: what it makes of bytes that are no request, who is let in, and how it begins and ends.
+#![cfg(feature = "http")]
+
+mod support;
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::time::{Duration, Instant};
+
+use rtprof::http::{Config, Server, serve, serve_with};
+use support::web::{self, Answer, Connection, End};
+use support::{child, profile};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+fn start(config: Config) -> (Server, SocketAddr) {
+    let server = serve_with("127.0.0.1:0", config).expect("a port is free");
+    let address = server.local_addr();
+    (server, address)
+}
+
+fn exchange(address: SocketAddr, request: &str) -> Answer {
+    web::exchange(address, request).unwrap_or_else(|error| panic!("{request:.100}: {error}"))
+}
+
+/// What is no request is answered once, without a word of ours, and the connection ends.
+#[test]
+fn malformed_requests() {
+    let (server, address) = start(Config::default());
+    let host = "Host: localhost\r\n";
+    let long = "x".repeat(17 << 10);
+    let many = "X: y\r\n".repeat(64);
+    let cases = [
+        ("GET\r\n\r\n", 400),
+        ("GET /\r\n\r\n", 400),
+        (" / HTTP/1.1\r\n\r\n", 400),
+        ("G(T / HTTP/1.1\r\n\r\n", 400),
+        ("GET / / HTTP/1.1\r\n\r\n", 400),
+        ("GET / HTTP/1.2\r\n\r\n", 400),
+        ("GET / HTTP/2.0\r\n\r\n", 400),
+        ("GET /a b HTTP/1.1\r\n\r\n", 400),
+        ("\x16\x03\x01\x02\x00\x01\x00\x01", 400),
+        (&format!("GET / HTTP/1.1\r\nHost : localhost\r\n\r\n"), 400),
+        (&format!("GET / HTTP/1.1\r\n{host} folded\r\n\r\n"), 400),
+        (&format!("GET / HTTP/1.1\r\n{host}no colon\r\n\r\n"), 400),
+        (&format!("GET / HTTP/1.1\r\n{host}X: \0\r\n\r\n"), 400),
+        (&format!("POST /debug/pprof/symbol HTTP/1.1\r\n{host}Content-Length: x\r\n\r\n"), 400),
+        (&format!("POST /debug/pprof/symbol HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n"), 400),
+        (
+            &format!(
+                "POST /debug/pprof/symbol HTTP/1.1\r\n{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\n"
+            ),
+            400,
+        ),
+        (&format!("POST /debug/pprof/symbol HTTP/1.1\r\n{host}Transfer-Encoding: gzip\r\n\r\n"), 400),
+        (&format!("GET /{long} HTTP/1.1\r\n{host}\r\n"), 431),
+        (&format!("GET / HTTP/1.1\r\n{host}X: {long}\r\n\r\n"), 431),
+        (&format!("GET / HTTP/1.1\r\n{host}{many}\r\n"), 431),
+    ];
+    for (request, status) in cases {
+        let mut connection = Connection::open(address).expect("it listens");
+        connection.send(request).expect("it reads");
+        let answer = connection.receive(false).unwrap_or_else(|error| panic!("{request:.100?}: {error}"));
+        assert_eq!((answer.status, &*answer.body), (status, &b""[..]), "{request:.100?}");
+        assert_eq!(answer.own_headers(), [""; 0], "{request:.100?}");
+        assert!(connection.is_closed(), "{request:.100?}");
+    }
+    // What is large, but within the limits, is not.
+    let target = format!("/debug/pprof/{}", &long[..15 << 10]);
+    assert_eq!(exchange(address, &format!("GET {target} HTTP/1.1\r\n{host}\r\n")).status, 404);
+    let headers = "X: y\r\n".repeat(63);
+    assert_eq!(exchange(address, &format!("GET / HTTP/1.1\r\n{host}{headers}\r\n")).status, 302);
+    // A client that goes away in the middle of a request is no matter.
+    drop(Connection::open(address).expect("it listens"));
+    let mut connection = Connection::open(address).expect("it listens");
+    connection.send("GET /debug/pprof/heap HTTP/1.1\r\nHo").expect("it reads");
+    drop(connection);
+    assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
+    server.shutdown();
+}
+
+#[test]
+fn connections_are_kept() {
+    let (server, address) = start(Config::default());
+    let get = |target: &str| web::request(address, "GET", target, &[], "");
+    let mut connection = Connection::open(address).expect("it listens");
+    for (target, status) in
+        [("heap", 200), ("unknown", 404), ("heap?debug=1", 200), ("", 200), ("heap?seconds=0", 400)]
+    {
+        connection.send(get(&format!("/debug/pprof/{target}"))).expect("it is kept");
+        let answer = connection.receive(false).expect("an answer");
+        assert_eq!(answer.status, status, "{target}");
+        assert_ne!(answer.header("Connection"), Some("close"), "{target}");
+    }
+    // Both at once.
+    connection.send(get("/debug/pprof/symbol") + &get("/")).expect("it is kept");
+    assert_eq!(connection.receive(false).expect("an answer").text(), "num_symbols: 1\n");
+    assert_eq!(connection.receive(false).expect("an answer").status, 302);
+    // After a HEAD, whose answer has no body, the next answer begins where it should.
+    connection.send(web::request(address, "HEAD", "/debug/pprof/heap", &[], "")).expect("it is kept");
+    assert_eq!(connection.receive(true).expect("an answer").status, 200);
+    connection.send(get("/debug/pprof/unknown")).expect("it is kept");
+    assert_eq!(connection.receive(false).expect("an answer").text(), "Unknown profile\n");
+    // A body that nobody reads is not taken for a request.
+    let hidden = get("/debug/pprof/symbol");
+    connection.send(web::request(address, "POST", "/debug/pprof/heap", &[], &hidden)).expect("it is kept");
+    assert_eq!(connection.receive(false).expect("an answer").status, 405);
+    if connection.send(get("/debug/pprof/unknown")).is_ok()
+        && let Ok(answer) = connection.receive(false)
+    {
+        assert_eq!(answer.status, 404, "not the answer to what was in the body");
+    }
+    let mut connection = Connection::open(address).expect("it listens");
+    connection.send(web::request(address, "GET", "/", &["Connection: close"], "")).expect("it reads");
+    assert_eq!(connection.receive(false).expect("an answer").status, 302);
+    assert!(connection.is_closed());
+    server.shutdown();
+}
+
+/// Old clients are answered in their version: no chunks, and the end of the connection is that of the body.
+#[test]
+fn http_1_0() {
+    let (server, address) = start(Config::default());
+    let answer = exchange(address, "GET /debug/pprof/heap HTTP/1.0\r\n\r\n");
+    assert_eq!((answer.line.as_str(), answer.end), ("HTTP/1.0 200 OK", End::Close));
+    assert_eq!(profile::Profile::read(&answer.body).sample_type.len(), 4);
+    let answer = exchange(address, "GET /debug/pprof/x HTTP/1.0\r\nHost: localhost\r\n\r\n");
+    assert_eq!((answer.line.as_str(), answer.end), ("HTTP/1.0 404 Not Found", End::Length));
+    assert_eq!(exchange(address, "GET / HTTP/1.0\r\nHost: evil.example\r\n\r\n").status, 403);
+    let mut connection = Connection::open(address).expect("it listens");
+    for _ in 0..2 {
+        connection.send("GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n").expect("it is kept");
+        assert_eq!(connection.receive(false).expect("an answer").status, 302);
+    }
+    server.shutdown();
+}
+
+/// A page of another site that had its name resolve to this machine is told nothing.
+#[test]
+fn hosts() {
+    let (server, address) = start(Config { hosts: vec!["profiles.example".into()], ..Config::default() });
+    let port = address.port();
+    let with = |hosts: &str| exchange(address, &format!("GET /debug/pprof/symbol HTTP/1.1\r\n{hosts}\r\n"));
+    let loopback = format!("127.0.0.1:{port}");
+    for host in [
+        "localhost",
+        "LocalHost.",
+        "localhost:1",
+        &loopback,
+        "127.1.2.3",
+        "[::1]:6060",
+        "profiles.example:80",
+    ] {
+        assert_eq!(with(&format!("Host: {host}\r\n")).text(), "num_symbols: 1\n", "{host}");
+    }
+    let refusal = |answer: Answer| {
+        assert_eq!(answer.header("X-Go-Pprof"), Some("1"));
+        (answer.status, answer.text().to_owned())
+    };
+    for host in
+        ["evil.example", "evil.example:6060", "localhost.evil.example", "10.0.0.1", "0.0.0.0", "127.1"]
+    {
+        let message = format!(
+            "Host {host:?} is not this machine's own name; use localhost, or allow the name in Config::hosts\n"
+        );
+        assert_eq!(refusal(with(&format!("Host: {host}\r\n"))), (403, message));
+    }
+    let broken = [
+        ("", "missing required Host header\n"),
+        ("Host: localhost\r\nHost: localhost\r\n", "too many Host headers\n"),
+        ("Host:\r\n", "malformed Host header\n"),
+        ("Host: a b\r\n", "malformed Host header\n"),
+        ("Host: http://localhost\r\n", "malformed Host header\n"),
+        ("Host: \u{e9}\r\n", "malformed Host header\n"),
+    ];
+    for (hosts, message) in broken {
+        assert_eq!(refusal(with(hosts)), (400, message.to_owned()), "{hosts:?}");
+    }
+    // The whole address in the first line counts, whatever the header says.
+    let whole =
+        |host: &str| format!("GET http://{host}/debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    assert_eq!(exchange(address, &whole("localhost")).text(), "num_symbols: 1\n");
+    assert_eq!(exchange(address, &whole("evil.example")).status, 403);
+    // The check comes before everything else, the way to the index as well.
+    assert_eq!(exchange(address, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403);
+    server.shutdown();
+}
+
+const NO_TOKEN: &str = "a token is required: Authorization: Bearer TOKEN, or the token as a password\n";
+const WRONG_TOKEN: &str = "the token is not the right one\n";
+
+#[test]
+fn tokens() {
+    let (server, address) = start(Config { token: Some("s3cret".into()), ..Config::default() });
+    let symbol = "/debug/pprof/symbol";
+    // "any:s3cret" and ":s3cret".
+    for right in ["Bearer s3cret", "bearer s3cret", "Basic YW55OnMzY3JldA==", "basic OnMzY3JldA=="] {
+        let answer = web::ask(address, "GET", symbol, &[&format!("Authorization: {right}")]);
+        assert_eq!(answer.text(), "num_symbols: 1\n", "{right}");
+        assert_eq!(answer.header("WWW-Authenticate"), None);
+    }
+    let challenge = "Basic realm=\"rtprof\", Bearer";
+    let refused = |answer: &Answer, message: &str| {
+        let seen =
+            (answer.status, answer.header("WWW-Authenticate"), answer.header("X-Go-Pprof"), answer.text());
+        assert_eq!(seen, (401, Some(challenge), Some("1"), message));
+    };
+    // "any:s3cre" and "s3cret".
+    let wrong = [
+        "",
+        "Bearer",
+        "Bearer s3cre",
+        "Bearer s3crets",
+        "Bearer S3CRET",
+        "s3cret",
+        "Basic YW55OnMzY3Jl",
+        "Basic czNjcmV0",
+    ];
+    for wrong in wrong {
+        let answer = web::ask(address, "GET", symbol, &[&format!("Authorization: {wrong}")]);
+        refused(&answer, WRONG_TOKEN);
+    }
+    let twice = ["Authorization: Bearer s3cret", "Authorization: Bearer s3cret"];
+    refused(&web::ask(address, "GET", symbol, &twice), WRONG_TOKEN);
+    // Without it nobody learns what is here.
+    for (method, target) in
+        [("GET", "/"), ("GET", "/x"), ("GET", "/debug/pprof"), ("PUT", "/debug/pprof/heap"), ("POST", symbol)]
+    {
+        refused(&web::ask(address, method, target, &[]), NO_TOKEN);
+    }
+    assert_eq!(web::ask(address, "HEAD", "/debug/pprof/heap", &[]).status, 401);
+    // Another site's page may have the password, by the browser that logged in once.
+    let evil = format!("GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer s3cret\r\n\r\n");
+    assert_eq!(exchange(address, &evil).status, 403);
+    server.shutdown();
+
+    for empty in ["", " ", "\n"] {
+        let error = serve_with("127.0.0.1:0", Config { token: Some(empty.into()), ..Config::default() });
+        let error = error.expect_err("everybody would be let in");
+        assert_eq!(error.kind(), ErrorKind::InvalidInput);
+        assert!(error.to_string().contains("Config::token is empty"), "{error}");
+    }
+}
+
+#[test]
+fn addresses_that_cannot_be() {
+    let held = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let taken = held.local_addr().expect("it is bound");
+    let error = serve(taken).expect_err("it is taken");
+    assert_eq!(error.kind(), ErrorKind::AddrInUse);
+    assert!(error.to_string().starts_with(&format!("cannot serve profiles on {taken}: ")), "{error}");
+    let error = serve("0.0.0.0:0").expect_err("others reach it");
+    assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+    let expected = "0.0.0.0:0 can be reached from other machines, and profiles tell names, paths and labels; serve on \
+                    127.0.0.1, or allow it with Config::allow_remote and set Config::token";
+    assert_eq!(error.to_string(), expected);
+    // Of a net for documentation: no machine has it.
+    let remote = Config { allow_remote: true, ..Config::default() };
+    let error = serve_with("192.0.2.1:6060", remote.clone()).expect_err("it is nobody's");
+    assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
+    assert!(error.to_string().starts_with("cannot serve profiles on 192.0.2.1:6060: "), "{error}");
+    let error = serve("nonsense").expect_err("it is no address");
+    assert!(error.to_string().starts_with("the address to serve profiles on is not understood: "), "{error}");
+
+    // All of this machine's addresses; over one of them that is not loopback any Host goes.
+    let server = serve_with("0.0.0.0:0", remote).expect("a port is free");
+    let loopback = SocketAddr::from(([127, 0, 0, 1], server.local_addr().port()));
+    let foreign = "GET /debug/pprof/symbol HTTP/1.1\r\nHost: evil.example\r\n\r\n";
+    assert_eq!(exchange(loopback, foreign).status, 403);
+    assert_eq!(web::get(loopback, "/debug/pprof/symbol").status, 200);
+    server.shutdown();
+}
+
+const NONE: [i64; 0] = [];
+
+/// Nice values of the server's threads in this process.
+fn server_threads() -> Vec<i64> {
+    let mut found = Vec::new();
+    for task in std::fs::read_dir("/proc/self/task").expect("Linux tells") {
+        let task = task.expect("Linux tells").path();
+        let Ok(name) = std::fs::read_to_string(task.join("comm")) else { continue };
+        let Ok(stat) = std::fs::read_to_string(task.join("stat")) else { continue };
+        if name.trim_end() == "rtprof-http" {
+            // After the name, which may hold anything, nice is the seventeenth.
+            let after = stat.rsplit_once(')').expect("the name ends").1;
+            found
+                .push(after.split_whitespace().nth(16).and_then(|nice| nice.parse().ok()).expect("a number"));
+        }
+    }
+    found
+}
+
+#[test]
+fn shutdown_leaves_nothing() {
+    child::isolated("shutdown_leaves_nothing", || {
+        assert_eq!(server_threads(), NONE);
+        let (server, address) = start(Config::default());
+        assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
+        let threads = server_threads();
+        assert!(threads.len() >= 2 && threads.iter().all(|&nice| nice == 10), "{threads:?}");
+        // A capture and an idle connection are given up.
+        let mut idle = Connection::open(address).expect("it listens");
+        let mut capturing = Connection::open(address).expect("it listens");
+        capturing
+            .send(web::request(address, "GET", "/debug/pprof/heap?seconds=500", &[], ""))
+            .expect("it reads");
+        // It is being worked on once the server has answered another one after it.
+        assert_eq!(web::get(address, "/debug/pprof/symbol").status, 200);
+        let started = Instant::now();
+        server.shutdown();
+        assert!(started.elapsed() < Duration::from_secs(6), "{:?}", started.elapsed());
+        assert_eq!(server_threads(), NONE);
+        assert!(idle.is_closed() && capturing.is_closed());
+        let refused = Connection::open(address).err().expect("nobody listens");
+        assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+        // The port is free again, and a new server is as good as the first.
+        let again = serve(address).expect("the port is free");
+        assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
+        again.shutdown();
+        assert_eq!(server_threads(), NONE);
+    });
+}
+
+#[test]
+fn dropped_it_serves_on() {
+    child::isolated("dropped_it_serves_on", || {
+        let (server, address) = start(Config::default());
+        drop(server);
+        assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
+        assert!(!server_threads().is_empty());
+        assert_eq!(serve(address).expect_err("it is taken").kind(), ErrorKind::AddrInUse);
+    });
+}
+
+#[test]
+fn two_servers_are_two() {
+    let (first, one) = start(Config { cmdline: true, ..Config::default() });
+    let (second, two) = start(Config { max_seconds: 5, ..Config::default() });
+    assert_ne!(one, two);
+    assert_eq!(web::get(one, "/debug/pprof/cmdline").status, 200);
+    assert_eq!(web::get(two, "/debug/pprof/cmdline").status, 404);
+    assert_eq!(web::get(two, "/debug/pprof/heap?seconds=6").status, 400);
+    first.shutdown();
+    assert!(Connection::open(one).is_err());
+    assert_eq!(web::get(two, "/debug/pprof/heap").status, 200);
+    second.shutdown();
+}
+
+/// More captures than are allowed wait, for ten seconds, and are then told to come again; the place of a client that
+/// has gone away is free.
+#[test]
+fn captures_are_limited() {
+    let (server, address) = start(Config { max_captures: 1, ..Config::default() });
+    let mut long = Connection::open(address).expect("it listens");
+    long.send(web::request(address, "GET", "/debug/pprof/heap?seconds=100", &[], "")).expect("it reads");
+    std::thread::sleep(Duration::from_millis(300));
+    let started = Instant::now();
+    let waiting: Vec<_> = ["heap", "mutex?debug=1", "symbol?0x1", "", "delta_block"]
+        .map(|path| std::thread::spawn(move || web::get(address, &format!("/debug/pprof/{path}"))))
+        .into();
+    for answer in waiting {
+        let answer = answer.join().expect("it is answered");
+        let seen = (answer.status, answer.header("Retry-After"), answer.header("X-Go-Pprof"), answer.text());
+        assert_eq!(seen, (503, Some("1"), Some("1"), "1 profiles are being captured already; try again\n"));
+    }
+    assert!(
+        (Duration::from_secs(9)..Duration::from_secs(30)).contains(&started.elapsed()),
+        "{:?}",
+        started.elapsed()
+    );
+    // What captures nothing needs no place.
+    for (path, status) in [("heap?seconds=0", 400), ("unknown", 404), ("profile", 500)] {
+        assert_eq!(web::get(address, &format!("/debug/pprof/{path}")).status, status);
+    }
+    assert_eq!(web::ask(address, "HEAD", "/debug/pprof/heap", &[]).status, 200);
+    drop(long);
+    let started = Instant::now();
+    assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
+    assert!(started.elapsed() < Duration::from_secs(8), "its client is gone: {:?}", started.elapsed());
+    server.shutdown();
+}

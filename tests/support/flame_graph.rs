@@ -1,0 +1,153 @@
+//! The flame graph page in a browser: profiles to fill it with, and what is looked for in it.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::browser::{Browser, Screen};
+
+const PAGE: &str = include_str!("../../http/src/pages/flamegraph.html");
+
+pub(crate) const DESK: Screen = Screen { width: 1200, height: 800, dark: false };
+pub(crate) const NIGHT: Screen = Screen { dark: true, ..DESK };
+pub(crate) const PHONE: Screen = Screen { width: 360, height: 740, dark: false };
+
+pub(crate) const INUSE_SPACE: usize = 3;
+pub(crate) const MIB: i64 = 1 << 20;
+
+/// A stack from its outermost function, and what it allocated: objects and bytes, in all and still in use.
+pub(crate) type Stack = (&'static [&'static str], [i64; 4]);
+
+pub(crate) const MAIN: &str = "shop::main";
+pub(crate) const SERVE: &str = "shop::server::serve";
+pub(crate) const ORDER: &str = "shop::orders::Order::parse";
+pub(crate) const JSON: &str = "serde_json::de::from_slice<shop::orders::Order>";
+pub(crate) const CACHE: &str = "<shop::cache::Cache<K,V> as shop::cache::Store>::insert";
+pub(crate) const VISIT: &str = "shop::index::visit";
+pub(crate) const TO_VEC: &str = "alloc::slice::<impl [u8]>::to_vec";
+pub(crate) const START: &str = "shop::config::load::{{closure}}";
+
+/// 100 MiB in use. `visit` calls itself, so that counting frames is not counting stacks.
+pub(crate) const SHOP: [Stack; 7] = [
+    (&[MAIN, SERVE, ORDER, JSON, TO_VEC], [50_000, 600 * MIB, 4_000, 10 * MIB]),
+    (&[MAIN, SERVE, ORDER, JSON], [20_000, 100 * MIB, 1_000, 5 * MIB]),
+    (&[MAIN, SERVE, ORDER], [1_000, 10 * MIB, 0, 0]),
+    (&[MAIN, SERVE, CACHE, TO_VEC], [9_000, 50 * MIB, 9_000, 50 * MIB]),
+    (&[MAIN, SERVE, VISIT, VISIT, VISIT], [700, 20 * MIB, 700, 20 * MIB]),
+    (&[MAIN, SERVE, VISIT], [300, 5 * MIB, 300, 5 * MIB]),
+    (&[MAIN, START], [20, 10 * MIB, 20, 10 * MIB]),
+];
+
+/// As the server writes it: functions once, and the tree of stacks with callers before what they call.
+pub(crate) fn profile_of(stacks: &[Stack]) -> Value {
+    let mut functions: Vec<&str> = Vec::new();
+    let mut nodes: Vec<(i64, usize, [i64; 4])> = Vec::new();
+    for (stack, values) in stacks {
+        let mut parent = -1;
+        for name in *stack {
+            let function = functions.iter().position(|known| known == name).unwrap_or_else(|| {
+                functions.push(name);
+                functions.len() - 1
+            });
+            let known = nodes.iter().position(|node| (node.0, node.1) == (parent, function));
+            parent = known.unwrap_or_else(|| {
+                nodes.push((parent, function, [0; 4]));
+                nodes.len() - 1
+            }) as i64;
+        }
+        nodes[parent as usize].2 = *values;
+    }
+    let functions: Vec<_> = functions.iter().map(|name| json!([name, "/home/shop/src/lib.rs"])).collect();
+    let flat: Vec<i64> =
+        nodes.iter().flat_map(|(up, function, own)| [&[*up, *function as i64], &own[..]].concat()).collect();
+    let types = [
+        ("alloc_objects", "count"),
+        ("alloc_space", "bytes"),
+        ("inuse_objects", "count"),
+        ("inuse_space", "bytes"),
+    ];
+    json!({
+        "name": "heap",
+        "types": types,
+        "type": INUSE_SPACE,
+        "time_nanos": 1_760_000_000_000_000_000_i64,
+        "duration_nanos": 0,
+        "comments": [],
+        "functions": functions,
+        "nodes": flat,
+    })
+}
+
+fn folder() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR"))
+}
+
+/// Fills the page as the server does, and returns where it is.
+pub(crate) fn page(test: &str, profile: &Value) -> String {
+    let profile = profile.to_string().replace('<', "\\u003c");
+    let path: PathBuf = folder().join(format!("flamegraph-{test}.html"));
+    std::fs::write(&path, PAGE.replace("{{title}}", "heap").replace("{{profile}}", &profile))
+        .expect("the build's own folder can be written");
+    format!("file://{}", path.display())
+}
+
+pub(crate) fn show(browser: &mut Browser, url: &str, screen: Screen) {
+    browser.open(url, screen);
+    browser.wait_for("document.body.dataset.ready === '1'");
+}
+
+/// A picture for who wants to look.
+pub(crate) fn picture(browser: &mut Browser, name: &str) {
+    browser.screenshot(&folder().join(format!("flamegraph-{name}.png")));
+}
+
+/// The page did nothing wrong and asked nobody for anything.
+pub(crate) fn is_clean(browser: &mut Browser, url: &str) {
+    assert_eq!(browser.console_errors(), [""; 0]);
+    assert_eq!(browser.requested(), [url.split('#').next().expect("split gives one at least")]);
+}
+
+/// Left edge and width of the `which`th frame of that name.
+pub(crate) fn frame(browser: &mut Browser, name: &str, which: usize) -> (f64, f64) {
+    let expression = format!(
+        "(() => {{
+            const frames = [...document.querySelectorAll('.frame')].filter(f => f.dataset.name === {name:?});
+            const box = frames[{which}]?.getBoundingClientRect();
+            return box ? [box.left, box.width] : [];
+        }})()"
+    );
+    let found = browser.evaluate(&expression);
+    match (found[0].as_f64(), found[1].as_f64()) {
+        (Some(left), Some(width)) => (left, width),
+        _ => panic!("no frame {which} of {name}"),
+    }
+}
+
+pub(crate) fn width(browser: &mut Browser, name: &str) -> f64 {
+    frame(browser, name, 0).1
+}
+
+#[track_caller]
+pub(crate) fn about(is: f64, expected: f64) {
+    assert!((is - expected).abs() <= 1.0, "{is} px, not {expected} px");
+}
+
+pub(crate) fn selector(name: &str) -> String {
+    format!(".frame[data-name=\"{name}\"]")
+}
+
+pub(crate) fn text(browser: &mut Browser, selector: &str) -> String {
+    let text = browser.evaluate(&format!("document.querySelector({selector:?}).innerText"));
+    text.as_str().expect("an element has a text").to_owned()
+}
+
+/// Selects a sample type as a person does.
+pub(crate) fn choose_type(browser: &mut Browser, name: &str) {
+    browser.evaluate(&format!(
+        "(() => {{
+            const select = document.querySelector('#type');
+            select.value = [...select.options].find(o => o.text.startsWith({name:?})).value;
+            select.dispatchEvent(new Event('change', {{ bubbles: true }}));
+        }})()"
+    ));
+}

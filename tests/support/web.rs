@@ -1,0 +1,233 @@
+//! A client of HTTP/1.1 that hides nothing: bytes go out as they are given, and an answer says how its body ended.
+//!
+//! Of the standard library alone, so that what a server sends is not mended on the way, and so that a test can ask for
+//! what no proper client would.
+
+use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+/// Longer than a server takes on a busy machine, and than the ten seconds for which it lets a request wait.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// How the end of a body is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// There is no body.
+    None,
+    /// After as many bytes as the head says.
+    Length,
+    /// After a chunk that says so.
+    LastChunk,
+    /// The connection was closed, and the head says nothing of how long the body is.
+    Close,
+    /// The connection was closed, or broke down, before the end that was announced.
+    CutOff,
+}
+
+/// One answer.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    /// The first line, without its end.
+    pub(crate) line: String,
+    pub(crate) status: u16,
+    /// As they were sent, in their order.
+    pub(crate) headers: Vec<(String, String)>,
+    pub(crate) body: Vec<u8>,
+    pub(crate) end: End,
+}
+
+impl Answer {
+    /// The only header of this name.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let mut values = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
+        let value = values.next().map(|(_, value)| value.as_str());
+        assert!(values.next().is_none(), "{name} comes twice: {self:?}");
+        value
+    }
+
+    #[track_caller]
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is a text")
+    }
+
+    /// The headers that a server chooses for this answer: all but the date and those of the connection.
+    pub(crate) fn own_headers(&self) -> Vec<String> {
+        const OTHERS: [&str; 4] = ["Date", "Connection", "Content-Length", "Transfer-Encoding"];
+        let own = self.headers.iter().filter(|(name, _)| !OTHERS.contains(&name.as_str()));
+        let mut own: Vec<_> = own.map(|(name, value)| format!("{name}: {value}")).collect();
+        own.sort();
+        own
+    }
+}
+
+/// One connection.
+pub(crate) struct Connection(BufReader<TcpStream>);
+
+impl Connection {
+    pub(crate) fn open(address: SocketAddr) -> Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        Ok(Self(BufReader::new(stream)))
+    }
+
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) -> Result<()> {
+        self.0.get_mut().write_all(bytes.as_ref())
+    }
+
+    /// Reads the answer to a request; that to a HEAD has no body. Answers that only precede it are passed over.
+    pub(crate) fn receive(&mut self, is_head: bool) -> Result<Answer> {
+        let mut answer = self.head()?;
+        while (100..200).contains(&answer.status) {
+            answer = self.head()?;
+        }
+        let has_body = !is_head && answer.status != 204 && answer.status != 304;
+        (answer.body, answer.end) = match has_body {
+            true => self.body(&answer)?,
+            false => (Vec::new(), End::None),
+        };
+        Ok(answer)
+    }
+
+    /// The line and the headers of whatever comes next, a `100 Continue` as well.
+    pub(crate) fn head(&mut self) -> Result<Answer> {
+        let line = self.line()?;
+        let mut words = line.split(' ');
+        let is_http = words.next().is_some_and(|version| version.starts_with("HTTP/1."));
+        let status = words.next().and_then(|word| word.parse().ok()).filter(|_| is_http);
+        let status = status.ok_or_else(|| malformed(&line))?;
+        let mut headers = Vec::new();
+        loop {
+            let header = self.line()?;
+            if header.is_empty() {
+                break;
+            }
+            let (name, value) = header.split_once(':').ok_or_else(|| malformed(&header))?;
+            headers.push((name.to_owned(), value.trim().to_owned()));
+        }
+        Ok(Answer { line, status, headers, body: Vec::new(), end: End::None })
+    }
+
+    fn body(&mut self, head: &Answer) -> Result<(Vec<u8>, End)> {
+        let mut body = Vec::new();
+        if head.header("Transfer-Encoding") == Some("chunked") {
+            let end = match self.chunks(&mut body) {
+                Err(error) if is_cut_off(&error) => End::CutOff,
+                read => read.map(|()| End::LastChunk)?,
+            };
+            return Ok((body, end));
+        }
+        let Some(length) = head.header("Content-Length") else {
+            return Ok(match self.0.read_to_end(&mut body) {
+                Err(error) if is_cut_off(&error) => (body, End::CutOff),
+                read => read.map(|_| (body, End::Close))?,
+            });
+        };
+        let length: u64 = length.parse().map_err(|_| malformed(length))?;
+        let read = (&mut self.0).take(length).read_to_end(&mut body);
+        let is_whole = body.len() as u64 == length;
+        Ok(match read {
+            Err(error) if !is_cut_off(&error) => return Err(error),
+            _ => (body, if is_whole { End::Length } else { End::CutOff }),
+        })
+    }
+
+    fn chunks(&mut self, body: &mut Vec<u8>) -> Result<()> {
+        loop {
+            let size = self.line()?;
+            let length = u64::from_str_radix(&size, 16).map_err(|_| malformed(&size))?;
+            let before = body.len();
+            (&mut self.0).take(length).read_to_end(body)?;
+            if body.len() - before != length as usize {
+                return Err(ErrorKind::UnexpectedEof.into());
+            }
+            if !self.line()?.is_empty() {
+                return Err(malformed("what follows a chunk"));
+            }
+            if length == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn line(&mut self) -> Result<String> {
+        let mut line = String::new();
+        self.0.read_line(&mut line)?;
+        match line.strip_suffix("\r\n") {
+            Some(line) => Ok(line.to_owned()),
+            None if line.is_empty() || !line.ends_with('\n') => Err(ErrorKind::UnexpectedEof.into()),
+            None => Err(malformed(&line)),
+        }
+    }
+
+    /// Whether the other side closes without another byte. Waits for what it does.
+    pub(crate) fn is_closed(&mut self) -> bool {
+        match self.0.fill_buf() {
+            Ok(bytes) => bytes.is_empty(),
+            Err(error) => is_cut_off(&error),
+        }
+    }
+}
+
+fn malformed(what: &str) -> Error {
+    Error::new(ErrorKind::InvalidData, format!("not HTTP: {what:?}"))
+}
+
+fn is_cut_off(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof
+            | ErrorKind::ConnectionReset
+            | ErrorKind::ConnectionAborted
+            | ErrorKind::BrokenPipe
+    )
+}
+
+/// The answer to bytes that are sent as they are, over a connection of their own.
+pub(crate) fn exchange(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Result<Answer> {
+    let bytes = bytes.as_ref();
+    let mut connection = Connection::open(address)?;
+    connection.send(bytes)?;
+    connection.receive(bytes.starts_with(b"HEAD "))
+}
+
+/// A request, to be sent as it is.
+pub(crate) fn request(
+    address: SocketAddr,
+    method: &str,
+    target: &str,
+    headers: &[&str],
+    body: &str,
+) -> String {
+    let mut text = format!("{method} {target} HTTP/1.1\r\nHost: {address}\r\n");
+    if !body.is_empty() {
+        text.push_str(&format!("Content-Length: {}\r\n", body.len()));
+    }
+    for header in headers {
+        text.push_str(header);
+        text.push_str("\r\n");
+    }
+    text + "\r\n" + body
+}
+
+/// The answer to a request that a server must be able to read, over a connection of its own.
+#[track_caller]
+pub(crate) fn ask(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> Answer {
+    exchange(address, request(address, method, target, headers, ""))
+        .unwrap_or_else(|error| panic!("{method} {target}: {error}"))
+}
+
+/// The answer to a GET, whole.
+#[track_caller]
+pub(crate) fn get(address: SocketAddr, target: &str) -> Answer {
+    let answer = ask(address, "GET", target, &[]);
+    assert!(
+        matches!(answer.end, End::Length | End::LastChunk),
+        "{target}: {:?}: {}",
+        answer.end,
+        answer.line
+    );
+    answer
+}
