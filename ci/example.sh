@@ -45,3 +45,34 @@ check contention count_page block.pb.gz mutex.pb.gz
     first="$(go tool pprof -top "$file" | awk -v rows="$rows" 'found && found++ <= rows; /flat%/ { found = 1 }')"
     grep -q "contention::$function$" <<<"$first" || { echo "$file begins with: $first" >&2; exit 1; }
 done
+
+# The service answers what the README has us type.
+service="$(ci/readme.sh service)"
+echo "+ $service &"
+cargo build --release --features axum --example service
+# Its group, so that cargo, the service and its clients end together.
+setsid bash -euo pipefail -c "exec $service" >"$output" 2>&1 &
+group=$!
+trap 'kill -- -"$group" 2>/dev/null || true; rm -f "$output" "$output.err" "$output.fetched"' EXIT
+for _ in $(seq 100); do
+    curl --silent --fail --output /dev/null http://127.0.0.1:6060/debug/pprof/ && break
+    kill -0 "$group" || { cat "$output" >&2; exit 1; }
+    sleep 0.2
+done
+grep -q 'go tool pprof' "$output" || { echo "it does not print the command to type next" >&2; exit 1; }
+# Until the leak and the lock are seen.
+sleep 5
+while IFS= read -r line; do
+    [[ -n "$go" || "$line" != go* ]] || continue
+    echo "+ $line"
+    bash -euo pipefail -c "$line" >"$output.fetched" 2>"$output.err" </dev/null || {
+        cat "$output.fetched" "$output.err" >&2
+        exit 1
+    }
+    head -n 12 "$output.fetched"
+    case "$line" in
+    curl*) grep -q '^heap profile: ' "$output.fetched" ;;
+    *heap*) grep -q 'service::remember_answer$' "$output.fetched" ;;
+    *mutex*) grep -q 'service::count_search$' "$output.fetched" ;;
+    esac || { echo "what the example is about is not there" >&2; exit 1; }
+done < <(ci/readme.sh fetch)

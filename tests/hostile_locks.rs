@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use rtprof::sync::{Mutex, RawMutex, RwLock};
 use rtprof_profiler::goroutine;
+use support::address_space::resident;
 use support::contention::{Seen, queue, record_everything};
 use support::fork::in_a_child;
 use support::profile::Profile;
@@ -116,13 +117,6 @@ fn thread_destructors() {
         let left = goroutine::all().len();
         assert!(left <= 2, "{left} goroutines are left, and this test's is one");
     });
-}
-
-/// Resident memory of this process in bytes.
-fn resident() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: u64 = text.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number");
-    pages * 4096
 }
 
 #[inline(never)]

@@ -5,6 +5,7 @@ mod support;
 
 use std::hint::black_box;
 
+use support::address_space::resident;
 use support::child;
 use support::inner::{INNER, Inner};
 use support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, Profile};
@@ -49,14 +50,7 @@ fn million_stacks() {
     black_box(());
 }
 
-/// Resident memory of this process in bytes.
-fn resident() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: usize = text.split(' ').nth(1).and_then(|word| word.parse().ok()).expect("a number");
-    pages * 4096
-}
-
-fn run(limit: Option<usize>, budget: usize) {
+fn run(limit: Option<usize>, budget: u64) {
     if let Some(limit) = limit {
         rtprof::set_max_stacks(limit);
     }

@@ -30,23 +30,25 @@ impl Tally {
     }
 }
 
-/// How long a client waits.
-const PATIENCE: Duration = Duration::from_secs(20);
-
 /// What well-behaved clients ask for.
 const ASKED: [&str; 8] =
     ["", "heap", "allocs", "heap?debug=1", "mutex", "block", "goroutine", "heap?format=flamegraph"];
 
-/// Keeps `clients` of them busy at `address` for `duration`.
+/// Keeps `clients` of them busy at `address` for `duration`. Each gives a request up after `patience`.
 ///
 /// # Errors
 /// When there is no runtime to be had.
-pub fn storm(address: SocketAddr, clients: usize, duration: Duration) -> io::Result<Tally> {
+pub fn storm(
+    address: SocketAddr,
+    clients: usize,
+    duration: Duration,
+    patience: Duration,
+) -> io::Result<Tally> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let end = Instant::now() + duration;
         let clients: Vec<_> =
-            (0..clients).map(|client| tokio::spawn(keep_asking(address, client, end))).collect();
+            (0..clients).map(|client| tokio::spawn(keep_asking(address, client, end, patience))).collect();
         let mut tally = Tally::default();
         for client in clients {
             tally.add(client.await.expect("a client does not panic"));
@@ -55,12 +57,12 @@ pub fn storm(address: SocketAddr, clients: usize, duration: Duration) -> io::Res
     })
 }
 
-async fn keep_asking(address: SocketAddr, client: usize, end: Instant) -> Tally {
+async fn keep_asking(address: SocketAddr, client: usize, end: Instant, patience: Duration) -> Tally {
     let mut tally = Tally::default();
     let mut turn = client;
     while Instant::now() < end {
         turn += 1;
-        let outcome = timeout(PATIENCE, one(address, client, turn)).await;
+        let outcome = timeout(patience, one(address, client, turn)).await;
         // The slow and broken ones have nothing to count.
         if client % 10 >= 5 {
             continue;

@@ -117,7 +117,10 @@ impl Handler {
             }
             Route::Index if is_head => Ok(answer::page(Body::left_out())),
             Route::Index => {
-                let body = self.run(|link, slots| capture::computed(link, slots, index::page)).await?;
+                let cmdline = config.cmdline;
+                let body = self
+                    .run(|link, slots| capture::computed(link, slots, move || index::page(cmdline)))
+                    .await?;
                 Ok(answer::page(body))
             }
             Route::Symbol if is_head => Ok(answer::of_type(answer::TEXT, Body::left_out())),

@@ -18,7 +18,7 @@ fn description(name: &str) -> &'static str {
     match name {
         "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
         "block" => "Where threads waited: locks, channels, joins of rtprof::sync and rtprof::thread.",
-        "goroutine" => "Who is where: threads and async tasks.",
+        "goroutine" => "Who is where: threads and async tasks. Not part of this version yet: empty.",
         "heap" => {
             "What is in use, by the stack that allocated it. gc=1 publishes everything up to now first."
         }
@@ -31,13 +31,13 @@ fn description(name: &str) -> &'static str {
 }
 
 /// The page.
-pub(crate) fn page() -> String {
+pub(crate) fn page(cmdline: bool) -> String {
     let mut page = String::with_capacity(16 << 10);
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
     let _ = writeln!(page, "<title>/debug/pprof/</title>\n<style>\n{STYLE}</style></head><body>");
     page.push_str("<header><h1>/debug/pprof/</h1><p>rtprof: set debug=1 as a query parameter to read a profile as text</p></header>\n");
-    table(&mut page);
+    table(&mut page, cmdline);
     totals(&mut page);
     dropped(&mut page);
     page.push_str(PARAMETERS);
@@ -45,7 +45,7 @@ pub(crate) fn page() -> String {
     page
 }
 
-fn table(page: &mut String) {
+fn table(page: &mut String, cmdline: bool) {
     page.push_str("<h2>Types of profiles available</h2>\n<table class=\"profiles\">\n");
     page.push_str(
         "<thead><tr><th>Count</th><th>Profile</th><th>Look at it</th><th></th></tr></thead>\n<tbody>\n",
@@ -61,7 +61,14 @@ fn table(page: &mut String) {
         row(page, profile);
     }
     for (name, description) in [
-        ("cmdline", "The program and its arguments. Off, unless Config::cmdline says otherwise."),
+        (
+            "cmdline",
+            if cmdline {
+                "The program and its arguments."
+            } else {
+                "The program and its arguments. Off; Config::cmdline allows it."
+            },
+        ),
         ("profile", "CPU profile, for as long as seconds= says (30). Not part of this version yet."),
         ("trace", "Execution trace, for as long as seconds= says (1). Not part of this version yet."),
         ("symbol", "Names of addresses (0x..+0x..), for readers of a profile that was served without names."),
@@ -205,7 +212,7 @@ mod tests {
     fn every_profile_is_there() {
         let own = Profile::new("test/<b>index</b>").unwrap();
         own.add(1, 0).unwrap();
-        let page = page();
+        let page = page(false);
         for profile in profiles() {
             let row =
                 format!("<a href=\"{}?debug=1\">{}</a>", path_part(profile.name()), escaped(profile.name()));

@@ -31,7 +31,15 @@ pub(crate) fn limited_to(megabytes: u64) -> impl FnOnce(&mut Command) {
 
 /// Address space of this process in bytes.
 pub(crate) fn mapped() -> u64 {
+    pages(0) * 4096
+}
+
+/// Resident memory of this process in bytes.
+pub(crate) fn resident() -> u64 {
+    pages(1) * 4096
+}
+
+fn pages(field: usize) -> u64 {
     let text = std::fs::read_to_string("/proc/self/statm").expect("Linux tells");
-    let pages: u64 = text.split(' ').next().and_then(|word| word.parse().ok()).expect("a number");
-    pages * 4096
+    text.split(' ').nth(field).and_then(|word| word.parse().ok()).expect("a number")
 }

@@ -6,6 +6,7 @@ pub(crate) mod address_space;
 pub(crate) mod browser;
 pub(crate) mod child;
 pub(crate) mod contention;
+pub(crate) mod descriptors;
 pub(crate) mod dying;
 pub(crate) mod flame_graph;
 pub(crate) mod fork;

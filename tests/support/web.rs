@@ -77,6 +77,11 @@ impl Connection {
         self.0.get_mut().write_all(bytes.as_ref())
     }
 
+    /// Tells the other side that nothing more comes.
+    pub(crate) fn end_sending(&mut self) -> Result<()> {
+        self.0.get_ref().shutdown(std::net::Shutdown::Write)
+    }
+
     /// Reads the answer to a request; that to a HEAD has no body. Answers that only precede it are passed over.
     pub(crate) fn receive(&mut self, is_head: bool) -> Result<Answer> {
         let mut answer = self.head()?;
