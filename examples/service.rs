@@ -49,9 +49,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve(address: &str) -> Result<(), Box<dyn Error>> {
-    // What to set in production: docs/contention.md.
-    rtprof::set_block_profile_rate(10_000);
-    rtprof::set_mutex_profile_fraction(10);
+    // Every wait and every contended unlock, to see something at once. In production 10_000 and 10: docs/contention.md.
+    rtprof::set_block_profile_rate(1);
+    rtprof::set_mutex_profile_fraction(1);
 
     let library = Arc::new(Library::read());
     println!("{} pages, {} words", library.pages.len(), library.places.len());
@@ -118,10 +118,10 @@ impl Library {
     /// The pages with the word, each with the line that it is in.
     fn render(&self, word: &str) -> String {
         let mut answer = format!("{word}:\n");
-        for &page in self.places.get(word).into_iter().flatten().take(20) {
+        for &page in self.places.get(word).into_iter().flatten().take(30) {
             let page = &self.pages[page as usize];
             let line = page.text.lines().find(|line| line.to_lowercase().contains(word)).unwrap_or_default();
-            let line: String = line.trim().chars().take(100).collect();
+            let line: String = line.trim().chars().take(200).collect();
             let _ = writeln!(answer, "{}: {line}", page.name);
         }
         answer
@@ -170,7 +170,7 @@ impl Drop for Asking {
     }
 }
 
-/// Asks for words, a hundred times a second each, until the service is gone.
+/// Asks for words, some hundred times a second each, until the service is gone.
 fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let clients: Vec<_> =
         (0..CLIENTS).map(|client| std::thread::spawn(move || keep_asking(address, client))).collect();
@@ -182,7 +182,7 @@ fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
 }
 
 fn keep_asking(address: SocketAddr, client: usize) -> std::io::Result<()> {
-    const WORDS: [&str; 8] = ["vector", "iterator", "string", "slice", "panic", "thread", "mutex", "closure"];
+    const WORDS: [&str; 8] = ["the", "function", "value", "type", "string", "error", "this", "that"];
     let mut stream = TcpStream::connect(address)?;
     let mut answers = BufReader::new(stream.try_clone()?);
     for word in WORDS.into_iter().cycle().skip(client) {
@@ -203,7 +203,7 @@ fn keep_asking(address: SocketAddr, client: usize) -> std::io::Result<()> {
             }
         }
         answers.read_exact(&mut vec![0; length])?;
-        std::thread::sleep(Duration::from_millis(10));
+        std::thread::sleep(Duration::from_millis(6));
     }
     Ok(())
 }

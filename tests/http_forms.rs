@@ -256,3 +256,38 @@ fn a_server_without_names() {
         assert!(text(address, "heap?format=flamegraph").contains("first_page"));
     });
 }
+
+/// What the server itself allocates can be told from the program's, and what an export does is in no profile.
+#[test]
+fn the_servers_own_memory_is_labelled() {
+    child::isolated("the_servers_own_memory_is_labelled", || {
+        rtprof::set_mem_profile_rate(1);
+        let address = start();
+        for target in [
+            "",
+            "heap",
+            "heap?debug=1",
+            "heap?format=flamegraph",
+            "allocs?seconds=1",
+            "delta_heap",
+            "symbol?0x1",
+        ] {
+            assert_eq!(web::get(address, &format!("/debug/pprof/{target}")).status, 200);
+        }
+        let samples = read(address, "heap").samples();
+        let ours = |function: &str| {
+            ["hyper::", "tokio::", "rtprof_http::", "mio::"].iter().any(|name| function.contains(name))
+        };
+        let of_the_server: Vec<_> =
+            samples.iter().filter(|sample| sample.frames.iter().any(|frame| ours(&frame.function))).collect();
+        assert!(of_the_server.len() > 10, "{}", of_the_server.len());
+        for sample in of_the_server {
+            let label = sample.labels.get("rtprof").map(String::as_str);
+            assert_eq!(label, Some("http"), "{:#?}", sample.frames);
+        }
+        for sample in &samples {
+            let has_export = sample.has("rtprof_pprof_out::");
+            assert!(!has_export, "an export is sampled: {:#?}", sample.frames);
+        }
+    });
+}

@@ -1,7 +1,27 @@
+//! The real `go tool pprof` reads from a live server, all by itself: profiles, what is added over seconds, names of
+//! addresses, differences, errors.
+//!
+//! pprof keeps a copy of what it fetched. What it prints must be what it prints of that file, which is compared with
+//! our own reading; and it must have nothing to complain of.
 #![cfg(feature = "http")]
+
 mod support;
+
+use std::collections::BTreeMap;
 use std::hint::black_box;
-use support::{child, go};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::Output;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::{LazyLock, Mutex};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use rtprof::http::{Config, serve, serve_with};
+use support::go::{self, Go};
+use support::profile::{ALLOC_SPACE, Profile};
+use support::{Background, child, contention, top, web};
+
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
@@ -10,34 +30,348 @@ fn keep_documents() -> Vec<Vec<u8>> {
     black_box((1..=40).map(|number| vec![1; number * 100]).collect())
 }
 
-#[test]
-fn scratch() {
+#[inline(never)]
+fn update_the_index() {
+    static INDEX: rtprof::sync::Mutex<()> = rtprof::sync::Mutex::new(());
+    scope(|scope| {
+        let guard = INDEX.lock();
+        let _waiter = contention::queue(scope, || drop(INDEX.lock()));
+        sleep(Duration::from_millis(3));
+        drop(guard);
+    });
+    black_box(());
+}
+
+#[inline(never)]
+fn start_workers() {
+    (0..3).for_each(|_| rtprof::thread::spawn(|| ()).join().expect("it ends"));
+    black_box(());
+}
+
+static KEPT: Mutex<Vec<Vec<u8>>> = Mutex::new(Vec::new());
+
+fn record<T>(work: impl FnOnce() -> T) -> T {
     rtprof::set_mem_profile_rate(1);
-    let k = keep_documents();
-    let server = rtprof::http::serve("127.0.0.1:0").unwrap();
-    let a = server.local_addr();
-    let t = rtprof::http::serve_with("127.0.0.1:0", rtprof::http::Config { token: Some("s3cret".into()), ..Default::default() }).unwrap().local_addr();
-    for go in go::toolchains("x") {
-        for args in [
-            vec!["-top", "-nodecount=3", "heap"], vec!["-top", "goroutine"], vec!["-raw", "goroutine"], vec!["-top", "block"], vec!["-top", "mutex"], vec!["-raw", "threadcreate"],
-            vec!["-top", "-nodecount=2", "-seconds=1", "heap"],  vec!["-top", "-seconds=1", "block"],
-            vec!["-top", "-nodecount=3", "-symbolize=remote", "heap?symbolize=none"],
-            vec!["-top", "-nodecount=3", "-symbolize=none", "heap?symbolize=none"],
-            vec!["-top", "-nodecount=3", "heap?symbolize=none"],
-            vec!["-top", "nope"], vec!["-top", "heap?seconds=0"], vec!["-top", "profile"], vec!["-top", "heap?debug=1", "-nodecount=2"],
-            vec!["-top", "-nodecount=2", "TOKEN"], vec!["-top", "-nodecount=2", "NOTOKEN"],
-        ] {
-            let mut args: Vec<String> = args.into_iter().map(String::from).collect();
-            for i in 0..args.len() {
-                if args[i] == "TOKEN" { args[i] = format!("http://any:s3cret@{t}/debug/pprof/heap"); }
-                else if args[i] == "NOTOKEN" { args[i] = format!("http://{t}/debug/pprof/heap"); }
-                else if !args[i].starts_with('-') { args[i] = format!("http://{a}/debug/pprof/{}", args[i]); }
+    contention::record_everything();
+    let done = work();
+    rtprof::set_mem_profile_rate(0);
+    contention::record_nothing();
+    done
+}
+
+/// A server of a program that has worked and records nothing more, so that its totals stand still.
+static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
+    record(|| {
+        KEPT.lock().expect("nobody panics here").extend(keep_documents());
+        (0..4).for_each(|_| update_the_index());
+        start_workers();
+    });
+    serve("127.0.0.1:0").expect("a port is free").local_addr()
+});
+
+fn url(address: SocketAddr, path: &str) -> String {
+    format!("http://{address}/debug/pprof/{path}")
+}
+
+/// A folder for what pprof keeps, removed when dropped.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let name = format!("interop-http-{}-{}", std::process::id(), NUMBER.fetch_add(1, Relaxed));
+        Self(Path::new(env!("CARGO_TARGET_TMPDIR")).join(name))
+    }
+
+    fn run(&self, go: &Go, arguments: &[&str]) -> Output {
+        let mut command = go.pprof_command();
+        command.args(arguments).env("PPROF_TMPDIR", &self.0);
+        child::finish(&mut command)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        std::fs::remove_dir_all(&self.0).ok();
+    }
+}
+
+/// What `go tool pprof` has fetched and printed.
+struct Fetched {
+    text: String,
+    /// Where it has saved the profile.
+    file: PathBuf,
+    _folder: Folder,
+}
+
+impl Fetched {
+    fn read(&self) -> Profile {
+        Profile::read(&std::fs::read(&self.file).expect("pprof has saved it"))
+    }
+}
+
+/// Fetches. Anything on standard error that is not about that is a complaint, and a failure.
+fn fetch(go: &Go, arguments: &[&str]) -> Fetched {
+    let folder = Folder::new();
+    let output = folder.run(go, arguments);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    let is_usual = |line: &str| {
+        line.starts_with("Fetching profile over HTTP from ")
+            || line.starts_with("Saved profile in ")
+            || line == "Please wait... (1s)"
+    };
+    let is_clean = stderr.lines().all(is_usual) && stderr.contains("Fetching profile over HTTP from ");
+    assert!(
+        output.status.success() && is_clean,
+        "Go {}: {arguments:?}\n{}",
+        go.version,
+        child::report(&output)
+    );
+    let saved = stderr.lines().find_map(|line| line.strip_prefix("Saved profile in "));
+    let file = PathBuf::from(saved.expect("what was fetched is saved"));
+    assert!(file.starts_with(&folder.0), "{file:?}");
+    Fetched { text: String::from_utf8(output.stdout).expect("pprof prints UTF-8"), file, _folder: folder }
+}
+
+/// What pprof prints of a live server is what it prints of the file, and what we read there.
+fn check_top(go: &Go, fetched: &Fetched, kind: &str, unit: &str, value: usize) {
+    let told: BTreeMap<_, _> = top::rows(go, &fetched.file, kind, unit).into_iter().collect();
+    assert_eq!(told, top::expected(&fetched.read().samples(), value), "Go {}: -top of {kind}", go.version);
+}
+
+#[test]
+fn profiles_are_fetched() {
+    let cases = [
+        ("heap", "alloc_space", "B", 1, Some("keep_documents")),
+        ("allocs", "alloc_objects", "count", 0, Some("keep_documents")),
+        ("block", "delay", "ns", 1, Some("update_the_index")),
+        ("mutex", "contentions", "count", 0, Some("update_the_index")),
+        ("threadcreate", "threadcreate", "count", 0, Some("start_workers")),
+        ("goroutine", "goroutine", "count", 0, None),
+    ];
+    for go in go::toolchains("profiles_are_fetched") {
+        for (name, kind, unit, value, function) in cases {
+            let (index, url) = (format!("-sample_index={kind}"), url(*SERVER, name));
+            for form in ["-top", "-raw", "-traces"] {
+                let fetched = fetch(&go, &[form, &index, &url]);
+                let saved = go.pprof(&[form, &index, fetched.file.to_str().expect("a plain name")]);
+                assert_eq!(fetched.text, saved, "Go {}: {form} {name}", go.version);
+                match function {
+                    Some(function) => {
+                        let function = format!("interop_http::{function}");
+                        assert!(
+                            fetched.text.contains(&function),
+                            "Go {}: {form} {name}: {saved}",
+                            go.version
+                        );
+                    }
+                    // An empty profile is shown as one, and says why it is.
+                    None if form == "-top" => {
+                        let empty = "Showing nodes accounting for 0, 0% of 0 total\n      flat  flat%   sum%        cum   cum%\n";
+                        assert!(saved.ends_with(empty), "Go {}: {saved}", go.version);
+                        assert!(
+                            saved.contains("rtprof: the goroutine profile is not part of this version yet")
+                        );
+                    }
+                    None => assert!(fetched.read().sample.is_empty()),
+                }
+                if form == "-top" && unit != "ns" {
+                    check_top(&go, &fetched, kind, unit, value);
+                }
             }
-            let mut c = go.pprof_command();
-            c.args(&args);
-            let o = child::finish(&mut c);
-            println!("=== {} {args:?}\n{}", go.version, child::report(&o));
         }
     }
-    drop(k);
+}
+
+/// Off, and so without a sample: nothing to complain of either.
+#[test]
+fn profiles_that_are_off_are_fetched() {
+    child::isolated("profiles_that_are_off_are_fetched", || {
+        let address = serve("127.0.0.1:0").expect("a port is free").local_addr();
+        for go in go::toolchains("profiles_that_are_off_are_fetched") {
+            for (name, remark) in [
+                ("block", "rtprof: the block profile is off; set_block_profile_rate switches it on"),
+                ("mutex", "rtprof: the mutex profile is off; set_mutex_profile_fraction switches it on"),
+                ("threadcreate", "rtprof: no thread was created by rtprof::thread yet; others are not known"),
+            ] {
+                let text = fetch(&go, &["-top", &url(address, name)]).text;
+                assert!(text.contains(remark), "Go {}: {text}", go.version);
+                assert!(
+                    text.contains("Showing nodes accounting for 0, 0% of 0 total"),
+                    "Go {}: {text}",
+                    go.version
+                );
+            }
+        }
+    });
+}
+
+#[test]
+fn seconds_are_waited_for() {
+    child::isolated("seconds_are_waited_for", || {
+        rtprof::set_mem_profile_rate(1);
+        contention::record_everything();
+        let address = serve("127.0.0.1:0").expect("a port is free").local_addr();
+        let before = keep_documents();
+        let background = Background::default();
+        scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| {
+                background.repeat(|| {
+                    drop(keep_documents());
+                    update_the_index();
+                });
+            });
+            for go in go::toolchains("seconds_are_waited_for") {
+                for (name, kind, function) in [
+                    ("heap", "alloc_space", "keep_documents"),
+                    ("allocs", "alloc_space", "keep_documents"),
+                    ("block", "contentions", "update_the_index"),
+                    ("mutex", "contentions", "update_the_index"),
+                ] {
+                    let index = format!("-sample_index={kind}");
+                    let fetched = fetch(&go, &["-top", "-seconds=1", &index, &url(address, name)]);
+                    let text = &fetched.text;
+                    assert!(text.contains("Duration: 1"), "Go {}: {name}: {text}", go.version);
+                    assert!(text.contains(&format!("interop_http::{function}")), "Go {}: {text}", go.version);
+                    let value = if kind == "alloc_space" { 1 } else { 0 };
+                    let unit = if kind == "alloc_space" { "B" } else { "count" };
+                    check_top(&go, &fetched, kind, unit, value);
+                    let profile = fetched.read();
+                    assert!((1_000_000_000..20_000_000_000).contains(&profile.duration_nanos), "{name}");
+                }
+            }
+        });
+        drop(before);
+    });
+}
+
+/// Names come from the server alone: pprof is not to look into the program's file, which lies here.
+#[test]
+fn addresses_are_named_by_the_server() {
+    let bare = url(*SERVER, "heap?symbolize=none");
+    let lean = Config { symbolize: false, ..Config::default() };
+    let lean = serve_with("127.0.0.1:0", lean).expect("a port is free").local_addr();
+    for go in go::toolchains("addresses_are_named_by_the_server") {
+        let index = "-sample_index=alloc_space";
+        let text = fetch(&go, &["-top", "-symbolize=none", index, &bare]).text;
+        assert!(!text.contains("keep_documents"), "Go {}: {text}", go.version);
+        for url in [&bare, &url(lean, "heap")] {
+            let text = fetch(&go, &["-top", "-symbolize=remote", index, url]).text;
+            assert!(text.contains("interop_http::keep_documents"), "Go {}: {text}", go.version);
+        }
+        // Unless pprof takes them for C++ and shortens them, the names are those of the server, to the letter.
+        let fetched = fetch(&go, &["-top", "-symbolize=remote:demangle=none", index, &bare]);
+        let profile = fetched.read();
+        let addresses: Vec<_> =
+            profile.location.iter().map(|location| format!("{:#x}", location.address)).collect();
+        let posted = web::request(*SERVER, "POST", "/debug/pprof/symbol", &[], &addresses.join("+"));
+        let posted = web::exchange(*SERVER, posted).expect("an answer");
+        let names: BTreeMap<_, _> =
+            posted.text().lines().skip(1).filter_map(|line| line.split_once(' ')).collect();
+        for location in &profile.location {
+            let function = profile
+                .function
+                .iter()
+                .find(|entry| Some(entry.id) == location.line.first().map(|line| line.function_id));
+            let name = names.get(&*format!("{:#x}", location.address)).copied();
+            assert_eq!(function.map(|function| profile.text(function.name)), name, "Go {}", go.version);
+        }
+        assert!(profile.totals_of("interop_http::keep_documents")[ALLOC_SPACE] > 82_000);
+    }
+}
+
+/// How leaks are looked for.
+#[test]
+fn differences_are_of_two_fetches() {
+    child::isolated("differences_are_of_two_fetches", || {
+        let heap = url(*SERVER, "heap");
+        let index = "-sample_index=alloc_space";
+        for go in go::toolchains("differences_are_of_two_fetches") {
+            for base in ["-base", "-diff_base"] {
+                // Both from the server, at one time.
+                let text = fetch(&go, &["-top", index, &format!("{base}={heap}"), &heap]).text;
+                assert!(text.contains("Showing nodes accounting for 0, 0%"), "Go {}: {text}", go.version);
+                // From an earlier one on.
+                let earlier = fetch(&go, &["-raw", &heap]);
+                let bytes = earlier.read().totals_of("keep_documents")[ALLOC_SPACE];
+                record(|| drop(keep_documents()));
+                let base = format!("{base}={}", earlier.file.display());
+                let fetched = fetch(&go, &["-top", "-cum", "-unit=B", index, &base, &heap]);
+                let line = fetched.text.lines().find(|line| line.ends_with("interop_http::keep_documents"));
+                let line = line.unwrap_or_else(|| panic!("Go {}: {}", go.version, fetched.text));
+                // 40 documents of 100 to 4000 bytes, and their list.
+                let added = (1..=40).sum::<i64>() * 100 + 40 * size_of::<Vec<u8>>() as i64;
+                assert!(line.contains(&format!(" {added}B ")), "Go {}: {line}", go.version);
+                let later = Profile::read(&web::get(*SERVER, "/debug/pprof/heap").body);
+                assert_eq!(later.totals_of("keep_documents")[ALLOC_SPACE], bytes + added);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_token_is_the_password_of_a_url() {
+    let config = Config { token: Some("s3cret".into()), ..Config::default() };
+    let address = serve_with("127.0.0.1:0", config).expect("a port is free").local_addr();
+    LazyLock::force(&SERVER);
+    for go in go::toolchains("a_token_is_the_password_of_a_url") {
+        let index = "-sample_index=alloc_space";
+        let heap = format!("http://any:s3cret@{address}/debug/pprof/heap");
+        assert!(fetch(&go, &["-top", index, &heap]).text.contains("interop_http::keep_documents"));
+        // It goes with the question for names as well.
+        let bare = format!("{heap}?symbolize=none");
+        let text = fetch(&go, &["-top", "-symbolize=remote", index, &bare]).text;
+        assert!(text.contains("interop_http::keep_documents"), "Go {}: {text}", go.version);
+        let without =
+            "401 Unauthorized - a token is required: Authorization: Bearer TOKEN, or the token as a password";
+        check_error(&go, &url(address, "heap"), without);
+        let wrong = format!("http://any:wrong@{address}/debug/pprof/heap");
+        check_error(&go, &wrong, "401 Unauthorized - the token is not the right one");
+    }
+}
+
+/// pprof fails, and shows why.
+fn check_error(go: &Go, url: &str, message: &str) {
+    let output = Folder::new().run(go, &["-top", url]);
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    // The password is not shown by some.
+    let told = format!("server response: {message}\n");
+    assert!(
+        !output.status.success() && stderr.contains(&told),
+        "Go {}: {url}: {}",
+        go.version,
+        child::report(&output)
+    );
+}
+
+#[test]
+fn errors_are_shown() {
+    for go in go::toolchains("errors_are_shown") {
+        for (path, message) in [
+            ("unknown", "404 Not Found - Unknown profile"),
+            (
+                "heap?seconds=0",
+                "400 Bad Request - invalid value for \"seconds\" - must be a positive integer",
+            ),
+            (
+                "heap?seconds=601",
+                "400 Bad Request - \"seconds\" is 601, but this server captures for at most 600",
+            ),
+            (
+                "heap?format=svg",
+                "400 Bad Request - invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"",
+            ),
+            (
+                "profile?seconds=1",
+                "500 Internal Server Error - Could not enable CPU profiling: CPU profiles are not part of this \
+                 version of rtprof yet",
+            ),
+        ] {
+            check_error(&go, &url(*SERVER, path), message);
+        }
+        // What is no profile is no profile.
+        let output = Folder::new().run(&go, &["-top", &url(*SERVER, "heap?format=collapsed")]);
+        assert!(!output.status.success(), "Go {}: {}", go.version, child::report(&output));
+    }
 }

@@ -5,14 +5,13 @@
 mod support;
 
 use std::hint::black_box;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use support::go;
+use support::{go, web};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -34,13 +33,8 @@ impl Drop for Server {
     }
 }
 
-fn get(port: u16, path: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
-    stream.set_read_timeout(Some(Duration::from_secs(30)))?;
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: localhost:{port}\r\n\r\n")?;
-    let mut answer = Vec::new();
-    stream.read_to_end(&mut answer)?;
-    Ok(String::from_utf8_lossy(&answer).into_owned())
+fn get(address: SocketAddr, path: &str) -> std::io::Result<web::Answer> {
+    web::exchange(address, web::request(address, "GET", path, &[], ""))
 }
 
 #[test]
@@ -55,21 +49,21 @@ fn pages_are_served() {
 
     for go in go::toolchains("pages_are_served") {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let port = free.local_addr().expect("it is bound").port();
+        let address = free.local_addr().expect("it is bound");
         drop(free);
         let mut command = go.pprof_command();
-        command.arg("-no_browser").arg(format!("-http=127.0.0.1:{port}")).arg(&path);
+        command.arg("-no_browser").arg(format!("-http={address}")).arg(&path);
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let _server = Server(command.spawn().expect("Go runs"));
         let started = Instant::now();
-        while get(port, "/ui/flamegraph").is_err() {
+        while get(address, "/ui/flamegraph").is_err() {
             assert!(started.elapsed() < Duration::from_secs(60), "Go {}: no server", go.version);
             std::thread::sleep(Duration::from_millis(50));
         }
         for page in ["/ui/flamegraph", "/ui/top", "/ui/peek?f=held_by_the_page"] {
-            let answer = get(port, page).expect("the server answers");
-            assert!(answer.starts_with("HTTP/1.0 200"), "Go {}: {page}: {answer}", go.version);
-            assert!(answer.contains("held_by_the_page"), "Go {}: {page} has our function", go.version);
+            let answer = get(address, page).expect("the server answers");
+            assert_eq!(answer.status, 200, "Go {}: {page}: {}", go.version, answer.text());
+            assert!(answer.text().contains("held_by_the_page"), "Go {}: {page} has our function", go.version);
         }
     }
     drop(held);

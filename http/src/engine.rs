@@ -203,11 +203,11 @@ fn marked<T>(work: impl FnOnce() -> T) -> T {
 
 /// Runs `work` under our label, so that a user can tell what it allocates from his own.
 pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
-    let label = {
+    let _labels = {
         let _untracked = sampling::untracked();
-        labels::labels(&[("rtprof", "http")])
+        labels::set_labels(labels::labels(&[("rtprof", "http")]))
     };
-    labels::do_with(label, work)
+    work()
 }
 
 /// Less of a core for this thread, and those that it starts, where the program wants it. Never undone: they are ours.

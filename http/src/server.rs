@@ -7,7 +7,7 @@ use tokio::net::TcpListener;
 
 use crate::Config;
 use crate::connection;
-use crate::engine::Engine;
+use crate::engine::{self, Engine};
 use crate::handler::Handler;
 use crate::listen;
 
@@ -36,6 +36,11 @@ pub fn serve_with(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server
         let message = "Config::token is empty, which would let everybody in; was its file or variable read?";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
+    // On the caller's thread, but for the server.
+    engine::labelled(|| start(addr, config))
+}
+
+fn start(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server> {
     let listener = listen::bind(addr, config.allow_remote)?;
     let address = listener.local_addr()?;
     let engine = Engine::start()?;
