@@ -186,7 +186,9 @@ fn keep_asking(address: SocketAddr, client: usize) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(address)?;
     let mut answers = BufReader::new(stream.try_clone()?);
     for word in WORDS.into_iter().cycle().skip(client) {
-        write!(stream, "GET /search?word={word} HTTP/1.1\r\nHost: {address}\r\n\r\n")?;
+        // In one piece: the system would wait with a second one.
+        let request = format!("GET /search?word={word} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
         let mut length = 0;
         let mut line = String::new();
         loop {
@@ -203,7 +205,7 @@ fn keep_asking(address: SocketAddr, client: usize) -> std::io::Result<()> {
             }
         }
         answers.read_exact(&mut vec![0; length])?;
-        std::thread::sleep(Duration::from_millis(6));
+        std::thread::sleep(Duration::from_millis(10));
     }
     Ok(())
 }
