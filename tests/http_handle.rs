@@ -185,22 +185,22 @@ impl http_body::Body for Never {
 }
 
 #[inline(never)]
-fn left(depth: usize, kept: &mut Vec<Box<u64>>) {
+fn left(depth: usize, kept: &mut Vec<Vec<u8>>) {
     turn(depth, kept);
     black_box(());
 }
 
 #[inline(never)]
-fn right(depth: usize, kept: &mut Vec<Box<u64>>) {
+fn right(depth: usize, kept: &mut Vec<Vec<u8>>) {
     turn(depth, kept);
     black_box(());
 }
 
 /// Each way through a tree is another stack.
 #[inline(never)]
-fn turn(depth: usize, kept: &mut Vec<Box<u64>>) {
+fn turn(depth: usize, kept: &mut Vec<Vec<u8>>) {
     if depth == 0 {
-        kept.push(black_box(Box::new(7)));
+        kept.push(black_box(vec![7; 8]));
     } else {
         left(depth - 1, kept);
         right(depth - 1, kept);
@@ -209,7 +209,7 @@ fn turn(depth: usize, kept: &mut Vec<Box<u64>>) {
 }
 
 /// 32768 stacks of some fifty functions, the largest profile that a service has.
-fn many_stacks() -> Vec<Box<u64>> {
+fn many_stacks() -> Vec<Vec<u8>> {
     let mut kept = Vec::with_capacity(1 << 15);
     rtprof::set_mem_profile_rate(1);
     turn(15, &mut kept);
@@ -309,8 +309,8 @@ fn a_body_that_nobody_reads_fails() {
 }
 
 #[inline(never)]
-fn documents(count: usize) -> Vec<Box<[u8; 1000]>> {
-    black_box((0..count).map(|_| Box::new([1; 1000])).collect())
+fn documents(count: usize) -> Vec<Vec<u8>> {
+    black_box((0..count).map(|_| vec![1; 1000]).collect())
 }
 
 /// What a client of `delta_heap` did not get to its end is in the next answer.

@@ -41,7 +41,7 @@ fn malformed_requests() {
         ("GET / HTTP/2.0\r\n\r\n", 400),
         ("GET /a b HTTP/1.1\r\n\r\n", 400),
         ("\x16\x03\x01\x02\x00\x01\x00\x01", 400),
-        (&format!("GET / HTTP/1.1\r\nHost : localhost\r\n\r\n"), 400),
+        ("GET / HTTP/1.1\r\nHost : localhost\r\n\r\n", 400),
         (&format!("GET / HTTP/1.1\r\n{host} folded\r\n\r\n"), 400),
         (&format!("GET / HTTP/1.1\r\n{host}no colon\r\n\r\n"), 400),
         (&format!("GET / HTTP/1.1\r\n{host}X: \0\r\n\r\n"), 400),
@@ -231,8 +231,8 @@ fn tokens() {
     }
     assert_eq!(web::ask(address, "HEAD", "/debug/pprof/heap", &[]).status, 401);
     // Another site's page may have the password, by the browser that logged in once.
-    let evil = format!("GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer s3cret\r\n\r\n");
-    assert_eq!(exchange(address, &evil).status, 403);
+    let evil = "GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer s3cret\r\n\r\n";
+    assert_eq!(exchange(address, evil).status, 403);
     server.shutdown();
 
     for empty in ["", " ", "\n"] {

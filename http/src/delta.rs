@@ -9,6 +9,7 @@ use std::sync::Arc;
 use http::Response;
 use rtprof_pprof_out::{Since, Snapshot, Symbolization, lookup};
 use rtprof_profiler::fork_safe::PerProcess;
+use rtprof_profiler::sampling;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use crate::answer::{self, Refusal};
@@ -66,7 +67,11 @@ pub(crate) async fn answer(
     let added = move || match base {
         Some(base) => later.since(&base, Since::Accumulated),
         // The first time, since the program began.
-        None => Snapshot::clone(&later),
+        None => {
+            // What an export allocates is in no profile.
+            let _untracked = sampling::untracked();
+            Snapshot::clone(&later)
+        }
     };
     let added = link.computing(move || capture::resolved(added(), symbolization)).await?;
     let (told, taken) = oneshot::channel();

@@ -1,6 +1,7 @@
 //! The flame graph page: a profile as a tree of stacks, in one file that needs no network.
 
 use rtprof_pprof_out::{CallTree, Snapshot};
+use rtprof_profiler::sampling;
 use serde_json::json;
 
 use crate::html;
@@ -10,6 +11,8 @@ const TEMPLATE: &str = include_str!("pages/flamegraph.html");
 
 /// The page of a profile that shows this sample type first.
 pub(crate) fn page(snapshot: &Snapshot, sample_type: usize) -> String {
+    // It is an export as the others are, and of some megabytes: in no profile.
+    let _untracked = sampling::untracked();
     let (before, rest) =
         TEMPLATE.split_once("{{profile}}").expect("the template has a place for the profile");
     let title = html::escaped(snapshot.name());
