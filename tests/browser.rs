@@ -4,13 +4,18 @@
 //! of what the server serves.
 #![cfg(feature = "http")]
 
+// Not in `support`: they need more than the workspaces that share it have.
+#[path = "support/browser.rs"]
+mod browser;
+#[path = "support/flame_graph.rs"]
+mod flame_graph;
 mod support;
 
 use std::hint::black_box;
 
+use browser::Browser;
+use flame_graph::*;
 use serde_json::{Value, json};
-use support::browser::Browser;
-use support::flame_graph::*;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

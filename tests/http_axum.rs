@@ -39,7 +39,7 @@ fn routes_are_the_endpoints() {
         Profile::read(&answer.body);
     }
     for (path, status, text) in [
-        ("/debug/pprof", 301, "see /debug/pprof/\n"),
+        ("/debug/pprof", 301, "see pprof/\n"),
         ("/debug/pprof/symbol", 200, "num_symbols: 1\n"),
         ("/debug/pprof/unknown", 404, "Unknown profile\n"),
         ("/debug/pprof/cmdline", 404, "cmdline is off; Config::cmdline allows it\n"),

@@ -362,7 +362,7 @@ fn captures_are_limited() {
     for answer in waiting {
         let answer = answer.join().expect("it is answered");
         let seen = (answer.status, answer.header("Retry-After"), answer.header("X-Go-Pprof"), answer.text());
-        assert_eq!(seen, (503, Some("1"), Some("1"), "1 profiles are being captured already; try again\n"));
+        assert_eq!(seen, (503, Some("1"), Some("1"), "as many captures as allowed are under way (1); try again\n"));
     }
     assert!(
         (Duration::from_secs(9)..Duration::from_secs(30)).contains(&started.elapsed()),

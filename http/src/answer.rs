@@ -48,14 +48,11 @@ pub(crate) fn page(body: Body) -> Response<Body> {
     response
 }
 
-/// The way to another place of this server.
-pub(crate) fn redirect(status: StatusCode, to: &str) -> Response<Body> {
+/// The way to another place of this server. Nothing of the request is in it.
+pub(crate) fn redirect(status: StatusCode, to: &'static str) -> Response<Body> {
     let mut response = of_type(TEXT, Body::whole(format!("see {to}\n")));
     *response.status_mut() = status;
-    // What a path is made of is fit for a header.
-    if let Ok(to) = HeaderValue::try_from(to) {
-        response.headers_mut().insert(LOCATION, to);
-    }
+    response.headers_mut().insert(LOCATION, HeaderValue::from_static(to));
     response
 }
 

@@ -14,6 +14,7 @@ use crate::flame_graph;
 use crate::request::{Asked, Form};
 use crate::slots::Slots;
 use crate::stream;
+use crate::symbol::{Found, Words};
 
 /// The answer to a request for a profile. On the engine's thread; given up when the client is gone.
 pub(crate) async fn answer(
@@ -44,14 +45,14 @@ pub(crate) async fn answer(
 /// A profile of which nothing has to be looked up any more.
 enum Ready {
     Records(Snapshot, Form),
-    Page(String),
+    Page(flame_graph::Page),
 }
 
 impl Ready {
     /// By the computer.
     fn of(snapshot: Snapshot, form: Form) -> Self {
         match form {
-            Form::FlameGraph(sample_type) => Self::Page(flame_graph::page(&snapshot, sample_type)),
+            Form::FlameGraph(sample_type) => Self::Page(flame_graph::Page::of(&snapshot, sample_type)),
             _ => Self::Records(resolved(snapshot, form.symbolization()), form),
         }
     }
@@ -64,7 +65,7 @@ impl Ready {
             Self::Records(snapshot, Form::Collapsed(sample_type) | Form::FlameGraph(sample_type)) => {
                 snapshot.write_collapsed(w, *sample_type)
             }
-            Self::Page(page) => w.write_all(page.as_bytes()),
+            Self::Page(page) => page.write(w),
         }
     }
 }
@@ -142,7 +143,7 @@ pub(crate) async fn publish(link: &Link) -> Result<(), Refusal> {
     Ok(published.await?)
 }
 
-/// The body of an answer that is computed at once.
+/// The body of an answer that is small and computed at once.
 pub(crate) async fn computed(
     link: Link,
     slots: Slots,
@@ -150,4 +151,11 @@ pub(crate) async fn computed(
 ) -> Result<Body, Refusal> {
     let _place = slots.take().await?;
     Ok(Body::whole(link.computing(compute).await?))
+}
+
+/// The body of an answer to addresses.
+pub(crate) async fn symbols(link: Link, slots: Slots, words: Words) -> Result<Body, Refusal> {
+    let place = slots.take().await?;
+    let found = link.computing(move || Found::of(words)).await?;
+    stream::body(&link, place, None, move |w| found.write(w)).await
 }

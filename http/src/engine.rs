@@ -7,9 +7,9 @@
 //!                                       sockets)     compression, text
 //! ```
 //!
-//! Computer and writers are started as needed and gone after five seconds without work. All are named `rtprof-http`,
-//! give way to the program's threads (nice 10), and what they allocate beside the exports, which are not sampled at
-//! all, bears the label `rtprof=http`.
+//! All are named `rtprof-http`, give way to the program's threads (nice 10), and what they allocate beside the exports,
+//! which are not sampled at all, bears the label `rtprof=http`. Writers are of the standard library's making and not
+//! the runtime's, because that panics where no thread can be had, and a program may abort at a panic.
 //!
 //! There is one computer, because names are found in debug information, tens of megabytes of which are open meanwhile:
 //! several threads would have it several times, and an allocator that keeps what each thread once had (glibc's does)
@@ -17,11 +17,12 @@
 //! core and not all. It gives the turn away for good when its client turns out to be slow: from then on that one sets
 //! the pace. Whoever waits does so without a thread, and stops waiting when its client is gone.
 //!
-//! Locks: none that outlives a call. A forked child makes itself an engine.
+//! Locks: `Threads`, which protects a list of threads; taken where one is started. A forked child has nothing of
+//! this: it makes itself an engine.
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -32,31 +33,38 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
 
 /// Of all threads. The kernel keeps 15 bytes.
-pub(crate) const THREAD_NAME: &str = "rtprof-http";
+const THREAD_NAME: &str = "rtprof-http";
 
-/// How long a computer or writer waits for more work.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
-/// How long the end of an engine waits for its writers, which notice that nobody reads any more, and as long again for
-/// the computer.
+/// How long the end of an engine waits for its threads: for a computation that has begun, and for writers, which notice
+/// that nobody reads any more.
 const GRACE: Duration = Duration::from_secs(5);
-/// More writers than any sensible number of captures needs; further bodies wait.
-const MAX_WRITERS: usize = 64;
 
 /// A runtime on a thread of its own. Ends when dropped; what it was doing is given up.
 pub(crate) struct Engine {
     link: Link,
-    end: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    end: oneshot::Sender<()>,
+    /// Nothing is ever sent: it is closed when the last thread has done its work.
+    gone: mpsc::Receiver<()>,
+    threads: Threads,
+    /// Where its threads are.
+    process: u32,
 }
 
 /// A way to have work done by an engine.
 #[derive(Clone)]
 pub(crate) struct Link {
     runtime: Handle,
-    /// Only its blocking thread is used.
-    computer: Handle,
+    computer: mpsc::Sender<Job>,
     turn: Arc<Semaphore>,
+    /// Of every thread, from its start to its end.
+    alive: Weak<mpsc::Sender<()>>,
+    threads: Threads,
 }
+
+/// Those that may still run.
+type Threads = Arc<Mutex<Vec<JoinHandle<()>>>>;
+
+type Job = Box<dyn FnOnce() + Send>;
 
 /// A writer's turn, until it is dropped.
 pub(crate) type Turn = OwnedSemaphorePermit;
@@ -71,68 +79,71 @@ impl From<JoinError> for GivenUp {
     }
 }
 
-/// Gives work up when nobody waits for it any more.
-struct GivesUp(AbortHandle);
-
-impl Drop for GivesUp {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
-}
-
 impl Engine {
-    /// Starts a thread.
+    /// Starts its thread and the computer.
     pub(crate) fn start() -> io::Result<Self> {
         labelled(Self::start_labelled)
     }
 
     fn start_labelled() -> io::Result<Self> {
-        let runtime = Builder::new_current_thread()
-            .enable_all()
-            .max_blocking_threads(MAX_WRITERS)
-            .thread_keep_alive(KEEP_ALIVE)
-            .thread_name(THREAD_NAME)
-            .build()?;
-        let computer = Builder::new_current_thread()
-            .max_blocking_threads(1)
-            .thread_keep_alive(KEEP_ALIVE)
-            .thread_name(THREAD_NAME)
-            .build()?;
-        let link = Link {
-            runtime: runtime.handle().clone(),
-            computer: computer.handle().clone(),
-            turn: Arc::new(Semaphore::new(1)),
-        };
+        let (alive, gone) = mpsc::channel();
+        let alive = Arc::new(alive);
         let (end, ended) = oneshot::channel();
-        let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned()).spawn(move || {
+        let (computer, jobs) = mpsc::channel();
+        let (started, starting) = mpsc::sync_channel(1);
+        let threads = Threads::default();
+        let (held, others) = (alive.clone(), threads.clone());
+        let thread = spawn(move || {
             // Before any other: threads inherit it from the one that starts them, and all others are started here.
             give_way();
-            marked(|| {
+            // Made here, because a runtime must not be dropped where the caller may be, in another one.
+            let made = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
+                spawn_held(&held, &others, move || compute(&jobs))?;
+                Ok(runtime)
+            });
+            let runtime = match made {
+                Ok(runtime) => runtime,
+                Err(error) => return drop(started.send(Err(error))),
+            };
+            let handle = runtime.handle().clone();
+            if started.send(Ok((handle, Arc::downgrade(&held)))).is_ok() {
                 // Told, or dropped with the engine.
                 let _ = runtime.block_on(ended);
-                runtime.shutdown_timeout(GRACE);
-                computer.shutdown_timeout(GRACE);
-            });
+            }
         })?;
-        Ok(Self { link, end: Some(end), thread: Some(thread) })
+        // Without an answer the thread has panicked.
+        let (runtime, alive) = starting.recv().map_err(io::Error::other)??;
+        keep(&threads, thread);
+        let link =
+            Link { runtime, computer, turn: Arc::new(Semaphore::new(1)), alive, threads: threads.clone() };
+        Ok(Self { link, end, gone, threads, process: std::process::id() })
     }
 
     pub(crate) fn link(&self) -> Link {
         self.link.clone()
     }
 
-    /// Ends the engine and waits until its thread is gone.
-    pub(crate) fn shut_down(mut self) {
-        self.end.take();
-        if let Some(thread) = self.thread.take() {
+    /// Ends the engine and waits until its threads are gone, for five seconds at most. In a forked child, which has no
+    /// part in it, nothing happens.
+    pub(crate) fn shut_down(self) {
+        if self.process != std::process::id() {
+            return std::mem::forget(self);
+        }
+        let Self { link, end, gone, threads, .. } = self;
+        drop((link, end));
+        if gone.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {
+            return;
+        }
+        // They have nothing more to do but to end.
+        for thread in threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
             // A panic was printed; there is nothing to add to it.
             let _ = thread.join();
         }
     }
 
     /// Lets it run for as long as the process does.
-    pub(crate) fn detach(mut self) {
-        std::mem::forget(self.end.take());
+    pub(crate) fn detach(self) {
+        std::mem::forget(self);
     }
 }
 
@@ -172,33 +183,82 @@ impl Link {
         &self,
         future: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, GivenUp> {
+        struct GivesUp(AbortHandle);
+        impl Drop for GivesUp {
+            fn drop(&mut self) {
+                self.0.abort();
+            }
+        }
         let running = self.runtime.spawn(future);
         let _gives_up = GivesUp(running.abort_handle());
         Ok(running.await?)
     }
 
-    /// Has `work` done by a writer, now. Once begun, it is done to its end.
-    pub(crate) fn writing(&self, work: impl FnOnce() + Send + 'static) {
-        // Not waited for: its body tells what becomes of it.
-        drop(self.runtime.spawn_blocking(|| marked(work)));
+    /// Has `work` done by a writer, now, to its end.
+    ///
+    /// # Errors
+    /// There is no thread to be had.
+    pub(crate) fn writing(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        match self.alive.upgrade() {
+            Some(alive) => spawn_held(&alive, &self.threads, work),
+            None => Err(io::Error::other("the server has ended")),
+        }
     }
 
-    /// Has `work` done by the computer, after all that was asked of it before. Once begun, it is done to its end.
+    /// Has `work` done by the computer, after all that was asked of it before. What has not begun when the caller gives
+    /// up is not done.
     pub(crate) async fn computing<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, GivenUp> {
-        let running = self.computer.spawn_blocking(|| marked(work));
-        // What has not begun when the client goes is not done.
-        let _gives_up = GivesUp(running.abort_handle());
-        Ok(running.await?)
+        let (done, waiting) = oneshot::channel();
+        let job: Job = Box::new(move || {
+            if !done.is_closed() {
+                // Fails if nobody waits any more.
+                let _ = done.send(work());
+            }
+        });
+        self.computer.send(job).map_err(|_| GivenUp)?;
+        waiting.await.map_err(|_| GivenUp)
     }
 }
 
-/// Runs `work` as one of ours: under our name and label.
-fn marked<T>(work: impl FnOnce() -> T) -> T {
-    let _goroutine = goroutine::register(Some(THREAD_NAME), None);
-    labelled(work)
+/// The computer's thread, until there is no link to it.
+fn compute(jobs: &mpsc::Receiver<Job>) {
+    while let Ok(job) = jobs.recv() {
+        // A panic was printed, and its caller finds that it got no answer. The next ones get theirs.
+        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
+    }
+}
+
+fn spawn_held(
+    alive: &Arc<mpsc::Sender<()>>,
+    threads: &Threads,
+    work: impl FnOnce() + Send + 'static,
+) -> io::Result<()> {
+    let alive = mpsc::Sender::clone(alive);
+    let thread = spawn(move || {
+        work();
+        drop(alive);
+    })?;
+    keep(threads, thread);
+    Ok(())
+}
+
+/// Keeps a thread until its end is seen.
+fn keep(threads: &Threads, thread: JoinHandle<()>) {
+    let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
+    threads.retain(|thread| !thread.is_finished());
+    threads.push(thread);
+}
+
+/// Starts a thread of ours: under our name and label.
+fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
+    thread.spawn(|| {
+        let _goroutine = goroutine::register(Some(THREAD_NAME), None);
+        labelled(work);
+    })
 }
 
 /// Runs `work` under our label, so that a user can tell what it allocates from his own.
@@ -210,8 +270,7 @@ pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Less of a core for this thread, and those that it starts, where the program wants it. Never undone: they are ours.
-/// Once for all of them: it adds to what a thread inherits.
+/// Less of a core for this thread where the program wants it. Never undone: the thread is ours.
 fn give_way() {
     #[cfg(target_os = "linux")]
     {

@@ -1,52 +1,99 @@
 //! The flame graph page: a profile as a tree of stacks, in one file that needs no network.
 
+use std::io::{self, BufWriter, Write};
+
 use rtprof_pprof_out::{CallTree, Snapshot};
-use rtprof_profiler::sampling;
-use serde_json::json;
+use rtprof_profiler::sampling::{self, Untracked};
+use serde_json::{Value, json};
 
 use crate::html;
+use crate::stream::PIECE;
 
 /// With places for the title and the profile.
 const TEMPLATE: &str = include_str!("pages/flamegraph.html");
+const PROFILE: &str = "{{profile}}";
+const TITLE: &str = "{{title}}";
 
-/// The page of a profile that shows this sample type first.
-pub(crate) fn page(snapshot: &Snapshot, sample_type: usize) -> String {
-    // It is an export as the others are, and of some megabytes: in no profile.
-    let _untracked = sampling::untracked();
-    let (before, rest) =
-        TEMPLATE.split_once("{{profile}}").expect("the template has a place for the profile");
-    let title = html::escaped(snapshot.name());
-    let profile = html::script_safe(&data(snapshot, sample_type));
-    [&before.replace("{{title}}", &title), &profile, &*rest.replace("{{title}}", &title)].concat()
+/// A page that is ready to be written.
+pub(crate) struct Page {
+    tree: CallTree,
+    /// All but functions and nodes.
+    head: Value,
+    title: String,
 }
 
-/// The profile in the form that the page's script reads.
-fn data(snapshot: &Snapshot, sample_type: usize) -> String {
-    let (time_nanos, duration_nanos) = snapshot.time_and_duration_nanos();
-    let tree = snapshot.call_tree();
-    let functions: Vec<(&str, &str)> = tree.functions.iter().map(|(name, file)| (&**name, &**file)).collect();
-    let profile = json!({
-        "name": snapshot.name(),
-        "types": snapshot.sample_types(),
-        "type": sample_type,
-        "time_nanos": time_nanos,
-        "duration_nanos": duration_nanos,
-        "comments": snapshot.comments(),
-        "functions": functions,
-        "nodes": flat(&tree),
-    });
-    profile.to_string()
-}
-
-/// Parent, function and values of each node, one after the other: a third of the size of objects.
-fn flat(tree: &CallTree) -> Vec<i64> {
-    let mut numbers = Vec::with_capacity(tree.nodes.len() * 6);
-    for node in &tree.nodes {
-        numbers.push(node.parent.map_or(-1, i64::from));
-        numbers.push(i64::from(node.function));
-        numbers.extend(&node.values);
+impl Page {
+    /// The page of a profile that shows this sample type first.
+    pub(crate) fn of(snapshot: &Snapshot, sample_type: usize) -> Self {
+        // It is an export as the others are, and of some megabytes: in no profile.
+        let _untracked = sampling::untracked();
+        let tree = snapshot.call_tree();
+        let (time_nanos, duration_nanos) = snapshot.time_and_duration_nanos();
+        let mut comments = snapshot.comments().to_vec();
+        if tree.folded > 0 {
+            comments.push(format!(
+                "rtprof: {} frames are too small to be seen and are counted with their callers",
+                tree.folded
+            ));
+        }
+        let head = json!({
+            "name": snapshot.name(),
+            "types": snapshot.sample_types(),
+            "type": sample_type,
+            "time_nanos": time_nanos,
+            "duration_nanos": duration_nanos,
+            "comments": comments,
+        });
+        Self { tree, head, title: html::escaped(snapshot.name()) }
     }
-    numbers
+
+    /// Writes it piece by piece: as one text it would take several times the tree's memory.
+    pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
+        let untracked = sampling::untracked();
+        let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &untracked));
+        let (before, after) = TEMPLATE.split_once(PROFILE).expect("the template has a place for the profile");
+        w.write_all(before.replace(TITLE, &self.title).as_bytes())?;
+        self.write_data(&mut w)?;
+        w.write_all(after.replace(TITLE, &self.title).as_bytes())?;
+        w.flush()
+    }
+
+    /// The profile in the form that the page's script reads.
+    fn write_data(&self, w: &mut impl Write) -> io::Result<()> {
+        let head = html::script_safe(&self.head.to_string());
+        let open = head.strip_suffix('}').unwrap_or(&head);
+        write!(w, "{open},\"functions\":[")?;
+        for (at, (name, file)) in self.tree.functions.iter().enumerate() {
+            let pair = json!([&**name, &**file]).to_string();
+            write!(w, "{}{}", if at > 0 { "," } else { "" }, html::script_safe(&pair))?;
+        }
+        // Parent, function and values of each, one after the other: a third of the size of objects.
+        write!(w, "],\"nodes\":[")?;
+        let types = self.tree.values.len() / self.tree.nodes.len().max(1);
+        for (at, node) in self.tree.nodes.iter().enumerate() {
+            let parent = node.parent.map_or(-1, i64::from);
+            write!(w, "{}{parent},{}", if at > 0 { "," } else { "" }, node.function)?;
+            for value in &self.tree.values[at * types..][..types] {
+                write!(w, ",{value}")?;
+            }
+        }
+        write!(w, "]}}")
+    }
+}
+
+/// A writer of somebody else's, whose allocations are sampled as his.
+struct Lifted<'a>(&'a mut dyn Write, &'a Untracked);
+
+impl Write for Lifted<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Self(w, untracked) = self;
+        untracked.lifted(|| w.write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let Self(w, untracked) = self;
+        untracked.lifted(|| w.flush())
+    }
 }
 
 #[cfg(test)]
@@ -56,8 +103,8 @@ mod tests {
 
     #[test]
     fn the_template_has_its_places() {
-        assert_eq!(TEMPLATE.matches("{{profile}}").count(), 1);
-        assert!(TEMPLATE.contains("{{title}}"));
+        assert_eq!(TEMPLATE.matches(PROFILE).count(), 1);
+        assert!(TEMPLATE.contains(TITLE));
         for external in ["http://", "https://", "src=", "@import", "url(", "fetch(", "XMLHttpRequest"] {
             assert!(!TEMPLATE.contains(external), "{external}");
         }
@@ -69,7 +116,9 @@ mod tests {
         for key in 0..3 {
             profile.add(key, 0).unwrap();
         }
-        let page = page(&profile.snapshot().unwrap(), 0);
+        let mut page = Vec::new();
+        Page::of(&profile.snapshot().unwrap(), 0).write(&mut page).unwrap();
+        let page = String::from_utf8(page).unwrap();
         assert!(!page.contains("test/<script>"), "names are escaped");
         assert!(page.contains("test/&lt;script&gt;&#39;&amp;&quot;"));
         let (_, rest) = page.split_once("type=\"application/json\">").unwrap();

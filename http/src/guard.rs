@@ -57,8 +57,23 @@ fn is_loopback(name: &str) -> bool {
     bare.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
+/// Keeps out what pages of other sites ask for without their reader's doing, as images and frames. They cannot read the
+/// answers, but captures take places and the program's time. Who follows a link is let in. Browsers say what they are
+/// asked by, on loopback too; other clients say nothing.
+pub(crate) fn site(headers: &HeaderMap) -> Result<(), Refusal> {
+    let is = |name: &str, value: &str| headers.get(name).is_some_and(|given| given == value);
+    let by_another = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");
+    let is_link = is("sec-fetch-mode", "navigate") && is("sec-fetch-dest", "document");
+    if by_another && !is_link {
+        return Err(Refusal::new(StatusCode::FORBIDDEN, "another site's page asks for this"));
+    }
+    Ok(())
+}
+
 /// Lets a request pass that brings the token, as a bearer or as a password of any user.
 pub(crate) fn token(headers: &HeaderMap, token: &str) -> Result<(), Refusal> {
+    // What was read from a file ends in a line break; what was read from nowhere is empty.
+    let token = token.trim();
     let mut given = headers.get_all(AUTHORIZATION).iter();
     let Some(first) = given.next() else {
         return Err(Refusal::unauthorized(
@@ -80,7 +95,7 @@ pub(crate) fn token(headers: &HeaderMap, token: &str) -> Result<(), Refusal> {
     } else {
         false
     };
-    if is_right { Ok(()) } else { Err(wrong()) }
+    if is_right && !token.is_empty() { Ok(()) } else { Err(wrong()) }
 }
 
 /// In a time that does not tell how far they agree.
@@ -151,6 +166,43 @@ mod tests {
         // The target's own name counts, whatever the header says.
         assert_eq!(host(Version::HTTP_11, "http://localhost/", &["evil.example"]), Ok(()));
         assert!(host(Version::HTTP_11, "http://evil.example/", &["localhost"]).is_err());
+    }
+
+    #[test]
+    fn other_sites_only_link_here() {
+        let asked = |values: &[(&'static str, &str)]| {
+            let pairs = values.iter().map(|(name, value)| {
+                (http::HeaderName::from_static(name), http::HeaderValue::from_str(value).unwrap())
+            });
+            site(&pairs.collect())
+        };
+        assert_eq!(asked(&[]), Ok(()));
+        for site in ["same-origin", "none"] {
+            assert_eq!(asked(&[("sec-fetch-site", site), ("sec-fetch-dest", "image")]), Ok(()));
+        }
+        for site in ["cross-site", "same-site"] {
+            let of = |mode, dest| {
+                asked(&[("sec-fetch-site", site), ("sec-fetch-mode", mode), ("sec-fetch-dest", dest)])
+            };
+            assert_eq!(of("navigate", "document"), Ok(()));
+            let refused = Err(Refusal::new(StatusCode::FORBIDDEN, "another site's page asks for this"));
+            for (mode, dest) in [("no-cors", "image"), ("navigate", "iframe"), ("cors", "empty")] {
+                assert_eq!(of(mode, dest), refused, "{site} {mode} {dest}");
+            }
+            assert_eq!(asked(&[("sec-fetch-site", site)]), refused);
+        }
+    }
+
+    #[test]
+    fn an_empty_token_lets_nobody_in() {
+        for empty in ["", " ", "\n"] {
+            for given in ["Bearer ", "Bearer", "Basic Og==", "Basic YW55Og=="] {
+                let headers = HeaderMap::from_iter([(AUTHORIZATION, given.parse().unwrap())]);
+                assert!(token(&headers, empty).is_err(), "{given}");
+            }
+        }
+        let headers = HeaderMap::from_iter([(AUTHORIZATION, "Bearer abc".parse().unwrap())]);
+        assert_eq!(token(&headers, "abc\n"), Ok(()));
     }
 
     fn with(authorization: &[&str]) -> Result<(), Refusal> {

@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use rtprof_pprof_out::{Profile, Symbolization};
+use rtprof_pprof_out::Profile;
+use rtprof_profiler::fork_safe::PerProcess;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
@@ -16,7 +17,7 @@ use crate::query::Query;
 use crate::request::{self, Asked, Limits, Subject};
 use crate::route::Route;
 use crate::slots::Slots;
-use crate::symbol::{self, Words};
+use crate::symbol::Words;
 use crate::{Config, absent, capture, delta, guard, index};
 
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
@@ -29,9 +30,24 @@ pub struct Handler(Arc<Inner>);
 
 struct Inner {
     config: Config,
-    slots: Slots,
+    slots: AllSlots,
+    /// Where the slots are: those of a parent may be taken for good.
+    process: u32,
     /// A server's own. The others share one, made for their first request.
     link: Option<Link>,
+}
+
+/// Places, apart for captures and for those who only look: whoever wants to know why all is busy must get in.
+#[derive(Clone)]
+struct AllSlots {
+    captures: Slots,
+    looks: Slots,
+}
+
+impl AllSlots {
+    fn new(config: &Config) -> Self {
+        Self { captures: Slots::new(config.max_captures), looks: Slots::new(config.max_captures) }
+    }
 }
 
 impl Default for Handler {
@@ -52,7 +68,6 @@ where
 
 /// The handler of [`handle`] and of axum's routes.
 pub(crate) fn shared() -> Handler {
-    use rtprof_profiler::fork_safe::PerProcess;
     static SHARED: PerProcess<Handler> = PerProcess::new();
     SHARED.get(Handler::default).clone()
 }
@@ -65,8 +80,8 @@ impl Handler {
 
     /// One whose work is done by this engine.
     pub(crate) fn linked(config: Config, link: Option<Link>) -> Self {
-        let slots = Slots::new(config.max_captures);
-        Self(Arc::new(Inner { config, slots, link }))
+        let slots = AllSlots::new(&config);
+        Self(Arc::new(Inner { config, slots, process: std::process::id(), link }))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -107,10 +122,8 @@ impl Handler {
         let limits = Limits { max_seconds: config.max_seconds, symbolize: config.symbolize };
         let is_head = head.method == Method::HEAD;
         match route {
-            Route::Elsewhere(path) => {
-                let query = head.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
-                Ok(answer::redirect(StatusCode::MOVED_PERMANENTLY, &(path + &query)))
-            }
+            // Relative: only the caller knows under which path of its own it has all this.
+            Route::Root => Ok(answer::redirect(StatusCode::MOVED_PERMANENTLY, "pprof/")),
             Route::Cmdline if config.cmdline => Ok(answer::of_type(answer::TEXT, Body::whole(arguments()))),
             Route::Cmdline => {
                 Err(Refusal::new(StatusCode::NOT_FOUND, "cmdline is off; Config::cmdline allows it"))
@@ -119,7 +132,7 @@ impl Handler {
             Route::Index => {
                 let cmdline = config.cmdline;
                 let body = self
-                    .run(|link, slots| capture::computed(link, slots, move || index::page(cmdline)))
+                    .run(|link, slots| capture::computed(link, slots.looks, move || index::page(cmdline)))
                     .await?;
                 Ok(answer::page(body))
             }
@@ -129,8 +142,7 @@ impl Handler {
                     Method::POST => Words::of_body(body).await,
                     _ => Words::of_query(&head.uri),
                 };
-                let answer = move || symbol::answer(&words);
-                let body = self.run(|link, slots| capture::computed(link, slots, answer)).await?;
+                let body = self.run(|link, slots| capture::symbols(link, slots.looks, words)).await?;
                 Ok(answer::of_type(answer::TEXT, body))
             }
             Route::Profile => {
@@ -148,8 +160,9 @@ impl Handler {
             }
             Route::Delta(name) => {
                 let publish = name == "heap" && query.number("gc") > 0;
-                let symbolization = if limits.symbolize { Symbolization::Full } else { Symbolization::None };
-                self.run(|link, slots| delta::answer(link, slots, name, publish, symbolization)).await
+                let symbolization = request::symbolization(&query, limits)?;
+                self.run(|link, slots| delta::answer(link, slots.captures, name, publish, symbolization))
+                    .await
             }
             Route::Named(name) => {
                 let profile = absent::find(&name).ok_or_else(capture::unknown_profile)?;
@@ -157,21 +170,30 @@ impl Handler {
                 if is_head {
                     return Ok(capture::head(&profile, asked));
                 }
-                self.run(|link, slots| capture::answer(link, slots, profile, asked)).await
+                self.run(|link, slots| capture::answer(link, slots.captures, profile, asked)).await
             }
         }
     }
 
     /// Has `work` done on the engine's thread.
-    async fn run<T, F>(&self, work: impl FnOnce(Link, Slots) -> F) -> Result<T, Refusal>
+    async fn run<T, F>(&self, work: impl FnOnce(Link, AllSlots) -> F) -> Result<T, Refusal>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, Refusal>> + Send + 'static,
     {
         let link =
             self.link().map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
-        let done = link.run(work(link.clone(), self.0.slots.clone())).await;
+        let done = link.run(work(link.clone(), self.slots())).await;
         done?
+    }
+
+    fn slots(&self) -> AllSlots {
+        /// Of all handlers that a forked child has from its parent.
+        static INHERITED: PerProcess<AllSlots> = PerProcess::new();
+        match self.0.process == std::process::id() {
+            true => self.0.slots.clone(),
+            false => INHERITED.get(|| AllSlots::new(&self.0.config)).clone(),
+        }
     }
 
     fn link(&self) -> io::Result<Link> {

@@ -21,10 +21,10 @@ pub(crate) fn script_safe(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// For a part of a path in a link.
+/// For the last part of a path in a link; a slash would make two of it.
 pub(crate) fn path_part(text: &str) -> String {
     use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
-    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.').remove(b'/');
+    const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');
     utf8_percent_encode(text, PLAIN).to_string()
 }
 
@@ -39,6 +39,6 @@ mod tests {
             "&lt;a href=&quot;x&quot; id=&#39;y&#39;&gt;&amp;&lt;/a&gt;"
         );
         assert_eq!(script_safe("\"</script><!--\""), "\"\\u003c/script>\\u003c!--\"");
-        assert_eq!(path_part("app/open files?<x>%"), "app/open%20files%3F%3Cx%3E%25");
+        assert_eq!(path_part("app/open files?<x>%"), "app%2Fopen%20files%3F%3Cx%3E%25");
     }
 }

@@ -218,12 +218,14 @@ mod tests {
                 format!("<a href=\"{}?debug=1\">{}</a>", path_part(profile.name()), escaped(profile.name()));
             assert!(page.contains(&row), "{row}");
         }
-        assert!(page.contains("<td>1</td><td><a href=\"test/%3Cb%3Eindex%3C/b%3E?debug=1\">test/&lt;b&gt;"));
+        assert!(
+            page.contains("<td>1</td><td><a href=\"test%2F%3Cb%3Eindex%3C%2Fb%3E?debug=1\">test/&lt;b&gt;")
+        );
         assert!(page.contains("goroutine?debug=1"));
         assert!(!page.contains("<b>index"), "names are escaped");
         // What changes over a time is not offered of the program's own.
         assert!(page.contains("heap?format=flamegraph&amp;seconds=5"));
-        assert!(!page.contains("%3C/b%3E?format=flamegraph&amp;seconds"));
+        assert!(!page.contains("%3C%2Fb%3E?format=flamegraph&amp;seconds"));
         own.remove(1);
     }
 }

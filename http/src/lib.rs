@@ -57,6 +57,7 @@ mod route;
 mod router;
 mod server;
 mod slots;
+mod socket;
 mod stream;
 mod symbol;
 

@@ -105,7 +105,7 @@ fn too_long(seconds: impl std::fmt::Display, limits: Limits) -> Refusal {
     Refusal::bad_request(format!("\"seconds\" is {seconds}, but this server captures for at most {max}"))
 }
 
-fn symbolization(query: &Query<'_>, limits: Limits) -> Result<Symbolization, Refusal> {
+pub(crate) fn symbolization(query: &Query<'_>, limits: Limits) -> Result<Symbolization, Refusal> {
     match query.value("symbolize").as_deref() {
         None if limits.symbolize => Ok(Symbolization::Full),
         None | Some("none") => Ok(Symbolization::None),
@@ -142,7 +142,7 @@ pub(crate) fn trace_seconds(query: &Query<'_>, limits: Limits) -> Result<Duratio
     let asked = query.value("seconds").and_then(|seconds| seconds.parse::<f64>().ok());
     match asked.filter(|&seconds| seconds > 0.0) {
         Some(seconds) if seconds > limits.max_seconds as f64 => Err(too_long(seconds, limits)),
-        Some(seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
         None => Ok(Duration::from_secs(1.min(limits.max_seconds))),
     }
 }

@@ -19,8 +19,8 @@ pub(crate) const ASKING: &str = "GET, HEAD, POST";
 /// A part of `/debug/pprof`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The same path in its shortest form lies there.
-    Elsewhere(String),
+    /// The index without its slash, from which links would lead astray.
+    Root,
     Index,
     Cmdline,
     Profile,
@@ -35,8 +35,15 @@ pub(crate) enum Route {
 impl Route {
     /// Finds the part that a path means. Go: the patterns that `net/http/pprof` registers.
     pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
-        if let Some(shortest) = shortened(path) {
-            return Ok(Self::Elsewhere(shortest));
+        if path == ROOT {
+            return Ok(Self::Root);
+        }
+        if !path.starts_with(INDEX) {
+            return Err(Refusal::page_not_found());
+        }
+        let path = shortened(path);
+        if path == ROOT {
+            return Ok(Self::Index);
         }
         let Some(name) = path.strip_prefix(INDEX) else { return Err(Refusal::page_not_found()) };
         if !escapes_are_whole(name) {
@@ -70,14 +77,10 @@ impl Route {
     }
 }
 
-/// Where a client is sent that asks for the index without its slash, from which links would lead astray, or for a path
-/// with empty or dotted parts, as one that joins `http://HOST/debug/pprof/` and `/heap`. `None` if the path is in its
-/// shortest form. Go: `http.ServeMux`.
-fn shortened(path: &str) -> Option<String> {
-    if path == ROOT {
-        return Some(INDEX.to_owned());
-    }
-    path.strip_prefix(INDEX)?;
+/// A path without empty and dotted parts, as a client has them that joins `http://HOST/debug/pprof/` and `/heap`. Go
+/// sends such a client on (`http.ServeMux`); here it is answered at once, as only the caller knows under which path
+/// of its own it has all this.
+fn shortened(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
         match part {
@@ -89,10 +92,10 @@ fn shortened(path: &str) -> Option<String> {
         }
     }
     let mut shortest: String = parts.iter().flat_map(|part| ["/", part]).collect();
-    if path.ends_with('/') || shortest.is_empty() {
+    if path.ends_with('/') {
         shortest.push('/');
     }
-    (shortest != path).then_some(shortest)
+    shortest
 }
 
 #[cfg(test)]
@@ -102,9 +105,8 @@ mod tests {
     #[test]
     fn paths_are_those_of_go() {
         let named = |name: &str| Ok(Route::Named(name.to_owned()));
-        let elsewhere = |path: &str| Ok(Route::Elsewhere(path.to_owned()));
         let cases = [
-            ("/debug/pprof", elsewhere("/debug/pprof/")),
+            ("/debug/pprof", Ok(Route::Root)),
             ("/debug/pprof/", Ok(Route::Index)),
             ("/debug/pprof/heap", named("heap")),
             ("/debug/pprof/heap/", named("heap/")),
@@ -112,11 +114,12 @@ mod tests {
             ("/debug/pprof/%70rofile", Ok(Route::Profile)),
             ("/debug/pprof/symbol", Ok(Route::Symbol)),
             ("/debug/pprof/delta_heap", Ok(Route::Delta("heap"))),
-            ("/debug/pprof//heap", elsewhere("/debug/pprof/heap")),
-            ("/debug/pprof/./x/../heap", elsewhere("/debug/pprof/heap")),
-            ("/debug/pprof//", elsewhere("/debug/pprof/")),
-            ("/debug/pprof/../../..", elsewhere("/")),
-            ("/debug/pprof/../../../../etc/", elsewhere("/etc/")),
+            ("/debug/pprof//heap", named("heap")),
+            ("/debug/pprof/./x/../heap", named("heap")),
+            ("/debug/pprof//", Ok(Route::Index)),
+            ("/debug/pprof/x/..", Ok(Route::Index)),
+            ("/debug/pprof/../../..", Err(Refusal::page_not_found())),
+            ("/debug/pprof/../../../../etc/", Err(Refusal::page_not_found())),
             ("/debug/pprof/%zz", Err(Refusal::bad_request("invalid URL escape in the path"))),
             ("/debug/pprof/%ff", Err(Refusal::new(StatusCode::NOT_FOUND, "Unknown profile"))),
             ("/debug/pprofx", Err(Refusal::page_not_found())),

@@ -57,7 +57,9 @@ impl Server {
         self.address
     }
 
-    /// Ends the server: connections are closed, captures are given up, its threads are gone when this returns. Takes
+    /// Ends the server: connections are closed, captures are given up, and its threads are gone when this returns. It
+    /// blocks: not for a thread of an async runtime. In a forked child nothing happens.
+    /// Takes
     /// five seconds at most.
     pub fn shutdown(mut self) {
         if let Some(engine) = self.engine.take() {

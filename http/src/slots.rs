@@ -32,7 +32,10 @@ impl Slots {
         let waiting = tokio::time::timeout(PATIENCE, self.free.clone().acquire_owned());
         match waiting.await {
             Ok(Ok(place)) => Ok(place),
-            _ => Err(Refusal::busy(format!("{} profiles are being captured already; try again", self.total))),
+            _ => Err(Refusal::busy(format!(
+                "as many captures as allowed are under way ({}); try again",
+                self.total
+            ))),
         }
     }
 }

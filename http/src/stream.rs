@@ -1,7 +1,7 @@
 //! From a capture that writes to a client that reads.
 //!
 //! ```text
-//!   writer ── ChannelWriter ──(1 piece)──► pump ──(32 pieces)──► Body ──► whoever sends it
+//!   writer ── ChannelWriter ──(4)──► pump ──(16 pieces)──► Body ──► whoever sends it
 //! ```
 //!
 //! A profile of ordinary size fits into the pieces and its capture ends at once, however slow the client is. The
@@ -15,16 +15,19 @@ use bytes::Bytes;
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot};
 
+use crate::answer::Refusal;
 use crate::body::{Body, Piece};
-use crate::engine::{GivenUp, Link, Turn};
+use crate::engine::{Link, Turn};
 use crate::slots::Place;
 
 /// How long a client may take no piece.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
 /// The longest piece; exports write such.
-const PIECE: usize = 64 << 10;
-/// Pieces that wait for the client: 2 MiB.
-const WAITING: usize = 32;
+pub(crate) const PIECE: usize = 64 << 10;
+/// Pieces that wait for the client: 1 MiB.
+const WAITING: usize = 16;
+/// Pieces that wait for the pump, which is late by some where the program keeps all cores busy.
+const BEFORE_PUMP: usize = 4;
 
 /// The body of what `write` writes, by a writer that begins in its turn. `place` is kept until it has written
 /// all. `taken` is told when the client has taken all of it.
@@ -33,11 +36,11 @@ pub(crate) async fn body(
     place: Place,
     taken: Option<oneshot::Sender<()>>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
-) -> Result<Body, GivenUp> {
-    let (to_pump, pumped) = mpsc::channel(1);
+) -> Result<Body, Refusal> {
+    let (to_pump, pumped) = mpsc::channel(BEFORE_PUMP);
     let (to_body, pieces) = mpsc::channel(WAITING);
     let turn = link.turn().await?;
-    link.writing(move || {
+    let writing = link.writing(move || {
         let _place = place;
         let mut writer = ChannelWriter { pieces: &to_pump, turn: Some(turn) };
         let end = match write(&mut writer) {
@@ -48,6 +51,7 @@ pub(crate) async fn body(
         // Fails if the client is gone, and then nobody wants to know.
         let _ = to_pump.blocking_send(end);
     });
+    writing.map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
     link.spawn(pump(pumped, to_body));
     Ok(Body::stream(pieces, taken))
 }

@@ -1,12 +1,16 @@
 //! `/debug/pprof/symbol`: names of addresses, for readers of a profile without names. Go: `pprof.Symbol`.
 
 use std::error::Error;
-use std::fmt::Write as _;
+use std::io::{self, BufWriter, Write};
 use std::pin::pin;
+use std::sync::Arc;
 
 use bytes::Buf;
 use http_body_util::BodyExt as _;
 use rtprof_pprof_out::FunctionNames;
+use rtprof_profiler::sampling;
+
+use crate::stream::PIECE;
 
 /// The most of a body that is read: some 50,000 addresses.
 const MAX_BODY: usize = 1 << 20;
@@ -59,28 +63,44 @@ impl Words {
     }
 }
 
-/// The answer: a line that says that names are to be had, then one for each address that has one.
-pub(crate) fn answer(words: &Words) -> String {
-    let mut names = FunctionNames::new();
-    let mut text = String::from("num_symbols: 1\n");
-    let mut error = words.error.as_deref();
-    for word in words.bytes.split(|&byte| byte == b'+') {
-        // What Go's reader has of a word that does not fit into its buffer.
-        let read = &word[..word.len().min(MAX_WORD)];
-        if let Some(address) = address(read)
-            && let Some(name) = names.at(address)
-        {
-            let _ = writeln!(text, "{address:#x} {name}");
+/// What was found of the words.
+pub(crate) struct Found {
+    /// Names are shared: an answer of many megabytes takes little until it is written.
+    names: Vec<(usize, Arc<str>)>,
+    error: Option<String>,
+}
+
+impl Found {
+    /// Looks all words up.
+    pub(crate) fn of(words: Words) -> Self {
+        let _untracked = sampling::untracked();
+        let mut functions = FunctionNames::new();
+        let mut found = Self { names: Vec::new(), error: words.error };
+        for word in words.bytes.split(|&byte| byte == b'+') {
+            // What Go's reader has of a word that does not fit into its buffer.
+            let read = &word[..word.len().min(MAX_WORD)];
+            let name = |address| Some((address, functions.at(address)?));
+            found.names.extend(address(read).and_then(name));
+            if word.len() >= MAX_WORD {
+                found.error = Some("bufio: buffer full".to_owned());
+                break;
+            }
         }
-        if word.len() >= MAX_WORD {
-            error = Some("bufio: buffer full");
-            break;
+        found
+    }
+
+    /// Writes a line that says that names are to be had, then one for each address that has one.
+    pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
+        let mut w = BufWriter::with_capacity(PIECE, w);
+        w.write_all(b"num_symbols: 1\n")?;
+        for (address, name) in &self.names {
+            writeln!(w, "{address:#x} {name}")?;
         }
+        if let Some(error) = &self.error {
+            writeln!(w, "reading request: {error}")?;
+        }
+        w.flush()
     }
-    if let Some(error) = error {
-        let _ = writeln!(text, "reading request: {error}");
-    }
-    text
 }
 
 /// A number other than 0, in any base that its first digits tell. Go: `strconv.ParseUint` with base 0.
@@ -107,8 +127,14 @@ mod tests {
         std::hint::black_box(1)
     }
 
+    fn answer(words: Words) -> String {
+        let mut text = Vec::new();
+        Found::of(words).write(&mut text).unwrap();
+        String::from_utf8(text).unwrap()
+    }
+
     fn asked(bytes: impl Into<Vec<u8>>) -> String {
-        answer(&Words { bytes: bytes.into(), error: None })
+        answer(Words { bytes: bytes.into(), error: None })
     }
 
     #[test]
@@ -159,6 +185,6 @@ mod tests {
         );
         assert_eq!(asked(long), expected);
         let words = Words { bytes: b"0x1".to_vec(), error: Some("connection reset".into()) };
-        assert_eq!(answer(&words), "num_symbols: 1\nreading request: connection reset\n");
+        assert_eq!(answer(words), "num_symbols: 1\nreading request: connection reset\n");
     }
 }

@@ -16,24 +16,32 @@ pub struct CallTree {
     pub functions: Vec<(Arc<str>, Arc<str>)>,
     /// Each before all that it calls, directly after it or after what an earlier call of the same function called.
     pub nodes: Vec<Node>,
+    /// Of the stacks that end at each node, a value for each sample type; node after node.
+    pub values: Vec<i64>,
+    /// Nodes that are not there, because they are too small to be seen: what they had is their caller's.
+    pub folded: usize,
 }
 
 /// A function, called by one chain of callers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Node {
     /// The caller's place among the nodes; `None` for the outermost function.
     pub parent: Option<u32>,
     /// The place of its name.
     pub function: u32,
-    /// Of the stacks that end here, a value for each sample type.
-    pub values: Vec<i64>,
 }
 
-/// A tree that grows.
+/// More nodes than this no page draws; the smallest are folded.
+const MANY: usize = 100_000;
+/// What is less than this part of all, in every sample type, is less than a tenth of a pixel on a screen.
+const TOO_SMALL: i128 = 20_000;
+
+/// A tree that grows: a node's caller is always before it.
 #[derive(Default)]
 struct Growing {
     tree: CallTree,
+    types: usize,
     functions: HashMap<(Arc<str>, Arc<str>), u32>,
     children: HashMap<(Option<u32>, u32), u32>,
     /// The functions of the stack at hand, leaf first.
@@ -42,41 +50,94 @@ struct Growing {
 
 impl CallTree {
     pub(crate) fn of(snapshot: &Snapshot) -> Self {
-        let mut growing = Growing::default();
         let types = snapshot.sample_types().len();
+        let mut growing = Growing { types, ..Growing::default() };
         let all = snapshot.for_each(|frames, values| {
-            growing.add(frames, values, types);
+            growing.add(frames, values);
             Ok::<(), Infallible>(())
         });
         let Ok(()) = all;
-        growing.tree.in_order()
+        let Growing { mut tree, .. } = growing;
+        if tree.nodes.len() > MANY {
+            tree = tree.folded(types, TOO_SMALL);
+        }
+        tree.in_order(types)
+    }
+
+    /// Without nodes of which no value is at least one `part`th of all.
+    fn folded(mut self, types: usize, part: i128) -> Self {
+        let totals = self.totals(types);
+        let mut all = vec![0i128; types];
+        for (at, _) in self.nodes.iter().enumerate().filter(|(_, node)| node.parent.is_none()) {
+            all.iter_mut().zip(&totals[at * types..]).for_each(|(sum, total)| *sum += total.abs());
+        }
+        let is_seen = |at: usize| {
+            let mut values = totals[at * types..][..types].iter().zip(&all);
+            values.any(|(total, all)| total.abs() * part >= *all && *total != 0)
+        };
+        // Where each node went: its new place, or that of the caller that it is folded into.
+        let mut places: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
+        let mut kept = Self { functions: std::mem::take(&mut self.functions), ..Self::default() };
+        for (at, node) in self.nodes.iter().enumerate() {
+            let parent = node.parent.and_then(|parent| places[parent as usize]);
+            let values = &self.values[at * types..][..types];
+            // What is above all is kept: there is no caller to take it.
+            if is_seen(at) || parent.is_none() {
+                places.push(Some(kept.nodes.len() as u32));
+                kept.nodes.push(Node { parent, function: node.function });
+                kept.values.extend(values);
+            } else {
+                let into = parent.map_or(0, |parent| parent as usize) * types;
+                let sums = &mut kept.values[into..][..types];
+                sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
+                places.push(parent);
+                kept.folded += 1;
+            }
+        }
+        kept
+    }
+
+    /// The values of each node with those of all that it calls.
+    fn totals(&self, types: usize) -> Vec<i128> {
+        let mut totals: Vec<i128> = self.values.iter().map(|&value| i128::from(value)).collect();
+        for (at, node) in self.nodes.iter().enumerate().rev() {
+            let Some(parent) = node.parent else { continue };
+            for value in 0..types {
+                totals[parent as usize * types + value] += totals[at * types + value];
+            }
+        }
+        totals
     }
 
     /// Each node before all that it calls, without another one's between them.
-    fn in_order(self) -> Self {
-        let mut callees: Vec<Vec<u32>> = vec![Vec::new(); self.nodes.len()];
-        let mut next: Vec<u32> = Vec::new();
-        // Backwards, so that the first of them is taken from the stack first.
+    fn in_order(self, types: usize) -> Self {
+        // As lists through the nodes: a node's first callee, and the next of the same caller.
+        let mut first: Vec<Option<u32>> = vec![None; self.nodes.len()];
+        let mut sibling: Vec<Option<u32>> = vec![None; self.nodes.len()];
+        let mut outermost = None;
+        // Backwards, so that the first comes to stand first.
         for (at, node) in self.nodes.iter().enumerate().rev() {
-            match node.parent {
-                Some(parent) => callees[parent as usize].push(at as u32),
-                None => next.push(at as u32),
-            }
+            let list = node.parent.map_or(&mut outermost, |parent| &mut first[parent as usize]);
+            sibling[at] = list.replace(at as u32);
         }
         let mut new_place = vec![0; self.nodes.len()];
         let mut nodes = Vec::with_capacity(self.nodes.len());
+        let mut values = Vec::with_capacity(self.values.len());
+        let mut next: Vec<u32> = outermost.into_iter().collect();
         while let Some(at) = next.pop() {
-            let node = &self.nodes[at as usize];
+            let node = self.nodes[at as usize];
             new_place[at as usize] = nodes.len() as u32;
-            nodes.push(Node { parent: node.parent.map(|parent| new_place[parent as usize]), ..node.clone() });
-            next.append(&mut callees[at as usize]);
+            nodes.push(Node { parent: node.parent.map(|parent| new_place[parent as usize]), ..node });
+            values.extend(&self.values[at as usize * types..][..types]);
+            next.extend(sibling[at as usize]);
+            next.extend(first[at as usize]);
         }
-        Self { functions: self.functions, nodes }
+        Self { nodes, values, ..self }
     }
 }
 
 impl Growing {
-    fn add(&mut self, frames: &Frames<'_>, values: &[i64], types: usize) {
+    fn add(&mut self, frames: &Frames<'_>, values: &[i64]) {
         if values.iter().all(|&value| value == 0) {
             return;
         }
@@ -94,12 +155,13 @@ impl Growing {
             let next = self.tree.nodes.len() as u32;
             let node = *self.children.entry((parent, function)).or_insert(next);
             if node == next {
-                self.tree.nodes.push(Node { parent, function, values: vec![0; types] });
+                self.tree.nodes.push(Node { parent, function });
+                self.tree.values.resize(self.tree.values.len() + self.types, 0);
             }
             parent = Some(node);
         }
         if let Some(leaf) = parent {
-            let sums = &mut self.tree.nodes[leaf as usize].values;
+            let sums = &mut self.tree.values[leaf as usize * self.types..];
             sums.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
         }
     }
@@ -122,32 +184,50 @@ pub(crate) fn each_function(frames: &Frames<'_>, mut see: impl FnMut(Arc<str>, A
 mod tests {
     use super::*;
 
-    fn node(parent: Option<u32>, function: u32, value: i64) -> Node {
-        Node { parent, function, values: vec![value] }
+    fn tree(nodes: &[(Option<u32>, u32, i64)]) -> CallTree {
+        CallTree {
+            nodes: nodes.iter().map(|&(parent, function, _)| Node { parent, function }).collect(),
+            values: nodes.iter().map(|&(.., value)| value).collect(),
+            ..CallTree::default()
+        }
     }
 
     #[test]
     fn a_subtree_lies_together() {
-        let tree = CallTree {
-            functions: Vec::new(),
-            // a; b; a's c; b's d; a's e; c's f
-            nodes: vec![
-                node(None, 0, 1),
-                node(None, 1, 2),
-                node(Some(0), 2, 3),
-                node(Some(1), 3, 4),
-                node(Some(0), 4, 5),
-                node(Some(2), 5, 6),
-            ],
-        };
-        let expected = [
-            node(None, 0, 1),
-            node(Some(0), 2, 3),
-            node(Some(1), 5, 6),
-            node(Some(0), 4, 5),
-            node(None, 1, 2),
-            node(Some(4), 3, 4),
-        ];
-        assert_eq!(tree.in_order().nodes, expected);
+        // a; b; a's c; b's d; a's e; c's f
+        let grown = tree(&[
+            (None, 0, 1),
+            (None, 1, 2),
+            (Some(0), 2, 3),
+            (Some(1), 3, 4),
+            (Some(0), 4, 5),
+            (Some(2), 5, 6),
+        ]);
+        let expected = tree(&[
+            (None, 0, 1),
+            (Some(0), 2, 3),
+            (Some(1), 5, 6),
+            (Some(0), 4, 5),
+            (None, 1, 2),
+            (Some(4), 3, 4),
+        ]);
+        assert_eq!(grown.in_order(1), expected);
+    }
+
+    #[test]
+    fn what_is_too_small_is_its_callers() {
+        // a (1000) calls b (8), which calls c (1); and d (-20), which calls e (19). f is small and has no caller.
+        let grown = tree(&[
+            (None, 0, 1000),
+            (Some(0), 1, 8),
+            (Some(1), 2, 1),
+            (Some(0), 3, -20),
+            (Some(3), 4, 19),
+            (None, 5, 1),
+        ]);
+        let folded = grown.folded(1, 100);
+        let expected =
+            CallTree { folded: 3, ..tree(&[(None, 0, 1000 + 8 + 1 - 20), (Some(0), 4, 19), (None, 5, 1)]) };
+        assert_eq!(folded, expected);
     }
 }

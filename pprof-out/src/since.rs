@@ -6,7 +6,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
-use std::hash::Hash;
 
 use rtprof_profiler::sampling;
 
@@ -92,7 +91,11 @@ fn contention_since(
     earlier: &[ContentionRecord<'static>],
 ) -> Vec<ContentionRecord<'static>> {
     let key = |record: &ContentionRecord<'_>| (record.stack.as_ptr().addr(), record.labels.as_ptr().addr());
-    let mut bases = first_of_each(earlier, key, |record| (record.count, record.cycles));
+    let mut bases: HashMap<_, (i64, u64)> = HashMap::with_capacity(earlier.len());
+    for record in earlier {
+        let base = bases.entry(key(record)).or_default();
+        *base = (base.0 + record.count, base.1.saturating_add(record.cycles));
+    }
     let added = later.iter().filter_map(|record| {
         let (count, cycles) = bases.remove(&key(record)).unwrap_or_default();
         let (count, cycles) = (record.count - count, record.cycles.saturating_sub(cycles));
@@ -109,7 +112,10 @@ fn counts_since(
 ) -> Vec<CountRecord<'static>> {
     // By content: places of a program's own profile are copies.
     let key = |record: &CountRecord<'static>| (record.stack.clone(), record.leaf);
-    let mut bases = first_of_each(earlier, key, |record| record.count);
+    let mut bases: HashMap<_, i64> = HashMap::with_capacity(earlier.len());
+    for record in earlier {
+        *bases.entry(key(record)).or_default() += record.count;
+    }
     let mut changed: Vec<_> = Vec::new();
     for record in later {
         let count = record.count - bases.remove(&key(record)).unwrap_or(0);
@@ -122,14 +128,6 @@ fn counts_since(
         |(stack, leaf)| Some(CountRecord { count: -bases.remove(&(Cow::clone(&stack), leaf))?, stack, leaf });
     changed.extend(earlier.iter().map(key).filter_map(gone));
     changed
-}
-
-fn first_of_each<'a, R, K: Hash + Eq, V>(
-    records: &'a [R],
-    key: impl Fn(&'a R) -> K,
-    value: impl Fn(&R) -> V,
-) -> HashMap<K, V> {
-    records.iter().map(|record| (key(record), value(record))).collect()
 }
 
 #[cfg(test)]

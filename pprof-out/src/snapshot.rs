@@ -116,8 +116,8 @@ impl Snapshot {
         }
     }
 
-    /// Writes Go's text form, for people; `go tool pprof` reads it as well. It has no form for what was added
-    /// between two snapshots: of such it shows the later one.
+    /// Writes Go's text form, for people; `go tool pprof` reads it as well, but it does not say over which time
+    /// something was added.
     ///
     /// # Errors
     /// Those of the writer.

@@ -59,7 +59,7 @@ impl Browser {
         let Some(program) = installed() else {
             let message = format!("no browser ({}); `ci/browser.sh` installs one", NAMES.join(", "));
             assert!(std::env::var("RTPROF_REQUIRE_BROWSER").as_deref() != Ok("1"), "{message}");
-            super::skipped(test, &message);
+            crate::support::skipped(test, &message);
             return None;
         };
         static STARTED: AtomicU32 = AtomicU32::new(0);

@@ -3,12 +3,10 @@
 #![allow(dead_code, reason = "every test uses its own part of this")]
 
 pub(crate) mod address_space;
-pub(crate) mod browser;
 pub(crate) mod child;
 pub(crate) mod contention;
 pub(crate) mod descriptors;
 pub(crate) mod dying;
-pub(crate) mod flame_graph;
 pub(crate) mod fork;
 pub(crate) mod go;
 pub(crate) mod inner;
