@@ -346,7 +346,7 @@ fn custom_profiles() {
     }
     let index = web::get(server(), "/debug/pprof/");
     assert!(index.text().contains("<td>2</td><td><a href=\"app%2Fopen_files?debug=1\">app/open_files</a>"));
-    assert!(index.text().contains("app/%3Cb%3E%22quoted%22%3F%23%25?debug=1"), "links lead there");
+    assert!(index.text().contains("app%2F%3Cb%3E%22quoted%22%3F%23%25?debug=1"), "links lead there");
     // What an escape stands for is the path's, and so the name of what is built in.
     check_file(&web::get(server(), "/debug/pprof/%68eap"), "heap", &HEAP);
     // An escaped slash is none of the path's.
