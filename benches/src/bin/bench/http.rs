@@ -149,7 +149,7 @@ fn storm(
     };
     row.notes = format!(
         "{} at the median; {seconds} s; of the others' requests {answered} answered, {refused} refused, {unanswered} not \
-         in time, {wrong} wrongly; resident {} before, {} during, {} after; {threads} thread of the server left",
+         in time, {wrong} wrongly; resident {} before, {} during, {} after; {threads} threads of the server left",
         Unit::Nanos.show(median(&during.p50)),
         Unit::MebiBytes.show(before),
         Unit::MebiBytes.show(peak),
