@@ -1,12 +1,9 @@
-//! The pages as a person meets them: in a real browser, with mouse, keys and a phone's screen.
-//!
-//! Most of what the flame graph does is tested with profiles made for it, read from a file; the last test is
-//! of what the server serves.
+//! The pages as a person meets them: in a real browser, with mouse, keys and a phone's screen. Most tests are of
+//! flame graphs of profiles made for them, read from a file; the last is of what the server serves.
 #![cfg(feature = "http")]
 
-// Not in `support`: they need more than the workspaces that share it have.
 #[path = "support/browser.rs"]
-mod browser;
+mod browser; // Not in `support`: it needs more than the workspaces that share that have.
 #[path = "support/flame_graph.rs"]
 mod flame_graph;
 mod support;
