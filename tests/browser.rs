@@ -304,7 +304,7 @@ fn hostile_names_are_text() {
         browser.press("Escape");
     }
     assert_eq!(browser.evaluate("document.querySelectorAll('#remarks li *, .frame *, img').length"), 0);
-    assert_eq!(browser.evaluate("document.title"), "heap - flame graph");
+    assert_eq!(browser.evaluate("document.title"), "heap - shop");
     assert_eq!(browser.evaluate("document.documentElement.scrollWidth <= innerWidth"), true);
     is_clean(&mut browser, &url);
 }

@@ -162,10 +162,12 @@ fn pages_and_texts() {
     ] {
         let answer = web::get(server(), path);
         check(&answer, 200, &PAGE);
-        for name in
-            ["allocs", "block", "cmdline", "goroutine", "heap", "mutex", "profile", "threadcreate", "trace"]
-        {
+        for name in ["allocs", "block", "goroutine", "heap", "mutex", "symbol", "threadcreate"] {
             assert!(answer.text().contains(&format!("<a href=\"{name}")), "{name} is on the page");
+        }
+        // What would only answer that it is not there is named and not linked.
+        for name in ["cmdline", "profile", "trace"] {
+            assert!(answer.text().contains(&format!("<td>{name}</td>")), "{name} is on the page");
         }
     }
     for query in ["", "?", "?0x0", "?nonsense", "?0x1+0x2"] {
@@ -190,7 +192,9 @@ fn errors() {
         "format and debug params are incompatible",
     );
     let symbolize = "invalid value for \"symbolize\" - must be \"none\" or \"full\"";
-    let long = |seconds: &str| format!("\"seconds\" is {seconds}, but this server captures for at most 600");
+    let long = |seconds: &str| {
+        format!("\"seconds\" is {seconds}, but this server captures for at most 600 (Config::max_seconds)")
+    };
     let indexes = "invalid value for \"sample_index\" - heap has alloc_objects, alloc_space, inuse_objects, inuse_space";
     let _own = pprof::Profile::new("contract/errors").expect("the name is free");
     let cases = [
@@ -376,7 +380,9 @@ fn max_seconds() {
     let server =
         serve_with("127.0.0.1:0", Config { max_seconds: 2, ..Config::default() }).expect("a port is free");
     let get = |path: &str| web::get(server.local_addr(), &format!("/debug/pprof/{path}"));
-    let message = |seconds| format!("\"seconds\" is {seconds}, but this server captures for at most 2");
+    let message = |seconds| {
+        format!("\"seconds\" is {seconds}, but this server captures for at most 2 (Config::max_seconds)")
+    };
     check_error(&get("heap?seconds=3"), 400, &[], &message("3"));
     check_error(&get("profile?seconds=3"), 400, &[], &message("3"));
     check_error(&get("trace?seconds=2.5"), 400, &[], &message("2.5"));

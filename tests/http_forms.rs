@@ -176,6 +176,9 @@ fn addresses_have_names_at_symbol() {
             web::exchange(address, request).expect("an answer").text().to_owned()
         };
         let posted = ask(&[], &asked);
+        // Of a profile whose name has a slash it asks there.
+        let beside = web::request(address, "POST", "/debug/pprof/app/symbol", &[], &asked);
+        assert_eq!(web::exchange(address, beside).expect("an answer").text(), posted);
         assert_eq!(text(address, &format!("symbol?{asked}")), posted, "the other way to ask");
         let names: HashMap<_, _> =
             posted.lines().skip(1).map(|line| line.split_once(' ').expect("an address and a name")).collect();

@@ -261,7 +261,10 @@ fn addresses_that_cannot_be() {
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
     assert!(error.to_string().starts_with("cannot serve profiles on 192.0.2.1:6060: "), "{error}");
     let error = serve("nonsense").expect_err("it is no address");
-    assert!(error.to_string().starts_with("the address to serve profiles on is not understood: "), "{error}");
+    assert!(
+        error.to_string().starts_with("no address to serve profiles on, such as \"127.0.0.1:6060\": "),
+        "{error}"
+    );
 
     // All of this machine's addresses; over one of them that is not loopback any Host goes.
     let server = serve_with("0.0.0.0:0", remote).expect("a port is free");
@@ -345,54 +348,4 @@ fn two_servers_are_two() {
     assert!(Connection::open(one).is_err());
     assert_eq!(web::get(two, "/debug/pprof/heap").status, 200);
     second.shutdown();
-}
-
-/// More captures than are allowed wait, for ten seconds, and are then told to come again; the place of a client that
-/// has gone away is free.
-#[test]
-fn captures_are_limited() {
-    let (server, address) = start(Config { max_captures: 1, ..Config::default() });
-    let mut long = Connection::open(address).expect("it listens");
-    long.send(web::request(address, "GET", "/debug/pprof/heap?seconds=100", &[], "")).expect("it reads");
-    std::thread::sleep(Duration::from_millis(300));
-    let started = Instant::now();
-    let waiting: Vec<_> = ["heap", "mutex?debug=1", "allocs?seconds=1", "goroutine", "delta_block"]
-        .map(|path| std::thread::spawn(move || web::get(address, &format!("/debug/pprof/{path}"))))
-        .into();
-    for answer in waiting {
-        let answer = answer.join().expect("it is answered");
-        let seen = (answer.status, answer.header("Retry-After"), answer.header("X-Go-Pprof"), answer.text());
-        assert_eq!(
-            seen,
-            (503, Some("1"), Some("1"), "as many captures as allowed are under way (1); try again\n")
-        );
-    }
-    assert!(
-        (Duration::from_secs(9)..Duration::from_secs(30)).contains(&started.elapsed()),
-        "{:?}",
-        started.elapsed()
-    );
-    // What captures nothing needs no place.
-    let looks = [("heap?seconds=0", 400), ("unknown", 404), ("profile", 500), ("", 200), ("symbol?0x1", 200)];
-    for (path, status) in looks {
-        assert_eq!(web::get(address, &format!("/debug/pprof/{path}")).status, status);
-    }
-    assert_eq!(web::ask(address, "HEAD", "/debug/pprof/heap", &[]).status, 200);
-    drop(long);
-    let free = || {
-        let started = Instant::now();
-        assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
-        assert!(started.elapsed() < Duration::from_secs(8), "its client is gone: {:?}", started.elapsed());
-    };
-    free();
-    // Nor does a client keep it that leaves something unread behind: a body, a next request.
-    let heap = web::request(address, "GET", "/debug/pprof/heap?seconds=100", &[], "");
-    for request in [heap.replacen("\r\n", "\r\nContent-Length: 9\r\n", 1), heap.clone() + &heap] {
-        let mut long = Connection::open(address).expect("it listens");
-        long.send(request).expect("it reads");
-        std::thread::sleep(Duration::from_millis(300));
-        drop(long);
-        free();
-    }
-    server.shutdown();
 }

@@ -356,7 +356,7 @@ fn errors_are_shown() {
             ),
             (
                 "heap?seconds=601",
-                "400 Bad Request - \"seconds\" is 601, but this server captures for at most 600",
+                "400 Bad Request - \"seconds\" is 601, but this server captures for at most 600 (Config::max_seconds)",
             ),
             (
                 "heap?format=svg",

@@ -9,7 +9,8 @@
 #[derive(Clone)]
 pub struct Config {
     /// Whether [`serve_with`](crate::serve_with) may bind an address that other machines reach; `false`. A profile
-    /// tells names of functions, paths and labels to whoever reads it: set a [`token`](Self::token) as well.
+    /// tells names of functions, paths and labels to whoever reads it: set a [`token`](Self::token) as well, which is not
+    /// enforced.
     pub allow_remote: bool,
     /// What every request must bring, in `Authorization: Bearer TOKEN`, or as the password of any user in
     /// `Authorization: Basic`, as browsers send it and `go tool pprof http://any:TOKEN@HOST/..` does; `None`. White space

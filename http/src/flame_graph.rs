@@ -7,12 +7,14 @@ use rtprof_profiler::sampling::{self, Untracked};
 use serde_json::{Value, json};
 
 use crate::html;
+use crate::process;
 use crate::stream::PIECE;
 
 /// With places for the title and the profile.
 const TEMPLATE: &str = include_str!("pages/flamegraph.html");
 const PROFILE: &str = "{{profile}}";
 const TITLE: &str = "{{title}}";
+const PROGRAM: &str = "{{program}}";
 
 /// A page that is ready to be written.
 pub(crate) struct Page {
@@ -52,7 +54,8 @@ impl Page {
         let untracked = sampling::untracked();
         let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &untracked));
         let (before, after) = TEMPLATE.split_once(PROFILE).expect("the template has a place for the profile");
-        w.write_all(before.replace(TITLE, &self.title).as_bytes())?;
+        let program = html::escaped(&process::program());
+        w.write_all(before.replace(PROGRAM, &program).replace(TITLE, &self.title).as_bytes())?;
         self.write_data(&mut w)?;
         w.write_all(after.replace(TITLE, &self.title).as_bytes())?;
         w.flush()

@@ -74,12 +74,16 @@ pub(crate) fn site(headers: &HeaderMap) -> Result<(), Refusal> {
 pub(crate) fn token(headers: &HeaderMap, token: &str) -> Result<(), Refusal> {
     // What was read from a file ends in a line break; what was read from nowhere is empty.
     let token = token.trim();
-    let mut given = headers.get_all(AUTHORIZATION).iter();
-    let Some(first) = given.next() else {
+    if token.is_empty() {
         return Err(Refusal::unauthorized(
-            "a token is required: Authorization: Bearer TOKEN, or the token as a password",
+            "no token is right: Config::token is empty; was its file or variable read?",
         ));
+    }
+    let required = || {
+        Refusal::unauthorized("a token is required: Authorization: Bearer TOKEN, or the token as a password")
     };
+    let mut given = headers.get_all(AUTHORIZATION).iter();
+    let first = given.next().ok_or_else(required)?;
     let wrong = || Refusal::unauthorized("the token is not the right one");
     if given.next().is_some() {
         return Err(wrong());
@@ -93,9 +97,9 @@ pub(crate) fn token(headers: &HeaderMap, token: &str) -> Result<(), Refusal> {
         let colon = pair.iter().position(|&byte| byte == b':').ok_or_else(wrong)?;
         is_equal(&pair[colon + 1..], token)
     } else {
-        false
+        return Err(required());
     };
-    if is_right && !token.is_empty() { Ok(()) } else { Err(wrong()) }
+    if is_right { Ok(()) } else { Err(wrong()) }
 }
 
 /// In a time that does not tell how far they agree.
@@ -219,10 +223,14 @@ mod tests {
         for right in ["Bearer s3cret:x", "bearer  s3cret:x", &basic("any:s3cret:x"), &basic(":s3cret:x")] {
             assert_eq!(with(&[right]), Ok(()), "{right}");
         }
-        let none = Refusal::unauthorized(
-            "a token is required: Authorization: Bearer TOKEN, or the token as a password",
-        );
-        assert_eq!(with(&[]), Err(none));
+        for none_given in [&[][..], &["Digest s3cret:x"]] {
+            assert_eq!(
+                with(none_given),
+                Err(Refusal::unauthorized(
+                    "a token is required: Authorization: Bearer TOKEN, or the token as a password",
+                ))
+            );
+        }
         let wrong = || Err(Refusal::unauthorized("the token is not the right one"));
         for given in [
             "",
@@ -231,7 +239,6 @@ mod tests {
             "Bearer s3cret",
             "Bearer s3cret:xx",
             "s3cret:x",
-            "Digest s3cret:x",
             "Basic s3cret:x",
             "Basic %%%",
             &basic("s3cret"),

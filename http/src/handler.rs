@@ -114,7 +114,11 @@ impl Handler {
         if let Some(token) = &config.token {
             guard::token(&head.headers, token)?;
         }
-        let route = Route::of(head.uri.path())?;
+        let route = match Route::of(head.uri.path())? {
+            // Where `go tool pprof` looks for names of a profile whose own name has a slash.
+            Route::Named(name) if name.ends_with("/symbol") && absent::find(&name).is_none() => Route::Symbol,
+            route => route,
+        };
         if !route.takes(&head.method) {
             return Err(Refusal::method_not_allowed(route.methods()));
         }

@@ -9,7 +9,7 @@ use rtprof_profiler::{contention, mem, rate};
 
 use crate::absent;
 use crate::html::{escaped, path_part};
-use crate::process::Process;
+use crate::process::{self, Process};
 
 const STYLE: &str = include_str!("pages/index.css");
 
@@ -19,9 +19,7 @@ fn description(name: &str) -> &'static str {
         "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
         "block" => "Where threads waited: locks, channels, joins of rtprof::sync and rtprof::thread.",
         "goroutine" => "Who is where: threads and async tasks. Not part of this version yet: empty.",
-        "heap" => {
-            "What is in use, by the stack that allocated it. gc=1 publishes everything up to now first."
-        }
+        "heap" => "What is in use, by the stack that allocated it.",
         "mutex" => {
             "Who made others wait: the stacks that unlocked contended locks, with all the time waited for them."
         }
@@ -35,8 +33,14 @@ pub(crate) fn page(cmdline: bool) -> String {
     let mut page = String::with_capacity(16 << 10);
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    let _ = writeln!(page, "<title>/debug/pprof/</title>\n<style>\n{STYLE}</style></head><body>");
-    page.push_str("<header><h1>/debug/pprof/</h1><p>rtprof: set debug=1 as a query parameter to read a profile as text</p></header>\n");
+    let program = escaped(&process::program());
+    let _ = writeln!(page, "<title>{program}: /debug/pprof/</title>\n<style>\n{STYLE}</style></head><body>");
+    let _ = writeln!(
+        page,
+        "<header><h1>/debug/pprof/</h1><p>{program}, process {}; set debug=1 as a query parameter to read a profile as \
+         text</p></header>",
+        std::process::id()
+    );
     table(&mut page, cmdline);
     totals(&mut page);
     dropped(&mut page);
@@ -60,23 +64,15 @@ fn table(page: &mut String, cmdline: bool) {
     for profile in &all {
         row(page, profile);
     }
-    for (name, description) in [
-        (
-            "cmdline",
-            if cmdline {
-                "The program and its arguments."
-            } else {
-                "The program and its arguments. Off; Config::cmdline allows it."
-            },
-        ),
-        ("profile", "CPU profile, for as long as seconds= says (30). Not part of this version yet."),
-        ("trace", "Execution trace, for as long as seconds= says (1). Not part of this version yet."),
-        ("symbol", "Names of addresses (0x..+0x..), for readers of a profile that was served without names."),
+    let arguments = if cmdline { "" } else { " Off; Config::cmdline allows it." };
+    for (name, is_on, description) in [
+        ("cmdline", cmdline, format!("The program and its arguments.{arguments}")),
+        ("profile", false, "CPU profile, for seconds= (30). Not part of this version yet.".into()),
+        ("trace", false, "Execution trace, for seconds= (1). Not part of this version yet.".into()),
+        ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
     ] {
-        let _ = writeln!(
-            page,
-            "<tr><td></td><td><a href=\"{name}\">{name}</a></td><td></td><td>{description}</td></tr>"
-        );
+        let shown = if is_on { format!("<a href=\"{name}\">{name}</a>") } else { name.to_owned() };
+        let _ = writeln!(page, "<tr><td></td><td>{shown}</td><td></td><td>{description}</td></tr>");
     }
     page.push_str("</tbody></table>\n");
 }
@@ -111,7 +107,10 @@ fn totals(page: &mut String) {
         (
             "Live heap, estimated",
             live,
-            "what came through the program's #[global_allocator] and is not freed",
+            match rate != 0 && stacks == 0 {
+                true => "nothing was sampled yet; check that a ProfAlloc is the #[global_allocator]",
+                false => "what came through the program's #[global_allocator] and is not freed",
+            },
         ),
         (
             "Resident (RSS)",
@@ -144,7 +143,10 @@ fn totals(page: &mut String) {
                 StackMode::FramePointers => "along frame pointers".to_owned(),
                 _ => "by unwind tables".to_owned(),
             },
-            "frame pointers are cheaper: build with -C force-frame-pointers=yes",
+            match stack_mode() {
+                StackMode::FramePointers => "the cheaper way",
+                _ => "along frame pointers would be cheaper: build with -C force-frame-pointers=yes",
+            },
         ),
         (
             "Heap stacks kept",
@@ -176,7 +178,7 @@ fn dropped(page: &mut String) {
     }
     page.push_str("<h2>Dropped</h2>\n");
     if sentences.is_empty() {
-        page.push_str("<p class=\"note\">Nothing: every sample has its place.</p>\n");
+        page.push_str("<p>Nothing: every sample has its place.</p>\n");
         return;
     }
     page.push_str("<ul class=\"dropped\">\n");
@@ -195,7 +197,7 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dl class="parameters">
 <dt>debug=1</dt><dd>the profile as text; without it, profile.proto for <code>go tool pprof</code></dd>
 <dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; not of the program's own profiles</dd>
-<dt>gc=1</dt><dd>of heap: publish everything up to now first. Without a collector every profile does</dd>
+<dt>gc=1</dt><dd>of heap, for Go's tools; it makes a difference only in programs that use rtprof::collector</dd>
 <dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>
 <dt>format=collapsed</dt><dd>a line for each stack, for flame graph tools</dd>
 <dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>

@@ -7,7 +7,9 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 pub(crate) fn bind(addresses: impl ToSocketAddrs, allow_remote: bool) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = match addresses.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
-        Err(error) => return Err(explained(error, "the address to serve profiles on is not understood")),
+        Err(error) => {
+            return Err(explained(error, "no address to serve profiles on, such as \"127.0.0.1:6060\""));
+        }
     };
     if addresses.is_empty() {
         let message = "no address to serve profiles on: the name stands for none";
@@ -83,7 +85,10 @@ mod tests {
         assert!(message.starts_with("cannot serve profiles on 192.0.2.1:6060: "), "{message}");
         for nonsense in ["", "6060", ":6060", "127.0.0.1", "127.0.0.1:x", "127.0.0.1:66000"] {
             let (_, message) = refused(nonsense, false);
-            assert!(message.starts_with("the address to serve profiles on is not understood: "), "{message}");
+            assert!(
+                message.starts_with("no address to serve profiles on, such as \"127.0.0.1:6060\": "),
+                "{message}"
+            );
         }
         let none: [SocketAddr; 0] = [];
         assert_eq!(refused(&none[..], false).0, ErrorKind::InvalidInput);

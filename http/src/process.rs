@@ -9,6 +9,12 @@ pub(crate) struct Process {
     pub(crate) threads: Option<u64>,
 }
 
+/// The program's name, without its path.
+pub(crate) fn program() -> String {
+    let path = std::env::current_exe().unwrap_or_default();
+    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+}
+
 impl Process {
     pub(crate) fn read() -> Self {
         std::fs::read_to_string("/proc/self/status").map(|status| Self::parse(&status)).unwrap_or_default()

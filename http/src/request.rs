@@ -102,7 +102,9 @@ fn over(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Opti
 
 fn too_long(seconds: impl std::fmt::Display, limits: Limits) -> Refusal {
     let max = limits.max_seconds;
-    Refusal::bad_request(format!("\"seconds\" is {seconds}, but this server captures for at most {max}"))
+    Refusal::bad_request(format!(
+        "\"seconds\" is {seconds}, but this server captures for at most {max} (Config::max_seconds)"
+    ))
 }
 
 pub(crate) fn symbolization(query: &Query<'_>, limits: Limits) -> Result<Symbolization, Refusal> {

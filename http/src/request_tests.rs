@@ -61,9 +61,13 @@ fn seconds_are_checked_in_the_order_of_go() {
         let expected = bad("invalid value for \"seconds\" - must be a positive integer");
         assert_eq!(asked(&format!("seconds={value}&debug=1")), expected, "{value}");
     }
-    assert_eq!(asked("seconds=601"), bad("\"seconds\" is 601, but this server captures for at most 600"));
+    assert_eq!(
+        asked("seconds=601"),
+        bad("\"seconds\" is 601, but this server captures for at most 600 (Config::max_seconds)")
+    );
     // To the last digit.
-    let longest = "\"seconds\" is 9223372036854775807, but this server captures for at most 600";
+    let longest =
+        "\"seconds\" is 9223372036854775807, but this server captures for at most 600 (Config::max_seconds)";
     assert_eq!(asked("seconds=9223372036854775807"), bad(longest));
     assert_eq!(asked("seconds=1&debug=1"), bad("seconds and debug params are incompatible"));
     let own =
@@ -130,7 +134,9 @@ fn captures_have_a_length() {
     let short = Limits { max_seconds: 10, ..LIMITS };
     assert_eq!(cpu("", short), Ok(Duration::from_secs(10)));
     let too_long = |text: &str| {
-        Err(Refusal::bad_request(format!("\"seconds\" is {text}, but this server captures for at most 10")))
+        Err(Refusal::bad_request(format!(
+            "\"seconds\" is {text}, but this server captures for at most 10 (Config::max_seconds)"
+        )))
     };
     assert_eq!(cpu("seconds=11", short), too_long("11"));
     assert_eq!(trace("seconds=10.5", short), too_long("10.5"));

@@ -33,7 +33,8 @@ pub fn serve(addr: impl ToSocketAddrs) -> io::Result<Server> {
 /// As [`serve`]; and the token is empty.
 pub fn serve_with(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server> {
     if config.token.as_deref().is_some_and(|token| token.trim().is_empty()) {
-        let message = "Config::token is empty, which would let everybody in; was its file or variable read?";
+        let message =
+            "Config::token is empty, and an empty one lets nobody in; was its file or variable read?";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
     // On the caller's thread, but for the server.

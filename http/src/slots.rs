@@ -33,7 +33,7 @@ impl Slots {
         match waiting.await {
             Ok(Ok(place)) => Ok(place),
             _ => Err(Refusal::busy(format!(
-                "as many captures as allowed are under way ({}); try again",
+                "as many captures as allowed are under way (Config::max_captures, {}); try again",
                 self.total
             ))),
         }

@@ -86,8 +86,11 @@ fn folder() -> &'static Path {
 pub(crate) fn page(test: &str, profile: &Value) -> String {
     let profile = profile.to_string().replace('<', "\\u003c");
     let path: PathBuf = folder().join(format!("flamegraph-{test}.html"));
-    std::fs::write(&path, PAGE.replace("{{title}}", "heap").replace("{{profile}}", &profile))
-        .expect("the build's own folder can be written");
+    std::fs::write(
+        &path,
+        PAGE.replace("{{title}}", "heap").replace("{{program}}", "shop").replace("{{profile}}", &profile),
+    )
+    .expect("the build's own folder can be written");
     format!("file://{}", path.display())
 }
 
