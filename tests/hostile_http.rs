@@ -67,8 +67,8 @@ fn a_storm_of_clients_leaves_nothing_behind() {
         let [answered, _refused, _unanswered, wrong] = numbers[..] else { panic!("{tally}") };
         println!("answered, refused, unanswered, wrong: {tally}; before {before:?}, most {most:?}");
         assert!(answered > 0 && wrong == 0, "{tally}");
-        // Eight captures, the computer, and the one that has the connections.
-        assert!(most.threads <= before.threads + 10, "{most:?}");
+        // A writer for each of eight captures, and of as many looks.
+        assert!(most.servers <= before.servers + 16, "{most:?}");
 
         let started = Instant::now();
         while State::read().threads > before.threads || State::read().descriptors > before.descriptors {
