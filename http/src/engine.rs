@@ -94,11 +94,12 @@ impl Engine {
         let threads = Threads::default();
         let (held, others) = (alive.clone(), threads.clone());
         let thread = spawn(move || {
-            // Before any other: threads inherit it from the one that starts them, and all others are started here.
-            give_way();
             // Made here, because a runtime must not be dropped where the caller may be, in another one.
             let made = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-                spawn_held(&held, &others, move || compute(&jobs))?;
+                spawn_held(&held, &others, move || {
+                    give_way();
+                    compute(&jobs);
+                })?;
                 Ok(runtime)
             });
             let runtime = match made {
@@ -107,6 +108,8 @@ impl Engine {
             };
             let handle = runtime.handle().clone();
             if started.send(Ok((handle, Arc::downgrade(&held)))).is_ok() {
+                // Only now: the program has waited for this. Writers inherit it from here.
+                give_way();
                 // Told, or dropped with the engine.
                 let _ = runtime.block_on(ended);
             }
@@ -270,7 +273,7 @@ pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Less of a core for this thread where the program wants it. Never undone: the thread is ours.
+/// Less of a core for this thread, and those that it starts, where the program wants it. Never undone: they are ours.
 fn give_way() {
     #[cfg(target_os = "linux")]
     {

@@ -91,8 +91,9 @@ impl Handler {
     /// Answers a request whose path is under `/debug/pprof/`; any other gets 404.
     ///
     /// It works under any executor, and takes microseconds of it: profiles are captured on threads of rtprof's own,
-    /// and the body streams from there. A request body is read (only that of a POST to `symbol` is, up to 1 MiB) where
-    /// this runs. Dropped, it ends the capture, as does the response's body.
+    /// and the body streams from there. (The first request of the process waits until two threads are started.) A
+    /// request body is read where this runs; only that of a POST to `symbol` is, up to 1 MiB. Dropped, it ends the
+    /// capture, as does the response's body.
     ///
     /// Go: the handlers of `net/http/pprof`.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>

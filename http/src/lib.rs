@@ -21,7 +21,7 @@
 //! `goroutine` is empty until then.
 //!
 //! # What it costs
-//! Nothing while nobody asks: a thread sleeps. A request is worked on by threads of its own, which give way to the
+//! Nothing while nobody asks: two threads sleep. A request is worked on by threads of its own, which give way to the
 //! program's (nice 10); captures are computed one at a time.
 //!
 //! # Your responsibilities
