@@ -63,9 +63,13 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
         let (handler, watch) = (handler.clone(), watch.clone());
         async move {
             let response = tokio::select! {
+                biased;
                 response = answer(request, handler, is_local) => response,
-                // Nobody reads it; the capture is given up.
-                () = watch.closed() => Refusal::bad_request("closed before the answer was there").into_response(),
+                // Hardly anybody reads it; the capture is given up.
+                () = watch.closed() => {
+                    let refusal = Refusal::bad_request("closed before the answer was there");
+                    answer::finish(refusal.into_response())
+                }
             };
             Ok::<_, Infallible>(response)
         }
