@@ -4,4 +4,4 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo test -p rtprof-http --all-features
-cargo test --features axum --test http_handle
+cargo test --features axum --test http_axum
