@@ -25,12 +25,6 @@ fn start() -> SocketAddr {
     serve("127.0.0.1:0").expect("a port is free").local_addr()
 }
 
-fn read(address: SocketAddr, target: &str) -> Profile {
-    let answer = web::get(address, &format!("/debug/pprof/{target}"));
-    assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
-    Profile::read(&answer.body)
-}
-
 fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_nanos() as i64
 }
@@ -51,7 +45,7 @@ fn within<T: Send>(address: SocketAddr, target: &str, mut work: impl FnMut() -> 
     for _ in 0..10 {
         let asked = Instant::now();
         let (profile, began, done, ended) = scope(|scope| {
-            let asking = scope.spawn(|| read(address, &format!("{target}?seconds=1&gc=1&debug=x")));
+            let asking = scope.spawn(|| web::profile(address, &format!("{target}?seconds=1&gc=1&debug=x")));
             sleep(Duration::from_millis(400));
             let began = now();
             let done = work();
@@ -135,7 +129,7 @@ fn seconds_count_waits_and_threads() {
             let (profile, ()) = within(address, name, || contend(3));
             assert_eq!(waits(&profile)[0], 3, "{name}");
         }
-        assert_eq!(waits(&read(address, "block"))[0], 4 + 3 + 3);
+        assert_eq!(waits(&web::profile(address, "block"))[0], 4 + 3 + 3);
         start_a_thread();
         let (profile, ()) = within(address, "threadcreate", start_a_thread);
         assert_eq!(
@@ -158,7 +152,7 @@ fn delta_heap_begins_where_the_last_one_ended() {
         drop(documents(1));
         let (all, old) = (add(of_documents(1, 10), of_documents(1, 1)), of_documents(1, 10));
         let before = Instant::now();
-        let first = read(address, "delta_heap");
+        let first = web::profile(address, "delta_heap");
         assert_eq!(totals(&first), [all[0], all[1], old[0], old[1]], "the first has everything");
         assert_eq!(first.duration_nanos, 0);
         let began = Instant::now();
@@ -167,7 +161,7 @@ fn delta_heap_begins_where_the_last_one_ended() {
         drop(documents(2));
         // Neither these nor a HEAD are requests of it.
         for other in ["heap", "allocs", "delta_block", "delta_mutex"] {
-            read(address, other);
+            web::profile(address, other);
         }
         let head = web::ask(address, "HEAD", "/debug/pprof/delta_heap", &[]);
         assert_eq!(head.status, 200);
@@ -181,14 +175,18 @@ fn delta_heap_begins_where_the_last_one_ended() {
         let length = Duration::from_nanos(second.duration_nanos as u64);
         assert!((least..=most).contains(&length), "{length:?} is not from {least:?} to {most:?}");
 
-        assert_eq!(totals(&read(address, "delta_heap")), [0, 0, in_use[0], in_use[1]], "nothing was added");
-        let whole = read(address, "heap").totals_of("documents");
+        assert_eq!(
+            totals(&web::profile(address, "delta_heap")),
+            [0, 0, in_use[0], in_use[1]],
+            "nothing was added"
+        );
+        let whole = web::profile(address, "heap").totals_of("documents");
         assert_eq!(whole[0], all[0] + added[0], "it takes nothing away from the profile");
         // Another server of the process goes on where this one ended.
         drop(documents(6));
         let other = start();
-        assert_eq!(totals(&read(other, "delta_heap"))[..2], of_documents(1, 6));
-        assert_eq!(totals(&read(address, "delta_heap"))[..2], [0, 0]);
+        assert_eq!(totals(&web::profile(other, "delta_heap"))[..2], of_documents(1, 6));
+        assert_eq!(totals(&web::profile(address, "delta_heap"))[..2], [0, 0]);
     });
 }
 
@@ -197,18 +195,18 @@ fn delta_block_and_delta_mutex_are_counted_apart() {
     child::isolated("delta_block_and_delta_mutex_are_counted_apart", || {
         let address = start();
         for name in ["delta_block", "delta_mutex"] {
-            let empty = read(address, name);
+            let empty = web::profile(address, name);
             assert_eq!(empty.sample_types(), [("contentions", "count"), ("delay", "nanoseconds")]);
             assert!(empty.sample.is_empty(), "{name}: it was off");
         }
         contention::record_everything();
         contend(3);
-        assert_eq!(waits(&read(address, "delta_block"))[0], 3);
+        assert_eq!(waits(&web::profile(address, "delta_block"))[0], 3);
         contend(2);
-        assert_eq!(waits(&read(address, "delta_block"))[0], 2);
-        assert_eq!(waits(&read(address, "delta_mutex"))[0], 5);
-        assert!(read(address, "delta_mutex").sample.is_empty());
-        assert_eq!(waits(&read(address, "mutex"))[0], 5);
+        assert_eq!(waits(&web::profile(address, "delta_block"))[0], 2);
+        assert_eq!(waits(&web::profile(address, "delta_mutex"))[0], 5);
+        assert!(web::profile(address, "delta_mutex").sample.is_empty());
+        assert_eq!(waits(&web::profile(address, "mutex"))[0], 5);
     });
 }
 
@@ -223,7 +221,7 @@ fn gc_publishes_everything() {
             collector::sweep(|_| ());
             collector::post_sweep();
         }
-        let totals = |target| read(address, target).totals_of("documents");
+        let totals = |target| web::profile(address, target).totals_of("documents");
         let mut kept = vec![documents(4)];
         let [objects, bytes] = of_documents(1, 4);
         for late in [

@@ -19,12 +19,6 @@ fn start() -> SocketAddr {
     serve("127.0.0.1:0").expect("a port is free").local_addr()
 }
 
-fn read(address: SocketAddr, target: &str) -> Profile {
-    let answer = web::get(address, &format!("/debug/pprof/{target}"));
-    assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
-    Profile::read(&answer.body)
-}
-
 fn text(address: SocketAddr, target: &str) -> String {
     let answer = web::get(address, &format!("/debug/pprof/{target}"));
     assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
@@ -72,7 +66,7 @@ fn collapsed_stacks_are_those_of_the_profile() {
                 let (stack, value) = line.rsplit_once(' ').expect("a value ends a line");
                 (stack.split(';').map(str::to_owned).collect(), value.parse().expect("a number"))
             }));
-            let samples = read(address, "heap").samples();
+            let samples = web::profile(address, "heap").samples();
             let expected = by_stack(samples.iter().map(|sample| {
                 let names = sample.frames.iter().rev().map(|frame| frame.function.replace(';', ","));
                 (names.collect(), sample.values[index])
@@ -109,7 +103,7 @@ fn the_flame_graph_has_the_whole_profile() {
         let nodes: Vec<i64> = serde_json::from_value(data["nodes"].clone()).expect("they are numbers");
         // A node is its parent, its function and four values.
         assert_eq!(nodes.len() % 6, 0);
-        let samples = read(address, "allocs").samples();
+        let samples = web::profile(address, "allocs").samples();
         for index in [ALLOC_OBJECTS, ALLOC_SPACE] {
             let told: i64 = nodes.chunks(6).map(|node| node[2 + index]).sum();
             assert_eq!(told, samples.iter().map(|sample| sample.values[index]).sum::<i64>());
@@ -139,7 +133,7 @@ fn what_is_off_is_empty_and_valid() {
             [("block", &waits[..]), ("mutex", &waits), ("goroutine", &[("goroutine", "count")])]
         {
             for target in [name.to_owned(), format!("{name}?seconds=1"), format!("{name}?symbolize=none")] {
-                let profile = read(address, &target);
+                let profile = web::profile(address, &target);
                 assert!(profile.sample.is_empty(), "{target}");
                 assert_eq!(profile.sample_types(), sample_types, "{target}");
                 assert!(profile.time_nanos > 0, "{target}");
@@ -148,7 +142,7 @@ fn what_is_off_is_empty_and_valid() {
             assert!(text(address, &format!("{name}?format=flamegraph")).contains("</html>"), "{name}");
         }
         // Other samples than those of the time before the rate was 0 are not there.
-        assert_eq!(read(address, "heap").sample_type.len(), 4);
+        assert_eq!(web::profile(address, "heap").sample_type.len(), 4);
     });
 }
 
@@ -157,8 +151,8 @@ fn addresses_have_names_at_symbol() {
     child::isolated("addresses_have_names_at_symbol", || {
         let _kept = record();
         let address = start();
-        let named = read(address, "heap");
-        let bare = read(address, "heap?symbolize=none");
+        let named = web::profile(address, "heap");
+        let bare = web::profile(address, "heap?symbolize=none");
         assert!(bare.function.is_empty() && bare.location.iter().all(|location| location.line.is_empty()));
         assert!(bare.mapping.iter().all(|mapping| !mapping.has_functions), "pprof would not ask for names");
         assert!(bare.mapping.iter().any(|mapping| mapping.build_id != 0), "by which binaries are found");
@@ -248,9 +242,9 @@ fn a_server_without_names() {
         for target in
             ["heap", "allocs", "threadcreate", "delta_heap", "heap?symbolize=none", "heap?seconds=1"]
         {
-            assert!(read(address, target).function.is_empty(), "{target}");
+            assert!(web::profile(address, target).function.is_empty(), "{target}");
         }
-        let samples = read(address, "heap?symbolize=full").samples_of("first_page");
+        let samples = web::profile(address, "heap?symbolize=full").samples_of("first_page");
         assert_eq!(samples.iter().map(|sample| sample.values[ALLOC_OBJECTS]).sum::<i64>(), 40);
         assert!(!text(address, "heap?debug=1").contains("first_page"));
         assert!(text(address, "heap?debug=1&symbolize=full").contains("first_page"));
@@ -277,7 +271,7 @@ fn the_servers_own_memory_is_labelled() {
         ] {
             assert_eq!(web::get(address, &format!("/debug/pprof/{target}")).status, 200);
         }
-        let samples = read(address, "heap").samples();
+        let samples = web::profile(address, "heap").samples();
         let ours = |function: &str| {
             ["hyper::", "tokio::", "rtprof_http::", "mio::"].iter().any(|name| function.contains(name))
         };

@@ -2,8 +2,8 @@
 //! godeltaprof gave them.
 //!
 //! The server keeps the records of the last request, one set for each, whoever asked: two scrapers of one program
-//! would share out what is added between them. What was not handed over to the end, because the client went meanwhile, is in the next answer. (What the system had
-//! taken for it already, up to some hundred KiB, counts as handed over.)
+//! would share out what is added between them. What was not handed over to the end, because the client went meanwhile,
+//! is in the next answer. (What the system had taken for it already, up to some hundred KiB, counts as handed over.)
 
 use std::sync::Arc;
 

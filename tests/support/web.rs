@@ -7,6 +7,8 @@ use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use super::profile::Profile;
+
 /// Longer than a server takes on a busy machine, and than the ten seconds for which it lets a request wait.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -235,4 +237,12 @@ pub(crate) fn get(address: SocketAddr, target: &str) -> Answer {
         answer.line
     );
     answer
+}
+
+/// The profile that a server answers a GET below `/debug/pprof/` with.
+#[track_caller]
+pub(crate) fn profile(address: SocketAddr, target: &str) -> Profile {
+    let answer = get(address, &format!("/debug/pprof/{target}"));
+    assert_eq!(answer.status, 200, "{target}: {}", String::from_utf8_lossy(&answer.body));
+    Profile::read(&answer.body)
 }
