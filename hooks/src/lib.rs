@@ -19,6 +19,8 @@
 pub mod sync;
 #[cfg(not(loom))]
 pub mod thread;
+#[cfg(not(loom))]
+pub mod trace;
 
 mod account;
 #[cfg(not(loom))]

@@ -174,10 +174,6 @@ pub(crate) mod goroutine {
     }
 
     impl Goroutine {
-        pub(crate) fn begin_wait(&self, _: WaitReason, _: u64) {}
-
-        pub(crate) fn end_wait(&self) {}
-
         pub(crate) fn token(&self) -> usize {
             0
         }
@@ -186,4 +182,15 @@ pub(crate) mod goroutine {
             &Self
         }
     }
+}
+
+/// The states of goroutines, of which models need nothing.
+pub(crate) mod states {
+    use super::goroutine::{Goroutine, WaitReason};
+
+    pub(crate) fn block(_: &Goroutine, _: WaitReason, _: u64) {}
+
+    pub(crate) fn resume(_: &Goroutine) {}
+
+    pub(crate) fn unblock(_: &Goroutine) {}
 }

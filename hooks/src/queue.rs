@@ -16,7 +16,7 @@ use std::time::Instant;
 use crate::model::parking as parking_lot_core;
 use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkToken};
 
-use crate::wait::{Goroutine, Wait, clock};
+use crate::wait::{Goroutine, Wait, clock, states};
 
 /// What kind of waiter it is: less than 8, so that it fits below a goroutine's address in a token.
 pub(crate) type Kind = usize;
@@ -95,7 +95,10 @@ pub(crate) unsafe fn park(
             Sleep::Woken { is_handed_over: tick & 1 != 0 }
         }
         ParkResult::Invalid => Sleep::Refused,
-        ParkResult::TimedOut => Sleep::TimedOut,
+        ParkResult::TimedOut => {
+            wait.into_inner().unmark();
+            Sleep::TimedOut
+        }
     }
 }
 
@@ -115,7 +118,7 @@ pub(crate) unsafe fn wake(
             if address != 0 {
                 // SAFETY: `park` made it from a goroutine's token; that one sleeps, so it has not ended.
                 // It can run from here on, whenever that will be.
-                unsafe { Goroutine::from_token(address) }.end_wait();
+                states::unblock(unsafe { Goroutine::from_token(address) });
             }
             FilterOp::Unpark
         }

@@ -1,8 +1,8 @@
 //! The one place through which every wait is reported.
 //!
 //! A [`Wait`] begins when a thread has decided to sleep and ends when somebody wakes it; between the two
-//! its goroutine says what it waits for. What a lock's unlocker owes is reported by [`charged`]. Both
-//! profiles listen here.
+//! its goroutine says what it waits for. What a lock's unlocker owes is reported by [`charged`]. The block and
+//! mutex profiles and the execution tracer listen here.
 
 #[cfg(loom)]
 use crate::model::goroutine;
@@ -10,6 +10,11 @@ use crate::model::goroutine;
 use rtprof_profiler::goroutine;
 
 pub(crate) use goroutine::{Goroutine, WaitReason};
+
+#[cfg(loom)]
+pub(crate) use crate::model::states;
+#[cfg(not(loom))]
+pub(crate) use rtprof_tracer::states;
 
 use crate::account::{Account, Charge, Stake};
 
@@ -19,6 +24,8 @@ pub(crate) struct Wait {
     goroutine: Option<&'static Goroutine>,
     /// Whether the time runs.
     is_running: bool,
+    /// Whether the goroutine says that it waits.
+    is_marked: bool,
     start: u64,
     /// Up to when the wait is over: the last wake.
     until: u64,
@@ -29,7 +36,7 @@ impl Wait {
     /// This thread is about to wait; its time does not run yet.
     pub(crate) fn prepare(reason: WaitReason) -> Self {
         let goroutine = goroutine::current();
-        Self { reason, goroutine, is_running: false, start: 0, until: 0, stake: Stake::default() }
+        Self { reason, goroutine, is_running: false, is_marked: false, start: 0, until: 0, stake: Stake::default() }
     }
 
     /// This thread waits from now on.
@@ -46,9 +53,10 @@ impl Wait {
             self.start = clock::ticks();
             self.until = self.start;
         }
-        // Before a second sleep too: who ended the first took the mark away.
+        // Before a second sleep too: the first is over.
         if let Some(goroutine) = self.goroutine {
-            goroutine.begin_wait(self.reason, self.start);
+            self.is_marked = true;
+            states::block(goroutine, self.reason, self.start);
         }
     }
 
@@ -74,6 +82,7 @@ impl Wait {
     /// Somebody woke this thread at `until`. The wait may still go on, if it finds the lock taken.
     pub(crate) fn woken(&mut self, until: u64) {
         self.until = until;
+        self.unmark();
     }
 
     /// What others may know this thread by while it sleeps; the low bits are free.
@@ -97,11 +106,13 @@ impl Wait {
         self.end();
     }
 
-    fn unmark(&mut self) {
-        if self.is_running
-            && let Some(goroutine) = self.goroutine.take()
+    /// This thread runs again.
+    pub(crate) fn unmark(&mut self) {
+        if self.is_marked
+            && let Some(goroutine) = self.goroutine
         {
-            goroutine.end_wait();
+            self.is_marked = false;
+            states::resume(goroutine);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A bump arena over mappings of our own. Nothing in it is ever freed one by one.
+//! A bump arena over mappings of our own. Nothing in it is ever freed one by one, but all of it may be at once.
 //!
 //! ```text
 //!   current ──► ┌ Chunk ─────────────────────────────┐
@@ -23,6 +23,8 @@ const ALIGN: usize = 16;
 #[repr(C, align(16))]
 struct Chunk {
     used: AtomicUsize,
+    /// The chunk before it, which is full.
+    previous: *mut Chunk,
 }
 
 #[cfg(loom)]
@@ -65,7 +67,7 @@ impl Arena {
             // Acquire: pairs with the installation below, so that `used` is seen initialised.
             let current = self.current.load(Ordering::Acquire);
             if let Some(chunk) = NonNull::new(current) {
-                // SAFETY: a chunk, once installed, is never unmapped.
+                // SAFETY: a chunk, once installed, stays until `clear`, when nobody uses the arena.
                 let used = unsafe { chunk.as_ref() }.used.fetch_add(size, Ordering::Relaxed);
                 // A full chunk is hit at most once per thread and replacement, so `used` cannot
                 // run on until it wraps.
@@ -76,8 +78,9 @@ impl Arena {
                 }
             }
             let fresh = crate::mapping::map(CHUNK)?.cast::<Chunk>();
-            // SAFETY: freshly mapped, zeroed, page-aligned, and not shared yet.
-            unsafe { fresh.as_ref() }.used.store(size_of::<Chunk>(), Ordering::Relaxed);
+            let chunk = Chunk { used: AtomicUsize::new(size_of::<Chunk>()), previous: current };
+            // SAFETY: freshly mapped, page-aligned, and not shared yet.
+            unsafe { fresh.write(chunk) };
             match self.current.compare_exchange(current, fresh.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
             {
                 Ok(_) => {
@@ -85,6 +88,23 @@ impl Arena {
                 }
                 // SAFETY: ours alone: it was not installed.
                 Err(_) => unsafe { crate::mapping::unmap(fresh.cast(), CHUNK) },
+            }
+        }
+    }
+
+    /// Gives all memory back to the kernel.
+    ///
+    /// # Safety
+    /// Nobody uses the arena meanwhile, nor anything in it ever again.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn clear(&self) {
+        let mut at = self.current.swap(core::ptr::null_mut(), Ordering::AcqRel);
+        self.mapped.store(0, Ordering::Relaxed);
+        while let Some(chunk) = NonNull::new(at) {
+            // SAFETY: a chunk of this arena, not unmapped yet; nobody else uses it, by the caller's promise.
+            unsafe {
+                at = chunk.as_ref().previous;
+                crate::mapping::unmap(chunk.cast(), CHUNK);
             }
         }
     }

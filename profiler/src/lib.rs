@@ -49,6 +49,7 @@ pub mod primitive;
 mod random;
 pub mod rate;
 pub mod sampling;
+pub mod slots;
 pub mod stack;
 pub mod thread_create;
 

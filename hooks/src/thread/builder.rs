@@ -11,23 +11,27 @@ use super::{JoinHandle, Scope, ScopedJoinHandle};
 /// Sets up a thread before it is started. As `std::thread::Builder`.
 #[must_use = "must eventually spawn the thread"]
 #[derive(Debug)]
-pub struct Builder(std::thread::Builder);
+pub struct Builder {
+    std: std::thread::Builder,
+    /// Std does not tell what it was given.
+    name: String,
+}
 
 impl Builder {
     /// A thread without a name, with std's stack size.
     #[expect(clippy::new_without_default, reason = "std's has none either")]
     pub fn new() -> Self {
-        Self(std::thread::Builder::new())
+        Self { std: std::thread::Builder::new(), name: String::new() }
     }
 
     /// Names the thread: in panics, in the kernel (15 bytes of it), and its goroutine (64 bytes of it).
     pub fn name(self, name: String) -> Self {
-        Self(self.0.name(name))
+        Self { std: self.std.name(name.clone()), name }
     }
 
     /// The least size of the thread's stack, in bytes.
     pub fn stack_size(self, size: usize) -> Self {
-        Self(self.0.stack_size(size))
+        Self { std: self.std.stack_size(size), name: self.name }
     }
 
     /// Starts a thread that runs `f`.
@@ -43,10 +47,8 @@ impl Builder {
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let creator = Creator::here();
-        let thread = self.0.spawn(creator.around(f))?;
-        creator.has_created();
-        Ok(JoinHandle(thread))
+        let creator = Creator::here(&self.name);
+        creator.has_tried(self.std.spawn(creator.around(f))).map(JoinHandle)
     }
 
     /// As [`Builder::spawn`], for an `f` that borrows what need not live for ever.
@@ -66,12 +68,10 @@ impl Builder {
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let creator = Creator::here();
+        let creator = Creator::here(&self.name);
         // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that
         // is not static.
-        let thread = unsafe { self.0.spawn_unchecked(creator.around(f)) }?;
-        creator.has_created();
-        Ok(JoinHandle(thread))
+        creator.has_tried(unsafe { self.std.spawn_unchecked(creator.around(f)) }).map(JoinHandle)
     }
 
     /// Starts a thread that belongs to a [`scope`](super::scope).
@@ -91,9 +91,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let creator = Creator::here();
-        let thread = scope.start(self.0, creator, f)?;
-        creator.has_created();
-        Ok(thread)
+        let creator = Creator::here(&self.name);
+        creator.has_tried(scope.start(self.std, creator, f))
     }
 }

@@ -1,30 +1,39 @@
 //! What a new thread knows of its creator.
 
-use rtprof_profiler::goroutine::{self, Registered};
-use rtprof_profiler::thread_create::{self, ThreadBucket};
+use std::io;
 
-/// The stack that is about to create a thread.
+use rtprof_profiler::goroutine::{self, Birth, Registered};
+use rtprof_profiler::thread_create::{self, ThreadBucket};
+use rtprof_tracer::states;
+
+/// The stack that is about to create a thread, and what the trace knows of that.
 #[derive(Clone, Copy)]
-pub(super) struct Creator(Option<&'static ThreadBucket>);
+pub(super) struct Creator {
+    stack: Option<&'static ThreadBucket>,
+    birth: Option<Birth>,
+}
 
 impl Creator {
-    /// That of the caller.
+    /// That of the caller, for a thread of this name. A trace has the creation before the thread can begin.
     #[inline(always)]
-    pub(super) fn here() -> Self {
-        Self(thread_create::stack())
+    pub(super) fn here(name: &str) -> Self {
+        Self { stack: thread_create::stack(), birth: states::create(name) }
     }
 
-    /// The thread was made. Counted now and not before: the system may have refused.
-    pub(super) fn has_created(self) {
-        if let Some(bucket) = self.0 {
-            bucket.record.count_one();
+    /// The thread was made, or not. Counted now and not before: the system may have refused.
+    pub(super) fn has_tried<T>(self, thread: io::Result<T>) -> io::Result<T> {
+        match (&thread, self.stack, self.birth) {
+            (Ok(_), Some(bucket), _) => bucket.record.count_one(),
+            (Err(_), _, Some(birth)) => states::create_failed(birth),
+            _ => {}
         }
+        thread
     }
 
     /// Begins the current thread's goroutine, which ends when the guard is dropped.
     #[allow(clippy::disallowed_methods, reason = "std has made the handle of a thread that it starts")]
     fn enter(self) -> Registered {
-        goroutine::register(std::thread::current().name(), self.0)
+        goroutine::register(std::thread::current().name(), self.stack, self.birth)
     }
 
     /// `body` with the goroutine around it. A panic ends the goroutine and goes on to std.

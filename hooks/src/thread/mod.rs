@@ -25,6 +25,7 @@ mod park;
 mod scope;
 mod sleep;
 mod spawn;
+mod yields;
 
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
@@ -36,7 +37,8 @@ pub use self::{
     scope::{Scope, ScopedJoinHandle, scope},
     sleep::sleep,
     spawn::spawn,
+    yields::yield_now,
 };
 pub use std::thread::{
-    AccessError, LocalKey, Result, Thread, ThreadId, available_parallelism, current, panicking, yield_now,
+    AccessError, LocalKey, Result, Thread, ThreadId, available_parallelism, current, panicking,
 };

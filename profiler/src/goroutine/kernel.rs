@@ -13,7 +13,7 @@ pub(super) fn thread_id() -> u32 {
 ///
 /// Asked by a signal that is not sent. It is the same answer as whether /proc/self/task has the thread, at
 /// a quarter of the cost, and is there without /proc.
-pub(super) fn is_alive(process: u32, id: u32) -> bool {
+pub fn is_alive(process: u32, id: u32) -> bool {
     #[cfg(rtprof_supported)]
     {
         // SAFETY: signal 0 is none: the call only looks.

@@ -21,38 +21,40 @@
 //! None.
 
 mod exit;
-mod free_list;
 mod kernel;
 mod name;
+mod observer;
 mod reason;
 mod registered;
 mod slot;
-mod slots;
 mod snapshot;
-mod waiting;
+mod state;
 
 use core::cell::Cell;
 use core::ptr::{null, without_provenance};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+pub use kernel::is_alive;
 pub use name::MAX_NAME;
+pub use observer::{Observer, observe};
 pub use reason::WaitReason;
-pub use registered::{Registered, register};
+pub use registered::{Birth, Registered, register};
 pub use slot::{Goroutine, Snapshot};
 pub use snapshot::all;
+pub use state::{MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::sampling::Hook;
 use crate::thread_create::ThreadBucket;
+use crate::slots::Slots;
 use slot::Identity;
-use slots::Slots;
 
 #[cfg(not(loom))]
-static SLOTS: Slots = Slots::new();
+static SLOTS: Slots<Goroutine> = Slots::new();
 // loom's atomics are not `const`; its models use slots of their own.
 #[cfg(loom)]
-static SLOTS: std::sync::LazyLock<Slots> = std::sync::LazyLock::new(Slots::new);
+static SLOTS: std::sync::LazyLock<Slots<Goroutine>> = std::sync::LazyLock::new(Slots::new);
 
 /// The main thread's id.
 const MAIN: u64 = 1;
@@ -84,7 +86,12 @@ pub fn current() -> Option<&'static Goroutine> {
     own().or_else(enter_foreign)
 }
 
-/// As [`current`], without registering.
+/// As [`current`], without registering. For hooks.
+#[inline]
+pub fn known() -> Option<&'static Goroutine> {
+    own()
+}
+
 #[inline]
 fn own() -> Option<&'static Goroutine> {
     let current = CURRENT.with(Cell::get);
@@ -112,6 +119,7 @@ pub(crate) fn open() {
 
 #[cfg(rtprof_supported)]
 unsafe extern "C" fn forked() {
+    observer::forked();
     if let Some(own) = own() {
         own.set_thread(kernel::thread_id(), own_process());
     }
@@ -134,7 +142,7 @@ fn enter_foreign() -> Option<&'static Goroutine> {
         return None;
     }
     let name = kernel::ThreadName::current();
-    begin(name.as_str(), None)
+    begin(name.as_str(), None, None)
 }
 
 /// Begins to enter, from one of these states.
@@ -149,7 +157,11 @@ fn may_enter(from: &[*const Goroutine]) -> bool {
 }
 
 /// Gives the current thread a goroutine, or the one it has this name and creator.
-fn enter_thread(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'static Goroutine> {
+fn enter_thread(
+    name: &str,
+    created_by: Option<&'static ThreadBucket>,
+    birth: Option<Birth>,
+) -> Option<&'static Goroutine> {
     let is_ours = |own: &&Goroutine| own.id() == CURRENT_ID.with(Cell::get);
     if let Some(own) = own().filter(is_ours) {
         own.describe(name, created_by);
@@ -160,11 +172,15 @@ fn enter_thread(name: &str, created_by: Option<&'static ThreadBucket>) -> Option
     }
     // Without the key, the guard alone ends it.
     exit::arm();
-    begin(name, created_by)
+    begin(name, created_by, birth)
 }
 
 /// The thread is entering.
-fn begin(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'static Goroutine> {
+fn begin(
+    name: &str,
+    created_by: Option<&'static ThreadBucket>,
+    birth: Option<Birth>,
+) -> Option<&'static Goroutine> {
     // Leaves `errno` as it was.
     let _hook = Hook::enter();
     let slot = SLOTS.take();
@@ -174,22 +190,43 @@ fn begin(name: &str, created_by: Option<&'static ThreadBucket>) -> Option<&'stat
     if let Some(slot) = slot {
         let (thread_id, process) = (kernel::thread_id(), own_process());
         let is_main = thread_id == process && !MAIN_IS_TAKEN.swap(true, Ordering::Relaxed);
-        let id = if is_main { MAIN } else { NEXT_ID.fetch_add(1, Ordering::Relaxed) };
+        let id = match birth {
+            Some(birth) => birth.goroutine,
+            None if is_main => MAIN,
+            None => reserve_id(),
+        };
         let name = if is_main { "main" } else { name };
-        slot.begin(Identity { id, thread_id, process, name, created_by });
+        let state = match birth {
+            Some(birth) => Word::new(State::Runnable, birth.generation),
+            None => Word::new(State::Running, 0),
+        };
+        slot.begin(Identity { id, thread_id, process, name, created_by, state });
         CURRENT_ID.with(|current| current.set(id));
     }
     CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));
+    if let Some(slot) = slot {
+        observer::began(slot);
+    }
     slot
+}
+
+/// A number for a goroutine that is about to be created. It is no other's, whether it is ever used or not.
+pub fn reserve_id() -> u64 {
+    NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// All slots, whether a goroutine is in them or not: for those who look at many, and ask the kernel for none.
+pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
+    SLOTS.iter()
 }
 
 /// Ends goroutine `id`, if it has not ended yet.
 fn end(goroutine: &'static Goroutine, id: u64) {
-    CURRENT.with(|current| {
-        if core::ptr::eq(current.get(), goroutine) && goroutine.id() == id {
-            current.set(NONE);
-        }
-    });
+    let is_own = |current: &Cell<_>| core::ptr::eq(current.get(), goroutine) && goroutine.id() == id;
+    if CURRENT.with(is_own) {
+        observer::ends(goroutine);
+        CURRENT.with(|current| current.set(NONE));
+    }
     if goroutine.end(id) {
         SLOTS.give_back(goroutine);
     }
@@ -198,11 +235,10 @@ fn end(goroutine: &'static Goroutine, id: u64) {
 /// The current thread is beyond its last destructor.
 #[cfg(rtprof_supported)]
 fn leave_thread() {
-    let own = own();
-    CURRENT.with(|current| current.set(LEFT));
-    if let Some(own) = own {
+    if let Some(own) = own() {
         end(own, CURRENT_ID.with(Cell::get));
     }
+    CURRENT.with(|current| current.set(LEFT));
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]

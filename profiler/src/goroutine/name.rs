@@ -43,8 +43,8 @@ impl Name {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// The name; empty if it was being written at every try.
-    pub(super) fn read(&self) -> String {
+    /// Runs `f` with the name; with an empty one if it was being written at every try.
+    pub(super) fn with<T>(&self, f: impl FnOnce(&str) -> T) -> T {
         let mut bytes = [0; MAX_NAME];
         for _ in 0..TRIES {
             let version = self.version.load(Ordering::Acquire);
@@ -54,11 +54,12 @@ impl Name {
                 place.copy_from_slice(&word[..place.len()]);
             }
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                return String::from_utf8_lossy(&bytes[..len]).into_owned();
+                // Names are cut at characters.
+                return f(core::str::from_utf8(&bytes[..len]).unwrap_or_default());
             }
             core::hint::spin_loop();
         }
-        String::new()
+        f("")
     }
 }
 
@@ -67,6 +68,13 @@ impl Default for Name {
     fn default() -> Self {
         let words = core::array::from_fn(|_| AtomicU64::new(0));
         Self { version: AtomicU32::new(0), len: AtomicU32::new(0), words }
+    }
+}
+
+#[cfg(test)]
+impl Name {
+    fn read(&self) -> String {
+        self.with(str::to_owned)
     }
 }
 

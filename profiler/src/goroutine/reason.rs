@@ -28,10 +28,16 @@ pub enum WaitReason {
     Park,
     /// For a time to pass.
     Sleep,
+    /// For another goroutine, by means of the program's own.
+    Sync,
+    /// For one of several things.
+    Select,
+    /// For the network, or another device.
+    Net,
 }
 
 impl WaitReason {
-    const ALL: [Self; 12] = [
+    const ALL: [Self; 15] = [
         Self::MutexLock,
         Self::RwLockRead,
         Self::RwLockWrite,
@@ -44,6 +50,9 @@ impl WaitReason {
         Self::Join,
         Self::Park,
         Self::Sleep,
+        Self::Sync,
+        Self::Select,
+        Self::Net,
     ];
 
     /// As profiles show it: Go's words where Go has the thing, since tools group by them.
@@ -61,17 +70,20 @@ impl WaitReason {
             Self::Join => "thread join",
             Self::Park => "thread park",
             Self::Sleep => "sleep",
+            Self::Sync => "sync wait",
+            Self::Select => "select",
+            Self::Net => "IO wait",
         }
     }
 
-    /// Whether such a wait enters the block profile. One that only lets time pass does not, as in Go:
-    /// nobody makes it wait.
+    /// Whether such a wait enters the block profile. One that only lets time pass does not, nor one for the
+    /// network, as in Go: no goroutine makes it wait.
     pub fn is_blocking(self) -> bool {
-        self != Self::Sleep
+        !matches!(self, Self::Sleep | Self::Net)
     }
 
     /// The reason with this number; `None` for 0, which is no wait.
-    pub(super) fn from_number(number: u8) -> Option<Self> {
+    pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }
 }
@@ -86,7 +98,7 @@ mod tests {
         assert_eq!(names.len(), WaitReason::ALL.len());
         for reason in WaitReason::ALL {
             assert_eq!(WaitReason::from_number(reason as u8), Some(reason));
-            assert_eq!(reason.is_blocking(), reason.name() != "sleep");
+            assert_eq!(reason.is_blocking(), !["sleep", "IO wait"].contains(&reason.name()));
         }
         assert_eq!(WaitReason::from_number(0), None);
         assert_eq!(WaitReason::from_number(WaitReason::ALL.len() as u8 + 1), None);

@@ -13,13 +13,26 @@ pub struct Registered {
     _of_this_thread: PhantomData<*const ()>,
 }
 
+/// What a goroutine's creator has settled before there is a thread for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    /// Its number, from [`super::reserve_id`].
+    pub goroutine: u64,
+    /// The generation of the trace that its creation was recorded in; 0 for none.
+    pub generation: u32,
+}
+
 /// Begins the current thread's goroutine. A thread that hooks have found before is the same goroutine still,
 /// under the new name. Nothing, if there is no memory. Go: `newproc`.
 ///
 /// `name` is kept up to 64 bytes; `created_by` is what [`crate::thread_create::stack`] returned to the
-/// creator.
-pub fn register(name: Option<&str>, created_by: Option<&'static ThreadBucket>) -> Registered {
-    let goroutine = super::enter_thread(name.unwrap_or_default(), created_by);
+/// creator, and `birth` what that has settled.
+pub fn register(
+    name: Option<&str>,
+    created_by: Option<&'static ThreadBucket>,
+    birth: Option<Birth>,
+) -> Registered {
+    let goroutine = super::enter_thread(name.unwrap_or_default(), created_by, birth);
     Registered {
         goroutine: goroutine.map(|goroutine| (goroutine, goroutine.id())),
         _of_this_thread: PhantomData,

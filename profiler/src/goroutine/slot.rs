@@ -2,11 +2,13 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
-use super::free_list::Link;
 use super::name::Name;
 use super::reason::WaitReason;
-use super::waiting::Waiting;
+use super::state::{Now, Word};
+#[cfg(all(test, loom))]
+use super::state::State;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
+use crate::slots::{Place, Slot};
 use crate::thread_create::ThreadBucket;
 
 /// Tries of a reader that goroutines keep coming and going under.
@@ -22,14 +24,24 @@ pub struct Goroutine {
     /// 0 while the slot is free. Written last when a goroutine begins and first when it ends, so that who
     /// reads the same number before and after the rest has read one goroutine.
     id: AtomicU64,
-    waiting: Waiting,
+    now: Now,
     thread_id: AtomicU32,
     process: AtomicU32,
     created_by: AtomicPtr<ThreadBucket>,
     name: Name,
-    /// The slot's own number.
-    pub(super) number: AtomicU32,
-    pub(super) link: Link,
+    place: Place,
+}
+
+// SAFETY: atomics of numbers and pointers, for which zero is valid: a slot that is free.
+unsafe impl Slot for Goroutine {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    #[cfg(loom)]
+    fn vacant() -> Self {
+        Self::default()
+    }
 }
 
 /// Who a goroutine is.
@@ -40,6 +52,8 @@ pub(super) struct Identity<'a> {
     pub(super) process: u32,
     pub(super) name: &'a str,
     pub(super) created_by: Option<&'static ThreadBucket>,
+    /// What it does at first.
+    pub(super) state: Word,
 }
 
 /// A live goroutine as of one moment.
@@ -73,7 +87,12 @@ impl Goroutine {
 
     /// Its name, at most 64 bytes of it; empty when it has none.
     pub fn name(&self) -> String {
-        self.name.read()
+        self.with_name(str::to_owned)
+    }
+
+    /// Runs `f` with [`Goroutine::name`], which is not allocated. For hooks.
+    pub fn with_name<T>(&self, f: impl FnOnce(&str) -> T) -> T {
+        self.name.with(f)
     }
 
     /// The stack that created it; `None` where that is not known: of the main thread, and of threads that
@@ -83,23 +102,29 @@ impl Goroutine {
         unsafe { self.created_by.load(Acquire).as_ref() }
     }
 
-    /// Says that it waits, since the tick `since` of [`crate::clock`]. Called by the goroutine itself. For
-    /// hooks. Go: `gopark`.
+    /// What it does now.
     #[inline]
-    pub fn begin_wait(&self, reason: WaitReason, since: u64) {
-        self.waiting.begin(reason, since);
+    pub fn state(&self) -> Word {
+        self.now.read()
     }
 
-    /// Says that it can run again. Called by itself, or by who wakes it, before it can notice. For hooks.
-    /// Go: `goready`.
+    /// Changes what it does from what [`Goroutine::state`] returned; if that is not so any more, returns what it
+    /// is. For hooks. Go: `casgstatus`.
     #[inline]
-    pub fn end_wait(&self) {
-        self.waiting.end();
+    pub fn change(&self, from: Word, to: Word) -> Result<(), Word> {
+        self.now.change(from, to)
+    }
+
+    /// Notes that a wait begins at the tick `since` of [`crate::clock`]. Called by the goroutine itself, before
+    /// the change. For hooks.
+    #[inline]
+    pub fn note_since(&self, since: u64) {
+        self.now.note_since(since);
     }
 
     /// What it waits for, and since which tick of [`crate::clock`].
     pub fn waiting(&self) -> Option<(WaitReason, u64)> {
-        self.waiting.read()
+        self.now.waiting()
     }
 
     /// A number that stands for the slot, never 0, its low seven bits 0: for wait queues, which add marks of
@@ -121,7 +146,7 @@ impl Goroutine {
 
     /// Begins a goroutine in a slot that is the caller's alone.
     pub(super) fn begin(&self, identity: Identity<'_>) {
-        self.end_wait();
+        self.now.reset(identity.state);
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.created_by);
         self.id.store(identity.id, Release);
@@ -165,9 +190,9 @@ impl Goroutine {
                 id,
                 thread_id: self.thread_id.load(Acquire),
                 process: self.process.load(Acquire),
-                name: self.name.read(),
+                name: self.name(),
                 created_by: self.created_by(),
-                waiting: self.waiting.read(),
+                waiting: self.now.waiting(),
             };
             if self.id.load(Relaxed) == id {
                 return Some(snapshot);
@@ -182,13 +207,12 @@ impl Default for Goroutine {
     fn default() -> Self {
         Self {
             id: AtomicU64::new(0),
-            waiting: Waiting::default(),
+            now: Now::default(),
             thread_id: AtomicU32::new(0),
             process: AtomicU32::new(0),
             created_by: AtomicPtr::new(core::ptr::null_mut()),
             name: Name::default(),
-            number: AtomicU32::new(0),
-            link: Link::default(),
+            place: Place::default(),
         }
     }
 }
@@ -212,7 +236,7 @@ mod loom_tests {
 
     fn identity(id: u64) -> Identity<'static> {
         let name = if id == 1 { "one" } else { "two" };
-        Identity { id, thread_id: id as u32, process: id as u32, name, created_by: None }
+        Identity { id, thread_id: id as u32, process: id as u32, name, created_by: None, state: Word::new(State::Running, 0) }
     }
 
     /// A reader sees one goroutine of one piece while the slot goes from one to the next, and of two that

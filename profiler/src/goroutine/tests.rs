@@ -22,6 +22,12 @@ fn foreign_thread<T: Send + 'static>(
     thread::Builder::new().name(name.into()).spawn(|| body(current().expect("there is memory"))).unwrap()
 }
 
+fn wait(goroutine: &Goroutine, reason: WaitReason, since: u64) {
+    goroutine.note_since(since);
+    let word = goroutine.state();
+    goroutine.change(word, word.next(State::Waiting(reason), 0)).unwrap();
+}
+
 #[test]
 fn a_foreign_thread_is_known_from_its_first_hook_to_its_end() {
     let id = foreign_thread("foreign-thread", |goroutine| {
@@ -33,7 +39,7 @@ fn a_foreign_thread_is_known_from_its_first_hook_to_its_end() {
         let found = find(goroutine.id()).expect("it is live");
         assert_eq!((&*found.name, found.thread_id), ("foreign-thread", kernel::thread_id()));
         assert!(found.created_by.is_none() && found.waiting.is_none());
-        goroutine.begin_wait(WaitReason::Barrier, 7);
+        wait(goroutine, WaitReason::Barrier, 7);
         assert_eq!(find(goroutine.id()).unwrap().waiting, Some((WaitReason::Barrier, 7)));
         goroutine.id()
     })
@@ -47,7 +53,7 @@ fn a_registered_goroutine_ends_with_its_guard() {
     init::open();
     thread::spawn(|| {
         let bucket = crate::thread_create::stack().unwrap();
-        let guard = register(Some("named"), Some(bucket));
+        let guard = register(Some("named"), Some(bucket), None);
         let goroutine = current().unwrap();
         let id = goroutine.id();
         let found = find(id).unwrap();
@@ -55,10 +61,10 @@ fn a_registered_goroutine_ends_with_its_guard() {
         assert!(core::ptr::eq(found.created_by.unwrap(), bucket));
         assert!(!format!("{found:?}").is_empty());
 
-        let again = register(None, None);
+        let again = register(None, None, None);
         assert_eq!((goroutine.id(), goroutine.name().as_str()), (id, ""), "the same one, described anew");
         assert!(goroutine.created_by().is_none());
-        goroutine.begin_wait(WaitReason::Park, 1);
+        wait(goroutine, WaitReason::Park, 1);
         drop(again);
         assert!(find(id).is_none());
         // The outer guard's goroutine is over. It must not end the one that has come after it.
@@ -77,7 +83,7 @@ fn a_panic_ends_it() {
     let (send, receive) = mpsc::channel();
     let thread = thread::spawn(move || {
         init::open();
-        let _guard = register(Some("panics"), None);
+        let _guard = register(Some("panics"), None, None);
         send.send(current().unwrap().id()).unwrap();
         std::panic::resume_unwind(Box::new("on purpose"));
     });
@@ -98,7 +104,7 @@ fn a_storm_of_threads_needs_no_more_slots_than_live_at_once() {
             s.spawn(move || {
                 for round in 0..ROUNDS {
                     let body = move || {
-                        let _guard = (round % 2 == 0).then(|| register(Some("of the storm"), None));
+                        let _guard = (round % 2 == 0).then(|| register(Some("of the storm"), None, None));
                         let goroutine = current().unwrap();
                         assert_eq!(goroutine.thread_id(), kernel::thread_id(), "another thread's slot");
                         goroutine.id()
@@ -164,7 +170,7 @@ fn of_two_goroutines_with_one_thread_the_older_is_dead() {
         let slot = SLOTS.take().unwrap();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (thread_id, process) = (kernel::thread_id(), own_process());
-        slot.begin(Identity { id, thread_id, process, name: "before", created_by: None });
+        slot.begin(Identity { id, thread_id, process, name: "before", created_by: None, state: Word::new(State::Running, 0) });
         let own = current().unwrap().id();
         assert!(own > id);
         assert!(find(own).is_some() && find(id).is_none());

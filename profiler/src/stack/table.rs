@@ -175,6 +175,23 @@ impl<K: Key, R: Default> Table<K, R> {
         self.arena.mapped_bytes()
     }
 
+    /// Empties the table and gives its memory back to the kernel.
+    ///
+    /// # Safety
+    /// Nobody uses the table meanwhile, nor an entry of it ever again.
+    #[cfg(not(loom))]
+    pub unsafe fn clear(&self) {
+        let chains = self.chains.swap(ptr::null_mut(), Ordering::AcqRel);
+        if let Some(chains) = NonNull::new(chains) {
+            // SAFETY: mapped by `map_chains` with this length; nobody uses it, by the caller's promise.
+            unsafe { crate::mapping::unmap(chains.cast(), CHAINS * size_of::<usize>()) };
+        }
+        self.all.store(ptr::null_mut(), Ordering::Release);
+        self.entries.store(0, Ordering::Release);
+        // SAFETY: the caller's promise.
+        unsafe { self.arena.clear() };
+    }
+
     /// The entry for this key and stack, made if it is new and the limit allows.
     #[inline]
     pub fn intern(&self, key: K, stack: &[usize]) -> Result<&Entry<K, R>, Full> {
@@ -325,6 +342,23 @@ mod tests {
         }
         assert!(table.intern(0, &[3]).is_ok());
         assert_eq!(table.len(), 10);
+    }
+
+    #[test]
+    fn a_cleared_table_begins_anew() {
+        let table: Table<u64, AtomicU64> = Table::new(10);
+        for round in 0..3 {
+            table.open();
+            for stack in 0..10 {
+                let entry = table.intern(round, &[stack]).unwrap();
+                assert_eq!(entry.record.fetch_add(1, Ordering::Relaxed), 0);
+            }
+            assert!(table.intern(round, &[10]).is_err());
+            // SAFETY: no entry is used any more.
+            unsafe { table.clear() };
+            assert_eq!((table.len(), table.iter().count(), table.mapped_bytes()), (0, 0, 0));
+            assert_eq!(table.intern(round, &[1]).err(), Some(Full::Memory), "closed");
+        }
     }
 
     #[test]

@@ -1,4 +1,5 @@
-//! All slots that were ever needed, by number: as many as goroutines were live at one time.
+//! Slots of one kind, by number: as many as were ever in use at one time. Goroutines live in such, and what a
+//! trace has of threads, and its buffers.
 //!
 //! ```text
 //!   blocks ─► ┌ 32 ┐ ┌ 64 ┐ ┌ 128 ┐ …   each a mapping of its own, twice the one before
@@ -12,8 +13,9 @@
 
 use core::ptr::NonNull;
 
-use super::free_list::FreeList;
-use super::slot::Goroutine;
+mod free_list;
+
+use free_list::{FreeList, Link};
 use crate::primitive::{AtomicPtr, AtomicU32, Ordering};
 
 #[cfg(not(loom))]
@@ -26,14 +28,56 @@ const BLOCKS: usize = 17;
 #[cfg(loom)]
 const BLOCKS: usize = 3;
 
-/// The most goroutines at one time: 4,194,272, in 512 MiB.
-const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
+/// The most slots of a kind: 4,194,272.
+pub const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
 
-pub(super) struct Slots {
-    blocks: [AtomicPtr<Goroutine>; BLOCKS],
+/// What lives in slots.
+///
+/// # Safety
+/// Zeroed memory is a valid value: one that is not in use. It is aligned to no more than [`crate::mapping::PAGE`], and
+/// is not dropped.
+pub unsafe trait Slot: Sync {
+    /// Its place among the others.
+    fn place(&self) -> &Place;
+
+    /// A value as in zeroed memory. (loom's atomics are not.)
+    #[cfg(loom)]
+    fn vacant() -> Self;
+}
+
+/// Where a slot is, and how the free ones are linked.
+#[cfg_attr(not(loom), derive(Default))]
+pub struct Place {
+    number: AtomicU32,
+    link: Link,
+}
+
+#[cfg(loom)]
+impl Default for Place {
+    fn default() -> Self {
+        Self { number: AtomicU32::new(0), link: Link::default() }
+    }
+}
+
+impl Place {
+    /// The number of the slot among those of its kind, from 0.
+    pub fn number(&self) -> u32 {
+        self.number.load(Ordering::Relaxed)
+    }
+}
+
+/// All slots of a kind.
+pub struct Slots<T> {
+    blocks: [AtomicPtr<T>; BLOCKS],
     used: AtomicU32,
+    limit: AtomicU32,
     free: FreeList,
 }
+
+// SAFETY: slots are shared by reference between all threads, and are `Sync`.
+unsafe impl<T: Slot> Sync for Slots<T> {}
+// SAFETY: nothing in it is bound to a thread.
+unsafe impl<T: Slot> Send for Slots<T> {}
 
 /// The block that a number lies in, and its place there.
 fn place(number: u32) -> (usize, usize) {
@@ -41,52 +85,63 @@ fn place(number: u32) -> (usize, usize) {
     (block as usize, (number - FIRST * ((1 << block) - 1)) as usize)
 }
 
-impl Slots {
+impl<T: Slot> Slots<T> {
+    /// None yet.
     #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
         Self {
             blocks: [const { AtomicPtr::new(core::ptr::null_mut()) }; BLOCKS],
             used: AtomicU32::new(0),
+            limit: AtomicU32::new(LIMIT),
             free: FreeList::new(),
         }
     }
 
+    /// Under loom the atomics are not `const`.
     #[cfg(loom)]
-    pub(super) fn new() -> Self {
+    #[allow(clippy::new_without_default)]
+    pub fn new() -> Self {
         Self {
             blocks: core::array::from_fn(|_| AtomicPtr::new(core::ptr::null_mut())),
             used: AtomicU32::new(0),
+            limit: AtomicU32::new(LIMIT),
             free: FreeList::new(),
         }
     }
 
-    /// A slot for the caller alone. `None` when the kernel gives no more memory, or at the limit.
-    pub(super) fn take(&self) -> Option<&Goroutine> {
-        match self.free.pop(|number| &self.slot(number).link) {
+    /// Sets the most slots that are made; those beyond it that exist stay in use. At most [`LIMIT`].
+    pub fn set_limit(&self, limit: u32) {
+        self.limit.store(limit.min(LIMIT), Ordering::Relaxed);
+    }
+
+    /// A slot for the caller alone. `None` when the kernel gives no more memory, or at the limit. For hooks.
+    pub fn take(&self) -> Option<&T> {
+        match self.free.pop(|number| &self.slot(number).place().link) {
             Some(number) => Some(self.slot(number)),
             None => self.take_new(),
         }
     }
 
-    /// Gives back what [`Slots::take`] gave.
-    pub(super) fn give_back(&self, slot: &Goroutine) {
-        // Relaxed: the caller has taken the slot, or has seen its goroutine, which began after that.
-        self.free.push(slot.number.load(Ordering::Relaxed), &slot.link);
+    /// Gives back what [`Slots::take`] gave. For hooks.
+    pub fn give_back(&self, slot: &T) {
+        // The caller has taken the slot, or has seen what is in it, which began after that.
+        self.free.push(slot.place().number(), &slot.place().link);
     }
 
     /// How many were ever needed at one time.
-    pub(super) fn used(&self) -> usize {
+    pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) as usize
     }
 
     /// All slots, in use or not.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Goroutine> {
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
         // Acquire: the blocks of these are seen.
         (0..self.used.load(Ordering::Acquire)).map(|number| self.slot(number))
     }
 
     /// `number` is below `used`, as seen by the caller.
-    fn slot(&self, number: u32) -> &Goroutine {
+    fn slot(&self, number: u32) -> &T {
         let (block, at) = place(number);
         let start = self.blocks[block].load(Ordering::Acquire);
         // SAFETY: the block was made before `used` went beyond the number, it holds the place, and it is
@@ -95,16 +150,16 @@ impl Slots {
     }
 
     #[cold]
-    fn take_new(&self) -> Option<&Goroutine> {
+    fn take_new(&self) -> Option<&T> {
         let mut number = self.used.load(Ordering::Acquire);
         loop {
-            if number == LIMIT || !self.make_block(place(number).0) {
+            if number >= self.limit.load(Ordering::Relaxed) || !self.make_block(place(number).0) {
                 return None;
             }
             match self.used.compare_exchange_weak(number, number + 1, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let slot = self.slot(number);
-                    slot.number.store(number, Ordering::Relaxed);
+                    slot.place().number.store(number, Ordering::Relaxed);
                     return Some(slot);
                 }
                 Err(seen) => number = seen,
@@ -130,35 +185,60 @@ impl Slots {
     }
 }
 
-/// Zeroed memory, which is valid: slots that are free. Pages cost memory only once used.
+/// Zeroed memory: slots that are not in use. Pages cost memory only once used.
 #[cfg(not(loom))]
-fn map(len: usize) -> Option<NonNull<Goroutine>> {
-    const { assert!(align_of::<Goroutine>() <= crate::mapping::PAGE) };
-    Some(crate::mapping::map(len * size_of::<Goroutine>())?.cast())
+fn map<T: Slot>(len: usize) -> Option<NonNull<T>> {
+    const { assert!(align_of::<T>() <= crate::mapping::PAGE) };
+    Some(crate::mapping::map(len * size_of::<T>())?.cast())
 }
 
 /// # Safety
 /// The block is from [`map`] with this length, and nobody else knows it.
 #[cfg(not(loom))]
-unsafe fn unmap(block: NonNull<Goroutine>, len: usize) {
+unsafe fn unmap<T>(block: NonNull<T>, len: usize) {
     // SAFETY: the caller's promise.
-    unsafe { crate::mapping::unmap(block.cast(), len * size_of::<Goroutine>()) };
+    unsafe { crate::mapping::unmap(block.cast(), len * size_of::<T>()) };
 }
 
 #[cfg(loom)]
-fn map(len: usize) -> Option<NonNull<Goroutine>> {
-    let block: Vec<_> = (0..len).map(|_| Goroutine::default()).collect();
+fn map<T: Slot>(len: usize) -> Option<NonNull<T>> {
+    let block: Vec<_> = (0..len).map(|_| T::vacant()).collect();
     NonNull::new(Box::leak(block.into_boxed_slice()).as_mut_ptr())
 }
 
 #[cfg(loom)]
-unsafe fn unmap(block: NonNull<Goroutine>, len: usize) {
+unsafe fn unmap<T>(block: NonNull<T>, len: usize) {
     // SAFETY: leaked by `map` as a slice of this length, and nobody else knows it.
     drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(block.as_ptr(), len)) });
 }
 
+#[cfg(test)]
+mod numbered {
+    use super::Place;
+    use crate::primitive::AtomicU64;
+
+    /// A slot that bears its user's number.
+    pub(super) struct Numbered {
+        pub(super) place: Place,
+        pub(super) user: AtomicU64,
+    }
+
+    // SAFETY: of atomics, for which zero is valid.
+    unsafe impl super::Slot for Numbered {
+        fn place(&self) -> &Place {
+            &self.place
+        }
+
+        #[cfg(loom)]
+        fn vacant() -> Self {
+            Self { place: Place::default(), user: AtomicU64::new(0) }
+        }
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use super::numbered::Numbered;
     use super::*;
 
     #[test]
@@ -166,7 +246,6 @@ mod tests {
         assert_eq!([0, 31, 32, 95, 96].map(place), [(0, 0), (0, 31), (1, 0), (1, 63), (2, 0)]);
         let (block, at) = place(LIMIT - 1);
         assert_eq!((block, at), (BLOCKS - 1, ((FIRST as usize) << (BLOCKS - 1)) - 1));
-        assert_eq!((size_of::<Goroutine>(), align_of::<Goroutine>()), (128, 128));
     }
 
     #[test]
@@ -174,7 +253,7 @@ mod tests {
     fn slots_are_used_again_and_as_many_as_are_live_at_once() {
         const AT_ONCE: usize = 25;
         const THREADS: usize = 4;
-        let slots = Slots::new();
+        let slots: Slots<Numbered> = Slots::new();
         std::thread::scope(|s| {
             for thread in 0..THREADS {
                 let slots = &slots;
@@ -183,18 +262,12 @@ mod tests {
                         let id = (round * THREADS + thread + 1) as u64;
                         let taken: Vec<_> = (0..AT_ONCE).map(|_| slots.take().unwrap()).collect();
                         for slot in &taken {
-                            assert_eq!(slot.id(), 0, "somebody else is in this slot");
-                            let identity = super::super::slot::Identity {
-                                id,
-                                thread_id: 1,
-                                process: 1,
-                                name: "",
-                                created_by: None,
-                            };
-                            slot.begin(identity);
+                            let before = slot.user.swap(id, Ordering::Relaxed);
+                            assert_eq!(before, 0, "somebody else is in this slot");
                         }
                         for slot in taken {
-                            assert!(slot.end(id), "somebody else was in this slot");
+                            let after = slot.user.swap(0, Ordering::Relaxed);
+                            assert_eq!(after, id, "somebody else was in this slot");
                             slots.give_back(slot);
                         }
                     }
@@ -203,18 +276,32 @@ mod tests {
         });
         let used = slots.used();
         assert!((AT_ONCE..=THREADS * AT_ONCE).contains(&used), "{used} slots for {AT_ONCE} a thread");
-        assert_eq!(slots.iter().filter(|slot| slot.id() != 0).count(), 0);
+        assert!(slots.iter().all(|slot| slot.user.load(Ordering::Relaxed) == 0));
         let all: std::collections::HashSet<_> =
             core::iter::from_fn(|| (slots.used() == used).then(|| slots.take()).flatten())
-                .map(Goroutine::token)
+                .map(|slot| slot.place().number())
                 .collect();
         assert_eq!(all.len(), used + 1, "all were free, and then a new one was made");
-        assert!(all.iter().all(|token| token % 128 == 0));
+    }
+
+    #[test]
+    #[cfg(rtprof_supported)]
+    fn a_limit_holds() {
+        let slots: Slots<Numbered> = Slots::new();
+        slots.set_limit(3);
+        let taken: Vec<_> = core::iter::from_fn(|| slots.take()).collect();
+        assert_eq!(taken.len(), 3);
+        slots.give_back(taken[1]);
+        assert_eq!(slots.take().unwrap().place().number(), 1);
+        assert!(slots.take().is_none());
+        slots.set_limit(u32::MAX);
+        assert!(slots.take().is_some());
     }
 }
 
 #[cfg(all(test, loom))]
 mod loom_tests {
+    use super::numbered::Numbered;
     use super::*;
     use loom::sync::Arc;
 
@@ -224,15 +311,15 @@ mod loom_tests {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
-            let slots = Arc::new(Slots::new());
+            let slots: Arc<Slots<Numbered>> = Arc::new(Slots::new());
             let other = {
                 let slots = slots.clone();
                 loom::thread::spawn(move || {
                     slots.give_back(slots.take().unwrap());
-                    slots.take().unwrap().token()
+                    slots.take().unwrap().place().number()
                 })
             };
-            let mine = slots.take().unwrap().token();
+            let mine = slots.take().unwrap().place().number();
             let seen = slots.iter().count();
             let theirs = other.join().unwrap();
             assert_ne!(mine, theirs, "a slot was handed out twice");

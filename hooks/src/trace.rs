@@ -1,0 +1,98 @@
+//! Waits and system calls of the program's own, announced by it.
+
+use rtprof_profiler::contention::block_profile_rate;
+use rtprof_profiler::goroutine;
+use rtprof_tracer::{is_enabled, states};
+
+use crate::frame;
+use crate::wait::{Wait, WaitReason};
+
+/// What a [`wait`] is for: how `go tool trace` names it, and the profile of `go tool trace -pprof=` that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum WaitKind {
+    /// For another goroutine: a lock, a barrier. In `-pprof=sync`.
+    Sync,
+    /// For a condition. In `-pprof=sync`.
+    Cond,
+    /// For room in a channel. In `-pprof=sync`.
+    Send,
+    /// For a message. In `-pprof=sync`.
+    Recv,
+    /// For one of several things. In `-pprof=sync`.
+    Select,
+    /// For the network, or another device. In `-pprof=net`.
+    Net,
+    /// For a time to pass. In no profile.
+    Sleep,
+}
+
+impl WaitKind {
+    fn reason(self) -> WaitReason {
+        match self {
+            Self::Sync => WaitReason::Sync,
+            Self::Cond => WaitReason::CondWait,
+            Self::Send => WaitReason::ChanSend,
+            Self::Recv => WaitReason::ChanReceive,
+            Self::Select => WaitReason::Select,
+            Self::Net => WaitReason::Net,
+            Self::Sleep => WaitReason::Sleep,
+        }
+    }
+}
+
+/// Runs `f`, which waits for something that rtprof does not see: a channel of another crate, a socket. The trace shows
+/// the current goroutine waiting meanwhile, with its stack, and then waking by itself; the block profile counts the wait, if
+/// it is on, unless it is one for the network or for time.
+///
+/// If `f` does something that is an event of its own, such as locking a contended `rtprof::sync::Mutex` or calling
+/// [`log`](rtprof_tracer::log), the wait that was announced ends there.
+///
+/// While neither a trace nor the block profile is on this is two loads; a trace that begins meanwhile shows the
+/// goroutine running until `f` returns.
+#[inline(always)]
+pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
+    if !is_enabled() && block_profile_rate() == 0 {
+        return f();
+    }
+    // If `f` panics it is dropped, and was no wait.
+    let wait = Wait::begin(kind.reason());
+    let result = f();
+    wait.end_now();
+    frame::keep();
+    result
+}
+
+/// Runs `f`, which makes a system call that may block: reading a file, waiting for a process. The trace shows the current
+/// goroutine in a system call meanwhile, with its stack, and its lane as free. Go: `runtime.entersyscall`.
+///
+/// If `f` does something that is an event of its own the system call ends there, for the trace. While nothing is recorded
+/// this is one load.
+#[inline(always)]
+pub fn syscall<T>(f: impl FnOnce() -> T) -> T {
+    if !is_enabled() {
+        return f();
+    }
+    let _scope = Scope::enter();
+    let result = f();
+    frame::keep();
+    result
+}
+
+/// A system call goes on.
+struct Scope;
+
+impl Scope {
+    fn enter() -> Self {
+        states::enter_syscall();
+        Self
+    }
+}
+
+impl Drop for Scope {
+    fn drop(&mut self) {
+        if let Some(own) = goroutine::known() {
+            states::resume(own);
+        }
+    }
+}

@@ -1,0 +1,354 @@
+//! Start, stop, and the one reader: how what was recorded comes out, generation by generation.
+
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use rtprof_profiler::fork_lock::{ForkLock, own_process};
+use rtprof_profiler::{clock, goroutine, sampling};
+
+use crate::buffer::{BUFFER_SIZE, Buffer};
+use crate::generation::{Buffered, Generation, LaneRecords};
+use crate::record::Records;
+use crate::recorder::following;
+use crate::tables::{self, View};
+use crate::thread::{self, RECORDER, shared_turn};
+use crate::{collector, heap, states};
+
+/// A generation ends after this long,
+const PERIOD: Duration = Duration::from_secs(1);
+/// or when so many buffers are full: 8 MiB.
+const FULL_BUFFERS: usize = 128;
+/// How long to wait for threads that are within an event, and do not run.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Protects start and the end of a trace.
+static STARTING: ForkLock = ForkLock::new();
+/// The process whose trace is not over; 0 for none.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+/// How many traces there were.
+static SESSION: AtomicU32 = AtomicU32::new(0);
+/// The generation that was begun last.
+static LAST: AtomicU32 = AtomicU32::new(0);
+/// The tick at which recording was ended.
+static ENDED: AtomicU64 = AtomicU64::new(0);
+/// A fork has left this process a trace that it cannot end.
+static IS_FORKED: AtomicBool = AtomicBool::new(false);
+
+/// Why nothing can be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StartError {
+    /// A trace is being recorded, or read.
+    AlreadyStarted,
+    /// This process was forked while its parent recorded.
+    Forked,
+    /// The kernel gives no memory.
+    NoMemory,
+    /// Not on this platform.
+    Unsupported,
+}
+
+/// The number of the present trace.
+pub(crate) fn session() -> u32 {
+    SESSION.load(Ordering::Relaxed)
+}
+
+/// Begins to record, with at most `memory` bytes for what is not read yet. Not for hooks. Go: `runtime.StartTrace`.
+///
+/// # Errors
+/// See [`StartError`].
+pub fn start(memory: usize) -> Result<Drain, StartError> {
+    if !cfg!(target_os = "linux") || !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+        return Err(StartError::Unsupported);
+    }
+    rtprof_profiler::init::open();
+    let _untracked = sampling::untracked();
+    let _held = STARTING.lock();
+    if IS_FORKED.load(Ordering::Relaxed) {
+        return Err(StartError::Forked);
+    }
+    match OWNER.load(Ordering::Acquire) {
+        0 => {}
+        owner if owner == own_process() => return Err(StartError::AlreadyStarted),
+        // Forked without the C library's knowledge.
+        _ => return Err(StartError::Forked),
+    }
+    RECORDER.epoch.barrier.open();
+    RECORDER.losses.reset();
+    let limit = (memory / BUFFER_SIZE).clamp(MIN_BUFFERS, u32::MAX as usize);
+    RECORDER.buffers.set_limit(limit as u32);
+    let Some(first) = RECORDER.buffers.take() else { return Err(StartError::NoMemory) };
+    RECORDER.buffers.give_back(first);
+    if !tables::open() {
+        return Err(StartError::NoMemory);
+    }
+    // Ends those that are no more, and makes the modules known that are new.
+    drop(goroutine::all());
+    thread::forget_lane_of_another();
+    rtprof_profiler::modules::refresh();
+    goroutine::observe(&states::OBSERVER);
+    collector::begin();
+    OWNER.store(own_process(), Ordering::Release);
+    SESSION.fetch_add(1, Ordering::Relaxed);
+    let generation = following(LAST.load(Ordering::Relaxed));
+    let begin = clock::ticks();
+    LAST.store(generation, Ordering::Relaxed);
+    RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
+    let mut drain = Drain {
+        generation,
+        begin,
+        begun: Instant::now(),
+        full: FULL_BUFFERS.min(limit / 4).max(1),
+        pending: Vec::new(),
+        view: View::default(),
+        is_over: false,
+        is_quiet: true,
+        counts: Counts::default(),
+    };
+    drain.declare_all();
+    heap::begin();
+    Ok(drain)
+}
+
+/// The fewest buffers that make sense: a few threads, and some for the reader.
+const MIN_BUFFERS: usize = 16;
+
+/// Ends recording, at once and for all threads. What was recorded is still to be read. `false` when nothing was being
+/// recorded. Go: the beginning of `runtime.StopTrace`.
+pub fn end_recording() -> bool {
+    if OWNER.load(Ordering::Acquire) != own_process() {
+        return false;
+    }
+    ENDED.store(clock::ticks(), Ordering::Relaxed);
+    RECORDER.epoch.generation.swap(0, Ordering::SeqCst) != 0
+}
+
+/// Whether a trace is being recorded or read.
+pub fn is_active() -> bool {
+    OWNER.load(Ordering::Acquire) == own_process()
+}
+
+/// This is a forked child: its parent's trace is none of its own.
+pub(crate) fn forked() {
+    if OWNER.load(Ordering::Relaxed) != 0 {
+        IS_FORKED.store(true, Ordering::Relaxed);
+        RECORDER.epoch.generation.store(0, Ordering::Relaxed);
+        thread::forget_lane();
+    } else {
+        thread::close_lane();
+    }
+}
+
+/// What was recorded, and what was lost.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Counts {
+    /// Records that were read.
+    pub records: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Generations that were read.
+    pub generations: u64,
+    /// Events that are in no record: no buffer was free.
+    pub lost_events: u64,
+    /// How often a thread found no buffer free, and whole buffers that came too late to be read.
+    pub lost_buffers: u64,
+    /// Events without their stack: more than 65,536 distinct ones, or no memory.
+    pub lost_stacks: u64,
+    /// Names that are empty for that reason.
+    pub lost_names: u64,
+    /// Regions that were dropped on another goroutine than their own, and so did not end.
+    pub foreign_region_ends: u64,
+    /// Collections and stops of the world that began during another one, and are not in the trace.
+    pub concurrent_collections: u64,
+}
+
+/// The reader. There is one at a time. When it is dropped the trace is over.
+pub struct Drain {
+    generation: u32,
+    begin: u64,
+    begun: Instant,
+    /// How many full buffers end a generation.
+    full: usize,
+    /// Buffers of the present generation that were full before the last one was cut.
+    pending: Vec<&'static Buffer>,
+    view: View,
+    is_over: bool,
+    /// Every thread was seen out of its turn.
+    is_quiet: bool,
+    counts: Counts,
+}
+
+impl Drain {
+    /// Whether the present generation has gone on for long enough, or recording has ended.
+    pub fn wants_cut(&self) -> bool {
+        !self.is_over
+            && (RECORDER.generation() == 0
+                || RECORDER.full.len() + self.pending.len() >= self.full
+                || self.begun.elapsed() >= PERIOD)
+    }
+
+    /// Whether everything was read.
+    pub fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    /// Ends the present generation and begins the next one, unless recording has ended. Nobody is stopped; events that
+    /// have begun are waited for.
+    pub fn cut(&mut self) -> Collected {
+        let _untracked = sampling::untracked();
+        let now = clock::ticks();
+        let next = RECORDER.advance(self.generation, false);
+        let end = if next.is_some() { now } else { ENDED.load(Ordering::Relaxed) };
+        let (process, started) = (own_process(), Instant::now());
+        self.is_quiet &= RECORDER.collect(
+            next.unwrap_or(0),
+            |thread_id| !goroutine::is_alive(process, thread_id),
+            || started.elapsed() > PATIENCE,
+        );
+        let mut all = core::mem::take(&mut self.pending);
+        RECORDER.full.take_all(&mut all);
+        let mut buffers = Vec::with_capacity(all.len());
+        for buffer in all {
+            // SAFETY: out of the queue: the reader's alone.
+            let generation = buffer.body.with_mut(|body| unsafe { (*body).generation });
+            if generation == self.generation {
+                buffers.push(buffer);
+            } else if Some(generation) == next {
+                self.pending.push(buffer);
+            } else {
+                // Of a thread that was waited for in vain when that generation was read.
+                RECORDER.losses.buffers.fetch_add(1, Ordering::Relaxed);
+                RECORDER.buffers.give_back(buffer);
+            }
+        }
+        self.view.refresh();
+        let collected = Collected { buffers, begin: self.begin, end };
+        self.counts.generations += 1;
+        for (records, bytes) in collected.sizes() {
+            self.counts.records += records;
+            self.counts.bytes += bytes;
+        }
+        match next {
+            Some(next) => {
+                self.generation = next;
+                LAST.store(next, Ordering::Relaxed);
+                self.begin = now;
+                self.begun = Instant::now();
+                self.declare_all();
+            }
+            None => self.is_over = true,
+        }
+        collected
+    }
+
+    /// Declares all goroutines that have not declared themselves in the present generation.
+    fn declare_all(&mut self) {
+        for goroutine in goroutine::slots() {
+            if goroutine.id() != 0 && goroutine.state().generation() != self.generation {
+                shared_turn(|turn| turn.declare(goroutine));
+            }
+        }
+    }
+
+    /// The stacks and strings of all generations that were cut.
+    pub fn tables(&self) -> &View {
+        &self.view
+    }
+
+    /// What was read so far, and what was lost.
+    pub fn counts(&self) -> Counts {
+        let losses = &RECORDER.losses;
+        let get = |count: &rtprof_profiler::primitive::AtomicU64| count.load(Ordering::Relaxed);
+        Counts {
+            lost_events: get(&losses.events),
+            lost_buffers: get(&losses.buffers),
+            lost_stacks: get(&losses.stacks),
+            lost_names: get(&losses.strings),
+            foreign_region_ends: get(&losses.foreign_ends),
+            concurrent_collections: get(&losses.concurrent),
+            ..self.counts
+        }
+    }
+}
+
+impl Drop for Drain {
+    fn drop(&mut self) {
+        let _held = STARTING.lock();
+        if OWNER.load(Ordering::Acquire) != own_process() {
+            return;
+        }
+        end_recording();
+        if !self.is_over {
+            drop(self.cut());
+        }
+        for buffer in self.pending.drain(..) {
+            RECORDER.buffers.give_back(buffer);
+        }
+        for lane in RECORDER.lanes.iter() {
+            let thread_id = lane.thread_id.load(Ordering::Relaxed);
+            let is_used = lane.thread.load(Ordering::Acquire) != 0;
+            // It has ended without a word.
+            if self.is_quiet && is_used && !goroutine::is_alive(own_process(), thread_id) {
+                RECORDER.close_lane(lane);
+            }
+        }
+        if self.is_quiet {
+            self.view = View::default();
+            for buffer in RECORDER.buffers.iter() {
+                // SAFETY: nothing is recorded, so no buffer is taken; and all were given back.
+                unsafe { buffer.discard() };
+            }
+            // SAFETY: nobody is within a turn, nothing is recorded, and the view is gone.
+            unsafe { tables::clear() };
+        }
+        OWNER.store(0, Ordering::Release);
+    }
+}
+
+/// The buffers of a generation, which are free again when this is dropped.
+pub struct Collected {
+    buffers: Vec<&'static Buffer>,
+    begin: u64,
+    end: u64,
+}
+
+impl Collected {
+    /// What is in them.
+    pub fn generation(&self) -> Generation<'_> {
+        let mut places = HashMap::new();
+        let mut lanes: Vec<LaneRecords<'_>> = Vec::new();
+        for buffer in &self.buffers {
+            // SAFETY: out of the queue: nobody writes to it until it is given back, by the drop of this.
+            let body = buffer.body.with_mut(|body| unsafe { &*body });
+            let place = *places.entry(body.thread).or_insert(lanes.len());
+            if place == lanes.len() {
+                let (thread, thread_id) = (body.thread, body.thread_id);
+                lanes.push(LaneRecords { thread, thread_id, is_over: false, buffers: Vec::new() });
+            }
+            let lane = &mut lanes[place];
+            lane.is_over |= body.is_over;
+            lane.buffers.push(Buffered {
+                goroutine: body.goroutine,
+                is_after_loss: body.is_after_loss,
+                records: Records::new(body.base, &body.bytes[..body.len]),
+            });
+        }
+        Generation { begin: self.begin, end: self.end, lanes }
+    }
+
+    fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
+        self.buffers.iter().map(|buffer| {
+            // SAFETY: as above.
+            buffer.body.with_mut(|body| unsafe { (u64::from((*body).count), (*body).len as u64) })
+        })
+    }
+}
+
+impl Drop for Collected {
+    fn drop(&mut self) {
+        for buffer in self.buffers.drain(..) {
+            RECORDER.buffers.give_back(buffer);
+        }
+    }
+}

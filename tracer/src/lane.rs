@@ -1,0 +1,139 @@
+//! A lane: what a thread has of the recorder, from its first event to its end.
+//!
+//! ```text
+//!   thread      turn: odd ─ is the generation still mine? ─ write into the buffer ─ turn: even
+//!   reader      the next generation ─ barrier ─ turn even, or another one? ─ lock ─ take the buffer
+//! ```
+//!
+//! Within a turn the buffer is the thread's, with no lock and no atomic instruction. The reader publishes a new generation
+//! and waits until the thread has been out of its turn; later turns see the new generation, and the thread gives up
+//! the buffer by itself, under the lane's lock, unless the reader has taken it before.
+//!
+//! Locks: `lock`, a spinning word held for the exchange of a buffer, by the thread within its turn and by the reader.
+//! A signal handler that interrupts a turn stays out of the lane. A forked child records nothing any more.
+
+use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use rtprof_profiler::slots::{Place, Slot};
+use rtprof_profiler::stack::MAX_STACK;
+
+use crate::buffer::Buffer;
+
+/// A lane, in a slot that is used again and again.
+#[repr(C, align(128))]
+pub(crate) struct Lane {
+    /// Odd while its thread is within an event.
+    pub(crate) turn: AtomicU32,
+    /// The generation of the buffer.
+    pub(crate) generation: AtomicU32,
+    /// Null when there is none. Changed with the lock held.
+    pub(crate) buffer: AtomicPtr<Buffer>,
+    lock: AtomicU32,
+    /// 1 when events were lost since the last buffer.
+    is_lossy: AtomicU32,
+    /// The thread's, as in [`crate::generation::LaneRecords`]; 0 while the lane is nobody's.
+    pub(crate) thread: AtomicU64,
+    pub(crate) thread_id: AtomicU32,
+    place: Place,
+    /// Room to work in, for the thread within its turn: zeroing a kilobyte takes as long as an event may.
+    pub(crate) scratch: UnsafeCell<[usize; MAX_STACK]>,
+}
+
+// SAFETY: `scratch` is used within the turn of the lane's thread alone, or under the lock of the shared lane.
+unsafe impl Sync for Lane {}
+
+// SAFETY: numbers and pointers, for which zero is valid. Nothing in it is dropped.
+unsafe impl Slot for Lane {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+
+    #[cfg(loom)]
+    fn vacant() -> Self {
+        Self::new()
+    }
+}
+
+impl Lane {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        // SAFETY: as said for `Slot`.
+        unsafe { core::mem::zeroed() }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self {
+            turn: AtomicU32::new(0),
+            generation: AtomicU32::new(0),
+            buffer: AtomicPtr::new(core::ptr::null_mut()),
+            lock: AtomicU32::new(0),
+            is_lossy: AtomicU32::new(0),
+            thread: AtomicU64::new(0),
+            thread_id: AtomicU32::new(0),
+            place: Place::default(),
+            scratch: UnsafeCell::new([0; MAX_STACK]),
+        }
+    }
+
+    /// Holds the lane's buffer fast, until dropped.
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        let mut tries = 0u32;
+        while self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            tries += 1;
+            wait(tries);
+        }
+        Locked(self)
+    }
+}
+
+/// The lane's lock is held.
+pub(crate) struct Locked<'a>(&'a Lane);
+
+impl Locked<'_> {
+    /// Takes the buffer out of the lane.
+    pub(crate) fn take(&self) -> Option<&'static Buffer> {
+        self.0.generation.store(0, Ordering::Relaxed);
+        // Acquire and Release by the lock.
+        let buffer = self.0.buffer.swap(core::ptr::null_mut(), Ordering::Relaxed);
+        // SAFETY: null, or a slot, which lives for ever.
+        unsafe { buffer.as_ref() }
+    }
+
+    /// Puts a buffer in.
+    pub(crate) fn put(&self, buffer: &'static Buffer, generation: u32) {
+        self.0.buffer.store((&raw const *buffer).cast_mut(), Ordering::Relaxed);
+        self.0.generation.store(generation, Ordering::Relaxed);
+    }
+
+    /// Says that events are lost from here on. `true` if they were not before.
+    pub(crate) fn begin_loss(&self) -> bool {
+        self.0.is_lossy.swap(1, Ordering::Relaxed) == 0
+    }
+
+    /// Whether events were lost up to here.
+    pub(crate) fn end_loss(&self) -> bool {
+        self.0.is_lossy.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        self.0.lock.store(0, Ordering::Release);
+    }
+}
+
+/// Between two tries of something that another thread is about to make possible: at first right away, then after
+/// others could run.
+pub(crate) fn wait(tries: u32) {
+    #[cfg(loom)]
+    {
+        let _ = tries;
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    match tries {
+        0..64 => core::hint::spin_loop(),
+        64..256 => std::thread::yield_now(),
+        _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+    }
+}

@@ -1,0 +1,57 @@
+//! The recording side of the execution tracer: what threads do, in buffers of their own.
+//!
+//! Programs use the facade, `rtprof::trace`. This crate is for those who write hooks or encoders.
+//!
+//! ```text
+//!   hooks, annotations ─► Turn ─► Lane ── full buffer, or a new generation ──► Queue ─► Drain ─► Generation
+//!                          │                                                             cuts      │
+//!                          └─ a goroutine's state: one word, one compare-and-swap                  └─► an encoder
+//! ```
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | [`record`], [`generation`] | what is recorded, in a form that knows no trace format |
+//! | `lane`, `buffer`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
+//! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
+//! | `tables` | what stands for stacks and strings |
+//! | [`drain`] | start, stop, and the cuts in between |
+//! | `task`, `region`, `log`, [`heap`], [`collector`] | what else is recorded |
+//!
+//! # Rules of the hooks
+//! As in `rtprof_profiler`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
+//! signal handler that interrupts an event of its thread records to the shared lane, without waiting for it for long.
+
+mod barrier;
+mod buffer;
+#[cfg(not(loom))]
+pub mod collector;
+#[cfg(not(loom))]
+pub mod drain;
+pub mod generation;
+#[cfg(not(loom))]
+pub mod heap;
+mod lane;
+#[cfg(not(loom))]
+mod log;
+mod queue;
+pub mod record;
+mod recorder;
+#[cfg(not(loom))]
+mod region;
+#[cfg(not(loom))]
+pub mod states;
+mod tables;
+#[cfg(not(loom))]
+mod task;
+#[cfg(not(loom))]
+mod thread;
+mod turn;
+
+#[cfg(not(loom))]
+pub use log::log;
+#[cfg(not(loom))]
+pub use region::{Region, start_region, with_region};
+#[cfg(not(loom))]
+pub use task::{Entered, Task};
+#[cfg(not(loom))]
+pub use thread::is_enabled;

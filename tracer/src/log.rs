@@ -1,0 +1,27 @@
+//! Messages in the trace.
+
+use crate::tables::cut;
+use crate::task;
+use crate::thread::{any_turn, is_enabled};
+
+/// Writes a message of a category to the trace, as of the current goroutine and the current [`Task`](crate::Task), if
+/// there is one. Of each text at most 1,024 bytes are kept. While nothing is recorded this is one load. Go: `trace.Log`.
+///
+/// May be called in a signal handler; there, if it interrupts another event, the message belongs to no goroutine.
+#[inline]
+pub fn log(category: &str, message: &str) {
+    if is_enabled() {
+        write(category, message);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn write(category: &str, message: &str) {
+    any_turn(|turn, _| {
+        if !turn.count_if_lost() {
+            let (category, stack) = (turn.string(category), turn.stack());
+            turn.write_log(task::current(), category, stack, cut(message).as_bytes());
+        }
+    });
+}

@@ -1,0 +1,62 @@
+//! The queue of buffers that no thread writes to any more: many put in, one reader takes all.
+//!
+//! A list whose head is swapped: who takes all takes what no other can reach any more, so no buffer can be in it
+//! twice, and a head that was seen before is no danger. Buffers of one thread come out in the order in which they
+//! were put in.
+
+use core::ptr::null_mut;
+
+use rtprof_profiler::primitive::{AtomicPtr, AtomicUsize, Ordering};
+
+use crate::buffer::Buffer;
+
+pub(crate) struct Queue {
+    last: AtomicPtr<Buffer>,
+    len: AtomicUsize,
+}
+
+impl Queue {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self { last: AtomicPtr::new(null_mut()), len: AtomicUsize::new(0) }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self { last: AtomicPtr::new(null_mut()), len: AtomicUsize::new(0) }
+    }
+
+    /// How many buffers are in it, or a few more or less.
+    pub(crate) fn len(&self) -> usize {
+        self.len.load(Ordering::Relaxed)
+    }
+
+    /// Puts in a buffer that is the caller's. For hooks.
+    pub(crate) fn push(&self, buffer: &'static Buffer) {
+        // Before it can be taken, so that the count never falls below zero.
+        self.len.fetch_add(1, Ordering::Relaxed);
+        let pushed = (&raw const *buffer).cast_mut();
+        let mut last = self.last.load(Ordering::Relaxed);
+        loop {
+            buffer.next.store(last, Ordering::Relaxed);
+            // Release: who takes it sees what was written to it.
+            match self.last.compare_exchange_weak(last, pushed, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(seen) => last = seen,
+            }
+        }
+    }
+
+    /// Takes all, the first one first, to the end of `into`.
+    pub(crate) fn take_all(&self, into: &mut Vec<&'static Buffer>) {
+        let begin = into.len();
+        let mut at = self.last.swap(null_mut(), Ordering::Acquire);
+        // SAFETY: buffers are slots, which live for ever.
+        while let Some(buffer) = unsafe { at.as_ref() } {
+            at = buffer.next.load(Ordering::Relaxed);
+            into.push(buffer);
+        }
+        into[begin..].reverse();
+        self.len.fetch_sub(into.len() - begin, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,288 @@
+//! The recorder: lanes, buffers, and the generation that all of them are in.
+
+use rtprof_profiler::goroutine::MAX_GENERATION;
+use rtprof_profiler::primitive::{AtomicU32, AtomicU64, Ordering};
+use rtprof_profiler::sampling::Hook;
+use rtprof_profiler::slots::Slots;
+
+use crate::barrier::Barrier;
+use crate::buffer::Buffer;
+use crate::lane::{Lane, wait};
+use crate::queue::Queue;
+use crate::turn::Turn;
+
+/// What every hook reads first.
+#[repr(align(128))]
+pub(crate) struct Epoch {
+    /// 0 when nothing is recorded.
+    pub(crate) generation: AtomicU32,
+    pub(crate) barrier: Barrier,
+}
+
+/// What could not be recorded.
+pub(crate) struct Losses {
+    /// Events.
+    pub(crate) events: AtomicU64,
+    /// Times a thread has found no buffer free, and began to lose events.
+    pub(crate) buffers: AtomicU64,
+    /// Events whose stack was beyond the limit of the table, or its memory.
+    pub(crate) stacks: AtomicU64,
+    /// Events whose name was.
+    pub(crate) strings: AtomicU64,
+    /// Regions that were dropped on another goroutine than their own.
+    pub(crate) foreign_ends: AtomicU64,
+    /// Collections and stops of the world that began while another one went on.
+    pub(crate) concurrent: AtomicU64,
+}
+
+pub(crate) struct Recorder {
+    pub(crate) epoch: Epoch,
+    pub(crate) lanes: Slots<Lane>,
+    pub(crate) buffers: Slots<Buffer>,
+    pub(crate) full: Queue,
+    /// Where events go that come from no lane. Its turn is whoever holds `shared_lock`.
+    pub(crate) shared: Lane,
+    shared_lock: AtomicU32,
+    pub(crate) losses: Losses,
+}
+
+/// Tries to get the shared lane: a signal handler may have interrupted its holder, and would wait for ever.
+const SHARED_TRIES: u32 = 1000;
+
+impl Losses {
+    #[cfg(not(loom))]
+    const fn new() -> Self {
+        const NONE: AtomicU64 = AtomicU64::new(0);
+        Self { events: NONE, buffers: NONE, stacks: NONE, strings: NONE, foreign_ends: NONE, concurrent: NONE }
+    }
+
+    #[cfg(loom)]
+    fn new() -> Self {
+        let none = || AtomicU64::new(0);
+        Self { events: none(), buffers: none(), stacks: none(), strings: none(), foreign_ends: none(), concurrent: none() }
+    }
+
+    pub(crate) fn reset(&self) {
+        let Self { events, buffers, stacks, strings, foreign_ends, concurrent } = self;
+        for count in [events, buffers, stacks, strings, foreign_ends, concurrent] {
+            count.store(0, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Recorder {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        Self {
+            epoch: Epoch { generation: AtomicU32::new(0), barrier: Barrier::new() },
+            lanes: Slots::new(),
+            buffers: Slots::new(),
+            full: Queue::new(),
+            shared: Lane::new(),
+            shared_lock: AtomicU32::new(0),
+            losses: Losses::new(),
+        }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        Self {
+            epoch: Epoch { generation: AtomicU32::new(0), barrier: Barrier::new() },
+            lanes: Slots::new(),
+            buffers: Slots::new(),
+            full: Queue::new(),
+            shared: Lane::new(),
+            shared_lock: AtomicU32::new(0),
+            losses: Losses::new(),
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn generation(&self) -> u32 {
+        self.epoch.generation.load(Ordering::Acquire)
+    }
+
+    /// The turn of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has interrupted
+    /// another turn.
+    #[inline]
+    pub(crate) fn turn<'a>(&'static self, lane: &'a Lane) -> Option<Turn<'a>> {
+        let turn = lane.turn.load(Ordering::Relaxed);
+        if turn & 1 != 0 {
+            return None;
+        }
+        lane.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        self.epoch.barrier.light();
+        let generation = self.generation();
+        if generation == 0 {
+            lane.turn.store(turn.wrapping_add(2), Ordering::Release);
+            return None;
+        }
+        Some(Turn::new(self, lane, generation))
+    }
+
+    /// The end of a turn.
+    #[inline]
+    pub(crate) fn end_turn(&self, lane: &Lane) {
+        if core::ptr::eq(lane, &raw const self.shared) {
+            self.shared_lock.store(0, Ordering::Release);
+        } else {
+            // Release: who sees it even sees what was written in the turn.
+            lane.turn.store(lane.turn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        }
+    }
+
+    /// A turn in the shared lane. `None` when nothing is recorded, or if another has it for too long.
+    pub(crate) fn shared_turn(&'static self) -> Option<Turn<'static>> {
+        self.lock_shared(SHARED_TRIES).then_some(())?;
+        let generation = self.generation();
+        if generation == 0 {
+            self.end_turn(&self.shared);
+            return None;
+        }
+        Some(Turn::new(self, &self.shared, generation))
+    }
+
+    fn lock_shared(&self, tries: u32) -> bool {
+        let is_open =
+            || self.shared_lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
+        let mut tried = 0;
+        while !is_open() {
+            tried += 1;
+            if tried > tries {
+                return false;
+            }
+            wait(tried.min(200));
+        }
+        true
+    }
+
+    /// Gives the lane a new buffer, of `generation`, and the old one, if there is one, to the reader. `None`, counted,
+    /// when no buffer is free. Called within a turn in that lane.
+    #[cold]
+    pub(crate) fn renew(&'static self, lane: &Lane, generation: u32, now: u64) -> Option<&'static Buffer> {
+        // Leaves `errno` as it was.
+        let _hook = Hook::enter();
+        let locked = lane.lock();
+        if let Some(old) = locked.take() {
+            self.full.push(old);
+        }
+        let Some(buffer) = self.buffers.take() else {
+            if locked.begin_loss() {
+                self.losses.buffers.fetch_add(1, Ordering::Relaxed);
+            }
+            return None;
+        };
+        let thread = lane.thread.load(Ordering::Relaxed);
+        buffer.body.with_mut(|body| {
+            // SAFETY: taken just now: this thread's alone.
+            let body = unsafe { &mut *body };
+            body.generation = generation;
+            body.thread = thread;
+            body.thread_id = lane.thread_id.load(Ordering::Relaxed);
+            // So far nothing but its own goroutine ever runs on a thread.
+            body.goroutine = thread;
+            body.is_over = false;
+            body.is_after_loss = locked.end_loss();
+            (body.base, body.last) = (now, now);
+            (body.count, body.len) = (0, 0);
+        });
+        locked.put(buffer, generation);
+        Some(buffer)
+    }
+
+    /// A lane for the current thread, whose goroutine is `thread`. `None` when there is no memory.
+    #[cold]
+    pub(crate) fn open_lane(&'static self, thread: u64, thread_id: u32) -> Option<&'static Lane> {
+        let _hook = Hook::enter();
+        let lane = self.lanes.take()?;
+        lane.thread_id.store(thread_id, Ordering::Relaxed);
+        lane.thread.store(thread, Ordering::Release);
+        Some(lane)
+    }
+
+    /// The thread of a lane has ended, or is about to and records no more.
+    pub(crate) fn close_lane(&self, lane: &'static Lane) {
+        {
+            let locked = lane.lock();
+            if let Some(buffer) = locked.take() {
+                // SAFETY: out of the lane, under its lock: this thread's alone.
+                buffer.body.with_mut(|body| unsafe { (*body).is_over = true });
+                self.full.push(buffer);
+            }
+            locked.end_loss();
+            lane.thread.store(0, Ordering::Release);
+        }
+        self.lanes.give_back(lane);
+    }
+
+    /// Begins the generation after `from`, or with `is_last` none, unless recording was ended meanwhile. Every event
+    /// whose turn begins after this is in the new one.
+    pub(crate) fn advance(&self, from: u32, is_last: bool) -> Option<u32> {
+        let next = if is_last { 0 } else { following(from) };
+        let advanced =
+            self.epoch.generation.compare_exchange(from, next, Ordering::SeqCst, Ordering::Relaxed).is_ok();
+        advanced.then_some(next)
+    }
+
+    /// Waits until nobody is within a turn of an earlier generation than `current`, and gives the buffers that lanes
+    /// still have of such to the reader. `is_gone` says of a thread that it has ended without a word, after its turn
+    /// has gone on for long, and `is_over` that there is no time left. Returns whether all went well.
+    pub(crate) fn collect(
+        &self,
+        current: u32,
+        is_gone: impl Fn(u32) -> bool,
+        is_over: impl Fn() -> bool,
+    ) -> bool {
+        self.epoch.barrier.heavy();
+        let mut all = true;
+        for lane in self.lanes.iter() {
+            all &= self.wait_for_turn(lane, &is_gone, &is_over) && {
+                self.collect_lane(lane, current);
+                true
+            };
+        }
+        let shared = self.lock_shared(u32::MAX);
+        debug_assert!(shared);
+        self.collect_lane(&self.shared, current);
+        self.end_turn(&self.shared);
+        all
+    }
+
+    fn collect_lane(&self, lane: &Lane, current: u32) {
+        let locked = lane.lock();
+        if lane.generation.load(Ordering::Relaxed) != current
+            && let Some(buffer) = locked.take()
+        {
+            self.full.push(buffer);
+        }
+    }
+
+    /// Waits for the end of the turn that the lane's thread is in, if it is.
+    fn wait_for_turn(&self, lane: &Lane, is_gone: impl Fn(u32) -> bool, is_over: impl Fn() -> bool) -> bool {
+        let begun = lane.turn.load(Ordering::Acquire);
+        if begun & 1 == 0 {
+            return true;
+        }
+        let mut tries = 0;
+        while lane.turn.load(Ordering::Acquire) == begun {
+            tries += 1;
+            wait(tries);
+            if tries.is_multiple_of(1000) {
+                if is_gone(lane.thread_id.load(Ordering::Relaxed)) {
+                    lane.turn.store(begun.wrapping_add(1), Ordering::Release);
+                    return true;
+                }
+                if is_over() {
+                    return false;
+                }
+            }
+        }
+        true
+    }
+}
+
+/// The generation after this one.
+pub(crate) fn following(generation: u32) -> u32 {
+    generation % MAX_GENERATION + 1
+}
+

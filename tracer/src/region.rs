@@ -1,0 +1,85 @@
+//! Regions: stretches of a goroutine's time that bear a name.
+
+use core::sync::atomic::Ordering;
+
+use rtprof_profiler::goroutine;
+
+use crate::drain::session;
+use crate::record::{Kind, StringId};
+use crate::task;
+use crate::thread::{RECORDER, is_enabled, own_turn};
+
+/// A region of the goroutine that has started it, until it is dropped. Go: `trace.Region`.
+///
+/// Regions of a goroutine are nested. If one is dropped before those that were started inside of it, they end with it.
+/// Dropped on another goroutine it ends nothing: the region goes on until its own goroutine ends. Inside async code it
+/// belongs to the thread that polls.
+#[must_use = "the region ends when this is dropped"]
+#[derive(Debug)]
+pub struct Region {
+    /// The trace it is in; 0 for none.
+    session: u32,
+    name: StringId,
+    task: u64,
+    goroutine: u64,
+}
+
+/// Starts a region of the current goroutine, and of the current [`Task`](crate::Task), if there is one. Of a name that is
+/// longer than 1,024 bytes those are kept. While nothing is recorded this is one load. Go: `trace.StartRegion`.
+#[inline]
+pub fn start_region(name: &str) -> Region {
+    if is_enabled() {
+        if let Some(region) = start(name) {
+            return region;
+        }
+    }
+    Region { session: 0, name: 0, task: 0, goroutine: 0 }
+}
+
+/// Runs `f` in a region. It ends when `f` returns or panics. Go: `trace.WithRegion`.
+#[inline]
+pub fn with_region<T>(name: &str, f: impl FnOnce() -> T) -> T {
+    let _region = start_region(name);
+    f()
+}
+
+#[cold]
+#[inline(never)]
+fn start(name: &str) -> Option<Region> {
+    own_turn(|turn, own| {
+        if turn.count_if_lost() {
+            return None;
+        }
+        let (name, task, stack) = (turn.string(name), task::current(), turn.stack());
+        turn.write(Kind::RegionBegin, turn.now(), [task, name.into(), stack.into()]);
+        Some(Region { session: session(), name, task, goroutine: own.id() })
+    })?
+}
+
+impl Drop for Region {
+    #[inline]
+    fn drop(&mut self) {
+        if self.session != 0 {
+            self.end();
+        }
+    }
+}
+
+impl Region {
+    #[cold]
+    #[inline(never)]
+    fn end(&self) {
+        if !is_enabled() || self.session != session() {
+            return;
+        }
+        if goroutine::known().is_none_or(|own| own.id() != self.goroutine) {
+            RECORDER.losses.foreign_ends.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        own_turn(|turn, _| {
+            if !turn.count_if_lost() {
+                turn.write(Kind::RegionEnd, turn.now(), [self.task, self.name.into()]);
+            }
+        });
+    }
+}

@@ -1,0 +1,141 @@
+//! Goroutines that begin, wait, are woken and end. For hooks.
+//!
+//! All of these keep up the goroutine's state whether anything is recorded or not, so that a trace can begin at any moment
+//! and say truly who waits.
+
+use rtprof_profiler::goroutine::{self, Birth, Goroutine, Observer, State, WaitReason};
+
+use crate::record::Kind;
+use crate::thread::{self, any_turn, is_enabled, own_turn};
+
+pub(crate) static OBSERVER: Observer = Observer { began, ends, forked };
+
+/// Changes a goroutine's state where nothing is recorded of it. If `to` returns none, nothing is changed.
+#[inline]
+fn change_unrecorded(goroutine: &Goroutine, to: impl Fn(State) -> Option<State>) {
+    let mut word = goroutine.state();
+    while let Some(state) = to(word.state()) {
+        match goroutine.change(word, word.next(state, 0)) {
+            Ok(()) => return,
+            Err(seen) => word = seen,
+        }
+    }
+}
+
+/// The current goroutine waits, since `since`. Go: `gopark`, `traceGoPark`.
+#[inline]
+pub fn block(own: &Goroutine, reason: WaitReason, since: u64) {
+    own.note_since(since);
+    if !is_enabled() || block_recorded(own, reason).is_none() {
+        change_unrecorded(own, |_| Some(State::Waiting(reason)));
+    }
+}
+
+#[cold]
+fn block_recorded(own: &Goroutine, reason: WaitReason) -> Option<()> {
+    own_turn(|turn, _| {
+        let stack = turn.stack();
+        turn.count_if_lost();
+        let tick = turn.leave_running(own, State::Waiting(reason));
+        turn.write(Kind::Block, tick, [reason as u64, stack.into()]);
+    })
+}
+
+/// The current goroutine runs again: woken by another, or, if nobody has said so, by itself. Nothing, if it runs.
+#[inline]
+pub fn resume(own: &Goroutine) {
+    // A turn settles it.
+    if !is_enabled() || own_turn(|_, _| ()).is_none() {
+        change_unrecorded(own, |state| (state != State::Running).then_some(State::Running));
+    }
+}
+
+/// A goroutine that waits can run, by the doing of the current one. Nothing, if it does not wait. It cannot end meanwhile.
+/// Go: `goready`, `traceGoUnpark`.
+#[inline]
+pub fn unblock(goroutine: &Goroutine) {
+    if !is_enabled() || unblock_recorded(goroutine).is_none() {
+        let waits = |state| matches!(state, State::Waiting(_)).then_some(State::Runnable);
+        change_unrecorded(goroutine, waits);
+    }
+}
+
+#[cold]
+fn unblock_recorded(goroutine: &Goroutine) -> Option<()> {
+    any_turn(|turn, _| {
+        turn.count_if_lost();
+        let stack = turn.stack();
+        turn.unblock(goroutine, stack);
+    })
+}
+
+/// The current goroutine lets others run. To be followed by [`resume`]. Go: `traceGoSched`.
+pub fn yields() {
+    if !is_enabled() {
+        return;
+    }
+    own_turn(|turn, own| {
+        if !turn.count_if_lost() {
+            let stack = turn.stack();
+            let tick = turn.leave_running(own, State::Runnable);
+            turn.write(Kind::Yield, tick, [stack.into()]);
+        }
+    });
+}
+
+/// The current goroutine makes a system call that may block. To be followed by [`resume`]. Go: `traceGoSysCall`.
+pub fn enter_syscall() {
+    own_turn(|turn, own| {
+        if !turn.count_if_lost() {
+            let stack = turn.stack();
+            let tick = turn.leave_running(own, State::Syscall);
+            turn.write(Kind::SyscallBegin, tick, [stack.into()]);
+        }
+    });
+}
+
+/// The current goroutine is about to start a thread of this name. `None` when nothing is recorded: then the thread settles
+/// everything itself. Go: `traceGoCreate`.
+pub fn create(name: &str) -> Option<Birth> {
+    if !is_enabled() {
+        return None;
+    }
+    let goroutine = goroutine::reserve_id();
+    any_turn(|turn, _| {
+        if turn.count_if_lost() {
+            return None;
+        }
+        let (stack, name) = (turn.stack(), turn.string(name));
+        turn.write(Kind::Create, turn.now(), [goroutine, name.into(), stack.into()]);
+        Some(Birth { goroutine, generation: turn.generation() })
+    })?
+}
+
+/// There will be no such thread: the system has refused it.
+pub fn create_failed(birth: Birth) {
+    any_turn(|turn, _| {
+        if !turn.count_if_lost() {
+            turn.write(Kind::CreateFailed, turn.now(), [birth.goroutine]);
+        }
+    });
+}
+
+fn began(goroutine: &'static Goroutine) {
+    resume(goroutine);
+}
+
+fn ends(goroutine: &'static Goroutine) {
+    let recorded = own_turn(|turn, own| {
+        turn.count_if_lost();
+        let tick = turn.leave_running(own, State::Dead);
+        turn.write(Kind::End, tick, []);
+    });
+    if recorded.is_none() {
+        change_unrecorded(goroutine, |_| Some(State::Dead));
+    }
+    thread::close_lane();
+}
+
+fn forked() {
+    crate::drain::forked();
+}

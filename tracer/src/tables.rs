@@ -1,0 +1,250 @@
+//! The stacks and strings of a trace: each distinct one once, by a small number.
+//!
+//! Both are interning tables of `profiler::stack`, with a number in each entry; a string is a stack whose words are its
+//! bytes. Emptied when a trace is over.
+
+use std::collections::HashSet;
+
+use rtprof_profiler::primitive::{AtomicU32, Ordering};
+use rtprof_profiler::stack::table::{Entry, Key, Table};
+use rtprof_profiler::stack::{MAX_STACK, capture};
+
+use crate::generation::Tables;
+use crate::record::{MAX_STRING, StackId, StringId};
+
+/// Distinct stacks of a trace.
+const MAX_STACKS: usize = 1 << 16;
+/// Distinct strings of a trace: names of goroutines, tasks and regions, and categories of logs.
+const MAX_STRINGS: usize = 1 << 16;
+
+const WORD: usize = size_of::<usize>();
+const _: () = assert!(MAX_STRING <= MAX_STACK * WORD);
+
+/// What distinguishes entries beside the words: for a string its length.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Length(usize);
+
+impl Key for Length {
+    fn seed(&self) -> u64 {
+        self.0 as u64
+    }
+}
+
+/// The number of an entry; 0 until somebody asks for it.
+struct Number(AtomicU32);
+
+impl Default for Number {
+    fn default() -> Self {
+        Self(AtomicU32::new(0))
+    }
+}
+
+impl Number {
+    #[inline]
+    fn get(&self, last: &AtomicU32) -> u32 {
+        match self.0.load(Ordering::Relaxed) {
+            0 => self.give(last),
+            number => number,
+        }
+    }
+
+    #[cold]
+    fn give(&self, last: &AtomicU32) -> u32 {
+        let next = last.fetch_add(1, Ordering::Relaxed) + 1;
+        match self.0.compare_exchange(0, next, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => next,
+            Err(theirs) => theirs,
+        }
+    }
+}
+
+struct Interned {
+    table: Table<Length, Number>,
+    last: AtomicU32,
+}
+
+impl Interned {
+    #[cfg(not(loom))]
+    const fn new(limit: usize) -> Self {
+        Self { table: Table::new(limit), last: AtomicU32::new(0) }
+    }
+
+    #[cfg(loom)]
+    fn new(limit: usize) -> Self {
+        Self { table: Table::new(limit), last: AtomicU32::new(0) }
+    }
+
+    #[inline]
+    fn number(&self, key: Length, words: &[usize]) -> Option<u32> {
+        self.table.intern(key, words).ok().map(|entry| entry.record.get(&self.last))
+    }
+}
+
+#[cfg(not(loom))]
+static STACKS: Interned = Interned::new(MAX_STACKS);
+#[cfg(not(loom))]
+static STRINGS: Interned = Interned::new(MAX_STRINGS);
+// loom's atomics are not `const`.
+#[cfg(loom)]
+static STACKS: std::sync::LazyLock<Interned> = std::sync::LazyLock::new(|| Interned::new(MAX_STACKS));
+#[cfg(loom)]
+static STRINGS: std::sync::LazyLock<Interned> = std::sync::LazyLock::new(|| Interned::new(MAX_STRINGS));
+
+/// Makes the tables. `false` when the kernel gives no memory.
+pub(crate) fn open() -> bool {
+    STACKS.table.open() && STRINGS.table.open()
+}
+
+/// Empties the tables and gives their memory back.
+///
+/// # Safety
+/// Nobody is within a turn, nor uses a [`View`].
+#[cfg(not(loom))]
+pub(crate) unsafe fn clear() {
+    for interned in [&STACKS, &STRINGS] {
+        // SAFETY: the caller's promise.
+        unsafe { interned.table.clear() };
+        interned.last.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The number of the caller's stack. `None` when the table is full. For hooks, within a turn.
+#[inline]
+pub(crate) fn stack_here(scratch: &mut [usize; MAX_STACK]) -> Option<StackId> {
+    let depth = capture(scratch);
+    STACKS.number(Length(0), &scratch[..depth])
+}
+
+/// The number of a stack. `None` when the table is full. For hooks, within a turn.
+pub(crate) fn stack(frames: &[usize]) -> Option<StackId> {
+    STACKS.number(Length(0), frames)
+}
+
+/// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within a turn.
+#[inline]
+pub(crate) fn string(text: &str, scratch: &mut [usize; MAX_STACK]) -> Option<StringId> {
+    if text.is_empty() {
+        return Some(0);
+    }
+    let bytes = cut(text).as_bytes();
+    let words = &mut scratch[..bytes.len().div_ceil(WORD)];
+    let (whole, rest) = bytes.as_chunks::<WORD>();
+    for (word, chunk) in words.iter_mut().zip(whole) {
+        *word = usize::from_ne_bytes(*chunk);
+    }
+    if !rest.is_empty() {
+        let mut last = [0; WORD];
+        last[..rest.len()].copy_from_slice(rest);
+        words[whole.len()] = usize::from_ne_bytes(last);
+    }
+    STRINGS.number(Length(bytes.len()), words)
+}
+
+/// As much of a text as is kept: whole characters.
+pub(crate) fn cut(text: &str) -> &str {
+    if text.len() <= MAX_STRING {
+        return text;
+    }
+    let mut end = MAX_STRING;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+/// The tables, for who encodes what refers to them. Not for hooks.
+#[derive(Default)]
+pub struct View {
+    stacks: Index,
+    strings: Index,
+}
+
+/// The entries of a table by their numbers.
+#[derive(Default)]
+struct Index {
+    by_number: Vec<Option<&'static Entry<Length, Number>>>,
+    /// How many entries of the table were looked at, and those of them that had no number yet.
+    seen: usize,
+    nameless: HashSet<usize>,
+}
+
+impl Index {
+    /// Looks at what is new in the table.
+    fn refresh(&mut self, interned: &'static Interned) {
+        let nameless = core::mem::take(&mut self.nameless);
+        for address in nameless {
+            // SAFETY: the address of an entry, put there below; entries live until the table is cleared, when there is no
+            // view.
+            self.note(unsafe { &*(address as *const Entry<Length, Number>) });
+        }
+        let all: Vec<_> = interned.table.iter().collect();
+        // The newest come first.
+        for entry in &all[..all.len() - self.seen] {
+            self.note(entry);
+        }
+        self.seen = all.len();
+    }
+
+    fn note(&mut self, entry: &'static Entry<Length, Number>) {
+        let number = entry.record.0.load(Ordering::Relaxed) as usize;
+        if number == 0 {
+            self.nameless.insert(&raw const *entry as usize);
+            return;
+        }
+        if self.by_number.len() <= number {
+            self.by_number.resize(number + 1, None);
+        }
+        self.by_number[number] = Some(entry);
+    }
+
+    fn words(&self, number: u32) -> &[usize] {
+        self.by_number.get(number as usize).copied().flatten().map_or(&[], |entry| entry.stack())
+    }
+}
+
+impl View {
+    /// Makes everything known that records of the past refer to.
+    pub(crate) fn refresh(&mut self) {
+        self.stacks.refresh(&STACKS);
+        self.strings.refresh(&STRINGS);
+    }
+}
+
+impl Tables for View {
+    fn stack(&self, id: StackId) -> &[usize] {
+        self.stacks.words(id)
+    }
+
+    fn string(&self, id: StringId) -> &str {
+        let Some(entry) = self.strings.by_number.get(id as usize).copied().flatten() else { return "" };
+        let words = entry.stack();
+        // SAFETY: any bytes are bytes, and the key says how many of the words' were the string's.
+        let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), entry.key.0) };
+        core::str::from_utf8(bytes).unwrap_or_default()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_of_every_length_come_back() {
+        assert!(open());
+        let mut scratch = [usize::MAX; MAX_STACK];
+        let mut view = View::default();
+        let texts: Vec<String> = (0..=MAX_STRING + 20).map(|len| "x\0ö".repeat(len)[..].chars().take(len).collect()).collect();
+        let ids: Vec<_> = texts.iter().map(|text| string(text, &mut scratch).unwrap()).collect();
+        view.refresh();
+        for (text, id) in texts.iter().zip(&ids) {
+            assert_eq!(view.string(*id), cut(text));
+            assert_eq!(string(text, &mut scratch), Some(*id));
+        }
+        assert_eq!(string("", &mut scratch), Some(0));
+        let late = string("late", &mut scratch).unwrap();
+        let frames = stack(&[1, 2, 3]).unwrap();
+        assert_eq!((view.string(late), view.stack(frames)), ("", &[][..]));
+        view.refresh();
+        assert_eq!((view.string(late), view.stack(frames)), ("late", &[1, 2, 3][..]));
+    }
+}

@@ -1,0 +1,188 @@
+//! User tasks: pieces of work, each with a name, across goroutines.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+
+use rtprof_profiler::primitive::{AtomicU64, Ordering};
+use rtprof_profiler::slots::{Place, Slot, Slots};
+
+use crate::drain::session;
+use crate::record::Kind;
+use crate::thread::{any_turn, is_enabled};
+
+/// A task that lives: who believes it is current looks here whether it is not over.
+#[derive(Default)]
+struct Live {
+    /// 0 when the slot is free.
+    id: AtomicU64,
+    place: Place,
+}
+
+// SAFETY: numbers, for which zero is valid.
+unsafe impl Slot for Live {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+static LIVE: Slots<Live> = Slots::new();
+static LAST: AtomicU64 = AtomicU64::new(0);
+
+/// A task by its slot and its number.
+#[derive(Clone, Copy)]
+struct Identity {
+    live: Option<&'static Live>,
+    id: u64,
+}
+
+const NONE: Identity = Identity { live: None, id: 0 };
+
+thread_local! {
+    // No destructor and no lazy initialisation (rust#116390).
+    static CURRENT: Cell<Identity> = const { Cell::new(NONE) };
+}
+
+/// The number of the current thread's task; 0 for none. Not one that has ended elsewhere.
+pub(crate) fn current() -> u64 {
+    let Identity { live, id } = CURRENT.with(Cell::get);
+    match live {
+        Some(live) if live.id.load(Ordering::Relaxed) == id => id,
+        _ => 0,
+    }
+}
+
+/// A piece of work, from its creation until it is dropped, which may be on another thread. Go: `trace.Task`,
+/// `trace.NewTask`.
+///
+/// It is the *current* task of the thread that creates it: regions and logs of that thread belong to it, until it ends
+/// or another becomes current. On other threads that work for it, [`Task::enter`] makes it current.
+///
+/// Created while nothing is recorded it is none, also for a trace that begins later.
+#[must_use = "the task ends when this is dropped"]
+pub struct Task {
+    identity: Identity,
+    /// What was current on the creating thread.
+    before: Identity,
+    session: u32,
+}
+
+impl Task {
+    /// Begins a task. Of a name that is longer than 1,024 bytes those are kept. While nothing is recorded this is one
+    /// load.
+    #[inline]
+    pub fn new(name: &str) -> Self {
+        Self::begin(name, 0)
+    }
+
+    /// Begins a task that is a part of this one.
+    #[inline]
+    pub fn child(&self, name: &str) -> Self {
+        Self::begin(name, if self.is_of_this_trace() { self.identity.id } else { 0 })
+    }
+
+    #[inline]
+    fn begin(name: &str, parent: u64) -> Self {
+        if is_enabled() {
+            if let Some(task) = Self::create(name, parent) {
+                return task;
+            }
+        }
+        Self { identity: NONE, before: NONE, session: 0 }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn create(name: &str, parent: u64) -> Option<Self> {
+        let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let is_recorded = any_turn(|turn, _| {
+            if turn.count_if_lost() {
+                return false;
+            }
+            let (name, stack) = (turn.string(name), turn.stack());
+            turn.write(Kind::TaskCreate, turn.now(), [id, parent, name.into(), stack.into()]);
+            true
+        });
+        if is_recorded != Some(true) {
+            return None;
+        }
+        let live = LIVE.take();
+        if let Some(live) = live {
+            live.id.store(id, Ordering::Relaxed);
+        }
+        let identity = Identity { live, id };
+        let before = CURRENT.with(|current| current.replace(identity));
+        Some(Self { identity, before, session: session() })
+    }
+
+    /// Makes this the current task of the current thread, until the result is dropped: regions and logs of the thread
+    /// belong to it meanwhile.
+    #[inline]
+    pub fn enter(&self) -> Entered<'_> {
+        let before = CURRENT.with(|current| current.replace(self.identity));
+        Entered { before, _of_this_thread: PhantomData }
+    }
+
+    /// Ends it, as dropping it does. Go: `Task.End`.
+    pub fn end(self) {}
+
+    fn is_of_this_trace(&self) -> bool {
+        self.session != 0 && self.session == session()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn finish(&self) {
+        let id = self.identity.id;
+        CURRENT.with(|current| {
+            if current.get().id == id {
+                current.set(self.before);
+            }
+        });
+        if let Some(live) = self.identity.live {
+            live.id.store(0, Ordering::Relaxed);
+            LIVE.give_back(live);
+        }
+        if is_enabled() && self.is_of_this_trace() {
+            any_turn(|turn, _| {
+                if !turn.count_if_lost() {
+                    let stack = turn.stack();
+                    turn.write(Kind::TaskEnd, turn.now(), [id, stack.into()]);
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Task {
+    #[inline]
+    fn drop(&mut self) {
+        if self.session != 0 {
+            self.finish();
+        }
+    }
+}
+
+impl core::fmt::Debug for Task {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Task").field("id", &self.identity.id).finish_non_exhaustive()
+    }
+}
+
+/// A task is current on this thread, until this is dropped. Then what was current before is so again.
+#[must_use = "the task is current until this is dropped"]
+pub struct Entered<'a> {
+    before: Identity,
+    _of_this_thread: PhantomData<(&'a Task, *const ())>,
+}
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        CURRENT.with(|current| current.set(self.before));
+    }
+}
+
+impl core::fmt::Debug for Entered<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Entered")
+    }
+}

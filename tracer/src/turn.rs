@@ -1,0 +1,299 @@
+//! A turn: what a thread does to its lane in one event.
+//!
+//! # Changes of goroutines
+//!
+//! A change is a compare-and-swap on the goroutine's word, from which the number of the change comes, and then a record
+//! of it. Its tick is read between the load of the word and the swap: after the change before, whose swap was seen by the
+//! load, and before the next one. So a cause is never younger than its effect, as far as the cores' counters agree.
+//!
+//! Who finds a goroutine's word in another generation declares it (`Kind::Status`) before the change. If that generation is
+//! newer than the turn's own, the turn goes over to it first: then an effect is never in an earlier generation than its
+//! cause.
+//!
+//! A turn that gets no buffer is *blind*: it changes the word to generation 0, and records nothing.
+
+use rtprof_profiler::clock;
+use rtprof_profiler::goroutine::{Goroutine, State, Word};
+use rtprof_profiler::primitive::Ordering;
+
+use crate::buffer::Buffer;
+use crate::lane::Lane;
+use crate::record::{Kind, StackId, StringId, Writer};
+use crate::recorder::Recorder;
+use crate::tables;
+
+pub(crate) struct Turn<'a> {
+    recorder: &'static Recorder,
+    lane: &'a Lane,
+    /// 0 when blind.
+    generation: u32,
+    buffer: Option<&'static Buffer>,
+}
+
+impl<'a> Turn<'a> {
+    #[inline]
+    pub(crate) fn new(recorder: &'static Recorder, lane: &'a Lane, generation: u32) -> Self {
+        let mut turn = Self { recorder, lane, generation, buffer: None };
+        if lane.generation.load(Ordering::Relaxed) == generation {
+            // SAFETY: a lane with a generation has a buffer, and only this thread, within its turn, or a reader who has seen
+            // that the turn is none, takes it out.
+            let buffer = unsafe { &*lane.buffer.load(Ordering::Relaxed) };
+            // SAFETY: the buffer is this turn's.
+            if buffer.body.with_mut(|body| unsafe { (*body).has_room() }) {
+                turn.buffer = Some(buffer);
+                return turn;
+            }
+        }
+        turn.renew(generation);
+        turn
+    }
+
+    /// Goes on in a new buffer of this generation.
+    #[cold]
+    fn renew(&mut self, generation: u32) {
+        self.generation = generation;
+        self.buffer = None;
+        if generation != 0 {
+            self.buffer = self.recorder.renew(self.lane, generation, clock::ticks());
+            if self.buffer.is_none() {
+                self.generation = 0;
+            }
+        }
+    }
+
+    /// Whether this turn is blind. Then its event is lost, and counted.
+    #[inline]
+    pub(crate) fn count_if_lost(&self) -> bool {
+        if self.buffer.is_some() {
+            return false;
+        }
+        self.recorder.losses.events.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// The generation that it records in; 0 when blind.
+    pub(crate) fn generation(&self) -> u32 {
+        self.generation
+    }
+
+    /// The tick of an event that is no effect of another thread's.
+    #[inline]
+    pub(crate) fn now(&self) -> u64 {
+        clock::ticks()
+    }
+
+    /// Appends a record.
+    #[inline]
+    pub(crate) fn write<const N: usize>(&mut self, kind: Kind, tick: u64, arguments: [u64; N]) {
+        self.append(tick, |writer, delta| writer.put(kind, delta, arguments));
+    }
+
+    /// Appends a log.
+    pub(crate) fn write_log(&mut self, task: u64, category: StringId, stack: StackId, message: &[u8]) {
+        let tick = clock::ticks();
+        self.append(tick, |writer, delta| writer.put_log(delta, task, category, stack, message));
+    }
+
+    #[inline]
+    fn append(&mut self, tick: u64, put: impl FnOnce(&mut Writer<'_>, u64)) {
+        let Some(buffer) = self.buffer else { return };
+        buffer.body.with_mut(|body| {
+            // SAFETY: the buffer is this turn's.
+            let body = unsafe { &mut *body };
+            let delta = clock::since(body.last, tick);
+            body.last += delta;
+            let mut writer = Writer::new(&mut body.bytes, body.len);
+            put(&mut writer, delta);
+            body.len = writer.position();
+            body.count += 1;
+        });
+    }
+
+    /// The stack of the caller; 0, counted, if it cannot be kept.
+    #[inline]
+    pub(crate) fn stack(&mut self) -> StackId {
+        if self.buffer.is_none() {
+            return 0;
+        }
+        // SAFETY: the lane is this turn's.
+        let number = self.lane.scratch.with_mut(|scratch| unsafe { tables::stack_here(&mut *scratch) });
+        number.unwrap_or_else(|| {
+            self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
+            0
+        })
+    }
+
+    /// The number of a text; 0, counted, if it cannot be kept.
+    #[inline]
+    pub(crate) fn string(&mut self, text: &str) -> StringId {
+        if self.buffer.is_none() {
+            return 0;
+        }
+        // SAFETY: the lane is this turn's.
+        let number = self.lane.scratch.with_mut(|scratch| unsafe { tables::string(text, &mut *scratch) });
+        number.unwrap_or_else(|| {
+            self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
+            0
+        })
+    }
+
+    /// Goes over to the present generation if the word is not of the turn's. `true` if it did: the word is to be read
+    /// again, as it may be of an even later one.
+    #[inline]
+    fn follow(&mut self, word: Word) -> bool {
+        if word.generation() == self.generation || self.generation == 0 {
+            return false;
+        }
+        let present = self.recorder.generation();
+        let is_past = present != self.generation;
+        if is_past {
+            self.renew(present);
+        }
+        is_past
+    }
+
+    /// Changes the state of a goroutine, and declares it if nobody has. `false` if it was changed by somebody else.
+    #[inline]
+    fn change(&mut self, goroutine: &Goroutine, word: Word, to: State, tick: u64) -> bool {
+        let changed = goroutine.change(word, word.next(to, self.generation)).is_ok();
+        if changed && word.generation() != self.generation {
+            self.status(goroutine.id(), goroutine, word, tick);
+        }
+        changed
+    }
+
+    #[cold]
+    fn status(&mut self, id: u64, goroutine: &Goroutine, word: Word, tick: u64) {
+        if self.buffer.is_none() {
+            return;
+        }
+        let name = goroutine.with_name(|name| self.string(name));
+        let created_by = goroutine.created_by().and_then(|bucket| tables::stack(bucket.stack())).unwrap_or(0);
+        let thread = if word.state() == State::Running { id } else { 0 };
+        let arguments = [
+            id,
+            word.number(),
+            word.state().number().into(),
+            thread,
+            name.into(),
+            created_by.into(),
+            u64::from(word.generation() == 0),
+        ];
+        self.write(Kind::Status, tick, arguments);
+    }
+
+    /// Declares a goroutine of another thread, unless somebody has in this generation.
+    pub(crate) fn declare(&mut self, goroutine: &Goroutine) {
+        loop {
+            let id = goroutine.id();
+            let word = goroutine.state();
+            if id == 0 || word.state() == State::Dead || self.generation == 0 {
+                return;
+            }
+            if self.follow(word) {
+                continue;
+            }
+            if word.generation() == self.generation {
+                return;
+            }
+            let tick = clock::ticks_after_loads();
+            if goroutine.change(word, word.declared(self.generation)).is_ok() {
+                self.status(id, goroutine, word, tick);
+                // The slot may have become another's between the two loads; then that one was declared as well.
+                let now = goroutine.id();
+                if now != id && now != 0 {
+                    self.status(now, goroutine, word, tick);
+                }
+                return;
+            }
+        }
+    }
+
+    /// Sees to it that the current thread's goroutine is declared and runs: an event of its own proves that it does. (It may
+    /// have been waiting, in a closure that was announced as a wait but does something else too.)
+    #[inline]
+    pub(crate) fn settle(&mut self, own: &Goroutine) {
+        let word = own.state();
+        if word.generation() != self.generation || word.state() != State::Running {
+            self.settle_slow(own);
+        }
+    }
+
+    #[cold]
+    fn settle_slow(&mut self, own: &Goroutine) {
+        loop {
+            let word = own.state();
+            if self.follow(word) {
+                continue;
+            }
+            let tick = clock::ticks_after_loads();
+            match word.state() {
+                State::Dead => return,
+                State::Running => {
+                    if word.generation() == self.generation || self.generation == 0 {
+                        return;
+                    }
+                    if own.change(word, word.declared(self.generation)).is_ok() {
+                        return self.status(own.id(), own, word, tick);
+                    }
+                }
+                state => {
+                    if self.change(own, word, State::Running, tick) {
+                        return match state {
+                            State::Runnable => {
+                                let number = word.next(State::Running, 0).number();
+                                self.write(Kind::Start, tick, [own.id(), number]);
+                            }
+                            State::Syscall => self.write(Kind::SyscallEnd, tick, []),
+                            _ => self.write(Kind::Wake, tick, []),
+                        };
+                    }
+                }
+            }
+        }
+    }
+
+    /// The current thread's goroutine, which runs, does something else from now on. Returns the tick.
+    #[inline]
+    pub(crate) fn leave_running(&mut self, own: &Goroutine, to: State) -> u64 {
+        loop {
+            self.settle(own);
+            let word = own.state();
+            if self.follow(word) {
+                continue;
+            }
+            let tick = clock::ticks();
+            // Nobody else changes the state of a goroutine that runs, but it may be declared meanwhile.
+            if word.state() == State::Dead || self.change(own, word, to, tick) {
+                return tick;
+            }
+        }
+    }
+
+    /// A goroutine that waits can run again, by the doing of the current thread, whose stack this is. Nothing, if it does
+    /// not wait.
+    pub(crate) fn unblock(&mut self, goroutine: &Goroutine, stack: StackId) {
+        loop {
+            let id = goroutine.id();
+            let word = goroutine.state();
+            if !matches!(word.state(), State::Waiting(_)) {
+                return;
+            }
+            if self.follow(word) {
+                continue;
+            }
+            let tick = clock::ticks_after_loads();
+            if self.change(goroutine, word, State::Runnable, tick) {
+                let number = word.next(State::Runnable, 0).number();
+                return self.write(Kind::Unblock, tick, [id, number, stack.into()]);
+            }
+        }
+    }
+}
+
+impl Drop for Turn<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.recorder.end_turn(self.lane);
+    }
+}
