@@ -36,7 +36,15 @@ impl Wait {
     /// This thread is about to wait; its time does not run yet.
     pub(crate) fn prepare(reason: WaitReason) -> Self {
         let goroutine = goroutine::current();
-        Self { reason, goroutine, is_running: false, is_marked: false, start: 0, until: 0, stake: Stake::default() }
+        Self {
+            reason,
+            goroutine,
+            is_running: false,
+            is_marked: false,
+            start: 0,
+            until: 0,
+            stake: Stake::default(),
+        }
     }
 
     /// This thread waits from now on.

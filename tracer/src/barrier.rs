@@ -47,11 +47,7 @@ impl Barrier {
     }
 }
 
-#[cfg(all(
-    not(loom),
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
+#[cfg(all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod membarrier {
     const PRIVATE_EXPEDITED: i32 = 1 << 3;
     const REGISTER_PRIVATE_EXPEDITED: i32 = 1 << 4;
@@ -67,10 +63,7 @@ mod membarrier {
     }
 }
 
-#[cfg(any(
-    loom,
-    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))
-))]
+#[cfg(any(loom, not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))))]
 mod membarrier {
     pub(super) fn register() -> bool {
         false

@@ -26,8 +26,6 @@ const PATIENCE: Duration = Duration::from_secs(10);
 static STARTING: ForkLock = ForkLock::new();
 /// The process whose trace is not over; 0 for none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
-/// How many traces there were.
-static SESSION: AtomicU32 = AtomicU32::new(0);
 /// The generation that was begun last.
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// The tick at which recording was ended.
@@ -51,7 +49,7 @@ pub enum StartError {
 
 /// The number of the present trace.
 pub(crate) fn session() -> u32 {
-    SESSION.load(Ordering::Relaxed)
+    RECORDER.epoch.session.load(Ordering::Relaxed)
 }
 
 /// Begins to record, with at most `memory` bytes for what is not read yet. Not for hooks. Go: `runtime.StartTrace`.
@@ -90,7 +88,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     goroutine::observe(&states::OBSERVER);
     collector::begin();
     OWNER.store(own_process(), Ordering::Release);
-    SESSION.fetch_add(1, Ordering::Relaxed);
+    RECORDER.epoch.session.fetch_add(1, Ordering::Relaxed);
     let generation = following(LAST.load(Ordering::Relaxed));
     let begin = clock::ticks();
     LAST.store(generation, Ordering::Relaxed);

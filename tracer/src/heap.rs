@@ -19,8 +19,7 @@ struct Curve {
     goal: AtomicU64,
 }
 
-static CURVE: Curve =
-    Curve { last: AtomicU64::new(0), interval: AtomicU64::new(0), goal: AtomicU64::new(0) };
+static CURVE: Curve = Curve { last: AtomicU64::new(0), interval: AtomicU64::new(0), goal: AtomicU64::new(0) };
 
 /// A sampled object was allocated or freed. At most one event in 5 ms. For hooks. Go: `traceHeapAlloc`.
 #[inline]
@@ -68,5 +67,9 @@ fn write(kind: Kind, bytes: u64) {
             turn.write(kind, turn.now(), [bytes]);
         }
     };
-    if is_known { any_turn(|turn, _| event(turn)) } else { shared_turn(event) };
+    if is_known {
+        any_turn(|turn, _| event(turn))
+    } else {
+        shared_turn(event)
+    };
 }

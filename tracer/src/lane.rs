@@ -14,9 +14,9 @@
 
 use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use rtprof_profiler::slots::{Place, Slot};
-use rtprof_profiler::stack::MAX_STACK;
 
 use crate::buffer::Buffer;
+use crate::tables::Desk;
 
 /// A lane, in a slot that is used again and again.
 #[repr(C, align(128))]
@@ -34,14 +34,14 @@ pub(crate) struct Lane {
     pub(crate) thread: AtomicU64,
     pub(crate) thread_id: AtomicU32,
     place: Place,
-    /// Room to work in, for the thread within its turn: zeroing a kilobyte takes as long as an event may.
-    pub(crate) scratch: UnsafeCell<[usize; MAX_STACK]>,
+    /// For the thread within its turn.
+    pub(crate) desk: UnsafeCell<Desk>,
 }
 
-// SAFETY: `scratch` is used within the turn of the lane's thread alone, or under the lock of the shared lane.
+// SAFETY: `desk` is used within the turn of the lane's thread alone, or under the lock of the shared lane.
 unsafe impl Sync for Lane {}
 
-// SAFETY: numbers and pointers, for which zero is valid. Nothing in it is dropped.
+// SAFETY: numbers, and pointers that may be null, for which zero is valid. Nothing in it is dropped.
 unsafe impl Slot for Lane {
     fn place(&self) -> &Place {
         &self.place
@@ -71,7 +71,7 @@ impl Lane {
             thread: AtomicU64::new(0),
             thread_id: AtomicU32::new(0),
             place: Place::default(),
-            scratch: UnsafeCell::new([0; MAX_STACK]),
+            desk: UnsafeCell::new(Desk::new()),
         }
     }
 

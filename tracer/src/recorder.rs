@@ -16,6 +16,8 @@ use crate::turn::Turn;
 pub(crate) struct Epoch {
     /// 0 when nothing is recorded.
     pub(crate) generation: AtomicU32,
+    /// How many traces there were, the present one included.
+    pub(crate) session: AtomicU32,
     pub(crate) barrier: Barrier,
 }
 
@@ -53,13 +55,27 @@ impl Losses {
     #[cfg(not(loom))]
     const fn new() -> Self {
         const NONE: AtomicU64 = AtomicU64::new(0);
-        Self { events: NONE, buffers: NONE, stacks: NONE, strings: NONE, foreign_ends: NONE, concurrent: NONE }
+        Self {
+            events: NONE,
+            buffers: NONE,
+            stacks: NONE,
+            strings: NONE,
+            foreign_ends: NONE,
+            concurrent: NONE,
+        }
     }
 
     #[cfg(loom)]
     fn new() -> Self {
         let none = || AtomicU64::new(0);
-        Self { events: none(), buffers: none(), stacks: none(), strings: none(), foreign_ends: none(), concurrent: none() }
+        Self {
+            events: none(),
+            buffers: none(),
+            stacks: none(),
+            strings: none(),
+            foreign_ends: none(),
+            concurrent: none(),
+        }
     }
 
     pub(crate) fn reset(&self) {
@@ -74,7 +90,11 @@ impl Recorder {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
         Self {
-            epoch: Epoch { generation: AtomicU32::new(0), barrier: Barrier::new() },
+            epoch: Epoch {
+                generation: AtomicU32::new(0),
+                session: AtomicU32::new(0),
+                barrier: Barrier::new(),
+            },
             lanes: Slots::new(),
             buffers: Slots::new(),
             full: Queue::new(),
@@ -87,7 +107,11 @@ impl Recorder {
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
         Self {
-            epoch: Epoch { generation: AtomicU32::new(0), barrier: Barrier::new() },
+            epoch: Epoch {
+                generation: AtomicU32::new(0),
+                session: AtomicU32::new(0),
+                barrier: Barrier::new(),
+            },
             lanes: Slots::new(),
             buffers: Slots::new(),
             full: Queue::new(),
@@ -102,22 +126,39 @@ impl Recorder {
         self.epoch.generation.load(Ordering::Acquire)
     }
 
-    /// The turn of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has interrupted
-    /// another turn.
-    #[inline]
-    pub(crate) fn turn<'a>(&'static self, lane: &'a Lane) -> Option<Turn<'a>> {
-        let turn = lane.turn.load(Ordering::Relaxed);
-        if turn & 1 != 0 {
+    /// Runs `f` in the turn of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has
+    /// interrupted another turn.
+    #[inline(always)]
+    pub(crate) fn with_turn<R>(
+        &'static self,
+        lane: &Lane,
+        f: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> Option<R> {
+        let begun = lane.turn.load(Ordering::Relaxed);
+        if begun & 1 != 0 {
             return None;
         }
-        lane.turn.store(turn.wrapping_add(1), Ordering::Relaxed);
+        lane.turn.store(begun.wrapping_add(1), Ordering::Relaxed);
         self.epoch.barrier.light();
-        let generation = self.generation();
-        if generation == 0 {
-            lane.turn.store(turn.wrapping_add(2), Ordering::Release);
+        let mut turn = Turn::new(self, lane, self.generation());
+        if turn.generation() == 0 {
             return None;
         }
-        Some(Turn::new(self, lane, generation))
+        turn.open();
+        Some(f(&mut turn))
+    }
+
+    /// Runs `f` in a turn in the shared lane. `None` when nothing is recorded, or if another has it for too long.
+    pub(crate) fn with_shared_turn<R>(&'static self, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
+        if !self.lock_shared(SHARED_TRIES) {
+            return None;
+        }
+        let mut turn = Turn::new(self, &self.shared, self.generation());
+        if turn.generation() == 0 {
+            return None;
+        }
+        turn.open();
+        Some(f(&mut turn))
     }
 
     /// The end of a turn.
@@ -129,17 +170,6 @@ impl Recorder {
             // Release: who sees it even sees what was written in the turn.
             lane.turn.store(lane.turn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
-    }
-
-    /// A turn in the shared lane. `None` when nothing is recorded, or if another has it for too long.
-    pub(crate) fn shared_turn(&'static self) -> Option<Turn<'static>> {
-        self.lock_shared(SHARED_TRIES).then_some(())?;
-        let generation = self.generation();
-        if generation == 0 {
-            self.end_turn(&self.shared);
-            return None;
-        }
-        Some(Turn::new(self, &self.shared, generation))
     }
 
     fn lock_shared(&self, tries: u32) -> bool {
@@ -172,6 +202,9 @@ impl Recorder {
             }
             return None;
         };
+        let session = self.epoch.session.load(Ordering::Relaxed);
+        // SAFETY: the lane is the turn's that this is called in.
+        lane.desk.with_mut(|desk| unsafe { (*desk).prepare(session) });
         let thread = lane.thread.load(Ordering::Relaxed);
         buffer.body.with_mut(|body| {
             // SAFETY: taken just now: this thread's alone.
@@ -285,4 +318,3 @@ impl Recorder {
 pub(crate) fn following(generation: u32) -> u32 {
     generation % MAX_GENERATION + 1
 }
-

@@ -75,8 +75,58 @@ impl Interned {
     }
 
     #[inline]
-    fn number(&self, key: Length, words: &[usize]) -> Option<u32> {
-        self.table.intern(key, words).ok().map(|entry| entry.record.get(&self.last))
+    fn entry(&self, key: Length, words: &[usize]) -> Option<&Named> {
+        self.table.intern(key, words).ok()
+    }
+}
+
+type Named = Entry<Length, Number>;
+
+trait Text {
+    /// The bytes of a string.
+    fn bytes(&self) -> &[u8];
+}
+
+impl Text for Named {
+    #[inline]
+    fn bytes(&self) -> &[u8] {
+        // SAFETY: any words are bytes, and as many of them were the string's as its key says.
+        unsafe { core::slice::from_raw_parts(self.stack().as_ptr().cast::<u8>(), self.key.0) }
+    }
+}
+
+const STACK_PLACES: usize = 32;
+const STRING_PLACES: usize = 16;
+
+/// What a lane has beside it to work with: room for a stack or a string, which would take as long to zero as an event
+/// may, and what it has looked up last: hashing a stack takes as long again.
+pub(crate) struct Desk {
+    words: [usize; MAX_STACK],
+    /// The trace that the entries are of.
+    session: u32,
+    stacks: [Option<&'static Named>; STACK_PLACES],
+    strings: [Option<&'static Named>; STRING_PLACES],
+}
+
+impl Desk {
+    /// As in zeroed memory.
+    #[cfg(any(loom, test))]
+    pub(crate) fn new() -> Self {
+        Self {
+            words: [0; MAX_STACK],
+            session: 0,
+            stacks: [None; STACK_PLACES],
+            strings: [None; STRING_PLACES],
+        }
+    }
+
+    /// Forgets what was looked up in an earlier trace, whose tables are gone.
+    pub(crate) fn prepare(&mut self, session: u32) {
+        if self.session != session {
+            self.session = session;
+            self.stacks = [None; STACK_PLACES];
+            self.strings = [None; STRING_PLACES];
+        }
     }
 }
 
@@ -110,24 +160,59 @@ pub(crate) unsafe fn clear() {
 
 /// The number of the caller's stack. `None` when the table is full. For hooks, within a turn.
 #[inline]
-pub(crate) fn stack_here(scratch: &mut [usize; MAX_STACK]) -> Option<StackId> {
-    let depth = capture(scratch);
-    STACKS.number(Length(0), &scratch[..depth])
+pub(crate) fn stack_here(desk: &mut Desk) -> Option<StackId> {
+    let depth = capture(&mut desk.words);
+    let frames = &desk.words[..depth];
+    // The innermost frames are the tracer's own; those after them tell most.
+    let mix = frames.iter().skip(1).take(6).fold(depth, |mix, frame| mix.rotate_left(9) ^ frame);
+    let place = &mut desk.stacks[spread(mix) % STACK_PLACES];
+    if let Some(known) = *place
+        && is_same(known.stack(), frames)
+    {
+        return Some(known.record.get(&STACKS.last));
+    }
+    let entry = STACKS.entry(Length(0), frames)?;
+    *place = Some(entry);
+    Some(entry.record.get(&STACKS.last))
+}
+
+/// As `==`, which calls the C library even for a few words.
+#[inline]
+fn is_same(a: &[usize], b: &[usize]) -> bool {
+    a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}
+
+#[inline]
+fn spread(mix: usize) -> usize {
+    (mix as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 48
 }
 
 /// The number of a stack. `None` when the table is full. For hooks, within a turn.
 pub(crate) fn stack(frames: &[usize]) -> Option<StackId> {
-    STACKS.number(Length(0), frames)
+    STACKS.entry(Length(0), frames).map(|entry| entry.record.get(&STACKS.last))
 }
 
 /// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within a turn.
 #[inline]
-pub(crate) fn string(text: &str, scratch: &mut [usize; MAX_STACK]) -> Option<StringId> {
+pub(crate) fn string(text: &str, desk: &mut Desk) -> Option<StringId> {
     if text.is_empty() {
         return Some(0);
     }
     let bytes = cut(text).as_bytes();
-    let words = &mut scratch[..bytes.len().div_ceil(WORD)];
+    // Most names are constants of the program, and always at one address.
+    let at = spread(text.as_ptr().addr() ^ bytes.len()) % STRING_PLACES;
+    if let Some(known) = desk.strings[at]
+        && known.bytes() == bytes
+    {
+        return Some(known.record.get(&STRINGS.last));
+    }
+    let entry = intern_bytes(bytes, &mut desk.words)?;
+    desk.strings[at] = Some(entry);
+    Some(entry.record.get(&STRINGS.last))
+}
+
+fn intern_bytes(bytes: &[u8], words: &mut [usize; MAX_STACK]) -> Option<&'static Named> {
+    let words = &mut words[..bytes.len().div_ceil(WORD)];
     let (whole, rest) = bytes.as_chunks::<WORD>();
     for (word, chunk) in words.iter_mut().zip(whole) {
         *word = usize::from_ne_bytes(*chunk);
@@ -137,7 +222,7 @@ pub(crate) fn string(text: &str, scratch: &mut [usize; MAX_STACK]) -> Option<Str
         last[..rest.len()].copy_from_slice(rest);
         words[whole.len()] = usize::from_ne_bytes(last);
     }
-    STRINGS.number(Length(bytes.len()), words)
+    STRINGS.entry(Length(bytes.len()), words)
 }
 
 /// As much of a text as is kept: whole characters.
@@ -162,7 +247,7 @@ pub struct View {
 /// The entries of a table by their numbers.
 #[derive(Default)]
 struct Index {
-    by_number: Vec<Option<&'static Entry<Length, Number>>>,
+    by_number: Vec<Option<&'static Named>>,
     /// How many entries of the table were looked at, and those of them that had no number yet.
     seen: usize,
     nameless: HashSet<usize>,
@@ -175,7 +260,7 @@ impl Index {
         for address in nameless {
             // SAFETY: the address of an entry, put there below; entries live until the table is cleared, when there is no
             // view.
-            self.note(unsafe { &*(address as *const Entry<Length, Number>) });
+            self.note(unsafe { &*(address as *const Named) });
         }
         let all: Vec<_> = interned.table.iter().collect();
         // The newest come first.
@@ -185,7 +270,7 @@ impl Index {
         self.seen = all.len();
     }
 
-    fn note(&mut self, entry: &'static Entry<Length, Number>) {
+    fn note(&mut self, entry: &'static Named) {
         let number = entry.record.0.load(Ordering::Relaxed) as usize;
         if number == 0 {
             self.nameless.insert(&raw const *entry as usize);
@@ -217,10 +302,7 @@ impl Tables for View {
 
     fn string(&self, id: StringId) -> &str {
         let Some(entry) = self.strings.by_number.get(id as usize).copied().flatten() else { return "" };
-        let words = entry.stack();
-        // SAFETY: any bytes are bytes, and the key says how many of the words' were the string's.
-        let bytes = unsafe { core::slice::from_raw_parts(words.as_ptr().cast::<u8>(), entry.key.0) };
-        core::str::from_utf8(bytes).unwrap_or_default()
+        core::str::from_utf8(entry.bytes()).unwrap_or_default()
     }
 }
 
@@ -231,17 +313,19 @@ mod tests {
     #[test]
     fn strings_of_every_length_come_back() {
         assert!(open());
-        let mut scratch = [usize::MAX; MAX_STACK];
+        let mut desk = Desk::new();
+        desk.words.fill(usize::MAX);
         let mut view = View::default();
-        let texts: Vec<String> = (0..=MAX_STRING + 20).map(|len| "x\0ö".repeat(len)[..].chars().take(len).collect()).collect();
-        let ids: Vec<_> = texts.iter().map(|text| string(text, &mut scratch).unwrap()).collect();
+        let texts: Vec<String> =
+            (0..=MAX_STRING + 20).map(|len| "x\0ö".repeat(len)[..].chars().take(len).collect()).collect();
+        let ids: Vec<_> = texts.iter().map(|text| string(text, &mut desk).unwrap()).collect();
         view.refresh();
         for (text, id) in texts.iter().zip(&ids) {
             assert_eq!(view.string(*id), cut(text));
-            assert_eq!(string(text, &mut scratch), Some(*id));
+            assert_eq!(string(text, &mut desk), Some(*id));
         }
-        assert_eq!(string("", &mut scratch), Some(0));
-        let late = string("late", &mut scratch).unwrap();
+        assert_eq!(string("", &mut desk), Some(0));
+        let late = string("late", &mut desk).unwrap();
         let frames = stack(&[1, 2, 3]).unwrap();
         assert_eq!((view.string(late), view.stack(frames)), ("", &[][..]));
         view.refresh();

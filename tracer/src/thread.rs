@@ -25,26 +25,25 @@ pub fn is_enabled() -> bool {
 /// Runs `f` in a turn of the current thread, whose goroutine it is told, and which is declared and runs. `None` when
 /// nothing is recorded, and in a thread without a goroutine: before the first and after the last destructor, in a signal
 /// handler that has interrupted a turn.
-#[inline]
+#[inline(always)]
 pub(crate) fn own_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> R) -> Option<R> {
     let own = goroutine::current()?;
-    let mut turn = RECORDER.turn(own_lane(own)?)?;
-    turn.settle(own);
-    Some(f(&mut turn, own))
+    RECORDER.with_turn(own_lane(own)?, |turn| {
+        turn.settle(own);
+        f(turn, own)
+    })
 }
 
 /// As [`own_turn`], or else in a turn of the shared lane, with no goroutine. `None` when nothing is recorded, or if that
 /// lane is another's for too long; counted then.
-#[inline]
+#[inline(always)]
 pub(crate) fn any_turn<R>(f: impl FnOnce(&mut Turn<'_>, Option<&'static Goroutine>) -> R) -> Option<R> {
-    if let Some(own) = goroutine::current()
-        && let Some(lane) = own_lane(own)
-        && let Some(mut turn) = RECORDER.turn(lane)
-    {
-        turn.settle(own);
-        return Some(f(&mut turn, Some(own)));
+    let mut f = Some(f);
+    let recorded = own_turn(|turn, own| f.take().map(|f| f(turn, Some(own))));
+    match f {
+        None => recorded.flatten(),
+        Some(f) => shared_turn(|turn| f(turn, None)),
     }
-    shared_turn(|turn| f(turn, None))
 }
 
 /// In a turn of the shared lane.
@@ -53,11 +52,11 @@ pub(crate) fn shared_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
     if !is_enabled() {
         return None;
     }
-    let turn = RECORDER.shared_turn();
-    if turn.is_none() && is_enabled() {
+    let recorded = RECORDER.with_shared_turn(f);
+    if recorded.is_none() && is_enabled() {
         lose();
     }
-    turn.map(|mut turn| f(&mut turn))
+    recorded
 }
 
 /// An event is not recorded.

@@ -31,21 +31,27 @@ pub(crate) struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    #[inline]
+    /// A turn that has no buffer yet: [`Turn::open`] follows. (Made whole at once it would be copied from place to
+    /// place, which takes longer than all that it does.)
+    #[inline(always)]
     pub(crate) fn new(recorder: &'static Recorder, lane: &'a Lane, generation: u32) -> Self {
-        let mut turn = Self { recorder, lane, generation, buffer: None };
-        if lane.generation.load(Ordering::Relaxed) == generation {
+        Self { recorder, lane, generation, buffer: None }
+    }
+
+    /// Finds the buffer.
+    #[inline(always)]
+    pub(crate) fn open(&mut self) {
+        if self.lane.generation.load(Ordering::Relaxed) == self.generation {
             // SAFETY: a lane with a generation has a buffer, and only this thread, within its turn, or a reader who has seen
             // that the turn is none, takes it out.
-            let buffer = unsafe { &*lane.buffer.load(Ordering::Relaxed) };
+            let buffer = unsafe { &*self.lane.buffer.load(Ordering::Relaxed) };
             // SAFETY: the buffer is this turn's.
             if buffer.body.with_mut(|body| unsafe { (*body).has_room() }) {
-                turn.buffer = Some(buffer);
-                return turn;
+                self.buffer = Some(buffer);
+                return;
             }
         }
-        turn.renew(generation);
-        turn
+        self.renew(self.generation);
     }
 
     /// Goes on in a new buffer of this generation.
@@ -116,7 +122,7 @@ impl<'a> Turn<'a> {
             return 0;
         }
         // SAFETY: the lane is this turn's.
-        let number = self.lane.scratch.with_mut(|scratch| unsafe { tables::stack_here(&mut *scratch) });
+        let number = self.lane.desk.with_mut(|desk| unsafe { tables::stack_here(&mut *desk) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
             0
@@ -130,7 +136,7 @@ impl<'a> Turn<'a> {
             return 0;
         }
         // SAFETY: the lane is this turn's.
-        let number = self.lane.scratch.with_mut(|scratch| unsafe { tables::string(text, &mut *scratch) });
+        let number = self.lane.desk.with_mut(|desk| unsafe { tables::string(text, &mut *desk) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
             0

@@ -46,8 +46,8 @@ pub use state::{MAX_GENERATION, State, Word};
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::sampling::Hook;
-use crate::thread_create::ThreadBucket;
 use crate::slots::Slots;
+use crate::thread_create::ThreadBucket;
 use slot::Identity;
 
 #[cfg(not(loom))]

@@ -4,9 +4,9 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::name::Name;
 use super::reason::WaitReason;
-use super::state::{Now, Word};
 #[cfg(all(test, loom))]
 use super::state::State;
+use super::state::{Now, Word};
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
 use crate::thread_create::ThreadBucket;
@@ -236,7 +236,14 @@ mod loom_tests {
 
     fn identity(id: u64) -> Identity<'static> {
         let name = if id == 1 { "one" } else { "two" };
-        Identity { id, thread_id: id as u32, process: id as u32, name, created_by: None, state: Word::new(State::Running, 0) }
+        Identity {
+            id,
+            thread_id: id as u32,
+            process: id as u32,
+            name,
+            created_by: None,
+            state: Word::new(State::Running, 0),
+        }
     }
 
     /// A reader sees one goroutine of one piece while the slot goes from one to the next, and of two that

@@ -143,10 +143,7 @@ impl Now {
     /// Changes it from what it was read as; if it is not that any more, says what it is.
     #[inline]
     pub(super) fn change(&self, from: Word, to: Word) -> Result<(), Word> {
-        self.word
-            .compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire)
-            .map(drop)
-            .map_err(Word)
+        self.word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire).map(drop).map_err(Word)
     }
 
     /// A new goroutine begins, in a slot that is the caller's alone.

@@ -170,7 +170,14 @@ fn of_two_goroutines_with_one_thread_the_older_is_dead() {
         let slot = SLOTS.take().unwrap();
         let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
         let (thread_id, process) = (kernel::thread_id(), own_process());
-        slot.begin(Identity { id, thread_id, process, name: "before", created_by: None, state: Word::new(State::Running, 0) });
+        slot.begin(Identity {
+            id,
+            thread_id,
+            process,
+            name: "before",
+            created_by: None,
+            state: Word::new(State::Running, 0),
+        });
         let own = current().unwrap().id();
         assert!(own > id);
         assert!(find(own).is_some() && find(id).is_none());

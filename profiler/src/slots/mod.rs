@@ -15,8 +15,8 @@ use core::ptr::NonNull;
 
 mod free_list;
 
-use free_list::{FreeList, Link};
 use crate::primitive::{AtomicPtr, AtomicU32, Ordering};
+use free_list::{FreeList, Link};
 
 #[cfg(not(loom))]
 const FIRST: u32 = 32;
