@@ -17,17 +17,23 @@
 //! });
 //! rtprof::collector::post_sweep();
 //! ```
+//!
+//! A trace shows what is told here: collections, stops of the world, sweeps and assists.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rtprof_profiler::mem;
+use rtprof_tracer::collector as tracer;
+pub use rtprof_tracer::record::StwReason;
 
 use crate::alloc_free_trace;
 
 thread_local! {
     /// Sweeps that this thread is inside of.
     static SWEEPS: Cell<u32> = const { Cell::new(0) };
+    /// Bytes that they have reported.
+    static TOTAL: Cell<u64> = const { Cell::new(0) };
 }
 
 static SWEPT: AtomicU64 = AtomicU64::new(0);
@@ -35,29 +41,68 @@ static SWEPT: AtomicU64 = AtomicU64::new(0);
 /// Begins a heap profile cycle at a collection's mark termination: what is allocated from now on
 /// belongs to the next one. Go: the runtime at mark termination (`mProf_NextCycle`, `mProf_Flush`).
 ///
-/// From the first call on profiles show the last complete cycle, up to two cycles old, as Go's do.
+/// From the first call on profiles show the last complete cycle, up to two cycles old, as Go's do. A trace shows a
+/// collection for as long as this takes; [`collect`] shows the program's own.
 pub fn cycle() {
+    collect(|| ());
+}
+
+/// Runs `f`, a collection up to the end of its marking, and then begins a heap profile cycle as [`cycle`] does. A trace
+/// shows a collection meanwhile. Go: from `gcStart` to mark termination.
+///
+/// There is one at a time: of another that begins meanwhile the trace shows nothing but a count in its statistics. The heap
+/// profile counts both.
+pub fn collect<T>(f: impl FnOnce() -> T) -> T {
+    let _collection = tracer::begin_collection();
+    let result = f();
     mem::collector_cycle();
     alloc_free_trace::collection();
+    result
+}
+
+/// Runs `f`, during which the program has stopped its world for the end of marking. A trace shows that. Nothing is
+/// stopped by this. There is one at a time, as of collections. Go: `stopTheWorld`.
+pub fn stop_the_world<T>(f: impl FnOnce() -> T) -> T {
+    stop_the_world_for(StwReason::MarkTermination, f)
+}
+
+/// As [`stop_the_world`], for this reason.
+pub fn stop_the_world_for<T>(reason: StwReason, f: impl FnOnce() -> T) -> T {
+    let _stop = tracer::begin_stop(reason);
+    f()
+}
+
+/// Runs `f`, in which the current thread helps the collector to keep up with what it allocates. A trace shows that. Go:
+/// mark assist.
+pub fn assist<T>(f: impl FnOnce() -> T) -> T {
+    let _assist = tracer::begin_assist();
+    f()
 }
 
 /// Runs `f`, in which this thread frees what the last collection found dead: its frees count as of
 /// that collection's cut. Go: sweeping.
 ///
-/// Sweeps may run on several threads and be nested. An object allocated after the cut and freed in a
+/// Sweeps may run on several threads and be nested; a trace shows the outermost of a thread. An object allocated after the cut and freed in a
 /// sweep counts as allocated and freed in the same cycle, so in-use never becomes negative.
 pub fn sweep<T>(f: impl FnOnce(&mut Sweep) -> T) -> T {
-    struct Leave;
+    struct Leave(Sweep);
     impl Drop for Leave {
         fn drop(&mut self) {
-            SWEEPS.with(|s| s.set(s.get() - 1));
+            let left = SWEEPS.with(|s| s.replace(s.get() - 1)) - 1;
+            let bytes = self.0.bytes;
+            TOTAL.with(|total| total.set(total.get() + bytes));
+            if left == 0 {
+                let all = TOTAL.with(|total| total.replace(0));
+                tracer::end_sweep(all, all);
+            }
         }
     }
-    SWEEPS.with(|s| s.set(s.get() + 1));
-    let _leave = Leave;
-    let mut sweep = Sweep { bytes: 0 };
-    let result = f(&mut sweep);
-    SWEPT.fetch_add(sweep.bytes, Ordering::Relaxed);
+    if SWEEPS.with(|s| s.replace(s.get() + 1)) == 0 && rtprof_tracer::is_enabled() {
+        tracer::begin_sweep();
+    }
+    let mut leave = Leave(Sweep { bytes: 0 });
+    let result = f(&mut leave.0);
+    SWEPT.fetch_add(leave.0.bytes, Ordering::Relaxed);
     result
 }
 

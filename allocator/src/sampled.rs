@@ -9,6 +9,7 @@ use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::{self, Sample};
 use rtprof_profiler::rate::RateIndex;
 use rtprof_profiler::sampling::{self, Hook};
+use rtprof_tracer::heap::heap_changed;
 
 use crate::large::{Held, LargeTable};
 use crate::placement::{self, class_of};
@@ -92,6 +93,7 @@ unsafe fn alloc_sampled(
                 unsafe { ptr.write_bytes(0, layout.size()) };
             }
             alloc_free_trace::malloc(ptr, layout.size(), hook);
+            heap_changed();
             return ptr;
         }
         place.give_back();
@@ -113,6 +115,7 @@ fn track_large(ptr: *mut u8, size: usize, rate: RateIndex, hook: &Hook) {
         Some(sample) => {
             place.fill([&raw const *sample.bucket as usize, sample.cycle.number() as usize]);
             alloc_free_trace::malloc(ptr, size, hook);
+            heap_changed();
         }
         None => place.release(),
     }
@@ -131,6 +134,7 @@ fn sample_of(place: &Held<'_>) -> Sample {
 fn record_free(ptr: *mut u8, sample: Sample, hook: Option<&Hook>) {
     mem::free(sample, collector::in_sweep());
     alloc_free_trace::free(ptr, sample.bucket.key.size(), hook);
+    heap_changed();
 }
 
 /// `GlobalAlloc::dealloc` for an address in the pool.

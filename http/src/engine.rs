@@ -259,7 +259,7 @@ fn keep(threads: &Threads, thread: JoinHandle<()>) {
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     thread.spawn(|| {
-        let _goroutine = goroutine::register(Some(THREAD_NAME), None);
+        let _goroutine = goroutine::register(Some(THREAD_NAME), None, None);
         labelled(work);
     })
 }

@@ -18,7 +18,7 @@ use crate::request::{self, Asked, Limits, Subject};
 use crate::route::Route;
 use crate::slots::Slots;
 use crate::symbol::Words;
-use crate::{Config, absent, capture, delta, guard, index};
+use crate::{Config, absent, capture, delta, guard, index, trace};
 
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
 /// [`Config::max_captures`].
@@ -156,9 +156,11 @@ impl Handler {
                 Err(Refusal::internal(format!("Could not enable CPU profiling: {reason}")))
             }
             Route::Trace => {
-                request::trace_seconds(&query, limits)?;
-                let reason = "traces are not part of this version of rtprof yet";
-                Err(Refusal::internal(format!("Could not enable tracing: {reason}")))
+                let length = request::trace_seconds(&query, limits)?;
+                if is_head {
+                    return Ok(trace::head());
+                }
+                self.run(|link, slots| trace::answer(link, slots.captures, length)).await
             }
             Route::Delta(name) if is_head => {
                 Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))

@@ -68,7 +68,7 @@ fn table(page: &mut String, cmdline: bool) {
     for (name, is_on, description) in [
         ("cmdline", cmdline, format!("The program and its arguments.{arguments}")),
         ("profile", false, "CPU profile, for seconds= (30). Not part of this version yet.".into()),
-        ("trace", false, "Execution trace, for seconds= (1). Not part of this version yet.".into()),
+        ("trace", true, "Execution trace, for seconds= (1). Open it with go tool trace.".into()),
         ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
     ] {
         let shown = if is_on { format!("<a href=\"{name}\">{name}</a>") } else { name.to_owned() };

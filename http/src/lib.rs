@@ -60,6 +60,7 @@ mod slots;
 mod socket;
 mod stream;
 mod symbol;
+mod trace;
 
 pub use body::Body;
 pub use config::Config;

@@ -37,12 +37,31 @@ pub(crate) async fn body(
     taken: Option<oneshot::Sender<()>>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
+    let turn = link.turn().await?;
+    streamed(link, place, taken, Some(turn), write)
+}
+
+/// As [`body`], by a writer that begins at once and never has the turn: it mostly waits.
+pub(crate) fn body_at_once(
+    link: &Link,
+    place: Place,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+) -> Result<Body, Refusal> {
+    streamed(link, place, None, None, write)
+}
+
+fn streamed(
+    link: &Link,
+    place: Place,
+    taken: Option<oneshot::Sender<()>>,
+    turn: Option<Turn>,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+) -> Result<Body, Refusal> {
     let (to_pump, pumped) = mpsc::channel(BEFORE_PUMP);
     let (to_body, pieces) = mpsc::channel(WAITING);
-    let turn = link.turn().await?;
     let writing = link.writing(move || {
         let _place = place;
-        let mut writer = ChannelWriter { pieces: &to_pump, turn: Some(turn) };
+        let mut writer = ChannelWriter { pieces: &to_pump, turn };
         let end = match write(&mut writer) {
             Ok(()) => Piece::End,
             Err(error) => Piece::Failed(error),

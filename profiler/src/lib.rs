@@ -21,6 +21,7 @@
 //! | [`contention`], [`clock`] | which waits are sampled, and what is recorded of them |
 //! | [`thread_create`], [`goroutine`] | who creates threads, and which there are |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
+//! | [`observer`] | what the execution tracer is told of |
 //!
 //! # Platforms
 //!
@@ -45,6 +46,7 @@ pub mod mem;
 mod mem_profile;
 pub mod mem_record;
 pub mod modules;
+pub mod observer;
 pub mod primitive;
 mod random;
 pub mod rate;

@@ -23,6 +23,7 @@ use crate::cycle::{Cycle, FUTURE};
 use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::labels::{self, LabelSetId};
 use crate::mem_record::MemRecord;
+use crate::observer;
 use crate::rate::RateIndex;
 use crate::stack::table::Table;
 use crate::stack::{MAX_STACK, capture};
@@ -109,14 +110,14 @@ fn estimate(key: MemKey) -> u64 {
 /// nobody did, so that no event is counted to a wrong one.
 pub fn advance_cycle() {
     let held = PUBLISH.lock();
-    CUTS.advance(|indices| flush(&held, indices));
+    observer::cycle(&mut || CUTS.advance(|indices| flush(&held, indices)));
 }
 
 /// Moves the current cycle's events into the published profile; the second call in a cycle does
 /// nothing. Go: `mProf_Flush`.
 pub fn flush_cycle() {
     let held = PUBLISH.lock();
-    CUTS.flush_current(|indices| flush(&held, indices));
+    observer::cycle(&mut || CUTS.flush_current(|indices| flush(&held, indices)));
 }
 
 fn flush(_held: &ForkGuard<'_>, indices: &[usize]) {
@@ -130,8 +131,10 @@ fn flush(_held: &ForkGuard<'_>, indices: &[usize]) {
 pub fn collector_cycle() {
     let held = PUBLISH.lock();
     COLLECTED.store(true, Ordering::Relaxed);
-    CUTS.advance(|indices| flush(&held, indices));
-    CUTS.flush_current(|indices| flush(&held, indices));
+    observer::cycle(&mut || {
+        CUTS.advance(|indices| flush(&held, indices));
+        CUTS.flush_current(|indices| flush(&held, indices));
+    });
 }
 
 /// All sweeping of the last collector cycle is over: publishes the state at that cycle's cut now,
@@ -188,7 +191,7 @@ impl Snapshot {
         // Libraries loaded since the last snapshot become known to the stack walker.
         crate::modules::refresh();
         let held = PUBLISH.lock();
-        publish(&held);
+        observer::cycle(&mut || publish(&held));
         let len = BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).count();
         Self { _held: held, len }
     }

@@ -85,7 +85,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     drop(goroutine::all());
     thread::forget_lane_of_another();
     rtprof_profiler::modules::refresh();
-    goroutine::observe(&states::OBSERVER);
+    rtprof_profiler::observer::observe(&states::OBSERVER);
     collector::begin();
     OWNER.store(own_process(), Ordering::Release);
     RECORDER.epoch.session.fetch_add(1, Ordering::Relaxed);

@@ -3,12 +3,13 @@
 //! All of these keep up the goroutine's state whether anything is recorded or not, so that a trace can begin at any moment
 //! and say truly who waits.
 
-use rtprof_profiler::goroutine::{self, Birth, Goroutine, Observer, State, WaitReason};
+use rtprof_profiler::goroutine::{self, Birth, Goroutine, State, WaitReason};
+use rtprof_profiler::observer::Observer;
 
 use crate::record::Kind;
 use crate::thread::{self, any_turn, is_enabled, own_turn};
 
-pub(crate) static OBSERVER: Observer = Observer { began, ends, forked };
+pub(crate) static OBSERVER: Observer = Observer { began, ends, forked, cycle };
 
 /// Changes a goroutine's state where nothing is recorded of it. If `to` returns none, nothing is changed.
 #[inline]
@@ -138,4 +139,8 @@ fn ends(goroutine: &'static Goroutine) {
 
 fn forked() {
     crate::drain::forked();
+}
+
+fn cycle(f: &mut dyn FnMut()) {
+    crate::region::with_region("heap profile cycle", f);
 }

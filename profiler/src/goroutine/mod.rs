@@ -23,7 +23,6 @@
 mod exit;
 mod kernel;
 mod name;
-mod observer;
 mod reason;
 mod registered;
 mod slot;
@@ -36,7 +35,6 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use kernel::is_alive;
 pub use name::MAX_NAME;
-pub use observer::{Observer, observe};
 pub use reason::WaitReason;
 pub use registered::{Birth, Registered, register};
 pub use slot::{Goroutine, Snapshot};
@@ -45,6 +43,7 @@ pub use state::{MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
+use crate::observer;
 use crate::sampling::Hook;
 use crate::slots::Slots;
 use crate::thread_create::ThreadBucket;

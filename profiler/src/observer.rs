@@ -1,9 +1,10 @@
-//! Who wants to know when goroutines begin and end: the execution tracer, which stands above this crate.
+//! Who wants to know when goroutines begin and end, and when heap profile cycles do: the execution tracer, which stands
+//! above this crate.
 
 use core::ptr::null_mut;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-use super::{Goroutine, State};
+use crate::goroutine::{Goroutine, State};
 
 /// What is called, by the goroutine's own thread, from hooks.
 #[derive(Debug)]
@@ -14,6 +15,8 @@ pub struct Observer {
     pub ends: fn(&'static Goroutine),
     /// This is a forked child.
     pub forked: fn(),
+    /// Runs its argument, which walks over all buckets of the heap profile. Not from hooks.
+    pub cycle: fn(&mut dyn FnMut()),
 }
 
 static OBSERVER: AtomicPtr<Observer> = AtomicPtr::new(null_mut());
@@ -28,7 +31,7 @@ fn observer() -> Option<&'static Observer> {
     unsafe { OBSERVER.load(Ordering::Acquire).as_ref() }
 }
 
-pub(super) fn began(goroutine: &'static Goroutine) {
+pub(crate) fn began(goroutine: &'static Goroutine) {
     if let Some(observer) = observer() {
         (observer.began)(goroutine);
         return;
@@ -42,15 +45,22 @@ pub(super) fn began(goroutine: &'static Goroutine) {
     }
 }
 
-pub(super) fn ends(goroutine: &'static Goroutine) {
+pub(crate) fn ends(goroutine: &'static Goroutine) {
     if let Some(observer) = observer() {
         (observer.ends)(goroutine);
     }
 }
 
 #[cfg(rtprof_supported)]
-pub(super) fn forked() {
+pub(crate) fn forked() {
     if let Some(observer) = observer() {
         (observer.forked)();
+    }
+}
+
+pub(crate) fn cycle(f: &mut dyn FnMut()) {
+    match observer() {
+        Some(observer) => (observer.cycle)(f),
+        None => f(),
     }
 }

@@ -1,0 +1,46 @@
+//! Recording a trace and sending it as it comes. Go: `pprof.Trace`.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use http::Response;
+use rtprof_pprof_out::trace::{Reader, TraceError};
+
+use crate::answer::{self, Refusal};
+use crate::body::Body;
+use crate::engine::Link;
+use crate::slots::Slots;
+use crate::stream;
+
+/// The name that a client saves it under.
+const NAME: &str = "trace";
+
+/// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends
+/// with the next second.
+pub(crate) async fn answer(link: Link, slots: Slots, length: Duration) -> Result<Response<Body>, Refusal> {
+    let place = slots.take().await?;
+    let reader = link.computing(Reader::start).await?.map_err(refused)?;
+    let body = stream::body_at_once(&link, place, move |w| write(reader, length, w))?;
+    Ok(answer::attachment(NAME, body))
+}
+
+/// The answer without its body, for a HEAD: nothing is recorded.
+pub(crate) fn head() -> Response<Body> {
+    answer::attachment(NAME, Body::left_out())
+}
+
+/// Go's words, which clients show.
+fn refused(error: TraceError) -> Refusal {
+    let reason = match error {
+        TraceError::AlreadyStarted => "execution tracer already enabled".to_owned(),
+        error => error.to_string(),
+    };
+    Refusal::internal(format!("Could not enable tracing: {reason}"))
+}
+
+/// By a writer.
+fn write(mut reader: Reader, length: Duration, w: &mut dyn Write) -> io::Result<()> {
+    reader.stop_after(length);
+    io::copy(&mut reader, w)?;
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! A trace in chunks, for who wants to read it rather than have it written.
+
+use std::io;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtprof_profiler::clock;
+use rtprof_tracer::drain::{self, Drain};
+
+use super::session::Session;
+use super::v1::V1;
+use super::{Clock, Encode, Options, Stats, TraceError};
+
+/// How often the reader looks whether there is something to do. Threads that record wake nobody.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// Reads the trace that it has started, in chunks as they come. Go: `runtime.StartTrace`, `ReadTrace`, `StopTrace`.
+///
+/// Who has it must read: what is not read is kept, up to [`Options::buffer_memory`]. Dropped, it ends the trace.
+///
+/// ```
+/// # use rtprof_pprof_out as rtprof;
+/// use std::io::Read;
+/// use rtprof::trace;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let mut reader = trace::Reader::start()?;
+/// // … elsewhere, or after a while:
+/// reader.stop();
+/// let mut bytes = Vec::new();
+/// reader.read_to_end(&mut bytes)?;
+/// assert!(bytes.starts_with(b"go 1.19 trace\0\0\0"));
+/// # Ok(())
+/// # }
+/// ```
+pub struct Reader {
+    session: Arc<Session>,
+    /// Until everything was read.
+    drain: Option<Drain>,
+    encoder: V1,
+    /// Encoded and not read yet, from `at` on.
+    chunk: Vec<u8>,
+    at: usize,
+    start: u64,
+    /// When recording ends by itself.
+    deadline: Option<Instant>,
+    /// Whether the end of this is the end of the session, rather than somebody's call of `stop`.
+    is_session: bool,
+}
+
+impl Reader {
+    /// Starts a trace with [`Options::default`].
+    ///
+    /// # Errors
+    /// [`TraceError::AlreadyStarted`] if one goes on; others if the system gives no memory, or is not supported.
+    pub fn start() -> Result<Self, TraceError> {
+        Self::start_with(Options::default())
+    }
+
+    /// Starts a trace.
+    ///
+    /// # Errors
+    /// As [`Reader::start`].
+    pub fn start_with(options: Options) -> Result<Self, TraceError> {
+        let session = Session::open(options)?;
+        // Known before the first event: it may take a few milliseconds.
+        let ticks_per_second = clock::ticks_per_second();
+        let start = clock::ticks();
+        let drain = match drain::start(session.options.buffer_memory) {
+            Ok(drain) => drain,
+            Err(error) => {
+                session.close();
+                return Err(match error {
+                    // No session was open, but one that was given up is not over.
+                    drain::StartError::AlreadyStarted => TraceError::WriterBusy,
+                    error => error.into(),
+                });
+            }
+        };
+        let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
+        let mut encoder = V1::new(Clock { ticks_per_second, start }, procs);
+        let mut chunk = Vec::new();
+        encoder.begin(&mut chunk);
+        Ok(Self { session, drain: Some(drain), encoder, chunk, at: 0, start, deadline: None, is_session: true })
+    }
+
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Ends recording. What was recorded is still to be read.
+    pub fn stop(&self) {
+        self.session.stop();
+    }
+
+    /// Ends recording after so long from now, or when it is stopped, if that is earlier.
+    pub fn stop_after(&mut self, time: Duration) {
+        self.deadline = Instant::now().checked_add(time);
+    }
+
+    /// How it goes.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats::default();
+        self.session.note(|noted| stats = *noted);
+        stats
+    }
+
+    /// The next bytes; `None` when the trace was stopped and everything was read. Waits for them, up to a second while
+    /// little happens.
+    pub fn read_chunk(&mut self) -> Option<Vec<u8>> {
+        self.fill();
+        let chunk = match self.at {
+            0 => std::mem::take(&mut self.chunk),
+            at => self.chunk.split_off(at),
+        };
+        (self.chunk, self.at) = (Vec::new(), 0);
+        self.session.note(|stats| stats.bytes += chunk.len() as u64);
+        self.look_for_the_end();
+        (!chunk.is_empty()).then_some(chunk)
+    }
+
+    /// As [`Reader::read_chunk`], for who calls [`Reader::written`] when it has done so.
+    pub(super) fn chunk_to_write(&mut self) -> Option<&[u8]> {
+        self.fill();
+        Some(&self.chunk[self.at..]).filter(|chunk| !chunk.is_empty())
+    }
+
+    /// The chunk was written.
+    pub(super) fn written(&mut self) {
+        let len = self.chunk.len() - self.at;
+        self.at = self.chunk.len();
+        self.session.note(|stats| stats.bytes += len as u64);
+    }
+
+    /// The trace is over, with this result for who stops it, now or later.
+    pub(super) fn finish(mut self, end: Result<(), TraceError>) {
+        self.drain = None;
+        self.is_session = false;
+        self.session.end(end);
+    }
+
+    /// Lets `stop` return when everything was read.
+    fn look_for_the_end(&self) {
+        if self.drain.is_none() && self.at == self.chunk.len() {
+            self.session.end(Ok(()));
+        }
+    }
+
+    /// Sees to it that there is something to read, unless everything was read.
+    fn fill(&mut self) {
+        let _untracked = rtprof_profiler::sampling::untracked();
+        while self.at == self.chunk.len() {
+            let Some(drain) = &mut self.drain else { return };
+            let left = self.deadline.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                self.session.stop();
+            }
+            if !drain.wants_cut() {
+                self.session.pause(LOOK.min(left));
+                continue;
+            }
+            (self.chunk, self.at) = (Vec::new(), 0);
+            let collected = drain.cut();
+            let generation = collected.generation();
+            let end = generation.end;
+            self.encoder.generation(&generation, drain.tables(), &mut self.chunk);
+            drop(generation);
+            drop(collected);
+            let is_over = drain.is_over();
+            if is_over {
+                self.encoder.end(end, drain.tables(), &mut self.chunk);
+            }
+            self.note(end);
+            if is_over {
+                self.drain = None;
+            }
+        }
+    }
+
+    fn note(&self, end: u64) {
+        let Some(drain) = &self.drain else { return };
+        let encoded = self.encoder.counts();
+        let time = |ticks| {
+            let nanos = ticks as u128 * u128::from(clock::NANOS) / u128::from(clock::ticks_per_second());
+            Duration::from_nanos(nanos as u64)
+        };
+        self.session.note(|stats| {
+            stats.count(drain.counts());
+            stats.lifted_events = encoded.lifted;
+            stats.largest_lift = time(encoded.largest_lift);
+            stats.omitted_events = encoded.stale
+                + encoded.stuck_records
+                + encoded.unmatched_region_ends
+                + encoded.unmatched;
+            stats.duration = time(clock::since(self.start, end));
+        });
+    }
+}
+
+impl io::Read for Reader {
+    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+        if into.is_empty() {
+            return Ok(0);
+        }
+        self.fill();
+        let chunk = &self.chunk[self.at..];
+        let len = chunk.len().min(into.len());
+        into[..len].copy_from_slice(&chunk[..len]);
+        self.at += len;
+        self.session.note(|stats| stats.bytes += len as u64);
+        self.look_for_the_end();
+        Ok(len)
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        // The drain first: then another trace can be started.
+        self.drain = None;
+        self.session.end(Ok(()));
+        if self.is_session {
+            self.session.close();
+        }
+    }
+}
+
+impl std::fmt::Debug for Reader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Reader").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}

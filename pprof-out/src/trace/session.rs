@@ -1,0 +1,131 @@
+//! The trace that goes on: what its reader and who stops it tell each other.
+//!
+//! Locks: `CURRENT` guards which session it is, for the length of a look. A session's `progress` guards what it says, and
+//! `changed` tells that it says something else; never held while something is written or recorded.
+
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use rtprof_profiler::fork_lock::own_process;
+use rtprof_profiler::fork_safe::ForkMutex;
+use rtprof_tracer::drain;
+
+use super::{Options, Stats, TraceError};
+
+static CURRENT: ForkMutex<Option<Arc<Session>>> = ForkMutex::new(None);
+
+pub(super) struct Session {
+    process: u32,
+    pub(super) options: Options,
+    progress: Mutex<Progress>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Progress {
+    is_stopping: bool,
+    stats: Stats,
+    /// Everything was written, or nothing more will be.
+    end: Option<Result<(), TraceError>>,
+}
+
+impl Session {
+    /// Makes a session the current one.
+    pub(super) fn open(options: Options) -> Result<Arc<Self>, TraceError> {
+        let mut current = CURRENT.lock().ok_or(TraceError::Forked)?;
+        match current.as_ref() {
+            Some(session) if session.process != own_process() => return Err(TraceError::Forked),
+            Some(_) => return Err(TraceError::AlreadyStarted),
+            None => {}
+        }
+        let process = own_process();
+        let session =
+            Arc::new(Self { process, options, progress: Mutex::default(), changed: Condvar::new() });
+        *current = Some(session.clone());
+        Ok(session)
+    }
+
+    /// It is current no more.
+    pub(super) fn close(self: &Arc<Self>) {
+        if let Some(mut current) = CURRENT.lock()
+            && current.as_ref().is_some_and(|current| Arc::ptr_eq(current, self))
+        {
+            *current = None;
+        }
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends recording.
+    pub(super) fn stop(&self) {
+        drain::end_recording();
+        self.progress().is_stopping = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for so long, or until it is stopped.
+    pub(super) fn pause(&self, time: Duration) {
+        let progress = self.progress();
+        if !progress.is_stopping {
+            drop(self.changed.wait_timeout(progress, time));
+        }
+    }
+
+    /// Notes how it goes.
+    pub(super) fn note(&self, note: impl FnOnce(&mut Stats)) {
+        note(&mut self.progress().stats);
+    }
+
+    /// Everything was written, or nothing more will be.
+    pub(super) fn end(&self, end: Result<(), TraceError>) {
+        let mut progress = self.progress();
+        if progress.end.is_none() {
+            progress.end = Some(end);
+        }
+        drop(progress);
+        self.changed.notify_all();
+    }
+
+    /// Waits for the end.
+    fn wait(&self) -> Result<Stats, TraceError> {
+        let deadline = Instant::now().checked_add(self.options.drain_timeout);
+        let mut progress = self.progress();
+        loop {
+            let stats = progress.stats;
+            match progress.end.take() {
+                Some(Ok(())) => return Ok(stats),
+                Some(Err(TraceError::Write(error, _))) => return Err(TraceError::Write(error, stats)),
+                Some(Err(error)) => return Err(error),
+                None => {}
+            }
+            let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return Err(TraceError::WriterStalled(stats));
+            }
+            progress = match self.changed.wait_timeout(progress, left) {
+                Ok((progress, _)) => progress,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
+    }
+}
+
+/// Ends the trace that goes on, and returns when its writer has everything, with what was recorded. Nobody is stopped:
+/// threads record until this moment and not after it. Go: `trace.Stop`.
+///
+/// # Errors
+/// - [`TraceError::NotStarted`] if no trace goes on.
+/// - [`TraceError::WriterStalled`] if the writer does not take everything within [`Options::drain_timeout`].
+/// - [`TraceError::Write`] if the writer failed, now or before.
+pub fn stop() -> Result<Stats, TraceError> {
+    let session = match CURRENT.lock() {
+        // Not a parent's, in a forked child.
+        Some(mut current) => current.take_if(|session| session.process == own_process()),
+        None => None,
+    };
+    let session = session.ok_or(TraceError::NotStarted)?;
+    session.stop();
+    session.wait()
+}

@@ -1,0 +1,55 @@
+//! What became of a trace.
+
+use std::time::Duration;
+
+use rtprof_tracer::drain;
+
+/// What was recorded in a trace, and what was not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Stats {
+    /// Bytes of the trace that the writer has taken.
+    pub bytes: u64,
+    /// Events that were recorded. The trace has more: what a format asks for besides is added.
+    pub events: u64,
+    /// Bytes that they took in the buffers.
+    pub recorded_bytes: u64,
+    /// Cuts at which what was recorded was taken out of the buffers: one a second, or more if there was much.
+    pub generations: u64,
+    /// Events that are not in the trace, as no buffer was free: the writer is too slow, or
+    /// [`Options::buffer_memory`](super::Options::buffer_memory) too small.
+    pub dropped_events: u64,
+    /// How often a thread found no buffer free.
+    pub dropped_buffers: u64,
+    /// Events that have no stack, as there were more than 65,536 distinct ones.
+    pub dropped_stacks: u64,
+    /// Names of regions, tasks and categories that are empty, as there were more than 65,536 distinct ones.
+    pub dropped_names: u64,
+    /// Regions that were dropped on another goroutine than the one that started them: they end with that goroutine.
+    pub foreign_region_ends: u64,
+    /// Collections and stops of the world that began during another one, and are not in the trace.
+    pub concurrent_collections: u64,
+    /// Events that seemed older than their cause, by the clocks of two cores, and were moved behind it.
+    pub lifted_events: u64,
+    /// By how much at most.
+    pub largest_lift: Duration,
+    /// Events that were left out because they fit nowhere: ends of regions that began before the trace, and what depends
+    /// on dropped events.
+    pub omitted_events: u64,
+    /// From start to stop.
+    pub duration: Duration,
+}
+
+impl Stats {
+    pub(super) fn count(&mut self, counts: drain::Counts) {
+        self.events = counts.records;
+        self.recorded_bytes = counts.bytes;
+        self.generations = counts.generations;
+        self.dropped_events = counts.lost_events;
+        self.dropped_buffers = counts.lost_buffers;
+        self.dropped_stacks = counts.lost_stacks;
+        self.dropped_names = counts.lost_names;
+        self.foreign_region_ends = counts.foreign_region_ends;
+        self.concurrent_collections = counts.concurrent_collections;
+    }
+}

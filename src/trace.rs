@@ -1,0 +1,21 @@
+//! Execution traces for `go tool trace`: what threads do, by the nanosecond. Go: package `runtime/trace`.
+//!
+//! ```no_run
+//! use std::fs::File;
+//! use rtprof::trace;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! trace::start(File::create("trace.out")?)?;
+//! trace::with_region("parse", || { /* … */ });
+//! let stats = trace::stop()?;
+//! println!("{} events in {} bytes", stats.events, stats.bytes);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Then `go tool trace trace.out`. While nothing is recorded each of these functions is a load or two.
+
+pub use rtprof_hooks::trace::{WaitKind, syscall, wait};
+#[cfg(feature = "pprof")]
+pub use rtprof_pprof_out::trace::*;
+pub use rtprof_tracer::{Entered, Region, Task, is_enabled, log, start_region, with_region};
