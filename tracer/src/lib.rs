@@ -33,6 +33,8 @@ pub mod heap;
 mod lane;
 #[cfg(not(loom))]
 mod log;
+#[cfg(all(test, loom))]
+mod models;
 mod queue;
 pub mod record;
 mod recorder;

@@ -138,7 +138,8 @@ impl Recorder {
         if begun & 1 != 0 {
             return None;
         }
-        lane.turn.store(begun.wrapping_add(1), Ordering::Relaxed);
+        // Release: a reader that waits for the turn before may see this one first.
+        lane.turn.store(begun.wrapping_add(1), Ordering::Release);
         self.epoch.barrier.light();
         let mut turn = Turn::new(self, lane, self.generation());
         if turn.generation() == 0 {

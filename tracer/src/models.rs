@@ -1,0 +1,174 @@
+//! Models of the recorder: every interleaving of a few threads, checked by loom.
+
+use loom::thread;
+use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
+use rtprof_profiler::primitive::Ordering;
+
+use crate::buffer::Buffer;
+use crate::lane::Lane;
+use crate::record::{Kind, Record, Records};
+use crate::recorder::Recorder;
+
+fn model(bound: usize, f: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(bound);
+    builder.check(f);
+}
+
+/// loom's atomics belong to one execution; the little that leaks ends with the test.
+fn recorder() -> &'static Recorder {
+    let recorder = Box::leak(Box::new(Recorder::new()));
+    recorder.epoch.generation.store(1, Ordering::SeqCst);
+    recorder
+}
+
+fn event(recorder: &'static Recorder, lane: &Lane, number: u64) -> bool {
+    let recorded = recorder.with_turn(lane, |turn| {
+        let is_lost = turn.count_if_lost();
+        turn.write(Kind::HeapAlloc, turn.now(), [number]);
+        !is_lost
+    });
+    recorded == Some(true)
+}
+
+/// What a reader does at a cut. Returns the buffers that are in its hands.
+fn cut(recorder: &Recorder, from: u32, is_last: bool) -> Vec<&'static Buffer> {
+    let next = recorder.advance(from, is_last).unwrap();
+    assert!(recorder.collect(next, |_| false, || false));
+    let mut buffers = Vec::new();
+    recorder.full.take_all(&mut buffers);
+    buffers
+}
+
+/// The generation and the records of a buffer.
+fn read(buffer: &Buffer) -> (u32, Vec<Record<'_>>) {
+    buffer.body.with_mut(|body| {
+        // SAFETY: out of the queue; loom checks that nobody else has it.
+        let body = unsafe { &*body };
+        let records = Records::new(body.base, &body.bytes[..body.len]).map(|(_, record)| record).collect();
+        (body.generation, records)
+    })
+}
+
+fn numbers(records: &[Record<'_>]) -> Vec<u64> {
+    let number = |record: &Record<'_>| match record {
+        Record::HeapAlloc { bytes } => *bytes,
+        other => panic!("{other:?} was never written"),
+    };
+    records.iter().map(number).collect()
+}
+
+/// A thread records while the reader cuts and then stops: what was recorded is read once, in order, in a buffer that the
+/// thread does not touch any more.
+#[test]
+fn loom_a_buffer_is_handed_over_whole() {
+    model(3, || {
+        let recorder = recorder();
+        let lane = recorder.open_lane(7, 7).unwrap();
+        let writer = thread::spawn(move || (1..=2).filter(|&n| event(recorder, lane, n)).collect::<Vec<_>>());
+        let mut found = Vec::new();
+        for (generation, is_last) in [(1, false), (2, true)] {
+            for buffer in cut(recorder, generation, is_last) {
+                let (of, records) = read(buffer);
+                assert!(of == generation || !is_last && of == 2, "a buffer of the past");
+                found.extend(numbers(&records));
+                recorder.buffers.give_back(buffer);
+            }
+        }
+        let recorded = writer.join().unwrap();
+        assert_eq!(found, recorded);
+        assert!(lane.buffer.load(Ordering::Relaxed).is_null(), "a buffer was left behind");
+    });
+}
+
+/// A thread ends while the reader stops: its last buffer comes out once.
+#[test]
+fn loom_a_lane_is_closed_while_the_reader_stops() {
+    model(3, || {
+        let recorder = recorder();
+        let lane = recorder.open_lane(7, 7).unwrap();
+        let writer = thread::spawn(move || {
+            let recorded = event(recorder, lane, 1);
+            recorder.close_lane(lane);
+            recorded
+        });
+        let mut buffers = cut(recorder, 1, true);
+        let recorded = writer.join().unwrap();
+        recorder.full.take_all(&mut buffers);
+        let found: Vec<u64> = buffers.iter().flat_map(|buffer| numbers(&read(buffer).1)).collect();
+        assert_eq!(found, if recorded { vec![1] } else { vec![] });
+    });
+}
+
+/// Two threads share the lane for those that have none, while the reader stops.
+#[test]
+fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
+    model(2, || {
+        let recorder = recorder();
+        let record = move |number| {
+            let recorded = recorder.with_shared_turn(|turn| {
+                turn.write(Kind::HeapAlloc, turn.now(), [number]);
+            });
+            u64::from(recorded.is_some())
+        };
+        let other = thread::spawn(move || record(1));
+        let mine = record(2);
+        let mut buffers = cut(recorder, 1, true);
+        let recorded = mine + other.join().unwrap();
+        recorder.full.take_all(&mut buffers);
+        let found: usize = buffers.iter().map(|buffer| read(buffer).1.len()).sum();
+        assert_eq!(found as u64, recorded);
+    });
+}
+
+/// A goroutine blocks, another wakes it, and the reader cuts meanwhile: the wake is never in an earlier generation than
+/// the block, their numbers are the true order, and the goroutine is declared once in each generation, before anything
+/// else that concerns it there.
+#[test]
+fn loom_an_effect_is_never_in_an_earlier_generation() {
+    model(3, || {
+        let recorder = recorder();
+        let goroutine: &'static Goroutine = Box::leak(Box::new(Goroutine::default()));
+        let lanes = [1, 2].map(|id| recorder.open_lane(id, id as u32).unwrap());
+        let waker = thread::spawn(move || {
+            // Does nothing if it comes before the block.
+            recorder.with_turn(lanes[1], |turn| turn.unblock(goroutine, 0)).unwrap();
+        });
+        let blocker = thread::spawn(move || {
+            let waiting = State::Waiting(WaitReason::Park);
+            let recorded = recorder.with_turn(lanes[0], |turn| {
+                let tick = turn.leave_running(goroutine, waiting);
+                turn.write(Kind::Block, tick, [WaitReason::Park as u64, 0]);
+            });
+            recorded.unwrap();
+        });
+        let mut buffers = cut(recorder, 1, false);
+        blocker.join().unwrap();
+        waker.join().unwrap();
+        buffers.extend(cut(recorder, 2, true));
+
+        let (mut blocked, mut unblocked) = (0, None);
+        let mut declared = Vec::new();
+        for buffer in buffers {
+            let (generation, records) = read(buffer);
+            for record in records {
+                match record {
+                    Record::Status(status) => declared.push((generation, status.number)),
+                    Record::Block { .. } => blocked = generation,
+                    Record::Unblock { number, .. } => {
+                        assert_eq!(number, 2);
+                        unblocked = Some(generation);
+                    }
+                    other => panic!("{other:?} was never written"),
+                }
+            }
+        }
+        assert!(blocked != 0 && unblocked.is_none_or(|of| blocked <= of), "{blocked}, then {unblocked:?}");
+        declared.sort_unstable();
+        let mut expected = vec![(blocked, 0)];
+        expected.extend(unblocked.filter(|&of| of != blocked).map(|of| (of, 1)));
+        assert_eq!(declared, expected);
+        let end = if unblocked.is_some() { State::Runnable } else { State::Waiting(WaitReason::Park) };
+        assert_eq!(goroutine.state().state(), end);
+    });
+}
