@@ -20,6 +20,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fs::{self, File};
 use std::io::Write;
+use std::path::PathBuf;
 
 use rtprof::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rtprof::sync::{Arc, Mutex};
@@ -56,12 +57,13 @@ static SEEN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let budget = corpus::budget(24)?;
-    // What the service may use; the trace shows it above the heap's curve.
-    rtprof::set_heap_goal(256 << 20);
+    let files = corpus::pages(&corpus::source());
+    // What it means to use; the trace shows it above the heap's curve, which samples of 64 KiB draw.
+    rtprof::set_heap_goal(16 << 20);
     rtprof::set_mem_profile_rate(64 << 10);
 
     trace::start(File::create("trace.out")?)?;
-    let (pages, lines) = run(budget)?;
+    let (pages, lines) = run(files, budget)?;
     let stats = trace::stop()?;
 
     println!(
@@ -81,14 +83,14 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Returns how many pages went through, and the lines that were written.
-fn run(budget: usize) -> Result<(usize, usize), Box<dyn Error>> {
+fn run(files: Vec<PathBuf>, budget: usize) -> Result<(usize, usize), Box<dyn Error>> {
     let (to_parsers, pages) = sync_channel(WAITING);
     let (to_merger, parsed) = channel();
     let (to_writer, batches) = channel();
     // One receiver for all parsers.
     let pages = Arc::new(Mutex::new(pages));
 
-    let reader = named("reader").spawn(move || read(budget, &to_parsers))?;
+    let reader = named("reader").spawn(move || read(files, budget, &to_parsers))?;
     let mut parsers = Vec::new();
     for i in 0..PARSERS {
         let (pages, to_merger) = (pages.clone(), to_merger.clone());
@@ -111,9 +113,9 @@ fn named(name: &str) -> thread::Builder {
     thread::Builder::new().name(name.into())
 }
 
-fn read(budget: usize, to_parsers: &SyncSender<Page>) -> usize {
+fn read(files: Vec<PathBuf>, budget: usize, to_parsers: &SyncSender<Page>) -> usize {
     let (mut left, mut sent) = (budget, 0);
-    for path in corpus::pages(&corpus::source()) {
+    for path in files {
         if left == 0 {
             break;
         }

@@ -162,11 +162,11 @@ fn pages_and_texts() {
     ] {
         let answer = web::get(server(), path);
         check(&answer, 200, &PAGE);
-        for name in ["allocs", "block", "goroutine", "heap", "mutex", "symbol", "threadcreate"] {
+        for name in ["allocs", "block", "goroutine", "heap", "mutex", "symbol", "threadcreate", "trace"] {
             assert!(answer.text().contains(&format!("<a href=\"{name}")), "{name} is on the page");
         }
         // What would only answer that it is not there is named and not linked.
-        for name in ["cmdline", "profile", "trace"] {
+        for name in ["cmdline", "profile"] {
             assert!(answer.text().contains(&format!("<td>{name}</td>")), "{name} is on the page");
         }
     }
@@ -180,7 +180,6 @@ fn pages_and_texts() {
 #[test]
 fn errors() {
     let profile = "Could not enable CPU profiling: CPU profiles are not part of this version of rtprof yet";
-    let trace = "Could not enable tracing: traces are not part of this version of rtprof yet";
     let (unknown, seconds) =
         ("Unknown profile", "invalid value for \"seconds\" - must be a positive integer");
     let (unsupported, incompatible) = (
@@ -213,8 +212,6 @@ fn errors() {
         ("/debug/pprof/profile?seconds=600", 500, profile),
         ("/debug/pprof/profile?seconds=x&debug=1", 500, profile),
         ("/debug/pprof/profile?seconds=601", 400, &long("601")),
-        ("/debug/pprof/trace", 500, trace),
-        ("/debug/pprof/trace?seconds=-1", 500, trace),
         ("/debug/pprof/trace?seconds=600.5", 400, &long("600.5")),
         ("/debug/pprof/heap?seconds=0", 400, seconds),
         ("/debug/pprof/heap?seconds=-1", 400, seconds),
@@ -309,6 +306,10 @@ fn head_captures_nothing() {
     let answer = web::ask(server(), "HEAD", "/debug/pprof/delta_block", &[]);
     let disposition = "Content-Disposition: attachment; filename=\"delta_block\"";
     check(&answer, 200, &["Content-Type: application/octet-stream", disposition, NOSNIFF]);
+    let answer = web::ask(server(), "HEAD", "/debug/pprof/trace?seconds=600", &[]);
+    let disposition = "Content-Disposition: attachment; filename=\"trace\"";
+    check(&answer, 200, &["Content-Type: application/octet-stream", disposition, NOSNIFF]);
+    assert!(!rtprof::trace::is_enabled(), "nothing is recorded");
     assert!(started.elapsed() < Duration::from_secs(60), "it did not wait");
 }
 

@@ -17,8 +17,9 @@
 //! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
 //! `sample_index=`, `symbolize=none`. The index page explains them.
 //!
-//! `profile` and `trace` answer as Go does when they cannot be begun, until CPU profiles and traces are part of rtprof;
-//! `goroutine` is empty until then.
+//! `trace` streams what is recorded for `seconds=` (1), for `go tool trace`; one trace goes on at a time, whoever has
+//! started it. `profile` answers as Go does when it cannot be begun, and `goroutine` is empty, until CPU profiles and
+//! goroutines are part of rtprof.
 //!
 //! # What it costs
 //! Nothing while nobody asks: two threads sleep. A request is worked on by threads of its own, which give way to the
