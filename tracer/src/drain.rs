@@ -19,6 +19,8 @@ use crate::{collector, heap, states};
 const PERIOD: Duration = Duration::from_secs(1);
 /// or when so many buffers are full: 8 MiB.
 const FULL_BUFFERS: usize = 128;
+/// Goroutines that are declared in one turn of the shared lane.
+const AT_ONCE: usize = 64;
 /// How long to wait for threads that are within an event, and do not run.
 const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -242,9 +244,17 @@ impl Drain {
 
     /// Declares all goroutines that have not declared themselves in the present generation.
     fn declare_all(&mut self) {
-        for goroutine in goroutine::slots() {
-            if goroutine.id() != 0 && goroutine.state().generation() != self.generation {
-                shared_turn(|turn| turn.declare(goroutine));
+        let mut goroutines = goroutine::slots().peekable();
+        while goroutines.peek().is_some() {
+            // Not all at once: others have events for that lane too.
+            let declared = shared_turn(|turn| {
+                for goroutine in goroutines.by_ref().take(AT_ONCE) {
+                    turn.make_room();
+                    turn.declare(goroutine);
+                }
+            });
+            if declared.is_none() && RECORDER.generation() == 0 {
+                return;
             }
         }
     }

@@ -75,6 +75,11 @@ impl Lane {
         }
     }
 
+    /// The thread has ended within its turn, perhaps with the lock in its hands. By the reader.
+    pub(crate) fn unlock_for_the_dead(&self) {
+        self.lock.store(0, Ordering::Release);
+    }
+
     /// Holds the lane's buffer fast, until dropped.
     pub(crate) fn lock(&self) -> Locked<'_> {
         let mut tries = 0u32;

@@ -21,7 +21,9 @@
 //! As in `rtprof_profiler`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
 //! signal handler that interrupts an event of its thread records to the shared lane, without waiting for it for long.
 
+#[cfg_attr(loom, allow(dead_code))]
 mod barrier;
+#[cfg_attr(loom, allow(dead_code))]
 mod buffer;
 #[cfg(not(loom))]
 pub mod collector;
@@ -30,23 +32,28 @@ pub mod drain;
 pub mod generation;
 #[cfg(not(loom))]
 pub mod heap;
+#[cfg_attr(loom, allow(dead_code))]
 mod lane;
 #[cfg(not(loom))]
 mod log;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg_attr(loom, allow(dead_code))]
 mod queue;
 pub mod record;
+#[cfg_attr(loom, allow(dead_code))]
 mod recorder;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
 pub mod states;
+#[cfg_attr(loom, allow(dead_code))]
 mod tables;
 #[cfg(not(loom))]
 mod task;
 #[cfg(not(loom))]
 mod thread;
+#[cfg_attr(loom, allow(dead_code))]
 mod turn;
 
 #[cfg(not(loom))]

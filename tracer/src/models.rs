@@ -106,7 +106,7 @@ fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
     model(2, || {
         let recorder = recorder();
         let record = move |number| {
-            let recorded = recorder.with_shared_turn(|turn| {
+            let recorded = recorder.with_shared_turn(number as u32, |turn| {
                 turn.write(Kind::HeapAlloc, turn.now(), [number]);
             });
             u64::from(recorded.is_some())

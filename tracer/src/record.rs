@@ -83,15 +83,15 @@ kinds! {
     Block = 5, 2;
     /// goroutine, number, stack
     Unblock = 6, 3;
-    ///
+    /// nothing
     Wake = 7, 0;
     /// stack
     Yield = 8, 1;
     /// stack
     SyscallBegin = 9, 1;
-    ///
+    /// nothing
     SyscallEnd = 10, 0;
-    ///
+    /// nothing
     End = 11, 0;
     /// bytes
     HeapAlloc = 12, 1;
@@ -99,11 +99,11 @@ kinds! {
     HeapGoal = 13, 1;
     /// number, stack
     GcStart = 14, 2;
-    ///
+    /// nothing
     GcDone = 15, 0;
     /// number, reason, stack
     StwStart = 16, 3;
-    ///
+    /// nothing
     StwDone = 17, 0;
     /// stack
     SweepStart = 18, 1;
@@ -111,7 +111,7 @@ kinds! {
     SweepDone = 19, 2;
     /// stack
     AssistStart = 20, 1;
-    ///
+    /// nothing
     AssistDone = 21, 0;
     /// task, parent, name, stack
     TaskCreate = 22, 4;

@@ -44,24 +44,27 @@ pub(crate) struct Recorder {
     pub(crate) full: Queue,
     /// Where events go that come from no lane. Its turn is whoever holds `shared_lock`.
     pub(crate) shared: Lane,
+    /// The kernel's number of the thread that has the shared lane; 0 for none.
     shared_lock: AtomicU32,
     pub(crate) losses: Losses,
 }
 
+/// Tries, of 50 microseconds each, after which the reader asks whether the thread that it waits for exists.
+const LOOK_AFTER: u32 = 1000;
+
 /// Tries to get the shared lane: a signal handler may have interrupted its holder, and would wait for ever.
-const SHARED_TRIES: u32 = 1000;
+const SHARED_TRIES: u32 = 250;
 
 impl Losses {
     #[cfg(not(loom))]
     const fn new() -> Self {
-        const NONE: AtomicU64 = AtomicU64::new(0);
         Self {
-            events: NONE,
-            buffers: NONE,
-            stacks: NONE,
-            strings: NONE,
-            foreign_ends: NONE,
-            concurrent: NONE,
+            events: AtomicU64::new(0),
+            buffers: AtomicU64::new(0),
+            stacks: AtomicU64::new(0),
+            strings: AtomicU64::new(0),
+            foreign_ends: AtomicU64::new(0),
+            concurrent: AtomicU64::new(0),
         }
     }
 
@@ -129,11 +132,7 @@ impl Recorder {
     /// Runs `f` in the turn of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has
     /// interrupted another turn.
     #[inline(always)]
-    pub(crate) fn with_turn<R>(
-        &'static self,
-        lane: &Lane,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
-    ) -> Option<R> {
+    pub(crate) fn with_turn<R>(&'static self, lane: &Lane, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
         let begun = lane.turn.load(Ordering::Relaxed);
         if begun & 1 != 0 {
             return None;
@@ -149,9 +148,14 @@ impl Recorder {
         Some(f(&mut turn))
     }
 
-    /// Runs `f` in a turn in the shared lane. `None` when nothing is recorded, or if another has it for too long.
-    pub(crate) fn with_shared_turn<R>(&'static self, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-        if !self.lock_shared(SHARED_TRIES) {
+    /// Runs `f` in a turn in the shared lane, of the thread that the kernel knows by this number. `None` when nothing is
+    /// recorded, or if another has it for too long.
+    pub(crate) fn with_shared_turn<R>(
+        &'static self,
+        thread_id: u32,
+        f: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> Option<R> {
+        if !self.lock_shared(thread_id, |tries| tries > SHARED_TRIES) {
             return None;
         }
         let mut turn = Turn::new(self, &self.shared, self.generation());
@@ -173,16 +177,17 @@ impl Recorder {
         }
     }
 
-    fn lock_shared(&self, tries: u32) -> bool {
-        let is_open =
-            || self.shared_lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        let mut tried = 0;
-        while !is_open() {
-            tried += 1;
-            if tried > tries {
+    /// Waits for the shared lane, until `gives_up` says no after so many tries.
+    fn lock_shared(&self, thread_id: u32, gives_up: impl Fn(u32) -> bool) -> bool {
+        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
+        let mut tries = 0;
+        while self.shared_lock.compare_exchange(0, thread_id, success, failure).is_err() {
+            tries += 1;
+            if gives_up(tries) {
                 return false;
             }
-            wait(tried.min(200));
+            // A hook gives up before it would sleep.
+            wait(tries);
         }
         true
     }
@@ -275,8 +280,19 @@ impl Recorder {
                 true
             };
         }
-        let shared = self.lock_shared(u32::MAX);
-        debug_assert!(shared);
+        let own = kernel_thread_id();
+        let is_lost = |tries: u32| {
+            let holder = self.shared_lock.load(Ordering::Relaxed);
+            if tries.is_multiple_of(LOOK_AFTER) && holder != 0 && is_gone(holder) {
+                // It has ended with the lane in its hands: what it has written of an event is whole records.
+                let free = (Ordering::AcqRel, Ordering::Relaxed);
+                let _ = self.shared_lock.compare_exchange(holder, 0, free.0, free.1);
+            }
+            tries.is_multiple_of(LOOK_AFTER) && is_over()
+        };
+        if !self.lock_shared(own, is_lost) {
+            return false;
+        }
         self.collect_lane(&self.shared, current);
         self.end_turn(&self.shared);
         all
@@ -301,8 +317,9 @@ impl Recorder {
         while lane.turn.load(Ordering::Acquire) == begun {
             tries += 1;
             wait(tries);
-            if tries.is_multiple_of(1000) {
+            if tries.is_multiple_of(LOOK_AFTER) {
                 if is_gone(lane.thread_id.load(Ordering::Relaxed)) {
+                    lane.unlock_for_the_dead();
                     lane.turn.store(begun.wrapping_add(1), Ordering::Release);
                     return true;
                 }
@@ -313,6 +330,11 @@ impl Recorder {
         }
         true
     }
+}
+
+/// The kernel's number of the current thread.
+pub(crate) fn kernel_thread_id() -> u32 {
+    if cfg!(loom) { 1 } else { rtprof_profiler::goroutine::kernel_thread_id() }
 }
 
 /// The generation after this one.

@@ -28,10 +28,10 @@ pub struct Region {
 /// longer than 1,024 bytes those are kept. While nothing is recorded this is one load. Go: `trace.StartRegion`.
 #[inline]
 pub fn start_region(name: &str) -> Region {
-    if is_enabled() {
-        if let Some(region) = start(name) {
-            return region;
-        }
+    if is_enabled()
+        && let Some(region) = start(name)
+    {
+        return region;
     }
     Region { session: 0, name: 0, task: 0, goroutine: 0 }
 }

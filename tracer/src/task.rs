@@ -82,10 +82,10 @@ impl Task {
 
     #[inline]
     fn begin(name: &str, parent: u64) -> Self {
-        if is_enabled() {
-            if let Some(task) = Self::create(name, parent) {
-                return task;
-            }
+        if is_enabled()
+            && let Some(task) = Self::create(name, parent)
+        {
+            return task;
         }
         Self { identity: NONE, before: NONE, session: 0 }
     }

@@ -5,7 +5,7 @@ use core::cell::Cell;
 use rtprof_profiler::goroutine::{self, Goroutine};
 
 use crate::lane::Lane;
-use crate::recorder::Recorder;
+use crate::recorder::{Recorder, kernel_thread_id};
 use crate::turn::Turn;
 
 pub(crate) static RECORDER: Recorder = Recorder::new();
@@ -52,7 +52,7 @@ pub(crate) fn shared_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
     if !is_enabled() {
         return None;
     }
-    let recorded = RECORDER.with_shared_turn(f);
+    let recorded = RECORDER.with_shared_turn(kernel_thread_id(), f);
     if recorded.is_none() && is_enabled() {
         lose();
     }

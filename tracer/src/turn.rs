@@ -54,6 +54,14 @@ impl<'a> Turn<'a> {
         self.renew(self.generation);
     }
 
+    /// Finds room for one event more, in a turn of several.
+    pub(crate) fn make_room(&mut self) {
+        // SAFETY: the buffer is this turn's.
+        if self.buffer.is_some_and(|buffer| !buffer.body.with_mut(|body| unsafe { (*body).has_room() })) {
+            self.renew(self.generation);
+        }
+    }
+
     /// Goes on in a new buffer of this generation.
     #[cold]
     fn renew(&mut self, generation: u32) {

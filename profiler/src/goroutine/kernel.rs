@@ -1,7 +1,7 @@
 //! What the kernel knows of threads.
 
-/// The number of the current thread.
-pub(super) fn thread_id() -> u32 {
+/// The kernel's number of the current thread.
+pub fn thread_id() -> u32 {
     #[cfg(rtprof_supported)]
     // SAFETY: the call has no effect.
     return unsafe { libc::syscall(libc::SYS_gettid) } as u32;

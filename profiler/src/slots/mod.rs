@@ -7,7 +7,7 @@
 //!              0…31   32…95  96…223     used: numbers below it were handed out at least once
 //! ```
 //!
-//! No lock: free slots are in a [`FreeList`], and when that is empty the next number is taken by a
+//! No lock: free slots are in a `FreeList`, and when that is empty the next number is taken by a
 //! compare-and-swap, after its block was made by one. (The arena of the tables would do but for two
 //! things: slots are aligned to more than its places, and who loses the race for a block can unmap it here.)
 
