@@ -154,7 +154,9 @@ fn a_client_that_goes_away(server: SocketAddr) {
     }
     // One that asks and never reads.
     let mut silent = TcpStream::connect(server).expect("the server listens");
-    silent.write_all(b"GET /debug/pprof/trace?seconds=0.2 HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("it reads");
+    silent
+        .write_all(b"GET /debug/pprof/trace?seconds=0.2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it reads");
     wait_until("it records", trace::is_enabled);
     wait_until("it ends", || !trace::is_enabled());
 }

@@ -16,7 +16,8 @@ pub(crate) static OBSERVER: Observer = Observer { began, ends, forked, cycle };
 fn change_unrecorded(goroutine: &Goroutine, to: impl Fn(State) -> Option<State>) {
     let mut word = goroutine.state();
     while let Some(state) = to(word.state()) {
-        match goroutine.change(word, word.next(state, 0)) {
+        let generation = if is_enabled() { word.lost() } else { 0 };
+        match goroutine.change(word, word.next(state, generation)) {
             Ok(()) => return,
             Err(seen) => word = seen,
         }

@@ -10,10 +10,10 @@
 //! newer than the turn's own, the turn goes over to it first: then an effect is never in an earlier generation than its
 //! cause.
 //!
-//! A turn that gets no buffer is *blind*: it changes the word to generation 0, and records nothing.
+//! A turn that gets no buffer is *blind*: it changes the word to [`LOST_GENERATION`], and records nothing.
 
 use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{Goroutine, State, Word};
+use rtprof_profiler::goroutine::{Goroutine, LOST_GENERATION, State, Word};
 use rtprof_profiler::primitive::Ordering;
 
 use crate::buffer::Buffer;
@@ -169,7 +169,8 @@ impl<'a> Turn<'a> {
     /// Changes the state of a goroutine, and declares it if nobody has. `false` if it was changed by somebody else.
     #[inline]
     fn change(&mut self, goroutine: &Goroutine, word: Word, to: State, tick: u64) -> bool {
-        let changed = goroutine.change(word, word.next(to, self.generation)).is_ok();
+        let generation = if self.generation == 0 { word.lost() } else { self.generation };
+        let changed = goroutine.change(word, word.next(to, generation)).is_ok();
         if changed && word.generation() != self.generation {
             self.status(goroutine.id(), goroutine, word, tick);
         }
@@ -191,7 +192,7 @@ impl<'a> Turn<'a> {
             thread,
             name.into(),
             created_by.into(),
-            u64::from(word.generation() == 0),
+            u64::from(word.generation() == LOST_GENERATION),
         ];
         self.write(Kind::Status, tick, arguments);
     }

@@ -39,7 +39,7 @@ pub use reason::WaitReason;
 pub use registered::{Birth, Registered, register};
 pub use slot::{Goroutine, Snapshot};
 pub use snapshot::all;
-pub use state::{MAX_GENERATION, State, Word};
+pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;

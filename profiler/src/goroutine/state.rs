@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Who changes the word from another generation to the present one is the only one to do so, knows the state
-//! as it was when the generation began, and declares it. A change that is in no record leaves generation 0, so
-//! that the next one declares the goroutine anew. So the words are kept up without a trace too.
+//! as it was when the generation began, and declares it. The words are kept up without a trace too, with generation 0; a
+//! change that a trace has no room for leaves [`LOST_GENERATION`], so that the next one declares the goroutine anew.
 //!
 //! A reader that finds the same number before and after it has read the time has read the time of that wait.
 
@@ -29,8 +29,11 @@ const STATE_BITS: u32 = 8;
 const NUMBER_BITS: u32 = 36;
 const GENERATION_BITS: u32 = 20;
 
+/// Stands for the generation of a goroutine that was declared and has changed since in ways that are in no record.
+pub const LOST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+
 /// Generations are numbered from 1 to this, and then from 1 again.
-pub const MAX_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+pub const MAX_GENERATION: u32 = LOST_GENERATION - 1;
 
 const RUNNABLE: u8 = 0xff;
 const SYSCALL: u8 = 0xfe;
@@ -111,6 +114,12 @@ impl Word {
     pub fn next(self, state: State, generation: u32) -> Self {
         let number = (self.number() + 1) & ((1 << NUMBER_BITS) - 1);
         Self(Self::new(state, generation).0 | number << STATE_BITS)
+    }
+
+    /// The generation after a change that is not recorded although a trace goes on.
+    #[inline]
+    pub fn lost(self) -> u32 {
+        if self.generation() == 0 { 0 } else { LOST_GENERATION }
     }
 
     /// Declared in `generation`.
