@@ -9,7 +9,8 @@ use crate::prune::{in_crate, method};
 
 /// Ours, and those of the locks that ours are made of; of `scopeguard` is what `MutexGuard::unlocked` locks again
 /// with.
-const CRATES: [&str; 5] = ["rtprof_hooks", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
+const CRATES: [&str; 6] =
+    ["rtprof_hooks", "rtprof_tracer", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
 
 /// Modules of ours that run no code of the program.
 const INNER_MODULES: [&str; 9] = [
@@ -107,6 +108,8 @@ fn trait_of(name: &str) -> Option<&str> {
 fn is_inner(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']);
     in_crate(path, "parking_lot_core")
+        // All but `with_region`.
+        || path.strip_prefix("rtprof_tracer::").is_some_and(|path| !in_crate(path, "region"))
         || path
             .strip_prefix("rtprof_hooks::")
             .is_some_and(|path| INNER_MODULES.iter().any(|module| in_crate(path, module)))
@@ -153,6 +156,8 @@ mod tests {
             "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,()>>",
             "core::ptr::drop_in_place::<lock_api::rwlock::RwLockReadGuard<R, app::T>>",
             "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
+            "<rtprof_tracer::turn::Turn>::append::<<rtprof_tracer::turn::Turn>::put<3>::{closure#0}>",
+            "rtprof_tracer::states::block",
             "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",
             "<rtprof_hooks::sync::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
         ] {
@@ -170,6 +175,7 @@ mod tests {
             "rtprof_hooks::thread::scope::scope",
             "<lock_api::mutex::MutexGuard<R, T>>::unlocked::<app::main::{closure#0}, ()>",
             "lock_api::mutex::MutexGuard<R,T>::map",
+            "rtprof_tracer::region::with_region::<app::main::{closure#0}, ()>",
             "<lock_api::mutex::Mutex<R, app::T> as core::fmt::Debug>::fmt",
             "<rtprof_hooks::sync::mpsc::Receiver<app::Job> as core::ops::drop::Drop>::drop",
             "<lock_api::mutex::ArcMutexGuard<R, app::T> as core::ops::drop::Drop>::drop",

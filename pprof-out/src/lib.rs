@@ -72,6 +72,7 @@ mod taken;
 mod text;
 mod thread_create;
 mod top;
+pub mod trace;
 
 pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};

@@ -1,0 +1,41 @@
+//! The real `go tool trace`, for tests. `ci/go.sh` installs it; see `go_pprof` for where it is absent.
+
+use std::path::Path;
+use std::process::Command;
+
+/// Each Go, and how it is asked to print all events.
+const VERSIONS: [(&str, &str); 2] = [("1.27.3", "-d=parsed"), ("1.21.13", "-d")];
+
+/// That every installed Go reads the trace, and makes profiles of it.
+pub(crate) fn reads(trace: &[u8], what: &str) {
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("go");
+    let path = std::env::temp_dir().join(format!("rtprof-{}-{what}.trace", std::process::id()));
+    std::fs::write(&path, trace).unwrap();
+    for (version, print) in VERSIONS {
+        if !home.join(version).join("ready").exists() {
+            assert!(std::env::var("RTPROF_REQUIRE_GO").as_deref() != Ok("1"), "Go {version} is absent");
+            eprintln!("SKIPPED: Go {version} is absent; `ci/go.sh` installs it");
+            continue;
+        }
+        let root = home.join(version).join("go");
+        for mode in [print, "-pprof=sync", "-pprof=net", "-pprof=syscall", "-pprof=sched"] {
+            let output = Command::new(root.join("bin/go"))
+                .env("GOROOT", &root)
+                .env("GOTOOLCHAIN", "local")
+                .env("GOFLAGS", "-mod=mod")
+                .env("GOENV", "off")
+                .env("GOTELEMETRY", "off")
+                .env("GOPATH", home.join("path"))
+                .env("GOCACHE", home.join("cache"))
+                .env("BROWSER", "/bin/true")
+                .args(["tool", "trace", mode])
+                .arg(&path)
+                .output()
+                .unwrap();
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success(), "Go {version} {mode} of {what}: {errors}");
+            assert!(!output.stdout.is_empty(), "Go {version} {mode} of {what} prints nothing");
+        }
+    }
+    std::fs::remove_file(&path).unwrap();
+}

@@ -1,0 +1,355 @@
+//! When a record can be passed on, and what then changes.
+
+use rtprof_profiler::goroutine::State;
+use rtprof_tracer::record::{Record, Status};
+
+use super::goroutines::{Fit, distance};
+use super::lanes::{Awaits, Reading};
+use super::{NONE, Order, Place, SHARED, Visit};
+
+/// What a record waits for, if it cannot be passed on.
+pub(super) type Passed = Result<(), Awaits>;
+
+impl Order {
+    /// Passes a record on, or leaves it out if it is stale.
+    #[inline]
+    pub(super) fn pass(
+        &mut self,
+        reading: &mut Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let is_running = |state| state == State::Running;
+        match *record {
+            Record::Status(ref status) => self.declare(reading, tick, status, visit),
+            Record::Create { goroutine, .. } => self.create(reading, tick, goroutine, record, visit),
+            Record::CreateFailed { goroutine } => {
+                let target = self.goroutines.at(goroutine);
+                if !self.is_alive_or_stale(target)? {
+                    return Ok(());
+                }
+                let cause = self.cause_of(target);
+                let at = self.at(reading, tick, Some(cause));
+                visit.record(at, target, record);
+                self.change(target, State::Dead, at);
+                Ok(())
+            }
+            Record::Start { goroutine, number } => {
+                // Nearly always the one that ran before.
+                let last = reading.goroutine;
+                let is_last = self.goroutines[last].id == goroutine;
+                let target = if is_last { last } else { self.goroutines.at(goroutine) };
+                if self.numbered(target, number, |state| state == State::Runnable)? {
+                    reading.goroutine = target;
+                    reading.is_after_loss = false;
+                    let cause = self.cause_of(target);
+                    let at = self.at(reading, tick, Some(cause));
+                    visit.record(at, target, record);
+                    self.change(target, State::Running, at);
+                }
+                Ok(())
+            }
+            Record::Unblock { goroutine, number, .. } => {
+                let target = self.goroutines.at(goroutine);
+                self.own_is_declared(reading)?;
+                if self.numbered(target, number, |state| matches!(state, State::Waiting(_)))? {
+                    let cause = self.cause_of(target);
+                    let at = self.at(reading, tick, Some(cause));
+                    visit.record(at, target, record);
+                    self.change(target, State::Runnable, at);
+                }
+                Ok(())
+            }
+            Record::Block { reason, .. } => {
+                self.own(reading, tick, record, is_running, State::Waiting(reason), visit)
+            }
+            Record::Yield { .. } => self.own(reading, tick, record, is_running, State::Runnable, visit),
+            Record::SyscallBegin { .. } => self.own(reading, tick, record, is_running, State::Syscall, visit),
+            Record::End => self.own(reading, tick, record, is_running, State::Dead, visit),
+            Record::Wake => {
+                let is_waiting = |state| matches!(state, State::Waiting(_));
+                self.own(reading, tick, record, is_waiting, State::Running, visit)
+            }
+            Record::SyscallEnd => {
+                self.own(reading, tick, record, |state| state == State::Syscall, State::Running, visit)
+            }
+            Record::GcStart { number, .. } => {
+                let turn = self.collections.start(number);
+                self.start_turn(reading, tick, record, turn, number, Awaits::Collection, visit)
+            }
+            Record::StwStart { number, .. } => {
+                self.own_is_declared(reading)?;
+                let turn = self.stops.start(number);
+                self.start_turn(reading, tick, record, turn, number, Awaits::Stop, visit)
+            }
+            Record::GcDone => self.end_turn(reading, tick, record, Awaits::Collection, visit),
+            Record::StwDone => self.end_turn(reading, tick, record, Awaits::Stop, visit),
+            Record::HeapAlloc { .. } | Record::HeapGoal { .. } => {
+                let at = self.at(reading, tick, None);
+                visit.record(at, NONE, record);
+                Ok(())
+            }
+            Record::SweepStart { .. }
+            | Record::SweepDone { .. }
+            | Record::AssistStart { .. }
+            | Record::AssistDone
+            | Record::TaskCreate { .. }
+            | Record::TaskEnd { .. }
+            | Record::RegionBegin { .. }
+            | Record::RegionEnd { .. }
+            | Record::Log { .. } => {
+                self.own_is_declared(reading)?;
+                let at = self.at(reading, tick, None);
+                visit.record(at, NONE, record);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the place in the lane's order, and lifts the tick over that of the cause.
+    #[inline]
+    pub(super) fn at(&mut self, reading: &Reading<'_>, tick: u64, cause: Option<(u64, u32)>) -> Place {
+        let lane = &mut self.lanes[reading.lane];
+        let own = tick.max(lane.tick);
+        let mut lifted = own;
+        if let Some((since, on)) = cause {
+            lifted = lifted.max(since + u64::from(on != reading.lane));
+            if lifted > own {
+                self.counts.lifted += 1;
+                self.counts.largest_lift = self.counts.largest_lift.max(lifted - own);
+            }
+        }
+        lane.tick = lifted;
+        self.counts.records += 1;
+        Place { lane: reading.lane, tick: lifted, goroutine: reading.goroutine }
+    }
+
+    fn cause_of(&self, goroutine: u32) -> (u64, u32) {
+        let goroutine = &self.goroutines[goroutine];
+        (goroutine.tick, goroutine.lane)
+    }
+
+    /// The goroutine has gone through its next change.
+    #[inline]
+    fn change(&mut self, place: u32, state: State, at: Place) {
+        let goroutine = &mut self.goroutines[place];
+        goroutine.number = goroutine.next_number();
+        goroutine.state = state;
+        goroutine.tick = at.tick;
+        goroutine.lane = at.lane;
+        goroutine.has_jumped &= at.goroutine != place;
+        let ready = &mut self.ready;
+        if state == State::Dead {
+            goroutine.wake_all(|reading| ready.push_back(reading));
+        } else {
+            goroutine.wake(|reading| ready.push_back(reading));
+        }
+    }
+
+    /// Whether what the lane's goroutine does can be said of it already.
+    #[inline]
+    fn own_is_declared(&self, reading: &Reading<'_>) -> Passed {
+        let goroutine = &self.goroutines[reading.goroutine];
+        let is_declared = reading.goroutine == NONE
+            || goroutine.is_known
+                && (goroutine.declared == self.generation || goroutine.state == State::Running)
+            || reading.is_loose;
+        if is_declared { Ok(()) } else { Err(Awaits::Declaration) }
+    }
+
+    /// A change that the lane's goroutine makes of itself.
+    #[inline]
+    fn own(
+        &mut self,
+        reading: &mut Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        fits: impl Fn(State) -> bool,
+        to: State,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let place = reading.goroutine;
+        let goroutine = &self.goroutines[place];
+        if place == NONE || goroutine.is_known && goroutine.state == State::Dead {
+            self.counts.stale += 1;
+            return Ok(());
+        }
+        // After a loss a state that fits may be that of long ago. The declaration need not stand on this lane.
+        let is_declared = goroutine.is_known && goroutine.declared == self.generation;
+        if !is_declared || !fits(goroutine.state) {
+            if is_declared && goroutine.has_jumped {
+                // From before the jump: nothing it could wait for will come.
+                self.counts.stale += 1;
+                return Ok(());
+            }
+            return Err(Awaits::Goroutine(place, 0));
+        }
+        if reading.is_after_loss && !goroutine.has_jumped {
+            return Err(Awaits::Loss);
+        }
+        reading.is_after_loss = false;
+        let cause = self.cause_of(place);
+        let at = self.at(reading, tick, Some(cause));
+        visit.record(at, NONE, record);
+        self.change(place, to, at);
+        let thread = self.lanes[reading.lane].thread;
+        let is_threads_own = self.goroutines[place].id == thread;
+        if to == State::Dead {
+            reading.goroutine = NONE;
+            self.lanes[reading.lane].has_ended |= is_threads_own;
+        }
+        if !is_threads_own && to != State::Running && !self.lanes[reading.lane].has_ended {
+            // The thread is its own again.
+            reading.goroutine = self.goroutines.at(thread);
+        }
+        Ok(())
+    }
+
+    /// Whether a numbered change is to be passed on now, or, if not, left out.
+    #[inline]
+    fn numbered(&mut self, target: u32, number: u64, fits: impl Fn(State) -> bool) -> Result<bool, Awaits> {
+        let goroutine = &self.goroutines[target];
+        let is_declared = goroutine.is_known && goroutine.declared == self.generation;
+        if is_declared || goroutine.is_known && goroutine.state == State::Dead {
+            match goroutine.fit(number) {
+                Fit::Next if fits(goroutine.state) => return Ok(true),
+                Fit::Next | Fit::Later => return Err(Awaits::Goroutine(target, number)),
+                Fit::Stale => {}
+            }
+        } else if !goroutine.is_absent {
+            return Err(Awaits::Goroutine(target, 0));
+        }
+        self.counts.stale += 1;
+        Ok(false)
+    }
+
+    fn is_alive_or_stale(&mut self, target: u32) -> Result<bool, Awaits> {
+        let goroutine = &self.goroutines[target];
+        if goroutine.is_alive() {
+            return Ok(true);
+        }
+        if !goroutine.is_known && !goroutine.is_absent {
+            return Err(Awaits::Goroutine(target, 0));
+        }
+        self.counts.stale += 1;
+        Ok(false)
+    }
+
+    fn create(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        goroutine: u64,
+        record: &Record<'_>,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        self.own_is_declared(reading)?;
+        let target = self.goroutines.at(goroutine);
+        if target == NONE || self.goroutines[target].is_known {
+            self.counts.stale += 1;
+            return Ok(());
+        }
+        let at = self.at(reading, tick, None);
+        visit.record(at, target, record);
+        self.set(target, 0, State::Runnable, at);
+        Ok(())
+    }
+
+    /// A declaration: what it says holds, unless the trace has come further already.
+    fn declare(
+        &mut self,
+        reading: &mut Reading<'_>,
+        tick: u64,
+        status: &Status,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let target = self.goroutines.at(status.goroutine);
+        let goroutine = &self.goroutines[target];
+        let ahead = distance(goroutine.number, status.number);
+        let is_behind = goroutine.is_known && ahead < 0;
+        let is_dead = goroutine.is_known && goroutine.state == State::Dead;
+        if target == NONE || is_behind || is_dead || !goroutine.is_known && status.state == State::Dead {
+            if is_behind {
+                self.goroutines[target].declared = self.generation;
+                self.goroutines[target].wake_all(|reading| self.ready.push_back(reading));
+            }
+            self.counts.stale += 1;
+            return Ok(());
+        }
+        // Its own lane may have changes from before the loss that are not read yet.
+        let is_elsewhere = self.lanes[reading.lane].thread != status.goroutine;
+        let is_there = goroutine.is_known && ahead == 0;
+        if goroutine.is_known && status.is_after_loss && is_elsewhere && !is_there && !reading.is_due {
+            return Err(Awaits::Jump(target, status.number));
+        }
+        reading.is_due = false;
+        let (is_known, was) = (goroutine.is_known, goroutine.state);
+        let has_jumped = status.is_after_loss || is_known && ahead != 0;
+        if is_known && was == status.state {
+            // As it was: nothing happens, and the tick is nobody's cause.
+            let goroutine = &mut self.goroutines[target];
+            goroutine.number = status.number;
+            goroutine.declared = self.generation;
+            goroutine.has_jumped = has_jumped;
+            goroutine.wake_all(|reading| self.ready.push_back(reading));
+            return Ok(());
+        }
+        let owner = self.owner(status, visit);
+        let cause = is_known.then(|| self.cause_of(target));
+        let at = self.at(reading, tick, cause);
+        if is_known {
+            self.jump(at, target, owner, status.number, status.state, visit);
+        } else {
+            visit.introduce(at, target, owner, status);
+            self.set(target, status.number, status.state, at);
+        }
+        self.goroutines[target].has_jumped = has_jumped;
+        Ok(())
+    }
+
+    /// The goroutine came to a state by changes that are in no record.
+    pub(super) fn jump(
+        &mut self,
+        at: Place,
+        place: u32,
+        owner: Option<u32>,
+        number: u64,
+        state: State,
+        visit: &mut impl Visit,
+    ) {
+        self.counts.bridged += 1;
+        visit.bridge(at, place, owner, state);
+        self.set(place, number, state, at);
+        self.goroutines[place].has_jumped = true;
+    }
+
+    /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
+    fn owner(&mut self, status: &Status, visit: &mut impl Visit) -> Option<u32> {
+        if status.thread == 0 {
+            return None;
+        }
+        if status.state != State::Running {
+            return self.lanes.find(status.thread);
+        }
+        let (lane, is_new) = self.lanes.at(status.thread);
+        if is_new {
+            self.lanes[lane].seen = self.generation;
+            visit.lane(lane, status.thread, 0);
+        }
+        debug_assert_ne!(lane, SHARED);
+        Some(lane)
+    }
+
+    fn set(&mut self, place: u32, number: u64, state: State, at: Place) {
+        let goroutine = &mut self.goroutines[place];
+        goroutine.is_known = true;
+        goroutine.number = number;
+        goroutine.state = state;
+        goroutine.tick = at.tick;
+        goroutine.lane = at.lane;
+        goroutine.declared = self.generation;
+        let ready = &mut self.ready;
+        goroutine.wake_all(|reading| ready.push_back(reading));
+    }
+}

@@ -1,0 +1,137 @@
+//! Collections, and stops of the world: one at a time, in the order of their numbers, over all lanes.
+
+use rtprof_tracer::record::Record;
+
+use super::lanes::{Awaits, Reading};
+use super::pass::Passed;
+use super::{NONE, Order, Visit};
+
+/// How far the trace has followed those of one kind.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// The number of the next one.
+    next: u64,
+    pub(super) is_open: bool,
+    /// When the last one began or ended, and on which lane.
+    pub(super) tick: u64,
+    pub(super) lane: u32,
+    /// Who waits for its turn.
+    waiting: Vec<u32>,
+}
+
+/// What to do with a record of a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Turn {
+    Now,
+    Later,
+    /// It was overtaken, after a loss.
+    Stale,
+}
+
+impl Turns {
+    pub(super) fn start(&self, number: u64) -> Turn {
+        match number {
+            number if number < self.next => Turn::Stale,
+            number if number == self.next && !self.is_open => Turn::Now,
+            _ => Turn::Later,
+        }
+    }
+
+    pub(super) fn started(&mut self, number: u64) {
+        self.next = number + 1;
+        self.is_open = true;
+    }
+
+    pub(super) fn wait(&mut self, reading: u32) {
+        self.waiting.push(reading);
+    }
+
+    pub(super) fn wake(&mut self, ready: impl FnMut(u32)) {
+        self.waiting.drain(..).for_each(ready);
+    }
+
+    pub(super) fn waiting(&self) -> &[u32] {
+        &self.waiting
+    }
+
+    /// What comes before `number` is in no record.
+    pub(super) fn skip_to(&mut self, number: u64) {
+        self.next = number;
+        self.is_open = false;
+    }
+
+    pub(super) fn forget_waiting(&mut self) {
+        self.waiting.clear();
+    }
+}
+
+impl Order {
+    #[allow(clippy::too_many_arguments, reason = "two kinds of turns share it")]
+    pub(super) fn start_turn(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        turn: Turn,
+        number: u64,
+        of: Awaits,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        match turn {
+            Turn::Now => {
+                self.turn(reading, tick, record, of, visit).started(number);
+                self.wake_turn(of);
+            }
+            Turn::Later => return Err(of),
+            Turn::Stale => self.counts.stale += 1,
+        }
+        Ok(())
+    }
+
+    pub(super) fn end_turn(
+        &mut self,
+        reading: &mut Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        of: Awaits,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        // Ends have no numbers: only when all others wait is it known which is due. Who stops the world ends the stop.
+        let turns = self.turns(of);
+        let is_own = of == Awaits::Stop && turns.lane == reading.lane;
+        if !turns.is_open || !(is_own || reading.is_due) {
+            return Err(of);
+        }
+        reading.is_due = false;
+        self.turn(reading, tick, record, of, visit).is_open = false;
+        self.wake_turn(of);
+        Ok(())
+    }
+
+    fn turn(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        of: Awaits,
+        visit: &mut impl Visit,
+    ) -> &mut Turns {
+        let turns = self.turns(of);
+        let cause = (turns.tick, turns.lane);
+        let at = self.at(reading, tick, Some(cause));
+        visit.record(at, NONE, record);
+        let turns = self.turns(of);
+        (turns.tick, turns.lane) = (at.tick, at.lane);
+        turns
+    }
+
+    fn turns(&mut self, of: Awaits) -> &mut Turns {
+        if of == Awaits::Stop { &mut self.stops } else { &mut self.collections }
+    }
+
+    fn wake_turn(&mut self, of: Awaits) {
+        let turns = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
+        let ready = &mut self.ready;
+        turns.wake(|reading| ready.push_back(reading));
+    }
+}

@@ -1,0 +1,400 @@
+//! A program made up of chance, recorded as the tracer would, for tests: threads that are created, wait, wake each
+//! other, end or vanish, while records get lost and clocks differ.
+
+use std::collections::BTreeMap;
+
+use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_tracer::record::Kind;
+
+use super::recorded::Lane;
+
+/// What may happen.
+#[derive(Clone, Copy)]
+pub(crate) struct Mishaps {
+    /// How many of 1000 steps begin to lose a lane's records.
+    pub(crate) loss: u64,
+    /// How many of 1000 ends of threads are not seen.
+    pub(crate) vanish: u64,
+    /// How many ticks the threads' clocks differ at most.
+    pub(crate) skew: u64,
+}
+
+/// One thread and its goroutine, as the program knows it.
+struct Thread {
+    state: State,
+    number: u64,
+    /// The generation that declared it, 0 after changes that were lost.
+    declared: u32,
+    /// A thread that is created has not started.
+    has_started: bool,
+    skew: u64,
+    regions: Vec<(u64, u64)>,
+    /// Yields in order to run again.
+    is_yielding: bool,
+}
+
+/// A lane under way.
+struct Writing {
+    lane: Lane,
+    tick: u64,
+    is_begun: bool,
+    /// Steps for which all records are lost.
+    losing: u64,
+    has_lost: bool,
+}
+
+pub(crate) struct Simulation {
+    random: u64,
+    mishaps: Mishaps,
+    threads: BTreeMap<u64, Thread>,
+    lanes: BTreeMap<u64, Writing>,
+    next_thread: u64,
+    next_task: u64,
+    collections: u64,
+    collector: Option<u64>,
+    pub(crate) now: u64,
+    generation: u32,
+    /// How many records of each kind were written.
+    pub(crate) written: BTreeMap<u8, usize>,
+    pub(crate) lost: usize,
+}
+
+const REASONS: [WaitReason; 6] = [
+    WaitReason::MutexLock,
+    WaitReason::CondWait,
+    WaitReason::ChanReceive,
+    WaitReason::Select,
+    WaitReason::Net,
+    WaitReason::Sleep,
+];
+
+impl Simulation {
+    /// A program of some threads that have run for a while.
+    pub(crate) fn new(seed: u64, threads: u64, now: u64, mishaps: Mishaps) -> Self {
+        let mut simulation = Self {
+            random: seed,
+            mishaps,
+            threads: BTreeMap::new(),
+            lanes: BTreeMap::new(),
+            next_thread: threads + 1,
+            next_task: 1,
+            collections: 0,
+            collector: None,
+            now,
+            generation: 0,
+            written: BTreeMap::new(),
+            lost: 0,
+        };
+        for id in 1..=threads {
+            let state = match simulation.chance(4) {
+                0 => State::Waiting(WaitReason::Join),
+                1 => State::Syscall,
+                2 => State::Runnable,
+                _ => State::Running,
+            };
+            let number = simulation.chance(1000);
+            let thread = simulation.thread(state, number);
+            simulation.threads.insert(id, thread);
+        }
+        simulation
+    }
+
+    fn thread(&mut self, state: State, number: u64) -> Thread {
+        let skew = self.chance(self.mishaps.skew + 1);
+        Thread {
+            state,
+            number,
+            declared: 0,
+            has_started: true,
+            skew,
+            regions: Vec::new(),
+            is_yielding: false,
+        }
+    }
+
+    fn chance(&mut self, of: u64) -> u64 {
+        self.random =
+            self.random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.random >> 33) % of
+    }
+
+    /// What is true now of every thread.
+    pub(crate) fn states(&self) -> impl Iterator<Item = (u64, State)> + '_ {
+        self.threads.iter().map(|(&id, thread)| (id, thread.state))
+    }
+
+    /// From now on nothing goes wrong.
+    pub(crate) fn calm(&mut self) {
+        self.mishaps.loss = 0;
+        self.mishaps.vanish = 0;
+        self.lanes.values_mut().for_each(|lane| lane.losing = 0);
+    }
+
+    /// One generation of about so many records, lanes in random order.
+    pub(crate) fn generation(&mut self, steps: usize) -> Vec<Lane> {
+        self.generation += 1;
+        for _ in 0..steps {
+            self.now += 1 + self.chance(200);
+            if self.chance(1000) < self.mishaps.loss {
+                let lane = self.any_thread().unwrap_or(0);
+                let lane = if self.chance(4) == 0 { 0 } else { lane };
+                let losing = 1 + self.chance(40);
+                self.lane(lane).losing = losing;
+            }
+            match self.chance(20) {
+                0 => self.sweep_one(),
+                _ => self.step(),
+            }
+        }
+        // Whoever was not declared until now is: the cut waits for that.
+        let ids: Vec<u64> = self.threads.keys().copied().collect();
+        for id in ids {
+            self.declare(id, 0);
+        }
+        let mut lanes: Vec<Lane> = Vec::new();
+        let ended: Vec<u64> =
+            self.lanes.keys().copied().filter(|&id| id != 0 && !self.threads.contains_key(&id)).collect();
+        for (id, writing) in &mut self.lanes {
+            let mut lane = std::mem::replace(&mut writing.lane, Lane::new(*id));
+            writing.is_begun = false;
+            if ended.contains(id) {
+                lane.over();
+            }
+            lanes.push(lane);
+        }
+        for id in ended {
+            self.lanes.remove(&id);
+        }
+        for at in (1..lanes.len()).rev() {
+            let other = self.chance(at as u64 + 1) as usize;
+            lanes.swap(at, other);
+        }
+        lanes
+    }
+
+    fn any_thread(&mut self) -> Option<u64> {
+        let at = self.chance(self.threads.len().max(1) as u64) as usize;
+        self.threads.keys().nth(at).copied()
+    }
+
+    fn lane(&mut self, id: u64) -> &mut Writing {
+        self.lanes.entry(id).or_insert_with(|| Writing {
+            lane: Lane::new(id),
+            tick: 0,
+            is_begun: false,
+            losing: 0,
+            has_lost: false,
+        })
+    }
+
+    /// Writes a record, or loses it; says which.
+    fn record(&mut self, lane: u64, write: impl FnOnce(&mut Lane, u64)) -> bool {
+        let skew = self.threads.get(&lane).map_or(0, |thread| thread.skew);
+        let goroutine =
+            self.threads.get(&lane).filter(|thread| thread.state == State::Running).map_or(0, |_| lane);
+        let now = self.now + skew;
+        let begins = self.chance(50) == 0;
+        let writing = self.lane(lane);
+        writing.tick = writing.tick.max(now);
+        if writing.losing > 0 {
+            writing.losing -= 1;
+            writing.has_lost = true;
+            self.lost += 1;
+            return false;
+        }
+        if !writing.is_begun || begins || writing.has_lost {
+            writing.lane.buffer(writing.tick, goroutine, writing.has_lost);
+            writing.is_begun = true;
+            writing.has_lost = false;
+        }
+        write(&mut writing.lane, writing.tick);
+        true
+    }
+
+    fn put<const N: usize>(&mut self, lane: u64, kind: Kind, arguments: [u64; N]) -> bool {
+        let is_written = self.record(lane, |lane, tick| {
+            lane.put(tick, kind, arguments);
+        });
+        if is_written {
+            *self.written.entry(kind as u8).or_default() += 1;
+        }
+        is_written
+    }
+
+    /// Declares a goroutine on a lane, unless it is.
+    fn declare(&mut self, id: u64, lane: u64) {
+        let thread = &self.threads[&id];
+        if thread.declared == self.generation {
+            return;
+        }
+        let is_after_loss = thread.declared == 0 && self.generation > 1;
+        let state = thread.state.number().into();
+        let arguments = [id, thread.number, state, id, id % 4, 1, is_after_loss.into()];
+        if self.put(lane, Kind::Status, arguments) {
+            self.threads.get_mut(&id).unwrap().declared = self.generation;
+        }
+    }
+
+    fn sweep_one(&mut self) {
+        if let Some(id) = self.any_thread() {
+            self.declare(id, 0);
+            let bytes = self.chance(1 << 30);
+            self.put(0, Kind::HeapAlloc, [bytes]);
+        }
+    }
+
+    /// A change of `id`, recorded on `lane` by a record that its number goes into.
+    fn change<const N: usize>(
+        &mut self,
+        id: u64,
+        lane: u64,
+        to: State,
+        kind: Kind,
+        arguments: impl FnOnce(u64) -> [u64; N],
+    ) {
+        self.declare(id, lane);
+        let thread = self.threads.get_mut(&id).unwrap();
+        thread.number += 1;
+        let arguments = arguments(thread.number);
+        let was_declared = thread.declared == self.generation;
+        // The state changes even if nobody writes it down; the record comes before it.
+        let is_written = was_declared && self.put(lane, kind, arguments);
+        let thread = self.threads.get_mut(&id).unwrap();
+        thread.state = to;
+        if !is_written {
+            thread.declared = 0;
+            self.lane(lane).has_lost = true;
+        }
+    }
+
+    /// Something happens to a thread.
+    fn step(&mut self) {
+        let Some(id) = self.any_thread() else { return };
+        let thread = &self.threads[&id];
+        match thread.state {
+            State::Running => self.run(id),
+            State::Runnable => {
+                self.threads.get_mut(&id).unwrap().has_started = true;
+                self.change(id, id, State::Running, Kind::Start, |number| [id, number]);
+            }
+            State::Syscall => self.change(id, id, State::Running, Kind::SyscallEnd, |_| []),
+            State::Waiting(_) => match self.chance(3) {
+                0 => self.change(id, id, State::Running, Kind::Wake, |_| []),
+                1 => self.change(id, 0, State::Runnable, Kind::Unblock, |number| [id, number, 0]),
+                _ => {
+                    let running = self
+                        .threads
+                        .iter()
+                        .find(|(_, thread)| thread.state == State::Running)
+                        .map(|(&id, _)| id);
+                    if let Some(waker) = running {
+                        self.declare(waker, waker);
+                        self.change(id, waker, State::Runnable, Kind::Unblock, |number| [id, number, 1]);
+                    }
+                }
+            },
+            State::Dead => {}
+        }
+    }
+
+    /// Something that a running thread does.
+    fn run(&mut self, id: u64) {
+        self.declare(id, id);
+        let (task, name) = (self.chance(3), 4 + self.chance(2));
+        match self.chance(16) {
+            0..=3 => {
+                let reason = REASONS[self.chance(6) as usize];
+                self.change(id, id, State::Waiting(reason), Kind::Block, |_| [reason as u64, 1]);
+            }
+            4 => {
+                self.change(id, id, State::Runnable, Kind::Yield, |_| [1]);
+                self.threads.get_mut(&id).unwrap().is_yielding = true;
+            }
+            5 => self.change(id, id, State::Syscall, Kind::SyscallBegin, |_| [1]),
+            6 => self.create(id),
+            7 if self.threads.len() > 3 && id != 1 => self.end(id),
+            8 => {
+                self.put(id, Kind::RegionBegin, [task, name, 1]);
+                self.threads.get_mut(&id).unwrap().regions.push((task, name));
+            }
+            9 | 10 => {
+                if let Some((task, name)) = self.threads.get_mut(&id).unwrap().regions.pop() {
+                    self.put(id, Kind::RegionEnd, [task, name]);
+                }
+            }
+            11 => {
+                let task = self.next_task;
+                self.next_task += 1;
+                self.put(id, Kind::TaskCreate, [task, 0, 4, 1]);
+                self.put(id, Kind::TaskEnd, [task, 1]);
+            }
+            12 => {
+                self.record(id, |lane, tick| {
+                    lane.log(tick, task, 6, "note");
+                });
+            }
+            13 => self.collect(id),
+            14 => {
+                self.put(id, Kind::SweepStart, [1]);
+                if self.chance(2) == 0 {
+                    self.put(id, Kind::SweepDone, [1, 2]);
+                }
+                self.put(id, Kind::AssistStart, [1]);
+                self.put(id, Kind::AssistDone, []);
+            }
+            _ => {
+                let bytes = self.chance(1 << 30);
+                self.put(id, Kind::HeapAlloc, [bytes]);
+            }
+        }
+    }
+
+    fn collect(&mut self, id: u64) {
+        match self.collector {
+            None => {
+                let number = self.collections;
+                self.put(id, Kind::GcStart, [number, 1]);
+                self.put(id, Kind::StwStart, [number, number % 2, 1]);
+                self.now += 1 + self.mishaps.skew;
+                self.put(id, Kind::StwDone, []);
+                self.collector = Some(id);
+            }
+            // On whichever thread.
+            Some(_) => {
+                self.put(id, Kind::GcDone, []);
+                self.collections += 1;
+                self.collector = None;
+            }
+        }
+    }
+
+    fn create(&mut self, creator: u64) {
+        let id = self.next_thread;
+        if !self.put(creator, Kind::Create, [id, id % 4, 1]) && self.chance(2) == 0 {
+            return;
+        }
+        self.next_thread += 1;
+        let mut thread = self.thread(State::Runnable, 0);
+        thread.has_started = false;
+        // Unless the record was lost.
+        thread.declared = if self.lane(creator).has_lost { 0 } else { self.generation };
+        if self.chance(10) == 0 && thread.declared != 0 {
+            self.put(creator, Kind::CreateFailed, [id]);
+            return;
+        }
+        self.threads.insert(id, thread);
+    }
+
+    fn end(&mut self, id: u64) {
+        let vanishes = self.chance(1000) < self.mishaps.vanish;
+        if !vanishes {
+            self.change(id, id, State::Dead, Kind::End, |_| []);
+        }
+        self.lane(id);
+        self.threads.remove(&id);
+        if vanishes && self.chance(2) == 0 && !self.lanes[&id].is_begun {
+            // Not even that its thread is over.
+            self.lanes.remove(&id);
+        }
+    }
+}

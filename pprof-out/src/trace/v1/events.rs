@@ -1,0 +1,396 @@
+//! From records to the events of the format.
+
+use rtprof_profiler::goroutine::State;
+use rtprof_tracer::generation::Tables;
+use rtprof_tracer::record::{Record, StackId, Status, StwReason};
+
+use crate::trace::order::{Place, SHARED, Visit};
+
+use super::event::EventType;
+use super::goroutines::{Goroutines, NONE, Phase};
+use super::moves::unknown_thread;
+use super::names::Names;
+use super::procs::{OUTSIDE, Procs};
+
+/// A lane as the trace shows it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Lane {
+    /// Its P, once something has happened on it.
+    pub(super) proc: Option<u32>,
+    pub(super) thread_id: u64,
+}
+
+/// What did not fit into the trace, as nothing like it was open, or nothing ran that it could be said of.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Unmatched {
+    pub(crate) region_ends: u64,
+    pub(crate) others: u64,
+}
+
+/// Everything that is open in the trace, and the events that led there.
+pub(super) struct Events {
+    pub(super) procs: Procs,
+    pub(super) goroutines: Goroutines,
+    pub(super) lanes: Vec<Lane>,
+    pub(super) names: Names,
+    /// By how much ticks are shifted to the right.
+    shift: u32,
+    has_collection: bool,
+    collections: u64,
+    /// When the last collection began or ended.
+    collection_tick: u64,
+    /// The goroutine that stops the world.
+    pub(super) stop_of: Option<u32>,
+    stop_tick: u64,
+    pub(super) unmatched: Unmatched,
+}
+
+impl Events {
+    /// Nothing happens until after `start`, in ticks that are shifted already.
+    pub(super) fn new(start: u64, shift: u32) -> Self {
+        Self {
+            procs: Procs::new(start),
+            goroutines: Goroutines::new(),
+            lanes: vec![Lane::default()],
+            names: Names::default(),
+            shift,
+            has_collection: false,
+            collections: 0,
+            collection_tick: start,
+            stop_of: None,
+            stop_tick: start,
+            unmatched: Unmatched::default(),
+        }
+    }
+
+    pub(super) fn end_assist(&mut self, place: u32, tick: u64) {
+        if self.goroutines[place].is_assisting {
+            self.procs.put(self.goroutines[place].proc, tick, EventType::GcMarkAssistDone, []);
+            self.goroutines[place].is_assisting = false;
+        }
+    }
+
+    /// Lets the world go on. The goroutine that stopped it must run.
+    pub(super) fn end_stop(&mut self, tick: u64) {
+        if let Some(place) = self.stop_of.take() {
+            let tick = tick.max(self.stop_tick + 1);
+            self.stop_tick = self.procs.put(self.goroutines[place].proc, tick, EventType::StwDone, []);
+        }
+    }
+
+    fn end_collection(&mut self, proc: u32, tick: u64) {
+        if self.has_collection {
+            let tick = tick.max(self.collection_tick + 1);
+            self.collection_tick = self.procs.put(proc, tick, EventType::GcDone, []);
+            self.has_collection = false;
+        }
+    }
+
+    /// Brings the trace to an end that every reader can bear: nothing runs, and nothing is open but system calls,
+    /// tasks and regions.
+    pub(super) fn finish(&mut self, tick: u64) {
+        let tick = tick >> self.shift;
+        if let Some(place) = self.stop_of
+            && self.goroutines[place].phase != Phase::Running
+        {
+            // Only a goroutine that runs can let the world go on.
+            self.bring(place, State::Runnable, SHARED, None, tick);
+            let (proc, stands_in) = self.idle_proc(None, State::Runnable, tick);
+            self.run(place, proc, tick);
+            self.end_stop(tick);
+            self.pause(place, tick, EventType::GoSched, 0, Phase::Runnable);
+            self.stop_proc(proc, tick);
+            self.settle(place, State::Runnable, proc, stands_in, tick);
+        }
+        self.end_stop(tick);
+        self.end_collection(OUTSIDE, tick);
+        for place in self.goroutines.places() {
+            if self.goroutines[place].phase == Phase::Running {
+                self.end_sweep(self.goroutines[place].proc, tick);
+                self.end_assist(place, tick);
+                self.pause(place, tick, EventType::GoSched, 0, Phase::Runnable);
+            }
+        }
+        for proc in self.procs.places() {
+            self.stop_proc(proc, tick);
+        }
+        self.procs.finish();
+    }
+}
+
+/// What a generation's records are turned into events with.
+pub(super) struct Writing<'a> {
+    pub(super) events: &'a mut Events,
+    pub(super) tables: &'a dyn Tables,
+}
+
+impl Writing<'_> {
+    /// The stack of what happens at `at`, with the name of the goroutine beneath it.
+    #[inline]
+    fn stack(&mut self, at: Place, stack: StackId) -> u64 {
+        match at.goroutine {
+            NONE => self.events.names.nobodys_stack(stack, self.tables),
+            place => self.events.names.stack(stack, self.events.goroutines[place].name, self.tables),
+        }
+    }
+
+    /// The P that the lane's goroutine runs on. Without one, what needs one is left out.
+    #[inline]
+    fn running(&mut self, at: Place) -> Option<u32> {
+        if at.goroutine != NONE && self.events.goroutines[at.goroutine].phase == Phase::Running {
+            return Some(self.events.goroutines[at.goroutine].proc);
+        }
+        self.events.unmatched.others += 1;
+        None
+    }
+
+    /// A goroutine is there that was not.
+    fn create(&mut self, proc: u32, tick: u64, place: u32, begun: (u64, u32), stack: u64) {
+        let (goroutine, name) = begun;
+        let start = self.events.names.start(name, self.tables);
+        let created = self.events.goroutines.begin(place, goroutine, name);
+        created.sequence = 1;
+        created.phase = Phase::Runnable;
+        created.proc = proc;
+        let id = created.id;
+        let tick = self.events.procs.put(proc, tick, EventType::GoCreate, [id, start, stack]);
+        self.events.goroutines[place].tick = tick;
+    }
+
+    fn region_end(&mut self, at: Place, tick: u64, key: (u64, u64)) {
+        let Some(proc) = self.running(at) else { return };
+        let Events { goroutines, procs, unmatched, .. } = &mut *self.events;
+        let regions = &mut goroutines[at.goroutine].regions;
+        let Some(from) = regions.iter().rposition(|&open| open == key) else {
+            unmatched.region_ends += 1;
+            return;
+        };
+        // The end of an inner one was lost, or comes too late. Readers want the innermost first.
+        for (task, name) in regions.drain(from..).rev() {
+            procs.put(proc, tick, EventType::UserRegion, [task, 1, name, 0]);
+        }
+    }
+
+    /// What happens on a lane whatever runs there.
+    fn put<const N: usize>(&mut self, at: Place, tick: u64, event: EventType, args: [u64; N]) {
+        self.events.on_lane(at.lane, tick, |events, proc| events.procs.put(proc, tick, event, args));
+    }
+}
+
+impl Visit for Writing<'_> {
+    fn lane(&mut self, lane: u32, thread: u64, thread_id: u32) {
+        let lanes = &mut self.events.lanes;
+        let lane = lane as usize;
+        if lane >= lanes.len() {
+            lanes.resize(lane + 1, Lane::default());
+        }
+        if thread_id != 0 {
+            lanes[lane].thread_id = thread_id.into();
+        } else if lanes[lane].thread_id == 0 {
+            lanes[lane].thread_id = unknown_thread(thread);
+        }
+    }
+
+    fn introduce(&mut self, at: Place, goroutine: u32, owner: Option<u32>, status: &Status) {
+        let tick = at.tick >> self.events.shift;
+        let begun = (status.goroutine, status.name);
+        let stack = self.events.names.nobodys_stack(status.created_by, self.tables);
+        // One that runs without a thread cannot be drawn.
+        if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
+            let proc = self.events.proc_of(at.lane, tick);
+            let is_stopped = !self.events.procs[proc].is_started;
+            self.events.start_proc(proc, self.events.lanes[at.lane as usize].thread_id, tick);
+            self.create(proc, tick, goroutine, begun, stack);
+            if is_stopped {
+                self.events.stop_proc(proc, tick);
+            }
+            return;
+        }
+        let (proc, stands_in) = self.events.idle_proc(owner, status.state, tick);
+        self.create(proc, tick, goroutine, begun, stack);
+        self.events.run(goroutine, proc, tick);
+        match status.state {
+            // What it waits for enters no profile: when the wait began nobody knows.
+            State::Waiting(_) => {
+                self.events.pause(goroutine, tick, EventType::GoBlock, 0, Phase::Waiting);
+                self.events.stop_proc(proc, tick);
+                self.events.settle(goroutine, State::Runnable, proc, stands_in, tick);
+            }
+            state => self.events.settle(goroutine, state, proc, stands_in, tick),
+        }
+    }
+
+    fn bridge(&mut self, at: Place, goroutine: u32, owner: Option<u32>, state: State) {
+        let tick = at.tick >> self.events.shift;
+        self.events.bring(goroutine, state, at.lane, owner, tick);
+    }
+
+    #[inline]
+    fn record(&mut self, at: Place, target: u32, record: &Record<'_>) {
+        let tick = at.tick >> self.events.shift;
+        let events = &mut *self.events;
+        match *record {
+            Record::Status(_) => {}
+            Record::Create { goroutine, name, stack } => {
+                let stack = self.stack(at, stack);
+                let proc = self.events.proc_of(at.lane, tick);
+                let is_stopped = !self.events.procs[proc].is_started;
+                self.events.start_proc(proc, self.events.lanes[at.lane as usize].thread_id, tick);
+                self.create(proc, tick, target, (goroutine, name), stack);
+                if is_stopped {
+                    self.events.stop_proc(proc, tick);
+                }
+            }
+            Record::CreateFailed { .. } => events.bring(target, State::Dead, at.lane, None, tick),
+            Record::Start { .. } => {
+                let proc = events.proc_of(at.lane, tick);
+                let running = events.procs[proc].goroutine;
+                if running != NONE {
+                    events.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
+                }
+                events.start_proc(proc, events.lanes[at.lane as usize].thread_id, tick);
+                events.run(target, proc, tick);
+            }
+            Record::Block { reason, stack } => {
+                let stack = self.stack(at, stack);
+                self.events.block(at.goroutine, tick, reason, stack);
+            }
+            Record::Unblock { stack, .. } => {
+                let stack = self.stack(at, stack);
+                self.events.on_lane(at.lane, tick, |events, proc| events.wake(target, proc, tick, stack));
+            }
+            Record::Wake | Record::SyscallEnd => {
+                let proc = events.proc_of(at.lane, tick);
+                events.start_proc(proc, events.lanes[at.lane as usize].thread_id, tick);
+                events.wake(at.goroutine, proc, tick, 0);
+                events.run(at.goroutine, proc, tick);
+            }
+            Record::Yield { stack } => {
+                let stack = self.stack(at, stack);
+                let proc = self.events.goroutines[at.goroutine].proc;
+                self.events.end_sweep(proc, tick);
+                // The P goes on: the goroutine is about to run again.
+                self.events.pause(at.goroutine, tick, EventType::GoSched, stack, Phase::Runnable);
+            }
+            Record::SyscallBegin { stack } => {
+                let stack = self.stack(at, stack);
+                self.events.begin_syscall(at.goroutine, tick, stack);
+            }
+            Record::End => events.end(at.goroutine, tick),
+            Record::HeapAlloc { bytes } => self.put(at, tick, EventType::HeapAlloc, [bytes]),
+            Record::HeapGoal { bytes } => self.put(at, tick, EventType::HeapGoal, [bytes]),
+            Record::GcStart { stack, .. } => {
+                let stack = self.stack(at, stack);
+                self.events.on_lane(at.lane, tick, |events, proc| {
+                    events.end_collection(proc, tick);
+                    let number = events.collections;
+                    events.collections += 1;
+                    events.has_collection = true;
+                    let tick = tick.max(events.collection_tick + 1);
+                    events.collection_tick =
+                        events.procs.put(proc, tick, EventType::GcStart, [number, stack]);
+                });
+            }
+            Record::GcDone => events.on_lane(at.lane, tick, |events, proc| events.end_collection(proc, tick)),
+            Record::StwStart { reason, .. } => {
+                let Some(proc) = self.running(at) else { return };
+                let events = &mut *self.events;
+                if let Some(place) = events.stop_of {
+                    if events.goroutines[place].phase != Phase::Running {
+                        // The end of the other stop was lost, and nothing can be said of its goroutine now.
+                        events.unmatched.others += 1;
+                        return;
+                    }
+                    events.end_stop(tick);
+                }
+                let kind = match reason {
+                    StwReason::MarkTermination => 0,
+                    StwReason::SweepTermination => 1,
+                };
+                let tick = tick.max(events.stop_tick + 1);
+                events.stop_tick = events.procs.put(proc, tick, EventType::StwStart, [kind]);
+                events.stop_of = Some(at.goroutine);
+            }
+            Record::StwDone => {
+                if self.running(at).is_some() {
+                    match self.events.stop_of == Some(at.goroutine) {
+                        true => self.events.end_stop(tick),
+                        false => self.events.unmatched.others += 1,
+                    }
+                }
+            }
+            Record::SweepStart { stack } => {
+                let stack = self.stack(at, stack);
+                let Some(proc) = self.running(at) else { return };
+                self.events.end_sweep(proc, tick);
+                self.events.procs.put(proc, tick, EventType::GcSweepStart, [stack]);
+                self.events.procs[proc].is_sweeping = true;
+            }
+            Record::SweepDone { swept, reclaimed } => {
+                let Some(proc) = self.running(at) else { return };
+                if !std::mem::take(&mut self.events.procs[proc].is_sweeping) {
+                    // It was closed when its goroutine stopped running.
+                    self.events.unmatched.others += 1;
+                    return;
+                }
+                self.events.procs.put(proc, tick, EventType::GcSweepDone, [swept, reclaimed]);
+            }
+            Record::AssistStart { stack } => {
+                let stack = self.stack(at, stack);
+                let Some(proc) = self.running(at) else { return };
+                self.events.end_assist(at.goroutine, tick);
+                self.events.procs.put(proc, tick, EventType::GcMarkAssistStart, [stack]);
+                self.events.goroutines[at.goroutine].is_assisting = true;
+            }
+            Record::AssistDone => {
+                if self.running(at).is_some() {
+                    match self.events.goroutines[at.goroutine].is_assisting {
+                        true => self.events.end_assist(at.goroutine, tick),
+                        false => self.events.unmatched.others += 1,
+                    }
+                }
+            }
+            Record::TaskCreate { task, parent, name, stack } => {
+                let name = events.names.string(name, self.tables);
+                let stack = self.stack(at, stack);
+                self.put(at, tick, EventType::UserTaskCreate, [task, parent, name, stack]);
+            }
+            Record::TaskEnd { task, stack } => {
+                let stack = self.stack(at, stack);
+                self.put(at, tick, EventType::UserTaskEnd, [task, stack]);
+            }
+            Record::RegionBegin { task, name, stack } => {
+                let name = events.names.string(name, self.tables);
+                let stack = self.stack(at, stack);
+                let Some(proc) = self.running(at) else { return };
+                self.events.procs.put(proc, tick, EventType::UserRegion, [task, 0, name, stack]);
+                self.events.goroutines[at.goroutine].regions.push((task, name));
+            }
+            Record::RegionEnd { task, name } => {
+                let name = events.names.string(name, self.tables);
+                self.region_end(at, tick, (task, name));
+            }
+            Record::Log { task, category, stack, message } => {
+                let category = events.names.string(category, self.tables);
+                let stack = self.stack(at, stack);
+                let args = [task, category, stack];
+                self.events.on_lane(at.lane, tick, |events, proc| {
+                    events.procs.put_with(proc, tick, EventType::UserLog, args, Some(message))
+                });
+            }
+        }
+    }
+
+    fn lane_over(&mut self, lane: u32) {
+        let tick = 0;
+        if let Some(proc) = std::mem::take(&mut self.events.lanes[lane as usize]).proc {
+            let running = self.events.procs[proc].goroutine;
+            if running != NONE {
+                self.events.end_sweep(proc, tick);
+                self.events.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
+            }
+            self.events.stop_proc(proc, tick);
+            self.events.procs.give_back(proc);
+        }
+    }
+}

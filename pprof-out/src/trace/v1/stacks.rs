@@ -1,0 +1,123 @@
+//! What the stacks of a trace stand for: written once, at its end, because what tells addresses their functions takes
+//! tens of megabytes while it is open.
+
+use std::sync::Arc;
+
+use rtprof_profiler::sampling;
+use rtprof_tracer::generation::Tables;
+
+use crate::hash::AddressMap;
+use crate::locations::Locations;
+use crate::symbol_cache::Function;
+use crate::symbolizer::Symbolization;
+
+use super::event::MAX_LENGTH;
+use super::names::Names;
+use super::wire::{Frame, frame_len, put_stack};
+
+/// The most frames of a stack. Go: `traceStackSize`.
+const FRAMES: usize = 128;
+
+/// The most bytes that a stack's id and its number of frames take.
+const STACK_HEAD: usize = 10 + 2;
+
+/// The most bytes of a function's or a file's name; of longer ones the end is kept, as it says more.
+const TEXT: usize = rtprof_tracer::record::MAX_STRING;
+
+/// Defines all stacks of code.
+pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
+    let _untracked = sampling::untracked();
+    let stacks = names.take_code();
+    if stacks.is_empty() {
+        return;
+    }
+    let mut locations = Locations::new(Symbolization::Full);
+    let mut functions = AddressMap::default();
+    let mut frames = Vec::new();
+    for stack in stacks {
+        frames.clear();
+        for (address, hidden) in locations.event(tables.stack(stack.stack)).shown() {
+            let lines = &address.symbols.lines[hidden..];
+            for line in lines {
+                let (function, file) = ids(&line.function, &mut functions, names);
+                frames.push(names.frame(function, file, line.line.into()));
+            }
+            if lines.is_empty() {
+                let function = names.text(&format!("{:#x}", address.return_address.wrapping_sub(1)));
+                frames.push(names.frame(function, 0, 0));
+            }
+        }
+        shorten(&mut frames, stack.root);
+        let mut definition = Vec::new();
+        put_stack(&mut definition, stack.id, &frames);
+        names.definitions.append(&mut definition);
+    }
+}
+
+/// The ids of a function's names. Functions are shared objects, nearly always the very same one.
+fn ids(
+    function: &Arc<Function>,
+    known: &mut AddressMap<usize, (Arc<Function>, u64, u64)>,
+    names: &mut Names,
+) -> (u64, u64) {
+    // The object is kept, so that its address means no other one.
+    let (_, name, file) = known.entry(Arc::as_ptr(function) as usize).or_insert_with(|| {
+        (function.clone(), names.text(end_of(&function.name)), names.text(end_of(&function.file)))
+    });
+    (*name, *file)
+}
+
+/// Leaves away as many of the outermost frames as a reader would refuse, and puts the root beneath the rest.
+fn shorten(frames: &mut Vec<Frame>, root: Option<Frame>) {
+    let mut room = MAX_LENGTH as usize - STACK_HEAD - root.as_ref().map_or(0, frame_len);
+    let fitting = frames
+        .iter()
+        .take(FRAMES - usize::from(root.is_some()))
+        .take_while(|frame| {
+            let fits = frame_len(frame) <= room;
+            room = room.saturating_sub(frame_len(frame));
+            fits
+        })
+        .count();
+    frames.truncate(fitting);
+    frames.extend(root);
+}
+
+/// The last [`TEXT`] bytes, or a few less: characters stay whole.
+fn end_of(text: &str) -> &str {
+    let mut from = text.len().saturating_sub(TEXT);
+    while !text.is_char_boundary(from) {
+        from += 1;
+    }
+    &text[from..]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stacks_keep_their_leaf_and_their_root() {
+        let frame = |pc| Frame { pc, function: 1 << 30, file: 1 << 30, line: 1 };
+        let root = Frame { pc: 1, function: 1, file: 0, line: 0 };
+        let mut frames: Vec<_> = (0..500).map(|at| frame(at + (1 << 30))).collect();
+        shorten(&mut frames, Some(root));
+        assert_eq!(frames.last(), Some(&root));
+        assert_eq!(frames[0], frame(1 << 30));
+        let len: usize = frames.iter().map(frame_len).sum();
+        assert!((2048 - 50..=2048 - STACK_HEAD).contains(&len), "{} frames of {len} bytes", frames.len());
+        let mut short: Vec<_> = (2..1000).map(|pc| Frame { pc, function: 1, file: 0, line: 0 }).collect();
+        shorten(&mut short, Some(root));
+        assert_eq!((short.len(), short[0].pc, short[127]), (128, 2, root));
+        let mut few = vec![frame(9)];
+        shorten(&mut few, None);
+        assert_eq!(few, [frame(9)]);
+    }
+
+    #[test]
+    fn long_names_keep_their_end() {
+        assert_eq!(end_of("short"), "short");
+        let long = format!("{}é{}", "a".repeat(500), "b".repeat(TEXT - 1));
+        assert_eq!(end_of(&long), "b".repeat(TEXT - 1));
+    }
+}
