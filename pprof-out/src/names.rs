@@ -1,5 +1,7 @@
 //! Function names for people.
 
+use std::borrow::Cow;
+
 use crate::source_path;
 
 /// The name of a function in two forms.
@@ -25,6 +27,32 @@ pub(crate) fn demangle(mangled: &str) -> Name {
 /// Whether the linker would know a function by this name, rather than only the source text.
 pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_R") || name.starts_with("_ZN")
+}
+
+/// A name that does not begin with a bracket: `<A as B>::c` is `A::c`, as is `<A>::c`.
+///
+/// `go tool trace` makes profiles of functions that have but one name, and `go tool pprof` removes what stands in angle
+/// brackets from such: of these nothing would be left but `::c`.
+pub(crate) fn without_leading_bracket(name: &str) -> Cow<'_, str> {
+    let Some(inner) = name.strip_prefix('<') else { return name.into() };
+    let mut depth = 0u32;
+    let mut end_of_type = None;
+    for (at, byte) in inner.bytes().enumerate() {
+        match byte {
+            b'<' | b'(' | b'[' => depth += 1,
+            // The arrow of a function type is no bracket.
+            b'>' if inner[..at].ends_with('-') => {}
+            b'>' if depth == 0 => {
+                let kind = &inner[..end_of_type.unwrap_or(at)];
+                let kind = kind.trim_start_matches(['&', '*']).trim_start_matches("mut ");
+                return format!("{}{}", without_leading_bracket(kind), &inner[at + 1..]).into();
+            }
+            b'>' | b')' | b']' => depth = depth.saturating_sub(1),
+            b' ' if depth == 0 && inner[at..].starts_with(" as ") => end_of_type = end_of_type.or(Some(at)),
+            _ => {}
+        }
+    }
+    name.into()
 }
 
 /// Completes the bare name of an inlined function.
@@ -91,6 +119,22 @@ mod tests {
         );
         assert_eq!(demangle("_RNvCs1234_7mycrate3foo").shown, "mycrate::foo");
         assert_eq!(demangle("_RNvCsdUAHz2Gkhv9_7___rustc12___rust_alloc").shown, "__rustc::__rust_alloc");
+    }
+
+    #[test]
+    fn names_that_begin_with_a_type() {
+        for (name, shown) in [
+            ("app::main", "app::main"),
+            ("<std::thread::Thread>::new::start", "std::thread::Thread::new::start"),
+            ("<app::A<u8> as core::fmt::Debug>::fmt", "app::A<u8>::fmt"),
+            ("<&mut app::A as T>::f", "app::A::f"),
+            ("<<app::A as B>::C as D>::e", "app::A::C::e"),
+            ("<fn() -> u8 as FnOnce<()>>::call_once", "fn() -> u8::call_once"),
+            ("<[T] as Sort>::sort", "[T]::sort"),
+            ("<unfinished", "<unfinished"),
+        ] {
+            assert_eq!(without_leading_bracket(name), shown);
+        }
     }
 
     #[test]

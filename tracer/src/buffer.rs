@@ -3,7 +3,7 @@
 use rtprof_profiler::primitive::{AtomicPtr, UnsafeCell};
 use rtprof_profiler::slots::{Place, Slot};
 
-use crate::record::MAX_RECORD;
+use crate::record::{MAX_PLAIN, MAX_RECORD};
 
 /// Bytes of a buffer, its head included.
 #[cfg(not(loom))]
@@ -15,7 +15,7 @@ const HEAD: usize = 256;
 
 /// The most bytes that one event writes: up to three records that declare goroutines or change their state, and one
 /// more that may have a message.
-pub(crate) const MAX_EVENT: usize = 3 * 81 + MAX_RECORD;
+pub(crate) const MAX_EVENT: usize = 3 * MAX_PLAIN + MAX_RECORD;
 
 /// The records.
 pub(crate) type Bytes = [u8; BUFFER_SIZE - HEAD];

@@ -47,8 +47,10 @@ pub type StringId = u32;
 /// The most bytes of a log's message that are kept, and of every other string: Go's limit since 1.22.
 pub const MAX_STRING: usize = 1024;
 
-/// The most bytes of a record: a kind, a delta and seven arguments of at most ten bytes each, and a message.
-pub const MAX_RECORD: usize = 1 + 8 * 10 + MAX_STRING;
+/// The most bytes of a record without a message: a kind, a delta and eight arguments of at most ten bytes each.
+pub const MAX_PLAIN: usize = 1 + 9 * 10;
+/// The most bytes of a record.
+pub const MAX_RECORD: usize = MAX_PLAIN + MAX_STRING;
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $arguments:literal;)*) => {
@@ -71,8 +73,9 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// goroutine, number, state, thread, name, stack of its creator, and whether changes were lost
-    Status = 1, 7;
+    /// goroutine, number, state, thread, the kernel's number of that, name, stack of its creator, whether changes were
+    /// lost
+    Status = 1, 8;
     /// goroutine, name, stack
     Create = 2, 3;
     /// goroutine: there is no thread for it after all
@@ -136,6 +139,8 @@ pub struct Status {
     pub state: State,
     /// The goroutine of the thread it belongs to: itself, for a thread; 0 when no thread runs it.
     pub thread: u64,
+    /// The kernel's number of that thread; 0 when no thread runs it.
+    pub thread_id: u32,
     /// Its name.
     pub name: StringId,
     /// The stack that created it, where known.
@@ -269,6 +274,18 @@ impl<'a> Records<'a> {
 
     #[inline]
     fn number(&mut self) -> Option<u64> {
+        // Most numbers are small.
+        if let Some((&byte, rest)) = self.rest.split_first()
+            && byte < 0x80
+        {
+            self.rest = rest;
+            return Some(byte.into());
+        }
+        self.long_number()
+    }
+
+    #[inline]
+    fn long_number(&mut self) -> Option<u64> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
             let (&byte, rest) = self.rest.split_first()?;
@@ -281,12 +298,13 @@ impl<'a> Records<'a> {
         None
     }
 
+    #[inline]
     fn read(&mut self) -> Option<(u64, Record<'a>)> {
         let (&kind, rest) = self.rest.split_first()?;
         self.rest = rest;
         let kind = Kind::from_number(kind)?;
         self.tick = self.tick.wrapping_add(self.number()?);
-        let mut all = [0; 7];
+        let mut all = [0; 8];
         for argument in &mut all[..kind.arguments()] {
             *argument = self.number()?;
         }
@@ -298,9 +316,10 @@ impl<'a> Records<'a> {
                 number: b,
                 state: State::from_number(c as u8)?,
                 thread: d,
-                name: all[4] as StringId,
-                created_by: stack_at(5),
-                is_after_loss: all[6] != 0,
+                thread_id: all[4] as u32,
+                name: all[5] as StringId,
+                created_by: stack_at(6),
+                is_after_loss: all[7] != 0,
             }),
             Kind::Create => Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2) },
             Kind::CreateFailed => Record::CreateFailed { goroutine: a },
@@ -346,6 +365,7 @@ impl<'a> Iterator for Records<'a> {
     type Item = (u64, Record<'a>);
 
     /// `None` at the end, and at bytes that are no record: [`Records::remaining`] tells the two apart.
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let before = self.rest;
         let record = self.read();
@@ -371,7 +391,7 @@ mod tests {
         let mut bytes = [0; 4096];
         let mut writer = Writer::new(&mut bytes, 0);
         let huge = u64::MAX;
-        writer.put(Kind::Status, 5, [7, huge, State::Runnable.number().into(), 0, 300, 2, 1]);
+        writer.put(Kind::Status, 5, [7, huge, State::Runnable.number().into(), 0, 17, 300, 2, 1]);
         writer.put(Kind::Block, 0, [WaitReason::Sleep as u64, 129]);
         writer.put_log(127, 3, 4, 5, b"a\0b");
         writer.put(Kind::Wake, 128, []);
@@ -382,6 +402,7 @@ mod tests {
             number: huge,
             state: State::Runnable,
             thread: 0,
+            thread_id: 17,
             name: 300,
             created_by: 2,
             is_after_loss: true,

@@ -184,12 +184,14 @@ impl<'a> Turn<'a> {
         }
         let name = goroutine.with_name(|name| self.string(name));
         let created_by = goroutine.created_by().and_then(|bucket| tables::stack(bucket.stack())).unwrap_or(0);
-        let thread = if word.state() == State::Running { id } else { 0 };
+        let (thread, thread_id) =
+            if word.state() == State::Running { (id, goroutine.thread_id()) } else { (0, 0) };
         let arguments = [
             id,
             word.number(),
             word.state().number().into(),
             thread,
+            thread_id.into(),
             name.into(),
             created_by.into(),
             u64::from(word.generation() == LOST_GENERATION),

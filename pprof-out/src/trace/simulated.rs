@@ -229,7 +229,7 @@ impl Simulation {
         }
         let is_after_loss = thread.declared == 0 && self.generation > 1;
         let state = thread.state.number().into();
-        let arguments = [id, thread.number, state, id, id % 4, 1, is_after_loss.into()];
+        let arguments = [id, thread.number, state, id, 100 + id, id % 4, 1, is_after_loss.into()];
         if self.put(lane, Kind::Status, arguments) {
             self.threads.get_mut(&id).unwrap().declared = self.generation;
         }

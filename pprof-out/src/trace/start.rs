@@ -33,7 +33,7 @@ fn write(mut reader: Reader, mut w: impl Write) {
     let session = reader.session().clone();
     let copy = AssertUnwindSafe(|| copy(&mut reader, &mut w));
     let end = catch_unwind(copy)
-        .unwrap_or_else(|_| Err(io::Error::other("the writer panicked")))
+        .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
         .map_err(|error| TraceError::Write(error, super::Stats::default()));
     if end.is_err() {
         session.stop();

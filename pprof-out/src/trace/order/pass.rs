@@ -335,7 +335,7 @@ impl Order {
         let (lane, is_new) = self.lanes.at(status.thread);
         if is_new {
             self.lanes[lane].seen = self.generation;
-            visit.lane(lane, status.thread, 0);
+            visit.lane(lane, status.thread, status.thread_id);
         }
         debug_assert_ne!(lane, SHARED);
         Some(lane)

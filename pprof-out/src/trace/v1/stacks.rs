@@ -8,6 +8,7 @@ use rtprof_tracer::generation::Tables;
 
 use crate::hash::AddressMap;
 use crate::locations::Locations;
+use crate::names::without_leading_bracket;
 use crate::symbol_cache::Function;
 use crate::symbolizer::Symbolization;
 
@@ -62,7 +63,8 @@ fn ids(
 ) -> (u64, u64) {
     // The object is kept, so that its address means no other one.
     let (_, name, file) = known.entry(Arc::as_ptr(function) as usize).or_insert_with(|| {
-        (function.clone(), names.text(end_of(&function.name)), names.text(end_of(&function.file)))
+        let name = names.text(end_of(&without_leading_bracket(&function.name)));
+        (function.clone(), name, names.text(end_of(&function.file)))
     });
     (*name, *file)
 }
