@@ -16,9 +16,9 @@ pub(crate) mod order;
 mod reader;
 #[cfg(test)]
 mod recorded;
+mod session;
 #[cfg(test)]
 mod simulated;
-mod session;
 mod start;
 mod stats;
 pub(crate) mod v1;
@@ -30,7 +30,8 @@ pub use session::stop;
 pub use start::{start, start_with};
 pub use stats::Stats;
 pub use v1::{
-    Argument, ArgumentKind, Checker, Consequence, Event, EventType, Frame, Invalid, NO_PROC, Parsed, Violation, validate,
+    Argument, ArgumentKind, Checker, Consequence, Event, EventType, Frame, Invalid, NO_PROC, Parsed,
+    Violation, validate,
 };
 
 use rtprof_tracer::generation::{Generation, Tables};

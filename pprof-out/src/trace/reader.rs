@@ -81,7 +81,16 @@ impl Reader {
         let mut encoder = V1::new(Clock { ticks_per_second, start }, procs);
         let mut chunk = Vec::new();
         encoder.begin(&mut chunk);
-        Ok(Self { session, drain: Some(drain), encoder, chunk, at: 0, start, deadline: None, is_session: true })
+        Ok(Self {
+            session,
+            drain: Some(drain),
+            encoder,
+            chunk,
+            at: 0,
+            start,
+            deadline: None,
+            is_session: true,
+        })
     }
 
     pub(super) fn session(&self) -> &Arc<Session> {
@@ -188,10 +197,8 @@ impl Reader {
             stats.count(drain.counts());
             stats.lifted_events = encoded.lifted;
             stats.largest_lift = time(encoded.largest_lift);
-            stats.omitted_events = encoded.stale
-                + encoded.stuck_records
-                + encoded.unmatched_region_ends
-                + encoded.unmatched;
+            stats.omitted_events =
+                encoded.stale + encoded.stuck_records + encoded.unmatched_region_ends + encoded.unmatched;
             stats.duration = time(clock::since(self.start, end));
         });
     }

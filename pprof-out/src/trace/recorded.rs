@@ -64,7 +64,11 @@ impl Lane {
 
     pub(crate) fn status(&mut self, tick: u64, goroutine: u64, number: u64, state: State) -> &mut Self {
         let state = state.number().into();
-        self.put(tick, Kind::Status, [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 0])
+        self.put(
+            tick,
+            Kind::Status,
+            [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 0],
+        )
     }
 
     pub(crate) fn status_after_loss(
@@ -75,7 +79,11 @@ impl Lane {
         state: State,
     ) -> &mut Self {
         let state = state.number().into();
-        self.put(tick, Kind::Status, [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 1])
+        self.put(
+            tick,
+            Kind::Status,
+            [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 1],
+        )
     }
 
     pub(crate) fn block(&mut self, tick: u64, reason: WaitReason) -> &mut Self {

@@ -1,0 +1,135 @@
+//! Reading records.
+
+use core::fmt;
+
+use rtprof_profiler::goroutine::{State, WaitReason};
+
+use super::{Kind, Record, StackId, Status, StringId, StwReason};
+
+/// The records of one buffer with their ticks.
+#[derive(Clone)]
+pub struct Records<'a> {
+    rest: &'a [u8],
+    tick: u64,
+}
+
+impl<'a> Records<'a> {
+    /// Of a buffer whose clock begins at `base`.
+    pub fn new(base: u64, bytes: &'a [u8]) -> Self {
+        Self { rest: bytes, tick: base }
+    }
+
+    /// Bytes that are left.
+    pub fn remaining(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[inline]
+    fn number(&mut self) -> Option<u64> {
+        // Most numbers are small.
+        if let Some((&byte, rest)) = self.rest.split_first()
+            && byte < 0x80
+        {
+            self.rest = rest;
+            return Some(byte.into());
+        }
+        self.long_number()
+    }
+
+    #[inline]
+    fn long_number(&mut self) -> Option<u64> {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let (&byte, rest) = self.rest.split_first()?;
+            self.rest = rest;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(value);
+            }
+        }
+        None
+    }
+
+    #[inline]
+    fn read(&mut self) -> Option<(u64, Record<'a>)> {
+        let (&kind, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        let kind = Kind::from_number(kind)?;
+        self.tick = self.tick.wrapping_add(self.number()?);
+        let mut all = [0; 8];
+        for argument in &mut all[..kind.arguments()] {
+            *argument = self.number()?;
+        }
+        let [a, b, c, d, ..] = all;
+        let stack_at = |place: usize| all[place] as StackId;
+        let record = match kind {
+            Kind::Status => Record::Status(Status {
+                goroutine: a,
+                number: b,
+                state: State::from_number(c as u8)?,
+                thread: d,
+                thread_id: all[4] as u32,
+                name: all[5] as StringId,
+                created_by: stack_at(6),
+                is_after_loss: all[7] != 0,
+            }),
+            Kind::Create => Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2) },
+            Kind::CreateFailed => Record::CreateFailed { goroutine: a },
+            Kind::Start => Record::Start { goroutine: a, number: b },
+            Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },
+            Kind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },
+            Kind::Wake => Record::Wake,
+            Kind::Yield => Record::Yield { stack: stack_at(0) },
+            Kind::SyscallBegin => Record::SyscallBegin { stack: stack_at(0) },
+            Kind::SyscallEnd => Record::SyscallEnd,
+            Kind::End => Record::End,
+            Kind::HeapAlloc => Record::HeapAlloc { bytes: a },
+            Kind::HeapGoal => Record::HeapGoal { bytes: a },
+            Kind::GcStart => Record::GcStart { number: a, stack: stack_at(1) },
+            Kind::GcDone => Record::GcDone,
+            Kind::StwStart => {
+                let reason = if b == 0 { StwReason::MarkTermination } else { StwReason::SweepTermination };
+                Record::StwStart { number: a, reason, stack: stack_at(2) }
+            }
+            Kind::StwDone => Record::StwDone,
+            Kind::SweepStart => Record::SweepStart { stack: stack_at(0) },
+            Kind::SweepDone => Record::SweepDone { swept: a, reclaimed: b },
+            Kind::AssistStart => Record::AssistStart { stack: stack_at(0) },
+            Kind::AssistDone => Record::AssistDone,
+            Kind::TaskCreate => {
+                Record::TaskCreate { task: a, parent: b, name: c as StringId, stack: stack_at(3) }
+            }
+            Kind::TaskEnd => Record::TaskEnd { task: a, stack: stack_at(1) },
+            Kind::RegionBegin => Record::RegionBegin { task: a, name: b as StringId, stack: stack_at(2) },
+            Kind::RegionEnd => Record::RegionEnd { task: a, name: b as StringId },
+            Kind::Log => {
+                let (message, rest) = self.rest.split_at_checked(d as usize)?;
+                self.rest = rest;
+                Record::Log { task: a, category: b as StringId, stack: stack_at(2), message }
+            }
+        };
+        Some((self.tick, record))
+    }
+}
+
+impl<'a> Iterator for Records<'a> {
+    /// The tick, and what happened.
+    type Item = (u64, Record<'a>);
+
+    /// `None` at the end, and at bytes that are no record: [`Records::remaining`] tells the two apart.
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        let before = self.rest;
+        let record = self.read();
+        if record.is_none() {
+            self.rest = before;
+        }
+        record
+    }
+}
+
+impl fmt::Debug for Records<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.clone()).finish()
+    }
+}
