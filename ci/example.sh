@@ -46,6 +46,26 @@ check contention count_page block.pb.gz mutex.pb.gz
     grep -q "contention::$function$" <<<"$first" || { echo "$file begins with: $first" >&2; exit 1; }
 done
 
+# The trace: made without a loss, read by the commands of the README, with the example's threads and waits in it.
+rm -f trace.out sync.pb.gz
+trace="$(ci/readme.sh trace)"
+echo "+ $trace"
+bash -euo pipefail -c "$trace" | tee "$output"
+grep -q ', 0 dropped' "$output" || { echo "the example lost events" >&2; exit 1; }
+[[ -s trace.out ]] || { echo "the example did not write trace.out" >&2; exit 1; }
+if [[ -n "$go" ]]; then
+    # The last line is a server.
+    look="$(ci/readme.sh trace-look | sed '$d')"
+    echo "+ $look"
+    bash -euo pipefail -c "$look" | tee "$output"
+    grep -q 'trace::remember$' "$output" || { echo "the hot lock is not in the profile of waits" >&2; exit 1; }
+    go tool trace -d=parsed trace.out >"$output"
+    for wanted in 'parser 0' 'merger' 'TaskBegin .*Type="page"' 'RegionBegin .*Type="parse"' 'Log .*most frequent' \
+        'Metric .*heap/objects:bytes'; do
+        grep -q "$wanted" "$output" || { echo "no $wanted in the trace" >&2; exit 1; }
+    done
+fi
+
 # The service answers what the README has us type.
 service="$(ci/readme.sh service)"
 echo "+ $service &"
