@@ -29,11 +29,13 @@ impl LabelSetId {
     pub const NONE: Self = Self(0);
     const OVERFLOW: Self = Self(1);
 
-    pub(crate) const fn from_bits(bits: u32) -> Self {
+    /// The set that [`LabelSetId::bits`] stands for.
+    pub const fn from_bits(bits: u32) -> Self {
         Self(bits as u16)
     }
 
-    pub(crate) const fn bits(self) -> u32 {
+    /// A number that stands for the set; 0 for no labels.
+    pub const fn bits(self) -> u32 {
         self.0 as u32
     }
 }
@@ -61,7 +63,7 @@ thread_local! {
 
 /// The number of this thread's current label set. For hooks.
 #[inline]
-pub(crate) fn current_id() -> LabelSetId {
+pub fn current_id() -> LabelSetId {
     CURRENT_ID.with(Cell::get)
 }
 

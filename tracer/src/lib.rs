@@ -15,7 +15,7 @@
 //! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
 //! | `tables` | what stands for stacks and strings |
 //! | [`drain`] | start, stop, and the cuts in between |
-//! | `task`, `region`, `log`, [`heap`], [`collector`] | what else is recorded |
+//! | `task`, `region`, `log`, `sample`, [`heap`], [`collector`] | what else is recorded |
 //!
 //! # Rules of the hooks
 //! As in `rtprof_profiler`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
@@ -46,6 +46,8 @@ mod recorder;
 #[cfg(not(loom))]
 mod region;
 #[cfg(not(loom))]
+mod sample;
+#[cfg(not(loom))]
 pub mod states;
 #[cfg_attr(loom, allow(dead_code))]
 mod tables;
@@ -60,6 +62,8 @@ mod turn;
 pub use log::log;
 #[cfg(not(loom))]
 pub use region::{Region, start_region, with_region};
+#[cfg(not(loom))]
+pub use sample::cpu_sample;
 #[cfg(not(loom))]
 pub use task::{Entered, Task};
 #[cfg(not(loom))]

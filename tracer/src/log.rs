@@ -1,6 +1,6 @@
 //! Messages in the trace.
 
-use crate::tables::cut;
+use crate::record::cut;
 use crate::task;
 use crate::thread::{any_turn, is_enabled};
 

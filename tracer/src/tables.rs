@@ -10,7 +10,7 @@ use rtprof_profiler::stack::table::{Entry, Key, Table};
 use rtprof_profiler::stack::{MAX_STACK, capture};
 
 use crate::generation::Tables;
-use crate::record::{MAX_STRING, StackId, StringId};
+use crate::record::{MAX_STRING, StackId, StringId, cut};
 
 /// Distinct stacks of a trace.
 const MAX_STACKS: usize = 1 << 16;
@@ -223,18 +223,6 @@ fn intern_bytes(bytes: &[u8], words: &mut [usize; MAX_STACK]) -> Option<&'static
         words[whole.len()] = usize::from_ne_bytes(last);
     }
     STRINGS.entry(Length(bytes.len()), words)
-}
-
-/// As much of a text as is kept: whole characters.
-pub(crate) fn cut(text: &str) -> &str {
-    if text.len() <= MAX_STRING {
-        return text;
-    }
-    let mut end = MAX_STRING;
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
 }
 
 /// The tables, for who encodes what refers to them. Not for hooks.

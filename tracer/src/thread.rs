@@ -34,6 +34,11 @@ pub(crate) fn own_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> R
     })
 }
 
+/// Runs `f` in a turn of the lane of `own`, which is the current thread's, whatever it does. `None` as in [`own_turn`].
+pub(crate) fn in_own_lane<R>(own: &'static Goroutine, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
+    RECORDER.with_turn(own_lane(own)?, f)
+}
+
 /// As [`own_turn`], or else in a turn of the shared lane, with no goroutine. `None` when nothing is recorded, or if that
 /// lane is another's for too long; counted then.
 #[inline(always)]

@@ -14,6 +14,7 @@
 
 use rtprof_profiler::clock;
 use rtprof_profiler::goroutine::{Goroutine, LOST_GENERATION, State, Word};
+use rtprof_profiler::labels::{self, LabelSetId};
 use rtprof_profiler::primitive::Ordering;
 
 use crate::buffer::Buffer;
@@ -199,7 +200,18 @@ impl<'a> Turn<'a> {
         self.write(Kind::Status, tick, arguments);
     }
 
-    /// Declares a goroutine of another thread, unless somebody has in this generation.
+    /// The number of these return addresses; 0, counted, if they cannot be kept.
+    pub(crate) fn stack_of(&mut self, frames: &[usize]) -> StackId {
+        if self.buffer.is_none() {
+            return 0;
+        }
+        tables::stack(frames).unwrap_or_else(|| {
+            self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
+            0
+        })
+    }
+
+    /// Declares a goroutine, without asking what it does now, unless somebody has in this generation.
     pub(crate) fn declare(&mut self, goroutine: &Goroutine) {
         loop {
             let id = goroutine.id();
@@ -259,7 +271,14 @@ impl<'a> Turn<'a> {
                         return match state {
                             State::Runnable => {
                                 let number = word.next(State::Running, 0).number();
-                                self.write(Kind::Start, tick, [own.id(), number]);
+                                let (id, labels) = (own.id(), labels::current_id());
+                                match labels {
+                                    LabelSetId::NONE => self.write(Kind::Start, tick, [id, number]),
+                                    _ => {
+                                        let arguments = [id, number, labels.bits().into()];
+                                        self.write(Kind::StartLabelled, tick, arguments);
+                                    }
+                                }
                             }
                             State::Syscall => self.write(Kind::SyscallEnd, tick, []),
                             _ => self.write(Kind::Wake, tick, []),

@@ -18,7 +18,7 @@
 //! | record | who writes it | the change, and its number |
 //! |---|---|---|
 //! | `Create` | the creator | to runnable; its number is 0 |
-//! | `Start` | the goroutine | runnable → running, `number` |
+//! | `Start`, `StartLabelled` | the goroutine | runnable → running, `number` |
 //! | `Block` | the goroutine | running → waiting, the next |
 //! | `Unblock` | who wakes it | waiting → runnable, `number` |
 //! | `Wake` | the goroutine | waiting → running: nobody of the program woke it; the next |
@@ -26,6 +26,8 @@
 //! | `SyscallBegin`, `SyscallEnd` | the goroutine | running → in a system call, and back; the next |
 //! | `End` | the goroutine | running → dead, the next |
 //! | `Status` | anybody | none: its state as of the change `number` |
+//!
+//! A `CpuSample` is of a goroutine that runs, wherever it is recorded.
 //!
 //! Collections, and stops of the world, are numbered from 0 in the order in which they happen; there is one at a time.
 //!
@@ -42,6 +44,7 @@ pub use read::Records;
 pub use write::Writer;
 
 use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_profiler::labels::LabelSetId;
 
 /// A stack of the trace's own table; 0 is none.
 pub type StackId = u32;
@@ -55,6 +58,18 @@ pub const MAX_STRING: usize = 1024;
 pub const MAX_PLAIN: usize = 1 + 9 * 10;
 /// The most bytes of a record.
 pub const MAX_RECORD: usize = MAX_PLAIN + MAX_STRING;
+
+/// As much of a text as is kept: whole characters.
+pub fn cut(text: &str) -> &str {
+    if text.len() <= MAX_STRING {
+        return text;
+    }
+    let mut end = MAX_STRING;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $arguments:literal;)*) => {
@@ -130,6 +145,10 @@ kinds! {
     RegionEnd = 25, 2;
     /// task, category, stack, length of the message
     Log = 26, 4;
+    /// goroutine, number, the labels of its thread
+    StartLabelled = 27, 3;
+    /// goroutine, stack
+    CpuSample = 28, 2;
 }
 
 /// A goroutine's state as of a change.
@@ -161,7 +180,7 @@ pub enum Record<'a> {
     Status(Status),
     Create { goroutine: u64, name: StringId, stack: StackId },
     CreateFailed { goroutine: u64 },
-    Start { goroutine: u64, number: u64 },
+    Start { goroutine: u64, number: u64, labels: LabelSetId },
     Block { reason: WaitReason, stack: StackId },
     Unblock { goroutine: u64, number: u64, stack: StackId },
     Wake,
@@ -184,6 +203,7 @@ pub enum Record<'a> {
     RegionBegin { task: u64, name: StringId, stack: StackId },
     RegionEnd { task: u64, name: StringId },
     Log { task: u64, category: StringId, stack: StackId, message: &'a [u8] },
+    CpuSample { goroutine: u64, stack: StackId },
 }
 
 /// Why the world was stopped. Go: `stwReason`.

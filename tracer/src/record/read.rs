@@ -3,6 +3,7 @@
 use core::fmt;
 
 use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_profiler::labels::LabelSetId;
 
 use super::{Kind, Record, StackId, Status, StringId, StwReason};
 
@@ -75,7 +76,11 @@ impl<'a> Records<'a> {
             }),
             Kind::Create => Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2) },
             Kind::CreateFailed => Record::CreateFailed { goroutine: a },
-            Kind::Start => Record::Start { goroutine: a, number: b },
+            Kind::Start => Record::Start { goroutine: a, number: b, labels: LabelSetId::NONE },
+            Kind::StartLabelled => {
+                Record::Start { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
+            }
+            Kind::CpuSample => Record::CpuSample { goroutine: a, stack: stack_at(1) },
             Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },
             Kind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },
             Kind::Wake => Record::Wake,

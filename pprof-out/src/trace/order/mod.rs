@@ -293,7 +293,9 @@ impl Order {
     /// changes before it have been read. So the oldest one that waits is believed.
     fn leap(&mut self, readings: &[Reading<'_>], visit: &mut impl Visit) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
-            let &(tick, Record::Start { goroutine, number }) = reading.pending.as_ref()? else { return None };
+            let &(tick, Record::Start { goroutine, number, .. }) = reading.pending.as_ref()? else {
+                return None;
+            };
             let place = self.goroutines.find(goroutine)?;
             let waits = matches!(reading.awaits?, Awaits::Goroutine(..)) && self.goroutines[place].is_alive();
             (waits && self.lanes[reading.lane].thread == goroutine).then_some((

@@ -35,7 +35,7 @@ impl Order {
                 self.change(target, State::Dead, at);
                 Ok(())
             }
-            Record::Start { goroutine, number } => {
+            Record::Start { goroutine, number, .. } => {
                 // Nearly always the one that ran before.
                 let last = reading.goroutine;
                 let is_last = self.goroutines[last].id == goroutine;
@@ -85,6 +85,16 @@ impl Order {
             }
             Record::GcDone => self.end_turn(reading, tick, record, Awaits::Collection, visit),
             Record::StwDone => self.end_turn(reading, tick, record, Awaits::Stop, visit),
+            Record::CpuSample { goroutine, .. } => {
+                let target = self.goroutines.at(goroutine);
+                if self.is_alive_or_stale(target)? {
+                    // Not before it was created, which a reader would not bear.
+                    let cause = self.cause_of(target);
+                    let at = self.at(reading, tick, Some(cause));
+                    visit.record(at, target, record);
+                }
+                Ok(())
+            }
             Record::HeapAlloc { .. } | Record::HeapGoal { .. } => {
                 let at = self.at(reading, tick, None);
                 visit.record(at, NONE, record);

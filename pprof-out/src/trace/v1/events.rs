@@ -242,15 +242,17 @@ impl Visit for Writing<'_> {
                 }
             }
             Record::CreateFailed { .. } => events.bring(target, State::Dead, at.lane, None, tick),
-            Record::Start { .. } => {
+            Record::Start { labels, .. } => {
+                let label = events.label(target, labels, self.tables);
                 let proc = events.proc_of(at.lane, tick);
                 let running = events.procs[proc].goroutine;
                 if running != NONE {
                     events.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
                 }
                 events.start_proc(proc, events.lanes[at.lane as usize].thread_id, tick);
-                events.run(target, proc, tick);
+                events.run_as(target, proc, tick, label);
             }
+            Record::CpuSample { stack, .. } => events.sample(target, tick, stack, self.tables),
             Record::Block { reason, stack } => {
                 let stack = self.stack(at, stack);
                 self.events.block(at.goroutine, tick, reason, stack);

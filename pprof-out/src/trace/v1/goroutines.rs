@@ -38,6 +38,8 @@ pub(super) struct Goroutine {
     /// Task and name of the regions that it is in, the innermost last.
     pub(super) regions: Vec<(u64, u64)>,
     pub(super) is_assisting: bool,
+    /// Whether its last start showed labels.
+    pub(super) is_labelled: bool,
 }
 
 impl Goroutine {

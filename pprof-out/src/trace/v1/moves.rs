@@ -58,12 +58,19 @@ impl Events {
     /// runnable → running, on a P that is started and idle.
     #[inline]
     pub(super) fn run(&mut self, place: u32, proc: u32, tick: u64) {
+        self.run_as(place, proc, tick, 0);
+    }
+
+    /// As [`run`](Self::run), with the id of a label; 0 for none.
+    pub(super) fn run_as(&mut self, place: u32, proc: u32, tick: u64, label: u64) {
         let goroutine = &mut self.goroutines[place];
         debug_assert_eq!(goroutine.phase, Phase::Runnable);
         let sequence = goroutine.next_sequence();
         let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
         // What happened on the same P needs no number to be found.
-        let tick = if goroutine.proc == proc {
+        let tick = if label != 0 {
+            self.procs.put(proc, tick, EventType::GoStartLabel, [id, sequence, label])
+        } else if goroutine.proc == proc {
             self.procs.put(proc, tick, EventType::GoStartLocal, [id])
         } else {
             self.procs.put(proc, tick, EventType::GoStart, [id, sequence])

@@ -82,6 +82,11 @@ impl Names {
         Frame { pc, function, file, line }
     }
 
+    /// The id of what a goroutine of this name is called.
+    pub(super) fn name_of(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
+        self.named(name, tables).1.function
+    }
+
     /// The stack that a goroutine of this name starts with: it has to have one.
     pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
         self.named(name, tables).0

@@ -36,6 +36,8 @@ pub(super) struct Procs {
     free: BTreeSet<u32>,
     /// Batches that are closed.
     closed: Vec<u8>,
+    /// The batch of samples of the processor, which have one of their own.
+    samples: Vec<u8>,
     /// Before the first tick of all events.
     start: u64,
     pub(super) events: u64,
@@ -50,6 +52,7 @@ impl Procs {
             all: Vec::new(),
             free: BTreeSet::new(),
             closed: Vec::new(),
+            samples: Vec::new(),
             start,
             events: 0,
             #[cfg(debug_assertions)]
@@ -140,9 +143,29 @@ impl Procs {
         tick
     }
 
+    /// Writes a sample of the processor, which has its time, P and goroutine with it.
+    pub(super) fn put_sample(&mut self, tick: u64, proc: u32, goroutine: u64, stack: u64) {
+        if self.samples.len() > BATCH - EVENT {
+            self.closed.append(&mut self.samples);
+        }
+        if self.samples.is_empty() {
+            // As Go has it. No P is made of that.
+            put_batch(&mut self.samples, 0, tick);
+        }
+        let pid = if proc == OUTSIDE { NO_PROC } else { u64::from(proc) };
+        let args = [tick, pid, goroutine, stack];
+        put_event(&mut self.samples, EventType::CpuSample, 0, args);
+        self.events += 1;
+        #[cfg(debug_assertions)]
+        if let Err(violation) = self.checker.event(0, tick, EventType::CpuSample, &args) {
+            panic!("a sample {args:?}: {violation}");
+        }
+    }
+
     /// Moves all that was written to the end of `out`. The next events begin new batches.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.closed);
+        out.append(&mut self.samples);
         self.closed.shrink_to(BATCH);
         for (at, proc) in self.all.iter_mut().enumerate() {
             out.append(&mut proc.batch);

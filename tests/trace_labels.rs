@@ -1,0 +1,125 @@
+//! Labels of threads, and samples of the processor, in a trace.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::io::{self, Write};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rtprof::pprof;
+use rtprof::sync::mpsc::channel;
+use rtprof::thread;
+use rtprof::trace::{self, EventType, NO_PROC, Parsed};
+use support::child;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Shared {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn traced(body: impl FnOnce()) -> Parsed {
+    let bytes = Shared::default();
+    trace::start(bytes.clone()).expect("no trace goes on");
+    body();
+    trace::stop().expect("memory takes everything");
+    let bytes = bytes.0.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Ok(path) = std::env::var("RTPROF_KEEP_TRACE") {
+        std::fs::write(path, &*bytes).expect("it is writable");
+    }
+    trace::validate(&bytes).expect("Go's tools read it")
+}
+
+fn named(name: &str) -> thread::Builder {
+    thread::Builder::new().name(name.into())
+}
+
+#[test]
+fn a_thread_shows_the_labels_it_runs_with() {
+    child::isolated("a_thread_shows_the_labels_it_runs_with", || {
+        let parsed = traced(|| {
+            let (ask, asked) = channel();
+            let (answer, answered) = channel();
+            let worker = named("worker").spawn(move || {
+                let reply = || {
+                    let n: u32 = asked.recv().expect("somebody asks");
+                    answer.send(n + 1).expect("somebody listens");
+                };
+                reply();
+                pprof::do_with(pprof::labels(&[("tenant", "a"), ("path", "/x")]), || {
+                    reply();
+                    reply();
+                });
+                reply();
+                reply();
+            });
+            for n in 0..5 {
+                // It is asleep by then.
+                thread::sleep(Duration::from_millis(20));
+                ask.send(n).expect("it listens");
+                assert_eq!(answered.recv(), Ok(n + 1));
+            }
+            worker.expect("a thread").join().expect("it ends well");
+        });
+        let worker = parsed.goroutines_named("worker").next().expect("it is there");
+        let labels: Vec<_> = parsed
+            .events()
+            .filter(|event| event.target() == Some(worker))
+            .filter_map(|event| match event.event_type() {
+                EventType::GoStart | EventType::GoStartLocal => Some(""),
+                EventType::GoStartLabel => Some(event.name()),
+                _ => None,
+            })
+            .collect();
+        // Its beginning, and five wake-ups.
+        assert_eq!(labels, ["", "", "path=/x tenant=a", "path=/x tenant=a", "worker", ""]);
+    });
+}
+
+#[inline(never)]
+fn samples_itself() {
+    // Any function will do for an address; the frame is the caller's of what lies before it.
+    let frames = [samples_itself as *const () as usize + 5, main_loop as *const () as usize + 5];
+    rtprof_tracer::cpu_sample(std::hint::black_box(&frames));
+}
+
+#[inline(never)]
+fn main_loop(samples: usize) {
+    for n in 0..samples {
+        std::hint::black_box(n);
+        samples_itself();
+    }
+}
+
+#[test]
+fn samples_of_the_processor_are_of_their_goroutine() {
+    child::isolated("samples_of_the_processor_are_of_their_goroutine", || {
+        const SAMPLES: usize = 5_000;
+        let parsed = traced(|| {
+            named("sampled").spawn(|| main_loop(SAMPLES)).expect("a thread").join().expect("it ends well");
+        });
+        let sampled = parsed.goroutines_named("sampled").next().expect("it is there");
+        let samples: Vec<_> = parsed.events_of(EventType::CpuSample).collect();
+        assert_eq!(samples.len(), SAMPLES);
+        for sample in &samples {
+            assert_eq!(sample.argument("g"), Some(sampled));
+            assert!(sample.argument("p").is_some_and(|p| p != 0 && p != NO_PROC));
+            let functions = sample.functions();
+            assert!(functions[0].ends_with("::samples_itself"), "{functions:?}");
+            assert!(functions[1].ends_with("::main_loop"), "{functions:?}");
+            assert_eq!(functions[2..], ["sampled"]);
+        }
+        assert!(samples.is_sorted_by_key(|sample| sample.time()));
+    });
+}
