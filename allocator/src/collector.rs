@@ -97,7 +97,7 @@ pub fn sweep<T>(f: impl FnOnce(&mut Sweep) -> T) -> T {
             }
         }
     }
-    if SWEEPS.with(|s| s.replace(s.get() + 1)) == 0 && rtprof_tracer::is_enabled() {
+    if SWEEPS.with(|s| s.replace(s.get() + 1)) == 0 {
         tracer::begin_sweep();
     }
     let mut leave = Leave(Sweep { bytes: 0 });

@@ -12,6 +12,9 @@ use crate::prune::{in_crate, method};
 const CRATES: [&str; 6] =
     ["rtprof_hooks", "rtprof_tracer", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
 
+/// What programs tell of their collector by: each function runs a closure of theirs.
+const COLLECTOR: &str = "rtprof_allocator::collector";
+
 /// Modules of ours that run no code of the program.
 const INNER_MODULES: [&str; 9] = [
     "account",
@@ -55,6 +58,7 @@ pub(crate) const DROP_FRAMES: &str = concat!(
 /// Whether a function, by its demangled name of either scheme, belongs to the hooks.
 pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
     is_guard_drop(name)
+        || inlines_known && in_crate(name, COLLECTOR)
         || CRATES.iter().any(|krate| in_crate(name, krate))
             && trait_of(name).is_none_or(is_known_trait)
             && (inlines_known || is_inner(name) || runs_no_closure(name))

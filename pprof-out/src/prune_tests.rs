@@ -123,8 +123,8 @@ fn classes_of_real_names() {
         ("core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<R, T>>", Container),
         // The program's types keep their methods, whoever's the trait.
         ("<app::Posting as core::clone::Clone>::clone", Shown),
-        // A sweep runs the program's code.
-        ("rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>", Shown),
+        // A sweep runs the program's code, whose allocations end there.
+        ("rtprof_allocator::collector::sweep::<(), app::collect::{closure#0}>", Hook),
         // Programs that only look like us.
         ("rtprof_demo::main", Shown),
         ("app::rtprof_allocator::thing", Shown),

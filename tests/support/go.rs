@@ -1,14 +1,25 @@
-//! The real `go tool pprof`, of the newest Go and of the oldest that must read us.
+//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read us.
 //!
 //! `ci/go.sh` installs them. A test that finds none says loudly that it was skipped; with
 //! `RTPROF_REQUIRE_GO=1` it fails.
 
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::thread::JoinHandle;
+use std::time::Duration;
 
 use super::child;
+use super::profile::Profile;
 
-const VERSIONS: [&str; 2] = ["1.27.3", "1.21.13"];
+const NEWEST: &str = "1.27.3";
+const VERSIONS: [&str; 2] = [NEWEST, "1.21.13"];
+
+/// How long a viewer may take until it listens. The newest Go builds it at its first use.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// One installed toolchain.
 pub(crate) struct Go {
@@ -48,6 +59,10 @@ impl Go {
 
     /// `go tool pprof`, its arguments still to come.
     pub(crate) fn pprof_command(&self) -> Command {
+        self.tool("pprof")
+    }
+
+    fn tool(&self, name: &str) -> Command {
         let root = self.home.join(self.version).join("go");
         let mut command = Command::new(root.join("bin/go"));
         // Settings of the machine must not decide a test; ci/go.sh uses the same.
@@ -63,7 +78,105 @@ impl Go {
             .env("GOCACHE", self.home.join("cache"))
             .env("PPROF_TMPDIR", self.home.join("pprof"))
             .env("BROWSER", "/bin/true")
-            .args(["tool", "pprof"]);
+            .args(["tool", name]);
         command
+    }
+
+    pub(crate) fn is_newest(&self) -> bool {
+        self.version == NEWEST
+    }
+
+    /// What `go tool trace ARGUMENTS FILE` writes. Fails if it fails.
+    pub(crate) fn trace(&self, argument: &str, path: &Path) -> Vec<u8> {
+        let mut command = self.tool("trace");
+        command.arg(argument).arg(path);
+        // Not `child::finish`, which reads texts: profiles are none.
+        let output = command.stdin(Stdio::null()).output();
+        let output = output.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        let is_well = output.status.success() && !stderr.contains("panic");
+        assert!(is_well, "Go {}: {command:?}\n{}\n{stderr}", self.version, output.status);
+        output.stdout
+    }
+
+    /// All events of a trace as `go tool trace -d` prints them.
+    pub(crate) fn trace_events(&self, path: &Path) -> String {
+        let argument = if self.is_newest() { "-d=parsed" } else { "-d" };
+        String::from_utf8(self.trace(argument, path)).expect("it prints UTF-8")
+    }
+
+    /// The profile that `go tool trace -pprof=KIND` makes of a trace.
+    pub(crate) fn trace_profile(&self, kind: &str, path: &Path) -> Profile {
+        Profile::read(&self.trace(&format!("-pprof={kind}"), path))
+    }
+
+    /// Opens a trace as its user would: `go tool trace FILE`.
+    pub(crate) fn view(&self, path: &Path) -> Viewer {
+        let mut command = self.tool("trace");
+        // `go tool` is the tool's parent: only as a group both can be ended.
+        command.arg("-http=127.0.0.1:0").arg(path).process_group(0);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
+        let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
+        let (found, address) = mpsc::channel();
+        let said = std::thread::spawn(move || {
+            let mut said = String::new();
+            for line in stderr.lines().map_while(Result::ok) {
+                if let Some((_, address)) = line.split_once("listening on http://") {
+                    found.send(address.trim().parse()).ok();
+                }
+                said.push_str(&line);
+                said.push('\n');
+            }
+            said
+        });
+        let mut viewer = Viewer { version: self.version, child, said: Some(said), address: None };
+        match address.recv_timeout(PATIENCE) {
+            Ok(Ok(address)) => viewer.address = Some(address),
+            error => {
+                let said = viewer.end();
+                panic!("Go {}: {command:?} serves nothing ({error:?}):\n{said}", self.version);
+            }
+        }
+        viewer
+    }
+}
+
+/// A running `go tool trace` with its web pages. Ended when dropped.
+pub(crate) struct Viewer {
+    version: &'static str,
+    child: Child,
+    /// Its error output, to the end.
+    said: Option<JoinHandle<String>>,
+    address: Option<SocketAddr>,
+}
+
+impl Viewer {
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address.expect("it is set before anybody has the viewer")
+    }
+
+    /// Ends it, and fails if it has complained: a page's panic is only seen here.
+    pub(crate) fn close(mut self) {
+        let said = self.end();
+        let complaints = ["panic", "goroutine ", "rror"];
+        let is_well = !complaints.iter().any(|complaint| said.contains(complaint));
+        assert!(is_well, "Go {}: go tool trace complains:\n{said}", self.version);
+    }
+
+    fn end(&mut self) -> String {
+        let group = self.child.id() as i32;
+        // SAFETY: a plain system call; the group is this child's own, which was not waited for yet.
+        unsafe { libc::kill(-group, libc::SIGKILL) };
+        self.child.wait().expect("a killed child can be waited for");
+        self.said.take().map_or(String::new(), |said| said.join().expect("reading a pipe does not panic"))
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        if self.said.is_some() {
+            self.end();
+        }
     }
 }

@@ -4,8 +4,10 @@
 //! counted: a trace knows no two.
 
 use core::cell::Cell;
+use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use crate::drain::session;
 use crate::record::{Kind, StwReason};
 use crate::thread::{RECORDER, is_enabled, own_turn};
 use crate::turn::Turn;
@@ -25,33 +27,44 @@ impl Only {
         Self { goes_on: AtomicBool::new(false), number: AtomicU64::new(0) }
     }
 
-    /// Whether it began, and was recorded.
-    fn begin(&self, record: impl FnOnce(&mut Turn<'_>, u64)) -> bool {
+    /// Begins it. `None` if nothing is recorded of it.
+    fn begin(&self, record: impl FnOnce(&mut Turn<'_>, u64)) -> Option<Recorded> {
         if !is_enabled() {
-            return false;
+            return None;
         }
         if self.goes_on.swap(true, Ordering::Acquire) {
             RECORDER.losses.concurrent.fetch_add(1, Ordering::Relaxed);
-            return false;
+            return None;
         }
         let recorded = own_turn(|turn, _| {
             if turn.count_if_lost() {
-                return false;
+                return None;
             }
-            record(turn, self.number.load(Ordering::Relaxed));
-            self.number.fetch_add(1, Ordering::Relaxed);
-            true
+            let number = self.number.load(Ordering::Relaxed);
+            record(turn, number);
+            self.number.store(number + 1, Ordering::Relaxed);
+            Some(Recorded { session: session(), number })
         });
-        if recorded != Some(true) {
+        if recorded.flatten().is_none() {
             self.goes_on.store(false, Ordering::Release);
         }
-        recorded == Some(true)
+        recorded.flatten()
     }
 
-    fn end(&self, kind: Kind) {
-        write(kind, []);
+    fn end(&self, begun: Recorded, kind: Kind) {
+        // Not in a trace that has begun since.
+        if begun.session == session() {
+            write(kind, [begun.number]);
+        }
         self.goes_on.store(false, Ordering::Release);
     }
+}
+
+/// What is in a trace, as its own end is to be.
+#[derive(Clone, Copy, Debug)]
+struct Recorded {
+    session: u32,
+    number: u64,
 }
 
 /// A trace begins.
@@ -61,6 +74,9 @@ pub(crate) fn begin() {
 }
 
 fn write<const N: usize>(kind: Kind, arguments: [u64; N]) {
+    if !is_enabled() {
+        return;
+    }
     own_turn(|turn, _| {
         if !turn.count_if_lost() {
             turn.write(kind, turn.now(), arguments);
@@ -71,23 +87,20 @@ fn write<const N: usize>(kind: Kind, arguments: [u64; N]) {
 /// A collection goes on, until this is dropped. Go: from `gcStart` to the end of mark termination.
 #[must_use = "it ends when this is dropped"]
 #[derive(Debug)]
-pub struct Collection {
-    is_recorded: bool,
-}
+pub struct Collection(Option<Recorded>);
 
 /// A collection begins.
 pub fn begin_collection() -> Collection {
-    let is_recorded = COLLECTION.begin(|turn, number| {
+    Collection(COLLECTION.begin(|turn, number| {
         let stack = turn.stack();
         turn.write(Kind::GcStart, turn.now(), [number, stack.into()]);
-    });
-    Collection { is_recorded }
+    }))
 }
 
 impl Drop for Collection {
     fn drop(&mut self) {
-        if self.is_recorded {
-            COLLECTION.end(Kind::GcDone);
+        if let Some(begun) = self.0 {
+            COLLECTION.end(begun, Kind::GcDone);
         }
     }
 }
@@ -96,73 +109,86 @@ impl Drop for Collection {
 #[must_use = "the world goes on when this is dropped"]
 #[derive(Debug)]
 pub struct Stop {
-    is_recorded: bool,
+    begun: Option<Recorded>,
+    /// Only the goroutine that has stopped the world can let it go on.
+    _of_this_thread: PhantomData<*const ()>,
 }
 
 /// The program has stopped its world. Go: `stopTheWorld`.
 pub fn begin_stop(reason: StwReason) -> Stop {
-    let is_recorded = STOP.begin(|turn, number| {
+    let begun = STOP.begin(|turn, number| {
         let stack = turn.stack();
         turn.write(Kind::StwStart, turn.now(), [number, reason as u64, stack.into()]);
     });
-    Stop { is_recorded }
+    Stop { begun, _of_this_thread: PhantomData }
 }
 
 impl Drop for Stop {
     fn drop(&mut self) {
-        if self.is_recorded {
-            STOP.end(Kind::StwDone);
+        if let Some(begun) = self.begun {
+            STOP.end(begun, Kind::StwDone);
         }
-    }
-}
-
-/// The current thread sweeps from now on. Not to be nested. Go: `traceGCSweepStart`.
-pub fn begin_sweep() {
-    own_turn(|turn, _| {
-        if !turn.count_if_lost() {
-            let stack = turn.stack();
-            turn.write(Kind::SweepStart, turn.now(), [stack.into()]);
-        }
-    });
-}
-
-/// It has swept so many bytes, and made so many of them free. Go: `traceGCSweepDone`.
-pub fn end_sweep(swept: u64, reclaimed: u64) {
-    if is_enabled() {
-        write(Kind::SweepDone, [swept, reclaimed]);
     }
 }
 
 thread_local! {
-    /// Assists that this thread is inside of.
-    static ASSISTS: Cell<u32> = const { Cell::new(0) };
+    /// The trace that the sweep of this thread is in; 0 for none.
+    static SWEEP: Cell<u32> = const { Cell::new(0) };
+    /// Assists that this thread is inside of, and the trace that the outermost is in; 0 for none.
+    static ASSISTS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
+}
+
+/// Records the beginning of something that ends on this thread. Returns the trace that it is in; 0 for none.
+fn begin_here(kind: Kind) -> u32 {
+    if !is_enabled() {
+        return 0;
+    }
+    let recorded = own_turn(|turn, _| {
+        if turn.count_if_lost() {
+            return 0;
+        }
+        let stack = turn.stack();
+        turn.write(kind, turn.now(), [stack.into()]);
+        session()
+    });
+    recorded.unwrap_or(0)
+}
+
+/// The current thread sweeps from now on. Not to be nested. Go: `traceGCSweepStart`.
+pub fn begin_sweep() {
+    SWEEP.with(|sweep| sweep.set(begin_here(Kind::SweepStart)));
+}
+
+/// It has swept so many bytes, and made so many of them free. Go: `traceGCSweepDone`.
+pub fn end_sweep(swept: u64, reclaimed: u64) {
+    let begun = SWEEP.with(Cell::take);
+    if begun != 0 && begun == session() {
+        write(Kind::SweepDone, [swept, reclaimed]);
+    }
 }
 
 /// The current goroutine helps the collector, until this is dropped. Go: mark assist.
 #[must_use = "the assist ends when this is dropped"]
 #[derive(Debug)]
 pub struct Assist {
-    _of_this_thread: core::marker::PhantomData<*const ()>,
+    _of_this_thread: PhantomData<*const ()>,
 }
 
 /// The current goroutine begins to help the collector. Of nested assists the outermost is one event.
 pub fn begin_assist() -> Assist {
-    let is_outermost = ASSISTS.with(|assists| assists.replace(assists.get() + 1)) == 0;
-    if is_outermost && is_enabled() {
-        own_turn(|turn, _| {
-            if !turn.count_if_lost() {
-                let stack = turn.stack();
-                turn.write(Kind::AssistStart, turn.now(), [stack.into()]);
-            }
-        });
+    let (count, mut begun) = ASSISTS.with(Cell::get);
+    if count == 0 {
+        begun = begin_here(Kind::AssistStart);
     }
-    Assist { _of_this_thread: core::marker::PhantomData }
+    ASSISTS.with(|assists| assists.set((count + 1, begun)));
+    Assist { _of_this_thread: PhantomData }
 }
 
 impl Drop for Assist {
     fn drop(&mut self) {
-        let is_outermost = ASSISTS.with(|assists| assists.replace(assists.get() - 1)) == 1;
-        if is_outermost && is_enabled() {
+        let (count, begun) = ASSISTS.with(Cell::get);
+        ASSISTS.with(|assists| assists.set((count - 1, begun)));
+        if count == 1 && begun != 0 && begun == session() {
             write(Kind::AssistDone, []);
         }
     }

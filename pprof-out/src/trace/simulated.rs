@@ -356,12 +356,13 @@ impl Simulation {
                 self.put(id, Kind::GcStart, [number, 1]);
                 self.put(id, Kind::StwStart, [number, number % 2, 1]);
                 self.now += 1 + self.mishaps.skew;
-                self.put(id, Kind::StwDone, []);
+                self.put(id, Kind::StwDone, [number]);
                 self.collector = Some(id);
             }
             // On whichever thread.
             Some(_) => {
-                self.put(id, Kind::GcDone, []);
+                let number = self.collections;
+                self.put(id, Kind::GcDone, [number]);
                 self.collections += 1;
                 self.collector = None;
             }

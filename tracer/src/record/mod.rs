@@ -121,12 +121,12 @@ kinds! {
     HeapGoal = 13, 1;
     /// number, stack
     GcStart = 14, 2;
-    /// nothing
-    GcDone = 15, 0;
+    /// number
+    GcDone = 15, 1;
     /// number, reason, stack
     StwStart = 16, 3;
-    /// nothing
-    StwDone = 17, 0;
+    /// number
+    StwDone = 17, 1;
     /// stack
     SweepStart = 18, 1;
     /// bytes swept, bytes reclaimed
@@ -191,9 +191,9 @@ pub enum Record<'a> {
     HeapAlloc { bytes: u64 },
     HeapGoal { bytes: u64 },
     GcStart { number: u64, stack: StackId },
-    GcDone,
+    GcDone { number: u64 },
     StwStart { number: u64, reason: StwReason, stack: StackId },
-    StwDone,
+    StwDone { number: u64 },
     SweepStart { stack: StackId },
     SweepDone { swept: u64, reclaimed: u64 },
     AssistStart { stack: StackId },

@@ -91,12 +91,12 @@ impl<'a> Records<'a> {
             Kind::HeapAlloc => Record::HeapAlloc { bytes: a },
             Kind::HeapGoal => Record::HeapGoal { bytes: a },
             Kind::GcStart => Record::GcStart { number: a, stack: stack_at(1) },
-            Kind::GcDone => Record::GcDone,
+            Kind::GcDone => Record::GcDone { number: a },
             Kind::StwStart => {
                 let reason = if b == 0 { StwReason::MarkTermination } else { StwReason::SweepTermination };
                 Record::StwStart { number: a, reason, stack: stack_at(2) }
             }
-            Kind::StwDone => Record::StwDone,
+            Kind::StwDone => Record::StwDone { number: a },
             Kind::SweepStart => Record::SweepStart { stack: stack_at(0) },
             Kind::SweepDone => Record::SweepDone { swept: a, reclaimed: b },
             Kind::AssistStart => Record::AssistStart { stack: stack_at(0) },

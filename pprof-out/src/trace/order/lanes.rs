@@ -97,7 +97,7 @@ pub(super) struct Reading<'a> {
     pub(super) is_after_loss: bool,
     /// Nothing declares the goroutine: records that can do without it are passed on without it.
     pub(super) is_loose: bool,
-    /// Its next record waits no longer: the end of a turn that is due, or a declaration that a goroutine jumps to.
+    /// Its next record waits no longer: a declaration that a goroutine jumps to.
     pub(super) is_due: bool,
     /// The thread is over, once all is read.
     pub(super) is_over: bool,

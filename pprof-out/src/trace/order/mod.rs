@@ -211,18 +211,8 @@ impl Order {
         }
     }
 
-    /// Nobody can get on: lets the turn that is open end; else frees those that wait for what was lost. False if there
-    /// is nothing to be done.
+    /// Nobody can get on: frees those that wait for what was lost. False if there is nothing to be done.
     fn unstick(&mut self, readings: &mut [Reading<'_>]) -> bool {
-        for turns in [&mut self.collections, &mut self.stops] {
-            if turns.is_open
-                && let Some(first) = first_end(turns.waiting(), readings)
-            {
-                readings[first as usize].is_due = true;
-                turns.wake(|reading| self.ready.push_back(reading));
-                return true;
-            }
-        }
         for (at, reading) in readings.iter_mut().enumerate() {
             if reading.awaits == Some(Awaits::Declaration) {
                 reading.is_loose = true;
@@ -256,19 +246,14 @@ impl Order {
             if turns.waiting().is_empty() {
                 continue;
             }
-            let number = |reading: &u32| match readings[*reading as usize].pending {
+            // What comes before the first of them was lost. It may be an end: of one whose start was.
+            let next = |reading: &u32| match readings[*reading as usize].pending {
                 Some((_, Record::GcStart { number, .. } | Record::StwStart { number, .. })) => Some(number),
+                Some((_, Record::GcDone { number } | Record::StwDone { number })) => Some(number + 1),
                 _ => None,
             };
-            match turns.waiting().iter().filter_map(number).min() {
-                Some(number) => turns.skip_to(number),
-                // All of them wait to end what never began.
-                None => {
-                    for &waiting in turns.waiting() {
-                        readings[waiting as usize].pending = None;
-                        self.counts.stale += 1;
-                    }
-                }
+            if let Some(next) = turns.waiting().iter().filter_map(next).min() {
+                turns.skip_to(next);
             }
             debug_assert!(
                 turns.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of))
@@ -371,15 +356,6 @@ impl Order {
         visit.lane_over(lane);
         self.lanes.remove(lane);
     }
-}
-
-/// Which of those that wait for a turn to end it is the first to do so.
-fn first_end(waiting: &[u32], readings: &[Reading<'_>]) -> Option<u32> {
-    let tick = |reading: &u32| match readings[*reading as usize].pending {
-        Some((tick, Record::GcDone | Record::StwDone)) => Some((tick, *reading)),
-        _ => None,
-    };
-    waiting.iter().filter_map(tick).min().map(|(_, reading)| reading)
 }
 
 #[cfg(test)]

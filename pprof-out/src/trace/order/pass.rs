@@ -75,16 +75,17 @@ impl Order {
                 self.own(reading, tick, record, |state| state == State::Syscall, State::Running, visit)
             }
             Record::GcStart { number, .. } => {
-                let turn = self.collections.start(number);
-                self.start_turn(reading, tick, record, turn, number, Awaits::Collection, visit)
+                self.own_is_declared(reading)?;
+                self.start_turn(reading, tick, record, number, Awaits::Collection, visit)
             }
             Record::StwStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                let turn = self.stops.start(number);
-                self.start_turn(reading, tick, record, turn, number, Awaits::Stop, visit)
+                self.start_turn(reading, tick, record, number, Awaits::Stop, visit)
             }
-            Record::GcDone => self.end_turn(reading, tick, record, Awaits::Collection, visit),
-            Record::StwDone => self.end_turn(reading, tick, record, Awaits::Stop, visit),
+            Record::GcDone { number } => {
+                self.end_turn(reading, tick, record, number, Awaits::Collection, visit)
+            }
+            Record::StwDone { number } => self.end_turn(reading, tick, record, number, Awaits::Stop, visit),
             Record::CpuSample { goroutine, .. } => {
                 let target = self.goroutines.at(goroutine);
                 if self.is_alive_or_stale(target)? {

@@ -121,11 +121,11 @@ fn effects_are_lifted_over_their_causes() {
 fn turns_are_taken_in_their_order() {
     // The collections 0 to 3 are begun and ended here and there.
     let mut first = running(1);
-    first.put(100, Kind::GcStart, [0, 0]).put(400, Kind::GcDone, []).put(700, Kind::GcStart, [3, 0]);
+    first.put(100, Kind::GcStart, [0, 0]).put(400, Kind::GcDone, [1]).put(700, Kind::GcStart, [3, 0]);
     let mut second = running(2);
-    second.put(200, Kind::GcDone, []).put(300, Kind::GcStart, [1, 0]).put(600, Kind::GcDone, []);
+    second.put(200, Kind::GcDone, [0]).put(300, Kind::GcStart, [1, 0]).put(600, Kind::GcDone, [2]);
     let mut third = running(3);
-    third.put(500, Kind::GcStart, [2, 0]).put(800, Kind::GcDone, []);
+    third.put(500, Kind::GcStart, [2, 0]).put(800, Kind::GcDone, [3]);
     for lanes in permutations(&[first, second, third]) {
         let (told, counts) = order(&[&lanes]);
         let turns: Vec<_> =

@@ -37,6 +37,14 @@ impl Turns {
         }
     }
 
+    pub(super) fn end(&self, number: u64) -> Turn {
+        match number + 1 {
+            next if next == self.next && self.is_open => Turn::Now,
+            next if next <= self.next => Turn::Stale,
+            _ => Turn::Later,
+        }
+    }
+
     pub(super) fn started(&mut self, number: u64) {
         self.next = number + 1;
         self.is_open = true;
@@ -66,18 +74,16 @@ impl Turns {
 }
 
 impl Order {
-    #[allow(clippy::too_many_arguments, reason = "two kinds of turns share it")]
     pub(super) fn start_turn(
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
         record: &Record<'_>,
-        turn: Turn,
         number: u64,
         of: Awaits,
         visit: &mut impl Visit,
     ) -> Passed {
-        match turn {
+        match self.turns(of).start(number) {
             Turn::Now => {
                 self.turn(reading, tick, record, of, visit).started(number);
                 self.wake_turn(of);
@@ -90,21 +96,21 @@ impl Order {
 
     pub(super) fn end_turn(
         &mut self,
-        reading: &mut Reading<'_>,
+        reading: &Reading<'_>,
         tick: u64,
         record: &Record<'_>,
+        number: u64,
         of: Awaits,
         visit: &mut impl Visit,
     ) -> Passed {
-        // Ends have no numbers: only when all others wait is it known which is due. Who stops the world ends the stop.
-        let turns = self.turns(of);
-        let is_own = of == Awaits::Stop && turns.lane == reading.lane;
-        if !turns.is_open || !(is_own || reading.is_due) {
-            return Err(of);
+        match self.turns(of).end(number) {
+            Turn::Now => {
+                self.turn(reading, tick, record, of, visit).is_open = false;
+                self.wake_turn(of);
+            }
+            Turn::Later => return Err(of),
+            Turn::Stale => self.counts.stale += 1,
         }
-        reading.is_due = false;
-        self.turn(reading, tick, record, of, visit).is_open = false;
-        self.wake_turn(of);
         Ok(())
     }
 

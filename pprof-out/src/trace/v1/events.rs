@@ -128,17 +128,17 @@ impl Writing<'_> {
     /// The stack of what happens at `at`, with the name of the goroutine beneath it.
     #[inline]
     fn stack(&mut self, at: Place, stack: StackId) -> u64 {
-        match at.goroutine {
-            NONE => self.events.names.nobodys_stack(stack, self.tables),
-            place => self.events.names.stack(stack, self.events.goroutines[place].name, self.tables),
+        match self.events.goroutines.name(at.goroutine) {
+            None => self.events.names.nobodys_stack(stack, self.tables),
+            Some(name) => self.events.names.stack(stack, name, self.tables),
         }
     }
 
     /// The P that the lane's goroutine runs on. Without one, what needs one is left out.
     #[inline]
     fn running(&mut self, at: Place) -> Option<u32> {
-        if at.goroutine != NONE && self.events.goroutines[at.goroutine].phase == Phase::Running {
-            return Some(self.events.goroutines[at.goroutine].proc);
+        if let Some(proc) = self.events.goroutines.running(at.goroutine) {
+            return Some(proc);
         }
         self.events.unmatched.others += 1;
         None
@@ -293,7 +293,9 @@ impl Visit for Writing<'_> {
                         events.procs.put(proc, tick, EventType::GcStart, [number, stack]);
                 });
             }
-            Record::GcDone => events.on_lane(at.lane, tick, |events, proc| events.end_collection(proc, tick)),
+            Record::GcDone { .. } => {
+                events.on_lane(at.lane, tick, |events, proc| events.end_collection(proc, tick))
+            }
             Record::StwStart { reason, .. } => {
                 let Some(proc) = self.running(at) else { return };
                 let events = &mut *self.events;
@@ -313,7 +315,7 @@ impl Visit for Writing<'_> {
                 events.stop_tick = events.procs.put(proc, tick, EventType::StwStart, [kind]);
                 events.stop_of = Some(at.goroutine);
             }
-            Record::StwDone => {
+            Record::StwDone { .. } => {
                 if self.running(at).is_some() {
                     match self.events.stop_of == Some(at.goroutine) {
                         true => self.events.end_stop(tick),

@@ -85,6 +85,26 @@ impl Goroutines {
         begun
     }
 
+    /// What it is called, if the trace knows it.
+    #[inline]
+    pub(super) fn name(&self, place: u32) -> Option<StringId> {
+        self.known(place).map(|goroutine| goroutine.name)
+    }
+
+    /// The P that it runs on, if it does.
+    #[inline]
+    pub(super) fn running(&self, place: u32) -> Option<u32> {
+        self.known(place)
+            .filter(|goroutine| goroutine.phase == Phase::Running)
+            .map(|goroutine| goroutine.proc)
+    }
+
+    /// After a loss a record may be about one that the trace has not heard of.
+    #[inline]
+    fn known(&self, place: u32) -> Option<&Goroutine> {
+        self.all.get(place as usize).filter(|goroutine| place != NONE && goroutine.phase != Phase::Unknown)
+    }
+
     pub(super) fn places(&self) -> impl Iterator<Item = u32> + use<> {
         1..self.all.len() as u32
     }

@@ -1,0 +1,182 @@
+//! Traces as a test takes and reads them. Of its own binary, since there is one trace at a time: each test is a
+//! process of its own.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use rtprof::trace::{self, Event, EventType, Options, Parsed, Stats};
+
+/// A writer that keeps what it is given, for who holds the other end.
+#[derive(Clone, Default)]
+pub(crate) struct Kept(Arc<Mutex<Vec<u8>>>);
+
+impl Kept {
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0.lock().expect("nobody panics with it").clone()
+    }
+}
+
+impl Write for Kept {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("nobody panics with it").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// A trace that was recorded and found valid.
+pub(crate) struct Trace {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) stats: Stats,
+    pub(crate) parsed: Parsed,
+}
+
+/// Records what `script` does.
+#[track_caller]
+pub(crate) fn record(script: impl FnOnce()) -> Trace {
+    record_with(Options::default(), script)
+}
+
+/// As [`record`], with options.
+#[track_caller]
+pub(crate) fn record_with(options: Options, script: impl FnOnce()) -> Trace {
+    let kept = Kept::default();
+    trace::start_with(kept.clone(), options).expect("no other trace goes on");
+    script();
+    let stats = trace::stop().expect("a vector takes everything");
+    valid(kept.bytes(), stats)
+}
+
+/// A trace like any other can be recorded now. One without stacks: those take time.
+#[track_caller]
+pub(crate) fn assert_works() {
+    let trace = record(|| rtprof::set_heap_goal(12_345));
+    trace.assert_whole();
+    let mut goals = trace.parsed.events_of(EventType::HeapGoal).map(|goal| goal.args()[0]);
+    assert_eq!(goals.next_back(), Some(12_345));
+}
+
+/// A trace by its bytes, which must be valid; if they are not they are kept for who wants to see why.
+#[track_caller]
+pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
+    match trace::validate(&bytes) {
+        Ok(parsed) => {
+            assert_eq!(stats.bytes, bytes.len() as u64, "the statistics count the file's bytes");
+            Trace { bytes, stats, parsed }
+        }
+        Err(invalid) => {
+            let path = saved(&format!("invalid-{}", std::process::id()), &bytes);
+            panic!("{invalid}\n{stats:?}\nthe trace is in {}", path.display());
+        }
+    }
+}
+
+/// Saves a trace in the build's own folder.
+pub(crate) fn saved(name: &str, bytes: &[u8]) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}.trace"));
+    std::fs::write(&path, bytes).expect("the build's own folder can be written");
+    path
+}
+
+impl Trace {
+    pub(crate) fn save(&self, name: &str) -> PathBuf {
+        saved(name, &self.bytes)
+    }
+
+    /// Nothing was lost, and nothing was left out.
+    #[track_caller]
+    pub(crate) fn assert_whole(&self) {
+        let Stats { dropped_events, dropped_buffers, dropped_stacks, dropped_names, .. } = self.stats;
+        let dropped = [dropped_events, dropped_buffers, dropped_stacks, dropped_names];
+        assert_eq!((dropped, self.stats.omitted_events), ([0; 4], 0), "{:?}", self.stats);
+    }
+
+    /// Nothing was lost, and nothing was left out but the ends of what began before the trace.
+    #[track_caller]
+    pub(crate) fn assert_whole_but_for_what_began_before(&self) {
+        let Stats { dropped_events, dropped_buffers, dropped_stacks, dropped_names, .. } = self.stats;
+        let dropped = [dropped_events, dropped_buffers, dropped_stacks, dropped_names];
+        assert_eq!(dropped, [0; 4], "{:?}", self.stats);
+    }
+
+    /// The only goroutine of this name.
+    #[track_caller]
+    pub(crate) fn goroutine(&self, name: &str) -> u64 {
+        let found: Vec<_> = self.parsed.goroutines_named(name).collect();
+        let all: Vec<_> = self.parsed.goroutines().collect();
+        assert_eq!(found.len(), 1, "goroutines called {name}: {found:?} of {all:?}");
+        found[0]
+    }
+
+    /// Events that a goroutine made, or that happened to it, in their order.
+    pub(crate) fn story(&self, goroutine: u64) -> Vec<Event<'_>> {
+        let is_about = |event: &Event<'_>| event.g() == goroutine || event.target() == Some(goroutine);
+        self.parsed.events().filter(is_about).collect()
+    }
+
+    /// The events of a type that a goroutine of this name made.
+    #[track_caller]
+    pub(crate) fn by(&self, name: &str, event_type: EventType) -> Vec<Event<'_>> {
+        let goroutine = self.goroutine(name);
+        self.parsed.events_of(event_type).filter(|event| event.g() == goroutine).collect()
+    }
+
+    /// The only event of a type that a goroutine of this name made.
+    #[track_caller]
+    pub(crate) fn only(&self, name: &str, event_type: EventType) -> Event<'_> {
+        let found = self.by(name, event_type);
+        let story = || self.story(self.goroutine(name));
+        assert_eq!(found.len(), 1, "{} by {name}: {found:?} of {:#?}", event_type.name(), story());
+        found[0]
+    }
+
+    /// What holds for every trace: times do not go back, and every wake follows its cause.
+    #[track_caller]
+    pub(crate) fn assert_in_order(&self) {
+        let mut last = 0;
+        for event in self.parsed.events() {
+            assert!(event.time() >= last, "{event:?} is older than the event before it, at {last} ns");
+            last = event.time();
+        }
+    }
+}
+
+/// Whether a path of functions ends in this one: `wait` in `test::wait::<T>` and in `test::wait::{{closure}}`, but not
+/// in `test::wait_for_it`.
+pub(crate) fn is_named(path: &str, function: &str) -> bool {
+    // Types may name functions too.
+    let path = path.split("::<").next().unwrap_or(path);
+    path.split("::").any(|segment| segment == function)
+}
+
+/// Whether the stack has this function in it.
+pub(crate) fn has(event: Event<'_>, function: &str) -> bool {
+    event.stack().any(|frame| is_named(frame.function, function))
+}
+
+/// An event's stack: from a function of the program's own, not of the profiler's, through `function` to the name of its
+/// goroutine.
+#[track_caller]
+pub(crate) fn check_stack(event: Event<'_>, function: &str, goroutine: &str) {
+    let functions = event.functions();
+    assert!(has(event, function), "{event:?}: no {function} in {functions:#?}");
+    assert_eq!(
+        functions.last(),
+        Some(&goroutine),
+        "{event:?}: the outermost function is the goroutine's name"
+    );
+    let leaf = functions[0].trim_start_matches('<');
+    let is_ours = leaf.starts_with(env!("CARGO_CRATE_NAME"));
+    assert!(is_ours, "{event:?}: {leaf} is no function of the user's, in {functions:#?}");
+    assert!(functions.len() <= 128, "{event:?}: {} frames", functions.len());
+}
+
+/// How long a goroutine was in a state that this event began, by the first event to end it.
+pub(crate) fn until(from: Event<'_>, to: Event<'_>) -> Duration {
+    Duration::from_nanos(to.time() - from.time())
+}

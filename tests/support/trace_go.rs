@@ -1,0 +1,168 @@
+//! What `go tool trace` must make of a trace: every event, every profile, every page.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use rtprof::trace::{EventType, Parsed};
+
+use crate::support::go::{self, Go};
+use crate::support::web;
+use crate::trace_of::{self, Trace};
+
+/// What Go 1.21 calls an event that it has read.
+fn plain_name(event_type: EventType) -> &'static str {
+    match event_type {
+        EventType::GoStartLocal => EventType::GoStart.name(),
+        EventType::GoUnblockLocal => EventType::GoUnblock.name(),
+        EventType::StwStart => "STWStart",
+        EventType::StwDone => "STWDone",
+        other => other.name(),
+    }
+}
+
+/// The tools read every event that we have written, and no other.
+pub(crate) fn check_events(go: &Go, path: &Path, parsed: &Parsed) {
+    let text = go.trace_events(path);
+    if go.is_newest() {
+        // It shows them in the terms of the second format: `M=1 P=2 G=3 StateTransition ..`.
+        let lines = text.lines().filter(|line| line.starts_with("M="));
+        let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+        for kind in lines.filter_map(|line| line.split_whitespace().nth(3)) {
+            *kinds.entry(kind).or_default() += 1;
+        }
+        let count = |kind: &str| kinds.get(kind).copied().unwrap_or(0);
+        let regions = parsed.events_of(EventType::UserRegion);
+        let (begins, ends): (Vec<_>, Vec<_>) = regions.partition(|event| event.argument("mode") == Some(0));
+        let expected = [
+            ("Log", parsed.count(EventType::UserLog)),
+            ("TaskBegin", parsed.count(EventType::UserTaskCreate)),
+            ("TaskEnd", parsed.count(EventType::UserTaskEnd)),
+            ("RegionBegin", begins.len()),
+            ("RegionEnd", ends.len()),
+        ];
+        for (kind, expected) in expected {
+            assert_eq!(count(kind), expected, "Go {}: {kind} of {kinds:?}", go.version);
+        }
+        let changes =
+            [EventType::GoCreate, EventType::GoStart, EventType::GoStartLocal, EventType::ProcStart];
+        let changes: usize = changes.iter().map(|&event_type| parsed.count(event_type)).sum();
+        assert!(count("StateTransition") >= changes, "Go {}: {changes} of {kinds:?}", go.version);
+    } else {
+        let mut told: BTreeMap<&str, usize> = BTreeMap::new();
+        for kind in text.lines().filter_map(|line| line.split_whitespace().nth(1)) {
+            *told.entry(kind).or_default() += 1;
+        }
+        let mut expected = BTreeMap::new();
+        for event in parsed.events() {
+            *expected.entry(plain_name(event.event_type())).or_default() += 1;
+        }
+        assert_eq!(told, expected, "Go {}", go.version);
+    }
+}
+
+/// The four profiles, and the functions that must be in them.
+pub(crate) fn check_profiles(go: &Go, path: &Path, expected: &[(&str, &[&str])]) {
+    for kind in ["net", "sync", "syscall", "sched"] {
+        let profile = go.trace_profile(kind, path);
+        assert_eq!(profile.sample_types(), [("contentions", "count"), ("delay", "nanoseconds")]);
+        let samples = profile.samples();
+        for function in expected.iter().filter(|(of, _)| *of == kind).flat_map(|(_, functions)| *functions) {
+            let is_there = samples.iter().any(|sample| {
+                let is_in = sample.frames.iter().any(|frame| trace_of::is_named(&frame.function, function));
+                is_in && sample.values[0] >= 1 && sample.values[1] > 0
+            });
+            let all = || samples.iter().map(|sample| &sample.frames[0].function).collect::<BTreeSet<_>>();
+            assert!(is_there, "Go {}: no {function} in -pprof={kind}: {:?}", go.version, all());
+        }
+    }
+}
+
+/// What links of a page lead to, without the names of their parameters' ranges: one of a kind is enough.
+fn links(page: &str) -> Vec<String> {
+    let mut seen = BTreeSet::new();
+    let links = page.split("href=").skip(1).filter_map(|rest| {
+        let rest = rest.trim_start_matches(['"', '\'']);
+        let end = rest.find(['"', '\'', '>', ' '])?;
+        Some(rest[..end].replace("&amp;", "&"))
+    });
+    links
+        .filter(|link| link.starts_with('/') && !link.starts_with("/static"))
+        .map(|link| if is_profile(&link) { raw(link) } else { link })
+        .filter(|link| seen.insert(link.split("&lat").next().unwrap_or(link).to_owned()))
+        .collect()
+}
+
+/// Whether a page is a drawn profile. Each drawing takes half a second, and is `go tool pprof`'s.
+fn is_profile(link: &str) -> bool {
+    let path = link.split('?').next().unwrap_or(link).trim_start_matches("/region").trim_start_matches('/');
+    ["io", "block", "syscall", "sched"].contains(&path)
+}
+
+/// The profile that it is drawn from: what `go tool trace` itself makes.
+fn raw(link: String) -> String {
+    match link.split_once('?') {
+        Some((_, arguments)) if arguments.contains("raw=1") => link,
+        Some(_) => link + "&raw=1",
+        None => link + "?raw=1",
+    }
+}
+
+/// Every page that a user can get to by links from the first one and from the lists, and the data of the time lines.
+/// Returns the events of the time line by P.
+pub(crate) fn check_pages(go: &Go, path: &Path) -> Vec<serde_json::Value> {
+    let viewer = go.view(path);
+    let fetch = |target: &str| {
+        let answer = web::get(viewer.address(), target);
+        assert_eq!(
+            answer.status,
+            200,
+            "Go {}: {target}: {}",
+            go.version,
+            String::from_utf8_lossy(&answer.body)
+        );
+        answer.body
+    };
+    let get = |target: &str| String::from_utf8(fetch(target)).expect("pages are UTF-8");
+    let events = |target: &str| {
+        let json: serde_json::Value = serde_json::from_str(&get(target)).expect("it is JSON");
+        json["traceEvents"].as_array().expect("it is a list").clone()
+    };
+    let events_by_p = events("/jsontrace");
+    if go.is_newest() {
+        assert!(!events("/jsontrace?view=thread").is_empty(), "Go {}", go.version);
+    }
+    let mut pages = BTreeSet::from(["/".to_owned()]);
+    for list in ["/goroutines", "/usertasks", "/userregions"] {
+        pages.extend(links(&get(list)));
+    }
+    pages.extend(links(&get("/")));
+    // Some are profiles to be saved.
+    let read = |page: &String| links(&String::from_utf8_lossy(&fetch(page)));
+    let details: Vec<String> = pages.iter().flat_map(read).collect();
+    let is_new = |detail: &String| pages.insert(detail.clone());
+    for detail in details.into_iter().filter(is_new).take(40) {
+        fetch(&detail);
+    }
+    viewer.close();
+    events_by_p
+}
+
+/// All checks on all versions.
+pub(crate) fn check(test: &str, trace: &Trace, profiles: &[(&str, &[&str])]) {
+    let path = trace.save(&format!("interop-{test}"));
+    for go in go::toolchains(test) {
+        check_events(&go, &path, &trace.parsed);
+        check_profiles(&go, &path, profiles);
+        let drawn = check_pages(&go, &path);
+        let names: BTreeSet<_> = drawn.iter().filter_map(|event| event["name"].as_str()).collect();
+        // Who ran long enough to be drawn at all is drawn under his name.
+        for (goroutine, name) in trace.parsed.goroutines() {
+            let shown = format!("G{goroutine} {name}");
+            let runs = trace
+                .parsed
+                .events()
+                .any(|event| event.g() == goroutine && event.event_type() == EventType::GoEnd);
+            assert!(!runs || names.contains(&*shown), "Go {}: no {shown} in {names:?}", go.version);
+        }
+    }
+}
