@@ -18,9 +18,9 @@ pub use rtprof_profiler::contention::{
 pub use rtprof_profiler::mem::{advance_cycle, flush_cycle, live_heap_estimate, set_max_stacks};
 pub use rtprof_profiler::rate::{mem_profile_rate, set_mem_profile_rate};
 pub use rtprof_profiler::stack::{StackMode, set_stack_mode, stack_mode};
-pub use rtprof_tracer::heap::set_heap_goal;
 pub use rtprof_profiler::{
     BlockProfileRecord, MAX_STACK, MAX_THREAD_RECORDS, MemProfileRecord, StackRecord, block_profile,
     block_profile_into, mem_profile, mem_profile_into, mutex_profile, mutex_profile_into,
     thread_create_profile, thread_create_profile_into,
 };
+pub use rtprof_tracer::heap::set_heap_goal;
