@@ -2,7 +2,7 @@
 //!
 //! 1. `order` puts the records of a generation, which stand thread by thread, into an order of cause and effect, and
 //!    says what has become of each goroutine where records were lost. It knows no format.
-//! 2. [`V1`](v1::V1) makes events of them in the first of Go's formats, and keeps every rule that Go's tools have for
+//! 2. `V1` makes events of them in the first of Go's formats, and keeps every rule that Go's tools have for
 //!    these: they refuse a whole trace for one event, and do not say which.
 
 // The error of a failed trace says what became of it. It is made once a trace, and moved about three times.
