@@ -3,13 +3,15 @@
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
 mod support;
+#[allow(dead_code, reason = "every test uses its own part of this")]
+#[path = "support/trace.rs"]
+mod trace_of;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
-use std::io::{self, Write};
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use rtprof::sync::mpsc::sync_channel;
@@ -43,28 +45,10 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc<Counting> = rtprof::ProfAlloc::new(Counting);
 
-/// A writer whose bytes can be had afterwards.
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 /// Traces what `body` does.
 fn traced(body: impl FnOnce()) -> (Parsed, trace::Stats) {
-    let bytes = Shared::default();
-    trace::start(bytes.clone()).expect("no trace goes on");
-    body();
-    let stats = trace::stop().expect("memory takes everything");
-    let bytes = bytes.0.lock().unwrap_or_else(PoisonError::into_inner);
-    (trace::validate(&bytes).expect("Go's tools read it"), stats)
+    let trace = trace_of::record(body);
+    (trace.parsed, trace.stats)
 }
 
 fn every_event(n: usize) {

@@ -2,43 +2,23 @@
 #![cfg(feature = "pprof")]
 
 mod support;
+#[allow(dead_code, reason = "every test uses its own part of this")]
+#[path = "support/trace.rs"]
+mod trace_of;
 
-use std::io::{self, Write};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use rtprof::pprof;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
-use rtprof::trace::{self, EventType, NO_PROC, Parsed};
+use rtprof::trace::{EventType, NO_PROC, Parsed};
 use support::child;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-#[derive(Clone, Default)]
-struct Shared(Arc<Mutex<Vec<u8>>>);
-
-impl Write for Shared {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
 fn traced(body: impl FnOnce()) -> Parsed {
-    let bytes = Shared::default();
-    trace::start(bytes.clone()).expect("no trace goes on");
-    body();
-    trace::stop().expect("memory takes everything");
-    let bytes = bytes.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Ok(path) = std::env::var("RTPROF_KEEP_TRACE") {
-        std::fs::write(path, &*bytes).expect("it is writable");
-    }
-    trace::validate(&bytes).expect("Go's tools read it")
+    trace_of::record(body).parsed
 }
 
 fn named(name: &str) -> thread::Builder {

@@ -56,7 +56,7 @@ pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
         return f();
     }
     // If `f` panics it is dropped, and was no wait.
-    let wait = Wait::begin(kind.reason());
+    let wait = Wait::announce(kind.reason());
     let result = f();
     wait.end_now();
     frame::keep();

@@ -54,13 +54,30 @@ impl Wait {
         wait
     }
 
-    /// Lets the time run from now on, if it does not already. Before each sleep.
-    pub(crate) fn run(&mut self) {
+    /// As [`Wait::begin`], for a wait that the program announces: whatever else this thread does meanwhile shows that it
+    /// waits no more.
+    #[cfg(not(loom))]
+    pub(crate) fn announce(reason: WaitReason) -> Self {
+        let mut wait = Self::prepare(reason);
+        wait.start_time();
+        if let Some(goroutine) = wait.goroutine {
+            wait.is_marked = true;
+            states::announce(goroutine, reason, wait.start);
+        }
+        wait
+    }
+
+    fn start_time(&mut self) {
         if !self.is_running {
             self.is_running = true;
             self.start = clock::ticks();
             self.until = self.start;
         }
+    }
+
+    /// Lets the time run from now on, if it does not already. Before each sleep.
+    pub(crate) fn run(&mut self) {
+        self.start_time();
         // Before a second sleep too: the first is over.
         if let Some(goroutine) = self.goroutine {
             self.is_marked = true;

@@ -10,9 +10,9 @@ use rtprof_profiler::{clock, goroutine, sampling};
 use crate::buffer::{BUFFER_SIZE, Buffer};
 use crate::generation::{Buffered, Generation, LaneRecords};
 use crate::record::Records;
-use crate::recorder::following;
+use crate::recorder::{Patience, following};
 use crate::tables::{self, View};
-use crate::thread::{self, RECORDER, shared_turn};
+use crate::thread::{self, RECORDER};
 use crate::{collector, heap, states};
 
 /// A generation ends after this long,
@@ -22,7 +22,7 @@ const FULL_BUFFERS: usize = 128;
 /// Goroutines that are declared in one turn of the shared lane.
 const AT_ONCE: usize = 64;
 /// How long to wait for threads that are within an event, and do not run.
-const PATIENCE: Duration = Duration::from_secs(10);
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Protects start and the end of a trace.
 static STARTING: ForkLock = ForkLock::new();
@@ -96,6 +96,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     LAST.store(generation, Ordering::Relaxed);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
     let mut drain = Drain {
+        session: session(),
         generation,
         begin,
         begun: Instant::now(),
@@ -114,14 +115,19 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
 /// The fewest buffers that make sense: a few threads, and some for the reader.
 const MIN_BUFFERS: usize = 16;
 
-/// Ends recording, at once and for all threads. What was recorded is still to be read. `false` when nothing was being
-/// recorded. Go: the beginning of `runtime.StopTrace`.
-pub fn end_recording() -> bool {
-    if OWNER.load(Ordering::Acquire) != own_process() {
-        return false;
+/// Ends the recording of this trace (see [`Drain::session`]), at once and for all threads. What was recorded is still to be
+/// read. Nothing, if it has ended. Go: the beginning of `runtime.StopTrace`.
+pub fn end_recording(of: u32) {
+    let _held = STARTING.lock();
+    end(of);
+}
+
+/// `STARTING` is held.
+fn end(of: u32) {
+    if of == session() && is_active() && RECORDER.generation() != 0 {
+        ENDED.store(clock::ticks(), Ordering::Relaxed);
+        RECORDER.epoch.generation.store(0, Ordering::SeqCst);
     }
-    ENDED.store(clock::ticks(), Ordering::Relaxed);
-    RECORDER.epoch.generation.swap(0, Ordering::SeqCst) != 0
 }
 
 /// Whether a trace is being recorded or read.
@@ -165,6 +171,7 @@ pub struct Counts {
 
 /// The reader. There is one at a time. When it is dropped the trace is over.
 pub struct Drain {
+    session: u32,
     generation: u32,
     begin: u64,
     begun: Instant,
@@ -180,6 +187,11 @@ pub struct Drain {
 }
 
 impl Drain {
+    /// The number of the trace.
+    pub fn session(&self) -> u32 {
+        self.session
+    }
+
     /// Whether the present generation has gone on for long enough, or recording has ended.
     pub fn wants_cut(&self) -> bool {
         !self.is_over
@@ -195,17 +207,17 @@ impl Drain {
 
     /// Ends the present generation and begins the next one, unless recording has ended. Nobody is stopped; events that
     /// have begun are waited for.
-    pub fn cut(&mut self) -> Collected {
+    pub fn cut(&mut self) -> Collected<'_> {
         let _untracked = sampling::untracked();
+        if !is_active() {
+            // A forked child has no part in its parent's trace.
+            self.is_over = true;
+            return Collected { drain: self, buffers: Vec::new(), begin: self.begin, end: self.begin };
+        }
         let now = clock::ticks();
         let next = RECORDER.advance(self.generation, false);
         let end = if next.is_some() { now } else { ENDED.load(Ordering::Relaxed) };
-        let (process, started) = (own_process(), Instant::now());
-        self.is_quiet &= RECORDER.collect(
-            next.unwrap_or(0),
-            |thread_id| !goroutine::is_alive(process, thread_id),
-            || started.elapsed() > PATIENCE,
-        );
+        self.is_quiet &= patiently(|patience| RECORDER.collect(next.unwrap_or(0), patience));
         let mut all = core::mem::take(&mut self.pending);
         RECORDER.full.take_all(&mut all);
         let mut buffers = Vec::with_capacity(all.len());
@@ -223,11 +235,13 @@ impl Drain {
             }
         }
         self.view.refresh();
-        let collected = Collected { buffers, begin: self.begin, end };
+        let begin = self.begin;
         self.counts.generations += 1;
-        for (records, bytes) in collected.sizes() {
-            self.counts.records += records;
-            self.counts.bytes += bytes;
+        for buffer in &buffers {
+            // SAFETY: out of the queue: the reader's alone.
+            let (records, bytes) = buffer.body.with_mut(|body| unsafe { ((*body).count, (*body).len) });
+            self.counts.records += u64::from(records);
+            self.counts.bytes += bytes as u64;
         }
         match next {
             Some(next) => {
@@ -239,7 +253,7 @@ impl Drain {
             }
             None => self.is_over = true,
         }
-        collected
+        Collected { drain: self, buffers, begin, end }
     }
 
     /// Declares all goroutines that have not declared themselves in the present generation.
@@ -247,13 +261,16 @@ impl Drain {
         let mut goroutines = goroutine::slots().peekable();
         while goroutines.peek().is_some() {
             // Not all at once: others have events for that lane too.
-            let declared = shared_turn(|turn| {
-                for goroutine in goroutines.by_ref().take(AT_ONCE) {
-                    turn.make_room();
-                    turn.declare(goroutine);
-                }
+            let declared = patiently(|patience| {
+                RECORDER.with_patient_shared_turn(patience, |turn| {
+                    for goroutine in goroutines.by_ref().take(AT_ONCE) {
+                        turn.make_room();
+                        turn.declare(goroutine);
+                    }
+                })
             });
-            if declared.is_none() && RECORDER.generation() == 0 {
+            if declared.is_none() {
+                // Recording has ended, or somebody keeps that lane for good.
                 return;
             }
         }
@@ -286,7 +303,7 @@ impl Drop for Drain {
         if OWNER.load(Ordering::Acquire) != own_process() {
             return;
         }
-        end_recording();
+        end(self.session);
         if !self.is_over {
             drop(self.cut());
         }
@@ -294,11 +311,12 @@ impl Drop for Drain {
             RECORDER.buffers.give_back(buffer);
         }
         for lane in RECORDER.lanes.iter() {
+            // In this order: a lane that is somebody else's by the second look is not closed for the first.
+            let thread = lane.thread.load(Ordering::Acquire);
             let thread_id = lane.thread_id.load(Ordering::Relaxed);
-            let is_used = lane.thread.load(Ordering::Acquire) != 0;
             // It has ended without a word.
-            if self.is_quiet && is_used && !goroutine::is_alive(own_process(), thread_id) {
-                RECORDER.close_lane(lane);
+            if self.is_quiet && thread != 0 && !goroutine::is_alive(own_process(), thread_id) {
+                patiently(|patience| RECORDER.close_lane(lane, thread, patience));
             }
         }
         if self.is_quiet {
@@ -314,15 +332,32 @@ impl Drop for Drain {
     }
 }
 
-/// The buffers of a generation, which are free again when this is dropped.
-pub struct Collected {
+/// Runs `f` with the patience that the reader has.
+fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
+    let (process, started) = (own_process(), Instant::now());
+    let patience = Patience {
+        own: goroutine::kernel_thread_id(),
+        is_gone: &|thread_id| !goroutine::is_alive(process, thread_id),
+        is_over: &|| started.elapsed() > PATIENCE,
+    };
+    f(&patience)
+}
+
+/// A generation, as it was cut. Its buffers are free again when this is dropped.
+pub struct Collected<'a> {
+    drain: &'a Drain,
     buffers: Vec<&'static Buffer>,
     begin: u64,
     end: u64,
 }
 
-impl Collected {
-    /// What is in them.
+impl Collected<'_> {
+    /// The stacks and strings that its records name, and those of all generations before it.
+    pub fn tables(&self) -> &View {
+        &self.drain.view
+    }
+
+    /// What is in it.
     pub fn generation(&self) -> Generation<'_> {
         let mut places = HashMap::new();
         let mut lanes: Vec<LaneRecords<'_>> = Vec::new();
@@ -344,16 +379,9 @@ impl Collected {
         }
         Generation { begin: self.begin, end: self.end, lanes }
     }
-
-    fn sizes(&self) -> impl Iterator<Item = (u64, u64)> {
-        self.buffers.iter().map(|buffer| {
-            // SAFETY: as above.
-            buffer.body.with_mut(|body| unsafe { (u64::from((*body).count), (*body).len as u64) })
-        })
-    }
 }
 
-impl Drop for Collected {
+impl Drop for Collected<'_> {
     fn drop(&mut self) {
         for buffer in self.buffers.drain(..) {
             RECORDER.buffers.give_back(buffer);

@@ -68,7 +68,7 @@ fn write(kind: Kind, bytes: u64) {
         }
     };
     if is_known {
-        any_turn(|turn, _| event(turn))
+        any_turn(|turn| event(turn))
     } else {
         shared_turn(event)
     };

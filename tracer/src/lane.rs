@@ -9,8 +9,10 @@
 //! and waits until the thread has been out of its turn; later turns see the new generation, and the thread gives up
 //! the buffer by itself, under the lane's lock, unless the reader has taken it before.
 //!
-//! Locks: `lock`, a spinning word held for the exchange of a buffer, by the thread within its turn and by the reader.
-//! A signal handler that interrupts a turn stays out of the lane. A forked child records nothing any more.
+//! Locks: `lock`, a spinning word held for the exchange of a buffer, by the thread within its turn and by the reader. It
+//! bears its holder's number, so that the reader can take it from a thread that has died with it; a turn waits for it for
+//! a while only, as it may be that of a signal handler that has interrupted the reader. A handler that interrupts a turn
+//! stays out of the lane. A forked child records nothing any more.
 
 use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use rtprof_profiler::slots::{Place, Slot};
@@ -27,6 +29,7 @@ pub(crate) struct Lane {
     pub(crate) generation: AtomicU32,
     /// Null when there is none. Changed with the lock held.
     pub(crate) buffer: AtomicPtr<Buffer>,
+    /// The kernel's number of the thread that holds it; 0 for none.
     lock: AtomicU32,
     /// 1 when events were lost since the last buffer.
     is_lossy: AtomicU32,
@@ -75,20 +78,34 @@ impl Lane {
         }
     }
 
-    /// The thread has ended within its turn, perhaps with the lock in its hands. By the reader.
-    pub(crate) fn unlock_for_the_dead(&self) {
-        self.lock.store(0, Ordering::Release);
+    /// Holds the lane's buffer fast, until dropped, for the thread of this number. `None` when `gives_up` says so, which is
+    /// told how often it was tried and who holds it.
+    pub(crate) fn lock(&self, thread_id: u32, gives_up: impl Fn(u32, u32) -> bool) -> Option<Locked<'_>> {
+        take(&self.lock, thread_id, gives_up).then_some(Locked(self))
     }
 
-    /// Holds the lane's buffer fast, until dropped.
-    pub(crate) fn lock(&self) -> Locked<'_> {
-        let mut tries = 0u32;
-        while self.lock.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_err() {
-            tries += 1;
-            wait(tries);
-        }
-        Locked(self)
+    /// Lets go what a dead thread holds.
+    pub(crate) fn unlock_for(&self, dead: u32) {
+        unlock_for(&self.lock, dead);
     }
+}
+
+/// Writes `thread_id` to a lock's word as soon as it is 0. False when `gives_up` says so.
+pub(crate) fn take(lock: &AtomicU32, thread_id: u32, gives_up: impl Fn(u32, u32) -> bool) -> bool {
+    let mut tries = 0;
+    while let Err(holder) = lock.compare_exchange(0, thread_id, Ordering::Acquire, Ordering::Relaxed) {
+        tries += 1;
+        if gives_up(tries, holder) {
+            return false;
+        }
+        wait(tries);
+    }
+    true
+}
+
+/// Opens a lock if this thread, which is dead, holds it.
+pub(crate) fn unlock_for(lock: &AtomicU32, dead: u32) {
+    let _ = lock.compare_exchange(dead, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
 /// The lane's lock is held.

@@ -18,7 +18,7 @@ pub fn log(category: &str, message: &str) {
 #[cold]
 #[inline(never)]
 fn write(category: &str, message: &str) {
-    any_turn(|turn, _| {
+    any_turn(|turn| {
         if !turn.count_if_lost() {
             let (category, stack) = (turn.string(category), turn.stack());
             turn.write_log(task::current(), category, stack, cut(message).as_bytes());

@@ -7,7 +7,9 @@ use rtprof_profiler::primitive::Ordering;
 use crate::buffer::Buffer;
 use crate::lane::Lane;
 use crate::record::{Kind, Record, Records};
-use crate::recorder::Recorder;
+use crate::recorder::{Patience, Recorder};
+
+const PATIENT: Patience<'static> = Patience { own: 1, is_gone: &|_| false, is_over: &|| false };
 
 fn model(bound: usize, f: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
@@ -34,7 +36,7 @@ fn event(recorder: &'static Recorder, lane: &Lane, number: u64) -> bool {
 /// What a reader does at a cut. Returns the buffers that are in its hands.
 fn cut(recorder: &Recorder, from: u32, is_last: bool) -> Vec<&'static Buffer> {
     let next = recorder.advance(from, is_last).unwrap();
-    assert!(recorder.collect(next, |_| false, || false));
+    assert!(recorder.collect(next, &PATIENT));
     let mut buffers = Vec::new();
     recorder.full.take_all(&mut buffers);
     buffers
@@ -89,7 +91,7 @@ fn loom_a_lane_is_closed_while_the_reader_stops() {
         let lane = recorder.open_lane(7, 7).unwrap();
         let writer = thread::spawn(move || {
             let recorded = event(recorder, lane, 1);
-            recorder.close_lane(lane);
+            recorder.close_lane(lane, 7, &PATIENT);
             recorded
         });
         let mut buffers = cut(recorder, 1, true);

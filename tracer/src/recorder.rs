@@ -7,7 +7,7 @@ use rtprof_profiler::slots::Slots;
 
 use crate::barrier::Barrier;
 use crate::buffer::Buffer;
-use crate::lane::{Lane, wait};
+use crate::lane::{Lane, take, unlock_for, wait};
 use crate::queue::Queue;
 use crate::turn::Turn;
 
@@ -52,8 +52,11 @@ pub(crate) struct Recorder {
 /// Tries, of 50 microseconds each, after which the reader asks whether the thread that it waits for exists.
 const LOOK_AFTER: u32 = 1000;
 
-/// Tries to get the shared lane: a signal handler may have interrupted its holder, and would wait for ever.
+/// Tries of a turn to get the shared lane: a signal handler may have interrupted its holder, and would wait for ever.
 const SHARED_TRIES: u32 = 250;
+/// Tries of a turn to get the lock of its own lane, which the reader may hold: some 10 ms, in case the reader has just
+/// lost its core.
+const LANE_TRIES: u32 = 500;
 
 impl Losses {
     #[cfg(not(loom))]
@@ -155,7 +158,26 @@ impl Recorder {
         thread_id: u32,
         f: impl FnOnce(&mut Turn<'_>) -> R,
     ) -> Option<R> {
-        if !self.lock_shared(thread_id, |tries| tries > SHARED_TRIES) {
+        self.shared_turn(thread_id, |tries, _| tries > SHARED_TRIES, f)
+    }
+
+    /// As [`Recorder::with_shared_turn`], by the reader, who can wait, but not for the dead.
+    pub(crate) fn with_patient_shared_turn<R>(
+        &'static self,
+        patience: &Patience<'_>,
+        f: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> Option<R> {
+        let gives_up = |tries, holder| patience.ends(tries, holder, |dead| self.free_shared(dead));
+        self.shared_turn(patience.own, gives_up, f)
+    }
+
+    fn shared_turn<R>(
+        &'static self,
+        thread_id: u32,
+        gives_up: impl Fn(u32, u32) -> bool,
+        f: impl FnOnce(&mut Turn<'_>) -> R,
+    ) -> Option<R> {
+        if !take(&self.shared_lock, thread_id, gives_up) {
             return None;
         }
         let mut turn = Turn::new(self, &self.shared, self.generation());
@@ -177,19 +199,10 @@ impl Recorder {
         }
     }
 
-    /// Waits for the shared lane, until `gives_up` says no after so many tries.
-    fn lock_shared(&self, thread_id: u32, gives_up: impl Fn(u32) -> bool) -> bool {
-        let (success, failure) = (Ordering::Acquire, Ordering::Relaxed);
-        let mut tries = 0;
-        while self.shared_lock.compare_exchange(0, thread_id, success, failure).is_err() {
-            tries += 1;
-            if gives_up(tries) {
-                return false;
-            }
-            // A hook gives up before it would sleep.
-            wait(tries);
-        }
-        true
+    /// A thread has died with the shared lane in its hands: what it has written of an event is whole records.
+    fn free_shared(&self, dead: u32) {
+        self.shared.unlock_for(dead);
+        unlock_for(&self.shared_lock, dead);
     }
 
     /// Gives the lane a new buffer, of `generation`, and the old one, if there is one, to the reader. `None`, counted,
@@ -198,7 +211,12 @@ impl Recorder {
     pub(crate) fn renew(&'static self, lane: &Lane, generation: u32, now: u64) -> Option<&'static Buffer> {
         // Leaves `errno` as it was.
         let _hook = Hook::enter();
-        let locked = lane.lock();
+        let own = match lane.thread_id.load(Ordering::Relaxed) {
+            // The shared lane is whoever's.
+            0 => kernel_thread_id(),
+            own => own,
+        };
+        let locked = lane.lock(own, |tries, _| tries > LANE_TRIES)?;
         if let Some(old) = locked.take() {
             self.full.push(old);
         }
@@ -239,10 +257,15 @@ impl Recorder {
         Some(lane)
     }
 
-    /// The thread of a lane has ended, or is about to and records no more.
-    pub(crate) fn close_lane(&self, lane: &'static Lane) {
+    /// The thread of a lane, whose goroutine is `thread`, has ended, or is about to and records no more. Closes the lane once,
+    /// whoever comes first: the thread, or who finds it dead.
+    pub(crate) fn close_lane(&self, lane: &'static Lane, thread: u64, patience: &Patience<'_>) {
+        let gives_up = |tries, holder| patience.ends(tries, holder, |dead| lane.unlock_for(dead));
         {
-            let locked = lane.lock();
+            let Some(locked) = lane.lock(patience.own, gives_up) else { return };
+            if lane.thread.load(Ordering::Relaxed) != thread {
+                return;
+            }
             if let Some(buffer) = locked.take() {
                 // SAFETY: out of the lane, under its lock: this thread's alone.
                 buffer.body.with_mut(|body| unsafe { (*body).is_over = true });
@@ -264,71 +287,81 @@ impl Recorder {
     }
 
     /// Waits until nobody is within a turn of an earlier generation than `current`, and gives the buffers that lanes
-    /// still have of such to the reader. `is_gone` says of a thread that it has ended without a word, after its turn
-    /// has gone on for long, and `is_over` that there is no time left. Returns whether all went well.
-    pub(crate) fn collect(
-        &self,
-        current: u32,
-        is_gone: impl Fn(u32) -> bool,
-        is_over: impl Fn() -> bool,
-    ) -> bool {
+    /// still have of such to the reader. Returns whether that went well for all.
+    pub(crate) fn collect(&self, current: u32, patience: &Patience<'_>) -> bool {
         self.epoch.barrier.heavy();
         let mut all = true;
         for lane in self.lanes.iter() {
-            all &= self.wait_for_turn(lane, &is_gone, &is_over) && {
-                self.collect_lane(lane, current);
-                true
-            };
+            all &= self.wait_for_turn(lane, patience) && self.collect_lane(lane, current, patience);
         }
-        let own = kernel_thread_id();
-        let is_lost = |tries: u32| {
-            let holder = self.shared_lock.load(Ordering::Relaxed);
-            if tries.is_multiple_of(LOOK_AFTER) && holder != 0 && is_gone(holder) {
-                // It has ended with the lane in its hands: what it has written of an event is whole records.
-                let free = (Ordering::AcqRel, Ordering::Relaxed);
-                let _ = self.shared_lock.compare_exchange(holder, 0, free.0, free.1);
-            }
-            tries.is_multiple_of(LOOK_AFTER) && is_over()
-        };
-        if !self.lock_shared(own, is_lost) {
-            return false;
+        let gives_up = |tries, holder| patience.ends(tries, holder, |dead| self.free_shared(dead));
+        let has_shared = take(&self.shared_lock, patience.own, gives_up);
+        if has_shared {
+            all &= self.collect_lane(&self.shared, current, patience);
+            self.end_turn(&self.shared);
         }
-        self.collect_lane(&self.shared, current);
-        self.end_turn(&self.shared);
-        all
+        all && has_shared
     }
 
-    fn collect_lane(&self, lane: &Lane, current: u32) {
-        let locked = lane.lock();
+    fn collect_lane(&self, lane: &Lane, current: u32, patience: &Patience<'_>) -> bool {
+        let gives_up = |tries, holder| patience.ends(tries, holder, |dead| lane.unlock_for(dead));
+        let Some(locked) = lane.lock(patience.own, gives_up) else { return false };
         if lane.generation.load(Ordering::Relaxed) != current
             && let Some(buffer) = locked.take()
         {
             self.full.push(buffer);
         }
+        true
     }
 
     /// Waits for the end of the turn that the lane's thread is in, if it is.
-    fn wait_for_turn(&self, lane: &Lane, is_gone: impl Fn(u32) -> bool, is_over: impl Fn() -> bool) -> bool {
+    fn wait_for_turn(&self, lane: &Lane, patience: &Patience<'_>) -> bool {
         let begun = lane.turn.load(Ordering::Acquire);
         if begun & 1 == 0 {
             return true;
         }
+        let thread_id = lane.thread_id.load(Ordering::Relaxed);
         let mut tries = 0;
         while lane.turn.load(Ordering::Acquire) == begun {
             tries += 1;
             wait(tries);
-            if tries.is_multiple_of(LOOK_AFTER) {
-                if is_gone(lane.thread_id.load(Ordering::Relaxed)) {
-                    lane.unlock_for_the_dead();
-                    lane.turn.store(begun.wrapping_add(1), Ordering::Release);
-                    return true;
+            let ends_turn = |dead| {
+                // Only if it is still that turn: the thread may have ended it, and given its lane to another, before it
+                // was found dead.
+                let (end, set) = (begun.wrapping_add(1), Ordering::AcqRel);
+                if lane.turn.compare_exchange(begun, end, set, Ordering::Acquire).is_ok() {
+                    lane.unlock_for(dead);
                 }
-                if is_over() {
-                    return false;
-                }
+            };
+            if patience.ends(tries, thread_id, ends_turn) {
+                return false;
             }
         }
         true
+    }
+}
+
+/// How long the reader waits for others, and how it finds out that there is nobody to wait for.
+pub(crate) struct Patience<'a> {
+    /// The kernel's number of the reader's thread.
+    pub(crate) own: u32,
+    /// Whether the thread of this number has ended.
+    pub(crate) is_gone: &'a dyn Fn(u32) -> bool,
+    /// Whether there is no time left.
+    pub(crate) is_over: &'a dyn Fn() -> bool,
+}
+
+impl Patience<'_> {
+    /// Whether to give up after so many tries of what thread `holder` is in the way of. If that is dead, `bury` is run, and
+    /// the next try may succeed.
+    fn ends(&self, tries: u32, holder: u32, bury: impl Fn(u32)) -> bool {
+        if !tries.is_multiple_of(LOOK_AFTER) {
+            return false;
+        }
+        if holder != 0 && (self.is_gone)(holder) {
+            bury(holder);
+        }
+        (self.is_over)()
     }
 }
 

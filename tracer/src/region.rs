@@ -77,7 +77,7 @@ impl Region {
             return;
         }
         own_turn(|turn, _| {
-            if !turn.count_if_lost() {
+            if self.session == session() && !turn.count_if_lost() {
                 turn.write(Kind::RegionEnd, turn.now(), [self.task, self.name.into()]);
             }
         });

@@ -7,7 +7,7 @@ use rtprof_profiler::goroutine::{self, Birth, Goroutine, State, WaitReason};
 use rtprof_profiler::observer::Observer;
 
 use crate::record::Kind;
-use crate::thread::{self, any_turn, is_enabled, own_turn};
+use crate::thread::{self, any_turn, is_enabled, own_turn, self_turn};
 
 pub(crate) static OBSERVER: Observer = Observer { began, ends, forked, cycle };
 
@@ -24,9 +24,17 @@ fn change_unrecorded(goroutine: &Goroutine, to: impl Fn(State) -> Option<State>)
     }
 }
 
-/// The current goroutine waits, since `since`. Go: `gopark`, `traceGoPark`.
+/// The current goroutine is about to sleep, since `since`. To be followed by [`resume`]. What the thread does until then is
+/// not taken for a sign that it runs. Go: `gopark`, `traceGoPark`.
 #[inline]
 pub fn block(own: &Goroutine, reason: WaitReason, since: u64) {
+    announce(own, reason, since);
+    thread::set_asleep(true);
+}
+
+/// The current goroutine waits, since `since`, or so it says: whatever else it does shows that it does not any more.
+#[inline]
+pub fn announce(own: &Goroutine, reason: WaitReason, since: u64) {
     own.note_since(since);
     if !is_enabled() || block_recorded(own, reason).is_none() {
         change_unrecorded(own, |_| Some(State::Waiting(reason)));
@@ -35,7 +43,7 @@ pub fn block(own: &Goroutine, reason: WaitReason, since: u64) {
 
 #[cold]
 fn block_recorded(own: &Goroutine, reason: WaitReason) -> Option<()> {
-    own_turn(|turn, _| {
+    self_turn(|turn, _| {
         let stack = turn.stack();
         turn.count_if_lost();
         let tick = turn.leave_running(own, State::Waiting(reason));
@@ -46,8 +54,9 @@ fn block_recorded(own: &Goroutine, reason: WaitReason) -> Option<()> {
 /// The current goroutine runs again: woken by another, or, if nobody has said so, by itself. Nothing, if it runs.
 #[inline]
 pub fn resume(own: &Goroutine) {
+    thread::set_asleep(false);
     // A turn settles it.
-    if !is_enabled() || own_turn(|_, _| ()).is_none() {
+    if !is_enabled() || self_turn(|_, _| ()).is_none() {
         change_unrecorded(own, |state| (state != State::Running).then_some(State::Running));
     }
 }
@@ -64,7 +73,7 @@ pub fn unblock(goroutine: &Goroutine) {
 
 #[cold]
 fn unblock_recorded(goroutine: &Goroutine) -> Option<()> {
-    any_turn(|turn, _| {
+    any_turn(|turn| {
         turn.count_if_lost();
         let stack = turn.stack();
         turn.unblock(goroutine, stack);
@@ -103,7 +112,7 @@ pub fn create(name: &str) -> Option<Birth> {
         return None;
     }
     let goroutine = goroutine::reserve_id();
-    any_turn(|turn, _| {
+    any_turn(|turn| {
         if turn.count_if_lost() {
             return None;
         }
@@ -115,7 +124,7 @@ pub fn create(name: &str) -> Option<Birth> {
 
 /// There will be no such thread: the system has refused it.
 pub fn create_failed(birth: Birth) {
-    any_turn(|turn, _| {
+    any_turn(|turn| {
         if !turn.count_if_lost() {
             turn.write(Kind::CreateFailed, turn.now(), [birth.goroutine]);
         }
@@ -127,7 +136,8 @@ fn began(goroutine: &'static Goroutine) {
 }
 
 fn ends(goroutine: &'static Goroutine) {
-    let recorded = own_turn(|turn, own| {
+    thread::set_asleep(false);
+    let recorded = self_turn(|turn, own| {
         turn.count_if_lost();
         let tick = turn.leave_running(own, State::Dead);
         turn.write(Kind::End, tick, []);

@@ -6,6 +6,7 @@
 use std::collections::HashSet;
 
 use rtprof_profiler::primitive::{AtomicU32, Ordering};
+use rtprof_profiler::sampling::Hook;
 use rtprof_profiler::stack::table::{Entry, Key, Table};
 use rtprof_profiler::stack::{MAX_STACK, capture};
 
@@ -74,8 +75,9 @@ impl Interned {
         Self { table: Table::new(limit), last: AtomicU32::new(0) }
     }
 
-    #[inline]
     fn entry(&self, key: Length, words: &[usize]) -> Option<&Named> {
+        // Leaves `errno` as it was: memory may be refused.
+        let _hook = Hook::enter();
         self.table.intern(key, words).ok()
     }
 }

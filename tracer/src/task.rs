@@ -94,24 +94,23 @@ impl Task {
     #[inline(never)]
     fn create(name: &str, parent: u64) -> Option<Self> {
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let is_recorded = any_turn(|turn, _| {
+        let recorded = any_turn(|turn| {
             if turn.count_if_lost() {
-                return false;
+                return None;
             }
             let (name, stack) = (turn.string(name), turn.stack());
             turn.write(Kind::TaskCreate, turn.now(), [id, parent, name.into(), stack.into()]);
-            true
+            // Another trace cannot begin within this turn.
+            Some(session())
         });
-        if is_recorded != Some(true) {
-            return None;
-        }
+        let session = recorded??;
         let live = LIVE.take();
         if let Some(live) = live {
             live.id.store(id, Ordering::Relaxed);
         }
         let identity = Identity { live, id };
         let before = CURRENT.with(|current| current.replace(identity));
-        Some(Self { identity, before, session: session() })
+        Some(Self { identity, before, session })
     }
 
     /// Makes this the current task of the current thread, until the result is dropped: regions and logs of the thread
@@ -142,9 +141,9 @@ impl Task {
             live.id.store(0, Ordering::Relaxed);
             LIVE.give_back(live);
         }
-        if is_enabled() && self.is_of_this_trace() {
-            any_turn(|turn, _| {
-                if !turn.count_if_lost() {
+        if is_enabled() {
+            any_turn(|turn| {
+                if self.is_of_this_trace() && !turn.count_if_lost() {
                     let stack = turn.stack();
                     turn.write(Kind::TaskEnd, turn.now(), [id, stack.into()]);
                 }

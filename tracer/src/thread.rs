@@ -1,11 +1,12 @@
 //! The current thread's lane.
 
 use core::cell::Cell;
+use core::sync::atomic::Ordering;
 
-use rtprof_profiler::goroutine::{self, Goroutine};
+use rtprof_profiler::goroutine::{self, Goroutine, State};
 
 use crate::lane::Lane;
-use crate::recorder::{Recorder, kernel_thread_id};
+use crate::recorder::{Patience, Recorder, kernel_thread_id};
 use crate::turn::Turn;
 
 pub(crate) static RECORDER: Recorder = Recorder::new();
@@ -14,19 +15,28 @@ thread_local! {
     // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread
     // (rust#116390).
     static LANE: Cell<Option<&'static Lane>> = const { Cell::new(None) };
+    // Whether the thread is asleep, or about to be: what it still does on the way, such as unlocking a mutex, and what signal
+    // handlers do meanwhile, is no sign that its goroutine runs.
+    static IS_ASLEEP: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Whether a trace is being recorded. Go: `trace.IsEnabled`. One load.
 #[inline(always)]
 pub fn is_enabled() -> bool {
-    RECORDER.epoch.generation.load(core::sync::atomic::Ordering::Relaxed) != 0
+    RECORDER.epoch.generation.load(Ordering::Relaxed) != 0
 }
 
-/// Runs `f` in a turn of the current thread, whose goroutine it is told, and which is declared and runs. `None` when
-/// nothing is recorded, and in a thread without a goroutine: before the first and after the last destructor, in a signal
-/// handler that has interrupted a turn.
+/// Runs `f` in a turn of the current thread, whose goroutine it is told, and which is declared and runs: for what only a
+/// goroutine that runs can do. `None` when nothing is recorded; in a thread that is asleep, or without a goroutine: before
+/// the first and after the last destructor; and in a signal handler that has interrupted a turn.
 #[inline(always)]
 pub(crate) fn own_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> R) -> Option<R> {
+    if is_asleep() { None } else { self_turn(f) }
+}
+
+/// As [`own_turn`], also in a thread that was asleep: for changes of the goroutine's own state.
+#[inline(always)]
+pub(crate) fn self_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> R) -> Option<R> {
     let own = goroutine::current()?;
     RECORDER.with_turn(own_lane(own)?, |turn| {
         turn.settle(own);
@@ -39,16 +49,38 @@ pub(crate) fn in_own_lane<R>(own: &'static Goroutine, f: impl FnOnce(&mut Turn<'
     RECORDER.with_turn(own_lane(own)?, f)
 }
 
-/// As [`own_turn`], or else in a turn of the shared lane, with no goroutine. `None` when nothing is recorded, or if that
-/// lane is another's for too long; counted then.
+/// As [`own_turn`]; of a thread that is asleep, without a goroutine; or else in a turn of the shared lane. `None` when
+/// nothing is recorded, or if that lane is another's for too long; counted then.
 #[inline(always)]
-pub(crate) fn any_turn<R>(f: impl FnOnce(&mut Turn<'_>, Option<&'static Goroutine>) -> R) -> Option<R> {
+pub(crate) fn any_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
     let mut f = Some(f);
-    let recorded = own_turn(|turn, own| f.take().map(|f| f(turn, Some(own))));
+    let recorded = if is_asleep() {
+        let own = goroutine::known();
+        own.and_then(|own| {
+            in_own_lane(own, |turn| {
+                turn.declare(own);
+                f.take().map(|f| f(turn))
+            })
+        })
+    } else {
+        self_turn(|turn, _| f.take().map(|f| f(turn)))
+    };
     match f {
         None => recorded.flatten(),
-        Some(f) => shared_turn(|turn| f(turn, None)),
+        Some(f) => shared_turn(f),
     }
+}
+
+/// Whether the current thread is asleep, or about to be.
+#[inline(always)]
+pub(crate) fn is_asleep() -> bool {
+    IS_ASLEEP.with(Cell::get)
+}
+
+/// Says so.
+#[inline(always)]
+pub(crate) fn set_asleep(is_asleep: bool) {
+    IS_ASLEEP.with(|cell| cell.set(is_asleep));
 }
 
 /// In a turn of the shared lane.
@@ -66,7 +98,7 @@ pub(crate) fn shared_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
 
 /// An event is not recorded.
 pub(crate) fn lose() {
-    RECORDER.losses.events.fetch_add(1, core::sync::atomic::Ordering::Relaxed);
+    RECORDER.losses.events.fetch_add(1, Ordering::Relaxed);
 }
 
 #[inline]
@@ -82,15 +114,34 @@ fn open_lane(own: &'static Goroutine) -> Option<&'static Lane> {
     if !is_enabled() {
         return None;
     }
-    let lane = RECORDER.open_lane(own.id(), own.thread_id());
-    LANE.with(|own| own.set(lane));
-    lane
+    // A signal handler of a thread that is about to be none.
+    if own.state().state() == State::Dead {
+        return None;
+    }
+    let lane = RECORDER.open_lane(own.id(), own.thread_id())?;
+    LANE.with(|own| match own.get() {
+        // A signal handler was faster.
+        Some(faster) => {
+            close(lane);
+            Some(faster)
+        }
+        None => {
+            own.set(Some(lane));
+            Some(lane)
+        }
+    })
+}
+
+fn close(lane: &'static Lane) {
+    let own = kernel_thread_id();
+    let patience = Patience { own, is_gone: &|_| false, is_over: &|| false };
+    RECORDER.close_lane(lane, lane.thread.load(Ordering::Relaxed), &patience);
 }
 
 /// The current thread records no more as the goroutine that it is.
 pub(crate) fn close_lane() {
     if let Some(lane) = LANE.with(Cell::take) {
-        RECORDER.close_lane(lane);
+        close(lane);
     }
 }
 
@@ -101,7 +152,6 @@ pub(crate) fn forget_lane() {
 
 /// As [`forget_lane`], if that is so: forked without the C library's knowledge.
 pub(crate) fn forget_lane_of_another() {
-    use core::sync::atomic::Ordering;
     // The registry has compared the goroutine with the kernel.
     let own = goroutine::current().map(Goroutine::thread_id);
     LANE.with(|lane| {

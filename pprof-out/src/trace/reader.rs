@@ -77,6 +77,7 @@ impl Reader {
                 });
             }
         };
+        session.records(drain.session());
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let mut encoder = V1::new(Clock { ticks_per_second, start }, procs);
         let mut chunk = Vec::new();
@@ -158,6 +159,11 @@ impl Reader {
     /// Sees to it that there is something to read, unless everything was read.
     fn fill(&mut self) {
         let _untracked = rtprof_profiler::sampling::untracked();
+        if !self.session.is_here() {
+            // A forked child: whatever its parent was at is its parent's.
+            self.drain = None;
+            return;
+        }
         while self.at == self.chunk.len() {
             let Some(drain) = &mut self.drain else { return };
             let left = self.deadline.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
@@ -172,7 +178,7 @@ impl Reader {
             let collected = drain.cut();
             let generation = collected.generation();
             let end = generation.end;
-            self.encoder.generation(&generation, drain.tables(), &mut self.chunk);
+            self.encoder.generation(&generation, collected.tables(), &mut self.chunk);
             drop(generation);
             drop(collected);
             let is_over = drain.is_over();

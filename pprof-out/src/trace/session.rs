@@ -24,6 +24,8 @@ pub(super) struct Session {
 #[derive(Default)]
 struct Progress {
     is_stopping: bool,
+    /// The recorder's number of the trace, once it records.
+    recording: Option<u32>,
     stats: Stats,
     /// Everything was written, or nothing more will be.
     end: Option<Result<(), TraceError>>,
@@ -58,11 +60,32 @@ impl Session {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends recording.
+    /// It records, as the recorder's trace of this number; unless it was stopped before it did.
+    pub(super) fn records(&self, number: u32) {
+        let mut progress = self.progress();
+        progress.recording = Some(number);
+        let is_stopping = progress.is_stopping;
+        drop(progress);
+        if is_stopping {
+            drain::end_recording(number);
+        }
+    }
+
+    /// Ends recording: of this trace, and of no later one.
     pub(super) fn stop(&self) {
-        drain::end_recording();
-        self.progress().is_stopping = true;
+        let mut progress = self.progress();
+        progress.is_stopping = true;
+        let recording = progress.recording;
+        drop(progress);
+        if let Some(number) = recording {
+            drain::end_recording(number);
+        }
         self.changed.notify_all();
+    }
+
+    /// Whether this process is the one that records.
+    pub(super) fn is_here(&self) -> bool {
+        self.process == own_process()
     }
 
     /// Waits for so long, or until it is stopped.

@@ -4,9 +4,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::name::Name;
 use super::reason::WaitReason;
-#[cfg(all(test, loom))]
-use super::state::State;
-use super::state::{Now, Word};
+use super::state::{Now, State, Word};
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
 use crate::thread_create::ThreadBucket;
@@ -146,17 +144,22 @@ impl Goroutine {
 
     /// Begins a goroutine in a slot that is the caller's alone.
     pub(super) fn begin(&self, identity: Identity<'_>) {
-        self.now.reset(identity.state);
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.created_by);
         self.id.store(identity.id, Release);
+        // Last: who finds it alive finds out who it is.
+        self.now.reset(identity.state);
     }
 
     /// Ends goroutine `id`. `true` for one caller only, who has the slot to himself then: the goroutine may
     /// have been found dead by others, and the slot may be another's already.
     pub(super) fn end(&self, id: u64) -> bool {
         // Acquire: pairs with `begin`, so that the slot's number is known to whoever gives it back.
-        id != 0 && self.id.compare_exchange(id, 0, Acquire, Relaxed).is_ok()
+        let has_ended = id != 0 && self.id.compare_exchange(id, 0, Acquire, Relaxed).is_ok();
+        if has_ended {
+            self.now.reset(Word::new(State::Dead, 0));
+        }
+        has_ended
     }
 
     /// What may change while it lives. Called by the goroutine itself.
