@@ -19,3 +19,4 @@ pub mod statistics;
 pub mod storm;
 pub mod subject;
 pub mod team;
+pub mod work;

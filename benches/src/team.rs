@@ -1,7 +1,7 @@
 //! Threads that do the halves of a measurement, and the cores they run on.
 
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread;
 
 /// What every member runs, told its number.
@@ -79,6 +79,13 @@ impl Place {
     /// The reverse of [`Place::word`].
     pub fn parse(word: &str) -> Option<Self> {
         [Self::OneCore, Self::Apart, Self::Anywhere].into_iter().find(|place| place.word() == word)
+    }
+
+    /// Puts the current thread where this member of a team would be.
+    pub fn take(self, member: usize) {
+        static CORES: OnceLock<Vec<usize>> = OnceLock::new();
+        // Of a thread that was bound to a core they would be that one alone; the first call comes from one that is not.
+        stay_on(&self.cores_of(member, CORES.get_or_init(allowed_cores)));
     }
 
     fn cores_of(self, member: usize, cores: &[usize]) -> Vec<usize> {

@@ -102,6 +102,7 @@ pub fn set_block_profile_rate(nanos: u64) {
 }
 
 /// The rate of the block profile in nanoseconds, as it was set; 0 when it is off.
+#[inline]
 pub fn block_profile_rate() -> u64 {
     BLOCK_NANOS.load(Ordering::Relaxed)
 }

@@ -1,6 +1,5 @@
 //! A lock that several threads want all the time, for work of a given length.
 
-use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -8,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use lock_api::RawMutex;
 use rtprof_benches::team::{Place, Team};
+use rtprof_benches::work::steps;
 
 use crate::Done;
 
@@ -78,10 +78,4 @@ struct Totals {
     start: OnceLock<Instant>,
     operations: AtomicU64,
     nanos: AtomicU64,
-}
-
-/// Multiplications that wait for each other: about a nanosecond each.
-#[inline(always)]
-fn steps(value: u64, count: usize) -> u64 {
-    (0..count).fold(value | 1, |value, _| black_box(value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }

@@ -17,7 +17,7 @@ pub(crate) enum Build {
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 11] = [
+const OWN: [&str; 12] = [
     "subject-none",
     "subject-pass-through",
     "subject-rtprof",
@@ -29,10 +29,11 @@ const OWN: [&str; 11] = [
     "part-wait",
     "part-http",
     "part-storm",
+    "part-trace",
 ];
 
 /// Those of them in which stacks are taken without frame pointers too.
-const CAPTURING: [&str; 3] = ["part-sample", "part-capture", "part-event"];
+const CAPTURING: [&str; 4] = ["part-sample", "part-capture", "part-event", "part-trace"];
 
 const PEERS: [&str; 6] = [
     "subject-jemalloc",
@@ -49,22 +50,28 @@ pub(crate) struct Binaries {
 }
 
 impl Binaries {
-    /// Builds all of them, saying what it does.
+    /// Builds all of them, and those of the peers that take part, saying what it does.
     ///
     /// # Errors
     /// When cargo cannot be run or fails.
-    pub(crate) fn build(peers: bool) -> io::Result<Self> {
+    pub(crate) fn build(allocators: bool, tracers: bool) -> io::Result<Self> {
         let binaries = Self { target: own_target_directory()? };
-        let with_peers: Vec<&str> = OWN.into_iter().chain(PEERS).collect();
-        if peers {
-            binaries.cargo(Build::Plain, &with_peers, "peers")?;
+        let (mut names, mut features) = (OWN.to_vec(), vec![]);
+        if allocators {
+            names.extend(PEERS);
+            features.push("peers");
+        }
+        if tracers {
+            names.push("part-trace-peers");
+            features.push("trace-peers");
+        }
+        binaries.cargo(Build::Plain, &names, &features.join(","))?;
+        if allocators {
             binaries.cargo(
                 Build::JemallocProfiling,
                 &["subject-jemalloc-profiling"],
                 "jemalloc-profiling",
             )?;
-        } else {
-            binaries.cargo(Build::Plain, &OWN, "")?;
         }
         binaries.cargo(Build::NoFramePointers, &CAPTURING, "")?;
         Ok(binaries)

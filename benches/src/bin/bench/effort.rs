@@ -33,6 +33,19 @@ pub(crate) struct Effort {
     pub(crate) scrapes: usize,
     /// Seconds of a storm of clients.
     pub(crate) storm_seconds: usize,
+    /// Processes that record traces, and rounds in each.
+    pub(crate) trace_processes: usize,
+    pub(crate) trace_rounds: usize,
+    /// Processes with a pool of workers, rounds in each, and milliseconds of one.
+    pub(crate) pool_processes: usize,
+    pub(crate) pool_rounds: usize,
+    pub(crate) pool_millis: usize,
+    /// Starts and stops of traces.
+    pub(crate) sessions: usize,
+    /// Times that full buffers are read, and processes in which.
+    pub(crate) drains: usize,
+    /// Long traces, each in a process of its own.
+    pub(crate) long_traces: usize,
 }
 
 impl Effort {
@@ -55,6 +68,14 @@ impl Effort {
         http_seconds: 4,
         scrapes: 20,
         storm_seconds: 60,
+        trace_processes: 8,
+        trace_rounds: 15,
+        pool_processes: 1,
+        pool_rounds: 5,
+        pool_millis: 1_100,
+        sessions: 20,
+        drains: 5,
+        long_traces: 3,
     };
 
     /// Says that everything works, and roughly what it costs.
@@ -76,5 +97,13 @@ impl Effort {
         http_seconds: 2,
         scrapes: 3,
         storm_seconds: 4,
+        trace_processes: 2,
+        trace_rounds: 5,
+        pool_processes: 1,
+        pool_rounds: 1,
+        pool_millis: 300,
+        sessions: 5,
+        drains: 1,
+        long_traces: 1,
     };
 }

@@ -57,7 +57,7 @@ fn commit() -> String {
     if changed == UNKNOWN || changed.is_empty() { hash } else { format!("{hash} with changes") }
 }
 
-const PEERS: [&str; 9] = [
+const PEERS: [&str; 13] = [
     "tikv-jemallocator",
     "tikv-jemalloc-sys",
     "mimalloc",
@@ -67,6 +67,10 @@ const PEERS: [&str; 9] = [
     "backtrace",
     "parking_lot",
     "parking_lot_core",
+    "fastrace",
+    "puffin",
+    "tracing-chrome",
+    "tracing-subscriber",
 ];
 
 /// Those that take part in a quick run.

@@ -16,6 +16,7 @@ mod machine;
 mod order;
 mod sample;
 mod table;
+mod trace;
 mod uncontended;
 mod wait;
 
@@ -30,7 +31,7 @@ use table::Table;
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 9] = [
+const PARTS: [(&str, Part); 10] = [
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
@@ -40,12 +41,14 @@ const PARTS: [(&str, Part); 9] = [
     ("export", export::measure),
     ("footprint", footprint::measure),
     ("http", http::measure),
+    ("trace", trace::measure),
 ];
 
 const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
     --quick   rtprof and its baselines only, few rounds\n\
-    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint http";
+    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint http\n          \
+    trace";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;
@@ -73,8 +76,8 @@ fn main() -> ExitCode {
 }
 
 fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
-    let with_peers = effort.peers && parts.iter().any(|(name, _)| *name == "allocation");
-    let binaries = Binaries::build(with_peers)?;
+    let with_peers = |wanted| effort.peers && parts.iter().any(|(name, _)| *name == wanted);
+    let binaries = Binaries::build(with_peers("allocation"), with_peers("trace"))?;
     let load_before = machine::load();
     let start = Instant::now();
     let mut table = Table::default();

@@ -42,6 +42,7 @@ pub(crate) struct Row {
 pub(crate) enum Unit {
     Nanos,
     Millis,
+    Bytes,
     MebiBytes,
 }
 
@@ -52,6 +53,7 @@ impl Unit {
             Self::Nanos if value.abs() < 100.0 => format!("{value:.1} ns"),
             Self::Nanos => format!("{value:.0} ns"),
             Self::Millis => format!("{value:.2} ms"),
+            Self::Bytes => format!("{value:.2} B"),
             Self::MebiBytes => format!("{:.2} MiB", value / (1024.0 * 1024.0)),
         }
     }
@@ -117,6 +119,11 @@ impl Table {
     /// Adds a row below the others.
     pub(crate) fn add(&mut self, row: Row) {
         self.rows.push(row);
+    }
+
+    /// Says more about the row that was added last.
+    pub(crate) fn amend(&mut self, more: impl FnOnce(&mut Row)) {
+        more(self.rows.last_mut().expect("a row was added"));
     }
 }
 

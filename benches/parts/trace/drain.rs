@@ -1,0 +1,45 @@
+//! How fast what was recorded is read back and encoded, by one thread, while nothing else is done.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rtprof::trace::{Options, Reader};
+use rtprof_benches::team::{Place, Team};
+
+use crate::event::{self, Events};
+use crate::job;
+
+/// Records so many operations into buffers, and then reads them. Answers records, their bytes in the buffers and in the
+/// file, nanoseconds of reading, events dropped, and nanoseconds for the end of the file, which holds the stacks.
+pub(crate) fn timed(events: &Events, team: &Team, what: &str, count: usize) -> [f64; 6] {
+    let mut reader = Reader::start_with(Options { buffer_memory: 512 << 20, ..Options::default() })
+        .expect("no trace goes on");
+    let begun = Instant::now();
+    match what {
+        "regions" => {
+            events.timed(event::kind("pair"), (0, 4), 1, count);
+        }
+        "channel" => {
+            job::of("channel")(team, Place::OneCore, count);
+        }
+        other => panic!("unknown records {other}"),
+    }
+    // What every file begins with.
+    reader.read_chunk().expect("a trace has begun");
+    // A generation lasts a second if there is little in it; then it is ended without waiting.
+    thread::sleep(Duration::from_secs(1).saturating_sub(begun.elapsed()));
+    let before = reader.stats();
+    let start = Instant::now();
+    // Nobody has cut so far: all of it is in one chunk.
+    let chunk = reader.read_chunk().expect("something was recorded").len();
+    let nanos = start.elapsed().as_nanos();
+    let after = reader.stats();
+    let records = after.events - before.events;
+    let recorded = after.recorded_bytes - before.recorded_bytes;
+    let start = Instant::now();
+    reader.stop();
+    while reader.read_chunk().is_some() {}
+    let ending = start.elapsed().as_nanos();
+    let dropped = reader.stats().dropped_events + reader.stats().omitted_events;
+    [records as f64, recorded as f64, chunk as f64, nanos as f64, dropped as f64, ending as f64]
+}

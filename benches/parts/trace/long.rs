@@ -1,0 +1,42 @@
+//! A trace of many events, from its start to its last byte.
+
+use std::fs;
+use std::time::Instant;
+
+use rtprof::trace::Options;
+
+use crate::event::{self, Events};
+use crate::recording::Recording;
+
+/// Records so many events as fast as one thread can, with the options that everybody gets, while another one reads.
+/// Answers the events, their bytes in the buffers and in the file, events dropped and omitted, generations, bytes by which
+/// the process grew at most, and seconds: of recording, until the stop returned, and of processor time of the reader.
+pub(crate) fn timed(events: &Events, count: usize) -> [f64; 9] {
+    let before = peak();
+    let start = Instant::now();
+    let recording = Recording::start(Options::default());
+    // One pair is two events, and the warm-up an eighth more.
+    events.timed(event::kind("pair"), (0, 4), 1, count * 4 / 9);
+    let recorded = start.elapsed();
+    let (stats, reading) = recording.stop();
+    let stopped = start.elapsed();
+    [
+        stats.events as f64,
+        stats.recorded_bytes as f64,
+        stats.bytes as f64,
+        (stats.dropped_events + stats.omitted_events) as f64,
+        stats.generations as f64,
+        (peak() - before) as f64,
+        recorded.as_secs_f64(),
+        stopped.as_secs_f64(),
+        reading,
+    ]
+}
+
+/// The most bytes that were ever resident.
+fn peak() -> usize {
+    let text = fs::read_to_string("/proc/self/status").expect("benchmarks run on Linux");
+    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("every process has one");
+    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
+    kib * 1024
+}

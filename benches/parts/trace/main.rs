@@ -1,0 +1,118 @@
+//! Execution traces: what an event costs, what it weighs, and what becomes of it.
+//!
+//! Requests:
+//! - `begin` and `end`: a trace that is read as it comes; `end` answers events, bytes in the buffers, bytes of the
+//!   file, and events that were dropped;
+//! - `warm`: records until buffers are used again;
+//! - `depth KIND WAY FRAMES`: answers the depth of recursion that gives recorded stacks of so many frames, and the frames
+//!   they really have;
+//! - `event KIND WAY DEPTH THREADS COUNT`: answers ns for an event (for `pair` and `yield`: two), at this depth;
+//! - `off HOOK COPY COUNT`: answers ns for a call of a hook;
+//! - `unread` and `drop`: a trace that nobody reads, to measure a few milliseconds within it;
+//! - `job NAME PLACE COUNT`: answers ns for an operation of threads that wait for each other;
+//! - `pool NANOS MILLIS`: answers ns for a job of a pool of workers, and the number of jobs;
+//! - `threads COUNT`: that so many threads live, and wait;
+//! - `session`: answers ns of a start and of a stop, and the bytes of the file;
+//! - `drain WHAT COUNT`: answers what was read back from full buffers, see `drain.rs`;
+//! - `long COUNT`: answers what became of a long trace, see `long.rs`.
+
+mod bare;
+mod drain;
+mod event;
+mod job;
+mod long;
+mod off;
+mod pool;
+mod recording;
+mod session;
+
+use std::thread;
+use std::time::Duration;
+
+use rtprof::trace::{Options, Reader};
+use rtprof_benches::serve::serve;
+use rtprof_benches::team::{Place, Team};
+
+use event::Events;
+use recording::Recording;
+
+fn main() {
+    let events = Events::default();
+    let mut recording = None;
+    let mut unread = None;
+    let mut waiting = session::Waiting::default();
+    let team = Team::start(2);
+    serve(|request| match request.word() {
+        "begin" => {
+            recording = Some(Recording::start(Options::default()));
+            vec![]
+        }
+        "end" => {
+            let (stats, _) = recording.take().expect("a trace was begun").stop();
+            [stats.events, stats.recorded_bytes, stats.bytes, stats.dropped_events].map(|n| n as f64).into()
+        }
+        "warm" => {
+            warm(&events, recording.as_ref().expect("a trace was begun"));
+            vec![]
+        }
+        "depth" => {
+            let (kind, way) = (request.word(), request.number());
+            let (depth, frames) = events.depth_for(event::kind(kind), way, request.number());
+            vec![depth as f64, frames as f64]
+        }
+        "event" => {
+            let kind = event::kind(request.word());
+            let (way, depth) = (request.number(), request.number());
+            let threads = request.number();
+            vec![events.timed(kind, (way, depth), threads, request.number())]
+        }
+        "off" => {
+            let turns = off::of(request.word());
+            vec![turns(request.number(), request.number())]
+        }
+        "unread" => {
+            unread = Some(Reader::start().expect("no trace goes on"));
+            vec![]
+        }
+        "drop" => {
+            unread = None;
+            vec![]
+        }
+        "job" => {
+            let job = job::of(request.word());
+            let place = Place::parse(request.word()).expect("a place");
+            vec![job(&team, place, request.number())]
+        }
+        "pool" => {
+            let nanos = request.number();
+            let window = Duration::from_millis(request.number() as u64);
+            let (each, jobs) = pool::run(nanos, window);
+            vec![each, jobs as f64]
+        }
+        "threads" => {
+            waiting.grow(request.number());
+            vec![]
+        }
+        "session" => session::timed().into(),
+        "drain" => {
+            let what = request.word();
+            drain::timed(&events, &team, what, request.number()).into()
+        }
+        "long" => long::timed(&events, request.number()).into(),
+        other => panic!("unknown request {other}"),
+    });
+    drop(unread);
+}
+
+/// Some generations are read: what is recorded from now on goes to buffers that were used before, as in any trace that
+/// has gone on for a while. Fresh ones would cost page faults.
+fn warm(events: &Events, recording: &Recording) {
+    for generation in 1..=3 {
+        // More than a generation holds, at seven bytes each, and not faster than it is read.
+        events.timed(event::kind("goal"), (0, 1), 1, 1_300_000);
+        while recording.generations() < generation {
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    thread::sleep(Duration::from_millis(100));
+}

@@ -1,0 +1,123 @@
+//! Spans of other tracers, with somebody who takes what they record.
+//!
+//! Requests: `span WHOSE COUNT` (answers ns for a span, begun and ended, in the thread that makes it).
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use fastrace::collector::{Config, Reporter, SpanRecord};
+use fastrace::prelude::{LocalSpan, Span, SpanContext};
+use rtprof_benches::serve::serve;
+use tracing_subscriber::layer::SubscriberExt;
+
+fn main() {
+    let taken = Taken::default();
+    fastrace::set_reporter(taken.clone(), Config::default());
+    puffin::set_scopes_on(true);
+    let frames = taken.clone();
+    let add = move |frame: Arc<puffin::FrameData>| frames.add(frame.meta().num_scopes as u64);
+    puffin::GlobalProfiler::lock().add_sink(Box::new(add));
+    let (layer, writer) = tracing_chrome::ChromeLayerBuilder::new().writer(taken.clone()).build();
+    tracing::subscriber::set_global_default(tracing_subscriber::registry().with(layer))
+        .expect("there is no other subscriber");
+    serve(|request| match request.word() {
+        "span" => {
+            let spans = match request.word() {
+                "fastrace" => fastraces::<1000>,
+                "fastrace-short" => fastraces::<10>,
+                "puffin" => puffins,
+                "tracing-chrome" => chromes,
+                other => panic!("unknown tracer {other}"),
+            };
+            let count = request.number();
+            spans(count / 8);
+            let start = Instant::now();
+            spans(count);
+            let nanos = start.elapsed().as_nanos() as f64 / count as f64;
+            // Whoever takes turns next has the machine to itself.
+            fastrace::flush();
+            taken.settle();
+            vec![nanos]
+        }
+        other => panic!("unknown request {other}"),
+    });
+    drop(writer);
+}
+
+/// What came out at the other end.
+#[derive(Clone, Default)]
+struct Taken(Arc<AtomicU64>);
+
+impl Taken {
+    fn add(&self, more: u64) {
+        self.0.fetch_add(more, Ordering::Relaxed);
+    }
+
+    /// Waits until nothing more comes.
+    fn settle(&self) {
+        let mut before = u64::MAX;
+        loop {
+            let now = self.0.load(Ordering::Relaxed);
+            if now == before {
+                break;
+            }
+            before = now;
+            thread::sleep(Duration::from_millis(5));
+        }
+        assert!(before > 0, "nothing was recorded");
+    }
+}
+
+impl Reporter for Taken {
+    fn report(&mut self, spans: Vec<SpanRecord>) {
+        self.add(spans.len() as u64);
+    }
+}
+
+impl Write for Taken {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.add(bytes.len() as u64);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[inline(never)]
+fn fastraces<const UNDER_ONE_ROOT: usize>(count: usize) {
+    for _ in 0..count / UNDER_ONE_ROOT {
+        let root = Span::root("root", SpanContext::random());
+        let _parent = root.set_local_parent();
+        for _ in 0..UNDER_ONE_ROOT {
+            let _span = LocalSpan::enter_with_local_parent(black_box("step"));
+        }
+    }
+}
+
+#[inline(never)]
+fn puffins(count: usize) {
+    for _ in 0..count / 1000 {
+        {
+            // Scopes are handed on when the outermost one ends.
+            puffin::profile_scope!("outer");
+            for _ in 0..1000 {
+                puffin::profile_scope!("step");
+                black_box(());
+            }
+        }
+        puffin::GlobalProfiler::lock().new_frame();
+    }
+}
+
+#[inline(never)]
+fn chromes(count: usize) {
+    for _ in 0..count {
+        let _span = tracing::info_span!("step").entered();
+    }
+}

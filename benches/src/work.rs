@@ -1,0 +1,35 @@
+//! Work that takes a known time and touches no memory.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Multiplications that wait for each other: about a nanosecond each.
+#[inline(always)]
+pub fn steps(value: u64, count: usize) -> u64 {
+    (0..count).fold(value | 1, |value, _| black_box(value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+}
+
+/// How many [`steps`] take so many nanoseconds on this machine, now.
+pub fn steps_in(nanos: usize) -> usize {
+    const SAMPLE: usize = 1_000_000;
+    // The least of a few: a step is never faster than it is, only slower.
+    let each = (0..5)
+        .map(|value| {
+            let start = Instant::now();
+            black_box(steps(value, SAMPLE));
+            start.elapsed().as_nanos() as f64 / SAMPLE as f64
+        })
+        .fold(f64::INFINITY, f64::min);
+    ((nanos as f64 / each) as usize).max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ten_times_the_time_is_about_ten_times_the_steps() {
+        let quotient = steps_in(100_000) as f64 / steps_in(10_000) as f64;
+        assert!((2.0..50.0).contains(&quotient), "{quotient}");
+    }
+}
