@@ -8,6 +8,6 @@ cargo clippy -p rtprof-benches --all-targets -- -D warnings
 cargo test -p rtprof-benches --lib
 table="$(cargo run --release -p rtprof-benches --bin bench -- --quick)"
 printf '%s\n' "$table"
-for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong' 'heap profile, 10000 records' 'clients at once'; do
+for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong' 'heap profile, 10000 records' 'clients at once' 'region begin, 10 frames'; do
     grep -q "$row" <<<"$table" || { echo "the table has no row '$row'" >&2; exit 1; }
 done
