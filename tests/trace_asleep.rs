@@ -148,3 +148,30 @@ fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
         assert!(by != 0 && by != of(&parsed, "waiter"), "woken by {by}");
     });
 }
+
+/// A sample of the heap is no sign that a thread runs that has said that it waits.
+#[test]
+fn what_a_wait_allocates_does_not_end_it() {
+    child::isolated("what_a_wait_allocates_does_not_end_it", || {
+        rtprof::set_mem_profile_rate(1);
+        let parsed = record(|| {
+            let waits = || {
+                trace::wait(trace::WaitKind::Net, || {
+                    std::thread::sleep(PAUSE / 4);
+                    let block = std::hint::black_box(vec![1u8; 1 << 20]);
+                    std::thread::sleep(PAUSE / 4);
+                    drop(block);
+                    std::thread::sleep(PAUSE / 4);
+                })
+            };
+            named("waiter").spawn(waits).expect("a thread").join().expect("it ends well");
+        });
+        let waits = waits(&parsed, "waiter", EventType::GoBlockNet);
+        let [(time, _)] = waits[..] else { panic!("{waits:?}") };
+        assert!(time >= PAUSE * 3 / 4, "{time:?}");
+        // The curve has the block, and has it no more at the end.
+        let live: Vec<u64> = parsed.events_of(EventType::HeapAlloc).map(|point| point.args()[0]).collect();
+        let most = live.iter().max().expect("there is a curve");
+        assert!(live[live.len() - 1] + (1 << 19) < *most, "{live:?}");
+    });
+}

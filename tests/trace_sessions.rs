@@ -92,10 +92,7 @@ fn nothing_goes_from_one_trace_to_the_next() {
         assert_eq!((parsed.count(UserTaskCreate), parsed.count(UserTaskEnd)), (1, 1));
         // The first one still goes on.
         assert_eq!(parsed.count(GcStart), 0);
-        assert_eq!(
-            parsed.events_of(UserTaskCreate).next().and_then(|task| task.argument("pid")),
-            Some(0)
-        );
+        assert_eq!(parsed.events_of(UserTaskCreate).next().and_then(|task| task.argument("pid")), Some(0));
     });
 }
 

@@ -27,7 +27,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::{goroutine, labels, sampling};
+use rtprof_profiler::{labels, sampling};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
@@ -258,10 +258,7 @@ fn keep(threads: &Threads, thread: JoinHandle<()>) {
 /// Starts a thread of ours: under our name and label.
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(|| {
-        let _goroutine = goroutine::register(Some(THREAD_NAME), None, None);
-        labelled(work);
-    })
+    thread.spawn(|| labelled(work))
 }
 
 /// Runs `work` under our label, so that a user can tell what it allocates from his own.

@@ -125,6 +125,7 @@ pub fn end_recording(of: u32) {
 /// `STARTING` is held.
 fn end(of: u32) {
     if of == session() && is_active() && RECORDER.generation() != 0 {
+        heap::catch_up();
         ENDED.store(clock::ticks(), Ordering::Relaxed);
         RECORDER.epoch.generation.store(0, Ordering::SeqCst);
     }
@@ -192,8 +193,12 @@ impl Drain {
         self.session
     }
 
-    /// Whether the present generation has gone on for long enough, or recording has ended.
+    /// Whether the present generation has gone on for long enough, or recording has ended. To be asked every few
+    /// milliseconds: it also sees to it that the heap's curve is up to date.
     pub fn wants_cut(&self) -> bool {
+        if RECORDER.generation() != 0 {
+            heap::catch_up();
+        }
         !self.is_over
             && (RECORDER.generation() == 0
                 || RECORDER.full.len() + self.pending.len() >= self.full

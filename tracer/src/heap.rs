@@ -5,7 +5,8 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rtprof_profiler::{clock, goroutine, mem};
 
 use crate::record::Kind;
-use crate::thread::{any_turn, is_enabled, shared_turn};
+use crate::thread::{in_own_lane, is_enabled, shared_turn};
+use crate::turn::Turn;
 
 /// Points of the curve are at least this far apart.
 const INTERVAL_NANOS: u64 = 5_000_000;
@@ -17,9 +18,16 @@ struct Curve {
     /// The interval in ticks.
     interval: AtomicU64,
     goal: AtomicU64,
+    /// The live heap as of the last point.
+    shown: AtomicU64,
 }
 
-static CURVE: Curve = Curve { last: AtomicU64::new(0), interval: AtomicU64::new(0), goal: AtomicU64::new(0) };
+static CURVE: Curve = Curve {
+    last: AtomicU64::new(0),
+    interval: AtomicU64::new(0),
+    goal: AtomicU64::new(0),
+    shown: AtomicU64::new(0),
+};
 
 /// A sampled object was allocated or freed. At most one event in 5 ms. For hooks. Go: `traceHeapAlloc`.
 #[inline]
@@ -34,7 +42,22 @@ fn draw(now: u64) {
     let last = CURVE.last.load(Ordering::Relaxed);
     let is_due = clock::since(last, now) >= CURVE.interval.load(Ordering::Relaxed);
     if is_due && CURVE.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        write(Kind::HeapAlloc, mem::live_heap_estimate());
+        write_live();
+    }
+}
+
+fn write_live() {
+    let live = mem::live_heap_estimate();
+    CURVE.shown.store(live, Ordering::Relaxed);
+    write(Kind::HeapAlloc, live);
+}
+
+/// Draws what the curve lacks: a burst may end within the interval after a point. By the reader, time and again, and
+/// before the end of a trace.
+pub(crate) fn catch_up() {
+    if CURVE.shown.load(Ordering::Relaxed) != mem::live_heap_estimate() {
+        CURVE.last.store(clock::ticks(), Ordering::Relaxed);
+        write_live();
     }
 }
 
@@ -52,7 +75,7 @@ pub(crate) fn begin() {
     let interval = clock::ticks_per_second() as u128 * u128::from(INTERVAL_NANOS) / u128::from(clock::NANOS);
     CURVE.interval.store(interval as u64, Ordering::Relaxed);
     CURVE.last.store(clock::ticks(), Ordering::Relaxed);
-    write(Kind::HeapAlloc, mem::live_heap_estimate());
+    write_live();
     match CURVE.goal.load(Ordering::Relaxed) {
         0 => {}
         goal => write(Kind::HeapGoal, goal),
@@ -60,16 +83,19 @@ pub(crate) fn begin() {
 }
 
 fn write(kind: Kind, bytes: u64) {
-    // A thread that allocates is not registered for that.
-    let is_known = goroutine::known().is_some();
-    let event = |turn: &mut crate::turn::Turn<'_>| {
+    let event = |turn: &mut Turn<'_>| {
         if !turn.count_if_lost() {
             turn.write(kind, turn.now(), [bytes]);
         }
     };
-    if is_known {
-        any_turn(|turn| event(turn))
-    } else {
-        shared_turn(event)
-    };
+    // A thread that allocates is not registered for that; nor does it show that it waits no more, if it has said so.
+    let is_written = goroutine::known().and_then(|own| {
+        in_own_lane(own, |turn| {
+            turn.declare(own);
+            event(turn);
+        })
+    });
+    if is_written.is_none() {
+        shared_turn(event);
+    }
 }

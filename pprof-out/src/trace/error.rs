@@ -17,11 +17,11 @@ pub enum TraceError {
     NotStarted,
     /// The writer did not take everything within [`Options::drain_timeout`](super::Options::drain_timeout). It may still
     /// be at it; no other trace can be started as long as it is.
-    WriterStalled(Stats),
+    WriterStalled(Box<Stats>),
     /// The writer of a trace that [`stop`](super::stop) gave up on is still at it.
     WriterBusy,
     /// The writer failed, and recording ended there. What it has taken before is what is left of the trace.
-    Write(io::Error, Stats),
+    Write(io::Error, Box<Stats>),
     /// This process was forked while its parent recorded a trace.
     Forked,
     /// The system gives no memory for buffers (address-space limit?).

@@ -5,9 +5,6 @@
 //! 2. `V1` makes events of them in the first of Go's formats, and keeps every rule that Go's tools have for
 //!    these: they refuse a whole trace for one event, and do not say which.
 
-// The error of a failed trace says what became of it. It is made once a trace, and moved about three times.
-#![allow(clippy::result_large_err)]
-
 mod error;
 #[cfg(test)]
 mod go_trace;

@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// ```
 pub struct Reader {
     session: Arc<Session>,
-    /// Until everything was read.
+    /// Until everything was read, or written: no other trace can begin before.
     drain: Option<Drain>,
     encoder: V1,
     /// Encoded and not read yet, from `at` on.
@@ -150,8 +150,10 @@ impl Reader {
     }
 
     /// Lets `stop` return when everything was read.
-    fn look_for_the_end(&self) {
-        if self.drain.is_none() && self.at == self.chunk.len() {
+    fn look_for_the_end(&mut self) {
+        let is_over = self.drain.as_ref().is_none_or(Drain::is_over);
+        if is_over && self.at == self.chunk.len() {
+            self.drain = None;
             self.session.end(Ok(()));
         }
     }
@@ -165,7 +167,7 @@ impl Reader {
             return;
         }
         while self.at == self.chunk.len() {
-            let Some(drain) = &mut self.drain else { return };
+            let Some(drain) = self.drain.as_mut().filter(|drain| !drain.is_over()) else { return };
             let left = self.deadline.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
                 self.session.stop();
@@ -186,9 +188,6 @@ impl Reader {
                 self.encoder.end(end, drain.tables(), &mut self.chunk);
             }
             self.note(end);
-            if is_over {
-                self.drain = None;
-            }
         }
     }
 

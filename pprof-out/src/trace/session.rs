@@ -119,13 +119,15 @@ impl Session {
             let stats = progress.stats;
             match progress.end.take() {
                 Some(Ok(())) => return Ok(stats),
-                Some(Err(TraceError::Write(error, _))) => return Err(TraceError::Write(error, stats)),
+                Some(Err(TraceError::Write(error, _))) => {
+                    return Err(TraceError::Write(error, Box::new(stats)));
+                }
                 Some(Err(error)) => return Err(error),
                 None => {}
             }
             let left = deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() {
-                return Err(TraceError::WriterStalled(stats));
+                return Err(TraceError::WriterStalled(Box::new(stats)));
             }
             progress = match self.changed.wait_timeout(progress, left) {
                 Ok((progress, _)) => progress,

@@ -361,8 +361,7 @@ impl Simulation {
             }
             // On whichever thread.
             Some(_) => {
-                let number = self.collections;
-                self.put(id, Kind::GcDone, [number]);
+                self.put(id, Kind::GcDone, [self.collections]);
                 self.collections += 1;
                 self.collector = None;
             }

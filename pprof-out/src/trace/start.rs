@@ -34,7 +34,7 @@ fn write(mut reader: Reader, mut w: impl Write) {
     let copy = AssertUnwindSafe(|| copy(&mut reader, &mut w));
     let end = catch_unwind(copy)
         .unwrap_or_else(|_| Err(io::Error::other("it panicked")))
-        .map_err(|error| TraceError::Write(error, super::Stats::default()));
+        .map_err(|error| TraceError::Write(error, Box::default()));
     if end.is_err() {
         session.stop();
     }

@@ -33,8 +33,8 @@ pub struct Stats {
     pub lifted_events: u64,
     /// By how much at most.
     pub largest_lift: Duration,
-    /// Events that were left out because they fit nowhere: ends of regions that began before the trace, and what depends
-    /// on dropped events.
+    /// Events that were left out because they fit nowhere: ends of regions that began before the trace or have ended with an
+    /// outer one, of a sweep in which its thread has waited, and what depends on dropped events.
     pub omitted_events: u64,
     /// From start to stop.
     pub duration: Duration,

@@ -2,7 +2,7 @@
 
 use super::{Kind, StackId, StringId};
 
-/// Appends records to a buffer's bytes. Who calls it sees to it that [`MAX_RECORD`] bytes are free, or as many as the
+/// Appends records to a buffer's bytes. Who calls it sees to it that [`MAX_RECORD`](super::MAX_RECORD) bytes are free, or as many as the
 /// record needs at most.
 #[derive(Debug)]
 pub struct Writer<'a> {
@@ -37,7 +37,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a [`Kind::Log`]. `message` has at most [`MAX_STRING`] bytes.
+    /// Writes a [`Kind::Log`]. `message` has at most [`MAX_STRING`](super::MAX_STRING) bytes.
     ///
     /// # Panics
     /// If there is no room.
