@@ -95,10 +95,11 @@ fn samples_of_the_processor_are_of_their_goroutine() {
         for sample in &samples {
             assert_eq!(sample.argument("g"), Some(sampled));
             assert!(sample.argument("p").is_some_and(|p| p != 0 && p != NO_PROC));
+            // What lies at the second address may be inlined into that function.
             let functions = sample.functions();
             assert!(functions[0].ends_with("::samples_itself"), "{functions:?}");
-            assert!(functions[1].ends_with("::main_loop"), "{functions:?}");
-            assert_eq!(functions[2..], ["sampled"]);
+            assert!(functions.iter().any(|function| function.ends_with("::main_loop")), "{functions:?}");
+            assert_eq!(functions.last(), Some(&"sampled"));
         }
         assert!(samples.is_sorted_by_key(|sample| sample.time()));
     });
