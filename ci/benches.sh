@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# The benchmarks build, pass their own tests, and print a table; what it says is for a quiet machine to
-# tell. Without the peers, which need minutes to compile.
+# The benchmarks build and pass their own tests, without the peers, which need minutes to compile. With `run`, as in
+# ci/long.sh, they print their table in its quick form; what it says is for a quiet machine to tell.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy -p rtprof-benches --all-targets -- -D warnings
-cargo test -p rtprof-benches --lib
+cargo test -p rtprof-benches --lib --no-fail-fast
+[[ "${1:-}" == run ]] || exit 0
 table="$(cargo run --release -p rtprof-benches --bin bench -- --quick)"
 printf '%s\n' "$table"
 for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong' 'heap profile, 10000 records' 'clients at once' 'region begin, 10 frames'; do

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
-# Stacks in every kind of build that users have (tests/builds.rs). Takes minutes.
+# Stacks in kinds of build that users have (tests/builds.rs): without debug information, stripped and with fat LTO. All
+# kinds, which take minutes, with `all`, as in ci/long.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-export RTPROF_ALL_BUILDS=1
-cargo test --test builds -- --test-threads=1
+kinds=(release_without_debug_information stripped fat_lto)
+[[ "${1:-}" != all ]] || kinds=()
+cargo test --test builds -- --ignored --test-threads=1 ${kinds[@]+"${kinds[@]}"}

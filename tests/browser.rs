@@ -347,15 +347,12 @@ fn large_profile_is_drawn_in_time() {
     let drawn = browser.evaluate(count).as_u64().expect("a number");
     assert!((500..15_000).contains(&drawn), "{drawn} frames are drawn: those in sight");
     picture(&mut browser, "large");
-    let time = "(() => {
-        const start = performance.now();
-        draw();
-        graph.offsetWidth; // lays it out
-        return performance.now() - start;
-    })()";
-    let milliseconds = browser.evaluate(time).as_f64().expect("a number");
-    println!("{drawn} frames in {milliseconds} ms");
-    assert!(milliseconds < 3_000.0, "{milliseconds} ms to draw");
+    // Compared with as many elements that are made, laid out and taken away again: what the browser takes for its part.
+    // Reading the width lays the page out.
+    let ours = browser.least_time("draw(); graph.offsetWidth;");
+    let theirs = browser.time_of_elements("frame", drawn);
+    println!("{drawn} frames in {ours} ms, as many elements in {theirs} ms");
+    assert!(ours < 10.0 * theirs, "{ours} ms to draw, {theirs} ms for as many elements");
     // The rest is drawn when one gets there.
     browser.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)");
     browser.wait_for(&format!("{count} > {drawn} && document.querySelector('.rest')"));

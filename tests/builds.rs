@@ -4,7 +4,7 @@
 //! inlined and that are not. It is built as debug, release, fat LTO, stripped, without debug information,
 //! with line tables only and with split debug information; each with and without frame pointers.
 //!
-//! This takes minutes, so that a plain `cargo test` says that it is skipped; `ci/builds.sh` runs it.
+//! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs it.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -128,19 +128,7 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
 }
 
-/// Whether the builds are wanted; says so if not.
-fn wanted(test: &str) -> bool {
-    let wanted = std::env::var("RTPROF_ALL_BUILDS").as_deref() == Ok("1");
-    if !wanted {
-        support::skipped(test, "it builds a program in many ways; ci/builds.sh runs it");
-    }
-    wanted
-}
-
 fn check_build(test: &str, arguments: &[&str], names: Names) {
-    if !wanted(test) {
-        return;
-    }
     for flags in FLAGS {
         let (_, profile) = run(&build(flags, arguments));
         check(&format!("{test} with {}", flags.0), &profile, names);
@@ -148,23 +136,27 @@ fn check_build(test: &str, arguments: &[&str], names: Names) {
 }
 
 #[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn debug() {
     check_build("debug", &[], Names::Lines);
 }
 
 #[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn release_without_debug_information() {
     let arguments = ["--release", "--config", "profile.release.debug=0"];
     check_build("release_without_debug_information", &arguments, Names::Functions);
 }
 
 #[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn line_tables_only() {
     let arguments = ["--release", "--config", "profile.release.debug='line-tables-only'"];
     check_build("line_tables_only", &arguments, Names::Lines);
 }
 
 #[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn split_debug_information() {
     let split = "profile.release.split-debuginfo='packed'";
     let arguments = ["--release", "--config", "profile.release.debug=2", "--config", split];
@@ -172,6 +164,7 @@ fn split_debug_information() {
 }
 
 #[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn fat_lto() {
     let debug = "profile.release.debug='line-tables-only'";
     let arguments = ["--release", "--config", debug, "--config", "profile.release.lto='fat'"];
@@ -181,10 +174,8 @@ fn fat_lto() {
 /// The stripped binary runs, the one with symbols stays at home: `go tool pprof BINARY PROFILE` names the
 /// addresses, by the build id.
 #[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn stripped() {
-    if !wanted("stripped") {
-        return;
-    }
     for flags in FLAGS {
         let what = format!("stripped with {}", flags.0);
         let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);

@@ -12,7 +12,7 @@ use rtprof::sync::mpsc::{self, Receiver};
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
 use rtprof_profiler::goroutine::{self, WaitReason};
 use support::child;
-use support::contention::{About, Moment, NONE, Seen, queue, record_everything, record_nothing};
+use support::contention::{About, Moment, NONE, Seen, in_vain, queue, record_everything, record_nothing};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -56,9 +56,8 @@ fn one_event<T: Send>(wait: impl FnOnce() -> T + Send, release: impl FnOnce()) {
 fn one_event_in_vain(wait: impl FnOnce(Duration) + Send) {
     record_everything();
     let waited = scope(|scope| {
-        let waiter = queue(scope, || waits(|| wait(WAIT)));
-        waiter.thread.join().expect("it ends well");
-        waiter.began.given_up_after(WAIT)
+        let waiter = scope.spawn(|| in_vain(WAIT, |timeout| waits(|| wait(timeout))));
+        waiter.join().expect("it ends well")
     });
     let seen = Seen::now();
     assert_eq!(seen.blocked("waits").count, 1);

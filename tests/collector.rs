@@ -135,20 +135,14 @@ fn sweep_never_goes_below_zero() {
 fn cycles_under_load() {
     child::isolated("cycles_under_load", || {
         rtprof::set_mem_profile_rate(1);
-        let started = std::time::Instant::now();
+        let background = support::Background::default();
         std::thread::scope(|scope| {
-            let running = || started.elapsed() < support::stress() / 3;
-            scope.spawn(move || {
-                while running() {
-                    drop(objects::<1701>(20));
-                }
-            });
-            scope.spawn(move || {
-                while running() {
-                    collector::sweep(|_| drop(objects::<1701>(20)));
-                }
-            });
-            while running() {
+            let _ends = background.ends_here();
+            scope.spawn(|| background.repeat(|| drop(objects::<1701>(20))));
+            scope.spawn(|| background.repeat(|| collector::sweep(|_| drop(objects::<1701>(20)))));
+            let (started, mut cycles) = (std::time::Instant::now(), 0);
+            while started.elapsed() < support::stress() / 3 || cycles < 50 {
+                cycles += 1;
                 collector::cycle();
                 seen(1701);
                 collector::post_sweep();

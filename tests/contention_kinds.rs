@@ -9,12 +9,12 @@ mod support;
 use std::hint::black_box;
 use std::sync::mpsc as other;
 use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore, mpsc};
 use rtprof::thread;
 use support::child;
-use support::contention::{About, Moment, NONE, Seen, leaves, queue, record_everything, written};
+use support::contention::{About, Moment, NONE, Seen, in_vain, leaves, queue, record_everything, written};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -58,12 +58,9 @@ impl Expected {
         self.0.push((name, About { most: Moment::now().since(began).most, ..woken.since(began) }));
     }
 
-    /// A wait that ends after `TIMEOUT`, which is counted from shortly before it.
+    /// A wait that ends after `TIMEOUT`.
     fn in_vain<'a>(&mut self, name: &'static str, role: fn(Play<'a>), wait: Play<'a>) {
-        let began = Instant::now();
-        role(wait);
-        // Shortly is microseconds, unless the thread loses its core just then.
-        self.0.push((name, About { least: TIMEOUT / 2, most: began.elapsed() }));
+        self.0.push((name, in_vain(TIMEOUT, |_| role(wait))));
     }
 
     #[track_caller]

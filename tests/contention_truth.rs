@@ -14,7 +14,9 @@ use std::time::Duration;
 
 use rtprof::sync::{Mutex, QueueMutex, RawMutex};
 use support::child;
-use support::contention::{About, Moment, NONE, Seen, Waiter, queue, record_everything, record_nothing};
+use support::contention::{
+    About, Moment, NONE, Seen, Waiter, in_vain, queue, record_everything, record_nothing,
+};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -156,11 +158,8 @@ fn give_up<R: Lock>() {
     let lock = new::<R>();
     scope(|scope| {
         let guard = lock.lock();
-        let wait = || second(|| lock.try_lock_for(HOLD).is_none());
-        let waiter = queue(scope, wait);
-        let began = waiter.began;
-        assert!(join(waiter), "the lock is held");
-        let length = began.given_up_after(HOLD);
+        let wait = || in_vain(HOLD, |timeout| second(|| assert!(lock.try_lock_for(timeout).is_none())));
+        let length = scope.spawn(wait).join().expect("the lock is held");
         holder(|| drop(guard));
         let seen = Seen::now();
         assert_eq!(seen.blocked("second").count, 1);
@@ -170,7 +169,7 @@ fn give_up<R: Lock>() {
         // One gives up beside one that gets the lock.
         let guard = lock.lock();
         let patient = queue(scope, || third(|| drop(lock.lock())));
-        assert!(join(queue(scope, wait)), "the lock is held");
+        scope.spawn(wait).join().expect("the lock is held");
         let unlocked = holder(|| Moment::of(|| drop(guard)));
         let charge = Seen::now().charged("holder");
         assert_eq!(charge.count, 1);
@@ -200,6 +199,8 @@ fn a_wait_given_up_later_is_charged_to_who_unlocked_before() {
         record_everything();
         let lock = &Mutex::new(());
         let (given_up, release) = mpsc::channel();
+        // Until it is seen asleep, and the first holder has unlocked.
+        let timeout = 20 * HOLD;
         let (waits, unlocked, length) = scope(|scope| {
             let guard = lock.lock();
             let next = queue(scope, move || {
@@ -209,11 +210,12 @@ fn a_wait_given_up_later_is_charged_to_who_unlocked_before() {
                     drop(guard);
                 })
             });
-            let waiter = queue(scope, || third(|| lock.try_lock_for(HOLD).is_none()));
+            let waiter = queue(scope, || {
+                in_vain(timeout, |timeout| third(|| assert!(lock.try_lock_for(timeout).is_none())))
+            });
             let begun = [next.began, waiter.began];
             let unlocked = holder(|| Moment::of(|| drop(guard)));
-            assert!(join(waiter), "the second holder keeps the lock");
-            let length = begun[1].given_up_after(HOLD);
+            let length = waiter.thread.join().expect("the second holder keeps the lock");
             given_up.send(()).expect("the second holder waits");
             (begun, unlocked, length)
         });

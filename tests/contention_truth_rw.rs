@@ -12,7 +12,9 @@ use std::time::Duration;
 use lock_api::RwLockUpgradableReadGuard as Upgradable;
 use rtprof::sync::{QueueRwLock, RawRwLock, RwLock};
 use support::child;
-use support::contention::{About, Moment, NONE, Seen, queue, record_everything};
+use support::contention::{
+    About, Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
+};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -203,9 +205,9 @@ fn an_upgrade_waits_for_readers_and_is_waited_for() {
             let upgrading = scope.spawn(move || {
                 upgrader(|| {
                     let guard = lock.upgradable_read();
-                    have.send(()).expect("the test listens");
+                    have.send(thread_id()).expect("the test listens");
                     start.recv().expect("the test says when");
-                    have.send(()).expect("the test listens");
+                    have.send(thread_id()).expect("the test listens");
                     let guard = Upgradable::upgrade(guard);
                     sleep(HOLD);
                     Moment::of(|| drop(guard))
@@ -215,9 +217,9 @@ fn an_upgrade_waits_for_readers_and_is_waited_for() {
             let next = queue(scope, || next_upgrader(|| drop(lock.upgradable_read())));
             let began = Moment::of(|| {
                 go.send(()).expect("it waits for this");
-                held.recv().expect("it is about to upgrade");
-                sleep(HOLD);
+                wait_until_asleep(held.recv().expect("it is about to upgrade"));
             });
+            sleep(HOLD);
             let left = last_reader(|| Moment::of(|| drop(reader)));
             ([began, next.began], left, upgrading.join().expect("it ends well"))
         });
@@ -264,14 +266,16 @@ fn a_writer_that_gives_up_is_charged_for_who_waited_behind_it() {
     child::isolated("a_writer_that_gives_up_is_charged_for_who_waited_behind_it", || {
         record_everything();
         let lock = RwLock::new(());
-        let timeout = Duration::from_millis(700);
+        // Until both are seen asleep.
+        let timeout = Duration::from_secs(2);
         let (gave_up, began) = scope(|scope| {
             let guard = lock.read();
-            let hopeful = queue(scope, || writer(|| drop(lock.try_write_for(timeout))));
+            let hopeful = queue(scope, || {
+                in_vain(timeout, |timeout| writer(|| assert!(lock.try_write_for(timeout).is_none())))
+            });
             let late = queue(scope, || late_reader(|| drop(lock.read())));
             late.thread.join().expect("it is in when the writer has given up");
-            let gave_up = hopeful.began.given_up_after(timeout);
-            hopeful.thread.join().expect("it ends well");
+            let gave_up = hopeful.thread.join().expect("the reader stays");
             drop(guard);
             (gave_up, late.began)
         });

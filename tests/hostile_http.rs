@@ -20,12 +20,14 @@ static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 const TEST: &str = "a_storm_of_clients_leaves_nothing_behind";
 const CLIENTS: usize = 1000;
+/// One for each of eight captures, and of as many looks.
+const WRITERS: usize = 16;
 const ADDRESS: &str = "RTPROF_TEST_ADDRESS";
 
 /// What may be resident afterwards that was not before: what an allocator keeps of many small answers.
 const KEPT: u64 = 48 << 20;
 /// Until the last client is found to be gone (ten seconds without a byte) and the threads end (five without work).
-const CALM: Duration = Duration::from_secs(60);
+const CALM: Duration = Duration::from_secs(180);
 
 #[test]
 fn a_storm_of_clients_leaves_nothing_behind() {
@@ -40,10 +42,18 @@ fn a_storm_of_clients_leaves_nothing_behind() {
         rtprof::set_mem_profile_rate(512 << 10);
         let server = rtprof::http::serve("127.0.0.1:0").expect("a port is free");
         let address = server.local_addr();
-        // Names are found once; what that leaves behind is not the clients'.
-        for path in ["/", "/heap?debug=1", "/allocs", "/mutex", "/heap?format=flamegraph"] {
-            assert_eq!(web::get(address, &format!("/debug/pprof{path}")).status, 200);
-        }
+        // Names are found once, and an allocator keeps something for each thread that ever worked at a time: what that
+        // leaves behind is not the storm's.
+        std::thread::scope(|scope| {
+            for number in 0..WRITERS {
+                scope.spawn(move || {
+                    let path =
+                        ["/", "/heap?debug=1", "/allocs", "/mutex", "/heap?format=flamegraph"][number % 5];
+                    let status = web::get(address, &format!("/debug/pprof{path}")).status;
+                    assert!([200, 503].contains(&status), "{path}: {status}");
+                });
+            }
+        });
         let before = State::read();
 
         let (sent, tally) = mpsc::channel();
@@ -67,8 +77,7 @@ fn a_storm_of_clients_leaves_nothing_behind() {
         let [answered, _refused, _unanswered, wrong] = numbers[..] else { panic!("{tally}") };
         println!("answered, refused, unanswered, wrong: {tally}; before {before:?}, most {most:?}");
         assert!(answered > 0 && wrong == 0, "{tally}");
-        // A writer for each of eight captures, and of as many looks.
-        assert!(most.servers <= before.servers + 16, "{most:?}");
+        assert!(most.servers <= before.servers + WRITERS, "{most:?}");
 
         let started = Instant::now();
         while State::read().threads > before.threads || State::read().descriptors > before.descriptors {
@@ -82,7 +91,8 @@ fn a_storm_of_clients_leaves_nothing_behind() {
         );
         assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
         server.shutdown();
-        assert_eq!(State::read().servers, 0);
+        // The kernel lists a thread for a moment after it was joined.
+        support::until("the server's threads are gone", || State::read().servers == 0);
         drop(held);
     });
 }

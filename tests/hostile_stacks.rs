@@ -13,7 +13,7 @@ use support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, Profile};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);
 
-/// A million in a release build (ci/hostile.sh). A debug build has enough of them to pass the default limit:
+/// A million in a release build (ci/release.sh). A debug build has enough of them to pass the default limit:
 /// unwinding is slow there.
 const DEPTH: u32 = if cfg!(debug_assertions) { 18 } else { 20 };
 const STACKS: i64 = 1 << DEPTH;

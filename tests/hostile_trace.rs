@@ -19,7 +19,7 @@ use rtprof::thread;
 use rtprof::trace::{self, EventType, Parsed, Task, TraceError, WaitKind};
 use support::address_space::{limit_address_space, mapped};
 use support::fork::in_a_child;
-use support::{Background, child, stress};
+use support::{Background, PATIENCE, child, stress, until};
 
 /// Counts what a thread allocates.
 struct Counting;
@@ -95,6 +95,9 @@ fn a_signal_handler_logs() {
     child::isolated("a_signal_handler_logs", || {
         // SAFETY: the handler only does what trace::log promises to bear.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
+        const SIGNALS: u64 = 1000;
+        // Some 20 MiB, for which there is room: nothing depends on how fast the writer is.
+        const EVENTS: usize = 30_000;
         let (parsed, stats) = traced(|| {
             let background = &Background::default();
             std::thread::scope(|s| {
@@ -105,17 +108,16 @@ fn a_signal_handler_logs() {
                         s.spawn(move || {
                             // SAFETY: asks for the thread's own handle.
                             send.send(unsafe { libc::pthread_self() }).expect("it listens");
-                            let count = Cell::new(0);
-                            background.repeat(|| {
-                                count.set(count.get() + 1);
-                                every_event(count.get());
-                            });
+                            (1..EVENTS).for_each(every_event);
+                            // On, and without an event, until the last signal is sent.
+                            background.repeat(std::thread::yield_now);
                         });
                         receive.recv().expect("it has begun")
                     })
                     .collect();
                 let started = Instant::now();
-                while started.elapsed() < stress().min(Duration::from_secs(3)) {
+                while HANDLED.load(Ordering::Relaxed) < SIGNALS {
+                    assert!(started.elapsed() < PATIENCE, "{SIGNALS} signals are not handled");
                     for &worker in &workers {
                         // SAFETY: the threads live until the scope ends.
                         unsafe { libc::pthread_kill(worker, libc::SIGUSR1) };
@@ -124,13 +126,13 @@ fn a_signal_handler_logs() {
                 }
             });
         });
-        let logged = parsed.events_of(EventType::UserLog).filter(|log| log.message() == "handled").count();
+        let logged =
+            parsed.events_of(EventType::UserLog).filter(|log| log.message() == "handled").count() as u64;
         let handled = HANDLED.load(Ordering::Relaxed);
-        assert!(
-            handled > 100 && logged as u64 + stats.dropped_events >= handled,
-            "{logged} of {handled}, {stats:?}"
-        );
-        assert!(logged as u64 > handled / 2, "{logged} of {handled}, {stats:?}");
+        assert_eq!(stats.dropped_buffers, 0, "{stats:?}");
+        // One that interrupts an event may find the lane for such ones taken, by a thread that it has interrupted.
+        assert!(logged + stats.dropped_events >= handled, "{logged} of {handled}, {stats:?}");
+        assert!(logged > handled / 2, "{logged} of {handled}, {stats:?}");
     });
 }
 
@@ -138,6 +140,7 @@ fn a_signal_handler_logs() {
 #[test]
 fn threads_end_in_the_middle_of_an_event() {
     static ENDED: AtomicU64 = AtomicU64::new(0);
+    static EVENTS: AtomicU64 = AtomicU64::new(0);
     extern "C" fn end(_: libc::c_int) {
         ENDED.fetch_add(1, Ordering::Relaxed);
         // SAFETY: ends this thread, and nothing that others wait for.
@@ -146,6 +149,7 @@ fn threads_end_in_the_middle_of_an_event() {
     extern "C" fn record(_: *mut libc::c_void) -> *mut libc::c_void {
         for n in 1.. {
             every_event(n);
+            EVENTS.fetch_add(1, Ordering::Relaxed);
         }
         std::ptr::null_mut()
     }
@@ -159,16 +163,16 @@ fn threads_end_in_the_middle_of_an_event() {
             let before = ENDED.load(Ordering::Relaxed);
             let (parsed, _) = traced(|| {
                 for n in 0..20 {
-                    let mut thread = 0;
+                    let (mut thread, events) = (0, EVENTS.load(Ordering::Relaxed));
                     // SAFETY: starts a thread that runs until it is ended. Its memory is lost.
                     unsafe {
                         libc::pthread_create(&raw mut thread, std::ptr::null(), record, std::ptr::null_mut());
-                        std::thread::sleep(Duration::from_micros(500 + 137 * n));
-                        libc::pthread_kill(thread, libc::SIGUSR1);
                     }
-                }
-                while ENDED.load(Ordering::Relaxed) < before + 20 {
-                    std::thread::sleep(Duration::from_millis(1));
+                    until("its first event", || EVENTS.load(Ordering::Relaxed) > events);
+                    std::thread::sleep(Duration::from_micros(137 * n));
+                    // SAFETY: the thread lives: this is what ends it.
+                    unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
+                    until("its end", || ENDED.load(Ordering::Relaxed) > before + n);
                 }
                 every_event(1);
             });
@@ -201,8 +205,9 @@ fn threads_die_while_traces_come_and_go() {
                     });
                 });
             }
-            let started = Instant::now();
-            while started.elapsed() < stress() {
+            let (started, mut traces) = (Instant::now(), 0);
+            while started.elapsed() < stress() || traces < 20 {
+                traces += 1;
                 traced(|| std::thread::sleep(Duration::from_millis(3)));
             }
         });

@@ -40,21 +40,35 @@ fn of_documents(lists: i64, count: i64) -> [i64; 2] {
     [lists * (count + 1), lists * count * (1000 + size_of::<Vec<u8>>() as i64)]
 }
 
-/// Requests what is added in a second and does `work` within it; again if the machine was too busy for that.
-fn within<T: Send>(address: SocketAddr, target: &str, mut work: impl FnMut() -> T) -> (Profile, T) {
-    for _ in 0..10 {
+/// Requests what is added in a second and does `work` within it; in twice the time again if the machine was too busy.
+fn within<T>(address: SocketAddr, target: &str, work: impl FnMut() -> T) -> (Profile, T) {
+    let mut work = work;
+    within_of(address, target, || (), |()| work())
+}
+
+/// As [`within`], of work that needs something from before.
+fn within_of<P, T>(
+    address: SocketAddr,
+    target: &str,
+    mut prepare: impl FnMut() -> P,
+    mut work: impl FnMut(P) -> T,
+) -> (Profile, T) {
+    for seconds in [1, 2, 4, 8, 16, 32] {
+        let prepared = prepare();
         let asked = Instant::now();
         let (profile, began, done, ended) = scope(|scope| {
-            let asking = scope.spawn(|| web::profile(address, &format!("{target}?seconds=1&gc=1&debug=x")));
-            sleep(Duration::from_millis(400));
+            let target = format!("{target}?seconds={seconds}&gc=1&debug=x");
+            let asking = scope.spawn(move || web::profile(address, &target));
+            // Not a promise that the capture has begun: that is looked at below.
+            sleep(Duration::from_millis(400 * seconds));
             let began = now();
-            let done = work();
+            let done = work(prepared);
             let ended = now();
             (asking.join().expect("it is answered"), began, done, ended)
         });
         let took = asked.elapsed().as_nanos() as i64;
-        let length = profile.duration_nanos;
-        assert!((1_000_000_000..took).contains(&length), "{target}: {length} ns of {took}");
+        let (length, least) = (profile.duration_nanos, 1_000_000_000 * seconds as i64);
+        assert!((least..took).contains(&length), "{target}: {length} ns of {took}");
         if profile.time_nanos - length < began && ended < profile.time_nanos {
             return (profile, done);
         }
@@ -68,10 +82,10 @@ fn seconds_count_what_is_added() {
         rtprof::set_mem_profile_rate(1);
         let address = start();
         let _kept = documents(50);
-        let mut freed_meanwhile = Some(documents(7));
-        let (profile, _new) = within(address, "heap", || {
+        let prepare = || documents(7);
+        let (profile, _new) = within_of(address, "heap", prepare, |freed_meanwhile| {
             drop(documents(5));
-            drop(freed_meanwhile.take().unwrap_or_default());
+            drop(freed_meanwhile);
             documents(3)
         });
         let [allocated, bytes] = [of_documents(1, 5), of_documents(1, 3)].into_iter().fold([0; 2], add);
@@ -125,11 +139,15 @@ fn seconds_count_waits_and_threads() {
         let address = start();
         contention::record_everything();
         contend(4);
+        let mut contended = 4;
         for name in ["block", "mutex"] {
-            let (profile, ()) = within(address, name, || contend(3));
+            let (profile, ()) = within(address, name, || {
+                contend(3);
+                contended += 3;
+            });
             assert_eq!(waits(&profile)[0], 3, "{name}");
         }
-        assert_eq!(waits(&web::profile(address, "block"))[0], 4 + 3 + 3);
+        assert_eq!(waits(&web::profile(address, "block"))[0], contended);
         start_a_thread();
         let (profile, ()) = within(address, "threadcreate", start_a_thread);
         assert_eq!(

@@ -14,7 +14,7 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, park, sleep};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
@@ -34,14 +34,22 @@ impl Wake for Unparks {
     }
 }
 
-/// Polls until it is ready; says how long each poll took.
-fn block_on<T>(mut future: Pin<&mut impl Future<Output = T>>, polls: &mut Vec<Duration>) -> T {
+/// The time for which a core has worked for this thread, or for the whole process.
+fn worked(clock: libc::clockid_t) -> Duration {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `time` outlives the call.
+    assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Polls until it is ready; adds up the work of the polls.
+fn block_on<T>(mut future: Pin<&mut impl Future<Output = T>>, polls: &mut Duration) -> T {
     let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
-        let began = Instant::now();
+        let before = worked(libc::CLOCK_THREAD_CPUTIME_ID);
         let polled = future.as_mut().poll(&mut context);
-        polls.push(began.elapsed());
+        *polls += worked(libc::CLOCK_THREAD_CPUTIME_ID) - before;
         match polled {
             Poll::Ready(done) => return done,
             Poll::Pending => park(),
@@ -50,7 +58,7 @@ fn block_on<T>(mut future: Pin<&mut impl Future<Output = T>>, polls: &mut Vec<Du
 }
 
 fn run<T>(future: impl Future<Output = T>) -> T {
-    block_on(pin!(future), &mut Vec::new())
+    block_on(pin!(future), &mut Duration::default())
 }
 
 fn get(path: &str) -> Request<String> {
@@ -218,26 +226,21 @@ fn many_stacks() -> Vec<Vec<u8>> {
 }
 
 /// A service's own thread answers its users while a capture goes on elsewhere. Were one step of it done in a poll, that
-/// would be a hundred milliseconds of this build; what remains is channels, a copy of pointers, and what the system takes
-/// for a wake. The median is of runs because a busy machine may stop any one of them.
+/// would be a good part of all the work; what remains is channels, a copy of pointers, and what the system takes for a
+/// wake. Compared is what cores have worked, which does not depend on who else wants them.
 #[test]
 fn polls_take_no_time() {
     child::isolated("polls_take_no_time", || {
         let _kept = many_stacks();
-        let mut runs = Vec::new();
-        let mut written = Vec::new();
-        for _ in 0..7 {
-            let mut polls = Vec::new();
-            let began = Instant::now();
-            let answer = block_on(pin!(handle(get("heap"))), &mut polls);
-            written = block_on(pin!(whole(answer.into_body())), &mut polls).expect("it is whole");
-            runs.push((polls.iter().sum::<Duration>(), began.elapsed()));
-        }
+        // What is done once, as names are found, is not held against it.
+        run(handle(get("heap")));
+        let (mut polled, before) = (Duration::ZERO, worked(libc::CLOCK_PROCESS_CPUTIME_ID));
+        let answer = block_on(pin!(handle(get("heap"))), &mut polled);
+        let written = block_on(pin!(whole(answer.into_body())), &mut polled).expect("it is whole");
+        let all = worked(libc::CLOCK_PROCESS_CPUTIME_ID) - before;
+        println!("polls worked for {polled:?} of {all:?}");
         assert!(Profile::read(&written).sample.len() >= 20_000);
-        runs.sort();
-        let (polled, took) = runs[runs.len() / 2];
-        assert!(took > Duration::from_millis(20), "{took:?}: there is something to be held up by");
-        assert!(polled < Duration::from_millis(5), "{polled:?} of {took:?}: {runs:?}");
+        assert!(polled * 20 < all, "{polled:?} of {all:?}");
     });
 }
 
@@ -253,11 +256,9 @@ fn wait_behind(handler: &Handler, end: impl FnOnce()) {
         assert!(poll(second.as_mut()).is_pending(), "there is a place for one capture only");
         sleep(Duration::from_millis(10));
     }
-    let began = Instant::now();
     end();
-    let answer = run(second);
-    assert_eq!(answer.status(), 200);
-    assert!(began.elapsed() < Duration::from_secs(8), "{:?}: it did not end", began.elapsed());
+    // It is refused after ten seconds.
+    assert_eq!(run(second).status(), 200, "the capture before it did not end");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use rtprof::sync::Mutex;
 use rtprof::thread;
+use support::contention;
 use support::go::{self, Go};
 use support::profile::Profile;
 use support::top::{self, Row};
@@ -35,13 +36,24 @@ fn update_the_index(number: u64) {
     black_box(number);
 }
 
-/// One that is waited for as often, but not for long.
+/// One that is asked for as often, but held for no time. A sleep with it, however short, may take longer on a busy machine
+/// than the hot lock is held.
 #[inline(never)]
 fn look_into_the_cache() {
     let mut cache = CACHE.lock();
     *cache += 1;
-    std::thread::sleep(Duration::from_micros(50));
     drop(cache);
+    black_box(());
+}
+
+/// Makes one thread wait for the cache, so that both locks are in the profiles.
+#[inline(never)]
+fn hold_the_cache() {
+    std::thread::scope(|scope| {
+        let cache = CACHE.lock();
+        let _waiter = contention::queue(scope, look_into_the_cache);
+        drop(cache);
+    });
     black_box(());
 }
 
@@ -69,6 +81,7 @@ fn start_another() -> thread::JoinHandle<()> {
 
 #[inline(never)]
 fn run_workers() {
+    hold_the_cache();
     let another = start_another();
     for worker in start_workers() {
         worker.join().expect("it ends well");
@@ -179,7 +192,7 @@ fn the_hot_function_is_first() {
             let first = text.lines().skip_while(|line| !line.contains("flat%")).nth(1).unwrap_or_default();
             assert!(first.ends_with("interop_contention::update_the_index"), "Go {}: {text}", go.version);
             let words: Vec<_> = first.split_whitespace().collect();
-            let shown = seconds(words[0]);
+            let shown = top::seconds(words[0]);
             let samples = written.read().samples();
             let exact = top::expected(&samples, 1)["interop_contention::update_the_index"].flat as f64 / 1e9;
             assert!((shown - exact).abs() <= 0.01 * exact, "Go {}: {first} for {exact} s", go.version);
@@ -187,18 +200,6 @@ fn the_hot_function_is_first() {
         let rows = top::rows(&go, &FILES.threadcreate.proto, "threadcreate", "count");
         assert_eq!(rows[0], ("interop_contention::start_workers".into(), Row { flat: 5, cum: 5 }));
         assert_eq!(rows[1], ("interop_contention::start_another".into(), Row { flat: 1, cum: 1 }));
-    }
-}
-
-/// `1.23s` or `450ms`, as pprof prints them.
-fn seconds(word: &str) -> f64 {
-    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
-    let number: f64 = word[..word.len() - unit.len()].parse().expect("a number");
-    match unit {
-        "s" => number,
-        "ms" => number / 1e3,
-        "mins" => number * 60.0,
-        _ => panic!("{word} is no time that this test can take"),
     }
 }
 
@@ -292,7 +293,7 @@ fn list_shows_the_source() {
             let line = text.lines().find(|line| line.contains(remark));
             let line = line.unwrap_or_else(|| panic!("Go {}: {text}", go.version));
             let word = line.split_whitespace().next().unwrap_or_default();
-            assert!(seconds(word) >= 0.05, "Go {}: the time stands beside the line: {line}", go.version);
+            assert!(top::seconds(word) >= 0.05, "Go {}: the time stands beside the line: {line}", go.version);
         }
     }
 }
@@ -316,15 +317,15 @@ fn text_agrees() {
     assert!(text.contains("interop_contention::start_workers"), "{text}");
     for go in go::toolchains("text_agrees") {
         for (written, _) in titles {
-            let count = top::total(&top::rows(&go, &written.text, "contentions", "count"));
+            let count = top::total(&top::rows_of_text(&go, &written.text, "contentions", "count"));
             assert_eq!(count, written.total(0), "Go {}: {:?}", go.version, written.text);
-            let nanos = top::total(&top::rows(&go, &written.text, "delay", "ns"));
+            let nanos = top::total(&top::rows_of_text(&go, &written.text, "delay", "ns"));
             // Both cut off a fraction of each record, but not the same one: a reader divides by a rounded number.
             let (exact, records) = (written.total(1), written.read().sample.len() as i64);
             let off = (nanos - exact).abs();
             assert!(off <= records + exact / 1_000_000, "Go {}: {nanos} ns for {exact}", go.version);
         }
-        let threads = top::total(&top::rows(&go, &FILES.threadcreate.text, "threadcreate", "count"));
+        let threads = top::total(&top::rows_of_text(&go, &FILES.threadcreate.text, "threadcreate", "count"));
         assert_eq!(threads, 6, "Go {}", go.version);
     }
 }

@@ -9,9 +9,9 @@ use std::net::{SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
-use std::time::{Duration, Instant};
 
-use support::{go, web};
+use support::go::{self, Go};
+use support::web;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -26,15 +26,39 @@ struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // `go tool` may be the parent of the server: both are in the group that the command founded.
-        // SAFETY: a plain system call; the group's founder has not been waited for, so its number is ours.
-        unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
-        self.0.wait().ok();
+        if matches!(self.0.try_wait(), Ok(None)) {
+            // `go tool` may be the parent of the server: both are in the group that the command founded.
+            // SAFETY: a plain system call; the group's founder has not been waited for, so its number is ours.
+            unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
+            self.0.wait().ok();
+        }
     }
 }
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<web::Answer> {
     web::exchange(address, web::request(address, "GET", path, &[], ""))
+}
+
+/// Starts a server, once more where another process has taken the port meanwhile: pprof wants a number.
+fn serve(go: &Go, path: &Path) -> (Server, SocketAddr) {
+    for _ in 0..5 {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = free.local_addr().expect("it is bound");
+        drop(free);
+        let mut command = go.pprof_command();
+        command.arg("-no_browser").arg(format!("-http={address}")).arg(path);
+        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut server = Server(command.spawn().expect("Go runs"));
+        let mut has_ended = false;
+        support::until("the server answers", || {
+            has_ended = server.0.try_wait().expect("a child can be asked").is_some();
+            has_ended || get(address, "/ui/flamegraph").is_ok()
+        });
+        if !has_ended {
+            return (server, address);
+        }
+    }
+    panic!("Go {}: no server", go.version);
 }
 
 #[test]
@@ -48,18 +72,7 @@ fn pages_are_served() {
     std::fs::write(&path, bytes).expect("the build's own folder can be written");
 
     for go in go::toolchains("pages_are_served") {
-        let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = free.local_addr().expect("it is bound");
-        drop(free);
-        let mut command = go.pprof_command();
-        command.arg("-no_browser").arg(format!("-http={address}")).arg(&path);
-        command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let _server = Server(command.spawn().expect("Go runs"));
-        let started = Instant::now();
-        while get(address, "/ui/flamegraph").is_err() {
-            assert!(started.elapsed() < Duration::from_secs(60), "Go {}: no server", go.version);
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        let (_server, address) = serve(&go, &path);
         for page in ["/ui/flamegraph", "/ui/top", "/ui/peek?f=held_by_the_page"] {
             let answer = get(address, page).expect("the server answers");
             assert_eq!(answer.status, 200, "Go {}: {page}: {}", go.version, answer.text());

@@ -18,6 +18,7 @@ use rtprof::thread;
 use rtprof_profiler::goroutine;
 use support::child;
 use support::profile::Profile;
+use support::until;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -108,9 +109,7 @@ fn waiter() -> u64 {
 
 /// Returns when that goroutine has waited for so long.
 fn sleeps_beside(waiter: u64) {
-    while !goroutine::all().any(|live| live.id == waiter && live.waiting.is_some()) {
-        thread::yield_now();
-    }
+    until("the wait", || goroutine::all().any(|live| live.id == waiter && live.waiting.is_some()));
     thread::sleep(WAIT);
 }
 
@@ -277,17 +276,10 @@ fn goroutines_are_those_of_live_threads() {
             }
             // Known from its first wait.
             let foreign = std::thread::Builder::new().name("of std".into());
-            foreign
-                .spawn(|| (0..20).for_each(|_| thread::park_timeout(Duration::from_millis(1))))
-                .map_or_else(
-                    |error| panic!("{error}"),
-                    |foreign| {
-                        while live.load(Relaxed) < 3 || !names().contains(&"of std".into()) {
-                            thread::yield_now();
-                        }
-                        foreign.join().expect("it ends well");
-                    },
-                );
+            let foreign = foreign.spawn(thread::park).expect("there is room");
+            until("all are known", || live.load(Relaxed) == 3 && names().contains(&"of std".into()));
+            foreign.thread().unpark();
+            foreign.join().expect("it ends well");
             let names = names();
             for number in 0..3 {
                 assert!(names.contains(&format!("of rtprof {number}")), "{names:?}");
@@ -338,9 +330,9 @@ fn slots_are_as_many_as_threads_at_one_time() {
 fn a_fork_that_nobody_is_told_of() {
     child::isolated("a_fork_that_nobody_is_told_of", || {
         let others: Vec<_> = (0..3).map(|_| thread::spawn(thread::park)).collect();
-        while goroutine::all().filter(|live| live.waiting.is_some()).count() < others.len() {
-            thread::yield_now();
-        }
+        until("their waits", || {
+            goroutine::all().filter(|live| live.waiting.is_some()).count() >= others.len()
+        });
         let own = goroutine::current().expect("there is memory");
         let (id, parents) = (own.id(), own.thread_id());
         // SAFETY: as `fork`. The others sleep, so none of them holds the allocator's lock.

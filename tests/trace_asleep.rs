@@ -6,14 +6,16 @@ mod support;
 #[path = "support/trace.rs"]
 mod trace_of;
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc as told;
+use std::time::{Duration, Instant};
 
 use rtprof::sync::mpsc::sync_channel;
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::thread;
 use rtprof::trace::{self, EventType, Parsed};
 use support::child;
+use support::contention::{About, Moment, thread_id, wait_until_asleep};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -50,43 +52,52 @@ fn waits(parsed: &Parsed, name: &str, kind: EventType) -> Vec<(Duration, u64)> {
     waits
 }
 
-const PAUSE: Duration = Duration::from_millis(100);
+/// What a wait that is seen takes at least. It may be short: what ends it comes after the waiter was seen asleep.
+const PAUSE: Duration = Duration::from_millis(20);
+
+fn pause() {
+    std::thread::sleep(PAUSE);
+}
 
 /// The waiter gives up a mutex that another wants, and so wakes that one on its way to sleep.
 #[test]
 fn who_unlocks_on_the_way_to_sleep_does_not_seem_awake() {
     static STATE: Mutex<bool> = Mutex::new(false);
     static CHANGED: Condvar = Condvar::new();
-    static HOLDS: AtomicBool = AtomicBool::new(false);
     child::isolated("who_unlocks_on_the_way_to_sleep_does_not_seem_awake", || {
+        let (mut began, mut notified) = (Moment::now(), Moment::now());
         let parsed = record(|| {
-            let waiter = named("waiter").spawn(|| {
+            let ((holds, held), (queues, queued)) = (told::channel(), told::channel());
+            let waiter = named("waiter").spawn(move || {
                 let mut state = STATE.lock();
-                HOLDS.store(true, Ordering::Relaxed);
+                holds.send(thread_id()).expect("the test listens");
                 // The other one is in the queue by then.
-                std::thread::sleep(PAUSE);
+                wait_until_asleep(queued.recv().expect("it says who it is"));
+                pause();
+                let began = Moment::now();
                 while !*state {
                     CHANGED.wait(&mut state);
                 }
+                began
             });
-            let waiter = waiter.expect("a thread");
-            while !HOLDS.load(Ordering::Relaxed) {
-                std::thread::yield_now();
-            }
-            let notifier = named("notifier").spawn(|| {
+            let waiter_id = held.recv().expect("it has the lock");
+            let notifier = named("notifier").spawn(move || {
+                queues.send(thread_id()).expect("the waiter listens");
                 *STATE.lock() = true;
-                std::thread::sleep(PAUSE);
-                CHANGED.notify_one();
+                wait_until_asleep(waiter_id);
+                pause();
+                Moment::of(|| assert!(CHANGED.notify_one()))
             });
-            notifier.expect("a thread").join().expect("it ends well");
-            waiter.join().expect("it ends well");
+            notified = notifier.expect("a thread").join().expect("it ends well");
+            began = waiter.expect("a thread").join().expect("it ends well");
         });
         let waits = waits(&parsed, "waiter", EventType::GoBlockCond);
         let [(time, by)] = waits[..] else { panic!("{waits:?}") };
         assert_eq!(by, of(&parsed, "notifier"));
-        assert!(time >= PAUSE && time < 3 * PAUSE, "{time:?}");
+        assert!(time >= PAUSE * 99 / 100, "{time:?}");
+        About { least: Duration::ZERO, ..notified.since(began) }.check("the wait", time.as_nanos() as i64);
         let woken = self::waits(&parsed, "notifier", EventType::GoBlockSync);
-        assert!(woken[0].0 > PAUSE / 2, "{woken:?}");
+        assert!(woken[0].0 >= PAUSE * 99 / 100, "{woken:?}");
     });
 }
 
@@ -94,20 +105,29 @@ fn who_unlocks_on_the_way_to_sleep_does_not_seem_awake() {
 #[test]
 fn a_rendezvous_is_shown_as_it_is() {
     child::isolated("a_rendezvous_is_shown_as_it_is", || {
+        let mut taken = Vec::new();
         let parsed = record(|| {
             let (send, receive) = sync_channel(0);
-            let sender =
-                named("sender").spawn(move || (0..3).for_each(|n| send.send(n).expect("it listens")));
+            let (tell, told) = told::channel();
+            taken.push(Moment::now());
+            let sender = named("sender").spawn(move || {
+                tell.send(thread_id()).expect("the test listens");
+                (0..3).for_each(|n| send.send(n).expect("it listens"));
+            });
+            let sender_id = told.recv().expect("it has begun");
             for n in 0..3 {
-                std::thread::sleep(PAUSE);
-                assert_eq!(receive.recv(), Ok(n));
+                wait_until_asleep(sender_id);
+                pause();
+                taken.push(Moment::of(|| assert_eq!(receive.recv(), Ok(n))));
             }
             sender.expect("a thread").join().expect("it ends well");
         });
         let waits = waits(&parsed, "sender", EventType::GoBlockSend);
         assert_eq!(waits.len(), 3, "{waits:?}");
-        for (time, by) in waits {
-            assert!(time > PAUSE / 2 && time < 3 * PAUSE, "{time:?}");
+        for ((time, by), taken) in waits.into_iter().zip(taken.windows(2)) {
+            assert!(time >= PAUSE * 99 / 100, "{time:?}");
+            let most = taken[1].since(taken[0]);
+            About { least: Duration::ZERO, ..most }.check("the wait", time.as_nanos() as i64);
             assert!(by != 0 && by != of(&parsed, "sender"), "woken by {by}");
         }
     });
@@ -118,33 +138,44 @@ fn a_rendezvous_is_shown_as_it_is() {
 fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
     static LOCK: Mutex<()> = Mutex::new(());
     static THREAD: AtomicU64 = AtomicU64::new(0);
+    static HANDLED: AtomicU32 = AtomicU32::new(0);
     extern "C" fn handler(_: libc::c_int) {
         trace::log("signal", "handled");
         drop(trace::start_region("of a handler"));
+        HANDLED.fetch_add(1, Ordering::Release);
     }
     child::isolated("a_handler_in_a_sleeping_thread_does_not_wake_it", || {
         // SAFETY: the handler only does what trace::log promises to bear.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         let parsed = record(|| {
             let held = LOCK.lock();
-            let waiter = named("waiter").spawn(|| {
+            let (tell, told) = told::channel();
+            let waiter = named("waiter").spawn(move || {
                 // SAFETY: asks for the thread's own handle.
                 THREAD.store(unsafe { libc::pthread_self() }, Ordering::Release);
+                tell.send(thread_id()).expect("the test listens");
                 drop(LOCK.lock());
             });
-            std::thread::sleep(PAUSE);
-            for _ in 0..5 {
+            let waiter_id = told.recv().expect("it has begun");
+            for n in 1..=5 {
+                wait_until_asleep(waiter_id);
                 // SAFETY: the thread lives: it waits for the lock.
                 unsafe { libc::pthread_kill(THREAD.load(Ordering::Acquire), libc::SIGUSR1) };
-                std::thread::sleep(PAUSE / 10);
+                // A second one before that would be none.
+                let started = Instant::now();
+                while HANDLED.load(Ordering::Acquire) < n {
+                    assert!(started.elapsed() < Duration::from_secs(60), "signal {n} is not handled");
+                    std::thread::yield_now();
+                }
             }
+            pause();
             drop(held);
             waiter.expect("a thread").join().expect("it ends well");
         });
         assert_eq!(parsed.events_of(EventType::UserLog).count(), 5);
         let waits = waits(&parsed, "waiter", EventType::GoBlockSync);
         let [(time, by)] = waits[..] else { panic!("{waits:?}") };
-        assert!(time > PAUSE, "{time:?}");
+        assert!(time >= PAUSE * 99 / 100, "{time:?}");
         assert!(by != 0 && by != of(&parsed, "waiter"), "woken by {by}");
     });
 }
@@ -157,18 +188,18 @@ fn what_a_wait_allocates_does_not_end_it() {
         let parsed = record(|| {
             let waits = || {
                 trace::wait(trace::WaitKind::Net, || {
-                    std::thread::sleep(PAUSE / 4);
+                    pause();
                     let block = std::hint::black_box(vec![1u8; 1 << 20]);
-                    std::thread::sleep(PAUSE / 4);
+                    pause();
                     drop(block);
-                    std::thread::sleep(PAUSE / 4);
+                    pause();
                 })
             };
             named("waiter").spawn(waits).expect("a thread").join().expect("it ends well");
         });
         let waits = waits(&parsed, "waiter", EventType::GoBlockNet);
         let [(time, _)] = waits[..] else { panic!("{waits:?}") };
-        assert!(time >= PAUSE * 3 / 4, "{time:?}");
+        assert!(time >= 3 * PAUSE * 99 / 100, "{time:?}");
         // The curve has the block, and has it no more at the end.
         let live: Vec<u64> = parsed.events_of(EventType::HeapAlloc).map(|point| point.args()[0]).collect();
         let most = live.iter().max().expect("there is a curve");

@@ -75,9 +75,11 @@ fn a_collection_from_before() {
         let (tell, told) = std::sync::mpsc::channel::<()>();
         let (length, mut stats) = (Duration::from_millis(20), None);
         std::thread::scope(|scope| {
+            let (done, ended) = std::sync::mpsc::channel();
             scope.spawn(move || {
                 told.recv().expect("it is told");
                 rtprof::collector::collect(|| std::thread::sleep(length));
+                done.send(()).expect("the other listens");
             });
             let written = kept.clone();
             // Takes `tell` with it, so that the other does not wait for ever if this fails.
@@ -88,7 +90,7 @@ fn a_collection_from_before() {
                     trace::start(written).expect("the one before is over");
                 });
                 tell.send(()).expect("the other listens");
-                std::thread::sleep(length * 3);
+                ended.recv().expect("its collection ends well");
                 trace::log("it", "goes on");
             });
             other.join().expect("it ends well");
@@ -100,6 +102,7 @@ fn a_collection_from_before() {
         assert_eq!((starts.len(), ends.len()), (1, 1), "{starts:?} {ends:?}");
         let lasted = until(starts[0], ends[0]);
         assert!(lasted >= length - Duration::from_millis(1), "{lasted:?}, {:?}", trace.stats);
-        assert_eq!(trace.stats.lifted_events, 0, "{:?}", trace.stats);
+        // Cores are a microsecond apart at the very most.
+        assert!(trace.stats.largest_lift < Duration::from_micros(100), "{:?}", trace.stats);
     });
 }

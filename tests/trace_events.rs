@@ -18,7 +18,7 @@ use std::time::Duration;
 use rtprof::trace::{self, Event, EventType, NO_PROC};
 
 use support::child;
-use support::contention::wait_until_asleep;
+use support::contention::{thread_id, wait_until_asleep};
 use trace_of::{Kept, Trace, check_stack, has, record, until, valid};
 use trace_script::{ALLOCATED, GOAL, WAITS, WAKER, on};
 
@@ -39,7 +39,8 @@ fn types(events: &[Event<'_>]) -> Vec<EventType> {
 #[test]
 fn goroutines() {
     child::isolated("goroutines", || {
-        let trace = record(trace_script::goroutines);
+        let mut thread = 0;
+        let trace = record(|| thread = trace_script::goroutines());
         trace.assert_whole();
         let (creator, created) = (trace.goroutine("creator"), trace.goroutine("created"));
         let story = trace.story(created);
@@ -65,12 +66,9 @@ fn goroutines() {
         let of_p: Vec<_> = trace.parsed.events().filter(|event| event.p() == start.p()).collect();
         let at = of_p.iter().position(|event| event.offset() == start.offset()).expect("it is there");
         assert_eq!(of_p[at - 1].event_type(), EventType::ProcStart, "{of_p:#?}");
-        let thread = of_p[at - 1].argument("thread");
+        assert_eq!(of_p[at - 1].argument("thread"), Some(thread as u64));
         let end = of_p.iter().position(|event| event.offset() == end.offset()).expect("it is there");
         assert_eq!(of_p[end + 1].event_type(), EventType::ProcStop, "{of_p:#?}");
-        // SAFETY: a plain system call.
-        let own = unsafe { libc::gettid() } as u64;
-        assert!(thread.is_some_and(|thread| thread > own), "a thread that is younger than {own}: {thread:?}");
     });
 }
 
@@ -306,8 +304,7 @@ fn every_type() {
         let (wake, woken) = rtprof::sync::mpsc::channel::<()>();
         let (tell, told) = std::sync::mpsc::channel();
         let before = rtprof::thread::spawn(move || {
-            // SAFETY: a plain system call.
-            tell.send(unsafe { libc::gettid() }).expect("the test listens");
+            tell.send(thread_id()).expect("the test listens");
             assert!(woken.recv().is_err(), "nothing is sent");
         });
         wait_until_asleep(told.recv().expect("the thread has begun"));

@@ -6,13 +6,12 @@ mod support;
 #[path = "support/trace.rs"]
 mod trace_of;
 
-use std::time::Duration;
-
 use rtprof::pprof;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
 use rtprof::trace::{EventType, NO_PROC, Parsed};
 use support::child;
+use support::contention::{thread_id, wait_until_asleep};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -31,9 +30,14 @@ fn a_thread_shows_the_labels_it_runs_with() {
         let parsed = traced(|| {
             let (ask, asked) = channel();
             let (answer, answered) = channel();
+            let (tell, told) = std::sync::mpsc::channel();
+            let asker = thread_id();
             let worker = named("worker").spawn(move || {
+                tell.send(thread_id()).expect("the test listens");
                 let reply = || {
                     let n: u32 = asked.recv().expect("somebody asks");
+                    // Not while it takes the channel's lock, which would be a wait of this one's.
+                    wait_until_asleep(asker);
                     answer.send(n + 1).expect("somebody listens");
                 };
                 reply();
@@ -44,9 +48,9 @@ fn a_thread_shows_the_labels_it_runs_with() {
                 reply();
                 reply();
             });
+            let worker_id = told.recv().expect("it has begun");
             for n in 0..5 {
-                // It is asleep by then.
-                thread::sleep(Duration::from_millis(20));
+                wait_until_asleep(worker_id);
                 ask.send(n).expect("it listens");
                 assert_eq!(answered.recv(), Ok(n + 1));
             }
@@ -63,7 +67,10 @@ fn a_thread_shows_the_labels_it_runs_with() {
             })
             .collect();
         // Its beginning, and five wake-ups.
-        assert_eq!(labels, ["", "", "path=/x tenant=a", "path=/x tenant=a", "worker", ""]);
+        let story: Vec<_> =
+            parsed.events().filter(|event| event.g() == worker || event.target() == Some(worker)).collect();
+        let expected = ["", "", "path=/x tenant=a", "path=/x tenant=a", "worker", ""];
+        assert_eq!(labels, expected, "{story:#?}");
     });
 }
 

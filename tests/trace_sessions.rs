@@ -111,8 +111,9 @@ fn a_storm_of_sessions() {
                     });
                 });
             }
-            let started = std::time::Instant::now();
-            while started.elapsed() < stress() {
+            let (started, mut sessions) = (std::time::Instant::now(), 0);
+            while started.elapsed() < stress() || sessions < 50 {
+                sessions += 1;
                 let reader = Reader::start().expect("the one before is over");
                 std::thread::sleep(Duration::from_millis(2));
                 drop(reader);

@@ -72,10 +72,15 @@ mod tests {
 
     #[test]
     fn the_heap_weighs_what_was_asked_for() {
-        let before = resident().unwrap();
-        let bytes = grow(16 << 20);
-        let after = resident().unwrap();
-        assert!(bytes >= 16 << 20);
-        assert!(after - before >= bytes, "{bytes} bytes alive, resident grew by {}", after - before);
+        // Other tests of this process may free something meanwhile, but not as much each time.
+        let is_heavy_enough = || {
+            let before = resident().unwrap();
+            let bytes = grow(16 << 20);
+            let grown = resident().unwrap().saturating_sub(before);
+            assert!(bytes >= 16 << 20);
+            println!("{bytes} bytes alive, resident grew by {grown}");
+            grown >= bytes
+        };
+        assert!((0..5).any(|_| is_heavy_enough()));
     }
 }

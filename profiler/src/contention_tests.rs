@@ -295,6 +295,12 @@ fn sixty_four_threads_neither_lose_nor_invent() {
                 times[number as usize - 1] += count.count;
             }
             assert_eq!(times, [(THREADS * ROUNDS) as f64; STACKS as usize], "{name}: stack by stack");
+        } else {
+            assert_eq!(
+                crate::stack::stack_mode(),
+                crate::stack::StackMode::Unwind,
+                "no stack is missed along frame pointers"
+            );
         }
     }
 }

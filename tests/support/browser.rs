@@ -143,6 +143,35 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
+    /// The milliseconds that statements take in the page, of five times the least.
+    pub(crate) fn least_time(&mut self, statements: &str) -> f64 {
+        let timed = format!(
+            "Math.min(...[1, 2, 3, 4, 5].map(() => {{
+                const start = performance.now();
+                {statements}
+                return performance.now() - start;
+            }}))"
+        );
+        self.evaluate(&timed).as_f64().expect("a number")
+    }
+
+    /// The milliseconds that it takes to make so many elements of a class, lay them out and take them away.
+    pub(crate) fn time_of_elements(&mut self, class: &str, count: u64) -> f64 {
+        self.least_time(&format!(
+            "const box = document.createElement('div');
+            for (let n = 0; n < {count}; n++) {{
+                const element = document.createElement('button');
+                element.className = '{class}';
+                element.textContent = 'function ' + n;
+                element.style.left = n % 100 + '%';
+                box.append(element);
+            }}
+            document.body.append(box);
+            box.offsetWidth;
+            box.remove();"
+        ))
+    }
+
     /// Waits until an expression of the page is true.
     pub(crate) fn wait_for(&mut self, expression: &str) {
         let started = Instant::now();

@@ -168,6 +168,26 @@ impl Sum for About {
     }
 }
 
+/// Has this thread wait in vain, and says how long a profile may show it waiting.
+///
+/// The deadline is counted from before the wait. What lies between is the time for which the thread ran, or stood in
+/// line for a core: the kernel keeps account of both.
+pub(crate) fn in_vain(timeout: Duration, wait: impl FnOnce(Duration)) -> About {
+    let (began, before) = (Instant::now(), awake(thread_id()));
+    wait(timeout);
+    let most = began.elapsed();
+    About { least: timeout.saturating_sub(awake(thread_id()) - before), most }
+}
+
+/// For how long a thread was not asleep in its life: it ran, or it waited for a core. Of a thread that runs, its current
+/// time slice may be missing.
+pub(crate) fn awake(thread: i32) -> Duration {
+    let path = format!("/proc/self/task/{thread}/schedstat");
+    let text = std::fs::read_to_string(path).expect("Linux tells of a thread that lives");
+    let nanos = text.split_whitespace().take(2).map(|word| word.parse::<u64>().expect("a number"));
+    Duration::from_nanos(nanos.sum())
+}
+
 /// An instant, between two: that of a wake inside an unlock, or that at which a thread began to wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
@@ -185,13 +205,6 @@ impl Moment {
 
     pub(crate) fn now() -> Self {
         Self::of(|| ())
-    }
-
-    /// How long a wait lasted that began in this moment and was given up after `timeout`: the deadline is counted
-    /// from before the wait.
-    pub(crate) fn given_up_after(self, timeout: Duration) -> About {
-        let asking = self.after - self.before;
-        About { least: timeout.saturating_sub(asking), most: Self::now().since(self).most }
     }
 
     /// How long after `earlier` this is.
@@ -215,9 +228,7 @@ pub(crate) fn queue<'scope, T: Send + 'scope>(
 ) -> Waiter<'scope, T> {
     let (send, receive) = mpsc::channel();
     let thread = scope.spawn(move || {
-        // SAFETY: a plain system call.
-        let id = unsafe { libc::gettid() };
-        send.send((id, Instant::now())).expect("the test listens");
+        send.send((thread_id(), Instant::now())).expect("the test listens");
         body()
     });
     let (id, before) = receive.recv().expect("the thread has begun");
@@ -225,7 +236,16 @@ pub(crate) fn queue<'scope, T: Send + 'scope>(
     Waiter { thread, began: Moment { before, after: Instant::now() } }
 }
 
+/// The kernel's number of this thread.
+pub(crate) fn thread_id() -> i32 {
+    // SAFETY: a plain system call.
+    unsafe { libc::gettid() }
+}
+
 /// Returns when the thread was asleep for 2 ms without a break: for a lock, and not for a page or the like.
+///
+/// Fails at once if the thread has ended.
+#[track_caller]
 pub(crate) fn wait_until_asleep(thread: i32) {
     let started = Instant::now();
     let mut last = None;
@@ -241,8 +261,12 @@ pub(crate) fn wait_until_asleep(thread: i32) {
 }
 
 /// Which sleep of its life a thread is in, if it is in one.
+#[track_caller]
 fn sleep_number(thread: i32) -> Option<u64> {
-    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok()?;
+    let status = match std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) {
+        Ok(status) => status,
+        Err(error) => panic!("thread {thread} has ended and not waited: {error}"),
+    };
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::trim);
     let is_asleep = field("State:")?.starts_with('S');
     is_asleep.then(|| field("voluntary_ctxt_switches:")?.parse().ok()).flatten()

@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// A child that hangs is ended by its own alarm.
-const PATIENCE_SECONDS: u32 = 20;
+const PATIENCE_SECONDS: u32 = 120;
 
 /// Runs `body` in a forked child, and fails unless that ends well and in time.
 pub(crate) fn in_a_child(what: &str, body: impl FnOnce()) {

@@ -18,12 +18,12 @@ pub(crate) mod workload;
 
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// How long a stress test keeps on: `RTPROF_STRESS_SECS`, 3 s unless told.
+/// How long a stress test keeps on: `RTPROF_STRESS_SECS`, 1 s unless told. Each does a least number of rounds besides.
 pub(crate) fn stress() -> Duration {
     let seconds = std::env::var("RTPROF_STRESS_SECS").ok().and_then(|text| text.parse().ok());
-    Duration::from_secs_f64(seconds.unwrap_or(3.0))
+    Duration::from_secs_f64(seconds.unwrap_or(1.0))
 }
 
 /// Work for threads beside a test's own, ended with it.
@@ -49,6 +49,19 @@ impl Background {
             }
         }
         Ends(&self.stop)
+    }
+}
+
+/// Longer than anything takes on the busiest machine, short enough to notice a hang.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns when `done` does; fails if that takes a minute.
+#[track_caller]
+pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
+    let started = Instant::now();
+    while !done() {
+        assert!(started.elapsed() < PATIENCE, "{what}: not within {PATIENCE:?}");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 

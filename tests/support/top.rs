@@ -17,10 +17,22 @@ const EVERYTHING: [&str; 3] = ["-nodefraction=0", "-edgefraction=0", "-nodecount
 
 /// What it prints, in the order in which it does. `unit` is one that makes whole numbers.
 pub(crate) fn rows(go: &Go, path: &Path, index: &str, unit: &str) -> Vec<(String, Row)> {
+    rows_with(go, path, index, unit, &[])
+}
+
+/// As [`rows`], of a legacy text, whose addresses pprof looks up in the program by itself. In a debug build that takes it a
+/// minute: there without names.
+pub(crate) fn rows_of_text(go: &Go, path: &Path, index: &str, unit: &str) -> Vec<(String, Row)> {
+    let options: &[&str] = if cfg!(debug_assertions) { &["-symbolize=none"] } else { &[] };
+    rows_with(go, path, index, unit, options)
+}
+
+fn rows_with(go: &Go, path: &Path, index: &str, unit: &str, options: &[&str]) -> Vec<(String, Row)> {
     let index = format!("-sample_index={index}");
     let unit = format!("-unit={unit}");
     let mut arguments = vec!["-top", &index, &unit];
     arguments.extend(EVERYTHING);
+    arguments.extend(options);
     arguments.push(path.to_str().expect("the build's folder has a plain name"));
     let text = go.pprof(&arguments);
     let rows = text.lines().skip_while(|line| !line.contains("flat%")).skip(1);
@@ -56,4 +68,16 @@ pub(crate) fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row
 /// The sum of what stands at the functions themselves.
 pub(crate) fn total(rows: &[(String, Row)]) -> i64 {
     rows.iter().map(|(_, row)| row.flat).sum()
+}
+
+/// `1.23s` or `450ms`, as pprof prints them.
+pub(crate) fn seconds(word: &str) -> f64 {
+    let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number: f64 = word[..word.len() - unit.len()].parse().expect("a number");
+    match unit {
+        "s" => number,
+        "ms" => number / 1e3,
+        "mins" => number * 60.0,
+        _ => panic!("{word} is no time that a test can take"),
+    }
 }

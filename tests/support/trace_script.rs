@@ -10,7 +10,7 @@ use rtprof::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
 use rtprof::thread::{self, Builder};
 use rtprof::trace::{self, EventType, Task, WaitKind};
 
-use crate::support::contention::wait_until_asleep;
+use crate::support::contention::{thread_id, wait_until_asleep};
 
 /// Functions that the optimizer cannot take for one, and that are left by no jump.
 macro_rules! roles {
@@ -87,8 +87,7 @@ pub(crate) fn pair(name: &str, wait: impl FnOnce() + Send, wake: impl FnOnce()) 
     thread::scope(|scope| {
         let (tell, told) = told::channel();
         let wait = move || {
-            // SAFETY: a plain system call.
-            tell.send(unsafe { libc::gettid() }).expect("the script listens");
+            tell.send(thread_id()).expect("the script listens");
             wait();
         };
         let thread = Builder::new().name(name.into()).spawn_scoped(scope, wait);
@@ -111,7 +110,8 @@ pub(crate) fn waits() {
         channels();
     });
     on("joiner", || {
-        let thread = thread::spawn(pass);
+        let joiner = thread_id();
+        let thread = thread::spawn(move || wait_until_asleep(joiner));
         joins(|| thread.join().expect("it does nothing"));
     });
     on("parked", || parks(|| thread::park_timeout(Duration::from_millis(2))));
@@ -148,8 +148,7 @@ fn locks_and_conditions() {
         completes_once(|| {
             once.call_once(|| {
                 let wait = move || {
-                    // SAFETY: a plain system call.
-                    tell.send(unsafe { libc::gettid() }).expect("the script listens");
+                    tell.send(thread_id()).expect("the script listens");
                     wait();
                 };
                 let thread = Builder::new().name("once".into()).spawn_scoped(scope, wait);
@@ -181,11 +180,15 @@ fn channels() {
 }
 
 /// Goroutines that begin, yield and end.
-pub(crate) fn goroutines() {
+pub(crate) fn goroutines() -> i32 {
     on("creator", || {
-        let thread = creates(|| Builder::new().name("created".into()).spawn(|| yields(thread::yield_now)));
-        drop(thread.expect("there can be a few threads").join());
-    });
+        let body = || {
+            yields(thread::yield_now);
+            thread_id()
+        };
+        let thread = creates(|| Builder::new().name("created".into()).spawn(body));
+        thread.expect("there can be a few threads").join().expect("it ends well")
+    })
 }
 
 pub(crate) const SWEPT: usize = 12_345;

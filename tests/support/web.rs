@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use super::profile::Profile;
 
-/// Longer than a server takes on a busy machine, and than the ten seconds for which it lets a request wait.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// Longer than a server takes that gives way to whatever else computes on a busy machine, and than the ten seconds for
+/// which it lets a request wait.
+const PATIENCE: Duration = Duration::from_secs(240);
 
 /// How the end of a body is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

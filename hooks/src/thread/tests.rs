@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-const SOON: Duration = Duration::from_secs(20);
+const SOON: Duration = Duration::from_secs(60);
 
 /// The goroutine of this name, once it is as `wanted`.
 fn seen(name: &str, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {

@@ -175,7 +175,7 @@ fn at_a_rendezvous_a_receiver_may_give_up() {
     assert_eq!(receiver.recv_timeout(Duration::from_millis(1)), Err(RecvTimeoutError::Timeout));
     assert_eq!(sender.try_send(1), Err(TrySendError::Full(1)), "nobody asks any more");
     let sends = start(move || sender.send(2));
-    assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(2));
+    assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(2));
     assert_eq!(sends.end(), Ok(()));
 }
 
@@ -189,10 +189,10 @@ fn a_receive_gives_up_in_time() {
             assert!(started.elapsed() >= timeout);
         }
         let thread = start(move || (sender.send(1), sender));
-        assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Ok(1));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Ok(1));
         let (_, sender) = thread.end();
         drop(sender);
-        assert_eq!(receiver.recv_timeout(Duration::from_secs(30)), Err(RecvTimeoutError::Disconnected));
+        assert_eq!(receiver.recv_timeout(Duration::from_secs(60)), Err(RecvTimeoutError::Disconnected));
         assert_eq!(receiver.recv_timeout(Duration::ZERO), Err(RecvTimeoutError::Disconnected));
     }
 }

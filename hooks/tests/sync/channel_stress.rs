@@ -106,7 +106,7 @@ fn the_receiver_may_go_at_any_moment() {
     for bound in BOUNDS {
         let ends = Instant::now() + part();
         let mut round = 0;
-        while Instant::now() < ends {
+        while Instant::now() < ends || round < 4 {
             let live = Arc::new(AtomicUsize::new(0));
             let (sender, receiver) = open(bound);
             let sends = [(); 2].map(|()| {
@@ -122,7 +122,6 @@ fn the_receiver_may_go_at_any_moment() {
             assert_eq!(live.load(Relaxed), 0, "{bound:?}");
             round += 1;
         }
-        assert!(round > 3);
     }
 }
 

@@ -1,11 +1,12 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rtprof_hooks::sync::{Semaphore, SemaphoreGuard};
 use rtprof_profiler::goroutine::WaitReason;
 
-use crate::watched::{Watched, a_moment, start};
+use crate::watched::{PATIENCE, Watched, a_moment, start};
 
 /// A thread that waits for permits, says its number when it has them, and keeps them.
 fn asks(semaphore: &Arc<Semaphore>, permits: usize, tell: &mpsc::Sender<usize>) -> Watched<()> {
@@ -19,7 +20,7 @@ fn asks(semaphore: &Arc<Semaphore>, permits: usize, tell: &mpsc::Sender<usize>) 
 }
 
 fn soon<T>(from: &mpsc::Receiver<T>) -> T {
-    from.recv_timeout(Duration::from_secs(30)).expect("it comes soon")
+    from.recv_timeout(PATIENCE).expect("it comes soon")
 }
 
 fn nothing<T>(from: &mpsc::Receiver<T>) -> bool {
@@ -128,22 +129,22 @@ fn newcomers_do_not_overtake() {
 #[test]
 fn a_large_request_is_not_starved() {
     let semaphore = Arc::new(Semaphore::new(4));
+    let done = Arc::new(AtomicBool::new(false));
     let users = [(); 3].map(|()| {
-        let semaphore = semaphore.clone();
+        let (semaphore, done) = (semaphore.clone(), done.clone());
         start(move || {
-            let ends = Instant::now() + Duration::from_millis(300);
-            while Instant::now() < ends {
+            while !done.load(Relaxed) {
                 let _one = semaphore.acquire();
                 std::thread::yield_now();
             }
         })
     });
-    let mut turns = 0;
-    while users.iter().any(|user| !user.has_ended()) {
-        drop(semaphore.acquire_many(4));
-        turns += 1;
-    }
-    assert!(turns > 10, "{turns} turns in 300 ms");
+    let wants_all = start({
+        let semaphore = semaphore.clone();
+        move || (0..20).for_each(|_| drop(semaphore.acquire_many(4)))
+    });
+    wants_all.end();
+    done.store(true, Relaxed);
     users.into_iter().for_each(Watched::end);
     assert_eq!(semaphore.available_permits(), 4);
 }
@@ -154,7 +155,8 @@ fn who_gives_up_lets_the_others_through() {
     let (tell, told) = mpsc::channel();
     let gives_up = start({
         let semaphore = semaphore.clone();
-        move || semaphore.try_acquire_many_for(3, Duration::from_millis(300)).is_none()
+        // Until the others are seen to wait behind it.
+        move || semaphore.try_acquire_many_for(3, Duration::from_secs(5)).is_none()
     });
     gives_up.until_it_waits(WaitReason::Semaphore);
     let one = asks(&semaphore, 1, &tell);

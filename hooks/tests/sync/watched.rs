@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rtprof_profiler::goroutine::{self, WaitReason};
 
 /// Long enough for a busy machine, short enough to notice a hang.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// How long a stress test keeps on: `RTPROF_STRESS_SECS`, half a second unless told.
 pub(crate) fn stress() -> Duration {

@@ -234,6 +234,9 @@ fn in_child(body: impl FnOnce() -> bool) {
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
+        // One that hangs fails.
+        // SAFETY: a plain system call.
+        unsafe { libc::alarm(120) };
         let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
         // SAFETY: ends the child without running the parent's destructors.
         unsafe { libc::_exit(i32::from(!right)) };

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# What .ci/run leaves out, because it takes an hour and hardly ever finds what the rest does not: by hand, before a
+# release and after a change of stacks, locks or allocation. Goes on after a failure; the last lines say what failed.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+export RTPROF_REQUIRE_GO=1 RTPROF_REQUIRE_BROWSER=1
+ci/go.sh && ci/browser.sh || exit 1
+
+failed=()
+step() {
+    local what="$1" start=$SECONDS
+    shift
+    echo "=== $what"
+    "$@" </dev/null || failed+=("$what")
+    echo "=== $what: $((SECONDS - start)) s"
+}
+
+all_without_frame_pointers() {
+    RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers" cargo test --no-fail-fast
+}
+release_under_stress() {
+    RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast \
+        --test 'hostile_*' --test 'interop_trace' --test 'trace_*' --test 'locks_*' --test '*stress*' --test truth
+}
+loom_deeper() {
+    RTPROF_LOOM_PREEMPTIONS=3 ci/loom.sh
+}
+# A test that leans on the machine's mood shows it here: the debug binaries beside busy loops.
+beside_busy_loops() {
+    local loops=() status=0
+    for _ in 1 2 3 4; do (while :; do :; done) & loops+=($!); done
+    cargo test --no-fail-fast || status=$?
+    kill "${loops[@]}"
+    return "$status"
+}
+
+step 'all tests without frame pointers' all_without_frame_pointers
+step 'a release build under stress' release_under_stress
+step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
+step 'every kind of build' ci/builds.sh all
+step 'loom, one preemption more' loom_deeper
+step 'benchmarks' ci/benches.sh run
+step 'beside four busy loops' beside_busy_loops
+step 'the oldest compiler' ci/msrv.sh
+
+echo "=== long"
+printf 'failed: %s\n' ${failed[@]+"${failed[@]}"}
+((${#failed[@]} == 0))

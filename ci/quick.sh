@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# What to run before every commit: at most 3 minutes where the last build is warm. The rest is in .ci/run.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+ci/file-size.sh
+ci/fmt.sh
+cargo clippy --all-targets --all-features -- -D warnings
+export RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-0.3}"
+cargo test --no-fail-fast --lib --test truth --test layouts --test collector --test contention_truth \
+    --test channels_stacks --test threads --test trace_events --test trace_misuse --test http_contract \
+    --test http_server --test hostile_reentry
