@@ -113,7 +113,7 @@ impl Fetched {
 /// Fetches. Anything on standard error that is not about that is a complaint, and a failure.
 fn fetch(go: &Go, arguments: &[&str]) -> Fetched {
     let folder = Folder::new();
-    let output = folder.run(go, arguments);
+    let output = folder.run(go, &[&top::EVERYTHING, arguments].concat());
     let stderr = String::from_utf8_lossy(&output.stderr);
     let is_usual = |line: &str| {
         line.starts_with("Fetching profile over HTTP from ")
@@ -154,7 +154,8 @@ fn profiles_are_fetched() {
             let (index, url) = (format!("-sample_index={kind}"), url(*SERVER, name));
             for form in ["-top", "-raw", "-traces"] {
                 let fetched = fetch(&go, &[form, &index, &url]);
-                let saved = go.pprof(&[form, &index, fetched.file.to_str().expect("a plain name")]);
+                let file = fetched.file.to_str().expect("a plain name");
+                let saved = go.pprof(&[&top::EVERYTHING[..], &[form, &index, file]].concat());
                 assert_eq!(fetched.text, saved, "Go {}: {form} {name}", go.version);
                 match function {
                     Some(function) => {
