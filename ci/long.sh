@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What .ci/run leaves out, because it takes an hour and hardly ever finds what the rest does not: by hand, before a
-# release and after a change of stacks, locks or allocation. Goes on after a failure; the last lines say what failed.
+# What .ci/run leaves out because of its time. Run it by hand before a release, and after a change of stacks, locks or
+# allocation. It goes on after a failure; the last lines say what failed.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 

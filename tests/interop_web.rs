@@ -39,7 +39,7 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<web::Answer> {
     web::exchange(address, web::request(address, "GET", path, &[], ""))
 }
 
-/// Starts a server, once more where another process has taken the port meanwhile: pprof wants a number.
+/// Starts a server on a free port. pprof wants a number, so another process may take the port first: then it tries again.
 fn serve(go: &Go, path: &Path) -> (Server, SocketAddr) {
     for _ in 0..5 {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -29,8 +29,7 @@ impl Shared {
     }
 }
 
-/// When a stress test is over that began at `started`: when its time is, and it has done enough, however long that takes
-/// here.
+/// Whether a stress test that began at `started` is over: its time has passed and it has done enough, or patience ends.
 fn is_over(started: Instant, has_enough: bool) -> bool {
     let elapsed = started.elapsed();
     elapsed >= PATIENCE || (elapsed >= stress() && has_enough)
