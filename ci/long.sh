@@ -21,7 +21,7 @@ all_without_frame_pointers() {
 }
 release_under_stress() {
     RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast \
-        --test 'hostile_*' --test 'interop*' --test 'trace_*' --test 'locks_*' --test '*stress*' --test truth
+        --test 'hostile_*' --test 'interop*' --test endpoints --test heap --test traces --test truth --test waits
 }
 # A test that leans on the machine's mood shows it here: the debug binaries beside busy loops.
 beside_busy_loops() {

@@ -6,7 +6,9 @@ cd "$(dirname "$0")/.."
 
 # An empty RUSTFLAGS puts aside the flag of .cargo/config.toml. Own folder: other flags rebuild everything.
 export RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers"
-cargo test --release --no-fail-fast --test truth --test contention_events --test channels_stacks --test threads \
-    --test trace_events --test hostile_reentry --test hostile_life --test hostile_stacks --test hostile_dlopen \
-    --test hostile_locks_memory --test hostile_fork
+cargo test --release --no-fail-fast --test truth --test hostile_reentry --test hostile_life --test hostile_dlopen \
+    --test hostile_locks_memory
+# The files of these three that are about stacks.
+cargo test --release --no-fail-fast --test heap --test waits --test traces -- \
+    events:: channels_stacks:: threads:: hostile_stacks:: hostile_fork::
 cargo test --release --no-fail-fast -p rtprof-profiler --lib

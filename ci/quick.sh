@@ -7,6 +7,5 @@ ci/file-size.sh
 ci/fmt.sh
 cargo clippy --all-targets --all-features -- -D warnings
 export RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-0.3}"
-cargo test --no-fail-fast --lib --test truth --test layouts --test collector --test contention_truth \
-    --test channels_stacks --test threads --test trace_events --test trace_misuse --test http_contract \
+cargo test --no-fail-fast --lib --test truth --test heap --test waits --test traces --test http_contract \
     --test http_server --test hostile_reentry

@@ -9,8 +9,5 @@ export RTPROF_REQUIRE_GO=1
 ci/go.sh
 echo "stress tests keep on for ${RTPROF_STRESS_SECS:-1} s each"
 # One build with the examples: the same features.
-cargo test --release --features axum --no-fail-fast --test interop_trace --test http_axum \
-    --test truth --test layouts --test collector --test threads --test 'contention_*' --test 'locks_*' \
-    --test 'channels*' --test 'trace_*' \
-    --test hostile_dlopen --test hostile_fork --test hostile_life --test 'hostile_locks*' --test hostile_reentry \
-    --test hostile_stacks --test hostile_threads --test hostile_trace
+cargo test --release --features axum --no-fail-fast --test http_axum --test truth --test heap --test waits --test traces \
+    --test hostile_dlopen --test hostile_life --test 'hostile_locks*' --test hostile_reentry --test hostile_trace

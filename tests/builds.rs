@@ -27,11 +27,35 @@ enum Names {
     Functions,
 }
 
-/// Both ways to have stacks.
-const FLAGS: [(&str, &str); 2] = [("frame-pointers", "-Cforce-frame-pointers=yes"), ("unwind", "")];
+/// A way to have stacks: its name, and the compiler's flags.
+type Flags = (&'static str, &'static str);
+
+macro_rules! kinds_of_build {
+    ($flags:expr) => {
+        kinds_of_build!($flags;
+            debug, release_without_debug_information, line_tables_only, split_debug_information, fat_lto, stripped);
+    };
+    ($flags:expr; $($kind:ident),*) => {
+        $(
+            #[test]
+            #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
+            fn $kind() {
+                super::$kind($flags);
+            }
+        )*
+    };
+}
+
+mod by_frame_pointers {
+    kinds_of_build!(("frame-pointers", "-Cforce-frame-pointers=yes"));
+}
+
+mod by_unwind_tables {
+    kinds_of_build!(("unwind-tables", ""));
+}
 
 /// One build of the fixture. The builds of one test binary share folders, so they take turns.
-fn build(flags: (&str, &str), arguments: &[&str]) -> PathBuf {
+fn build(flags: Flags, arguments: &[&str]) -> PathBuf {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -128,82 +152,66 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
 }
 
-fn check_build(test: &str, arguments: &[&str], names: Names) {
-    for flags in FLAGS {
-        let (_, profile) = run(&build(flags, arguments));
-        check(&format!("{test} with {}", flags.0), &profile, names);
-    }
+fn check_build(flags: Flags, arguments: &[&str], names: Names) {
+    let (_, profile) = run(&build(flags, arguments));
+    check(flags.0, &profile, names);
 }
 
-#[test]
-#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
-fn debug() {
-    check_build("debug", &[], Names::Lines);
+fn debug(flags: Flags) {
+    check_build(flags, &[], Names::Lines);
 }
 
-#[test]
-#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
-fn release_without_debug_information() {
+fn release_without_debug_information(flags: Flags) {
     let arguments = ["--release", "--config", "profile.release.debug=0"];
-    check_build("release_without_debug_information", &arguments, Names::Functions);
+    check_build(flags, &arguments, Names::Functions);
 }
 
-#[test]
-#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
-fn line_tables_only() {
+fn line_tables_only(flags: Flags) {
     let arguments = ["--release", "--config", "profile.release.debug='line-tables-only'"];
-    check_build("line_tables_only", &arguments, Names::Lines);
+    check_build(flags, &arguments, Names::Lines);
 }
 
-#[test]
-#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
-fn split_debug_information() {
+fn split_debug_information(flags: Flags) {
     let split = "profile.release.split-debuginfo='packed'";
     let arguments = ["--release", "--config", "profile.release.debug=2", "--config", split];
-    check_build("split_debug_information", &arguments, Names::Lines);
+    check_build(flags, &arguments, Names::Lines);
 }
 
-#[test]
-#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
-fn fat_lto() {
+fn fat_lto(flags: Flags) {
     let debug = "profile.release.debug='line-tables-only'";
     let arguments = ["--release", "--config", debug, "--config", "profile.release.lto='fat'"];
-    check_build("fat_lto", &arguments, Names::Lines);
+    check_build(flags, &arguments, Names::Lines);
 }
 
 /// The stripped binary runs, the one with symbols stays at home: `go tool pprof BINARY PROFILE` names the
 /// addresses, by the build id.
-#[test]
-#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
-fn stripped() {
-    for flags in FLAGS {
-        let what = format!("stripped with {}", flags.0);
-        let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);
-        let directory = whole.with_file_name("stripped");
-        std::fs::create_dir_all(&directory).expect("the build's own folder can be written");
-        let binary = directory.join("chain");
-        let mut strip = Command::new("strip");
-        strip.arg("-o").arg(&binary).arg(&whole);
-        assert!(child::finish(&mut strip).status.success(), "{strip:?}");
-        let (path, profile) = run(&binary);
-        check_addresses(&what, &profile);
-        for go in go::toolchains("stripped") {
-            let index = Path::new("-sample_index=alloc_space");
-            let text = go.pprof(&[Path::new("-traces"), index, &whole, &path]);
-            // Which helper pprof finds (addr2line, llvm-symbolizer) decides whether a name has its path,
-            // and whether inlined functions are there. The frames of the stack are in either case.
-            let stacks = text.split("-----------+--").map(|stack| {
-                let names = stack.lines().filter_map(|line| line.trim().rsplit([' ', ':']).next());
-                names.map(str::to_owned).collect::<Vec<_>>()
-            });
-            let stack = stacks.into_iter().find(|stack| stack.iter().any(|name| name == "on_a_thread"));
-            let stack = stack.unwrap_or_else(|| panic!("{what}: Go {}: {text}", go.version));
-            let places = ["leaf", "middle", "outer", "on_a_thread", "thread_start"].map(|function| {
-                let place = stack.iter().position(|name| name == function);
-                place.unwrap_or_else(|| panic!("{what}: Go {}: no {function} in {text}", go.version))
-            });
-            assert!(places.is_sorted(), "{what}: Go {}: {text}", go.version);
-        }
+fn stripped(flags: Flags) {
+    let what = flags.0;
+    let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);
+    let directory = whole.with_file_name("stripped");
+    std::fs::create_dir_all(&directory).expect("the build's own folder can be written");
+    let binary = directory.join("chain");
+    let mut strip = Command::new("strip");
+    strip.arg("-o").arg(&binary).arg(&whole);
+    assert!(child::finish(&mut strip).status.success(), "{strip:?}");
+    let (path, profile) = run(&binary);
+    check_addresses(what, &profile);
+    for go in go::toolchains("stripped") {
+        let index = Path::new("-sample_index=alloc_space");
+        let text = go.pprof(&[Path::new("-traces"), index, &whole, &path]);
+        // Which helper pprof finds (addr2line, llvm-symbolizer) decides whether a name has its path,
+        // and whether inlined functions are there. The frames of the stack are in either case.
+        let stacks = text.split("-----------+--").map(|stack| {
+            let names = stack.lines().filter_map(|line| line.trim().rsplit([' ', ':']).next());
+            names.map(str::to_owned).collect::<Vec<_>>()
+        });
+        let stack = stacks.into_iter().find(|stack| stack.iter().any(|name| name == "on_a_thread"));
+        let stack = stack.unwrap_or_else(|| panic!("{what}: Go {}: {text}", go.version));
+        let places = ["leaf", "middle", "outer", "on_a_thread", "thread_start"].map(|function| {
+            let place = stack.iter().position(|name| name == function);
+            place.unwrap_or_else(|| panic!("{what}: Go {}: no {function} in {text}", go.version))
+        });
+        assert!(places.is_sorted(), "{what}: Go {}: {text}", go.version);
     }
 }
 

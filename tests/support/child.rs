@@ -14,6 +14,8 @@
 //! test's failure and not the whole binary's.
 
 use std::io::{Read, Write};
+use std::panic::Location;
+use std::path::Path;
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -25,12 +27,14 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Runs `body` in a child process and fails with all of its output unless it ended well.
 ///
-/// `test` is the full name of the calling test.
+/// `test` is the name of the calling test, here and below: in a binary of several files the file's module is added.
+#[track_caller]
 pub(crate) fn isolated(test: &str, body: impl FnOnce()) {
     isolated_as(test, "", body);
 }
 
 /// As [`isolated`], for a test that runs its body several times, told apart by `scenario`.
+#[track_caller]
 pub(crate) fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
     let key = key(test, scenario);
     match std::env::var(SCENARIO) {
@@ -45,8 +49,11 @@ pub(crate) fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
 }
 
 /// Whether this process is the child for `scenario` of `test`.
+#[track_caller]
 pub(crate) fn is(test: &str, scenario: &str) -> bool {
-    std::env::var(SCENARIO).is_ok_and(|running| running == key(test, scenario))
+    // Not in the closure: there, the caller would be this file.
+    let key = key(test, scenario);
+    std::env::var(SCENARIO).is_ok_and(|running| running == key)
 }
 
 /// Whether this process is any child.
@@ -55,12 +62,15 @@ pub(crate) fn any() -> bool {
 }
 
 /// Runs the child for `scenario` of `test` to its end, however that comes.
+#[track_caller]
 pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
+    let (full_name, key) = (full_name(test), key(test, scenario));
+    assert!(std::env::var(SCENARIO).as_ref() != Ok(&key), "{key} would start itself, again and again");
     let binary = std::env::current_exe().expect("a test knows its own binary");
     let mut command = Command::new(binary);
     command
-        .args(["--exact", test, "--nocapture", "--test-threads=1"])
-        .env(SCENARIO, key(test, scenario))
+        .args(["--exact", &full_name, "--nocapture", "--test-threads=1"])
+        .env(SCENARIO, key)
         // Children print their panics; resolving them under a tight limit is a test of std, not of us.
         .env("RUST_BACKTRACE", "0");
     set(&mut command);
@@ -72,7 +82,7 @@ pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command))
     }
     // A name that selects nothing would be a test that cannot fail.
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(!text.contains("running 0 tests"), "no test is called {test}");
+    assert!(!text.contains("running 0 tests"), "no test is called {full_name}");
     output
 }
 
@@ -102,6 +112,7 @@ pub(crate) fn finish(command: &mut Command) -> Output {
 }
 
 /// Runs `body` in a child process, and fails unless it aborts there with this complaint.
+#[track_caller]
 pub(crate) fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
     if is(test, "") {
         body();
@@ -135,8 +146,24 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
+#[track_caller]
 fn key(test: &str, scenario: &str) -> String {
-    format!("{test}/{scenario}")
+    format!("{}/{scenario}", full_name(test))
+}
+
+/// The name by which the harness knows `test` of the calling file: `tests/waits/threads.rs` is the module `threads` of
+/// the binary `waits`, and `tests/browser.rs` is a binary by itself.
+#[track_caller]
+fn full_name(test: &str) -> String {
+    fn stem(path: &Path) -> Option<&str> {
+        path.file_stem()?.to_str()
+    }
+    let file = Path::new(Location::caller().file());
+    match (file.parent().and_then(stem), stem(file)) {
+        // tests/allocators takes its files from the folder above.
+        (Some("tests") | None, _) | (_, Some("main") | None) => test.to_owned(),
+        (Some(_), Some(module)) => format!("{module}::{test}"),
+    }
 }
 
 type Drained = std::thread::JoinHandle<Vec<u8>>;

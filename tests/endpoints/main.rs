@@ -1,0 +1,16 @@
+//! /debug/pprof: its answers over a server's socket and from a handler, also when clients mean no good.
+#![cfg(feature = "http")]
+
+mod captures;
+mod delta;
+mod forms;
+mod handle;
+mod hostile_clients;
+mod hostile_life;
+mod hostile_requests;
+#[path = "../support/mod.rs"]
+mod support;
+mod trace;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

@@ -1,0 +1,192 @@
+//! `/debug/pprof/trace`: a trace that streams, one at a time.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use crate::support::contention::{thread_id, wait_until_asleep};
+use crate::support::web::{self, Answer, Connection};
+use crate::support::{Background, PATIENCE, child, until};
+use rtprof::http::serve;
+use rtprof::sync::mpsc::channel;
+use rtprof::thread;
+use rtprof::trace::{self, EventType};
+
+const REFUSED: &str = "Could not enable tracing: execution tracer already enabled\n";
+
+fn check(answer: &Answer) -> trace::Parsed {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.header("Content-Type"), Some("application/octet-stream"));
+    assert_eq!(answer.header("Content-Disposition"), Some("attachment; filename=\"trace\""));
+    trace::validate(&answer.body).expect("Go's tools read it")
+}
+
+#[track_caller]
+fn check_refused(answer: &Answer) {
+    assert_eq!((answer.status, answer.text()), (500, REFUSED));
+    assert_eq!(answer.header("X-Go-Pprof"), Some("1"));
+}
+
+/// How often the background has done its work.
+static ROUNDS: AtomicUsize = AtomicUsize::new(0);
+
+/// A thread that begins, receives four messages, waits for each, and ends.
+fn round() {
+    let (send, receive) = channel();
+    let (tell, told) = std::sync::mpsc::channel();
+    let worker = thread::Builder::new().name("worker".into());
+    let worker = worker.spawn(move || {
+        tell.send(thread_id()).expect("it listens");
+        receive.iter().sum::<u32>()
+    });
+    let worker_id = told.recv().expect("it has begun");
+    (1..=4).for_each(|n| {
+        thread::sleep(Duration::from_millis(1));
+        wait_until_asleep(worker_id);
+        send.send(n).expect("it listens");
+    });
+    drop(send);
+    assert_eq!(worker.expect("a thread").join().ok(), Some(10));
+    ROUNDS.fetch_add(1, Relaxed);
+}
+
+/// Starts a trace of the program's own, when the one before is over to its last byte.
+fn start_own() {
+    until("the writer is done", || trace::start(std::io::sink()).is_ok());
+}
+
+/// A client that has asked, and has begun to read.
+fn asking(server: SocketAddr, seconds: &str) -> Connection {
+    let mut connection = Connection::open(server).expect("the server listens");
+    let request = format!("GET /debug/pprof/trace?seconds={seconds} HTTP/1.1\r\nHost: localhost\r\n\r\n");
+    connection.send(request).expect("it reads");
+    let head = connection.head().expect("it answers");
+    assert_eq!(head.status, 200);
+    connection
+}
+
+/// One trace at a time in a process: one test.
+#[test]
+fn traces_stream() {
+    child::isolated("traces_stream", || {
+        let server = serve("127.0.0.1:0").expect("a port is free").local_addr();
+        let background = Background::default();
+        std::thread::scope(|s| {
+            let _ends = background.ends_here();
+            s.spawn(|| background.repeat(round));
+
+            a_whole_one(server);
+            fractions_and_what_makes_no_sense(server);
+            one_at_a_time(server);
+            a_client_that_goes_away(server);
+            a_stop_by_the_program(server);
+        });
+    });
+}
+
+/// What happens meanwhile is in it: of ten rounds at least, in two seconds or as many as the machine takes for that.
+fn a_whole_one(server: SocketAddr) {
+    for seconds in [2, 8, 32] {
+        let started = Instant::now();
+        let target = format!("/debug/pprof/trace?seconds={seconds}");
+        let client = std::thread::spawn(move || web::get(server, &target));
+        until("it records", trace::is_enabled);
+        let (first, mut last) = (ROUNDS.load(Relaxed), 0);
+        until("it ends", || {
+            let rounds = ROUNDS.load(Relaxed);
+            let goes_on = trace::is_enabled();
+            if goes_on {
+                last = rounds;
+            }
+            !goes_on
+        });
+        let parsed = check(&client.join().expect("it reads"));
+        let took = started.elapsed();
+        assert!(took >= Duration::from_secs(seconds), "{took:?}");
+        // The first one may have begun before.
+        let rounds = last.saturating_sub(first + 1);
+        for (event, each) in [
+            (EventType::GoCreate, 1),
+            (EventType::GoEnd, 1),
+            (EventType::GoBlockRecv, 4),
+            (EventType::GoSleep, 4),
+            (EventType::GoUnblock, 4),
+        ] {
+            let (count, least) = (parsed.count(event), rounds * each);
+            assert!(count >= least, "{event:?}: {count} of {least}");
+        }
+        if rounds >= 10 {
+            return;
+        }
+    }
+    panic!("not ten rounds in 32 seconds");
+}
+
+fn fractions_and_what_makes_no_sense(server: SocketAddr) {
+    let queries =
+        [("?seconds=0.2", 0.2), ("?seconds=1e-9", 0.0), ("", 1.0), ("?seconds=x", 1.0), ("?seconds=-3", 1.0)];
+    for (query, least) in queries {
+        let started = Instant::now();
+        check(&web::get(server, &format!("/debug/pprof/trace{query}")));
+        let took = started.elapsed();
+        assert!((Duration::from_secs_f64(least)..PATIENCE).contains(&took), "{query} took {took:?}");
+    }
+}
+
+fn one_at_a_time(server: SocketAddr) {
+    let mut first = asking(server, "600");
+    until("it records", trace::is_enabled);
+    check_refused(&web::get(server, "/debug/pprof/trace?seconds=1"));
+    assert!(matches!(trace::start(std::io::sink()), Err(trace::TraceError::AlreadyStarted)));
+    // Profiles do not wait for it.
+    assert_eq!(web::get(server, "/debug/pprof/heap").status, 200);
+    assert!(trace::is_enabled());
+    first.end_sending().expect("it is open");
+    until("it ends", || !trace::is_enabled());
+    drop(first);
+
+    start_own();
+    check_refused(&web::get(server, "/debug/pprof/trace"));
+    trace::stop().expect("a sink takes everything");
+    check(&web::get(server, "/debug/pprof/trace?seconds=0.1"));
+}
+
+/// The trace ends soon after its client is gone, and the next one can begin.
+fn a_client_that_goes_away(server: SocketAddr) {
+    let connection = asking(server, "600");
+    until("it records", trace::is_enabled);
+    drop(connection);
+    until("nobody wants it", || !trace::is_enabled());
+    let started = Instant::now();
+    loop {
+        let answer = web::get(server, "/debug/pprof/trace?seconds=0.1");
+        if answer.status == 200 {
+            check(&answer);
+            break;
+        }
+        check_refused(&answer);
+        assert!(started.elapsed() < PATIENCE);
+    }
+    // One that asks and never reads.
+    let mut silent = TcpStream::connect(server).expect("the server listens");
+    silent
+        .write_all(b"GET /debug/pprof/trace?seconds=2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        .expect("it reads");
+    until("it records", trace::is_enabled);
+    until("it ends", || !trace::is_enabled());
+}
+
+/// Go's `trace.Stop` ends the endpoint's trace too; what was recorded is sent.
+fn a_stop_by_the_program(server: SocketAddr) {
+    start_own();
+    trace::stop().expect("a sink takes everything");
+    let client = std::thread::spawn(move || web::get(server, "/debug/pprof/trace?seconds=600"));
+    until("it records", trace::is_enabled);
+    let begun = ROUNDS.load(Relaxed);
+    until("something happens in it", || ROUNDS.load(Relaxed) > begun + 1);
+    let stats = trace::stop().expect("the client reads");
+    assert!(stats.events > 0 && stats.dropped_events == 0, "{stats:?}");
+    let parsed = check(&client.join().expect("it reads"));
+    assert!(parsed.count(EventType::GoSleep) >= 4);
+}

@@ -1,0 +1,285 @@
+//! The real `go tool trace`, of the newest Go and of the oldest that must read us, opens our traces: its parser, its
+//! profiles, and every page of its web server, which crashes of things that its parser lets pass.
+
+use std::hint::black_box;
+use std::io::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use rtprof::sync::Mutex;
+use rtprof::sync::mpsc::{channel, sync_channel};
+use rtprof::thread;
+use rtprof::trace::{self, EventType, Options};
+
+use crate::support::contention::{thread_id, wait_until_asleep};
+use crate::support::{Background, child, go, stress};
+use crate::trace_go::{check, check_events, check_pages, check_profiles};
+use crate::trace_of::{Kept, record, record_with, valid};
+use crate::trace_script;
+
+fn now_asleep(tell: std::sync::mpsc::Receiver<i32>) {
+    tell.iter().for_each(wait_until_asleep);
+}
+
+#[test]
+fn everything() {
+    child::isolated("everything", || {
+        let trace = record(trace_script::everything);
+        let sync = [
+            "locks",
+            "reads",
+            "writes",
+            "awaits",
+            "waits_for_once",
+            "meets",
+            "acquires",
+            "receives",
+            "sends",
+        ];
+        let own = ["joins", "parks", "waits_for_sync", "waits_for_cond", "waits_to_send", "selects"];
+        let sync = [&sync[..], &own].concat();
+        let profiles: [(&str, &[&str]); 4] = [
+            ("net", &["waits_for_net"]),
+            ("sync", &sync),
+            ("syscall", &["calls_system"]),
+            ("sched", &["unlocks", "sends_message"]),
+        ];
+        check("everything", &trace, &profiles);
+    });
+}
+
+/// As soon as nothing happens: a file that is as good as any.
+#[test]
+fn nothing() {
+    child::isolated("nothing", || {
+        let trace = record(|| ());
+        trace.assert_whole();
+        let path = trace.save("interop-nothing");
+        for go in go::toolchains("nothing") {
+            check_events(&go, &path, &trace.parsed);
+            check_pages(&go, &path);
+        }
+    });
+}
+
+/// Every thread waits when it starts, and wakes in it.
+#[test]
+fn started_while_all_wait() {
+    child::isolated("started_while_all_wait", || {
+        let lock = Mutex::new(());
+        let kept = Kept::default();
+        let (sender, receiver) = channel::<()>();
+        let mut guard = Some(lock.lock());
+        let mut stats = None;
+        thread::scope(|scope| {
+            let (tell, told) = std::sync::mpsc::channel();
+            for number in 0..8 {
+                let (lock, tell) = (&lock, tell.clone());
+                let wait = move || {
+                    tell.send(thread_id()).expect("the test listens");
+                    drop(tell);
+                    trace_script::locks(|| drop(lock.lock()));
+                };
+                let builder = thread::Builder::new().name(format!("waiter {number}"));
+                drop(builder.spawn_scoped(scope, wait).expect("there can be eight"));
+            }
+            let of_receiver = tell.clone();
+            let receive = move || {
+                of_receiver.send(thread_id()).expect("the test listens");
+                drop(of_receiver);
+                trace_script::receives(|| assert!(receiver.recv().is_err()));
+            };
+            drop(thread::Builder::new().name("receiver".into()).spawn_scoped(scope, receive));
+            drop(tell);
+            now_asleep(told);
+            trace::start(kept.clone()).expect("no other trace goes on");
+            trace_script::unlocks(|| drop(guard.take()));
+            drop(sender);
+            scope.spawn(|| ()).join().expect("it does nothing");
+            std::thread::sleep(Duration::from_millis(20));
+            stats = Some(trace::stop().expect("a vector takes everything"));
+        });
+        let trace = valid(kept.bytes(), stats.expect("it was stopped"));
+        trace.assert_whole();
+        assert_eq!(trace.parsed.count(EventType::GoBlock), 9, "those that waited before");
+        check("started_while_all_wait", &trace, &[("sched", &["unlocks"])]);
+    });
+}
+
+/// Every thread waits when it stops.
+#[test]
+fn stopped_while_all_wait() {
+    child::isolated("stopped_while_all_wait", || {
+        let lock = Mutex::new(());
+        let (_sender, receiver) = sync_channel::<()>(0);
+        let mut trace = None;
+        thread::scope(|scope| {
+            let guard = lock.lock();
+            trace = Some(record(|| {
+                let (tell, told) = std::sync::mpsc::channel();
+                for _ in 0..8 {
+                    let (lock, tell) = (&lock, tell.clone());
+                    scope.spawn(move || {
+                        tell.send(thread_id()).expect("the test listens");
+                        drop(tell);
+                        trace_script::locks(|| drop(lock.lock()));
+                    });
+                }
+                drop(tell);
+                now_asleep(told);
+                trace_script::receives(|| receiver.recv_timeout(Duration::from_millis(5)).ok());
+            }));
+            drop(guard);
+        });
+        let trace = trace.expect("it was recorded");
+        trace.assert_whole();
+        assert_eq!(trace.parsed.count(EventType::GoEnd), 0);
+        assert_eq!(trace.parsed.count(EventType::GoBlockSync), 8);
+        check("stopped_while_all_wait", &trace, &[("sync", &["receives"])]);
+    });
+}
+
+/// Threads that are born, do one of all things, and die.
+fn churn(lock: &Mutex<u64>, round: usize) {
+    let task = trace::Task::new("round");
+    thread::scope(|scope| {
+        let (sender, receiver) = sync_channel(1);
+        for number in 0..3 {
+            let (sender, task) = (sender.clone(), &task);
+            scope.spawn(move || {
+                let _entered = task.enter();
+                let _region = trace::start_region("work");
+                *lock.lock() += 1;
+                if number == 0 && round.is_multiple_of(4) {
+                    thread::yield_now();
+                    trace::syscall(|| std::thread::sleep(Duration::from_micros(20)));
+                }
+                trace::log("round", "done");
+                sender.send(black_box(vec![number; 100])).expect("the test receives");
+            });
+        }
+        drop(sender);
+        receiver.iter().for_each(|numbers| drop(black_box(numbers)));
+    });
+}
+
+/// A hundred traces while threads are born and die, a thousand in a long run: each one is valid, and some are shown to Go.
+/// Fewer in a debug build, which takes a third of a second to find out the names of each one's functions.
+#[test]
+fn many_starts_under_load() {
+    child::isolated("many_starts_under_load", || {
+        let (traces, shown) = if cfg!(debug_assertions) { (30, 2) } else { (100, 5) };
+        let (traces, shown) = if stress() >= Duration::from_secs(30) { (1000, 15) } else { (traces, shown) };
+        let tools = go::toolchains("many_starts_under_load");
+        let (background, lock, rounds) = (Background::default(), Mutex::new(0), AtomicUsize::new(0));
+        let mut events = 0;
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            for _ in 0..2 {
+                scope.spawn(|| background.repeat(|| churn(&lock, rounds.fetch_add(1, Relaxed))));
+            }
+            for number in 0..traces {
+                let trace = record(|| {
+                    // Some of no length, some that see a few rounds.
+                    let until = rounds.load(Relaxed) + number % 3;
+                    while rounds.load(Relaxed) < until {
+                        std::thread::yield_now();
+                    }
+                });
+                trace.assert_whole_but_for_what_began_before();
+                events += trace.parsed.events().len();
+                if number % (traces / shown) == traces / shown - 1 {
+                    let path = trace.save("interop-start-stop");
+                    for go in &tools {
+                        check_events(go, &path, &trace.parsed);
+                        check_pages(go, &path);
+                    }
+                }
+            }
+        });
+        assert!(events / traces > 10, "{events} events in {traces} traces: nothing went on");
+    });
+}
+
+/// A writer that takes its time.
+struct Slow(Kept, Duration);
+
+impl Write for Slow {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        std::thread::sleep(self.1);
+        self.0.write(&bytes[..bytes.len().min(64 << 10)])
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// More is recorded than the writer takes: whole buffers are dropped, and what is left is valid.
+#[test]
+fn dropped_buffers() {
+    child::isolated("dropped_buffers", || {
+        let kept = Kept::default();
+        let options = Options { buffer_memory: 1 << 20, ..Options::default() };
+        let writer = Slow(kept.clone(), Duration::from_millis(60));
+        trace::start_with(writer, options).expect("no other trace goes on");
+        let (lock, until) = (Mutex::new(0), Instant::now() + Duration::from_millis(1200));
+        std::thread::scope(|scope| {
+            for number in 0..2 {
+                scope.spawn(move || {
+                    while Instant::now() < until {
+                        let task = trace::Task::new("flood");
+                        for _ in 0..200 {
+                            let _region = trace::start_region("inside");
+                            trace::log("flood", "a message of some length, that fills buffers soon");
+                        }
+                        drop(task);
+                        if number == 0 {
+                            rtprof::collector::collect(|| rtprof::collector::stop_the_world(|| ()));
+                            rtprof::collector::sweep(|sweep| sweep.swept(1));
+                        }
+                    }
+                });
+            }
+            scope.spawn(|| {
+                (0..).take_while(|_| Instant::now() < until).for_each(|round| churn(&lock, round));
+            });
+        });
+        let stats = trace::stop().expect("it takes everything in the end");
+        assert!(stats.dropped_events > 0 && stats.dropped_buffers > 0, "{stats:?}");
+        let trace = valid(kept.bytes(), stats);
+        trace.assert_in_order();
+        assert!(trace.parsed.count(EventType::UserLog) > 1000, "{stats:?}");
+        let path = trace.save("interop-dropped");
+        for go in go::toolchains("dropped_buffers") {
+            check_events(&go, &path, &trace.parsed);
+            check_profiles(&go, &path, &[]);
+            check_pages(&go, &path);
+        }
+    });
+}
+
+/// Several generations, and all that a program does in them.
+#[test]
+fn a_longer_one() {
+    child::isolated("a_longer_one", || {
+        let (background, lock, rounds) = (Background::default(), Mutex::new(0), AtomicUsize::new(0));
+        let trace = record_with(Options::default(), || {
+            // Few enough for Go's pages.
+            let work = || {
+                churn(&lock, rounds.fetch_add(1, Relaxed));
+                std::thread::sleep(Duration::from_millis(20));
+            };
+            std::thread::scope(|scope| {
+                let _ends = background.ends_here();
+                (0..2).for_each(|_| drop(scope.spawn(|| background.repeat(work))));
+                std::thread::sleep(stress().max(Duration::from_millis(2500)));
+            });
+        });
+        trace.assert_whole();
+        trace.assert_in_order();
+        // About one a second, by a thread that may have to wait for a core.
+        assert!(trace.stats.generations >= 2, "{:?}", trace.stats);
+        check("a_longer_one", &trace, &[("sync", &["churn"]), ("syscall", &["churn"])]);
+    });
+}

@@ -1,0 +1,105 @@
+//! Labels of threads, and samples of the processor, in a trace.
+
+use crate::support::child;
+use crate::support::contention::{thread_id, wait_until_asleep};
+use crate::trace_of;
+use rtprof::pprof;
+use rtprof::sync::mpsc::channel;
+use rtprof::thread;
+use rtprof::trace::{EventType, NO_PROC, Parsed};
+
+fn traced(body: impl FnOnce()) -> Parsed {
+    trace_of::record(body).parsed
+}
+
+fn named(name: &str) -> thread::Builder {
+    thread::Builder::new().name(name.into())
+}
+
+#[test]
+fn a_thread_shows_the_labels_it_runs_with() {
+    child::isolated("a_thread_shows_the_labels_it_runs_with", || {
+        let parsed = traced(|| {
+            let (ask, asked) = channel();
+            let (answer, answered) = channel();
+            let (tell, told) = std::sync::mpsc::channel();
+            let asker = thread_id();
+            let worker = named("worker").spawn(move || {
+                tell.send(thread_id()).expect("the test listens");
+                let reply = || {
+                    let n: u32 = asked.recv().expect("somebody asks");
+                    // Not while it takes the channel's lock, which would be a wait of this one's.
+                    wait_until_asleep(asker);
+                    answer.send(n + 1).expect("somebody listens");
+                };
+                reply();
+                pprof::do_with(pprof::labels(&[("tenant", "a"), ("path", "/x")]), || {
+                    reply();
+                    reply();
+                });
+                reply();
+                reply();
+            });
+            let worker_id = told.recv().expect("it has begun");
+            for n in 0..5 {
+                wait_until_asleep(worker_id);
+                ask.send(n).expect("it listens");
+                assert_eq!(answered.recv(), Ok(n + 1));
+            }
+            worker.expect("a thread").join().expect("it ends well");
+        });
+        let worker = parsed.goroutines_named("worker").next().expect("it is there");
+        let labels: Vec<_> = parsed
+            .events()
+            .filter(|event| event.target() == Some(worker))
+            .filter_map(|event| match event.event_type() {
+                EventType::GoStart | EventType::GoStartLocal => Some(""),
+                EventType::GoStartLabel => Some(event.name()),
+                _ => None,
+            })
+            .collect();
+        // Its beginning, and five wake-ups.
+        let story: Vec<_> =
+            parsed.events().filter(|event| event.g() == worker || event.target() == Some(worker)).collect();
+        let expected = ["", "", "path=/x tenant=a", "path=/x tenant=a", "worker", ""];
+        assert_eq!(labels, expected, "{story:#?}");
+    });
+}
+
+#[inline(never)]
+fn samples_itself() {
+    // Any function will do for an address; the frame is the caller's of what lies before it.
+    let frames = [samples_itself as *const () as usize + 5, main_loop as *const () as usize + 5];
+    rtprof_tracer::cpu_sample(std::hint::black_box(&frames));
+}
+
+#[inline(never)]
+fn main_loop(samples: usize) {
+    for n in 0..samples {
+        std::hint::black_box(n);
+        samples_itself();
+    }
+}
+
+#[test]
+fn samples_of_the_processor_are_of_their_goroutine() {
+    child::isolated("samples_of_the_processor_are_of_their_goroutine", || {
+        const SAMPLES: usize = 5_000;
+        let parsed = traced(|| {
+            named("sampled").spawn(|| main_loop(SAMPLES)).expect("a thread").join().expect("it ends well");
+        });
+        let sampled = parsed.goroutines_named("sampled").next().expect("it is there");
+        let samples: Vec<_> = parsed.events_of(EventType::CpuSample).collect();
+        assert_eq!(samples.len(), SAMPLES);
+        for sample in &samples {
+            assert_eq!(sample.argument("g"), Some(sampled));
+            assert!(sample.argument("p").is_some_and(|p| p != 0 && p != NO_PROC));
+            // What lies at the second address may be inlined into that function.
+            let functions = sample.functions();
+            assert!(functions[0].ends_with("::samples_itself"), "{functions:?}");
+            assert!(functions.iter().any(|function| function.ends_with("::main_loop")), "{functions:?}");
+            assert_eq!(functions.last(), Some(&"sampled"));
+        }
+        assert!(samples.is_sorted_by_key(|sample| sample.time()));
+    });
+}

@@ -1,0 +1,26 @@
+//! Traces: what is in them, who writes them, and that Go's tools read them.
+#![cfg(feature = "pprof")]
+
+mod asleep;
+mod collector;
+mod events;
+mod interop;
+mod labels;
+mod misuse;
+mod sessions;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/trace_go.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_go;
+#[path = "../support/trace.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_of;
+#[path = "../support/trace_script.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_script;
+mod truth;
+mod writers;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

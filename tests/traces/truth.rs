@@ -1,0 +1,329 @@
+//! What a trace says against what the threads have seen themselves: how long waits took, who ended them and where, and
+//! what came first.
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::mpsc as told;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use rtprof::sync::mpsc::sync_channel;
+use rtprof::sync::{Condvar, Mutex};
+use rtprof::thread::{self, Builder};
+use rtprof::trace::{self, Event, EventType, Options};
+
+use crate::support::contention::{
+    About, Moment, Seen, awake, record_everything, thread_id, wait_until_asleep,
+};
+use crate::support::{child, go, stress};
+use crate::trace_of::{Trace, check_stack, has, is_named, record, record_with};
+
+/// Functions that the optimizer cannot take for one.
+macro_rules! roles {
+    ($($role:ident)*) => {
+        $(#[inline(never)]
+        fn $role<T>(play: impl FnOnce() -> T) -> T {
+            black_box(stringify!($role));
+            black_box(play())
+        })*
+    };
+}
+
+roles! { locks unlocks awaits notifies receives sends }
+
+/// A goroutine that waits in `body`, from when the kernel was seen to have it asleep.
+fn waiter<'scope, T: Send + 'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: &str,
+    body: impl FnOnce() -> T + Send + 'scope,
+) -> Waiting<'scope, T> {
+    let (send, receive) = told::channel();
+    let body = move || {
+        let id = thread_id();
+        send.send((id, awake(id), Instant::now())).expect("the test listens");
+        body()
+    };
+    let thread = Builder::new().name(name.into()).spawn_scoped(scope, body).expect("there can be a few");
+    let (id, was_awake, asked) = receive.recv().expect("the thread has begun");
+    wait_until_asleep(id);
+    Waiting { thread, asked, slept: Instant::now(), hesitated: awake(id) - was_awake }
+}
+
+struct Waiting<'scope, T> {
+    thread: thread::ScopedJoinHandle<'scope, T>,
+    /// Before and after it began to wait.
+    asked: Instant,
+    slept: Instant,
+    /// For how much of that time it was awake.
+    hesitated: Duration,
+}
+
+/// A wait as its threads have seen it.
+struct Waited {
+    time: About,
+    /// For how long the two threads were awake on its first way and its last: the clock is read twice on each, for the
+    /// profile and for the trace.
+    hesitated: Duration,
+}
+
+impl<T> Waiting<'_, T> {
+    /// How long it waits, if `wake` ends that.
+    fn until(self, wake: impl FnOnce()) -> Waited {
+        let (before, was_awake) = (Instant::now(), awake(thread_id()));
+        wake();
+        let (after, is_awake) = (Instant::now(), awake(thread_id()));
+        self.thread.join().expect("it ends well");
+        let time = About { least: before - self.slept, most: after - self.asked };
+        Waited { time, hesitated: self.hesitated + (is_awake - was_awake) }
+    }
+}
+
+/// A wait, as the trace has it: from the event that begins it to the one that ends it.
+struct Told<'a> {
+    block: Event<'a>,
+    unblock: Event<'a>,
+}
+
+/// All waits of a trace that have ended, in the states that `-pprof=sync` counts.
+fn waits(trace: &Trace) -> Vec<Told<'_>> {
+    let mut open: HashMap<u64, Event<'_>> = HashMap::new();
+    let mut waits = Vec::new();
+    for event in trace.parsed.events() {
+        match event.event_type() {
+            EventType::GoBlockSend
+            | EventType::GoBlockRecv
+            | EventType::GoBlockSelect
+            | EventType::GoBlockSync
+            | EventType::GoBlockCond => {
+                assert!(open.insert(event.g(), event).is_none(), "{event:?}: it waits already");
+            }
+            EventType::GoUnblock | EventType::GoUnblockLocal => {
+                let goroutine = event.target().expect("it names whom it wakes");
+                waits.extend(open.remove(&goroutine).map(|block| Told { block, unblock: event }));
+            }
+            _ => {}
+        }
+    }
+    waits
+}
+
+fn nanos(told: &Told<'_>) -> i64 {
+    (told.unblock.time() - told.block.time()) as i64
+}
+
+/// Locks, a condition variable and a channel: three waits each, ended by known goroutines after known times.
+fn script() -> HashMap<&'static str, Vec<Waited>> {
+    let mut seen: HashMap<&str, Vec<Waited>> = HashMap::new();
+    let (lock, condvar) = (Mutex::new(()), Condvar::new());
+    thread::scope(|scope| {
+        let run = |seen: &mut HashMap<&'static str, Vec<Waited>>| {
+            for length in [3, 7, 20].map(Duration::from_millis) {
+                let guard = lock.lock();
+                let waiting = waiter(scope, "second", || locks(|| drop(lock.lock())));
+                sleep(length);
+                seen.entry("locks").or_default().push(waiting.until(|| unlocks(|| drop(guard))));
+
+                let waiting = waiter(scope, "listener", || awaits(|| condvar.wait(&mut lock.lock())));
+                sleep(length);
+                let notify = || assert!(notifies(|| condvar.notify_one()), "somebody waits");
+                seen.entry("awaits").or_default().push(waiting.until(notify));
+
+                let (sender, receiver) = sync_channel(1);
+                let receive = move || receives(|| receiver.recv().expect("something is sent"));
+                let waiting = waiter(scope, "receiver", receive);
+                sleep(length);
+                let send = || sends(|| sender.send(()).expect("somebody receives"));
+                seen.entry("receives").or_default().push(waiting.until(send));
+            }
+        };
+        run(&mut seen);
+    });
+    seen
+}
+
+/// Who waited, and in which function; who woke him, and in which.
+const ROLES: [(&str, &str, &str); 3] =
+    [("second", "locks", "unlocks"), ("listener", "awaits", "notifies"), ("receiver", "receives", "sends")];
+
+fn main_goroutine(trace: &Trace) -> (u64, String) {
+    let log = trace.parsed.events_of(EventType::UserLog).next().expect("it has logged");
+    let name = trace.parsed.goroutine_name(log.g()).expect("it has one");
+    (log.g(), name.to_owned())
+}
+
+#[test]
+fn waits_are_as_long_as_they_were() {
+    child::isolated("waits_are_as_long_as_they_were", || {
+        record_everything();
+        let mut seen = HashMap::new();
+        let trace = record(|| {
+            trace::log("the waker", "is this one");
+            seen = script();
+        });
+        trace.assert_whole();
+        trace.assert_in_order();
+        let profile = Seen::now();
+        let (waker, name) = main_goroutine(&trace);
+        let told = waits(&trace);
+        let mut sums = Vec::new();
+        for (who, function, waking) in ROLES {
+            let told: Vec<_> = told.iter().filter(|told| has(told.block, function)).collect();
+            assert_eq!(told.len(), 3, "{function}");
+            for (told, waited) in told.iter().zip(&seen[function]) {
+                waited.time.check(function, nanos(told));
+                check_stack(told.block, function, who);
+                assert_eq!(trace.parsed.goroutine_name(told.block.g()), Some(who));
+                assert_eq!(told.unblock.event_type(), EventType::GoUnblock, "{:?}", told.unblock);
+                assert_eq!(told.unblock.g(), waker, "{:?}", told.unblock);
+                check_stack(told.unblock, waking, &name);
+            }
+            let sum: i64 = told.iter().map(|told| nanos(told)).sum();
+            let blocked = profile.blocked(function);
+            assert_eq!(blocked.count, 3, "{function}: one event for both");
+            // Both clocks are the same; between the two readings lie a few instructions, a page that is fetched, or the
+            // loss of a core.
+            let hesitated: Duration = seen[function].iter().map(|waited| waited.hesitated).sum();
+            let slack = (hesitated + Duration::from_millis(1)).as_nanos() as i64;
+            assert!(
+                (sum - blocked.nanos).abs() < slack,
+                "{function}: {sum} ns and {blocked:?}, {hesitated:?}"
+            );
+            sums.push((function, sum));
+        }
+        agree_with_go(&trace, &sums);
+    });
+}
+
+/// `go tool trace -pprof=sync` says the same of each function, to the nanosecond that it rounds to.
+fn agree_with_go(trace: &Trace, sums: &[(&str, i64)]) {
+    let path = trace.save("truth");
+    for go in go::toolchains("waits_are_as_long_as_they_were") {
+        let profile = go.trace_profile("sync", &path);
+        for &(function, sum) in sums {
+            let samples = profile.samples().into_iter();
+            let of = samples
+                .filter(|sample| sample.frames.iter().any(|frame| is_named(&frame.function, function)));
+            let (count, nanos) = of
+                .fold((0, 0), |(count, nanos), sample| (count + sample.values[0], nanos + sample.values[1]));
+            assert_eq!(count, 3, "Go {}: {function}", go.version);
+            // Go 1.22 and later push events of one nanosecond apart; so few of them happen at once here.
+            assert!((nanos - sum).abs() < 1000, "Go {}: {function}: {nanos} ns, not {sum}", go.version);
+        }
+    }
+}
+
+/// A wait for a system call and one for the network are in the profiles that are theirs.
+#[test]
+fn other_profiles_agree() {
+    child::isolated("other_profiles_agree", || {
+        let mut seen = HashMap::new();
+        let trace = record(|| {
+            for _ in 0..3 {
+                let nap = || sleep(Duration::from_millis(5));
+                let call = Moment::now();
+                trace::syscall(|| locks(nap));
+                seen.entry("syscall").or_insert_with(Vec::new).push(Moment::now().since(call));
+                let call = Moment::now();
+                trace::wait(trace::WaitKind::Net, || receives(nap));
+                seen.entry("net").or_insert_with(Vec::new).push(Moment::now().since(call));
+            }
+        });
+        trace.assert_whole();
+        let path = trace.save("truth-others");
+        for go in go::toolchains("other_profiles_agree") {
+            for (kind, lengths) in &seen {
+                let samples = go.trace_profile(kind, &path).samples();
+                let count: i64 = samples.iter().map(|sample| sample.values[0]).sum();
+                let nanos: i64 = samples.iter().map(|sample| sample.values[1]).sum();
+                let least = Duration::from_millis(15).as_nanos() as i64;
+                let most = lengths.iter().copied().sum::<About>();
+                assert_eq!(count, 3, "Go {}: {kind}", go.version);
+                let range = least..=most.most.as_nanos() as i64 + 10_000;
+                assert!(range.contains(&nanos), "Go {}: {kind}: {nanos} ns not in {range:?}", go.version);
+            }
+        }
+    });
+}
+
+/// Rounds of two threads that wake each other, with as many logs between them as make most of the events.
+const LOGS: u64 = 8;
+
+fn play(rounds: u64) -> u64 {
+    let (to, from) = sync_channel::<u64>(1);
+    let (back, answers) = sync_channel::<u64>(1);
+    thread::scope(|scope| {
+        let answer = move || {
+            for number in from {
+                for _ in 0..LOGS {
+                    trace::log("pong", "");
+                }
+                back.send(number).expect("the other waits");
+            }
+        };
+        drop(Builder::new().name("pong".into()).spawn_scoped(scope, answer).expect("there can be two"));
+        let ask = move || {
+            for number in 0..rounds {
+                for _ in 0..LOGS {
+                    trace::log("ping", "");
+                }
+                to.send(number).expect("the other waits");
+                assert_eq!(answers.recv(), Ok(number));
+            }
+        };
+        drop(Builder::new().name("ping".into()).spawn_scoped(scope, ask).expect("there can be two"));
+    });
+    rounds * (2 * LOGS + 4)
+}
+
+/// Two cores whose clocks may disagree wake each other all the time: no effect is older than its cause in the file, and how
+/// much had to be moved for that is told.
+#[test]
+fn causes_are_older_than_effects() {
+    child::isolated("causes_are_older_than_effects", || {
+        // In traces of some 2*10^5 events each, since all that is validated is kept in memory: 2*10^6 in a release build, 10^7
+        // in a long run.
+        let traces = if cfg!(debug_assertions) { 1 } else { 10 };
+        let traces = if stress() >= Duration::from_secs(30) { 50 } else { traces };
+        let rounds = if cfg!(debug_assertions) { 4_000 } else { 10_000 };
+        let (mut events, mut lifted, mut largest) = (0, 0, Duration::ZERO);
+        for _ in 0..traces {
+            let options = Options { buffer_memory: 512 << 20, ..Options::default() };
+            let mut least = 0;
+            let trace = record_with(options, || least = play(rounds));
+            trace.assert_whole();
+            trace.assert_in_order();
+            assert_eq!(trace.parsed.count(EventType::UserLog) as u64, rounds * 2 * LOGS);
+            check_causes(&trace);
+            assert!(trace.stats.events >= least / 2, "{least} and {:?}", trace.stats);
+            events += trace.parsed.events().len();
+            lifted += trace.stats.lifted_events;
+            largest = largest.max(trace.stats.largest_lift);
+        }
+        // A lift of a thread's time slice would mean that a tick is read at the wrong place; cores are a microsecond apart
+        // at the very most.
+        let seen = format!("{events} events, {lifted} lifted, by {largest:?} at most");
+        println!("{seen}");
+        assert!(lifted < events as u64 / 10, "{seen}");
+        assert!(largest < Duration::from_micros(100), "{seen}");
+    });
+}
+
+/// Each start after the wake that made it possible, each wake after its block, in the file's own times.
+fn check_causes(trace: &Trace) {
+    let mut last: HashMap<u64, u64> = HashMap::new();
+    let mut wakes = 0;
+    for event in trace.parsed.events() {
+        let is_change = !matches!(
+            event.event_type(),
+            EventType::UserLog | EventType::HeapAlloc | EventType::ProcStart | EventType::ProcStop
+        );
+        let whose = event.target().filter(|_| is_change).unwrap_or(event.g());
+        if whose == 0 || !is_change {
+            continue;
+        }
+        wakes += u64::from(event.event_type() == EventType::GoUnblock);
+        let before = last.insert(whose, event.tick()).unwrap_or(0);
+        assert!(event.tick() >= before, "{event:?} of g {whose} is older than its cause, at tick {before}");
+    }
+    assert!(wakes > 0, "nobody woke anybody");
+}

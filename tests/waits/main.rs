@@ -1,0 +1,18 @@
+//! What waits: locks, channels, conditions and threads, and what the profiles say of them.
+#![cfg(feature = "pprof")]
+
+mod channels;
+mod channels_stacks;
+mod channels_stress;
+mod events;
+mod kinds;
+mod locks_stress;
+mod locks_stress_rw;
+#[path = "../support/mod.rs"]
+mod support;
+mod threads;
+mod truth;
+mod truth_rw;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
