@@ -1,7 +1,7 @@
 //! The real `go tool pprof` reads block, mutex and threadcreate profiles, says what we say, and has nothing to
 //! complain of.
 //!
-//! Its numbers are compared with our own reading of the same file (support/profile.rs), which contention_truth.rs
+//! Its numbers are compared with our own reading of the same file (support/profile.rs), which waits/truth.rs
 //! compares with the times that threads have seen.
 #![cfg(feature = "pprof")]
 

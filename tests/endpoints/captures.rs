@@ -2,9 +2,10 @@
 
 use std::time::{Duration, Instant};
 
+use rtprof::http::Config;
+
 use crate::support::web::{self, Connection};
 use crate::support::{child, until};
-use rtprof::http::Config;
 
 /// More captures than are allowed wait, for ten seconds, and are then told to come again; the place of a client that
 /// has gone away is free.

@@ -9,11 +9,12 @@ use std::net::SocketAddr;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use crate::support::profile::Profile;
-use crate::support::{child, contention, web};
 use rtprof::collector;
 use rtprof::http::serve;
 use rtprof::sync::Mutex;
+
+use crate::support::profile::Profile;
+use crate::support::{child, contention, web};
 
 fn start() -> SocketAddr {
     serve("127.0.0.1:0").expect("a port is free").local_addr()

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::net::SocketAddr;
 
+use rtprof::http::{Config, serve, serve_with};
+
 use crate::support::profile::{ALLOC_OBJECTS, ALLOC_SPACE, Profile, Sample};
 use crate::support::web::{self, Connection};
 use crate::support::{child, contention};
-use rtprof::http::{Config, serve, serve_with};
 
 fn start() -> SocketAddr {
     serve("127.0.0.1:0").expect("a port is free").local_addr()

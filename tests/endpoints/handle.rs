@@ -13,12 +13,13 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{Thread, park, sleep};
 use std::time::Duration;
 
-use crate::support::child;
-use crate::support::profile::Profile;
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body::{Body as _, Frame};
 use rtprof::http::{Body, Config, Handler, handle};
+
+use crate::support::child;
+use crate::support::profile::Profile;
 
 struct Unparks(Thread);
 

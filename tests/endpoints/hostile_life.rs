@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
-use crate::support::{address_space, child, fork, web};
 use http::Request;
 use http_body_util::BodyExt;
 use rtprof::http::{Config, Handler};
+
+use crate::support::{address_space, child, fork, web};
 
 /// Status and body of a GET.
 fn get(handler: &Handler, path: &str) -> (u16, String) {

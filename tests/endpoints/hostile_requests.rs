@@ -6,11 +6,12 @@
 use std::net::SocketAddr;
 use std::time::Instant;
 
-use crate::support::random::Random;
-use crate::support::{child, stress, web};
 use http::Request;
 use http_body_util::Full;
 use rtprof::http::{Config, Handler};
+
+use crate::support::random::Random;
+use crate::support::{child, stress, web};
 
 /// Statuses that a request can be to blame for, or that say that a part is not built yet.
 const EXPECTED: [u16; 14] = [200, 301, 302, 400, 401, 403, 404, 405, 408, 413, 414, 431, 500, 503];

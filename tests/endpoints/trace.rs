@@ -5,13 +5,14 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use crate::support::contention::{thread_id, wait_until_asleep};
-use crate::support::web::{self, Answer, Connection};
-use crate::support::{Background, PATIENCE, child, until};
 use rtprof::http::serve;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
 use rtprof::trace::{self, EventType};
+
+use crate::support::contention::{thread_id, wait_until_asleep};
+use crate::support::web::{self, Answer, Connection};
+use crate::support::{Background, PATIENCE, child, until};
 
 const REFUSED: &str = "Could not enable tracing: execution tracer already enabled\n";
 

@@ -4,8 +4,9 @@
 
 use std::hint::black_box;
 
-use crate::support::{Background, child, stress};
 use rtprof::collector;
+
+use crate::support::{Background, child, stress};
 
 /// Sizes that nothing else in the process has tell the records apart.
 fn objects<const SIZE: usize>(count: usize) -> Vec<Box<[u8; SIZE]>> {

@@ -8,10 +8,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rtprof::StackMode;
+
 use crate::support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
 use crate::support::random::Random;
 use crate::support::{child, stress};
-use rtprof::StackMode;
 
 #[inline(never)]
 fn storm_object(size: usize) -> Vec<u8> {

@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc as told;
 use std::time::{Duration, Instant};
 
-use crate::support::child;
-use crate::support::contention::{About, Moment, thread_id, wait_until_asleep};
-use crate::trace_of;
 use rtprof::sync::mpsc::sync_channel;
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::thread;
 use rtprof::trace::{self, EventType, Parsed};
+
+use crate::support::child;
+use crate::support::contention::{About, Moment, thread_id, wait_until_asleep};
+use crate::trace_of;
 
 fn record(script: impl FnOnce()) -> Parsed {
     trace_of::record(script).parsed

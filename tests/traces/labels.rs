@@ -1,12 +1,13 @@
 //! Labels of threads, and samples of the processor, in a trace.
 
-use crate::support::child;
-use crate::support::contention::{thread_id, wait_until_asleep};
-use crate::trace_of;
 use rtprof::pprof;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
 use rtprof::trace::{EventType, NO_PROC, Parsed};
+
+use crate::support::child;
+use crate::support::contention::{thread_id, wait_until_asleep};
+use crate::trace_of;
 
 fn traced(body: impl FnOnce()) -> Parsed {
     trace_of::record(body).parsed

@@ -5,10 +5,11 @@ use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::support::{Background, child, stress};
-use crate::trace_of::{assert_works, record};
 use rtprof::trace::{self, Reader, TraceError};
 use rtprof::{collector, thread};
+
+use crate::support::{Background, child, stress};
+use crate::trace_of::{assert_works, record};
 
 /// The first start of a process takes some milliseconds, in which it can be stopped.
 #[test]

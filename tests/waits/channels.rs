@@ -5,13 +5,14 @@ use std::hint::black_box;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
+use rtprof::sync::mpsc::{self, Receiver};
+use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
+use rtprof_profiler::goroutine::{self, WaitReason};
+
 use crate::support::child;
 use crate::support::contention::{
     About, Moment, NONE, Seen, in_vain, queue, record_everything, record_nothing,
 };
-use rtprof::sync::mpsc::{self, Receiver};
-use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
-use rtprof_profiler::goroutine::{self, WaitReason};
 
 const WAIT: Duration = Duration::from_millis(50);
 

@@ -4,10 +4,11 @@
 use std::thread::scope;
 use std::time::Duration;
 
-use crate::support::child;
-use crate::support::contention::{leaves, queue, record_everything, written};
 use rtprof::sync::mpsc::{self, Receiver, SyncSender};
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
+
+use crate::support::child;
+use crate::support::contention::{leaves, queue, record_everything, written};
 
 /// Functions whose last act is the wait. An optimizer would have it return to their callers, and the profile would not
 /// know them.

@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::thread::scope;
 use std::time::Instant;
 
-use crate::support::contention::{Seen, record_everything, record_nothing};
-use crate::support::{Background, child, stress};
 use rtprof::sync::mpsc::{self, SyncSender};
 use rtprof::sync::{Barrier, Semaphore};
+
+use crate::support::contention::{Seen, record_everything, record_nothing};
+use crate::support::{Background, child, stress};
 
 #[inline(never)]
 fn sends_without_end(sender: &SyncSender<usize>) {

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
+use rtprof::pprof::{do_with, labels};
+use rtprof::sync::{Mutex, MutexGuard, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
+
 use crate::support::child;
 use crate::support::contention::{Moment, NONE, Seen, leaves, queue, record_everything, written};
 use crate::support::random::Random;
-use rtprof::pprof::{do_with, labels};
-use rtprof::sync::{Mutex, MutexGuard, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard};
 
 const HOLD: Duration = Duration::from_millis(20);
 

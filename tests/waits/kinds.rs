@@ -1,20 +1,21 @@
 //! Truth of all other waits: condition variables, once, barriers, semaphores, channels, joins, parks; not sleeps.
 //! And of who created threads.
 //!
-//! As in contention_truth.rs, against the times that the threads have seen themselves.
+//! As in truth.rs, against the times that the threads have seen themselves.
 
 use std::hint::black_box;
 use std::sync::mpsc as other;
 use std::thread::sleep;
 use std::time::Duration;
 
+use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore, mpsc};
+use rtprof::thread;
+
 use crate::support::child;
 use crate::support::contention::{
     About, Moment, NONE, Seen, in_vain, leaves, queue, record_everything, written,
 };
 use crate::support::profile::Profile;
-use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore, mpsc};
-use rtprof::thread;
 
 const HOLD: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_millis(100);

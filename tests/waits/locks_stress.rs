@@ -11,13 +11,14 @@ use std::sync::{Arc, Barrier};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
+use lock_api::{MappedMutexGuard, MutexGuard, RawMutexFair, RawMutexTimed};
+use rtprof::sync::{Mutex, QueueMutex, RawMutex};
+
 use crate::support::contention::{
     Moment, assert_plausible, charged_in_all, queue, record_everything, record_nothing, recorded, switched,
 };
 use crate::support::random::Random;
 use crate::support::{Background, child, stress};
-use lock_api::{MappedMutexGuard, MutexGuard, RawMutexFair, RawMutexTimed};
-use rtprof::sync::{Mutex, QueueMutex, RawMutex};
 
 /// The tests of this file run one after the other in the worst case.
 fn part() -> Duration {

@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
 use std::thread::scope;
 use std::time::{Duration, Instant};
 
-use crate::support::contention::{
-    Moment, charged_in_all, queue, record_everything, record_nothing, recorded, switched,
-};
-use crate::support::random::Random;
-use crate::support::{child, stress};
 use lock_api::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLockDowngrade, RawRwLockFair,
     RawRwLockRecursiveTimed, RawRwLockTimed, RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair,
     RawRwLockUpgradeTimed, RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 use rtprof::sync::{QueueRwLock, RawRwLock};
+
+use crate::support::contention::{
+    Moment, charged_in_all, queue, record_everything, record_nothing, recorded, switched,
+};
+use crate::support::random::Random;
+use crate::support::{child, stress};
 
 const TESTS: u32 = 6;
 

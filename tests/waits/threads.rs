@@ -11,11 +11,12 @@ use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use rtprof::thread;
+use rtprof_profiler::goroutine;
+
 use crate::support::child;
 use crate::support::profile::Profile;
 use crate::support::until;
-use rtprof::thread;
-use rtprof_profiler::goroutine;
 
 /// The first value of a sample of these profiles.
 const COUNT: usize = 0;

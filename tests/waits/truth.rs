@@ -9,11 +9,12 @@ use std::sync::mpsc;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
+use rtprof::sync::{Mutex, QueueMutex, RawMutex};
+
 use crate::support::child;
 use crate::support::contention::{
     About, Moment, NONE, Seen, Waiter, in_vain, queue, record_everything, record_nothing,
 };
-use rtprof::sync::{Mutex, QueueMutex, RawMutex};
 
 const HOLD: Duration = Duration::from_millis(60);
 

@@ -1,17 +1,18 @@
 //! Truth of reader-writer locks: every pair of a holder and a waiter is seen (go#18496), and charged to who ended
-//! the wait. As in contention_truth.rs, against the times that the threads have seen themselves.
+//! the wait. As in truth.rs, against the times that the threads have seen themselves.
 
 use std::hint::black_box;
 use std::sync::mpsc;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
+use lock_api::RwLockUpgradableReadGuard as Upgradable;
+use rtprof::sync::{QueueRwLock, RawRwLock, RwLock};
+
 use crate::support::child;
 use crate::support::contention::{
     About, Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
 };
-use lock_api::RwLockUpgradableReadGuard as Upgradable;
-use rtprof::sync::{QueueRwLock, RawRwLock, RwLock};
 
 const HOLD: Duration = Duration::from_millis(40);
 
