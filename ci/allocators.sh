@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Truth, and the hostile tests of what an allocator below ours may break, over other allocators than the system's
-# (tests/allocators), as a release build: over mimalloc, or over those that are named.
+# What an allocator below ours may break, over those that are named (tests/allocators), as a release build with frame
+# pointers. Without frame pointers: ci/no-frame-pointers.sh.
 #
-#   ci/allocators.sh [mimalloc] [jemalloc]
+#   ci/allocators.sh mimalloc jemalloc
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-for inner in "${@:-mimalloc}"; do
+for inner in "$@"; do
     echo "over $inner"
     cargo test --manifest-path tests/allocators/Cargo.toml --target-dir target --features "$inner" --release \
         --no-fail-fast

@@ -35,6 +35,7 @@ beside_busy_loops() {
 step 'all tests without frame pointers' all_without_frame_pointers
 step 'a release build under stress' release_under_stress
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
+step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc
 step 'every kind of build' ci/builds.sh all
 step 'benchmarks' ci/benches.sh run
 step 'beside four busy loops' beside_busy_loops

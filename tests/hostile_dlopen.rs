@@ -28,12 +28,13 @@ const VARIANTS: usize = 4;
 /// Compiles the fixture without frame pointers, as distributions do. Called before the children start.
 fn build(directory: &Path) -> Vec<PathBuf> {
     std::fs::create_dir_all(directory).expect("the build's own folder can be written");
+    let source = directory.join("callback.c");
+    std::fs::write(&source, include_str!("fixtures/callback.c")).expect("the build's own folder can be written");
     let build = |variant: usize| {
         let path = directory.join(format!("libcallback{variant}.so"));
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/callback.c");
         let mut command = Command::new("cc");
         command.args(["-shared", "-fPIC", "-O2", "-fomit-frame-pointer", "-Wl,--build-id"]);
-        command.arg(format!("-DPAD={variant}")).arg("-o").arg(&path).arg(source);
+        command.arg(format!("-DPAD={variant}")).arg("-o").arg(&path).arg(&source);
         let output = child::finish(&mut command);
         assert!(output.status.success(), "{command:?}: {}", child::report(&output));
         path

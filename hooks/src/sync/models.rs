@@ -178,33 +178,43 @@ fn loom_rw_lock_writers_and_a_reader() {
     rw_model(2, [write, read, write], true);
 }
 
-#[test]
-fn loom_rw_lock_upgrades() {
-    fn upgrade(lock: &RwLock) {
-        assert!(lock.lock.enter_until(Want::Upgradable, None));
-        let seen = lock.read();
-        // SAFETY: in as the upgradable reader, then as the writer, then as a reader.
-        unsafe {
-            assert!(lock.lock.upgrade_until(None));
-            assert_eq!(lock.read(), seen, "no writer came between");
-            lock.add_one();
-            lock.lock.release(rw_state::WRITER, rw_state::READER);
-            lock.lock.leave_shared();
-        }
+fn upgrade(lock: &RwLock) {
+    assert!(lock.lock.enter_until(Want::Upgradable, None));
+    let seen = lock.read();
+    // SAFETY: in as the upgradable reader, then as the writer, then as a reader.
+    unsafe {
+        assert!(lock.lock.upgrade_until(None));
+        assert_eq!(lock.read(), seen, "no writer came between");
+        lock.add_one();
+        lock.lock.release(rw_state::WRITER, rw_state::READER);
+        lock.lock.leave_shared();
     }
-    rw_model(2, [read, write, upgrade], true);
-    rw_model(2, [upgrade, read, upgrade], true);
 }
 
 #[test]
-fn loom_rw_lock_writer_gives_up() {
-    fn impatient(lock: &RwLock) {
-        if lock.lock.enter_until(Want::Write, soon()) {
-            lock.add_one();
-            // SAFETY: in as the writer.
-            unsafe { lock.lock.leave_exclusive() };
-        }
+fn loom_rw_lock_upgrades_among_others() {
+    rw_model(2, [read, write, upgrade], true);
+}
+
+#[test]
+fn loom_rw_lock_upgrades_twice() {
+    rw_model(2, [upgrade, read, upgrade], true);
+}
+
+fn write_or_give_up(lock: &RwLock) {
+    if lock.lock.enter_until(Want::Write, soon()) {
+        lock.add_one();
+        // SAFETY: in as the writer.
+        unsafe { lock.lock.leave_exclusive() };
     }
-    rw_model(2, [read, read, impatient], false);
-    rw_model(2, [read, write, impatient], false);
+}
+
+#[test]
+fn loom_rw_lock_writer_gives_up_among_readers() {
+    rw_model(2, [read, read, write_or_give_up], false);
+}
+
+#[test]
+fn loom_rw_lock_writer_gives_up_beside_a_writer() {
+    rw_model(2, [read, write, write_or_give_up], false);
 }

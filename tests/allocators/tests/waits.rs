@@ -1,0 +1,13 @@
+//! Stacks of waits: those tests of tests/waits that look at them.
+
+#[path = "../../waits/channels_stacks.rs"]
+mod channels_stacks;
+#[path = "../../waits/events.rs"]
+mod events;
+#[path = "../../support/mod.rs"]
+mod support;
+#[path = "../../waits/threads.rs"]
+mod threads;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc<support::inner::Inner> = rtprof::ProfAlloc::new(support::inner::INNER);
