@@ -29,7 +29,8 @@ const VARIANTS: usize = 4;
 fn build(directory: &Path) -> Vec<PathBuf> {
     std::fs::create_dir_all(directory).expect("the build's own folder can be written");
     let source = directory.join("callback.c");
-    std::fs::write(&source, include_str!("fixtures/callback.c")).expect("the build's own folder can be written");
+    std::fs::write(&source, include_str!("fixtures/callback.c"))
+        .expect("the build's own folder can be written");
     let build = |variant: usize| {
         let path = directory.join(format!("libcallback{variant}.so"));
         let mut command = Command::new("cc");

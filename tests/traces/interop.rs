@@ -3,8 +3,8 @@
 
 use std::hint::black_box;
 use std::io::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use rtprof::sync::Mutex;
 use rtprof::sync::mpsc::{channel, sync_channel};
@@ -12,7 +12,7 @@ use rtprof::thread;
 use rtprof::trace::{self, EventType, Options};
 
 use crate::support::contention::{thread_id, wait_until_asleep};
-use crate::support::{Background, child, go, stress};
+use crate::support::{Background, child, go, stress, until};
 use crate::trace_go::{check, check_events, check_pages, check_profiles};
 use crate::trace_of::{Kept, record, record_with, valid};
 use crate::trace_script;
@@ -201,13 +201,13 @@ fn many_starts_under_load() {
     });
 }
 
-/// A writer that takes its time.
-struct Slow(Kept, Duration);
+/// A writer that takes nothing until the gate is open.
+struct Gated<'a>(Kept, &'a AtomicBool);
 
-impl Write for Slow {
+impl Write for Gated<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        std::thread::sleep(self.1);
-        self.0.write(&bytes[..bytes.len().min(64 << 10)])
+        until("the gate is open", || self.1.load(Relaxed));
+        self.0.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
@@ -218,32 +218,46 @@ impl Write for Slow {
 /// More is recorded than the writer takes: whole buffers are dropped, and what is left is valid.
 #[test]
 fn dropped_buffers() {
+    /// Some 9 KB each: before the gate is open, several times the memory.
+    const TASKS: [usize; 2] = [500, 100];
+    fn flood() {
+        let _task = trace::Task::new("flood");
+        for _ in 0..200 {
+            let _region = trace::start_region("inside");
+            trace::log("flood", "a message of some length, that fills buffers soon");
+        }
+    }
     child::isolated("dropped_buffers", || {
+        static OPEN: AtomicBool = AtomicBool::new(true);
         let kept = Kept::default();
         let options = Options { buffer_memory: 1 << 20, ..Options::default() };
-        let writer = Slow(kept.clone(), Duration::from_millis(60));
-        trace::start_with(writer, options).expect("no other trace goes on");
-        let (lock, until) = (Mutex::new(0), Instant::now() + Duration::from_millis(1200));
+        trace::start_with(Gated(kept.clone(), &OPEN), options).expect("no other trace goes on");
+        OPEN.store(false, Relaxed);
+        let (lock, background, begun) = (Mutex::new(0), Background::default(), AtomicUsize::new(0));
+        let begun = &begun;
         std::thread::scope(|scope| {
-            for number in 0..2 {
-                scope.spawn(move || {
-                    while Instant::now() < until {
-                        let task = trace::Task::new("flood");
-                        for _ in 0..200 {
-                            let _region = trace::start_region("inside");
-                            trace::log("flood", "a message of some length, that fills buffers soon");
+            let _ends = background.ends_here();
+            for tasks in TASKS {
+                let floods = [0, 1].map(|number| {
+                    scope.spawn(move || {
+                        for _ in 0..tasks {
+                            flood();
+                            begun.fetch_or(1 << number, Relaxed);
+                            if number == 0 {
+                                rtprof::collector::collect(|| rtprof::collector::stop_the_world(|| ()));
+                                rtprof::collector::sweep(|sweep| sweep.swept(1));
+                            }
                         }
-                        drop(task);
-                        if number == 0 {
-                            rtprof::collector::collect(|| rtprof::collector::stop_the_world(|| ()));
-                            rtprof::collector::sweep(|sweep| sweep.swept(1));
-                        }
-                    }
+                    })
                 });
+                if tasks == TASKS[0] {
+                    // Each thread that is born takes a buffer: the floods have theirs by then.
+                    until("both have begun", || begun.load(Relaxed) == 0b11);
+                    scope.spawn(|| background.repeat(|| churn(&lock, 0)));
+                }
+                floods.map(|flood| flood.join().expect("it ends well"));
+                OPEN.store(true, Relaxed);
             }
-            scope.spawn(|| {
-                (0..).take_while(|_| Instant::now() < until).for_each(|round| churn(&lock, round));
-            });
         });
         let stats = trace::stop().expect("it takes everything in the end");
         assert!(stats.dropped_events > 0 && stats.dropped_buffers > 0, "{stats:?}");
