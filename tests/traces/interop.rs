@@ -255,7 +255,9 @@ fn dropped_buffers() {
                     until("both have begun", || begun.load(Relaxed) == 0b11);
                     scope.spawn(|| background.repeat(|| churn(&lock, 0)));
                 }
-                floods.map(|flood| flood.join().expect("it ends well"));
+                for flood in floods {
+                    flood.join().expect("it ends well");
+                }
                 OPEN.store(true, Relaxed);
             }
         });
