@@ -2,6 +2,8 @@
 #![forbid(unsafe_code)]
 
 pub mod collector;
+#[cfg(doctest)]
+mod docs;
 #[cfg(feature = "http")]
 pub mod http;
 #[cfg(feature = "pprof")]

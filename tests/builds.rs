@@ -1,7 +1,7 @@
 //! Stacks are whole and named in every kind of build that users have.
 //!
 //! The fixture `chain` makes one allocation from main and one from a thread, through functions that are
-//! inlined and that are not. It is built as debug, release, fat LTO, stripped, without debug information,
+//! inlined and that are not, and traces a thread that is waited for. It is built as debug, release, fat LTO, stripped, without debug information,
 //! with line tables only and with split debug information; each with and without frame pointers.
 //!
 //! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs it.
@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
+use rtprof::trace::{self, EventType, Parsed};
 use support::profile::{Profile, Sample};
 use support::{child, go};
 
@@ -93,16 +94,23 @@ fn write_if_changed(path: &Path, text: &str) {
     std::fs::write(path, text).expect("the build's own folder can be written");
 }
 
-/// Runs a built fixture; the profile's file, and what is in it.
-fn run(binary: &Path) -> (PathBuf, Profile) {
-    let path = binary.with_extension("pb.gz");
+/// What a fixture wrote.
+struct Written {
+    profile_path: PathBuf,
+    profile: Profile,
+    trace: Parsed,
+}
+
+fn run(binary: &Path) -> Written {
+    let [profile_path, trace_path] = ["pb.gz", "trace"].map(|extension| binary.with_extension(extension));
     let mut command = Command::new(binary);
-    command.arg(&path);
+    command.arg(&profile_path).arg(&trace_path);
     let output = child::finish(&mut command);
     assert!(output.status.success(), "{}", child::report(&output));
-    let bytes = std::fs::read(&path).expect("the fixture wrote it");
-    let profile = Profile::read(&bytes);
-    (path, profile)
+    let read = |path: &Path| std::fs::read(path).expect("the fixture wrote it");
+    let profile = Profile::read(&read(&profile_path));
+    let trace = trace::validate(&read(&trace_path)).expect("Go's tools read it");
+    Written { profile_path, profile, trace }
 }
 
 /// The sample of one of the two allocations.
@@ -152,9 +160,29 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
 }
 
+/// Every stack of the trace begins in the program, where it says.
+fn check_trace(what: &str, trace: &Parsed, names: Names) {
+    for (event_type, function) in [
+        (EventType::UserRegion, "sleeps"),
+        (EventType::GoSleep, "sleeps"),
+        (EventType::GoCreate, "starts"),
+        (EventType::GoBlockSync, "joins"),
+    ] {
+        let full = format!("chain::{function}");
+        let stacks = trace.events_of(event_type).map(|event| event.stack().collect::<Vec<_>>());
+        let mut ours = stacks.filter(|stack| stack.iter().any(|frame| frame.function == full));
+        let stack = ours.next().unwrap_or_else(|| panic!("{what}: no {event_type:?} of {full}"));
+        assert_eq!(stack[0].function, full, "{what}: {event_type:?}: {stack:#?}");
+        if names == Names::Lines {
+            assert!(stack[0].file.ends_with("src/main.rs"), "{what}: {stack:#?}");
+        }
+    }
+}
+
 fn check_build(flags: Flags, arguments: &[&str], names: Names) {
-    let (_, profile) = run(&build(flags, arguments));
-    check(flags.0, &profile, names);
+    let written = run(&build(flags, arguments));
+    check(flags.0, &written.profile, names);
+    check_trace(flags.0, &written.trace, names);
 }
 
 fn debug(flags: Flags) {
@@ -167,8 +195,10 @@ fn release_without_debug_information(flags: Flags) {
 }
 
 fn line_tables_only(flags: Flags) {
-    let arguments = ["--release", "--config", "profile.release.debug='line-tables-only'"];
-    check_build(flags, &arguments, Names::Lines);
+    let program = "profile.release.debug='line-tables-only'";
+    // Ours too, as users have it, unlike the fixture otherwise.
+    let dependencies = "profile.release.package.\"*\".debug='line-tables-only'";
+    check_build(flags, &["--release", "--config", program, "--config", dependencies], Names::Lines);
 }
 
 fn split_debug_information(flags: Flags) {
@@ -194,7 +224,7 @@ fn stripped(flags: Flags) {
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&binary).arg(&whole);
     assert!(child::finish(&mut strip).status.success(), "{strip:?}");
-    let (path, profile) = run(&binary);
+    let Written { profile_path: path, profile, .. } = run(&binary);
     check_addresses(what, &profile);
     for go in go::toolchains("stripped") {
         let index = Path::new("-sample_index=alloc_space");

@@ -250,6 +250,11 @@ fn labels_are_in_the_profile() {
         };
         assert_eq!(label("route", "/search"), 500, "what was allocated under the labels has them");
         assert_eq!(label("tenant", "7"), 500);
+        let mut text = Vec::new();
+        pprof::lookup("heap").expect("built in").write_to(&mut text, 1).expect("a Vec takes all");
+        let text = String::from_utf8(text).expect("a text");
+        let goes_for_go = r#"# labels: {"route":"/search", "tenant":"7"}"#;
+        assert!(text.lines().any(|line| line == goes_for_go), "{text}");
         drop((objects, others));
     });
 }

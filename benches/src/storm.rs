@@ -22,7 +22,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, other: Self) {
+    /// Both together.
+    pub fn add(&mut self, other: Self) {
         self.answered += other.answered;
         self.refused += other.refused;
         self.unanswered += other.unanswered;

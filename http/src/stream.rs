@@ -6,7 +6,7 @@
 //!
 //! A profile of ordinary size fits into the pieces and its capture ends at once, however slow the client is. The
 //! pump ends a capture whose client takes no piece for ten seconds. When the body is dropped, because the client
-//! is gone, the pump ends, and the next write of the capture fails.
+//! is gone, the pump ends, the next write of the capture fails, and `ChannelWriter::is_gone` says so before.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -38,14 +38,14 @@ pub(crate) async fn body(
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
     let turn = link.turn().await?;
-    streamed(link, place, taken, Some(turn), write)
+    streamed(link, place, taken, Some(turn), |writer| write(writer))
 }
 
 /// As [`body`], by a writer that begins at once and never has the turn: it mostly waits.
 pub(crate) fn body_at_once(
     link: &Link,
     place: Place,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+    write: impl FnOnce(&mut ChannelWriter<'_>) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
     streamed(link, place, None, None, write)
 }
@@ -55,7 +55,7 @@ fn streamed(
     place: Place,
     taken: Option<oneshot::Sender<()>>,
     turn: Option<Turn>,
-    write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
+    write: impl FnOnce(&mut ChannelWriter<'_>) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
     let (to_pump, pumped) = mpsc::channel(BEFORE_PUMP);
     let (to_body, pieces) = mpsc::channel(WAITING);
@@ -91,9 +91,17 @@ async fn pump(mut from: mpsc::Receiver<Piece>, to: mpsc::Sender<Piece>) {
 }
 
 /// Sends what is written.
-struct ChannelWriter<'a> {
+pub(crate) struct ChannelWriter<'a> {
     pieces: &'a mpsc::Sender<Piece>,
     turn: Option<Turn>,
+}
+
+impl ChannelWriter<'_> {
+    /// Tells whether the client is gone, for a capture that may have nothing to write for a long time.
+    pub(crate) fn is_gone(&self) -> impl Fn() -> bool + Send + use<> {
+        let pieces = self.pieces.clone();
+        move || pieces.is_closed()
+    }
 }
 
 impl Write for ChannelWriter<'_> {

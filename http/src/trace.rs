@@ -1,6 +1,6 @@
 //! Recording a trace and sending it as it comes. Go: `pprof.Trace`.
 
-use std::io::{self, Write};
+use std::io;
 use std::time::Duration;
 
 use http::Response;
@@ -10,17 +10,16 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::engine::Link;
 use crate::slots::Slots;
-use crate::stream;
+use crate::stream::{self, ChannelWriter};
 
 /// The name that a client saves it under.
 const NAME: &str = "trace";
 
-/// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends
-/// with the next second.
+/// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends.
 pub(crate) async fn answer(link: Link, slots: Slots, length: Duration) -> Result<Response<Body>, Refusal> {
     let place = slots.take().await?;
     let reader = link.computing(Reader::start).await?.map_err(refused)?;
-    let body = stream::body_at_once(&link, place, move |w| write(reader, length, w))?;
+    let body = stream::body_at_once(&link, place, move |writer| write(reader, length, writer))?;
     Ok(answer::attachment(NAME, body))
 }
 
@@ -39,8 +38,9 @@ fn refused(error: TraceError) -> Refusal {
 }
 
 /// By a writer.
-fn write(mut reader: Reader, length: Duration, w: &mut dyn Write) -> io::Result<()> {
+fn write(mut reader: Reader, length: Duration, writer: &mut ChannelWriter<'_>) -> io::Result<()> {
     reader.stop_after(length);
-    io::copy(&mut reader, w)?;
+    reader.stop_when(writer.is_gone());
+    io::copy(&mut reader, writer)?;
     Ok(())
 }

@@ -48,7 +48,7 @@ fn golden() {
 
 const RECORDS: &str = "\
 9000 40 @ 0x101 0x202
-# label \"tenant\"=\"a\\\"b=c\"
+# labels: {\"tenant\":\"a\\\"b=c\"}
 #\t0x101
 #\t0x202
 

@@ -112,8 +112,7 @@ fn trait_of(name: &str) -> Option<&str> {
 fn is_inner(name: &str) -> bool {
     let path = name.trim_start_matches(['<', '&']);
     in_crate(path, "parking_lot_core")
-        // All but `with_region`.
-        || path.strip_prefix("rtprof_tracer::").is_some_and(|path| !in_crate(path, "region"))
+        || path.strip_prefix("rtprof_tracer::").is_some_and(|path| !path.starts_with("region::with_region"))
         || path
             .strip_prefix("rtprof_hooks::")
             .is_some_and(|path| INNER_MODULES.iter().any(|module| in_crate(path, module)))
@@ -166,6 +165,7 @@ mod tests {
             "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
             "<rtprof_tracer::turn::Turn>::append::<<rtprof_tracer::turn::Turn>::put<3>::{closure#0}>",
             "rtprof_tracer::states::block",
+            "rtprof_tracer::region::start",
             "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",
             "<rtprof_hooks::sync::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
         ] {

@@ -89,9 +89,9 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 ///
 /// # Errors
 /// Those of the writer.
-pub fn write_heap_profile(mut w: impl Write) -> io::Result<()> {
+pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
     let _untracked = sampling::untracked();
-    Snapshot::of_heap(HeapView::Heap, HeapRecords::take()).write_to(&mut w, 0)
+    Snapshot::of_heap(HeapView::Heap, HeapRecords::take()).write_to(w, 0)
 }
 
 impl Profile {
@@ -187,15 +187,14 @@ impl Profile {
     ///
     /// With `debug` 0 it writes gzipped profile.proto, with 1 or more a text with functions and lines for
     /// people. `go tool pprof` reads both. What the export itself allocates is not sampled, what `w` allocates
-    /// is. The writer gets the profile in pieces of about 64 KiB and is flushed at the end.
+    /// is. The writer gets the profile in pieces of about 64 KiB and is flushed at the end. `&mut w` is a writer too, for a
+    /// caller that goes on with it.
     ///
     /// # Errors
     /// Those of the writer. What was written until then is not a whole profile; nothing else is affected, and
     /// the next call starts afresh.
-    pub fn write_to(&self, w: &mut (impl Write + ?Sized), debug: u32) -> io::Result<()> {
-        // A reference to a writer is a writer, and of known size.
-        let mut w = w;
-        self.snapshot()?.write_to(&mut w, debug)
+    pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
+        self.snapshot()?.write_to(w, debug)
     }
 
     /// The profile's records as they are now, to be written in any form, at any time; and what a later snapshot is

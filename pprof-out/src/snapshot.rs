@@ -92,7 +92,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn write_to(&self, w: &mut (impl Write + ?Sized), debug: u32) -> io::Result<()> {
+    pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
         match debug {
             0 => self.write_proto(w, Symbolization::Full),
             _ => self.write_text(w, Symbolization::Full),
@@ -103,9 +103,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn write_proto(&self, w: &mut (impl Write + ?Sized), symbolization: Symbolization) -> io::Result<()> {
-        // A reference to a writer is a writer, and of known size.
-        let mut w = w;
+    pub fn write_proto(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
         let mut sink = Sink::new(&mut w);
         match &self.records {
             Records::Heap(view, heap) => {
@@ -121,8 +119,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the writer.
-    pub fn write_text(&self, w: &mut (impl Write + ?Sized), symbolization: Symbolization) -> io::Result<()> {
-        let mut w = w;
+    pub fn write_text(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
         let mut sink = Sink::new(&mut w);
         match &self.records {
             Records::Heap(_, heap) => heap_text::write(heap, symbolization, &mut sink),
@@ -137,12 +134,11 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the writer, and if there is no such sample type.
-    pub fn write_collapsed(&self, w: &mut (impl Write + ?Sized), sample_type: usize) -> io::Result<()> {
+    pub fn write_collapsed(&self, mut w: impl Write, sample_type: usize) -> io::Result<()> {
         if sample_type >= self.sample_types().len() {
             let message = format!("{} has no sample type {sample_type}", self.name());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        let mut w = w;
         collapsed::write(self, sample_type, &mut Sink::new(&mut w))
     }
 

@@ -31,27 +31,28 @@ pub(crate) fn is_library(file: &str) -> bool {
         || file.contains("/registry/src/") && file.contains("/hashbrown-")
 }
 
-/// The crates of this workspace: their folders do not bear the package's name, and hiding their frames
-/// depends on it.
+/// A crate of this workspace: its folder bears the package's name without `rtprof-`, and the facade's is the
+/// workspace's. Hiding their frames depends on it.
 fn own_crate(stem: &str) -> Option<(String, &str)> {
     let root = env!("CARGO_MANIFEST_DIR").strip_suffix("/pprof-out")?;
-    let inside = stem.strip_prefix(root)?;
-    [
-        ("/allocator/src/", "rtprof_allocator"),
-        ("/hooks/src/", "rtprof_hooks"),
-        ("/profiler/src/", "rtprof_profiler"),
-        ("/pprof-out/src/", "rtprof_pprof_out"),
-        ("/src/", "rtprof"),
-    ]
-    .into_iter()
-    .find_map(|(folder, name)| Some((name.to_owned(), inside.strip_prefix(folder)?)))
+    let (folder, inner) = stem.strip_prefix(root)?.strip_prefix('/')?.split_once("src/")?;
+    match folder.strip_suffix('/') {
+        None if folder.is_empty() => Some(("rtprof".to_owned(), inner)),
+        // Deeper down are packages of other workspaces.
+        Some(folder) if !folder.contains('/') => {
+            Some((format!("rtprof_{}", folder.replace('-', "_")), inner))
+        }
+        _ => None,
+    }
 }
 
 /// Crate, and the path below its source folder.
 fn split(stem: &str) -> Option<(String, &str)> {
     for folder in ["/examples/", "/tests/", "/benches/", "/bin/"] {
-        // Each file there is a crate of its own, or a folder with a main.rs.
-        if let Some((_, inner)) = stem.rsplit_once(folder) {
+        // Each file there is a crate of its own, or a folder with a main.rs, or a package like any other.
+        if let Some((_, inner)) = stem.rsplit_once(folder)
+            && !format!("/{inner}").contains("/src/")
+        {
             let (name, rest) = inner.split_once('/').unwrap_or((inner, ""));
             return Some((name.replace('-', "_"), rest));
         }
@@ -105,6 +106,8 @@ mod tests {
             ("/home/u/my-app/src/main.rs", Some("my_app")),
             ("/home/u/my-app/src/store/index.rs", Some("my_app::store::index")),
             ("/home/u/my-app/examples/heap.rs", Some("heap")),
+            ("/home/u/my-app/examples/web-shop/src/store.rs", Some("web_shop::store")),
+            ("/home/u/my-app/benches/src/main.rs", Some("benches")),
             ("/home/u/my-shop/core/src/store.rs", Some("my_shop::core::store")),
             ("/home/u/my-app/src/bin/tool/main.rs", Some("tool")),
             ("src/main.rs", None),
@@ -114,14 +117,28 @@ mod tests {
         }
     }
 
+    /// Each member of the workspace, so that a new one is not forgotten.
     #[test]
     fn own_crates_go_by_their_package_names() {
-        let root = env!("CARGO_MANIFEST_DIR");
-        let here = format!("{root}/src/source_path.rs");
-        assert_eq!(module_of(&here).as_deref(), Some("rtprof_pprof_out::source_path"));
-        if let Some(root) = root.strip_suffix("/pprof-out") {
-            let hook = format!("{root}/allocator/src/sample.rs");
-            assert_eq!(module_of(&hook).as_deref(), Some("rtprof_allocator::sample"));
+        let Some(root) = env!("CARGO_MANIFEST_DIR").strip_suffix("/pprof-out") else { return };
+        let read =
+            |path: &str| std::fs::read_to_string(format!("{root}/{path}")).expect("it is in the repository");
+        let between = |text: &str, from: &str, to: &str| {
+            let (_, rest) = text.split_once(from).expect("it has one");
+            rest.split_once(to).expect("it ends").0.to_owned()
+        };
+        let workspace = read("Cargo.toml");
+        let members = between(&workspace, "members = [", "]");
+        let mut members: Vec<_> = members.split(',').map(|member| member.trim().trim_matches('"')).collect();
+        assert!(members.contains(&"pprof-out") && members.len() > 5, "{members:?}");
+        members.push("");
+        for member in members {
+            let folder = if member.is_empty() { String::new() } else { format!("{member}/") };
+            let name = between(&read(&format!("{folder}Cargo.toml")), "\nname = \"", "\"").replace('-', "_");
+            let module = module_of(&format!("{root}/{folder}src/sample.rs"));
+            assert_eq!(module, Some(format!("{name}::sample")));
         }
+        let chain = format!("{root}/tests/fixtures/chain/src/main.rs");
+        assert_eq!(module_of(&chain).as_deref(), Some("chain"));
     }
 }

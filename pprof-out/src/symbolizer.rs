@@ -139,7 +139,8 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
         drafts.push(Draft { name: None, is_rust: false, file: String::new(), line: 0, column: 0 });
     }
     let outermost = drafts.len().wrapping_sub(1);
-    let has_lines = drafts.iter().any(|draft| draft.line != 0);
+    // Code that the compiler merged has line 0, but its function is known, and so are those inlined there.
+    let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
     let full_name = symbol.as_ref().map(|s| names::demangle(s.name).shown);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
     let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
@@ -159,7 +160,7 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
     Symbols {
         classes: lines
             .iter()
-            .map(|line| classify(&line.function.name, &line.function.file, has_lines))
+            .map(|line| classify(&line.function.name, &line.function.file, inlines_known))
             .collect(),
         lines,
         offset: symbol.map_or(0, |s| address + 1 - s.start),

@@ -35,11 +35,40 @@ pub(crate) fn lines(text: &mut String, frames: &Frames<'_>) {
     }
 }
 
-/// One line for each label.
+/// `# labels: {"key":"value", "key2":"value2"}`, as Go's viewers read them; nothing for none.
 pub(crate) fn labels(text: &mut String, labels: &[(String, String)]) {
-    for (key, value) in labels {
-        let _ = writeln!(text, "# label {key:?}={value:?}");
+    for (number, (key, value)) in labels.iter().enumerate() {
+        text.push_str(if number == 0 { "# labels: {" } else { ", " });
+        quote(text, key);
+        text.push(':');
+        quote(text, value);
     }
+    if !labels.is_empty() {
+        text.push_str("}\n");
+    }
+}
+
+/// A string as Go writes one: `%q`. It differs from Rust's in what is written by number.
+fn quote(text: &mut String, string: &str) {
+    text.push('"');
+    for c in string.chars() {
+        let _ = match c {
+            '\'' => text.write_char(c),
+            '\0' => text.write_str(r"\x00"),
+            '\x07' => text.write_str(r"\a"),
+            '\x08' => text.write_str(r"\b"),
+            '\x0b' => text.write_str(r"\v"),
+            '\x0c' => text.write_str(r"\f"),
+            // What is not to be printed, by Rust's tables.
+            _ if c.escape_debug().len() > 2 => match u32::from(c) {
+                code @ ..0x80 => write!(text, "\\x{code:02x}"),
+                code @ ..0x10000 => write!(text, "\\u{code:04x}"),
+                code => write!(text, "\\U{code:08x}"),
+            },
+            _ => write!(text, "{}", c.escape_debug()),
+        };
+    }
+    text.push('"');
 }
 
 /// Remarks for the reader, one line each.
@@ -72,5 +101,31 @@ pub(crate) fn mapped_libraries(text: &mut String, modules: &[&'static Module]) {
             pages.file_offset,
             hex(&module.build_id)
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What `fmt.Sprintf("%q", ..)` of Go writes.
+    #[test]
+    fn labels_are_quoted_as_in_go() {
+        for (value, quoted) in [
+            ("a", r#""a""#),
+            ("a\"b\\c'd", r#""a\"b\\c'd""#),
+            ("\0\x07\x08\t\n\x0b\x0c\r\x1b\x7f", r#""\x00\a\b\t\n\v\f\r\x1b\x7f""#),
+            ("gr\u{fc}n \u{1f680}", "\"gr\u{fc}n \u{1f680}\""),
+            ("\u{85}\u{200b}\u{e0001}", r#""\u0085\u200b\U000e0001""#),
+        ] {
+            let mut text = String::new();
+            quote(&mut text, value);
+            assert_eq!(text, quoted);
+        }
+        let mut text = String::new();
+        labels(&mut text, &[]);
+        assert_eq!(text, "");
+        labels(&mut text, &[("k".into(), "v".into()), ("k2".into(), "v2".into())]);
+        assert_eq!(text, "# labels: {\"k\":\"v\", \"k2\":\"v2\"}\n");
     }
 }

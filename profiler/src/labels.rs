@@ -100,8 +100,9 @@ pub struct LabelGuard {
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// Adds `labels` to those of the current thread until the guard is dropped; a key that is set
-/// already takes the new value. Threads that it spawns begin without labels. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+/// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
+/// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
+/// without. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     let previous_id = current_id();
     let merged = match current() {
@@ -120,6 +121,27 @@ pub fn set_labels(labels: LabelSet) -> LabelGuard {
 impl Drop for LabelGuard {
     fn drop(&mut self) {
         drop(replace(self.previous.take(), self.previous_id));
+    }
+}
+
+/// The labels of the thread that made it, for a thread that it starts.
+#[derive(Debug)]
+pub struct Inherited {
+    pairs: Option<Arc<Pairs>>,
+    id: LabelSetId,
+}
+
+/// The labels of this thread. Does not allocate.
+pub fn inherited() -> Inherited {
+    Inherited { pairs: current(), id: current_id() }
+}
+
+impl Inherited {
+    /// Makes them those of the current thread until the guard is dropped.
+    pub fn enter(self) -> LabelGuard {
+        let previous_id = current_id();
+        let previous = replace(self.pairs, self.id);
+        LabelGuard { previous, previous_id, _of_this_thread: PhantomData }
     }
 }
 

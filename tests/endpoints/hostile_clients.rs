@@ -96,7 +96,12 @@ fn a_storm_of_clients_leaves_nothing_behind() {
 fn clients() {
     descriptors::allow(4096);
     let address: SocketAddr = std::env::var(ADDRESS).expect("set by the test").parse().expect("an address");
-    let tally = storm::storm(address, CLIENTS, stress(), Duration::from_secs(12)).expect("a runtime");
+    let started = Instant::now();
+    let mut tally = storm::Tally::default();
+    // Where other programs keep all cores busy a storm may be over before the server, which gives way, has answered any.
+    while tally.answered == 0 && started.elapsed() < CALM {
+        tally.add(storm::storm(address, CLIENTS, stress(), Duration::from_secs(12)).expect("a runtime"));
+    }
     println!("\ntally {} {} {} {}", tally.answered, tally.refused, tally.unanswered, tally.wrong);
 }
 

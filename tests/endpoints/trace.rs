@@ -178,6 +178,20 @@ fn a_client_that_goes_away(server: SocketAddr) {
     until("it ends", || !trace::is_enabled());
 }
 
+/// In a program in which nothing happens there is nothing to write, so that no write fails.
+#[test]
+fn a_client_leaves_a_quiet_program() {
+    child::isolated("a_client_leaves_a_quiet_program", || {
+        let server = serve("127.0.0.1:0").expect("a port is free").local_addr();
+        let connection = asking(server, "600");
+        let started = Instant::now();
+        until("the state of all threads is written", || started.elapsed() > Duration::from_secs(3));
+        assert!(trace::is_enabled());
+        drop(connection);
+        until("nobody wants it", || !trace::is_enabled());
+    });
+}
+
 /// Go's `trace.Stop` ends the endpoint's trace too; what was recorded is sent.
 fn a_stop_by_the_program(server: SocketAddr) {
     start_own();

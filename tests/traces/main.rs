@@ -6,6 +6,7 @@ mod collector;
 mod events;
 mod interop;
 mod labels;
+mod many_threads;
 mod misuse;
 mod sessions;
 #[path = "../support/mod.rs"]

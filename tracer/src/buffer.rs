@@ -1,27 +1,36 @@
-//! A buffer of records: 64 KiB of a mapping of our own, owned by one thread at a time.
+//! A buffer of records: a piece of a mapping of our own, owned by one thread at a time.
+//!
+//! There are two sizes. A thread begins every generation in a small buffer, and goes on in a large one when it has filled
+//! that: ten thousand threads that record little hold 20 MiB and not 640.
 
-use rtprof_profiler::primitive::{AtomicPtr, UnsafeCell};
+use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 use rtprof_profiler::slots::{Place, Slot};
 
-use crate::record::{MAX_PLAIN, MAX_RECORD};
+use crate::record::{MAX_PLAIN, Writer};
 
-/// Bytes of a buffer, its head included.
+/// The most bytes that one event writes: up to three records that declare goroutines or change their state, and its own.
+/// The message of a log comes on top of that.
+const MAX_EVENT: usize = 4 * MAX_PLAIN;
+
+/// Bytes of a small buffer, its head included.
+pub(crate) const SMALL: usize = 2 << 10;
+/// Bytes of a large one.
+pub(crate) const LARGE: usize = 64 << 10;
+
 #[cfg(not(loom))]
-pub(crate) const BUFFER_SIZE: usize = 64 << 10;
+const fn room(size: usize) -> usize {
+    size - size_of::<Buffer>()
+}
+/// So that few events fill it.
 #[cfg(loom)]
-pub(crate) const BUFFER_SIZE: usize = HEAD + MAX_EVENT + 16;
+const fn room(_: usize) -> usize {
+    MAX_EVENT + 16
+}
 
-const HEAD: usize = 256;
-
-/// The most bytes that one event writes: up to three records that declare goroutines or change their state, and one
-/// more that may have a message.
-pub(crate) const MAX_EVENT: usize = 3 * MAX_PLAIN + MAX_RECORD;
-
-/// The records.
-pub(crate) type Bytes = [u8; BUFFER_SIZE - HEAD];
+pub(crate) type Small = Piece<{ room(SMALL) }>;
+pub(crate) type Large = Piece<{ room(LARGE) }>;
 
 /// What a buffer holds.
-#[repr(C)]
 pub(crate) struct Body {
     /// The generation of all its records.
     pub(crate) generation: u32,
@@ -39,27 +48,41 @@ pub(crate) struct Body {
     /// Records, and their bytes.
     pub(crate) count: u32,
     pub(crate) len: usize,
-    pub(crate) bytes: Bytes,
+    /// Where the records are, in the same piece. Set when the buffer is taken, as long as it is in use.
+    room: *mut [u8],
 }
 
-/// A buffer, in a slot that is used again and again.
-#[repr(C, align(4096))]
+/// The head of a buffer, in a slot that is used again and again.
+#[repr(C)]
 pub(crate) struct Buffer {
     place: Place,
     /// The next one in the queue of full ones.
     pub(crate) next: AtomicPtr<Buffer>,
+    /// [`SMALL`] or [`LARGE`]; 0 before it was ever taken.
+    size: AtomicU32,
     /// Its owner's: the thread in whose lane it is, within its turn; who has taken it out of there under the lane's
     /// lock; and then the reader.
     pub(crate) body: UnsafeCell<Body>,
 }
 
-// SAFETY: `body` has one owner at a time, as said there; handing over orders the owners.
+/// A buffer with room for so many bytes of records.
+#[repr(C, align(128))]
+pub(crate) struct Piece<const ROOM: usize> {
+    head: Buffer,
+    bytes: core::cell::UnsafeCell<[u8; ROOM]>,
+}
+
+// SAFETY: `body` has one owner at a time, as said there; handing over orders the owners. What `room` points to lives as
+// long as the buffer, and is its owner's.
 unsafe impl Sync for Buffer {}
 
+// SAFETY: `bytes` are reached through the head's body alone.
+unsafe impl<const ROOM: usize> Sync for Piece<ROOM> {}
+
 // SAFETY: numbers, flags and pointers, for all of which zero is valid. Nothing in it is dropped.
-unsafe impl Slot for Buffer {
+unsafe impl<const ROOM: usize> Slot for Piece<ROOM> {
     fn place(&self) -> &Place {
-        &self.place
+        &self.head.place
     }
 
     #[cfg(loom)]
@@ -75,35 +98,58 @@ unsafe impl Slot for Buffer {
             last: 0,
             count: 0,
             len: 0,
-            bytes: [0; BUFFER_SIZE - HEAD],
+            room: core::ptr::slice_from_raw_parts_mut(core::ptr::null_mut(), 0),
         };
         let next = AtomicPtr::new(core::ptr::null_mut());
-        Self { place: Place::default(), next, body: UnsafeCell::new(body) }
+        let head =
+            Buffer { place: Place::default(), next, size: AtomicU32::new(0), body: UnsafeCell::new(body) };
+        Self { head, bytes: core::cell::UnsafeCell::new([0; ROOM]) }
+    }
+}
+
+impl<const ROOM: usize> Piece<ROOM> {
+    /// The buffer, which is the caller's alone from now on and counts as so many bytes.
+    pub(crate) fn open(&self, size: usize) -> &Buffer {
+        self.head.size.store(size as u32, Ordering::Relaxed);
+        // SAFETY: taken just now: the caller's alone.
+        self.head.body.with_mut(|body| unsafe { (*body).room = self.bytes.get() });
+        &self.head
     }
 }
 
 impl Buffer {
-    /// Gives most of its memory back to the kernel, until it is written to again.
-    ///
-    /// # Safety
-    /// The buffer is free, and nobody takes it meanwhile.
-    #[cfg(not(loom))]
-    pub(crate) unsafe fn discard(&self) {
-        use rtprof_profiler::mapping::{PAGE, discard};
-        let begin = core::ptr::NonNull::from(self).cast::<u8>();
-        // Its place in the list of free ones stays.
-        // SAFETY: pages of this buffer, in a mapping of ours; nobody needs what is in them, by the caller's promise.
-        let _ = unsafe { discard(begin.add(PAGE), BUFFER_SIZE - PAGE) };
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Its bytes, head included: [`SMALL`] or [`LARGE`].
+    pub(crate) fn size(&self) -> usize {
+        self.size.load(Ordering::Relaxed) as usize
     }
 }
 
 impl Body {
-    /// Whether a whole event fits.
+    /// Whether a whole event fits, with a message of so many bytes.
     #[inline]
-    pub(crate) fn has_room(&self) -> bool {
-        self.len <= self.bytes.len() - MAX_EVENT
+    pub(crate) fn has_room(&self, message: usize) -> bool {
+        self.len + MAX_EVENT + message <= self.room.len()
+    }
+
+    /// Writes after the last record.
+    #[inline]
+    pub(crate) fn writer(&mut self) -> Writer<'_> {
+        // SAFETY: set by `open`; it lives for ever, and is the owner's of this body alone.
+        Writer::new(unsafe { &mut *self.room }, self.len)
+    }
+
+    /// The bytes of its records.
+    pub(crate) fn records(&self) -> &[u8] {
+        // SAFETY: as in `writer`; readers have it shared only once nobody writes any more.
+        unsafe { &(&*self.room)[..self.len] }
     }
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Buffer>() == BUFFER_SIZE);
+const _: () = assert!(size_of::<Small>() == SMALL && size_of::<Large>() == LARGE);
+#[cfg(not(loom))]
+const _: () = assert!(room(SMALL) >= MAX_EVENT + crate::record::MAX_STRING, "an empty one takes every event");

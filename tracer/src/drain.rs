@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rtprof_profiler::fork_lock::{ForkLock, own_process};
 use rtprof_profiler::{clock, goroutine, sampling};
 
-use crate::buffer::{BUFFER_SIZE, Buffer};
+use crate::buffer::Buffer;
 use crate::generation::{Buffered, Generation, LaneRecords};
 use crate::record::Records;
 use crate::recorder::{Patience, following};
@@ -17,8 +17,8 @@ use crate::{collector, heap, states};
 
 /// A generation ends after this long,
 const PERIOD: Duration = Duration::from_secs(1);
-/// or when so many buffers are full: 8 MiB.
-const FULL_BUFFERS: usize = 128;
+/// or when full buffers are so many bytes.
+const FULL: usize = 8 << 20;
 /// Goroutines that are declared in one turn of the shared lane.
 const AT_ONCE: usize = 64;
 /// How long to wait for threads that are within an event, and do not run.
@@ -76,9 +76,8 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     }
     RECORDER.epoch.barrier.open();
     RECORDER.losses.reset();
-    let limit = (memory / BUFFER_SIZE).clamp(MIN_BUFFERS, u32::MAX as usize);
-    RECORDER.buffers.set_limit(limit as u32);
-    let Some(first) = RECORDER.buffers.take() else { return Err(StartError::NoMemory) };
+    let limit = RECORDER.buffers.set_limit(memory);
+    let Some(first) = RECORDER.buffers.take(true) else { return Err(StartError::NoMemory) };
     RECORDER.buffers.give_back(first);
     if !tables::open() {
         return Err(StartError::NoMemory);
@@ -100,7 +99,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
         generation,
         begin,
         begun: Instant::now(),
-        full: FULL_BUFFERS.min(limit / 4).max(1),
+        full: FULL.min(limit / 4),
         pending: Vec::new(),
         view: View::default(),
         is_over: false,
@@ -111,9 +110,6 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     heap::begin();
     Ok(drain)
 }
-
-/// The fewest buffers that make sense: a few threads, and some for the reader.
-const MIN_BUFFERS: usize = 16;
 
 /// Ends the recording of this trace (see [`Drain::session`]), at once and for all threads. What was recorded is still to be
 /// read. Nothing, if it has ended. Go: the beginning of `runtime.StopTrace`.
@@ -176,7 +172,7 @@ pub struct Drain {
     generation: u32,
     begin: u64,
     begun: Instant,
-    /// How many full buffers end a generation.
+    /// How many bytes in full buffers end a generation.
     full: usize,
     /// Buffers of the present generation that were full before the last one was cut.
     pending: Vec<&'static Buffer>,
@@ -201,7 +197,8 @@ impl Drain {
         }
         !self.is_over
             && (RECORDER.generation() == 0
-                || RECORDER.full.len() + self.pending.len() >= self.full
+                || RECORDER.full.bytes() + self.pending.iter().map(|buffer| buffer.size()).sum::<usize>()
+                    >= self.full
                 || self.begun.elapsed() >= PERIOD)
     }
 
@@ -269,7 +266,7 @@ impl Drain {
             let declared = patiently(|patience| {
                 RECORDER.with_patient_shared_turn(patience, |turn| {
                     for goroutine in goroutines.by_ref().take(AT_ONCE) {
-                        turn.make_room();
+                        turn.make_room(0);
                         turn.declare(goroutine);
                     }
                 })
@@ -326,12 +323,12 @@ impl Drop for Drain {
         }
         if self.is_quiet {
             self.view = View::default();
-            for buffer in RECORDER.buffers.iter() {
-                // SAFETY: nothing is recorded, so no buffer is taken; and all were given back.
-                unsafe { buffer.discard() };
+            // SAFETY: nobody is within a turn and nothing is recorded, so no buffer is taken and no table is read; all
+            // buffers were given back, and the view is gone.
+            unsafe {
+                RECORDER.buffers.clear();
+                tables::clear();
             }
-            // SAFETY: nobody is within a turn, nothing is recorded, and the view is gone.
-            unsafe { tables::clear() };
         }
         OWNER.store(0, Ordering::Release);
     }
@@ -379,7 +376,7 @@ impl Collected<'_> {
             lane.buffers.push(Buffered {
                 goroutine: body.goroutine,
                 is_after_loss: body.is_after_loss,
-                records: Records::new(body.base, &body.bytes[..body.len]),
+                records: Records::new(body.base, body.records()),
             });
         }
         Generation { begin: self.begin, end: self.end, lanes }

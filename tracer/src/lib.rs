@@ -11,7 +11,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`record`], [`generation`] | what is recorded, in a form that knows no trace format |
-//! | `lane`, `buffer`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
+//! | `lane`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
 //! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
 //! | `tables` | what stands for stacks and strings |
 //! | [`drain`] | start, stop, and the cuts in between |
@@ -25,6 +25,8 @@
 mod barrier;
 #[cfg_attr(loom, allow(dead_code))]
 mod buffer;
+#[cfg_attr(loom, allow(dead_code))]
+mod buffers;
 #[cfg(not(loom))]
 pub mod collector;
 #[cfg(not(loom))]

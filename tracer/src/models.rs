@@ -47,7 +47,7 @@ fn read(buffer: &Buffer) -> (u32, Vec<Record<'_>>) {
     buffer.body.with_mut(|body| {
         // SAFETY: out of the queue; loom checks that nobody else has it.
         let body = unsafe { &*body };
-        let records = Records::new(body.base, &body.bytes[..body.len]).map(|(_, record)| record).collect();
+        let records = Records::new(body.base, body.records()).map(|(_, record)| record).collect();
         (body.generation, records)
     })
 }

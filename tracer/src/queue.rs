@@ -12,29 +12,29 @@ use crate::buffer::Buffer;
 
 pub(crate) struct Queue {
     last: AtomicPtr<Buffer>,
-    len: AtomicUsize,
+    bytes: AtomicUsize,
 }
 
 impl Queue {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        Self { last: AtomicPtr::new(null_mut()), len: AtomicUsize::new(0) }
+        Self { last: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
     }
 
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { last: AtomicPtr::new(null_mut()), len: AtomicUsize::new(0) }
+        Self { last: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
     }
 
-    /// How many buffers are in it, or a few more or less.
-    pub(crate) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+    /// How many bytes the buffers in it are, or a few buffers more or less.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes.load(Ordering::Relaxed)
     }
 
     /// Puts in a buffer that is the caller's. For hooks.
     pub(crate) fn push(&self, buffer: &'static Buffer) {
         // Before it can be taken, so that the count never falls below zero.
-        self.len.fetch_add(1, Ordering::Relaxed);
+        self.bytes.fetch_add(buffer.size(), Ordering::Relaxed);
         let pushed = (&raw const *buffer).cast_mut();
         let mut last = self.last.load(Ordering::Relaxed);
         loop {
@@ -57,6 +57,7 @@ impl Queue {
             into.push(buffer);
         }
         into[begin..].reverse();
-        self.len.fetch_sub(into.len() - begin, Ordering::Relaxed);
+        let taken = into[begin..].iter().map(|buffer| buffer.size()).sum();
+        self.bytes.fetch_sub(taken, Ordering::Relaxed);
     }
 }

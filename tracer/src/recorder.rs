@@ -7,6 +7,7 @@ use rtprof_profiler::slots::Slots;
 
 use crate::barrier::Barrier;
 use crate::buffer::Buffer;
+use crate::buffers::Buffers;
 use crate::lane::{Lane, take, unlock_for, wait};
 use crate::queue::Queue;
 use crate::turn::Turn;
@@ -40,7 +41,7 @@ pub(crate) struct Losses {
 pub(crate) struct Recorder {
     pub(crate) epoch: Epoch,
     pub(crate) lanes: Slots<Lane>,
-    pub(crate) buffers: Slots<Buffer>,
+    pub(crate) buffers: Buffers,
     pub(crate) full: Queue,
     /// Where events go that come from no lane. Its turn is whoever holds `shared_lock`.
     pub(crate) shared: Lane,
@@ -102,7 +103,7 @@ impl Recorder {
                 barrier: Barrier::new(),
             },
             lanes: Slots::new(),
-            buffers: Slots::new(),
+            buffers: Buffers::new(),
             full: Queue::new(),
             shared: Lane::new(),
             shared_lock: AtomicU32::new(0),
@@ -119,7 +120,7 @@ impl Recorder {
                 barrier: Barrier::new(),
             },
             lanes: Slots::new(),
-            buffers: Slots::new(),
+            buffers: Buffers::new(),
             full: Queue::new(),
             shared: Lane::new(),
             shared_lock: AtomicU32::new(0),
@@ -217,10 +218,11 @@ impl Recorder {
             own => own,
         };
         let locked = lane.lock(own, |tries, _| tries > LANE_TRIES)?;
+        let has_filled_one = lane.generation.load(Ordering::Relaxed) == generation;
         if let Some(old) = locked.take() {
             self.full.push(old);
         }
-        let Some(buffer) = self.buffers.take() else {
+        let Some(buffer) = self.buffers.take(has_filled_one) else {
             if locked.begin_loss() {
                 self.losses.buffers.fetch_add(1, Ordering::Relaxed);
             }

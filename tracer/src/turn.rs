@@ -47,7 +47,7 @@ impl<'a> Turn<'a> {
             // that the turn is none, takes it out.
             let buffer = unsafe { &*self.lane.buffer.load(Ordering::Relaxed) };
             // SAFETY: the buffer is this turn's.
-            if buffer.body.with_mut(|body| unsafe { (*body).has_room() }) {
+            if buffer.body.with_mut(|body| unsafe { (*body).has_room(0) }) {
                 self.buffer = Some(buffer);
                 return;
             }
@@ -55,10 +55,11 @@ impl<'a> Turn<'a> {
         self.renew(self.generation);
     }
 
-    /// Finds room for one event more, in a turn of several.
-    pub(crate) fn make_room(&mut self) {
+    /// Finds room for one event more, in a turn of several, or for one with a message of so many bytes.
+    pub(crate) fn make_room(&mut self, message: usize) {
+        let Some(buffer) = self.buffer else { return };
         // SAFETY: the buffer is this turn's.
-        if self.buffer.is_some_and(|buffer| !buffer.body.with_mut(|body| unsafe { (*body).has_room() })) {
+        if !buffer.body.with_mut(|body| unsafe { (*body).has_room(message) }) {
             self.renew(self.generation);
         }
     }
@@ -105,6 +106,10 @@ impl<'a> Turn<'a> {
 
     /// Appends a log.
     pub(crate) fn write_log(&mut self, task: u64, category: StringId, stack: StackId, message: &[u8]) {
+        self.make_room(message.len());
+        if self.count_if_lost() {
+            return;
+        }
         let tick = clock::ticks();
         self.append(tick, |writer, delta| writer.put_log(delta, task, category, stack, message));
     }
@@ -117,7 +122,7 @@ impl<'a> Turn<'a> {
             let body = unsafe { &mut *body };
             let delta = clock::since(body.last, tick);
             body.last += delta;
-            let mut writer = Writer::new(&mut body.bytes, body.len);
+            let mut writer = body.writer();
             put(&mut writer, delta);
             body.len = writer.position();
             body.count += 1;

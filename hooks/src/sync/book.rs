@@ -5,6 +5,7 @@
 //! wait is over at the last such unlock: what comes after it, the kernel getting round to running the thread, is
 //! nobody's fault.
 
+use core::panic::RefUnwindSafe;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::account::{Account, Charge};
@@ -40,6 +41,8 @@ impl Drop for Abandoned<'_> {
 unsafe impl Sync for Book {}
 // SAFETY: nothing in it is bound to a thread.
 unsafe impl Send for Book {}
+// A lock of the program's that panics leaves it as it was; see `Abandoned`.
+impl RefUnwindSafe for Book {}
 
 impl Book {
     pub(super) const fn new() -> Self {

@@ -1,4 +1,4 @@
-//! `lock_api`'s locks and guards over our raw ones.
+//! `lock_api`'s locks and guards over our raw ones, under parking_lot's names.
 
 use super::mutex::QueueMutex;
 use super::rw_lock::QueueRwLock;
@@ -25,6 +25,11 @@ use super::rw_lock::QueueRwLock;
 /// ```
 pub type Mutex<T> = lock_api::Mutex<QueueMutex, T>;
 
+/// As [`Mutex::new`](lock_api::Mutex::new). `parking_lot::const_mutex`.
+pub const fn const_mutex<T>(value: T) -> Mutex<T> {
+    Mutex::new(value)
+}
+
 /// Holds a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, QueueMutex, T>;
 
@@ -46,6 +51,11 @@ pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, QueueMutex, T>
 /// assert_eq!(NAMES.read().len(), 1);
 /// ```
 pub type RwLock<T> = lock_api::RwLock<QueueRwLock, T>;
+
+/// As [`RwLock::new`](lock_api::RwLock::new). `parking_lot::const_rwlock`.
+pub const fn const_rwlock<T>(value: T) -> RwLock<T> {
+    RwLock::new(value)
+}
 
 /// Reads a [`RwLock`] until it is dropped.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, QueueRwLock, T>;

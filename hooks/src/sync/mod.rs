@@ -38,11 +38,14 @@
 //! | `condvar.wait_timeout(guard, timeout)` | `condvar.wait_for(&mut guard, timeout)` |
 //! | `condvar.wait_timeout_while(guard, timeout, condition)` | `condvar.wait_while_for(&mut guard, condition, timeout)` |
 //! | `once.call_once_force(\|state\| state.is_poisoned())` | `once.call_once_force(\|state\| state.poisoned())` |
-//! | `is_poisoned`, `clear_poison`, `PoisonError`, `TryLockError`, `Once::wait` | nothing |
+//! | `is_poisoned`, `clear_poison`, `PoisonError`, `LockResult`, `TryLockError`, `TryLockResult`, `Once::wait` | nothing |
+//! | what std has deprecated: `ONCE_INIT`, `Condvar::wait_timeout_ms` | nothing |
 //!
 //! - Look at locks of an `Option` or a `Result` that is `Copy` (`Mutex<Option<u32>>`): `lock().unwrap()` still
 //!   compiles, and unwraps what is in the lock.
 //! - A lock of these is not `RefUnwindSafe`: `catch_unwind` wants an `AssertUnwindSafe` around a closure that has one.
+//! - Guards are invariant in the type of the data, as parking_lot's are: a `RwLockReadGuard<'_, &'static str>` does not
+//!   stand for a `RwLockReadGuard<'_, &'a str>`, as std's does.
 //! - [`Once`] still poisons, as parking_lot's does.
 //! - [`mpsc`] is std's to the letter, errors included.
 //! - [`Arc`], [`OnceLock`], [`LazyLock`] and [`atomic`] are std's own: who waits for a `OnceLock` to be initialised is
@@ -55,6 +58,11 @@
 //!   and 8.
 //! - [`Condvar::notify_all`] wakes all at once instead of queueing them up at the mutex, and a `Condvar` may be used
 //!   with several mutexes.
+//! - [`RawMutex`] and [`RawRwLock`] are adapters for another raw lock, and take it as a parameter. What stands below
+//!   [`Mutex`] and [`RwLock`] is [`QueueMutex`] and [`QueueRwLock`]: `lock_api::Mutex<rtprof::sync::QueueMutex, T>` for
+//!   `lock_api::Mutex<parking_lot::RawMutex, T>`.
+//! - [`lock_api`]'s `arc_lock` is on: `lock_arc` and its like are there. Its `serde` works on these locks as on
+//!   parking_lot's; a program that had it by parking_lot's `serde` asks for `lock_api/serde`.
 //! - Contended locks spin for a microsecond or two and then sleep; they do not yield in between.
 //! - Guards are not `Send`. No deadlock detection, no hardware lock elision, no `FairMutex`, no `ReentrantMutex`:
 //!   put [`RawMutex`]`<parking_lot::RawFairMutex>` under `lock_api` for these.
@@ -97,7 +105,10 @@ mod semaphore;
 pub use self::{
     barrier::{Barrier, BarrierWaitResult},
     condvar::{Condvar, WaitTimeoutResult},
-    locks::*,
+    locks::{
+        MappedMutexGuard, MappedRwLockReadGuard, MappedRwLockWriteGuard, Mutex, MutexGuard, RwLock,
+        RwLockReadGuard, RwLockUpgradableReadGuard, RwLockWriteGuard, const_mutex, const_rwlock,
+    },
     mutex::QueueMutex,
     once::{Once, OnceState},
     raw_mutex::RawMutex,
@@ -105,6 +116,12 @@ pub use self::{
     rw_lock::QueueRwLock,
     semaphore::{Semaphore, SemaphoreGuard},
 };
+
+/// What [`Mutex`] and [`RwLock`] are made with, as parking_lot passes it on.
+#[cfg(not(loom))]
+pub use lock_api;
+#[cfg(not(loom))]
+pub use lock_api::{ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard};
 
 // What else a program imports from `std::sync`, so that changing one path is enough. None of it waits visibly.
 #[cfg(not(loom))]

@@ -11,6 +11,7 @@
 //! every unlock wait for a thread to be scheduled. About every half millisecond of contention it is handed
 //! over all the same, so that nobody waits for ever (as in parking_lot, whose algorithm this is).
 
+use std::panic::RefUnwindSafe;
 #[cfg(not(loom))]
 use std::time::Duration;
 use std::time::Instant;
@@ -42,6 +43,8 @@ pub struct QueueMutex {
 unsafe impl Sync for QueueMutex {}
 // SAFETY: nothing in it is bound to a thread.
 unsafe impl Send for QueueMutex {}
+// No code of the program runs inside of it that could panic.
+impl RefUnwindSafe for QueueMutex {}
 
 impl QueueMutex {
     #[cfg(not(loom))]

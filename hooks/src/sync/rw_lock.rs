@@ -10,6 +10,7 @@
 //! The mutex profile charges who ends a wait: a writer's unlock for all behind it, and of several readers the
 //! last one to leave for a writer that drains, and for all behind that one (go#18496).
 
+use std::panic::RefUnwindSafe;
 use std::time::Instant;
 
 use super::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRITER, Want};
@@ -31,6 +32,8 @@ pub struct QueueRwLock {
 unsafe impl Sync for QueueRwLock {}
 // SAFETY: nothing in it is bound to a thread.
 unsafe impl Send for QueueRwLock {}
+// No code of the program runs inside of it that could panic.
+impl RefUnwindSafe for QueueRwLock {}
 
 impl QueueRwLock {
     #[cfg(not(loom))]

@@ -3,6 +3,7 @@
 use std::io;
 
 use rtprof_profiler::goroutine::{self, Birth, Registered};
+use rtprof_profiler::labels;
 use rtprof_profiler::thread_create::{self, ThreadBucket};
 use rtprof_tracer::states;
 
@@ -36,9 +37,11 @@ impl Creator {
         goroutine::register(std::thread::current().name(), self.stack, self.birth)
     }
 
-    /// `body` with the goroutine around it. A panic ends the goroutine and goes on to std.
+    /// `body` with the goroutine around it, under the labels of the caller. A panic ends the goroutine and goes on to std.
     pub(super) fn around<T>(self, body: impl FnOnce() -> T) -> impl FnOnce() -> T {
+        let labels = labels::inherited();
         move || {
+            let _labels = labels.enter();
             let _goroutine = self.enter();
             body()
         }

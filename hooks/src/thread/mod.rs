@@ -15,6 +15,8 @@
 //! | [`park`], [`park_timeout`] | | if it took a microsecond | `thread park` |
 //! | [`sleep`] | | never: nobody makes it wait | `sleep` |
 //!
+//! A thread that is started here has the labels of its creator (`pprof::do_with`), as a goroutine has in Go.
+//!
 //! Threads that are started elsewhere (by std, a library, C) are seen from the first time they reach one of
 //! rtprof's locks, channels or waits; their creators are not known.
 

@@ -3,6 +3,7 @@
 
 use super::*;
 use rtprof_profiler::goroutine::{self, Snapshot, WaitReason};
+use rtprof_profiler::labels;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -60,6 +61,34 @@ fn a_thread_has_a_goroutine_with_its_name_and_creator() {
     assert_eq!(unnamed.name, "");
     assert_ne!(unnamed.id, goroutine.id);
     assert!(goroutine::all().all(|live| live.id != goroutine.id && live.id != unnamed.id), "both have ended");
+}
+
+/// As in Go's `TestDo`: a request's helpers are charged to the request.
+#[test]
+fn a_thread_has_the_labels_of_its_creator() {
+    fn tenant() -> Option<String> {
+        labels::label("tenant")
+    }
+    let (go_on, told) = mpsc::channel::<()>();
+    let outlives = labels::do_with(labels::labels(&[("tenant", "a")]), || {
+        assert_eq!(spawn(tenant).join().unwrap().as_deref(), Some("a"));
+        let built = Builder::new().spawn(|| {
+            let changed =
+                labels::do_with(labels::labels(&[("tenant", "b")]), || spawn(tenant).join().unwrap());
+            (changed, tenant())
+        });
+        assert_eq!(built.unwrap().join().unwrap(), (Some("b".into()), Some("a".into())));
+        assert_eq!(scope(|scope| scope.spawn(tenant).join().unwrap()).as_deref(), Some("a"));
+        assert_eq!(std::thread::spawn(tenant).join().unwrap(), None);
+        spawn(move || {
+            told.recv().unwrap_err();
+            tenant()
+        })
+    });
+    assert_eq!(tenant(), None);
+    drop(go_on);
+    assert_eq!(outlives.join().unwrap().as_deref(), Some("a"), "to its own end");
+    assert_eq!(spawn(tenant).join().unwrap(), None);
 }
 
 #[test]

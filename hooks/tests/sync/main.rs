@@ -7,6 +7,7 @@ mod channel;
 mod channel_ends;
 mod channel_stress;
 mod condvar;
+mod drop_in;
 mod once;
 mod semaphore;
 mod semaphore_stress;

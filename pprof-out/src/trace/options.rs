@@ -7,9 +7,10 @@ use std::time::Duration;
 pub struct Options {
     /// How long [`stop`](super::stop) waits for the writer to take everything; 10 s by default.
     pub drain_timeout: Duration,
-    /// Bytes of memory for what was recorded and is not encoded yet, at least 1 MiB; 64 MiB by default. A program that
-    /// records faster than the writer takes loses events beyond that, and [`Stats`](super::Stats) says how many. What was
-    /// encoded takes as much again at most.
+    /// Bytes of memory for what was recorded and is not encoded yet, at least 1 MiB; 64 MiB by default. Beyond that events
+    /// are lost, and [`Stats`](super::Stats) says how many: where a program records faster than the writer takes, or has
+    /// too many threads. One that records takes 2 KiB for each second, and 64 KiB more once it has filled these: the
+    /// default is enough for ten thousand threads that do little. What was encoded takes as much again at most.
     pub buffer_memory: usize,
 }
 

@@ -44,6 +44,7 @@ pub struct Reader {
     start: u64,
     /// When recording ends by itself.
     deadline: Option<Instant>,
+    is_done: Box<dyn Fn() -> bool + Send>,
     /// Whether the end of this is the end of the session, rather than somebody's call of `stop`.
     is_session: bool,
 }
@@ -90,6 +91,7 @@ impl Reader {
             at: 0,
             start,
             deadline: None,
+            is_done: Box::new(|| false),
             is_session: true,
         })
     }
@@ -106,6 +108,12 @@ impl Reader {
     /// Ends recording after so long from now, or when it is stopped, if that is earlier.
     pub fn stop_after(&mut self, time: Duration) {
         self.deadline = Instant::now().checked_add(time);
+    }
+
+    /// Ends recording when `is_done` returns true. A read that waits asks every few milliseconds. While nothing happens in
+    /// the program a read returns no bytes, so that a failed write alone would not show that a trace has lost its reader.
+    pub fn stop_when(&mut self, is_done: impl Fn() -> bool + Send + 'static) {
+        self.is_done = Box::new(is_done);
     }
 
     /// How it goes.
@@ -169,7 +177,7 @@ impl Reader {
         while self.at == self.chunk.len() {
             let Some(drain) = self.drain.as_mut().filter(|drain| !drain.is_over()) else { return };
             let left = self.deadline.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() {
+            if left.is_zero() || (self.is_done)() {
                 self.session.stop();
             }
             if !drain.wants_cut() {

@@ -52,6 +52,12 @@ impl FreeList {
         }
     }
 
+    /// Forgets all slots.
+    #[cfg(not(loom))]
+    pub(super) fn clear(&self) {
+        self.head.fetch_and(!u64::from(u32::MAX), Ordering::Relaxed);
+    }
+
     /// Takes the slot that was given back last. `link` finds the link of any slot that ever was in the
     /// list.
     pub(super) fn pop<'a>(&self, link: impl Fn(u32) -> &'a Link) -> Option<u32> {

@@ -125,8 +125,32 @@ impl<T: Slot> Slots<T> {
 
     /// Gives back what [`Slots::take`] gave. For hooks.
     pub fn give_back(&self, slot: &T) {
+        self.give_back_at(slot.place());
+    }
+
+    /// Gives back the slot with this place. For hooks.
+    pub fn give_back_at(&self, place: &Place) {
         // The caller has taken the slot, or has seen what is in it, which began after that.
-        self.free.push(slot.place().number(), &slot.place().link);
+        self.free.push(place.number(), &place.link);
+    }
+
+    /// Forgets all slots and gives their memory back to the kernel. Their blocks stay mapped.
+    ///
+    /// # Safety
+    /// All slots are free, and nobody takes one meanwhile.
+    #[cfg(not(loom))]
+    pub unsafe fn clear(&self) {
+        self.free.clear();
+        self.used.store(0, Ordering::Release);
+        for (block, start) in self.blocks.iter().enumerate() {
+            if let Some(start) = NonNull::new(start.load(Ordering::Acquire)) {
+                // SAFETY: the whole of a mapping that `map` has made, and all in it is free, by the caller's promise. What
+                // is zeroed is a slot that is not in use.
+                let _ = unsafe {
+                    crate::mapping::discard(start.cast(), ((FIRST as usize) << block) * size_of::<T>())
+                };
+            }
+        }
     }
 
     /// How many were ever needed at one time.

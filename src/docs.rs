@@ -1,0 +1,17 @@
+//! The guides, so that their examples are compiled.
+
+#[doc = include_str!("../docs/contention.md")]
+mod contention {}
+
+/// With routes for axum.
+#[cfg(feature = "axum")]
+#[doc = include_str!("../docs/scraping.md")]
+mod scraping {}
+
+#[cfg(feature = "http")]
+#[doc = include_str!("../docs/security.md")]
+mod security {}
+
+#[cfg(feature = "pprof")]
+#[doc = include_str!("../docs/tracing.md")]
+mod tracing {}

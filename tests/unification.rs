@@ -1,0 +1,139 @@
+//! What rtprof does to the crates that a program has in common with it. Cargo builds one copy of each with the features that
+//! either asks for, and a feature may replace what the program has chosen: a compression's backend, for example.
+//!
+//! The program here depends on every such crate, once with its default features and once without, as in each case with
+//! and without rtprof.
+#![cfg(target_os = "linux")]
+
+mod support;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+use support::child;
+
+/// Features that only add items, which a program that does not name them does not notice. Read the crate before adding to
+/// this.
+const ONLY_ADD: [(&str, &[&str]); 17] = [
+    ("addr2line", &["loader", "std"]),
+    ("base64", &["alloc"]),
+    ("bitflags", &["std"]),
+    // A program that has a backend keeps it: this one is used where there is no other.
+    ("flate2", &["any_impl", "default", "miniz_oxide", "runtime_detection", "rust_backend"]),
+    ("form_urlencoded", &["alloc", "default", "std"]),
+    ("gimli", &["std"]),
+    ("hyper", &["http1", "server"]),
+    ("hyper-util", &["tokio"]),
+    ("linux-raw-sys", &["prctl"]),
+    ("lock_api", &["arc_lock"]),
+    (
+        "object",
+        &["archive", "coff", "compression", "elf", "macho", "pe", "read", "read_core", "std", "xcoff"],
+    ),
+    ("prost", &["derive", "std"]),
+    ("rustix", &["alloc", "process", "std"]),
+    ("serde_json", &["default", "std"]),
+    ("smallvec", &["const_generics", "const_new"]),
+    ("socket2", &["all"]),
+    // `enable_all` of a runtime enables what is compiled in: here the drivers of sockets and time too.
+    ("tokio", &["libc", "macros", "mio", "net", "rt", "socket2", "time", "tokio-macros"]),
+];
+
+/// Those whose default features need next to no crate that is not here already.
+const WITH_DEFAULTS: [&str; 10] = [
+    "bytes",
+    "dashmap",
+    "flate2",
+    "http",
+    "hyper",
+    "lock_api",
+    "parking_lot_core",
+    "prost",
+    "serde_json",
+    "tokio",
+];
+
+/// Package and version.
+type Package = (String, String);
+type Features = BTreeMap<Package, BTreeSet<String>>;
+
+#[test]
+fn a_program_keeps_its_own_features() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let shared = shared_crates(root);
+    assert!(shared.len() > 15 && shared.iter().any(|(name, _)| name == "flate2"), "{shared:?}");
+    for has_defaults in [true, false] {
+        let alone = features(root, &shared, has_defaults, false);
+        let with_us = features(root, &shared, has_defaults, true);
+        assert!(with_us.keys().any(|(name, _)| name == "rtprof-http"), "{with_us:#?}");
+        for (package, own) in &alone {
+            let merged = with_us.get(package).unwrap_or_else(|| panic!("{package:?} is replaced"));
+            let allowed =
+                ONLY_ADD.iter().find(|(name, _)| *name == package.0).map_or(&[][..], |(_, added)| added);
+            for added in merged.difference(own) {
+                assert!(
+                    allowed.contains(&added.as_str()),
+                    "{package:?} gets {added} (defaults: {has_defaults})"
+                );
+            }
+        }
+    }
+}
+
+/// Names and versions of what our packages ask for, by the workspace's table.
+fn shared_crates(root: &Path) -> Vec<(String, String)> {
+    let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("it is in the repository");
+    let (_, table) = manifest.split_once("[workspace.dependencies]\n").expect("it has one");
+    let (table, _) = table.split_once("\n[").expect("it ends");
+    let lines = table.lines().filter_map(|line| line.split_once(" = "));
+    let is_ours = |name: &str| name.starts_with("rtprof");
+    // Of tests alone.
+    let is_tests = |name: &str| ["loom", "parking_lot"].contains(&name);
+    let versions = lines.filter(|(name, _)| !is_ours(name) && !is_tests(name)).map(|(name, value)| {
+        let version = value.split('"').nth(1).expect("a version");
+        (name.to_owned(), version.to_owned())
+    });
+    versions.chain([("gimli".to_owned(), "*".to_owned())]).collect()
+}
+
+/// The features of all packages that a program is built from.
+fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rtprof: bool) -> Features {
+    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unification");
+    std::fs::create_dir_all(package.join("src")).expect("the build's own folder can be written");
+    let mut manifest =
+        "[package]\nname = \"program\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n[dependencies]\n".to_owned();
+    for (name, version) in shared {
+        let has_defaults = has_defaults && WITH_DEFAULTS.contains(&name.as_str());
+        manifest += &format!("{name} = {{ version = \"{version}\", default-features = {has_defaults} }}\n");
+    }
+    if has_rtprof {
+        manifest += &format!("rtprof = {{ path = {root:?}, features = [\"axum\"] }}\n");
+    }
+    let write = |name: &str, text: &str| std::fs::write(package.join(name), text).expect("it can be written");
+    write("Cargo.toml", &manifest);
+    write("src/main.rs", "fn main() {}\n");
+    std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file is there");
+    let tree = |network: &[&str]| {
+        let mut tree = Command::new(env!("CARGO"));
+        tree.current_dir(&package)
+            .args(["tree", "--edges", "normal", "--prefix", "none", "--format", "{p};{f}"]);
+        child::finish(tree.args(network))
+    };
+    let mut output = tree(&["--offline"]);
+    if !output.status.success() {
+        // It asks for crates that no build of ours needed so far.
+        output = tree(&[]);
+    }
+    assert!(output.status.success(), "{}", child::report(&output));
+    let text = String::from_utf8(output.stdout).expect("a text");
+    let lines = text.lines().filter_map(|line| line.split_once(';'));
+    lines
+        .map(|(package, features)| {
+            let mut words = package.split(' ').map(str::to_owned);
+            let mut word = || words.next().expect("name and version");
+            let features = features.trim_end_matches(" (*)").split(',').filter(|feature| !feature.is_empty());
+            ((word(), word()), features.map(str::to_owned).collect())
+        })
+        .collect()
+}

@@ -1,0 +1,94 @@
+//! The buffers of a trace, and how much memory those in use may be.
+
+use rtprof_profiler::primitive::{AtomicUsize, Ordering};
+use rtprof_profiler::slots::Slots;
+
+use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
+
+/// The fewest bytes that make sense: a few busy threads, and some for the reader.
+const LEAST: usize = 16 * LARGE;
+
+pub(crate) struct Buffers {
+    small: Slots<Small>,
+    large: Slots<Large>,
+    /// Bytes of those in use, and the most that may be. Free ones keep their memory until the trace is over, so that
+    /// what is resident may be twice this: all in small ones first, all in large ones later.
+    used: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl Buffers {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        let (used, limit) = (AtomicUsize::new(0), AtomicUsize::new(LEAST));
+        Self { small: Slots::new(), large: Slots::new(), used, limit }
+    }
+
+    #[cfg(loom)]
+    pub(crate) fn new() -> Self {
+        let (used, limit) = (AtomicUsize::new(0), AtomicUsize::new(LEAST));
+        Self { small: Slots::new(), large: Slots::new(), used, limit }
+    }
+
+    /// Sets the limit, and returns what it is: at least 1 MiB.
+    pub(crate) fn set_limit(&self, bytes: usize) -> usize {
+        let bytes = bytes.max(LEAST);
+        self.limit.store(bytes, Ordering::Relaxed);
+        bytes
+    }
+
+    /// A buffer for the caller alone: a large one for who has filled one already in this generation, if there is
+    /// memory for that. For hooks.
+    pub(crate) fn take(&self, has_filled_one: bool) -> Option<&Buffer> {
+        let large =
+            has_filled_one.then(|| self.within_limit(LARGE, || self.large.take().map(|new| new.open(LARGE))));
+        large.flatten().or_else(|| self.within_limit(SMALL, || self.small.take().map(|new| new.open(SMALL))))
+    }
+
+    fn within_limit<'a>(
+        &'a self,
+        bytes: usize,
+        take: impl FnOnce() -> Option<&'a Buffer>,
+    ) -> Option<&'a Buffer> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        let mut used = self.used.load(Ordering::Relaxed);
+        loop {
+            if used + bytes > limit {
+                return None;
+            }
+            match self.used.compare_exchange_weak(used, used + bytes, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(seen) => used = seen,
+            }
+        }
+        let taken = take();
+        if taken.is_none() {
+            self.used.fetch_sub(bytes, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Gives back what [`Buffers::take`] gave.
+    pub(crate) fn give_back(&self, buffer: &Buffer) {
+        let size = buffer.size();
+        if size == SMALL {
+            self.small.give_back_at(buffer.place());
+        } else {
+            self.large.give_back_at(buffer.place());
+        }
+        self.used.fetch_sub(size, Ordering::Relaxed);
+    }
+
+    /// Gives the memory of all buffers back to the kernel.
+    ///
+    /// # Safety
+    /// All are free, and nobody takes one meanwhile.
+    #[cfg(not(loom))]
+    pub(crate) unsafe fn clear(&self) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            self.small.clear();
+            self.large.clear();
+        }
+    }
+}
