@@ -43,7 +43,8 @@ impl WaitKind {
 
 /// Runs `f`, which waits for something that rtprof does not see: a channel of another crate, a socket. The trace shows
 /// the current goroutine waiting meanwhile, with its stack, and then waking by itself; the block profile counts the wait, if
-/// it is on, unless it is one for the network or for time.
+/// it is on and `f` took a microsecond or more, unless it is one for the network or for time. (An `f` that took less found
+/// what it wanted at once, and has not waited.)
 ///
 /// If `f` does something that is an event of its own, such as locking a contended `rtprof::sync::Mutex` or calling
 /// [`log`](rtprof_tracer::log), the wait that was announced ends there.
@@ -58,7 +59,7 @@ pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
     // If `f` panics it is dropped, and was no wait.
     let wait = Wait::announce(kind.reason());
     let result = f();
-    wait.end_now();
+    wait.end_if_slept();
     frame::keep();
     result
 }

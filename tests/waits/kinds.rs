@@ -10,12 +10,13 @@ use std::time::Duration;
 
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore, mpsc};
 use rtprof::thread;
+use rtprof::trace::{self, WaitKind};
 
-use crate::support::child;
 use crate::support::contention::{
     About, Moment, NONE, Seen, in_vain, leaves, queue, record_everything, written,
 };
 use crate::support::profile::Profile;
+use crate::support::{child, until};
 
 const HOLD: Duration = Duration::from_millis(20);
 const TIMEOUT: Duration = Duration::from_millis(100);
@@ -36,7 +37,7 @@ macro_rules! roles {
 roles! {
     waits_for_condition waits_for_condition_in_vain waits_for_once waits_for_barrier acquires acquires_in_vain
     receives receives_until_disconnected receives_in_vain sends meets waits_for_thread parks parks_in_vain
-    sleeps waits_for_scope
+    sleeps waits_for_scope waits_elsewhere finds_at_once
 }
 
 /// What each kind of wait should have taken.
@@ -190,6 +191,30 @@ fn threads_and_parks_but_not_sleeps() {
         thread.join().expect("it ended well");
         expected.check();
         assert_eq!(Seen::now().blocked("sleeps"), NONE, "nobody makes it wait");
+    });
+}
+
+/// A wait that the program tells of, and what it tells of that was none.
+#[test]
+fn what_is_not_ours() {
+    child::isolated("what_is_not_ours", || {
+        record_everything();
+        let mut expected = Expected::default();
+        let (go, start) = other::channel::<()>();
+        let wait =
+            Box::new(move || trace::wait(WaitKind::Recv, || start.recv()).expect("the test says when"));
+        expected.woken("waits_elsewhere", waits_elsewhere, wait, || go.send(()).expect("it waits"));
+        let wait = Box::new(|| trace::wait(WaitKind::Net, || sleep(HOLD)));
+        waits_elsewhere(wait);
+        expected.check();
+
+        // One that the kernel interrupts may have taken as long as a wait.
+        let counted = || Seen::now().blocked("finds_at_once").count;
+        until("most of them have not waited", || {
+            let before = counted();
+            (0..1000).for_each(|_| finds_at_once(Box::new(|| trace::wait(WaitKind::Recv, || ()))));
+            counted() - before < 500
+        });
     });
 }
 

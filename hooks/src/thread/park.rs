@@ -3,12 +3,7 @@
 use std::time::Duration;
 
 use crate::frame;
-use crate::wait::{Wait, WaitReason, clock};
-
-/// A park that took less has not slept: it found that somebody had called `unpark` before, which std keeps
-/// to itself. In ticks: about a microsecond, at the rates that counters run at. The kernel cannot put a thread
-/// to sleep and wake it in less, and what does not sleep takes a tenth of it.
-const LEAST_SLEEP: u64 = if cfg!(target_arch = "aarch64") { 50 } else { 2000 };
+use crate::wait::{Wait, WaitReason};
 
 /// Waits until somebody calls [`Thread::unpark`](super::Thread::unpark) on this thread; not at all if
 /// somebody has since the last time. May return without. As `std::thread::park`.
@@ -28,13 +23,9 @@ pub fn park_timeout(dur: Duration) {
 /// In the program's own frame, which must be there when its stack is taken.
 #[inline(always)]
 fn wait(park: impl FnOnce()) {
-    // The clock is read after a thread's first hook has registered it, which takes long.
-    let mut wait = Wait::prepare(WaitReason::Park);
-    let start = clock::ticks();
-    wait.run();
+    let wait = Wait::begin(WaitReason::Park);
     park();
-    if clock::since(start, clock::ticks()) >= LEAST_SLEEP {
-        wait.end_now();
-        frame::keep();
-    }
+    // It may have found that somebody had called `unpark` before, which std keeps to itself.
+    wait.end_if_slept();
+    frame::keep();
 }
