@@ -98,7 +98,7 @@ pub(crate) struct ChannelWriter<'a> {
 
 impl ChannelWriter<'_> {
     /// Tells whether the client is gone, for a capture that may have nothing to write for a long time.
-    pub(crate) fn is_gone(&self) -> impl Fn() -> bool + Send + use<> {
+    pub(crate) fn is_gone(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let pieces = self.pieces.clone();
         move || pieces.is_closed()
     }

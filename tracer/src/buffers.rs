@@ -79,13 +79,17 @@ impl Buffers {
         self.used.fetch_sub(size, Ordering::Relaxed);
     }
 
-    /// Gives the memory of all buffers back to the kernel.
+    /// Gives the memory of all buffers back to the kernel, unless one is in use.
     ///
     /// # Safety
-    /// All are free, and nobody takes one meanwhile.
+    /// No thread takes one meanwhile.
     #[cfg(not(loom))]
     pub(crate) unsafe fn clear(&self) {
-        // SAFETY: the caller's promise.
+        if self.used.load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        // SAFETY: all are free, as a buffer counts from before it is taken until after it is given back; the rest is the
+        // caller's promise.
         unsafe {
             self.small.clear();
             self.large.clear();

@@ -323,8 +323,8 @@ impl Drop for Drain {
         }
         if self.is_quiet {
             self.view = View::default();
-            // SAFETY: nobody is within a turn and nothing is recorded, so no buffer is taken and no table is read; all
-            // buffers were given back, and the view is gone.
+            // SAFETY: no thread is within a turn and nothing is recorded, so that no buffer is taken and no table is read; the
+            // view is gone.
             unsafe {
                 RECORDER.buffers.clear();
                 tables::clear();

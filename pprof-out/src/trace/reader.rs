@@ -44,7 +44,7 @@ pub struct Reader {
     start: u64,
     /// When recording ends by itself.
     deadline: Option<Instant>,
-    is_done: Box<dyn Fn() -> bool + Send>,
+    is_done: Box<dyn Fn() -> bool + Send + Sync>,
     /// Whether the end of this is the end of the session, rather than somebody's call of `stop`.
     is_session: bool,
 }
@@ -112,7 +112,7 @@ impl Reader {
 
     /// Ends recording when `is_done` returns true. A read that waits asks every few milliseconds. While nothing happens in
     /// the program a read returns no bytes, so that a failed write alone would not show that a trace has lost its reader.
-    pub fn stop_when(&mut self, is_done: impl Fn() -> bool + Send + 'static) {
+    pub fn stop_when(&mut self, is_done: impl Fn() -> bool + Send + Sync + 'static) {
         self.is_done = Box::new(is_done);
     }
 
