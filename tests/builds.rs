@@ -1,8 +1,9 @@
 //! Stacks are whole and named in every kind of build that users have.
 //!
-//! The fixture `chain` makes one allocation from main and one from a thread, through functions that are
-//! inlined and that are not, and traces a thread that is waited for. It is built as debug, release, fat LTO, stripped, without debug information,
-//! with line tables only and with split debug information; each with and without frame pointers.
+//! The fixture `chain` makes one allocation from main and one from a thread, through functions that are inlined and
+//! that are not, fills a channel, and traces a thread that is waited for. It is built as debug, release, fat LTO,
+//! stripped, without debug information, with line tables only and with split debug information; each with and without
+//! frame pointers.
 //!
 //! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs it.
 #![cfg(feature = "pprof")]
@@ -160,6 +161,43 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
 }
 
+/// What a channel allocates is charged to the function that uses it.
+fn check_channel(what: &str, profile: &Profile) {
+    let samples = profile.samples();
+    let mut sends = samples.iter().filter(|sample| sample.has("chain::sends")).peekable();
+    assert!(sends.peek().is_some(), "{what}: the channel's blocks are in the profile");
+    for sample in sends {
+        assert_eq!(sample.frames[0].function, "chain::sends", "{what}: {:#?}", sample.frames);
+    }
+}
+
+/// Our threads show no function of ours where functions can be told apart, and the same function has the same name in a
+/// trace and in a profile.
+fn check_frames(what: &str, written: &Written, names: Names) {
+    let trace_stack = |event_type, function: &str| {
+        let mut events = written.trace.events_of(event_type);
+        let event = events.find(|event| event.functions().contains(&function));
+        event.unwrap_or_else(|| panic!("{what}: {function} is in the trace")).functions()
+    };
+    let thread = trace_stack(EventType::GoSleep, "chain::sleeps");
+    let is_ours = |function: &&str| function.contains("rtprof");
+    assert!(thread.len() > 4, "{what}: {thread:#?}");
+    assert!(names != Names::Lines || !thread.iter().any(is_ours), "{what}: {thread:#?}");
+    let sample = sample(&written.profile, 50_001);
+    let in_profile: Vec<_> = sample.frames.iter().map(|frame| frame.function.as_str()).collect();
+    let in_trace = trace_stack(EventType::GoBlockSync, "chain::joins");
+    let callers_of_main = |functions: &[&str]| {
+        let main = functions.iter().position(|function| *function == "chain::main");
+        functions[main.unwrap_or_else(|| panic!("{what}: no main in {functions:#?}"))..].join("\n")
+    };
+    // The trace has the thread's name beneath.
+    let (_thread, in_trace) = in_trace.split_last().expect("it has frames");
+    assert_eq!(callers_of_main(in_trace), callers_of_main(&in_profile), "{what}");
+    let stacks = written.trace.events().flat_map(|event| event.functions());
+    let generic = stacks.chain(in_profile).find(|function| function.contains('<'));
+    assert_eq!(generic, None, "{what}: type arguments are left out");
+}
+
 /// Every stack of the trace begins in the program, where it says.
 fn check_trace(what: &str, trace: &Parsed, names: Names) {
     for (event_type, function) in [
@@ -183,6 +221,10 @@ fn check_build(flags: Flags, arguments: &[&str], names: Names) {
     let written = run(&build(flags, arguments));
     check(flags.0, &written.profile, names);
     check_trace(flags.0, &written.trace, names);
+    if names == Names::Lines {
+        check_channel(flags.0, &written.profile);
+    }
+    check_frames(flags.0, &written, names);
 }
 
 fn debug(flags: Flags) {

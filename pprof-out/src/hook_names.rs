@@ -64,6 +64,12 @@ pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
             && (inlines_known || is_inner(name) || runs_no_closure(name))
 }
 
+/// Whether a function, by its name without type arguments, is what the hooks put between the start of a thread and the
+/// program's closure: in the stack of everything that the thread does, and of no interest in any.
+pub(crate) fn is_thread_start(short_name: &str) -> bool {
+    short_name.starts_with("rtprof_hooks::thread::creator::") && short_name.contains("{closure")
+}
+
 /// The drop of a guard, which unlocks and does nothing else. That of anything else may drop the program's objects.
 fn is_guard_drop(name: &str) -> bool {
     if let Some(guard) = name.strip_suffix(" as core::ops::drop::Drop>::drop") {
@@ -137,6 +143,7 @@ fn runs_no_closure(name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::names::short;
 
     #[test]
     fn names_of_both_schemes() {
@@ -193,6 +200,26 @@ mod tests {
         ] {
             assert!(is_hook(name, true), "{name}");
             assert!(!is_hook(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_thread() {
+        for name in [
+            "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>::{closure#0}",
+            "rtprof_hooks::thread::creator::Creator::around::{{closure}}",
+            "<<rtprof_hooks::thread::creator::Creator>::around<F, T>::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            // With line tables only.
+            "rtprof_hooks::thread::creator::{closure#0}",
+        ] {
+            assert!(is_thread_start(&short(name)), "{name}");
+        }
+        for name in [
+            "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>",
+            "app::rtprof_hooks::thread::creator::{closure#0}",
+            "app::main::{closure#0}",
+        ] {
+            assert!(!is_thread_start(&short(name)), "{name}");
         }
     }
 

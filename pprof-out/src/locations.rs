@@ -15,8 +15,7 @@ use crate::symbolizer::{Symbolization, Symbolizer};
 /// Every distinct address of an export, resolved once.
 pub(crate) struct Locations {
     symbolizer: Symbolizer,
-    /// The position in `addresses`, and whether the address is a way into the allocator.
-    by_address: AddressMap<usize, (u32, bool)>,
+    by_address: AddressMap<usize, Known>,
     addresses: Vec<Address>,
     /// What was given an id: an address, and how many of its innermost lines are hidden. The id is the
     /// position plus 1.
@@ -25,6 +24,17 @@ pub(crate) struct Locations {
     stack: Vec<u32>,
     /// The rootmost frame of the stack at hand that is a way into the allocator.
     entry: Option<usize>,
+}
+
+/// What the innermost loop of an export asks of an address.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The position in `addresses`.
+    at: u32,
+    /// It is a way into the allocator.
+    is_entry: bool,
+    /// No stack shows it.
+    is_left_out: bool,
 }
 
 /// One address of a stack.
@@ -61,7 +71,8 @@ impl Locations {
     /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
     pub(crate) fn allocation(&mut self, stack: &[usize]) -> Frames<'_> {
         self.resolve(stack);
-        let cut = prune::cut(Machinery::Allocator, stack.len(), self.entry, |frame| self.classes(frame));
+        let frames = self.stack.len();
+        let cut = prune::cut(Machinery::Allocator, frames, self.entry, |frame| self.classes(frame));
         self.frames(cut)
     }
 
@@ -69,7 +80,7 @@ impl Locations {
     /// off its leaf.
     pub(crate) fn event(&mut self, stack: &[usize]) -> Frames<'_> {
         self.resolve(stack);
-        let cut = prune::cut(Machinery::Hooks, stack.len(), None, |frame| self.classes(frame));
+        let cut = prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
         self.frames(cut)
     }
 
@@ -77,7 +88,7 @@ impl Locations {
     pub(crate) fn skipped(&mut self, stack: &[usize], skip: usize) -> Frames<'_> {
         self.resolve(stack);
         let lines_of = |frame: usize| self.classes(frame).len();
-        let cut = prune::skip_lines(Cut::NONE, skip, stack.len(), lines_of);
+        let cut = prune::skip_lines(Cut::NONE, skip, self.stack.len(), lines_of);
         self.frames(cut)
     }
 
@@ -93,22 +104,29 @@ impl Locations {
     fn resolve(&mut self, stack: &[usize]) {
         self.stack.clear();
         self.entry = None;
-        for (frame, &return_address) in stack.iter().enumerate() {
-            let (at, is_entry) = match self.by_address.get(&return_address) {
+        for &return_address in stack {
+            let known = match self.by_address.get(&return_address) {
                 Some(&known) => known,
                 None => self.add(return_address),
             };
-            if is_entry {
-                self.entry = Some(frame);
+            if known.is_left_out {
+                continue;
             }
-            self.stack.push(at);
+            if known.is_entry {
+                self.entry = Some(self.stack.len());
+            }
+            self.stack.push(known.at);
         }
     }
 
     #[cold]
-    fn add(&mut self, return_address: usize) -> (u32, bool) {
+    fn add(&mut self, return_address: usize) -> Known {
         let (module, symbols) = self.symbolizer.resolve(return_address);
-        let known = (self.addresses.len() as u32, prune::entry_lines(&symbols.classes) > 0);
+        let known = Known {
+            at: self.addresses.len() as u32,
+            is_entry: prune::entry_lines(&symbols.classes) > 0,
+            is_left_out: symbols.is_left_out,
+        };
         self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
         self.by_address.insert(return_address, known);
         known

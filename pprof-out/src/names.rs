@@ -7,8 +7,8 @@ use crate::source_path;
 /// The name of a function in two forms.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Name {
-    /// Demangled, without the compiler's hash.
-    pub(crate) shown: String,
+    /// Demangled, without the compiler's hash. Profiles show the [`short`] form.
+    pub(crate) full: String,
     /// As the linker knows it.
     pub(crate) system: String,
 }
@@ -17,11 +17,11 @@ pub(crate) struct Name {
 /// both forms are the same.
 pub(crate) fn demangle(mangled: &str) -> Name {
     // Linkers and the optimizer append `.llvm.1234`, `.cold` and the like.
-    let shown = match rustc_demangle::try_demangle(mangled) {
+    let full = match rustc_demangle::try_demangle(mangled) {
         Ok(name) => format!("{name:#}"),
         Err(_) => mangled.to_owned(),
     };
-    Name { shown, system: mangled.to_owned() }
+    Name { full, system: mangled.to_owned() }
 }
 
 /// Whether the linker would know a function by this name, rather than only the source text.
@@ -29,14 +29,19 @@ pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_R") || name.starts_with("_ZN")
 }
 
-/// A name that does not begin with a bracket: `<A as B>::c` is `A::c`, as is `<A>::c`.
+/// A demangled name as profiles and traces show it, a path without type arguments: `Vec::push` for
+/// `<Vec<u8>>::push`, `A::c` for `<A as B>::c`, `core::slice::sort` for `core::slice::<impl [T]>::sort`.
 ///
+/// Type arguments of Rust take hundreds of characters, and a function is the same for all of them, as in Go. Besides,
 /// `go tool trace` makes profiles of functions that have but one name, and `go tool pprof` removes what stands in angle
-/// brackets from such: of these nothing would be left but `::c`.
-pub(crate) fn without_leading_bracket(name: &str) -> Cow<'_, str> {
-    let Some(inner) = name.strip_prefix('<') else { return name.into() };
-    let mut depth = 0u32;
+/// brackets from such: of `<A as B>::c` nothing would be left but `::c`, and the same function would have two names.
+pub(crate) fn short(name: &str) -> Cow<'_, str> {
+    if !name.contains('<') {
+        return name.into();
+    }
+    let Some(inner) = name.strip_prefix('<') else { return without_arguments(name) };
     let mut end_of_type = None;
+    let mut depth = 0u32;
     for (at, byte) in inner.bytes().enumerate() {
         match byte {
             b'<' | b'(' | b'[' => depth += 1,
@@ -44,8 +49,9 @@ pub(crate) fn without_leading_bracket(name: &str) -> Cow<'_, str> {
             b'>' if inner[..at].ends_with('-') => {}
             b'>' if depth == 0 => {
                 let kind = &inner[..end_of_type.unwrap_or(at)];
-                let kind = kind.trim_start_matches(['&', '*']).trim_start_matches("mut ");
-                return format!("{}{}", without_leading_bracket(kind), &inner[at + 1..]).into();
+                let kind = kind.trim_start_matches(['&', '*']);
+                let kind = kind.strip_prefix("mut ").or_else(|| kind.strip_prefix("const ")).unwrap_or(kind);
+                return format!("{}{}", short(kind), without_arguments(&inner[at + 1..])).into();
             }
             b'>' | b')' | b']' => depth = depth.saturating_sub(1),
             b' ' if depth == 0 && inner[at..].starts_with(" as ") => end_of_type = end_of_type.or(Some(at)),
@@ -53,6 +59,26 @@ pub(crate) fn without_leading_bracket(name: &str) -> Cow<'_, str> {
         }
     }
     name.into()
+}
+
+/// Leaves away what stands in angle brackets, with the colons before it.
+fn without_arguments(name: &str) -> Cow<'_, str> {
+    let mut short = String::with_capacity(name.len());
+    let mut depth = 0u32;
+    for (at, c) in name.char_indices() {
+        match c {
+            '<' => {
+                if depth == 0 && short.ends_with("::") {
+                    short.truncate(short.len() - "::".len());
+                }
+                depth += 1;
+            }
+            '>' if depth > 0 => depth -= u32::from(!name[..at].ends_with('-')),
+            _ if depth == 0 => short.push(c),
+            _ => {}
+        }
+    }
+    if depth == 0 { short.into() } else { name.into() }
 }
 
 /// Completes the bare name of an inlined function.
@@ -65,7 +91,7 @@ pub(crate) fn without_leading_bracket(name: &str) -> Cow<'_, str> {
 /// A folder may bear another name than its crate; `home`, where known, has the right one.
 pub(crate) fn qualify(bare: &str, file: Option<&str>, home: Option<&Home<'_>>) -> Name {
     let head = bare.split('<').next().unwrap_or(bare);
-    let shown = if head.is_empty() || head.contains("::") {
+    let full = if head.is_empty() || head.contains("::") {
         bare.to_owned()
     } else if head.starts_with("__") {
         // The allocator's entry points belong to no module, whichever file the compiler ascribes them to.
@@ -83,7 +109,7 @@ pub(crate) fn qualify(bare: &str, file: Option<&str>, home: Option<&Home<'_>>) -
             None => head.to_owned(),
         }
     };
-    Name { shown, system: bare.to_owned() }
+    Name { full, system: bare.to_owned() }
 }
 
 /// Where a crate's sources lie.
@@ -114,39 +140,47 @@ mod tests {
     #[test]
     fn demangles_both_schemes_without_hash() {
         assert_eq!(
-            demangle("_ZN5alloc7raw_vec19RawVec$LT$T$C$A$GT$8grow_one17h0123456789abcdefE").shown,
+            demangle("_ZN5alloc7raw_vec19RawVec$LT$T$C$A$GT$8grow_one17h0123456789abcdefE").full,
             "alloc::raw_vec::RawVec<T,A>::grow_one"
         );
-        assert_eq!(demangle("_RNvCs1234_7mycrate3foo").shown, "mycrate::foo");
-        assert_eq!(demangle("_RNvCsdUAHz2Gkhv9_7___rustc12___rust_alloc").shown, "__rustc::__rust_alloc");
+        assert_eq!(demangle("_RNvCs1234_7mycrate3foo").full, "mycrate::foo");
+        assert_eq!(demangle("_RNvCsdUAHz2Gkhv9_7___rustc12___rust_alloc").full, "__rustc::__rust_alloc");
     }
 
     #[test]
-    fn names_that_begin_with_a_type() {
+    fn short_names() {
         for (name, shown) in [
             ("app::main", "app::main"),
             ("<std::thread::Thread>::new::start", "std::thread::Thread::new::start"),
-            ("<app::A<u8> as core::fmt::Debug>::fmt", "app::A<u8>::fmt"),
+            ("<app::A<u8> as core::fmt::Debug>::fmt", "app::A::fmt"),
             ("<&mut app::A as T>::f", "app::A::f"),
+            ("<*const app::A as T>::f", "app::A::f"),
             ("<<app::A as B>::C as D>::e", "app::A::C::e"),
             ("<fn() -> u8 as FnOnce<()>>::call_once", "fn() -> u8::call_once"),
             ("<[T] as Sort>::sort", "[T]::sort"),
             ("<unfinished", "<unfinished"),
+            ("unfinished<T", "unfinished<T"),
+            ("app::f::<fn(u8) -> app::B<u8>, ()>::{closure#0}", "app::f::{closure#0}"),
+            ("alloc::vec::Vec<T,A>::push", "alloc::vec::Vec::push"),
+            ("core::slice::<impl [T]>::sort", "core::slice::sort"),
+            ("<alloc::boxed::Box<dyn Fn(u8) -> A<u8>> as FnOnce<()>>::call_once", "alloc::boxed::Box::call_once"),
+            ("<app::A<u8>>::f::<app::B>", "app::A::f"),
+            ("<<app::A>::f::{closure#0} as FnOnce<()>>::call_once::{shim:vtable#0}", "app::A::f::{closure#0}::call_once::{shim:vtable#0}"),
         ] {
-            assert_eq!(without_leading_bracket(name), shown);
+            assert_eq!(short(name), shown);
         }
     }
 
     #[test]
     fn foreign_names_stay() {
         let name = demangle("_Z3fooi");
-        assert_eq!((name.shown.as_str(), name.system.as_str()), ("_Z3fooi", "_Z3fooi"));
+        assert_eq!((name.full.as_str(), name.system.as_str()), ("_Z3fooi", "_Z3fooi"));
     }
 
     #[test]
     fn a_crate_in_a_folder_of_another_name() {
         let home = Home::of("<svc::Pool>::submit", "/tmp/user-app/src/main.rs").unwrap();
-        let named = |bare, file| qualify(bare, Some(file), Some(&home)).shown;
+        let named = |bare, file| qualify(bare, Some(file), Some(&home)).full;
         assert_eq!(named("run<u8>", "/tmp/user-app/src/main.rs"), "svc::run");
         assert_eq!(named("get", "/tmp/user-app/src/cache/lru.rs"), "svc::cache::lru::get");
         assert_eq!(named("get", "/tmp/other/src/cache.rs"), "other::cache::get");
@@ -158,14 +192,14 @@ mod tests {
     fn bare_names_get_their_module() {
         let file = "/rustc/59807616e/library/alloc/src/raw_vec/mod.rs";
         assert_eq!(
-            qualify("with_capacity_in<u8>", Some(file), None).shown,
+            qualify("with_capacity_in<u8>", Some(file), None).full,
             "alloc::raw_vec::with_capacity_in"
         );
         // A path among the type arguments does not make the name complete.
-        assert_eq!(qualify("push<std::path::PathBuf>", Some(file), None).shown, "alloc::raw_vec::push");
-        assert_eq!(qualify("a::b", Some(file), None).shown, "a::b");
-        assert_eq!(qualify("b", None, None).shown, "b");
-        assert_eq!(qualify("__rust_alloc", Some("/home/u/app/src/main.rs"), None).shown, "__rust_alloc");
-        assert_eq!(qualify("b<u8>", None, None), Name { shown: "b".into(), system: "b<u8>".into() });
+        assert_eq!(qualify("push<std::path::PathBuf>", Some(file), None).full, "alloc::raw_vec::push");
+        assert_eq!(qualify("a::b", Some(file), None).full, "a::b");
+        assert_eq!(qualify("b", None, None).full, "b");
+        assert_eq!(qualify("__rust_alloc", Some("/home/u/app/src/main.rs"), None).full, "__rust_alloc");
+        assert_eq!(qualify("b<u8>", None, None), Name { full: "b".into(), system: "b<u8>".into() });
     }
 }

@@ -3,8 +3,8 @@
 //! Without it every heap profile would have one and the same leaf. What goes is the leaf end of a stack:
 //! everything down to the rootmost entry of the allocator, for whatever runs beneath that runs inside the
 //! allocator, then the thin layers over it (`alloc::alloc`, `RawVec`, `Box::new`), and then the standard
-//! containers (`Vec::push`, `String::from`, `HashMap::insert`) up to the function that used them: the flat
-//! value of a function is what it allocated, and the line says with what, as Go counts `append` to the
+//! containers (`Vec::push`, `String::from`, `HashMap::insert`) and our channels up to the function that used them:
+//! the flat value of a function is what it allocated, and the line says with what, as Go counts `append` to the
 //! function that calls it. A stack of containers alone keeps them.
 //!
 //! A wait is another matter. Its machinery (`hook_names`) runs the program's closures, so there is no rootmost
@@ -27,7 +27,7 @@ pub(crate) enum Class {
     Layer,
     /// The standard library's containers and glue: hidden likewise, if a frame of somebody else follows.
     Container,
-    /// Locks, channels and threads: a layer over a wait, shown beneath an allocation.
+    /// Locks, channels and threads: a layer over a wait, and as a container over an allocation.
     Hook,
     /// The rest of the standard library: as a container over a wait, shown beneath an allocation.
     Library,
@@ -58,7 +58,7 @@ impl Machinery {
     fn is_glue(self, class: Class) -> bool {
         self.is_layer(class)
             || match self {
-                Self::Allocator => class == Class::Container,
+                Self::Allocator => matches!(class, Class::Container | Class::Hook),
                 Self::Hooks => matches!(class, Class::Container | Class::Library),
             }
     }

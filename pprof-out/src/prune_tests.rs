@@ -236,7 +236,7 @@ fn layers_in_the_middle_stay() {
 }
 
 #[test]
-fn a_heap_profile_shows_channels_and_locks() {
+fn what_a_channel_allocates_is_its_users() {
     assert_eq!(
         shown(&[
             &["__rust_alloc", "alloc::raw_vec::finish_grow"],
@@ -244,7 +244,16 @@ fn a_heap_profile_shows_channels_and_locks() {
             &["<rtprof_hooks::sync::mpsc::Sender<app::Job>>::send", "app::submit"],
             &["app::main"],
         ]),
-        ["<rtprof_hooks::sync::mpsc::Sender<app::Job>>::send", "app::submit", "app::main"]
+        ["app::submit", "app::main"]
+    );
+    assert_eq!(
+        shown(&[&["__rust_alloc"], &["<rtprof_hooks::sync::once::Once>::call_once::<app::F>", "app::init"]]),
+        ["app::init"]
+    );
+    // The program's closure, called by a hook.
+    assert_eq!(
+        shown(&[&["__rust_alloc"], &["app::F"], &["<rtprof_hooks::sync::once::Once>::call_once::<app::F>"]]),
+        ["app::F", "<rtprof_hooks::sync::once::Once>::call_once::<app::F>"]
     );
     assert_eq!(
         shown(&[&["__rust_alloc"], &["std::thread::local::LocalKey<T>::with"], &["app::main"]]),

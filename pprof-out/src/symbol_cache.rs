@@ -38,10 +38,12 @@ pub(crate) struct Line {
 /// All that is known of an address.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    /// Innermost inlined function first; empty when nothing is known.
+    /// Innermost inlined function first; empty when nothing is known, or all is left out.
     pub(crate) lines: Box<[Line]>,
     /// The class of each line.
     pub(crate) classes: Box<[Class]>,
+    /// Nothing but what no stack shows: the address is left out.
+    pub(crate) is_left_out: bool,
     /// Distance of the return address from the start of the function that has the code; 0 when unknown.
     pub(crate) offset: u64,
 }

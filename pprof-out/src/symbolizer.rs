@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use rtprof_profiler::modules::Module;
 
+use crate::hook_names;
 use crate::module_map::ModuleMap;
 use crate::names::{self, Home, Name};
 use crate::object_file::ObjectFile;
@@ -141,28 +142,31 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
     let outermost = drafts.len().wrapping_sub(1);
     // Code that the compiler merged has line 0, but its function is known, and so are those inlined there.
     let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
-    let full_name = symbol.as_ref().map(|s| names::demangle(s.name).shown);
+    let full_name = symbol.as_ref().map(|s| names::demangle(s.name).full);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
     let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
-    let lines: Box<[Line]> = drafts
-        .into_iter()
-        .enumerate()
-        .map(|(at, draft)| {
-            let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| s.name);
-            let name = settle(&draft, symbol, home.as_ref());
-            Line {
-                function: cache.function(&name.shown, &name.system, &draft.file),
-                line: draft.line,
-                column: draft.column,
-            }
-        })
-        .collect();
+    let is_known = !drafts.is_empty();
+    let mut classes = Vec::with_capacity(drafts.len());
+    let mut lines = Vec::with_capacity(drafts.len());
+    for (at, draft) in drafts.iter().enumerate() {
+        let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| s.name);
+        let name = settle(draft, symbol, home.as_ref());
+        let short = names::short(&name.full);
+        // Without inlined functions it may have the program's closure in it.
+        if inlines_known && hook_names::is_thread_start(&short) {
+            continue;
+        }
+        classes.push(classify(&name.full, &draft.file, inlines_known));
+        lines.push(Line {
+            function: cache.function(&short, &name.system, &draft.file),
+            line: draft.line,
+            column: draft.column,
+        });
+    }
     Symbols {
-        classes: lines
-            .iter()
-            .map(|line| classify(&line.function.name, &line.function.file, inlines_known))
-            .collect(),
-        lines,
+        is_left_out: is_known && lines.is_empty(),
+        lines: lines.into(),
+        classes: classes.into(),
         offset: symbol.map_or(0, |s| address + 1 - s.start),
     }
 }
@@ -235,7 +239,7 @@ mod tests {
             column: 1,
         };
         let mangled = "_RNvNtCs1234_3app5store3put";
-        for (draft, symbol, shown) in [
+        for (draft, symbol, full) in [
             (draft(Some(mangled), true), None, "app::store::put"),
             (draft(Some("put"), true), Some(mangled), "app::store::put"),
             (draft(Some("put"), true), None, "app::store::put"),
@@ -243,7 +247,7 @@ mod tests {
             (draft(None, false), Some("memcpy"), "memcpy"),
             (draft(None, false), None, "app::store::??"),
         ] {
-            assert_eq!(settle(&draft, symbol, None).shown, shown);
+            assert_eq!(settle(&draft, symbol, None).full, full);
         }
     }
 }

@@ -30,7 +30,9 @@ fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
         // SAFETY: advice on the mapping made above.
         unsafe { libc::madvise(p, len, libc::MADV_NOHUGEPAGE) };
     }
-    NonNull::new(p.cast())
+    let start = NonNull::new(p.cast())?;
+    leak_roots::add(start, len);
+    Some(start)
 }
 
 /// Maps `len` zeroed, readable and writable bytes. Pages cost memory only once written.
@@ -96,8 +98,69 @@ pub fn address_space_limit() -> usize {
 /// The range is exactly such a mapping and nobody uses it any more.
 pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
     #[cfg(rtprof_supported)]
+    leak_roots::remove(start, len);
+    #[cfg(rtprof_supported)]
     // SAFETY: by the caller's promise the mapping is his and unused.
     unsafe {
         libc::munmap(start.as_ptr().cast(), len);
+    }
+}
+
+/// LeakSanitizer looks for pointers in memory that its own allocator gave out, in static variables and on stacks. What
+/// is reachable through a sampled object only, which lies in a mapping of ours, it would report as leaked, if it is not
+/// told of the mapping. Valgrind takes every mapping into account.
+#[cfg(rtprof_supported)]
+mod leak_roots {
+    use core::arch::asm;
+    use core::ptr::NonNull;
+
+    /// `__lsan_register_root_region` and `__lsan_unregister_root_region` of `sanitizer/lsan_interface.h`.
+    type Change = unsafe extern "C" fn(*const u8, usize);
+
+    /// The address of a symbol that is there only in programs with the sanitizer, and else null.
+    ///
+    /// Weak references of the language are not stable, and `dlsym` may allocate, which a hook must not. The reference
+    /// and the word that makes it weak stand in the same statement, so that no object file has the one without the other.
+    macro_rules! weak {
+        ($symbol:literal) => {{
+            let address: *const ();
+            // SAFETY: reads the symbol's entry in the table of addresses, which the linker sets to null if there is none.
+            #[cfg(target_arch = "x86_64")]
+            unsafe {
+                asm!(
+                    concat!(".weak ", $symbol),
+                    concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
+                    out(reg) address,
+                    options(pure, readonly, preserves_flags, nostack)
+                );
+            }
+            // SAFETY: as above.
+            #[cfg(target_arch = "aarch64")]
+            unsafe {
+                asm!(
+                    concat!(".weak ", $symbol),
+                    concat!("adrp {0}, :got:", $symbol),
+                    concat!("ldr {0}, [{0}, #:got_lo12:", $symbol, "]"),
+                    out(reg) address,
+                    options(pure, readonly, preserves_flags, nostack)
+                );
+            }
+            // SAFETY: an address of a function of this type, or null.
+            unsafe { core::mem::transmute::<*const (), Option<Change>>(address) }
+        }};
+    }
+
+    pub(super) fn add(start: NonNull<u8>, len: usize) {
+        if let Some(register) = weak!("__lsan_register_root_region") {
+            // SAFETY: a mapping that stays until it is taken back; parts that cannot be read are left out there.
+            unsafe { register(start.as_ptr(), len) }
+        }
+    }
+
+    pub(super) fn remove(start: NonNull<u8>, len: usize) {
+        if let Some(unregister) = weak!("__lsan_unregister_root_region") {
+            // SAFETY: as it was registered.
+            unsafe { unregister(start.as_ptr(), len) }
+        }
     }
 }

@@ -135,6 +135,12 @@ pub(crate) fn check_pages(go: &Go, path: &Path) -> Vec<serde_json::Value> {
     for list in ["/goroutines", "/usertasks", "/userregions"] {
         pages.extend(links(&get(list)));
     }
+    // A region is listed by type, function, file and line, the last two in a line like `lib.rs:7</pre>`. Without a type
+    // it stands for a goroutine.
+    for region in get("/userregions").lines().filter(|line| line.contains(":0</")) {
+        let is_goroutine = region.contains("<td><br>") || region.contains("&#34;&#34;<br>");
+        assert!(is_goroutine, "Go {}: {region}", go.version);
+    }
     pages.extend(links(&get("/")));
     // Some are profiles to be saved.
     let read = |page: &String| links(&String::from_utf8_lossy(&fetch(page)));

@@ -129,7 +129,7 @@ impl Writing<'_> {
     #[inline]
     fn stack(&mut self, at: Place, stack: StackId) -> u64 {
         match self.events.goroutines.name(at.goroutine) {
-            None => self.events.names.nobodys_stack(stack, self.tables),
+            None => self.events.names.unnamed_stack(stack, self.tables),
             Some(name) => self.events.names.stack(stack, name, self.tables),
         }
     }
@@ -194,7 +194,7 @@ impl Visit for Writing<'_> {
     fn introduce(&mut self, at: Place, goroutine: u32, owner: Option<u32>, status: &Status) {
         let tick = at.tick >> self.events.shift;
         let begun = (status.goroutine, status.name);
-        let stack = self.events.names.nobodys_stack(status.created_by, self.tables);
+        let stack = self.events.names.unnamed_stack(status.created_by, self.tables);
         // One that runs without a thread cannot be drawn.
         if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
             let proc = self.events.proc_of(at.lane, tick);
@@ -365,7 +365,10 @@ impl Visit for Writing<'_> {
             }
             Record::RegionBegin { task, name, stack } => {
                 let name = events.names.string(name, self.tables);
-                let stack = self.stack(at, stack);
+                let stack = match stack {
+                    0 => self.stack(at, 0),
+                    _ => events.names.region_stack(stack, self.tables),
+                };
                 let Some(proc) = self.running(at) else { return };
                 self.events.procs.put(proc, tick, EventType::UserRegion, [task, 0, name, stack]);
                 self.events.goroutines[at.goroutine].regions.push((task, name));

@@ -18,8 +18,11 @@ const UNNAMED: &str = "thread";
 /// Go's tools leave goroutines whose function is of this package out of their lists.
 const HIDDEN: &str = "runtime.";
 
-/// Nobody's name: the stack has no root of ours.
-const NOBODY: StringId = StringId::MAX;
+/// Stands for a name where a stack has no root of ours.
+const NO_ROOT: StringId = StringId::MAX;
+
+/// Stands for a name where a stack's root is its leaf.
+const LEAF_AS_ROOT: StringId = StringId::MAX - 1;
 
 /// What has an id, and what is to be written of it.
 #[derive(Default)]
@@ -44,8 +47,17 @@ pub(super) struct Names {
 pub(super) struct CodeStack {
     pub(super) id: u64,
     pub(super) stack: StackId,
-    /// What its goroutine is called, where it is known.
-    pub(super) root: Option<Frame>,
+    pub(super) root: Root,
+}
+
+/// The outermost frame that a stack of the program's code is given.
+#[derive(Clone, Copy)]
+pub(super) enum Root {
+    None,
+    /// What its goroutine is called.
+    Name(Frame),
+    /// The same as the leaf.
+    Leaf,
 }
 
 impl Names {
@@ -120,23 +132,36 @@ impl Names {
         }
     }
 
-    /// The id of a stack of nobody that is known; 0 for none.
-    pub(super) fn nobodys_stack(&mut self, stack: StackId, tables: &dyn Tables) -> u64 {
-        if stack == 0 { 0 } else { self.stack(stack, NOBODY, tables) }
+    /// The id of a stack of a goroutine that is not known; 0 for none.
+    pub(super) fn unnamed_stack(&mut self, stack: StackId, tables: &dyn Tables) -> u64 {
+        if stack == 0 { 0 } else { self.stack(stack, NO_ROOT, tables) }
+    }
+
+    /// The id of a stack that a region starts with.
+    ///
+    /// The tools group regions by where they start: the oldest Go takes the leaf of this stack for the place, as it is
+    /// meant to be, the newest the outermost frame. So the leaf is there as well: with the thread's name instead,
+    /// the same region would be listed once for each thread, at no file and line 0.
+    pub(super) fn region_stack(&mut self, stack: StackId, tables: &dyn Tables) -> u64 {
+        self.stack(stack, LEAF_AS_ROOT, tables)
     }
 
     #[cold]
     fn add_stack(&mut self, stack: StackId, name: StringId, tables: &dyn Tables) -> u64 {
-        let named = (name != NOBODY).then(|| self.named(name, tables));
-        let id = match named {
-            Some((start, _)) if stack == 0 => start,
+        let root = match name {
+            NO_ROOT => Root::None,
+            LEAF_AS_ROOT => Root::Leaf,
             _ => {
-                self.last_stack += 1;
-                let root = named.map(|(_, frame)| frame);
-                self.code.push(CodeStack { id: self.last_stack, stack, root });
-                self.last_stack
+                let (start, frame) = self.named(name, tables);
+                if stack == 0 {
+                    return start;
+                }
+                Root::Name(frame)
             }
         };
+        self.last_stack += 1;
+        let id = self.last_stack;
+        self.code.push(CodeStack { id, stack, root });
         self.stacks.insert(u64::from(stack) << 32 | u64::from(name), id);
         id
     }

@@ -8,12 +8,11 @@ use rtprof_tracer::generation::Tables;
 
 use crate::hash::AddressMap;
 use crate::locations::Locations;
-use crate::names::without_leading_bracket;
 use crate::symbol_cache::Function;
 use crate::symbolizer::Symbolization;
 
 use super::event::MAX_LENGTH;
-use super::names::Names;
+use super::names::{Names, Root};
 use super::wire::{Frame, frame_len, put_stack};
 
 /// The most frames of a stack. Go: `traceStackSize`.
@@ -48,7 +47,12 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
                 frames.push(names.frame(function, 0, 0));
             }
         }
-        shorten(&mut frames, stack.root);
+        let root = match stack.root {
+            Root::None => None,
+            Root::Name(frame) => Some(frame),
+            Root::Leaf => frames.first().copied(),
+        };
+        shorten(&mut frames, root);
         let mut definition = Vec::new();
         put_stack(&mut definition, stack.id, &frames);
         names.definitions.append(&mut definition);
@@ -63,7 +67,7 @@ fn ids(
 ) -> (u64, u64) {
     // The object is kept, so that its address means no other one.
     let (_, name, file) = known.entry(Arc::as_ptr(function) as usize).or_insert_with(|| {
-        let name = names.text(end_of(&without_leading_bracket(&function.name)));
+        let name = names.text(end_of(&function.name));
         (function.clone(), name, names.text(end_of(&function.file)))
     });
     (*name, *file)
