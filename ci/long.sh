@@ -37,6 +37,7 @@ step 'a release build under stress' release_under_stress
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
 step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc
 step 'every kind of build' ci/builds.sh all
+step 'sanitizers' ci/sanitizers.sh
 step 'benchmarks' ci/benches.sh run
 step 'beside four busy loops' beside_busy_loops
 step 'the oldest compiler' ci/msrv.sh

@@ -163,9 +163,15 @@ mod tests {
             ("app::f::<fn(u8) -> app::B<u8>, ()>::{closure#0}", "app::f::{closure#0}"),
             ("alloc::vec::Vec<T,A>::push", "alloc::vec::Vec::push"),
             ("core::slice::<impl [T]>::sort", "core::slice::sort"),
-            ("<alloc::boxed::Box<dyn Fn(u8) -> A<u8>> as FnOnce<()>>::call_once", "alloc::boxed::Box::call_once"),
+            (
+                "<alloc::boxed::Box<dyn Fn(u8) -> A<u8>> as FnOnce<()>>::call_once",
+                "alloc::boxed::Box::call_once",
+            ),
             ("<app::A<u8>>::f::<app::B>", "app::A::f"),
-            ("<<app::A>::f::{closure#0} as FnOnce<()>>::call_once::{shim:vtable#0}", "app::A::f::{closure#0}::call_once::{shim:vtable#0}"),
+            (
+                "<<app::A>::f::{closure#0} as FnOnce<()>>::call_once::{shim:vtable#0}",
+                "app::A::f::{closure#0}::call_once::{shim:vtable#0}",
+            ),
         ] {
             assert_eq!(short(name), shown);
         }

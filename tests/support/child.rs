@@ -69,7 +69,7 @@ pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command))
     let binary = std::env::current_exe().expect("a test knows its own binary");
     let mut command = Command::new(binary);
     command
-        .args(["--exact", &full_name, "--nocapture", "--test-threads=1"])
+        .args(["--exact", &full_name, "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(SCENARIO, key)
         // Children print their panics; resolving them under a tight limit is a test of std, not of us.
         .env("RUST_BACKTRACE", "0");

@@ -25,7 +25,7 @@ macro_rules! roles {
 
 roles! {
     locks unlocks reads ends_writing writes ends_reading awaits notifies waits_for_once completes_once
-    meets completes_meeting acquires releases receives sends_message sends takes_message joins parks sleeps
+    meets completes_meeting acquires releases receives sends_message sends takes_message joins parks parks_for_long unparks sleeps
     waits_for_sync waits_for_cond waits_to_send waits_to_receive selects waits_for_net sleeps_by_itself
     creates yields calls_system collects stops_world sweeps assists allocates
     makes_task makes_child ends_child begins_outer begins_inner logs cycles
@@ -48,7 +48,7 @@ const fn alone(who: &'static str, function: &'static str, event: EventType) -> W
 }
 
 /// All waits of [`waits`].
-pub(crate) const WAITS: [Wait; 20] = [
+pub(crate) const WAITS: [Wait; 21] = [
     woken("mutex", "locks", EventType::GoBlockSync, "unlocks"),
     woken("reader", "reads", EventType::GoBlockSync, "ends_writing"),
     woken("writer", "writes", EventType::GoBlockSync, "ends_reading"),
@@ -58,6 +58,7 @@ pub(crate) const WAITS: [Wait; 20] = [
     woken("semaphore", "acquires", EventType::GoBlockSync, "releases"),
     woken("receiver", "receives", EventType::GoBlockRecv, "sends_message"),
     woken("sender", "sends", EventType::GoBlockSend, "takes_message"),
+    woken("parker", "parks_for_long", EventType::GoBlockSync, "unparks"),
     alone("joiner", "joins", EventType::GoBlockSync),
     alone("parked", "parks", EventType::GoBlockSync),
     alone("sleeper", "sleeps", EventType::GoSleep),
@@ -108,6 +109,12 @@ pub(crate) fn waits() {
     on(WAKER, || {
         locks_and_conditions();
         channels();
+        let (tell, told) = told::channel();
+        let park = move || {
+            tell.send(thread::current()).expect("the script listens");
+            parks_for_long(thread::park);
+        };
+        pair("parker", park, || unparks(|| told.recv().expect("it parks").unpark()));
     });
     on("joiner", || {
         let joiner = thread_id();

@@ -1,8 +1,9 @@
 //! The wait for a thread to end.
 
 use core::fmt;
-use std::thread::{Result, Thread};
+use std::thread::Result;
 
+use super::Thread;
 use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
@@ -13,7 +14,7 @@ impl<T> JoinHandle<T> {
     /// The thread itself.
     #[must_use]
     pub fn thread(&self) -> &Thread {
-        self.0.thread()
+        Thread::of(self.0.thread())
     }
 
     /// Waits for the thread to end, and returns what it returned, or what it panicked with. A wait of the

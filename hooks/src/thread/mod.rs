@@ -2,10 +2,10 @@
 //! profile.
 //!
 //! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that nothing
-//! is to be seen of ([`Thread`], [`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics
+//! is to be seen of ([`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics
 //! come out of [`JoinHandle::join`], errors of the system out of [`Builder::spawn`], and threads are named,
 //! numbered and parked as ever. What std has deprecated (`sleep_ms`, `park_timeout_ms`) or not stabilised is left out,
-//! and a [`JoinHandle`] is a type of its own.
+//! and [`JoinHandle`] and [`Thread`] are types of their own.
 //!
 //! | | threadcreate profile | block profile | the goroutine says |
 //! |---|---|---|---|
@@ -15,6 +15,8 @@
 //! | [`park`], [`park_timeout`] | | if it took a microsecond | `thread park` |
 //! | [`sleep`] | | never: nobody makes it wait | `sleep` |
 //!
+//! A trace has also who ended a `park`: the caller of [`Thread::unpark`].
+//!
 //! A thread that is started here has the labels of its creator (`pprof::do_with`), as a goroutine has in Go.
 //!
 //! Threads that are started elsewhere (by std, a library, C) are seen from the first time they reach one of
@@ -22,8 +24,10 @@
 
 mod builder;
 mod creator;
+mod handle;
 mod join;
 mod park;
+mod parked;
 mod scope;
 mod sleep;
 mod spawn;
@@ -34,6 +38,7 @@ mod tests;
 
 pub use self::{
     builder::Builder,
+    handle::{Thread, current},
     join::JoinHandle,
     park::{park, park_timeout},
     scope::{Scope, ScopedJoinHandle, scope},
@@ -41,6 +46,4 @@ pub use self::{
     spawn::spawn,
     yields::yield_now,
 };
-pub use std::thread::{
-    AccessError, LocalKey, Result, Thread, ThreadId, available_parallelism, current, panicking,
-};
+pub use std::thread::{AccessError, LocalKey, Result, ThreadId, available_parallelism, panicking};

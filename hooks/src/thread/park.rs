@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::parked;
 use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
@@ -24,7 +25,9 @@ pub fn park_timeout(dur: Duration) {
 #[inline(always)]
 fn wait(park: impl FnOnce()) {
     let wait = Wait::begin(WaitReason::Park);
+    let listed = parked::list();
     park();
+    drop(listed);
     // It may have found that somebody had called `unpark` before, which std keeps to itself.
     wait.end_if_slept();
     frame::keep();

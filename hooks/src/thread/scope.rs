@@ -4,11 +4,11 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::io;
-use std::thread::{Result, Thread};
+use std::thread::Result;
 
-use super::Builder;
 use super::creator::Creator;
 use super::join::join;
+use super::{Builder, Thread};
 use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
@@ -148,7 +148,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// The thread itself.
     #[must_use]
     pub fn thread(&self) -> &Thread {
-        self.0.thread()
+        Thread::of(self.0.thread())
     }
 
     /// Waits for the thread to end, and returns what it returned, or what it panicked with. A wait of the

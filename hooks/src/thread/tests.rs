@@ -235,6 +235,16 @@ fn a_goroutine_says_what_it_waits_for() {
 }
 
 #[test]
+fn handles_stand_for_those_of_std() {
+    let thread = Builder::new().name("unparked".into()).spawn(park).unwrap();
+    let std: std::thread::Thread = thread.thread().clone().into();
+    assert_eq!((std.id(), std.name()), (thread.thread().id(), Some("unparked")));
+    assert_eq!(format!("{std:?}"), format!("{:?}", thread.thread()));
+    Thread::from(std).unpark();
+    thread.join().unwrap();
+}
+
+#[test]
 fn nothing_is_a_time_to_sleep_and_to_park() {
     for dur in [Duration::ZERO, Duration::from_nanos(1)] {
         sleep(dur);

@@ -365,10 +365,7 @@ impl Visit for Writing<'_> {
             }
             Record::RegionBegin { task, name, stack } => {
                 let name = events.names.string(name, self.tables);
-                let stack = match stack {
-                    0 => self.stack(at, 0),
-                    _ => events.names.region_stack(stack, self.tables),
-                };
+                let stack = events.names.region(stack, events.goroutines.name(at.goroutine), self.tables);
                 let Some(proc) = self.running(at) else { return };
                 self.events.procs.put(proc, tick, EventType::UserRegion, [task, 0, name, stack]);
                 self.events.goroutines[at.goroutine].regions.push((task, name));

@@ -137,13 +137,17 @@ impl Names {
         if stack == 0 { 0 } else { self.stack(stack, NO_ROOT, tables) }
     }
 
-    /// The id of a stack that a region starts with.
+    /// The id of a stack that a region starts with; where there is none, of its goroutine's name, or 0.
     ///
     /// The tools group regions by where they start: the oldest Go takes the leaf of this stack for the place, as it is
     /// meant to be, the newest the outermost frame. So the leaf is there as well: with the thread's name instead,
     /// the same region would be listed once for each thread, at no file and line 0.
-    pub(super) fn region_stack(&mut self, stack: StackId, tables: &dyn Tables) -> u64 {
-        self.stack(stack, LEAF_AS_ROOT, tables)
+    pub(super) fn region(&mut self, stack: StackId, goroutine: Option<StringId>, tables: &dyn Tables) -> u64 {
+        match goroutine {
+            Some(name) if stack == 0 => self.stack(stack, name, tables),
+            _ if stack == 0 => 0,
+            _ => self.stack(stack, LEAF_AS_ROOT, tables),
+        }
     }
 
     #[cold]

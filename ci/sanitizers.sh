@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Tests under AddressSanitizer, with its search for leaks, where a nightly compiler is installed, and the search for leaks
+# alone under Valgrind, where that is. Left out is what is about limits of address space, which the sanitizer takes
+# itself, and a test that leaks on purpose.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+leaks='what_a_sampled_object_holds_is_no_leak'
+
+if command -v valgrind >/dev/null; then
+    binary="$(cargo test --no-run --test heap 2>&1 | sed -n 's/.*(\(.*heap-.*\)).*/\1/p')"
+    # It finds the child by its own path, which would be Valgrind's otherwise.
+    valgrind --quiet --trace-children=yes --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect \
+        --error-exitcode=9 "$binary" --include-ignored --test-threads=1 --exact "layouts::$leaks"
+else
+    echo 'SKIPPED: Valgrind is not installed' >&2
+fi
+
+if ! cargo +nightly --version >/dev/null 2>&1; then
+    echo "SKIPPED: a nightly compiler is not installed ('rustup toolchain install nightly' brings it)" >&2
+    exit 0
+fi
+export RUSTFLAGS='-Zsanitizer=address' CARGO_TARGET_DIR="$PWD/target/sanitizers"
+export ASAN_OPTIONS='detect_leaks=1:allocator_may_return_null=1'
+sanitized() { cargo +nightly test --target "$(rustc -vV | sed -n 's/^host: //p')" "$@"; }
+sanitized --test heap -- --include-ignored "$leaks"
+sanitized --no-fail-fast --test heap --test hostile_locks --test hostile_reentry --test profile_api --test traces \
+    --test truth --test waits -- \
+    --skip hostile_limit --skip thread_destructors --skip storms_of_threads_that_exit_after_a_wait
