@@ -5,11 +5,12 @@
 
 use rtprof_profiler::rate;
 
-use crate::pool;
+use crate::{pool, workspace};
 
 extern "C" fn construct() {
     rtprof_profiler::init::open();
     pool::open();
+    workspace::open();
     rate::start();
 }
 

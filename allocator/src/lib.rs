@@ -7,6 +7,7 @@
 //! | `prof_alloc` | what every allocation and free pays |
 //! | `sampled` | what a sampled one pays beyond |
 //! | `placement`, `pool`, `slab`, `large` | where sampled objects are kept, so that their frees are found |
+//! | `workspace`, `segments` | where the profiler's own work has its memory from |
 //! | [`collector`] | how a program that frees late is accounted for |
 //! | `alloc_free_trace` | every sampled malloc and free, as text |
 
@@ -26,8 +27,12 @@ mod pool;
 mod prof_alloc;
 #[cfg(not(loom))]
 mod sampled;
+#[cfg(not(loom))]
+mod segments;
 #[cfg_attr(loom, allow(dead_code))]
 mod slab;
+#[cfg(not(loom))]
+mod workspace;
 
 #[cfg(not(loom))]
 pub use alloc_free_trace::set_alloc_free_trace;

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!   reservation (64 GiB of addresses, halved until the kernel agrees)
-//!   ├ objects: slab 0 │ slab 1 │ …  64 KiB each, one size class each
+//!   ├ the workspace, a sixteenth: see `workspace`        ┐ what a free has to look at
+//!   ├ objects: slab 0 │ slab 1 │ …  64 KiB each, one size class each ┘
 //!   └ slots  : slab 0 │ slab 1 │ …  16 B for each object: bucket, cycle, link
 //! ```
 //!
@@ -29,6 +30,7 @@ use rtprof_profiler::mem::Sample;
 use rtprof_profiler::primitive::AtomicU32 as LinkWord;
 
 use crate::placement::{CLASSES, Class};
+use crate::segments::{UNIT, UNITS};
 use crate::slab::{self, ClassStack, Header, Slabs};
 
 const SLAB: usize = 64 << 10;
@@ -36,6 +38,8 @@ const SLAB: usize = 64 << 10;
 const RESERVE: usize = if usize::BITS == 64 { 64 << 30 } else { 64 << 20 };
 /// The part of a limited address space that the pool may take; the rest is the program's.
 const LIMIT_SHARE: usize = 16;
+/// The part of the reservation that is the workspace's.
+const WORKSPACE_SHARE: usize = 16;
 /// Less than this is not worth having.
 const SMALLEST_RESERVE: usize = 4 << 20;
 /// Empty slabs whose memory is kept for reuse (8 MiB); returning each at once would cost two system
@@ -53,16 +57,22 @@ struct Slot {
 
 const _: () = assert!(size_of::<Slot>() == 16 && SLAB / 16 * size_of::<Slot>() == SLAB);
 
-/// The range of objects, read by every free. Its own cache line, written once.
+/// The range of the workspace and of objects, read by every free. Its own cache line, written once.
 #[repr(align(64))]
 struct Range {
     base: AtomicUsize,
     len: AtomicUsize,
+    /// Where objects begin.
+    objects: AtomicUsize,
 }
 
 // A base in the middle of all addresses, far above any: whoever reads it beside a length that was just
 // written takes no address for a pooled one.
-static RANGE: Range = Range { base: AtomicUsize::new(1 << (usize::BITS - 1)), len: AtomicUsize::new(0) };
+static RANGE: Range = Range {
+    base: AtomicUsize::new(1 << (usize::BITS - 1)),
+    len: AtomicUsize::new(0),
+    objects: AtomicUsize::new(1 << (usize::BITS - 1)),
+};
 static HEADERS: AtomicPtr<Header> = AtomicPtr::new(null_mut());
 static STACKS: [ClassStack; CLASSES] = [const { ClassStack::new() }; CLASSES];
 /// Slabs opened so far.
@@ -71,10 +81,26 @@ static DIRTY: AtomicI64 = AtomicI64::new(0);
 static PURGE: ForkLock = ForkLock::new();
 static PURGE_CURSOR: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address is that of a pooled object.
+/// Whether an address is that of a pooled object, or in the workspace.
 #[inline(always)]
 pub(crate) fn contains(ptr: *mut u8) -> bool {
     (ptr as usize).wrapping_sub(RANGE.base.load(Ordering::Relaxed)) < RANGE.len.load(Ordering::Relaxed)
+}
+
+/// The addresses of the workspace; none where there is no room for one.
+#[inline]
+pub(crate) fn workspace() -> core::ops::Range<usize> {
+    RANGE.base.load(Ordering::Relaxed)..RANGE.objects.load(Ordering::Relaxed)
+}
+
+fn objects() -> usize {
+    RANGE.objects.load(Ordering::Relaxed)
+}
+
+/// The bytes of all slabs.
+fn objects_len() -> usize {
+    let end = RANGE.base.load(Ordering::Relaxed) + RANGE.len.load(Ordering::Acquire);
+    end.saturating_sub(objects())
 }
 
 /// Reserves the pool. Not for hooks; called once, before sampling begins.
@@ -106,12 +132,15 @@ pub(crate) fn open() {
 fn use_reservation(start: NonNull<u8>, size: usize) {
     // Slabs begin at multiples of their size, for the alignment of their objects.
     let aligned = (start.as_ptr() as usize).next_multiple_of(SLAB);
-    let slabs = (start.as_ptr() as usize + size).saturating_sub(aligned) / SLAB / 2;
+    let workspace = (size / WORKSPACE_SHARE / UNIT).min(UNITS) * UNIT;
+    let objects = aligned + workspace;
+    let slabs = (start.as_ptr() as usize + size).saturating_sub(objects) / SLAB / 2;
     match mapping::map(slabs * size_of::<Header>()) {
         Some(headers) => {
             HEADERS.store(headers.cast().as_ptr(), Ordering::Relaxed);
             RANGE.base.store(aligned, Ordering::Relaxed);
-            RANGE.len.store(slabs * SLAB, Ordering::Release);
+            RANGE.objects.store(objects, Ordering::Relaxed);
+            RANGE.len.store(workspace + slabs * SLAB, Ordering::Release);
         }
         // SAFETY: reserved by the caller, used by nobody.
         None => unsafe { mapping::unmap(start, size) },
@@ -123,13 +152,11 @@ struct Pool;
 
 impl Pool {
     fn object(slab: u32, offset: usize) -> *mut u8 {
-        (RANGE.base.load(Ordering::Relaxed) + slab as usize * SLAB + offset) as *mut u8
+        (objects() + slab as usize * SLAB + offset) as *mut u8
     }
 
     fn slot(slab: u32, slot: u32) -> &'static Slot {
-        let slots =
-            RANGE.base.load(Ordering::Relaxed) + RANGE.len.load(Ordering::Relaxed) + slab as usize * SLAB;
-        let at = slots as *const Slot;
+        let at = (objects() + objects_len() + slab as usize * SLAB) as *const Slot;
         // SAFETY: the second half of the reservation holds `SLAB` bytes of slots for each slab, open
         // for as long as the process lives once the slab is; all callers name opened slabs and slots
         // below the class's number, which is at most SLAB / 16. Zeroed memory is a valid `Slot`.
@@ -157,7 +184,7 @@ impl Slabs for Pool {
     }
 
     fn grow(&self, class: usize) -> Option<u32> {
-        let len = RANGE.len.load(Ordering::Acquire);
+        let len = objects_len();
         if OPENED.load(Ordering::Relaxed) >= len / SLAB {
             return None;
         }
@@ -178,7 +205,7 @@ impl Slabs for Pool {
     }
 
     fn discard(&self, slab: u32) -> bool {
-        let len = RANGE.len.load(Ordering::Relaxed);
+        let len = objects_len();
         let Some(objects) = NonNull::new(Self::object(slab, 0)) else { return false };
         // SAFETY: the purging caller owns the slab, in which nothing is in use. What counts is whether
         // the slots are zero; objects may keep any contents.
@@ -235,7 +262,7 @@ impl Place {
 /// Takes the sample of a pooled object away, and hands back the place, which the caller then owns.
 /// `None`, counted, for an address that is no object in use: a double free in the program.
 pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, Place)> {
-    let offset = (ptr as usize).wrapping_sub(RANGE.base.load(Ordering::Relaxed));
+    let offset = (ptr as usize).wrapping_sub(objects());
     let slab = (offset / SLAB) as u32;
     let slot = (offset % SLAB / Class::from_index(Pool.header(slab).class()).size()) as u32;
     // Relaxed: the program orders a free after the allocation itself.
@@ -261,7 +288,7 @@ pub(crate) fn wants_purge() -> bool {
 #[cold]
 pub(crate) fn purge() {
     let Some(_held) = PURGE.try_lock() else { return };
-    let opened = OPENED.load(Ordering::Relaxed).min(RANGE.len.load(Ordering::Relaxed) / SLAB);
+    let opened = OPENED.load(Ordering::Relaxed).min(objects_len() / SLAB);
     for _ in 0..opened {
         let slab = PURGE_CURSOR.fetch_add(1, Ordering::Relaxed) % opened;
         slab::purge(&Pool, slab as u32);

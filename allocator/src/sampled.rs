@@ -8,12 +8,12 @@ use rtprof_profiler::counters::COUNTERS;
 use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::{self, Sample};
 use rtprof_profiler::rate::RateIndex;
-use rtprof_profiler::sampling::{self, Hook};
+use rtprof_profiler::sampling::{self, Decision, Hook};
 use rtprof_tracer::heap::heap_changed;
 
 use crate::large::{Held, LargeTable};
 use crate::placement::{self, class_of};
-use crate::{alloc_free_trace, collector, pool};
+use crate::{alloc_free_trace, collector, pool, workspace};
 
 static LARGE: LargeTable = LargeTable::new();
 
@@ -63,10 +63,26 @@ pub(crate) unsafe fn alloc_zeroed(inner: &impl GlobalAlloc, layout: Layout) -> *
 unsafe fn decide_and_alloc(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
     match sampling::decide(layout.size()) {
         // SAFETY: the caller's contract, handed on.
-        Some((rate, hook)) => unsafe { alloc_sampled(inner, layout, contents, rate, &hook) },
+        Decision::Sampled(rate, hook) => unsafe { alloc_sampled(inner, layout, contents, rate, &hook) },
         // SAFETY: likewise.
-        None => unsafe { contents.ask(inner, layout) },
+        Decision::Unsampled => unsafe { contents.ask(inner, layout) },
+        // SAFETY: likewise.
+        Decision::Workspace => unsafe { alloc_in_workspace(inner, layout, contents) },
     }
+}
+
+/// Where the workspace has no room, the inner allocator may have.
+unsafe fn alloc_in_workspace(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
+    let ptr = workspace::alloc(layout);
+    if ptr.is_null() {
+        // SAFETY: the caller's contract, handed on.
+        return unsafe { contents.ask(inner, layout) };
+    }
+    if contents == Contents::Zeroed {
+        // SAFETY: the block is as large as the layout, and ours.
+        unsafe { ptr.write_bytes(0, layout.size()) };
+    }
+    ptr
 }
 
 /// Allocates an object that is to be sampled. It comes unsampled where there is no room to remember
@@ -137,10 +153,15 @@ fn record_free(ptr: *mut u8, sample: Sample, hook: Option<&Hook>) {
     heap_changed();
 }
 
-/// `GlobalAlloc::dealloc` for an address in the pool.
+/// `GlobalAlloc::dealloc` for an address in the pool or in the workspace.
 #[cold]
 #[inline(never)]
 pub(crate) fn free_pooled(ptr: *mut u8) {
+    if workspace::contains(ptr) {
+        // SAFETY: whoever frees it has been given it.
+        unsafe { workspace::free(ptr) };
+        return;
+    }
     let Some((sample, place)) = pool::remove(ptr) else { return };
     record_free(ptr, sample, None);
     place.give_back();
@@ -179,17 +200,31 @@ pub(crate) unsafe fn realloc(
     layout: Layout,
     new_size: usize,
 ) -> *mut u8 {
-    let decided = if sampling::passes(new_size) { None } else { sampling::decide(new_size) };
+    let decided = if sampling::passes(new_size) { Decision::Unsampled } else { sampling::decide(new_size) };
     // SAFETY: the caller keeps `new_size`, rounded up to the alignment, within isize::MAX.
     let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
 
-    if pool::contains(ptr) || (decided.is_some() && !placement::is_large(new_layout)) {
-        // To or from the pool: the contents move.
+    let moves = match &decided {
+        Decision::Unsampled => false,
+        Decision::Sampled(..) => !placement::is_large(new_layout),
+        Decision::Workspace if workspace::contains(ptr) => {
+            // SAFETY: the caller's contract, handed on.
+            let new = unsafe { workspace::realloc(ptr, layout, new_size) };
+            if !new.is_null() {
+                return new;
+            }
+            true
+        }
+        Decision::Workspace => true,
+    };
+    if moves || pool::contains(ptr) {
+        // From one place to another: the contents move.
         // SAFETY: the caller's contract, handed on.
         let new = unsafe {
             match decided {
-                Some((rate, hook)) => alloc_sampled(inner, new_layout, Contents::Any, rate, &hook),
-                None => inner.alloc(new_layout),
+                Decision::Sampled(rate, hook) => alloc_sampled(inner, new_layout, Contents::Any, rate, &hook),
+                Decision::Unsampled => inner.alloc(new_layout),
+                Decision::Workspace => alloc_in_workspace(inner, new_layout, Contents::Any),
             }
         };
         if new.is_null() {
@@ -212,6 +247,10 @@ pub(crate) unsafe fn realloc(
 
     // The inner allocator keeps the object and may grow it in place. Its old address leaves the table
     // before: another thread may be given it the moment it is free.
+    let sampled = match decided {
+        Decision::Sampled(rate, hook) => Some((rate, hook)),
+        _ => None,
+    };
     let held = if placement::is_large(layout) { LARGE.hold(ptr as usize) } else { None };
     // SAFETY: the block is not pooled, so it came from the inner allocator with this layout.
     let new = unsafe { inner.realloc(ptr, layout, new_size) };
@@ -222,10 +261,10 @@ pub(crate) unsafe fn realloc(
         return null_mut();
     }
     if let Some(place) = held {
-        record_free(ptr, sample_of(&place), decided.as_ref().map(|(_, hook)| hook));
+        record_free(ptr, sample_of(&place), sampled.as_ref().map(|(_, hook)| hook));
         place.release();
     }
-    if let Some((rate, hook)) = decided {
+    if let Some((rate, hook)) = sampled {
         track_large(new, new_size, rate, &hook);
     }
     new

@@ -70,7 +70,7 @@ pub(crate) async fn answer(
         // The first time, since the program began.
         None => {
             // What an export allocates is in no profile.
-            let _untracked = sampling::untracked();
+            let _workspace = sampling::workspace();
             Snapshot::clone(&later)
         }
     };

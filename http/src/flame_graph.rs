@@ -28,7 +28,7 @@ impl Page {
     /// The page of a profile that shows this sample type first.
     pub(crate) fn of(snapshot: &Snapshot, sample_type: usize) -> Self {
         // It is an export as the others are, and of some megabytes: in no profile.
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         let tree = snapshot.call_tree();
         let (time_nanos, duration_nanos) = snapshot.time_and_duration_nanos();
         let mut comments = snapshot.comments().to_vec();
@@ -51,7 +51,7 @@ impl Page {
 
     /// Writes it piece by piece: as one text it would take several times the tree's memory.
     pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
-        let untracked = sampling::untracked();
+        let untracked = sampling::workspace();
         let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &untracked));
         let (before, after) = TEMPLATE.split_once(PROFILE).expect("the template has a place for the profile");
         let program = html::escaped(&process::program());

@@ -73,7 +73,7 @@ pub(crate) struct Found {
 impl Found {
     /// Looks all words up.
     pub(crate) fn of(words: Words) -> Self {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         let mut functions = FunctionNames::new();
         let mut found = Self { names: Vec::new(), error: words.error };
         for word in words.bytes.split(|&byte| byte == b'+') {

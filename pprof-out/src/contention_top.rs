@@ -48,7 +48,7 @@ impl Values for Waits {
 
 fn top(kind: Contention, n: usize) -> Vec<ContentionTopEntry> {
     let mut entries = {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         entries_of(&ContentionRecords::take(kind))
     };
     entries.truncate(n);

@@ -14,7 +14,7 @@ impl FunctionNames {
     /// For the modules as they are now.
     #[allow(clippy::new_without_default, reason = "it reads the list of modules")]
     pub fn new() -> Self {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         Self(Symbolizer::new(Symbolization::Full))
     }
 
@@ -25,7 +25,7 @@ impl FunctionNames {
     ///
     /// The addresses in a profile lie inside the call, unlike those that it returns to.
     pub fn at(&mut self, address: usize) -> Option<Arc<str>> {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         let (_, symbols) = self.0.resolve(address.wrapping_add(1));
         symbols.lines.last().map(|line| line.function.name.clone())
     }

@@ -31,7 +31,7 @@ pub struct TopEntry {
 /// itself; as `go tool pprof -top` shows a heap profile.
 pub fn heap_top(n: usize) -> Vec<TopEntry> {
     let mut entries = {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         entries_of(&HeapRecords::take())
     };
     entries.truncate(n);

@@ -90,7 +90,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 /// # Errors
 /// Those of the writer.
 pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
-    let _untracked = sampling::untracked();
+    let _workspace = sampling::workspace();
     Snapshot::of_heap(HeapView::Heap, HeapRecords::take()).write_to(w, 0)
 }
 
@@ -135,7 +135,7 @@ impl Profile {
     /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
     /// threads that were created.
     pub fn count(&self) -> usize {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         match &*self.0 {
             Kind::Heap(_) => mem::snapshot().len(),
             Kind::Contention(kind) => kind.count(),
@@ -204,7 +204,7 @@ impl Profile {
     /// A forked child whose parent was changing this profile of the program's own at the instant of the fork has
     /// lost it.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         Ok(match &*self.0 {
             Kind::Heap(view) => Snapshot::of_heap(*view, HeapRecords::take()),
             Kind::Contention(kind) => Snapshot::of_contention(ContentionRecords::take(*kind)),

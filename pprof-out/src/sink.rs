@@ -20,7 +20,7 @@ pub(crate) struct Sink<'w> {
 impl<'w> Sink<'w> {
     /// From here on this thread's allocations are not sampled, except inside the writer.
     pub(crate) fn new(writer: &'w mut dyn Write) -> Self {
-        Self { writer, untracked: sampling::untracked() }
+        Self { writer, untracked: sampling::workspace() }
     }
 
     /// Hands `bytes` over and empties it.

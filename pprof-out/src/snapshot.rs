@@ -144,14 +144,14 @@ impl Snapshot {
 
     /// All stacks as one tree from the outermost function on, for a flame graph.
     pub fn call_tree(&self) -> CallTree {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         CallTree::of(self)
     }
 
     /// Finds the names of all its functions, so that writing it later needs no debug information, which takes tens of
     /// megabytes while it is open: for a program that writes on many threads, and wants it open on one.
     pub fn resolve(&self) {
-        let _untracked = sampling::untracked();
+        let _workspace = sampling::workspace();
         let resolved = self.for_each(|_, _| Ok::<(), Infallible>(()));
         let Ok(()) = resolved;
     }

@@ -2,7 +2,8 @@
 //!
 //! Debug information is opened anew for each export and dropped afterwards, because it takes tens of
 //! megabytes; its answers take a few hundred bytes an address and are kept. An address is known by its
-//! module and its place in it, so that the answer survives a library that is loaded elsewhere.
+//! module and its place in it, so that the answer survives a library that is loaded elsewhere. What is kept is made
+//! outside of the export's workspace, or it would keep that from going back to the kernel.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use dashmap::DashMap;
 use rtprof_profiler::fork_safe::PerProcess;
 use rtprof_profiler::modules::FileIdentity;
+use rtprof_profiler::sampling;
 
 use crate::prune::Class;
 
@@ -36,7 +38,7 @@ pub(crate) struct Line {
 }
 
 /// All that is known of an address.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
     /// Innermost inlined function first; empty when nothing is known, or all is left out.
     pub(crate) lines: Box<[Line]>,
@@ -101,10 +103,14 @@ pub(crate) fn global() -> &'static SymbolCache {
 
 impl SymbolCache {
     /// A short name for a module.
-    pub(crate) fn module(&self, key: ModuleKey) -> u32 {
+    pub(crate) fn module(&self, key: &ModuleKey) -> u32 {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let next = modules.len() as u32;
-        *modules.entry(key).or_insert(next)
+        if let Some(&known) = modules.get(key) {
+            return known;
+        }
+        sampling::outside_workspace(|| modules.insert(key.clone(), next));
+        next
     }
 
     /// How far the module's file helped when it was last opened.
@@ -113,7 +119,7 @@ impl SymbolCache {
     }
 
     pub(crate) fn set_file(&self, module: u32, state: FileState) {
-        self.files.insert(module, state);
+        sampling::outside_workspace(|| self.files.insert(module, state));
     }
 
     /// What is known of the place `offset` in a module.
@@ -121,13 +127,18 @@ impl SymbolCache {
         self.symbols.get(&(module, offset)).map(|found| found.clone())
     }
 
-    pub(crate) fn insert(&self, module: u32, offset: u64, symbols: Arc<Symbols>) {
+    /// Remembers a copy of what is known of a place.
+    pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) -> Arc<Symbols> {
         if self.symbols.len() >= CAPACITY {
             self.symbols.clear();
             self.functions.clear();
             self.texts.clear();
         }
-        self.symbols.insert((module, offset), symbols);
+        sampling::outside_workspace(|| {
+            let symbols = Arc::new(symbols.clone());
+            self.symbols.insert((module, offset), symbols.clone());
+            symbols
+        })
     }
 
     /// One shared function for equal ones.
@@ -141,18 +152,22 @@ impl SymbolCache {
         if let Some(known) = self.functions.get(&function) {
             return known.key().clone();
         }
-        let function = Arc::new(function);
-        self.functions.insert(function.clone(), ());
-        function
+        sampling::outside_workspace(|| {
+            let function = Arc::new(function);
+            self.functions.insert(function.clone(), ());
+            function
+        })
     }
 
     fn text(&self, text: &str) -> Arc<str> {
         if let Some(known) = self.texts.get(text) {
             return known.key().clone();
         }
-        let text: Arc<str> = Arc::from(text);
-        self.texts.insert(text.clone(), ());
-        text
+        sampling::outside_workspace(|| {
+            let text: Arc<str> = Arc::from(text);
+            self.texts.insert(text.clone(), ());
+            text
+        })
     }
 }
 
@@ -173,12 +188,11 @@ mod tests {
     #[test]
     fn forgets_all_when_full() {
         let cache = SymbolCache::default();
-        let module = cache.module(ModuleKey::BuildId(vec![1]));
-        assert_eq!(cache.module(ModuleKey::BuildId(vec![1])), module);
-        assert_ne!(cache.module(ModuleKey::Path("a".into(), None, 1)), module);
-        let symbols = Arc::new(Symbols::default());
+        let module = cache.module(&ModuleKey::BuildId(vec![1]));
+        assert_eq!(cache.module(&ModuleKey::BuildId(vec![1])), module);
+        assert_ne!(cache.module(&ModuleKey::Path("a".into(), None, 1)), module);
         for offset in 0..=CAPACITY as u64 {
-            cache.insert(module, offset, symbols.clone());
+            cache.insert(module, offset, &Symbols::default());
         }
         assert!(cache.get(module, 0).is_none());
         assert!(cache.get(module, CAPACITY as u64).is_some());

@@ -81,7 +81,7 @@ impl Symbolizer {
         let module = self.map.modules()[at];
         let place = address.wrapping_sub(module.bias) as u64;
         let state = &mut self.files[at];
-        let key = *state.key.get_or_insert_with(|| self.cache.module(key_of(module)));
+        let key = *state.key.get_or_insert_with(|| self.cache.module(&key_of(module)));
         if let Some(known) = self.cache.get(key, place) {
             return (Some(at), known);
         }
@@ -95,11 +95,7 @@ impl Symbolizer {
             };
         }
         let symbols = match &state.file {
-            Opened::Open(file) => {
-                let symbols = Arc::new(look_up(file, place, self.cache));
-                self.cache.insert(key, place, symbols.clone());
-                symbols
-            }
+            Opened::Open(file) => self.cache.insert(key, place, &look_up(file, place, self.cache)),
             // Not remembered: the file may be there next time.
             Opened::NotYet | Opened::Failed => self.unknown.clone(),
         };

@@ -11,6 +11,8 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::sampling;
+
 /// The lock; guards nothing by itself, the owner's documentation says what it protects.
 pub struct ForkLock {
     holder: AtomicU32,
@@ -73,8 +75,12 @@ impl ForkLock {
 
 /// This process's number, as the lock notes it; never 0.
 pub fn own_process() -> u32 {
-    // Platforms without processes (wasm) panic at the question.
-    if cfg!(rtprof_supported) { std::process::id() } else { 1 }
+    match sampling::process_of_workspace() {
+        // Platforms without processes (wasm) panic at the question.
+        0 if cfg!(rtprof_supported) => std::process::id(),
+        0 => 1,
+        known => known,
+    }
 }
 
 fn wait(tries: &mut u32) {

@@ -6,6 +6,7 @@ use core::ops::{Deref, DerefMut};
 use core::sync::atomic::{AtomicPtr, Ordering};
 
 use crate::fork_lock::{ForkGuard, ForkLock, own_process};
+use crate::sampling::outside_workspace;
 
 /// A value behind a lock. In a forked child whose parent was changing it at the instant of the fork it
 /// cannot be reached any more: it may be half changed.
@@ -75,7 +76,8 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
             Some((process, value)) if *process == me => return value,
             _ => {}
         }
-        let made = Box::into_raw(Box::new((me, make())));
+        // It stays, whatever work it is made for.
+        let made = outside_workspace(|| Box::into_raw(Box::new((me, make()))));
         match self.current.compare_exchange(seen, made, Ordering::AcqRel, Ordering::Acquire) {
             // SAFETY: installed just now, never freed.
             Ok(_) => unsafe { &(*made).1 },

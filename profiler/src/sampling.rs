@@ -23,8 +23,9 @@
 
 use core::cell::Cell;
 use core::marker::PhantomData;
-use core::sync::atomic::Ordering;
+use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::fork_lock::own_process;
 use crate::random;
 use crate::rate::{self, EPOCH, RateIndex};
 
@@ -39,6 +40,10 @@ struct ThreadSampler {
     busy: Cell<bool>,
     /// Live [`Untracked`] guards.
     untracked: Cell<u32>,
+    /// Those of them that are of the workspace.
+    workspace: Cell<u32>,
+    /// In the workspace this process's number, and else 0.
+    process: Cell<u32>,
 }
 
 thread_local! {
@@ -49,6 +54,8 @@ thread_local! {
             epoch: Cell::new(0),
             busy: Cell::new(false),
             untracked: Cell::new(0),
+            workspace: Cell::new(0),
+            process: Cell::new(0),
         }
     };
 }
@@ -69,16 +76,29 @@ pub fn passes(size: usize) -> bool {
     })
 }
 
-/// Decides about an allocation that [`passes`] did not let through: a sample, with the guard that
-/// keeps this thread from sampling inside the hook, or `None`.
+/// What is to become of an allocation.
+pub enum Decision {
+    /// The inner allocator has it, and no profile.
+    Unsampled,
+    /// It is sampled. The guard keeps this thread from sampling inside the hook.
+    Sampled(RateIndex, Hook),
+    /// It is the profiler's own work and goes into the workspace; see [`workspace`].
+    Workspace,
+}
+
+/// Decides about an allocation that [`passes`] did not let through.
 #[cold]
-pub fn decide(size: usize) -> Option<(RateIndex, Hook)> {
+pub fn decide(size: usize) -> Decision {
     SAMPLER.with(|s| {
+        if s.workspace.get() > 0 {
+            s.countdown.set(NONE_PASSES);
+            return if s.busy.get() { Decision::Unsampled } else { Decision::Workspace };
+        }
         if s.busy.get() {
             // An allocation inside a hook goes unsampled, but its coins were tossed: without a new
             // draw the next one would be sampled for it.
             s.draw(rate::of_epoch(s.epoch.get()));
-            return None;
+            return Decision::Unsampled;
         }
         let epoch = EPOCH.load(Ordering::Acquire);
         let rate = rate::of_epoch(epoch);
@@ -89,15 +109,18 @@ pub fn decide(size: usize) -> Option<(RateIndex, Hook)> {
         let left = s.countdown.get().wrapping_sub(size as i64);
         if left >= 0 {
             s.countdown.set(left);
-            return None;
+            return Decision::Unsampled;
         }
         s.draw(rate);
-        if s.untracked.get() > 0 {
-            return None;
+        match rate {
+            Some(rate) if s.untracked.get() == 0 => Decision::Sampled(rate, Hook::enter_idle(s)),
+            _ => Decision::Unsampled,
         }
-        Some((rate?, Hook::enter_idle(s)))
     })
 }
+
+/// A countdown that no allocation passes.
+const NONE_PASSES: i64 = -1;
 
 impl ThreadSampler {
     /// Draws the distance to the next sample.
@@ -147,17 +170,81 @@ impl Drop for Hook {
 /// While it lives, allocations of this thread are not sampled: the profiler's own work outside the
 /// hooks (symbolization takes tens of megabytes) stays out of the profile. Frees are still counted.
 pub struct Untracked {
+    is_workspace: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 /// Begins a stretch of untracked allocations on this thread. Guards may be nested.
 pub fn untracked() -> Untracked {
     SAMPLER.with(|s| s.untracked.set(s.untracked.get() + 1));
-    Untracked { _of_this_thread: PhantomData }
+    Untracked { is_workspace: false, _of_this_thread: PhantomData }
+}
+
+/// As [`untracked`], for work of the profiler after which nothing is to remain: allocations come from mappings of the
+/// allocator's own, its *workspace*, and go back to the kernel. The program's allocator would keep what it was asked for
+/// once: glibc keeps 10 to 40 MB in the arena of each thread that has written a profile.
+///
+/// What is made here may live longer, and may be freed on any thread. What is meant to is better made
+/// [outside](outside_workspace).
+pub fn workspace() -> Untracked {
+    SAMPLER.with(|s| {
+        s.untracked.set(s.untracked.get() + 1);
+        s.set_workspace(s.workspace.get() + 1);
+    });
+    Untracked { is_workspace: true, _of_this_thread: PhantomData }
+}
+
+/// Runs `f` with allocations from the program's allocator, and untracked as before: for what stays.
+pub fn outside_workspace<T>(f: impl FnOnce() -> T) -> T {
+    struct Restore(u32);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            SAMPLER.with(|s| s.set_workspace(self.0));
+        }
+    }
+    let depth = SAMPLER.with(|s| s.workspace.get());
+    if depth == 0 {
+        return f();
+    }
+    let _restore = Restore(depth);
+    SAMPLER.with(|s| s.set_workspace(0));
+    f()
+}
+
+/// This process's number in a thread that is in the workspace, where nothing forks: the lock there asks for it at each
+/// allocation, and the kernel takes longer to tell it than the allocation takes. Else 0.
+#[inline]
+pub(crate) fn process_of_workspace() -> u32 {
+    SAMPLER.with(|s| s.process.get())
+}
+
+/// Has `f` called whenever a thread has left the workspace. For the allocator.
+pub fn on_leaving_workspace(f: fn()) {
+    LEAVING.store(f as *mut (), Ordering::Release);
+}
+
+static LEAVING: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+
+impl ThreadSampler {
+    /// In the workspace no allocation passes, so that the fast path need not know of it.
+    fn set_workspace(&self, depth: u32) {
+        self.workspace.set(depth);
+        if depth > 0 {
+            self.countdown.set(NONE_PASSES);
+            if self.process.get() == 0 {
+                self.process.set(own_process());
+            }
+        } else {
+            self.process.set(0);
+            let epoch = EPOCH.load(Ordering::Acquire);
+            self.epoch.set(epoch);
+            self.draw(rate::of_epoch(epoch));
+        }
+    }
 }
 
 impl Untracked {
-    /// Runs `f` with allocations tracked again: for calling into the program's code.
+    /// Runs `f` with allocations tracked again, and from the program's allocator: for calling into the program's code.
     pub fn lifted<T>(&self, f: impl FnOnce() -> T) -> T {
         struct Restore(u32);
         impl Drop for Restore {
@@ -165,15 +252,30 @@ impl Untracked {
                 SAMPLER.with(|s| s.untracked.set(self.0));
             }
         }
-        let _restore = Restore(SAMPLER.with(|s| s.untracked.replace(0)));
-        f()
+        outside_workspace(|| {
+            let _restore = Restore(SAMPLER.with(|s| s.untracked.replace(0)));
+            f()
+        })
     }
 }
 
 impl Drop for Untracked {
     fn drop(&mut self) {
-        // Saturating: a guard may be dropped inside `lifted`, where the count is 0.
-        SAMPLER.with(|s| s.untracked.set(s.untracked.get().saturating_sub(1)));
+        let has_left = SAMPLER.with(|s| {
+            // Saturating: a guard may be dropped inside `lifted`, where the count is 0.
+            s.untracked.set(s.untracked.get().saturating_sub(1));
+            let depth = s.workspace.get();
+            if !self.is_workspace || depth == 0 {
+                return false;
+            }
+            s.set_workspace(depth - 1);
+            depth == 1
+        });
+        let leaving = LEAVING.load(Ordering::Acquire);
+        if has_left && !leaving.is_null() {
+            // SAFETY: `on_leaving_workspace` stored a function of this type.
+            unsafe { core::mem::transmute::<*mut (), fn()>(leaving)() };
+        }
     }
 }
 

@@ -10,6 +10,7 @@ mod hostile_threads;
 mod layouts;
 #[path = "../support/mod.rs"]
 mod support;
+mod workspace;
 
 use support::inner::{INNER, Inner};
 

@@ -168,7 +168,7 @@ impl Reader {
 
     /// Sees to it that there is something to read, unless everything was read.
     fn fill(&mut self) {
-        let _untracked = rtprof_profiler::sampling::untracked();
+        let _workspace = rtprof_profiler::sampling::workspace();
         if !self.session.is_here() {
             // A forked child: whatever its parent was at is its parent's.
             self.drain = None;

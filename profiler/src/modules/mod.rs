@@ -11,6 +11,7 @@
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::fork_lock::ForkLock;
+use crate::sampling;
 
 /// One executable segment of a program or library.
 #[derive(Debug)]
@@ -137,7 +138,14 @@ pub fn refresh() {
     if read(|set| set.generation == generation && !set.modules.is_empty()) {
         return;
     }
-    let _untracked = crate::sampling::untracked();
+    // The list stays, whatever work it is read for.
+    sampling::outside_workspace(|| {
+        let _untracked = sampling::untracked();
+        read_again(generation);
+    });
+}
+
+fn read_again(generation: (u64, u64)) {
     let before = read(|set| set.modules.clone());
     let Some(mut modules) = imp::list(&before) else { return };
     for module in &before {

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rtprof_benches::statistics::{median, min};
+use rtprof_benches::statistics::median;
 
 use crate::binaries::{Binaries, Build};
 use crate::child::Child;
@@ -10,6 +10,8 @@ use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
 
 const FRAMES: usize = 30;
+/// Bytes that an export may leave behind.
+const LEFT: f64 = (4 << 20) as f64;
 
 /// Measures every number of records, cold and warm.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
@@ -27,7 +29,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 struct Runs {
     cold: Vec<f64>,
     warm: Vec<f64>,
-    /// What the first export leaves behind: the symbol cache.
+    /// What the first export leaves behind: names, and the pages that the workspace keeps.
     kept: Vec<f64>,
     bytes: f64,
     records: f64,
@@ -75,12 +77,7 @@ impl Runs {
             _ => (),
         }
         table.add(warm);
-        table.add(Row {
-            what: what("memory kept"),
-            who: rtprof.to_owned(),
-            median: Unit::MebiBytes.show(median(&self.kept)),
-            min: Unit::MebiBytes.show(min(&self.kept)),
-            ..Row::default()
-        });
+        let kept = Row::of(what("memory kept"), rtprof, &self.kept, Unit::MebiBytes);
+        table.add(kept.budget("≤ 4 MiB", median(&self.kept) <= LEFT, ""));
     }
 }

@@ -15,6 +15,8 @@ use crate::table::{Row, Table, Unit};
 /// What Parca and Alloy ask for by default, the CPU profile left out.
 const SCRAPED: [&str; 4] = ["allocs", "block", "goroutine", "mutex"];
 const CLIENTS: usize = 1000;
+/// Bytes that scrapes may leave behind.
+const LEFT: f64 = (4 << 20) as f64;
 
 /// Measures a service without the server, with it, while it is scraped, and in a storm.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
@@ -76,6 +78,7 @@ impl Latencies {
 fn scrapes(child: &mut Child, port: u16, effort: &Effort, table: &mut Table) -> io::Result<()> {
     let mut first = true;
     let (mut cpu, mut wall, mut bytes) = (vec![], vec![], 0);
+    let [resident] = child.numbers("resident")?;
     for _ in 0..=effort.scrapes {
         let [before] = child.numbers("cpu")?;
         let start = Instant::now();
@@ -98,7 +101,25 @@ fn scrapes(child: &mut Child, port: u16, effort: &Effort, table: &mut Table) -> 
     row.notes =
         format!("{:.1} ms until it is there, {bytes} B; every 10 s: {share:.3} % of a core", median(&wall));
     table.add(row);
-    Ok(())
+    memory(child, port, resident, table)
+}
+
+/// What of the program's memory scrapes leave behind, and all other profiles and a trace after them.
+fn memory(child: &mut Child, port: u16, before: f64, table: &mut Table) -> io::Result<()> {
+    let mut row = |who: &str, child: &mut Child| -> io::Result<()> {
+        let [after] = child.numbers("resident")?;
+        let kept = after - before;
+        let what = "memory kept by a service after scrapes";
+        let notes = format!("{} before", Unit::MebiBytes.show(before));
+        let row = Row::of(what, who, &[kept], Unit::MebiBytes).notes(notes);
+        table.add(row.budget("≤ 4 MiB", kept <= LEFT, ""));
+        Ok(())
+    };
+    row("allocs, block, goroutine, mutex", child)?;
+    for name in ["heap", "threadcreate", "heap?debug=1", "mutex?debug=1", "trace?seconds=1"] {
+        fetch(port, name)?;
+    }
+    row("and heap, threadcreate, two as text, and a trace of a second", child)
 }
 
 fn fetch(port: u16, name: &str) -> io::Result<usize> {

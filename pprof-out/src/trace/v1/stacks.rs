@@ -26,7 +26,7 @@ const TEXT: usize = rtprof_tracer::record::MAX_STRING;
 
 /// Defines all stacks of code.
 pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
-    let _untracked = sampling::untracked();
+    let _workspace = sampling::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
         return;

@@ -1,0 +1,119 @@
+//! Where the workspace has its pages from: its part of the reservation, in units.
+
+use core::ptr::{NonNull, null_mut};
+use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
+
+use rtprof_profiler::mapping::{self, PAGE};
+
+use crate::pool;
+
+/// The granule of segments.
+pub(crate) const UNIT: usize = 1 << 20;
+
+/// The most units that a workspace has: 4 GiB.
+pub(crate) const UNITS: usize = 4096;
+
+/// At the first unit of each segment how many units it has, and else 0. Changed by one thread at a time, with the arena's
+/// lock.
+static RUNS: [AtomicU16; UNITS] = [const { AtomicU16::new(0) }; UNITS];
+static USED: AtomicUsize = AtomicUsize::new(0);
+
+/// The segments of the workspace's arena.
+pub(crate) struct Segments;
+
+impl Segments {
+    /// The bytes of all segments.
+    pub(crate) fn committed(&self) -> usize {
+        USED.load(Relaxed) * UNIT
+    }
+
+    /// Gives all pages back but the first `kept` bytes, and has no segments then. Nothing in them is in use.
+    pub(crate) fn give_back(&self, kept: usize) {
+        for (at, run) in RUNS.iter().enumerate() {
+            let (start, len) = (at * UNIT, usize::from(run.swap(0, Relaxed)) * UNIT);
+            let skipped = kept.saturating_sub(start).min(len);
+            discard(start + skipped, len - skipped);
+        }
+        USED.store(0, Relaxed);
+    }
+
+    /// The first of so many free units in a row.
+    fn find(&self, units: usize) -> Option<usize> {
+        let all = (pool::workspace().len() / UNIT).min(UNITS);
+        let (mut at, mut first) = (0, 0);
+        while at < all && at - first < units {
+            match usize::from(RUNS[at].load(Relaxed)) {
+                0 => at += 1,
+                used => {
+                    at += used;
+                    first = at;
+                }
+            }
+        }
+        (at - first >= units && at <= all).then_some(first)
+    }
+}
+
+fn address(offset: usize) -> *mut u8 {
+    (pool::workspace().start + offset) as *mut u8
+}
+
+fn discard(offset: usize, len: usize) {
+    if let Some(start) = NonNull::new(address(offset))
+        && len > 0
+    {
+        // SAFETY: whole pages of the workspace that are in no segment from here on, or were never read.
+        let _ = unsafe { mapping::discard(start, len) };
+    }
+}
+
+// SAFETY: segments lie in the reservation, are given out once until they are freed, and can be read and written. dlmalloc
+// calls this with one thread at a time.
+unsafe impl dlmalloc::Allocator for Segments {
+    fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
+        const NONE: (*mut u8, usize, u32) = (null_mut(), 0, 0);
+        // The last page stays out, so that no segment touches the next one: dlmalloc would make one of the two, and give
+        // back neither as long as anything is in either.
+        let units = size.saturating_add(PAGE).div_ceil(UNIT);
+        let (Some(first), Ok(run)) = (self.find(units), u16::try_from(units)) else { return NONE };
+        let (start, len) = (address(first * UNIT), units * UNIT - PAGE);
+        let Some(place) = NonNull::new(start) else { return NONE };
+        // SAFETY: whole pages of the reservation, in no segment.
+        if !unsafe { mapping::commit(place, len) } {
+            return NONE;
+        }
+        RUNS[first].store(run, Relaxed);
+        USED.fetch_add(units, Relaxed);
+        (start, len, 0)
+    }
+
+    fn remap(&self, _: *mut u8, _: usize, _: usize, _: bool) -> *mut u8 {
+        null_mut()
+    }
+
+    fn free_part(&self, ptr: *mut u8, old_size: usize, new_size: usize) -> bool {
+        discard(ptr as usize - pool::workspace().start + new_size, old_size - new_size);
+        true
+    }
+
+    fn free(&self, ptr: *mut u8, size: usize) -> bool {
+        let offset = ptr as usize - pool::workspace().start;
+        let units = RUNS[offset / UNIT].swap(0, Relaxed);
+        USED.fetch_sub(units.into(), Relaxed);
+        discard(offset, size);
+        true
+    }
+
+    fn can_release_part(&self, _: u32) -> bool {
+        true
+    }
+
+    /// Where the kernel takes no pages back, as they are locked, they keep what is in them.
+    fn allocates_zeros(&self) -> bool {
+        false
+    }
+
+    fn page_size(&self) -> usize {
+        PAGE
+    }
+}
