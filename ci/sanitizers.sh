@@ -23,7 +23,7 @@ fi
 export RUSTFLAGS='-Zsanitizer=address' CARGO_TARGET_DIR="$PWD/target/sanitizers"
 export ASAN_OPTIONS='detect_leaks=1:allocator_may_return_null=1'
 sanitized() { cargo +nightly test --target "$(rustc -vV | sed -n 's/^host: //p')" "$@"; }
-sanitized --test heap -- --include-ignored "$leaks"
+sanitized --test heap -- --include-ignored "$leaks" a_leaked_large_object_is_reported
 sanitized --no-fail-fast --test heap --test hostile_locks --test hostile_reentry --test profile_api --test traces \
     --test truth --test waits -- \
     --skip hostile_limit --skip thread_destructors --skip storms_of_threads_that_exit_after_a_wait

@@ -34,7 +34,7 @@ use crate::segments::{UNIT, UNITS};
 use crate::slab::{self, ClassStack, Header, Slabs};
 
 const SLAB: usize = 64 << 10;
-/// Address space asked for, objects and slots together.
+/// Address space asked for, workspace, objects and slots together.
 const RESERVE: usize = if usize::BITS == 64 { 64 << 30 } else { 64 << 20 };
 /// The part of a limited address space that the pool may take; the rest is the program's.
 const LIMIT_SHARE: usize = 16;
@@ -141,6 +141,9 @@ fn use_reservation(start: NonNull<u8>, size: usize) {
             RANGE.base.store(aligned, Ordering::Relaxed);
             RANGE.objects.store(objects, Ordering::Relaxed);
             RANGE.len.store(workspace + slabs * SLAB, Ordering::Release);
+            if let Some(start) = NonNull::new(objects as *mut u8) {
+                mapping::add_leak_root(start, slabs * SLAB);
+            }
         }
         // SAFETY: reserved by the caller, used by nobody.
         None => unsafe { mapping::unmap(start, size) },

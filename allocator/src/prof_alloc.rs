@@ -63,8 +63,8 @@ impl<A> ProfAlloc<A> {
     }
 }
 
-// SAFETY: every block comes from the inner allocator, which keeps the contract, or from the pool,
-// whose places are as large and aligned as the layout asks, owned by one object at a time, and
+// SAFETY: every block comes from the inner allocator, which keeps the contract, or from the pool or the
+// workspace, whose places are as large and aligned as the layout asks, owned by one object at a time, and
 // recognised by their address in each method. Nothing here unwinds.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for ProfAlloc<A> {
     #[inline]

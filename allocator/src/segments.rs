@@ -10,6 +10,10 @@ use crate::pool;
 /// The granule of segments.
 pub(crate) const UNIT: usize = 1 << 20;
 
+/// What is left out at the end of each segment, so that no segment touches the next one: dlmalloc would make one of the
+/// two, and give back neither as long as anything is in either. As large as the largest page.
+const GAP: usize = 64 << 10;
+
 /// The most units that a workspace has: 4 GiB.
 pub(crate) const UNITS: usize = 4096;
 
@@ -27,12 +31,12 @@ impl Segments {
         USED.load(Relaxed) * UNIT
     }
 
-    /// Gives all pages back but the first `kept` bytes, and has no segments then. Nothing in them is in use.
+    /// Gives all pages back but the first `kept` bytes, and has no segments then. Nothing is in use.
     pub(crate) fn give_back(&self, kept: usize) {
         for (at, run) in RUNS.iter().enumerate() {
             let (start, len) = (at * UNIT, usize::from(run.swap(0, Relaxed)) * UNIT);
             let skipped = kept.saturating_sub(start).min(len);
-            discard(start + skipped, len - skipped);
+            close(start + skipped, len - skipped);
         }
         USED.store(0, Relaxed);
     }
@@ -58,12 +62,21 @@ fn address(offset: usize) -> *mut u8 {
     (pool::workspace().start + offset) as *mut u8
 }
 
-fn discard(offset: usize, len: usize) {
+/// Gives pages back; whether the kernel has taken them. It does not take locked ones.
+fn discard(offset: usize, len: usize) -> bool {
+    let Some(start) = NonNull::new(address(offset)) else { return false };
+    // SAFETY: whole pages of the workspace with nothing in them that is in use.
+    len == 0 || unsafe { mapping::discard(start, len) }
+}
+
+/// Gives the pages of what is in no segment any more back.
+fn close(offset: usize, len: usize) {
+    discard(offset, len);
     if let Some(start) = NonNull::new(address(offset))
         && len > 0
     {
-        // SAFETY: whole pages of the workspace that are in no segment from here on, or were never read.
-        let _ = unsafe { mapping::discard(start, len) };
+        // SAFETY: it is committed again before it is in another segment.
+        unsafe { mapping::close(start, len) };
     }
 }
 
@@ -72,11 +85,9 @@ fn discard(offset: usize, len: usize) {
 unsafe impl dlmalloc::Allocator for Segments {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         const NONE: (*mut u8, usize, u32) = (null_mut(), 0, 0);
-        // The last page stays out, so that no segment touches the next one: dlmalloc would make one of the two, and give
-        // back neither as long as anything is in either.
-        let units = size.saturating_add(PAGE).div_ceil(UNIT);
+        let units = size.saturating_add(GAP).div_ceil(UNIT);
         let (Some(first), Ok(run)) = (self.find(units), u16::try_from(units)) else { return NONE };
-        let (start, len) = (address(first * UNIT), units * UNIT - PAGE);
+        let (start, len) = (address(first * UNIT), units * UNIT - GAP);
         let Some(place) = NonNull::new(start) else { return NONE };
         // SAFETY: whole pages of the reservation, in no segment.
         if !unsafe { mapping::commit(place, len) } {
@@ -92,15 +103,14 @@ unsafe impl dlmalloc::Allocator for Segments {
     }
 
     fn free_part(&self, ptr: *mut u8, old_size: usize, new_size: usize) -> bool {
-        discard(ptr as usize - pool::workspace().start + new_size, old_size - new_size);
-        true
+        discard(ptr as usize - pool::workspace().start + new_size, old_size - new_size)
     }
 
-    fn free(&self, ptr: *mut u8, size: usize) -> bool {
+    fn free(&self, ptr: *mut u8, _: usize) -> bool {
         let offset = ptr as usize - pool::workspace().start;
         let units = RUNS[offset / UNIT].swap(0, Relaxed);
         USED.fetch_sub(units.into(), Relaxed);
-        discard(offset, size);
+        close(offset, usize::from(units) * UNIT);
         true
     }
 

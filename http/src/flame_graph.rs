@@ -51,8 +51,8 @@ impl Page {
 
     /// Writes it piece by piece: as one text it would take several times the tree's memory.
     pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
-        let untracked = sampling::workspace();
-        let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &untracked));
+        let workspace = sampling::workspace();
+        let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &workspace));
         let (before, after) = TEMPLATE.split_once(PROFILE).expect("the template has a place for the profile");
         let program = html::escaped(&process::program());
         w.write_all(before.replace(PROGRAM, &program).replace(TITLE, &self.title).as_bytes())?;

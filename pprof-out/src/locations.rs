@@ -125,7 +125,7 @@ impl Locations {
         let known = Known {
             at: self.addresses.len() as u32,
             is_entry: prune::entry_lines(&symbols.classes) > 0,
-            is_left_out: symbols.is_left_out,
+            is_left_out: symbols.lines.is_empty() && symbols.left_out.is_some(),
         };
         self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
         self.by_address.insert(return_address, known);

@@ -29,8 +29,9 @@ pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_R") || name.starts_with("_ZN")
 }
 
-/// A demangled name as profiles and traces show it, a path without type arguments: `Vec::push` for
-/// `<Vec<u8>>::push`, `A::c` for `<A as B>::c`, `core::slice::sort` for `core::slice::<impl [T]>::sort`.
+/// A demangled name as profiles and traces show it, a path without type arguments: `Vec::push` for `<Vec<u8>>::push`,
+/// `A::c` for `<A as B>::c`, `core::slice::sort` for `core::slice::<impl [T]>::sort`. A type that is no path, such as a
+/// reference, a closure's or a type parameter, says less than the trait: `B::c` for `<T as B>::c`.
 ///
 /// Type arguments of Rust take hundreds of characters, and a function is the same for all of them, as in Go. Besides,
 /// `go tool trace` makes profiles of functions that have but one name, and `go tool pprof` removes what stands in angle
@@ -48,10 +49,14 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
             // The arrow of a function type is no bracket.
             b'>' if inner[..at].ends_with('-') => {}
             b'>' if depth == 0 => {
-                let kind = &inner[..end_of_type.unwrap_or(at)];
+                let (kind, of_trait) = match end_of_type {
+                    Some(end) => (&inner[..end], Some(&inner[end + " as ".len()..at])),
+                    None => (&inner[..at], None),
+                };
                 let kind = kind.trim_start_matches(['&', '*']);
                 let kind = kind.strip_prefix("mut ").or_else(|| kind.strip_prefix("const ")).unwrap_or(kind);
-                return format!("{}{}", short(kind), without_arguments(&inner[at + 1..])).into();
+                let path = of_trait.filter(|_| !is_path(kind)).unwrap_or(kind);
+                return format!("{}{}", short(path), without_arguments(&inner[at + 1..])).into();
             }
             b'>' | b')' | b']' => depth = depth.saturating_sub(1),
             b' ' if depth == 0 && inner[at..].starts_with(" as ") => end_of_type = end_of_type.or(Some(at)),
@@ -59,6 +64,12 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
         }
     }
     name.into()
+}
+
+/// A path of at least two segments, and no tuple, slice or function of such.
+fn is_path(kind: &str) -> bool {
+    let head = kind.split("::").next().unwrap_or(kind);
+    head.len() < kind.len() && !head.contains(['(', '[', ' ']) || head.starts_with("dyn ")
 }
 
 /// Leaves away what stands in angle brackets, with the colons before it.
@@ -156,8 +167,13 @@ mod tests {
             ("<&mut app::A as T>::f", "app::A::f"),
             ("<*const app::A as T>::f", "app::A::f"),
             ("<<app::A as B>::C as D>::e", "app::A::C::e"),
-            ("<fn() -> u8 as FnOnce<()>>::call_once", "fn() -> u8::call_once"),
-            ("<[T] as Sort>::sort", "[T]::sort"),
+            ("<fn() -> u8 as FnOnce<()>>::call_once", "FnOnce::call_once"),
+            ("<[T] as Sort>::sort", "Sort::sort"),
+            ("<F as axum::Handler<T>>::call", "axum::Handler::call"),
+            ("<&T as core::fmt::Debug>::fmt", "core::fmt::Debug::fmt"),
+            ("<(app::A, u8) as app::B>::c", "app::B::c"),
+            ("<dyn app::A as app::B>::c", "dyn app::A::c"),
+            ("<str>::len", "str::len"),
             ("<unfinished", "<unfinished"),
             ("unfinished<T", "unfinished<T"),
             ("app::f::<fn(u8) -> app::B<u8>, ()>::{closure#0}", "app::f::{closure#0}"),

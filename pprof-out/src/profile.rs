@@ -90,8 +90,11 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 /// # Errors
 /// Those of the writer.
 pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
-    let _workspace = sampling::workspace();
-    Snapshot::of_heap(HeapView::Heap, HeapRecords::take()).write_to(w, 0)
+    let snapshot = {
+        let _workspace = sampling::workspace();
+        Snapshot::of_heap(HeapView::Heap, HeapRecords::take())
+    };
+    snapshot.write_to(w, 0)
 }
 
 impl Profile {

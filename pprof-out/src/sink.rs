@@ -1,7 +1,7 @@
 //! The way out to the caller's writer.
 //!
-//! Everything an export allocates stays out of the profile, or each export would show up in the next.
-//! What the caller's writer allocates belongs to the caller and is sampled as usual, so the mark is
+//! Everything an export allocates comes from the workspace and stays out of the profile, or each export would show up
+//! in the next. What the caller's writer allocates belongs to the caller and is sampled as usual, so the mark is
 //! lifted for exactly the calls of the writer. Output is handed over in large pieces.
 
 use std::io::{self, Write};
@@ -14,19 +14,19 @@ pub(crate) const CHUNK: usize = 64 << 10;
 /// A writer of the caller, and the mark that keeps our own allocations out of the profile.
 pub(crate) struct Sink<'w> {
     writer: &'w mut dyn Write,
-    untracked: Untracked,
+    workspace: Untracked,
 }
 
 impl<'w> Sink<'w> {
     /// From here on this thread's allocations are not sampled, except inside the writer.
     pub(crate) fn new(writer: &'w mut dyn Write) -> Self {
-        Self { writer, untracked: sampling::workspace() }
+        Self { writer, workspace: sampling::workspace() }
     }
 
     /// Hands `bytes` over and empties it.
     pub(crate) fn drain(&mut self, bytes: &mut Vec<u8>) -> io::Result<()> {
-        let Self { writer, untracked } = self;
-        untracked.lifted(|| writer.write_all(bytes))?;
+        let Self { writer, workspace } = self;
+        workspace.lifted(|| writer.write_all(bytes))?;
         bytes.clear();
         Ok(())
     }
@@ -40,7 +40,7 @@ impl<'w> Sink<'w> {
     }
 
     pub(crate) fn flush(&mut self) -> io::Result<()> {
-        let Self { writer, untracked } = self;
-        untracked.lifted(|| writer.flush())
+        let Self { writer, workspace } = self;
+        workspace.lifted(|| writer.flush())
     }
 }

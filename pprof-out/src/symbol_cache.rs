@@ -44,8 +44,8 @@ pub(crate) struct Symbols {
     pub(crate) lines: Box<[Line]>,
     /// The class of each line.
     pub(crate) classes: Box<[Class]>,
-    /// Nothing but what no stack shows: the address is left out.
-    pub(crate) is_left_out: bool,
+    /// The function, if it is one that no stack shows: there are no lines then, and the address is left out.
+    pub(crate) left_out: Option<Arc<Function>>,
     /// Distance of the return address from the start of the function that has the code; 0 when unknown.
     pub(crate) offset: u64,
 }

@@ -141,26 +141,24 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
     let full_name = symbol.as_ref().map(|s| names::demangle(s.name).full);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
     let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
-    let is_known = !drafts.is_empty();
+    let mut left_out = None;
     let mut classes = Vec::with_capacity(drafts.len());
     let mut lines = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.iter().enumerate() {
         let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| s.name);
         let name = settle(draft, symbol, home.as_ref());
         let short = names::short(&name.full);
+        let function = cache.function(&short, &name.system, &draft.file);
         // Without inlined functions it may have the program's closure in it.
         if inlines_known && hook_names::is_thread_start(&short) {
+            left_out = Some(function);
             continue;
         }
         classes.push(classify(&name.full, &draft.file, inlines_known));
-        lines.push(Line {
-            function: cache.function(&short, &name.system, &draft.file),
-            line: draft.line,
-            column: draft.column,
-        });
+        lines.push(Line { function, line: draft.line, column: draft.column });
     }
     Symbols {
-        is_left_out: is_known && lines.is_empty(),
+        left_out,
         lines: lines.into(),
         classes: classes.into(),
         offset: symbol.map_or(0, |s| address + 1 - s.start),

@@ -6,7 +6,7 @@
 //! Scheme: the lock word is the holder's process id. A word that names another process is a ghost,
 //! and the child takes the lock over ([`ForkLock::lock`]) or is told so ([`ForkLock::lock_whole`]).
 //!
-//! Never taken in a hook. Waiting is yield and sleep: holders work for milliseconds, rarely.
+//! Never taken in a hook of the program's code. Waiting is yield and sleep: most holders work for milliseconds, rarely.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

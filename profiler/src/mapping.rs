@@ -30,9 +30,7 @@ fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
         // SAFETY: advice on the mapping made above.
         unsafe { libc::madvise(p, len, libc::MADV_NOHUGEPAGE) };
     }
-    let start = NonNull::new(p.cast())?;
-    leak_roots::add(start, len);
-    Some(start)
+    NonNull::new(p.cast())
 }
 
 /// Maps `len` zeroed, readable and writable bytes. Pages cost memory only once written.
@@ -98,69 +96,74 @@ pub fn address_space_limit() -> usize {
 /// The range is exactly such a mapping and nobody uses it any more.
 pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
     #[cfg(rtprof_supported)]
-    leak_roots::remove(start, len);
-    #[cfg(rtprof_supported)]
     // SAFETY: by the caller's promise the mapping is his and unused.
     unsafe {
         libc::munmap(start.as_ptr().cast(), len);
     }
 }
 
-/// LeakSanitizer looks for pointers in memory that its own allocator gave out, in static variables and on stacks. What
-/// is reachable through a sampled object only, which lies in a mapping of ours, it would report as leaked, if it is not
-/// told of the mapping. Valgrind takes every mapping into account.
+/// Closes a part of a reservation again, whose pages were given back: it does not count as memory that the program may
+/// write to.
+///
+/// # Safety
+/// `start..start + len` lies in a reservation of the caller's, both multiples of the page's size, and nobody touches it
+/// before the next [`commit`].
+pub unsafe fn close(start: NonNull<u8>, len: usize) {
+    #[cfg(rtprof_supported)]
+    // SAFETY: by the caller's promise nobody touches it.
+    unsafe {
+        libc::mprotect(start.as_ptr().cast(), len, libc::PROT_NONE);
+    }
+}
+
+/// Tells LeakSanitizer, where it is in the program, that objects of the program lie in a part of a mapping that stays.
+///
+/// It looks for pointers in memory that its own allocator gave out, in static variables and on stacks: what is reachable
+/// through a sampled object only, which lies in a mapping of ours, it would report as leaked. Only for objects of the
+/// program: a table with their addresses would hide that they have leaked. Valgrind looks into every mapping.
+pub fn add_leak_root(start: NonNull<u8>, len: usize) {
+    #[cfg(rtprof_supported)]
+    if let Some(register) = leak_sanitizer::register_root_region() {
+        // SAFETY: the mapping stays; parts of it that cannot be read are left out there.
+        unsafe { register(start.as_ptr(), len) }
+    }
+}
+
 #[cfg(rtprof_supported)]
-mod leak_roots {
+mod leak_sanitizer {
     use core::arch::asm;
-    use core::ptr::NonNull;
 
-    /// `__lsan_register_root_region` and `__lsan_unregister_root_region` of `sanitizer/lsan_interface.h`.
-    type Change = unsafe extern "C" fn(*const u8, usize);
+    /// `__lsan_register_root_region` of `sanitizer/lsan_interface.h`.
+    type Register = unsafe extern "C" fn(*const u8, usize);
 
-    /// The address of a symbol that is there only in programs with the sanitizer, and else null.
+    /// The function, in programs that have the sanitizer.
     ///
-    /// Weak references of the language are not stable, and `dlsym` may allocate, which a hook must not. The reference
+    /// Weak references of the language are not stable, and `dlsym` may allocate, which must not be here. The reference
     /// and the word that makes it weak stand in the same statement, so that no object file has the one without the other.
-    macro_rules! weak {
-        ($symbol:literal) => {{
-            let address: *const ();
-            // SAFETY: reads the symbol's entry in the table of addresses, which the linker sets to null if there is none.
-            #[cfg(target_arch = "x86_64")]
-            unsafe {
-                asm!(
-                    concat!(".weak ", $symbol),
-                    concat!("mov {}, qword ptr [rip + ", $symbol, "@GOTPCREL]"),
-                    out(reg) address,
-                    options(pure, readonly, preserves_flags, nostack)
-                );
-            }
-            // SAFETY: as above.
-            #[cfg(target_arch = "aarch64")]
-            unsafe {
-                asm!(
-                    concat!(".weak ", $symbol),
-                    concat!("adrp {0}, :got:", $symbol),
-                    concat!("ldr {0}, [{0}, #:got_lo12:", $symbol, "]"),
-                    out(reg) address,
-                    options(pure, readonly, preserves_flags, nostack)
-                );
-            }
-            // SAFETY: an address of a function of this type, or null.
-            unsafe { core::mem::transmute::<*const (), Option<Change>>(address) }
-        }};
-    }
-
-    pub(super) fn add(start: NonNull<u8>, len: usize) {
-        if let Some(register) = weak!("__lsan_register_root_region") {
-            // SAFETY: a mapping that stays until it is taken back; parts that cannot be read are left out there.
-            unsafe { register(start.as_ptr(), len) }
+    pub(super) fn register_root_region() -> Option<Register> {
+        let address: *const ();
+        // SAFETY: reads the symbol's entry in the table of addresses, which the linker sets to null if there is none.
+        #[cfg(target_arch = "x86_64")]
+        unsafe {
+            asm!(
+                ".weak __lsan_register_root_region",
+                "mov {}, qword ptr [rip + __lsan_register_root_region@GOTPCREL]",
+                out(reg) address,
+                options(pure, readonly, preserves_flags, nostack)
+            );
         }
-    }
-
-    pub(super) fn remove(start: NonNull<u8>, len: usize) {
-        if let Some(unregister) = weak!("__lsan_unregister_root_region") {
-            // SAFETY: as it was registered.
-            unsafe { unregister(start.as_ptr(), len) }
+        // SAFETY: as above.
+        #[cfg(target_arch = "aarch64")]
+        unsafe {
+            asm!(
+                ".weak __lsan_register_root_region",
+                "adrp {0}, :got:__lsan_register_root_region",
+                "ldr {0}, [{0}, #:got_lo12:__lsan_register_root_region]",
+                out(reg) address,
+                options(pure, readonly, preserves_flags, nostack)
+            );
         }
+        // SAFETY: an address of a function of this type, or null.
+        unsafe { core::mem::transmute::<*const (), Option<Register>>(address) }
     }
 }

@@ -211,11 +211,20 @@ pub fn outside_workspace<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// This process's number in a thread that is in the workspace, where nothing forks: the lock there asks for it at each
-/// allocation, and the kernel takes longer to tell it than the allocation takes. Else 0.
+/// This process's number in a thread that is in the workspace, and else 0: the lock there asks for it at each allocation,
+/// and the kernel takes longer to tell it than the allocation takes.
 #[inline]
 pub(crate) fn process_of_workspace() -> u32 {
     SAMPLER.with(|s| s.process.get())
+}
+
+/// In a forked child, before anything else: a signal handler may have forked a thread that was in the workspace.
+pub(crate) fn forked() {
+    SAMPLER.with(|s| {
+        if s.process.replace(0) != 0 {
+            s.process.set(own_process());
+        }
+    });
 }
 
 /// Has `f` called whenever a thread has left the workspace. For the allocator.

@@ -217,3 +217,19 @@ fn what_a_sampled_object_holds_is_no_leak() {
         std::thread::spawn(hold).join().expect("it ends well");
     });
 }
+
+/// A leak is a leak, though we have the address of a large sampled object in a table.
+#[test]
+#[ignore = "for LeakSanitizer; ci/sanitizers.sh runs it"]
+fn a_leaked_large_object_is_reported() {
+    const NAME: &str = "a_leaked_large_object_is_reported";
+    if child::is(NAME, "") {
+        rtprof::set_mem_profile_rate(1);
+        let leak = || std::mem::forget(black_box(vec![1_u8; 1_234_567]));
+        std::thread::spawn(leak).join().expect("it ends well");
+        return;
+    }
+    let output = child::output(NAME, "", |_| {});
+    let report = child::report(&output);
+    assert!(!output.status.success() && report.contains("1234567 byte(s) leaked"), "{report}");
+}

@@ -49,6 +49,11 @@ fn it_goes_back_after_exports() {
     });
 }
 
+/// Of all bytes, whatever pieces they come in.
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|&byte| u64::from(byte)).sum()
+}
+
 /// A writer of the program's that allocates, frees elsewhere what it was given, and writes a profile itself.
 struct Busy {
     seen: Vec<u8>,
@@ -83,7 +88,7 @@ fn it_is_memory_like_any_other() {
         let (others, inboxes): (Vec<_>, Vec<Receiver<Vec<u8>>>) = (0..3).map(|_| channel()).unzip();
         let receivers: Vec<_> = inboxes
             .into_iter()
-            .map(|inbox| thread::spawn(move || inbox.iter().map(|bytes| bytes.len()).sum::<usize>()))
+            .map(|inbox| thread::spawn(move || inbox.iter().map(|bytes| sum(&bytes)).sum::<u64>()))
             .collect();
         let writers: Vec<_> = (0..4)
             .map(|seed| {
@@ -97,14 +102,14 @@ fn it_is_memory_like_any_other() {
                         thread::spawn(move || drop(black_box(snapshot))).join().expect("it ends well");
                         heap.write_to(&mut busy, debug).expect("it takes all");
                     }
-                    busy.seen.len()
+                    sum(&busy.seen)
                 })
             })
             .collect();
         drop(others);
-        let written: usize = writers.into_iter().map(|thread| thread.join().expect("it ends well")).sum();
-        let received: usize = receivers.into_iter().map(|thread| thread.join().expect("it ends well")).sum();
+        let written: u64 = writers.into_iter().map(|thread| thread.join().expect("it ends well")).sum();
+        let received: u64 = receivers.into_iter().map(|thread| thread.join().expect("it ends well")).sum();
         assert_eq!(written, received, "every piece was whole");
-        assert!(written > 10_000, "{written} bytes");
+        assert!(written > 10_000, "{written}");
     });
 }

@@ -65,18 +65,24 @@ pub fn resume(own: &Goroutine) {
 /// Go: `goready`, `traceGoUnpark`.
 #[inline]
 pub fn unblock(goroutine: &Goroutine) {
-    if !is_enabled() || unblock_recorded(goroutine).is_none() {
-        let waits = |state| matches!(state, State::Waiting(_)).then_some(State::Runnable);
-        change_unrecorded(goroutine, waits);
+    unblock_if(goroutine, |state| matches!(state, State::Waiting(_)));
+}
+
+/// As [`unblock`], if `waits` says of its state that it is the wait that is meant. That is asked after the state was read,
+/// and nothing is done if the state has changed since: so the goroutine may end meanwhile.
+#[inline]
+pub fn unblock_if(goroutine: &Goroutine, waits: impl Fn(State) -> bool) {
+    if !is_enabled() || unblock_recorded(goroutine, &waits).is_none() {
+        change_unrecorded(goroutine, |state| waits(state).then_some(State::Runnable));
     }
 }
 
 #[cold]
-fn unblock_recorded(goroutine: &Goroutine) -> Option<()> {
+fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Option<()> {
     any_turn(|turn| {
         turn.count_if_lost();
         let stack = turn.stack();
-        turn.unblock(goroutine, stack);
+        turn.unblock(goroutine, stack, waits);
     })
 }
 

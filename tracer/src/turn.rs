@@ -312,12 +312,12 @@ impl<'a> Turn<'a> {
     }
 
     /// A goroutine that waits can run again, by the doing of the current thread, whose stack this is. Nothing, if it does
-    /// not wait.
-    pub(crate) fn unblock(&mut self, goroutine: &Goroutine, stack: StackId) {
+    /// not wait, as `waits` says of its state.
+    pub(crate) fn unblock(&mut self, goroutine: &Goroutine, stack: StackId, waits: &dyn Fn(State) -> bool) {
         loop {
             let id = goroutine.id();
             let word = goroutine.state();
-            if !matches!(word.state(), State::Waiting(_)) {
+            if !waits(word.state()) {
                 return;
             }
             if self.follow(word) {

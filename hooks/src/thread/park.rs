@@ -24,10 +24,9 @@ pub fn park_timeout(dur: Duration) {
 /// In the program's own frame, which must be there when its stack is taken.
 #[inline(always)]
 fn wait(park: impl FnOnce()) {
+    parked::note();
     let wait = Wait::begin(WaitReason::Park);
-    let listed = parked::list();
     park();
-    drop(listed);
     // It may have found that somebody had called `unpark` before, which std keeps to itself.
     wait.end_if_slept();
     frame::keep();

@@ -1,103 +1,108 @@
-//! Which threads are parked while a trace is recorded, so that [`Thread::unpark`](super::Thread::unpark) can tell the trace
-//! whom it wakes.
+//! Which thread is which goroutine, while a trace is recorded: so that [`Thread::unpark`](super::Thread::unpark) can tell
+//! the trace whom it wakes.
 //!
-//! Std keeps the tokens of `park`, and a handle of std names a thread by its id alone. So a thread that parks lists
-//! itself here under that id, with its goroutine, until it runs again.
+//! Std keeps the tokens of `park`, and a handle of std's has nothing of a thread but its number, of which a program has no
+//! two alike. So a thread that parks notes its number in its goroutine's slot, and the slot in a table:
+//!
+//! ```text
+//!   park     slot.thread_number = n,  TABLE[n % 4096] = slot,  then the goroutine waits
+//!   unpark   slot = TABLE[n % 4096];  if it waits, by a park, and its thread_number is n: it can run
+//! ```
+//!
+//! The last step is a compare-and-swap of the goroutine's state, read before the number: where the goroutine runs again,
+//! or has ended and its slot is another's, it fails. Of two threads whose numbers meet in the table, the one that parked
+//! first is woken without a name, as by std's `unpark`.
 //!
 //! # Locks
 //!
-//! One for each shard of the list, held for a search in a short vector. A thread that has one takes no other lock but
-//! the tracer's turn. A signal handler that has interrupted a thread here finds that out, and does without.
+//! None.
 
-use core::cell::Cell;
 use core::hash::{Hash, Hasher};
-use std::hash::DefaultHasher;
+use core::ptr::null_mut;
+use core::sync::atomic::{AtomicPtr, Ordering};
 use std::thread::ThreadId;
 
-use rtprof_profiler::fork_safe::ForkMutex;
-use rtprof_profiler::goroutine::{self, Goroutine};
-use rtprof_profiler::sampling;
+use rtprof_profiler::goroutine::{self, Goroutine, State, WaitReason};
 use rtprof_tracer::{is_enabled, states};
 
-struct Parked {
-    thread: ThreadId,
-    goroutine: &'static Goroutine,
-    /// In a forked child the slot may have become another goroutine's.
-    id: u64,
-}
+static TABLE: [AtomicPtr<Goroutine>; 4096] = [const { AtomicPtr::new(null_mut()) }; 4096];
 
-static SHARDS: [ForkMutex<Vec<Parked>>; 64] = [const { ForkMutex::new(Vec::new()) }; 64];
+/// Takes the number out of a [`ThreadId`], which hands it to no other.
+struct Number(u64);
 
-thread_local! {
-    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
-}
-
-/// Runs `f` on the shard of a thread. Not in a signal handler that has interrupted this function, nor in a forked child
-/// whose parent was changing the shard.
-fn with_shard(thread: ThreadId, f: impl FnOnce(&mut Vec<Parked>)) {
-    if IS_INSIDE.replace(true) {
-        return;
-    }
-    let mut hasher = DefaultHasher::new();
-    thread.hash(&mut hasher);
-    let shard = &SHARDS[hasher.finish() as usize % SHARDS.len()];
-    if let Some(mut parked) = shard.lock() {
-        f(&mut parked);
-    }
-    IS_INSIDE.set(false);
-}
-
-/// The current thread is in the list, until this is dropped.
-pub(super) struct Listed(Option<ThreadId>);
-
-/// Lists the current thread, which waits. While nothing is recorded this is one load.
-#[inline]
-pub(super) fn list() -> Listed {
-    Listed(if is_enabled() { list_current() } else { None })
-}
-
-#[cold]
-#[allow(clippy::disallowed_methods, reason = "the id of a thread that parks, as std is about to do")]
-fn list_current() -> Option<ThreadId> {
-    let goroutine = goroutine::known()?;
-    let thread = std::thread::current().id();
-    with_shard(thread, |parked| {
-        let _untracked = sampling::untracked();
-        parked.push(Parked { thread, goroutine, id: goroutine.id() });
-    });
-    Some(thread)
-}
-
-impl Drop for Listed {
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(thread) = self.0 {
-            unlist(thread);
+impl Hasher for Number {
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(byte);
         }
     }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = number;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn number_of(thread: ThreadId) -> u64 {
+    let mut number = Number(0);
+    thread.hash(&mut number);
+    number.finish()
+}
+
+fn place_of(number: u64) -> &'static AtomicPtr<Goroutine> {
+    &TABLE[number as usize % TABLE.len()]
+}
+
+/// Notes the current thread, which is about to park. While nothing is recorded this is one load.
+#[inline]
+pub(super) fn note() {
+    if is_enabled() {
+        note_current();
+    }
 }
 
 #[cold]
-fn unlist(thread: ThreadId) {
-    with_shard(thread, |parked| parked.retain(|other| other.thread != thread));
+#[allow(clippy::disallowed_methods, reason = "the number of a thread that parks, as std is about to do")]
+fn note_current() {
+    if let Some(goroutine) = goroutine::current() {
+        let number = number_of(std::thread::current().id());
+        goroutine.set_thread_number(number);
+        place_of(number).store((&raw const *goroutine).cast_mut(), Ordering::Release);
+    }
 }
 
 /// Tells the trace that the current thread wakes this one, if it is parked.
 #[inline]
 pub(super) fn wake(thread: impl FnOnce() -> ThreadId) {
     if is_enabled() {
-        wake_listed(thread());
+        wake_noted(number_of(thread()));
     }
 }
 
 #[cold]
-fn wake_listed(thread: ThreadId) {
-    with_shard(thread, |parked| {
-        // It cannot end while it is in the list.
-        if let Some(found) = parked.iter().find(|parked| parked.thread == thread)
-            && found.goroutine.id() == found.id
-        {
-            states::unblock(found.goroutine);
-        }
-    });
+fn wake_noted(number: u64) {
+    // SAFETY: null, or from a reference to a slot, which is never freed.
+    if let Some(goroutine) = unsafe { place_of(number).load(Ordering::Acquire).as_ref() } {
+        let is_parked =
+            |state| state == State::Waiting(WaitReason::Park) && goroutine.thread_number() == number;
+        states::unblock_if(goroutine, is_parked);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_those_of_threads() {
+        let id = || std::thread::spawn(|| ()).thread().id();
+        let (one, other) = (id(), id());
+        assert_eq!(number_of(one), number_of(one));
+        assert_ne!(number_of(one), number_of(other));
+        // `ThreadId(7)`
+        assert_eq!(format!("{one:?}"), format!("ThreadId({})", number_of(one)));
+    }
 }

@@ -168,7 +168,7 @@ impl Reader {
 
     /// Sees to it that there is something to read, unless everything was read.
     fn fill(&mut self) {
-        let _workspace = rtprof_profiler::sampling::workspace();
+        let workspace = rtprof_profiler::sampling::workspace();
         if !self.session.is_here() {
             // A forked child: whatever its parent was at is its parent's.
             self.drain = None;
@@ -177,7 +177,7 @@ impl Reader {
         while self.at == self.chunk.len() {
             let Some(drain) = self.drain.as_mut().filter(|drain| !drain.is_over()) else { return };
             let left = self.deadline.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
-            if left.is_zero() || (self.is_done)() {
+            if left.is_zero() || workspace.lifted(|| (self.is_done)()) {
                 self.session.stop();
             }
             if !drain.wants_cut() {

@@ -44,7 +44,7 @@ pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::observer;
-use crate::sampling::Hook;
+use crate::sampling::{self, Hook};
 use crate::slots::Slots;
 use crate::thread_create::ThreadBucket;
 use slot::Identity;
@@ -118,6 +118,7 @@ pub(crate) fn open() {
 
 #[cfg(rtprof_supported)]
 unsafe extern "C" fn forked() {
+    sampling::forked();
     observer::forked();
     if let Some(own) = own() {
         own.set_thread(kernel::thread_id(), own_process());

@@ -26,6 +26,7 @@ pub struct Goroutine {
     thread_id: AtomicU32,
     process: AtomicU32,
     created_by: AtomicPtr<ThreadBucket>,
+    thread_number: AtomicU64,
     name: Name,
     place: Place,
 }
@@ -81,6 +82,16 @@ impl Goroutine {
     /// The kernel's number of its thread.
     pub fn thread_id(&self) -> u32 {
         self.thread_id.load(Relaxed)
+    }
+
+    /// The number that std has for its thread; 0 where it has not been noted.
+    pub fn thread_number(&self) -> u64 {
+        self.thread_number.load(Relaxed)
+    }
+
+    /// Notes the number that std has for its thread. Called by the goroutine itself, before it waits. For hooks.
+    pub fn set_thread_number(&self, number: u64) {
+        self.thread_number.store(number, Relaxed);
     }
 
     /// Its name, at most 64 bytes of it; empty when it has none.
@@ -146,6 +157,7 @@ impl Goroutine {
     pub(super) fn begin(&self, identity: Identity<'_>) {
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.created_by);
+        self.set_thread_number(0);
         self.id.store(identity.id, Release);
         // Last: who finds it alive finds out who it is.
         self.now.reset(identity.state);
