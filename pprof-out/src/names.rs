@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use crate::prune::in_crate;
 use crate::source_path;
 
 /// The name of a function in two forms.
@@ -31,7 +32,8 @@ pub(crate) fn is_mangled(name: &str) -> bool {
 
 /// A demangled name as profiles and traces show it, a path without type arguments: `Vec::push` for `<Vec<u8>>::push`,
 /// `A::c` for `<A as B>::c`, `core::slice::sort` for `core::slice::<impl [T]>::sort`. A type that is no path, such as a
-/// reference, a closure's or a type parameter, says less than the trait: `B::c` for `<T as B>::c`.
+/// reference or a type parameter, says less than the trait: `B::c` for `<T as B>::c`. So does a type of the standard
+/// library or of ours if the trait is the program's: the function is the program's then.
 ///
 /// Type arguments of Rust take hundreds of characters, and a function is the same for all of them, as in Go. Besides,
 /// `go tool trace` makes profiles of functions that have but one name, and `go tool pprof` removes what stands in angle
@@ -55,7 +57,8 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
                 };
                 let kind = kind.trim_start_matches(['&', '*']);
                 let kind = kind.strip_prefix("mut ").or_else(|| kind.strip_prefix("const ")).unwrap_or(kind);
-                let path = of_trait.filter(|_| !is_path(kind)).unwrap_or(kind);
+                let says_more = |of_trait: &&str| !is_path(kind) || is_ours(kind) && !is_library(of_trait);
+                let path = of_trait.filter(says_more).unwrap_or(kind);
                 return format!("{}{}", short(path), without_arguments(&inner[at + 1..])).into();
             }
             b'>' | b')' | b']' => depth = depth.saturating_sub(1),
@@ -70,6 +73,14 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
 fn is_path(kind: &str) -> bool {
     let head = kind.split("::").next().unwrap_or(kind);
     head.len() < kind.len() && !head.contains(['(', '[', ' ']) || head.starts_with("dyn ")
+}
+
+fn is_library(path: &str) -> bool {
+    ["alloc", "core", "std"].iter().any(|krate| in_crate(path, krate))
+}
+
+fn is_ours(path: &str) -> bool {
+    is_library(path) || path.starts_with("rtprof_") || in_crate(path, "lock_api")
 }
 
 /// Leaves away what stands in angle brackets, with the colons before it.
@@ -174,13 +185,16 @@ mod tests {
             ("<(app::A, u8) as app::B>::c", "app::B::c"),
             ("<dyn app::A as app::B>::c", "dyn app::A::c"),
             ("<str>::len", "str::len"),
+            ("<alloc::vec::Vec<u8> as app::Ext<T>>::grow", "app::Ext::grow"),
+            ("<rtprof_hooks::sync::barrier::Barrier as app::Ext>::f", "app::Ext::f"),
+            ("<alloc::vec::Vec<T> as core::iter::Extend<T>>::extend", "alloc::vec::Vec::extend"),
             ("<unfinished", "<unfinished"),
             ("unfinished<T", "unfinished<T"),
             ("app::f::<fn(u8) -> app::B<u8>, ()>::{closure#0}", "app::f::{closure#0}"),
             ("alloc::vec::Vec<T,A>::push", "alloc::vec::Vec::push"),
             ("core::slice::<impl [T]>::sort", "core::slice::sort"),
             (
-                "<alloc::boxed::Box<dyn Fn(u8) -> A<u8>> as FnOnce<()>>::call_once",
+                "<alloc::boxed::Box<dyn Fn(u8) -> A<u8>> as core::ops::FnOnce<()>>::call_once",
                 "alloc::boxed::Box::call_once",
             ),
             ("<app::A<u8>>::f::<app::B>", "app::A::f"),
