@@ -134,7 +134,8 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
         let lanes = [1, 2].map(|id| recorder.open_lane(id, id as u32).unwrap());
         let waker = thread::spawn(move || {
             // Does nothing if it comes before the block.
-            recorder.with_turn(lanes[1], |turn| turn.unblock(goroutine, 0)).unwrap();
+            let is_waiting = |state| matches!(state, State::Waiting(_));
+            recorder.with_turn(lanes[1], |turn| turn.unblock(goroutine, 0, &is_waiting)).unwrap();
         });
         let blocker = thread::spawn(move || {
             let waiting = State::Waiting(WaitReason::Park);

@@ -226,6 +226,7 @@ impl Default for Goroutine {
             thread_id: AtomicU32::new(0),
             process: AtomicU32::new(0),
             created_by: AtomicPtr::new(core::ptr::null_mut()),
+            thread_number: AtomicU64::new(0),
             name: Name::default(),
             place: Place::default(),
         }
