@@ -1,5 +1,6 @@
 //! A lock that several threads want all the time, for work of a given length.
 
+use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -11,8 +12,9 @@ use rtprof_benches::work::steps;
 
 use crate::Done;
 
-/// Measures one lock: how many threads, how many steps of work under the lock, for how many microseconds.
-pub(crate) type Measure = fn(&Team, threads: usize, work: usize, micros: usize) -> Done;
+/// Measures one lock: by how many threads, with how many steps of work under the lock and outside of it, for how many
+/// microseconds.
+pub(crate) type Measure = fn(&Team, threads: usize, work: [usize; 2], micros: usize) -> Done;
 
 pub(crate) fn of(whose: &str) -> Measure {
     match whose {
@@ -44,13 +46,13 @@ impl Lock for std::sync::Mutex<u64> {
 /// All threads go on until the same instant, so that none is left alone with the lock. The time for an operation is
 /// that of all threads together, from the first one's start to the last one's end: of two that never hinder each
 /// other it is half of what each needs.
-fn measure<L: Lock>(team: &Team, threads: usize, work: usize, micros: usize) -> Done {
+fn measure<L: Lock>(team: &Team, threads: usize, [inside, outside]: [usize; 2], micros: usize) -> Done {
     let lock = L::default();
     let window = Duration::from_micros(micros as u64);
     let totals = Arc::new(Totals::default());
     let shared = Arc::clone(&totals);
     // The clock takes longer than the shortest work, so it is read now and then.
-    let between_looks = (1_000 / work.max(1)).clamp(1, 50);
+    let between_looks = (1_000 / inside.max(1)).clamp(1, 50);
     // Left to the kernel, two threads that slept may both wake on one core and never meet.
     team.run(threads, Place::Apart, move |_| {
         shared.present.fetch_add(1, Ordering::Relaxed);
@@ -59,12 +61,15 @@ fn measure<L: Lock>(team: &Team, threads: usize, work: usize, micros: usize) -> 
         }
         let start = *shared.start.get_or_init(Instant::now);
         let mut operations = 0;
+        let mut idle = 0;
         while start.elapsed() < window {
             for _ in 0..between_looks {
-                lock.with(|value| *value = steps(*value, work));
+                lock.with(|value| *value = steps(*value, inside));
+                idle = steps(idle, outside);
             }
             operations += between_looks as u64;
         }
+        black_box(idle);
         shared.operations.fetch_add(operations, Ordering::Relaxed);
         shared.nanos.fetch_max(start.elapsed().as_nanos() as u64, Ordering::Relaxed);
     });

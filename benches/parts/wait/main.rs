@@ -7,7 +7,10 @@
 //! - `hand-over DEPTH COUNT`: of a lock, every time to a thread that sleeps for it;
 //! - `ping-pong WHOSE PLACE DEPTH COUNT`: a round trip of two messages;
 //! - `stream WHOSE PLACE BOUND COUNT`: a message of many, through a channel with room for BOUND (0: any number);
-//! - `contend WHOSE THREADS WORK MICROS`: a lock that several threads want all the time.
+//! - `contend WHOSE THREADS INSIDE OUTSIDE MICROS`: a lock that several threads want, for so many steps of work, again
+//!   and again after so many others.
+//! - `work-queue WHOSE PRODUCERS WORKERS one|all JOBS`: a job that goes through a queue with room for 64; each change
+//!   is told to one thread that waits for it or to all.
 //!
 //! `dropped` answers how many events were recorded badly.
 
@@ -16,15 +19,17 @@ mod contention;
 mod hand_over;
 #[path = "../recorded.rs"]
 mod recorded;
+mod work_queue;
 
 use rtprof_benches::descent::depth_for;
 use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::team::{Place, Team};
 
 use recorded::{Profile, dropped, set_rates};
+use work_queue::Load;
 
 /// Threads of the largest job.
-const THREADS: usize = 4;
+const THREADS: usize = 17;
 
 fn main() {
     let team = Team::start(THREADS);
@@ -85,9 +90,17 @@ fn run(team: &Team, job: &str, request: &mut Request<'_>, way: usize) -> Done {
         }
         "contend" => {
             let measure = contention::of(request.word());
-            let (threads, work) = (request.number(), request.number());
+            let threads = request.number();
+            let work = [request.number(), request.number()];
             assert!(threads <= THREADS, "the team has {THREADS} threads");
             measure(team, threads, work, request.number())
+        }
+        "work-queue" => {
+            let measure = work_queue::of(request.word());
+            let (producers, workers) = (request.number(), request.number());
+            let tells_all = request.word() == "all";
+            assert!(producers + workers <= THREADS, "the team has {THREADS} threads");
+            measure(team, Load { producers, workers, tells_all, jobs: request.number() })
         }
         other => panic!("unknown request {other}"),
     }

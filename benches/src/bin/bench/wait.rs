@@ -19,8 +19,10 @@ enum Job {
     PingPong { place: Place, frames: usize },
     /// Send many messages in one direction, through a channel with room for so many (0: for any number).
     Stream { bound: usize },
-    /// Want one lock all the time, for so many steps of work.
-    Contend { threads: usize, work: usize, micros: usize },
+    /// Want one lock for so many steps of work, again and again after so many others.
+    Contend { threads: usize, inside: usize, outside: usize, micros: usize },
+    /// Put jobs of a microsecond into a queue, and do them; tell one thread of each change, or all that wait.
+    WorkQueue { producers: usize, workers: usize, tells: &'static str },
 }
 
 /// One that takes turns with the others of its group.
@@ -52,7 +54,7 @@ struct Group {
     contenders: &'static [Contender],
 }
 
-const GROUPS: [Group; 11] = [
+const GROUPS: [Group; 18] = [
     Group {
         what: "a lock handed to a sleeper, one core",
         job: Job::HandOver { frames: 1 },
@@ -116,21 +118,50 @@ const GROUPS: [Group; 11] = [
         contenders: &STREAM,
     },
     Group { what: "channel of 64 messages, two cores", job: Job::Stream { bound: 64 }, contenders: &STREAM },
-    contended("2 threads want a lock, for ~20 ns", 2, 20, 4_000),
-    contended("2 threads want a lock, for ~1 µs", 2, 1_000, 4_000),
+    contended("2 threads want a lock, for ~20 ns", 2, [20, 0], 4_000),
+    contended("2 threads want a lock, for ~1 µs", 2, [1_000, 0], 4_000),
     // More threads than cores: a window long enough for all of them to run.
-    contended("4 threads want a lock, for ~20 ns", 4, 20, 10_000),
-    contended("4 threads want a lock, for ~1 µs", 4, 1_000, 10_000),
+    contended("4 threads want a lock, for ~20 ns", 4, [20, 0], 10_000),
+    contended("4 threads want a lock, for ~1 µs", 4, [1_000, 0], 10_000),
+    contended("4 threads want a lock, for ~1 µs of 2", 4, [1_000, 1_000], 10_000),
+    work_queue("work queue, jobs of ~1 µs, 1 worker", 1, 1),
+    work_queue("work queue, jobs of ~1 µs, 2 workers", 1, 2),
+    work_queue("work queue, jobs of ~1 µs, 4 workers", 1, 4),
+    work_queue("work queue, jobs of ~1 µs, 16 workers", 1, 16),
+    told_all("work queue, notify_all, 1 producer, 10 workers", 1, 10),
+    told_all("work queue, notify_all, 10 producers, 1 worker", 10, 1),
 ];
 
 const STREAM: [Contender; 4] = [peer("std", "std"), peer(AGAIN, "std"), OFF, BOTH];
 
-const fn contended(what: &'static str, threads: usize, work: usize, micros: usize) -> Group {
-    Group { what, job: Job::Contend { threads, work, micros }, contenders: &CONTENDED }
+const fn contended(
+    what: &'static str,
+    threads: usize,
+    [inside, outside]: [usize; 2],
+    micros: usize,
+) -> Group {
+    Group { what, job: Job::Contend { threads, inside, outside, micros }, contenders: &CONTENDED }
 }
 
 const CONTENDED: [Contender; 5] =
     [peer("parking_lot", "parking_lot"), peer(AGAIN, "parking_lot"), peer("std", "std"), OFF, BOTH];
+
+const fn work_queue(what: &'static str, producers: usize, workers: usize) -> Group {
+    Group { what, job: Job::WorkQueue { producers, workers, tells: "one" }, contenders: &WORK_QUEUE }
+}
+
+const WORK_QUEUE: [Contender; 6] = [
+    peer("parking_lot", "parking_lot"),
+    peer(AGAIN, "parking_lot"),
+    peer("std", "std"),
+    peer("crossbeam-channel", "crossbeam-channel"),
+    OFF,
+    BOTH,
+];
+
+const fn told_all(what: &'static str, producers: usize, workers: usize) -> Group {
+    Group { what, job: Job::WorkQueue { producers, workers, tells: "all" }, contenders: &CONTENDED }
+}
 
 impl Job {
     /// What is asked of the part to run it once: a few milliseconds.
@@ -139,7 +170,12 @@ impl Job {
             Self::HandOver { .. } => format!("hand-over {depth} 250"),
             Self::PingPong { place, .. } => format!("ping-pong {whose} {} {depth} 400", place.word()),
             Self::Stream { bound } => format!("stream {whose} {} {bound} 20000", Place::Apart.word()),
-            Self::Contend { threads, work, micros } => format!("contend {whose} {threads} {work} {micros}"),
+            Self::Contend { threads, inside, outside, micros } => {
+                format!("contend {whose} {threads} {inside} {outside} {micros}")
+            }
+            Self::WorkQueue { producers, workers, tells } => {
+                format!("work-queue {whose} {producers} {workers} {tells} 4000")
+            }
         }
     }
 
@@ -148,7 +184,7 @@ impl Job {
         match self {
             Self::HandOver { frames } => Some(("hand-over", *frames)),
             Self::PingPong { frames, .. } => Some(("ping-pong", *frames)),
-            Self::Stream { .. } | Self::Contend { .. } => None,
+            Self::Stream { .. } | Self::Contend { .. } | Self::WorkQueue { .. } => None,
         }
     }
 }

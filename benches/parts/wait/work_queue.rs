@@ -1,0 +1,206 @@
+//! A work queue: threads that put jobs in, and threads that take them out and do them.
+//!
+//! A ring behind a mutex with two conditions, as textbooks have it, over three families of locks; and a channel of
+//! crossbeam's, which is what such a program would use instead.
+
+use std::collections::VecDeque;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rtprof_benches::team::{Place, Team};
+use rtprof_benches::work::steps;
+
+use crate::Done;
+
+/// What is measured.
+#[derive(Clone, Copy)]
+pub(crate) struct Load {
+    /// Threads that put jobs in, and threads that do them.
+    pub(crate) producers: usize,
+    pub(crate) workers: usize,
+    /// Whether all who wait are told of each change, and not only one.
+    pub(crate) tells_all: bool,
+    /// Jobs in all.
+    pub(crate) jobs: usize,
+}
+
+/// Jobs that have room.
+const BOUND: usize = 64;
+/// Of a job: about a microsecond.
+const STEPS: usize = 1_000;
+
+pub(crate) fn of(whose: &str) -> fn(&Team, Load) -> Done {
+    match whose {
+        "rtprof" => measure::<Ring<Ours>>,
+        "parking_lot" => measure::<Ring<ParkingLot>>,
+        "std" => measure::<Ring<Std>>,
+        "crossbeam-channel" => measure::<Channel>,
+        other => panic!("unknown queue {other}"),
+    }
+}
+
+/// A job, or the news that there are no more.
+type Job = Option<u64>;
+
+trait Queue: Send + Sync + 'static {
+    fn new(tells_all: bool) -> Self;
+    fn put(&self, job: Job);
+    fn take(&self) -> Job;
+}
+
+/// Locks that belong together.
+trait Family: Send + Sync + 'static {
+    type Mutex: Default + Send + Sync;
+    type Condvar: Default + Send + Sync;
+    /// Waits until `ready` has a result.
+    fn wait<R>(
+        mutex: &Self::Mutex,
+        changed: &Self::Condvar,
+        ready: impl FnMut(&mut VecDeque<Job>) -> Option<R>,
+    ) -> R;
+    fn notify_one(changed: &Self::Condvar);
+    fn notify_all(changed: &Self::Condvar);
+}
+
+macro_rules! family {
+    ($name:ident, $mutex:ty, $condvar:ty) => {
+        struct $name;
+
+        impl Family for $name {
+            type Mutex = $mutex;
+            type Condvar = $condvar;
+
+            fn wait<R>(
+                mutex: &Self::Mutex,
+                changed: &Self::Condvar,
+                mut ready: impl FnMut(&mut VecDeque<Job>) -> Option<R>,
+            ) -> R {
+                let mut jobs = mutex.lock();
+                loop {
+                    if let Some(result) = ready(&mut jobs) {
+                        return result;
+                    }
+                    changed.wait(&mut jobs);
+                }
+            }
+
+            fn notify_one(changed: &Self::Condvar) {
+                changed.notify_one();
+            }
+
+            fn notify_all(changed: &Self::Condvar) {
+                changed.notify_all();
+            }
+        }
+    };
+}
+
+family!(Ours, rtprof::sync::Mutex<VecDeque<Job>>, rtprof::sync::Condvar);
+family!(ParkingLot, parking_lot::Mutex<VecDeque<Job>>, parking_lot::Condvar);
+
+struct Std;
+
+impl Family for Std {
+    type Mutex = std::sync::Mutex<VecDeque<Job>>;
+    type Condvar = std::sync::Condvar;
+
+    fn wait<R>(
+        mutex: &Self::Mutex,
+        changed: &Self::Condvar,
+        mut ready: impl FnMut(&mut VecDeque<Job>) -> Option<R>,
+    ) -> R {
+        let mut jobs = mutex.lock().expect("nobody panics");
+        loop {
+            if let Some(result) = ready(&mut jobs) {
+                return result;
+            }
+            jobs = changed.wait(jobs).expect("nobody panics");
+        }
+    }
+
+    fn notify_one(changed: &Self::Condvar) {
+        changed.notify_one();
+    }
+
+    fn notify_all(changed: &Self::Condvar) {
+        changed.notify_all();
+    }
+}
+
+struct Ring<F: Family> {
+    jobs: F::Mutex,
+    filled: F::Condvar,
+    emptied: F::Condvar,
+    tells_all: bool,
+}
+
+impl<F: Family> Ring<F> {
+    fn tell(&self, changed: &F::Condvar) {
+        if self.tells_all { F::notify_all(changed) } else { F::notify_one(changed) }
+    }
+}
+
+impl<F: Family> Queue for Ring<F> {
+    fn new(tells_all: bool) -> Self {
+        Self { jobs: Default::default(), filled: Default::default(), emptied: Default::default(), tells_all }
+    }
+
+    fn put(&self, job: Job) {
+        F::wait(&self.jobs, &self.emptied, |jobs| (jobs.len() < BOUND).then(|| jobs.push_back(job)));
+        self.tell(&self.filled);
+    }
+
+    fn take(&self) -> Job {
+        let job = F::wait(&self.jobs, &self.filled, VecDeque::pop_front);
+        self.tell(&self.emptied);
+        job
+    }
+}
+
+struct Channel {
+    send: crossbeam_channel::Sender<Job>,
+    receive: crossbeam_channel::Receiver<Job>,
+}
+
+impl Queue for Channel {
+    fn new(_: bool) -> Self {
+        let (send, receive) = crossbeam_channel::bounded(BOUND);
+        Self { send, receive }
+    }
+
+    fn put(&self, job: Job) {
+        self.send.send(job).expect("the receiver is here");
+    }
+
+    fn take(&self) -> Job {
+        self.receive.recv().expect("the sender is here")
+    }
+}
+
+/// From the first member's start until the last one has ended.
+fn measure<Q: Queue>(team: &Team, load: Load) -> Done {
+    let Load { producers, workers, tells_all, jobs } = load;
+    let queue = Q::new(tells_all);
+    let open = Arc::new(AtomicU64::new(producers as u64));
+    let each = jobs / producers;
+    let start = Instant::now();
+    team.run(producers + workers, Place::Anywhere, move |me| {
+        if me >= producers {
+            let mut value = me as u64;
+            while let Some(job) = queue.take() {
+                value = steps(value ^ job, STEPS);
+            }
+            black_box(value);
+            return;
+        }
+        (0..each).for_each(|job| queue.put(Some(job as u64)));
+        // The last producer sends the workers home.
+        if open.fetch_sub(1, Ordering::AcqRel) == 1 {
+            (0..workers).for_each(|_| queue.put(None));
+        }
+    });
+    let operations = (each * producers) as f64;
+    Done { nanos: start.elapsed().as_nanos() as f64 / operations, operations }
+}
