@@ -9,8 +9,10 @@ use std::cell::Cell;
 /// Sums over one execution of a model.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sums {
+    /// For locks, not for conditions.
     pub(crate) blocked: u64,
     pub(crate) waits: u64,
+    pub(crate) condition_waits: u64,
     pub(crate) charged: u64,
     pub(crate) charged_waits: u64,
 }
@@ -18,7 +20,9 @@ pub(crate) struct Sums {
 thread_local! {
     // Of std, not of loom: loom runs all threads of a model on one of the system's, and neither sums nor clock are
     // part of what is modelled.
-    static SUMS: Cell<Sums> = const { Cell::new(Sums { blocked: 0, waits: 0, charged: 0, charged_waits: 0 }) };
+    static SUMS: Cell<Sums> = const {
+        Cell::new(Sums { blocked: 0, waits: 0, condition_waits: 0, charged: 0, charged_waits: 0 })
+    };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -31,6 +35,13 @@ pub(crate) fn reset() {
 /// The sums of this execution.
 pub(crate) fn sums() -> Sums {
     SUMS.get()
+}
+
+/// Models do not fork.
+pub(crate) mod process {
+    pub(crate) fn number() -> u32 {
+        1
+    }
 }
 
 pub(crate) mod clock {
@@ -48,12 +59,21 @@ pub(crate) mod clock {
 pub(crate) mod report {
     use super::SUMS;
     use crate::account::Charge;
+    use crate::wait::WaitReason;
 
-    pub(crate) fn blocked(ticks: u64) {
+    pub(crate) fn blocked(reason: WaitReason, ticks: u64) {
         let mut sums = SUMS.get();
-        sums.blocked += ticks;
-        sums.waits += 1;
+        if reason == WaitReason::CondWait {
+            sums.condition_waits += 1;
+        } else {
+            sums.blocked += ticks;
+            sums.waits += 1;
+        }
         SUMS.set(sums);
+    }
+
+    pub(crate) fn is_charged() -> bool {
+        true
     }
 
     pub(crate) fn charged(charge: Charge) {
@@ -69,7 +89,9 @@ pub(crate) mod parking {
     use loom::sync::atomic::{AtomicUsize, Ordering};
     use loom::sync::{Arc, Mutex};
 
-    pub(crate) use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkResult, UnparkToken};
+    pub(crate) use parking_lot_core::{
+        FilterOp, ParkResult, ParkToken, RequeueOp, UnparkResult, UnparkToken,
+    };
 
     const ASLEEP: usize = usize::MAX;
 
@@ -78,6 +100,17 @@ pub(crate) mod parking {
         token: ParkToken,
         thread: loom::thread::Thread,
         woken_with: Arc<AtomicUsize>,
+        has_deadline: bool,
+    }
+
+    impl Sleeper {
+        /// One with a deadline does not park. To unpark it would end its wait for a loom mutex, too early.
+        fn wake(self, with: usize) {
+            self.woken_with.store(with, Ordering::Release);
+            if !self.has_deadline {
+                self.thread.unpark();
+            }
+        }
     }
 
     loom::lazy_static! {
@@ -99,16 +132,19 @@ pub(crate) mod parking {
                 return ParkResult::Invalid;
             }
             let (thread, woken_with) = (loom::thread::current(), woken_with.clone());
-            bucket.push(Sleeper { key, token, thread, woken_with });
+            bucket.push(Sleeper { key, token, thread, woken_with, has_deadline: deadline.is_some() });
         }
         before_sleep();
         loop {
+            if deadline.is_none() {
+                // First, so that the wake has come when this thread goes on.
+                loom::thread::park();
+            }
             let with = woken_with.load(Ordering::Acquire);
             if with != ASLEEP {
                 return ParkResult::Unparked(UnparkToken(with));
             }
             if deadline.is_none() {
-                loom::thread::park();
                 continue;
             }
             // A deadline may pass at any moment: whether somebody was faster is up to the schedule.
@@ -118,10 +154,38 @@ pub(crate) mod parking {
                 return ParkResult::Unparked(UnparkToken(with));
             }
             let me = loom::thread::current().id();
-            bucket.retain(|sleeper| sleeper.thread.id() != me);
+            let place = bucket.iter().position(|sleeper| sleeper.thread.id() == me).expect("it sleeps");
+            // Perhaps another key than it came with.
+            let Sleeper { key, .. } = bucket.remove(place);
             timed_out(key, !bucket.iter().any(|sleeper| sleeper.key == key));
             return ParkResult::TimedOut;
         }
+    }
+
+    pub(crate) unsafe fn unpark_requeue(
+        from: usize,
+        to: usize,
+        validate: impl FnOnce() -> RequeueOp,
+        callback: impl FnOnce(RequeueOp, UnparkResult) -> UnparkToken,
+    ) -> UnparkResult {
+        let mut bucket = BUCKET.lock().unwrap();
+        let mut result = UnparkResult::default();
+        let op = validate();
+        if op == RequeueOp::Abort {
+            return result;
+        }
+        let (moved, mut rest): (Vec<_>, Vec<_>) = bucket.drain(..).partition(|sleeper| sleeper.key == from);
+        let mut moved = moved.into_iter();
+        let woken = if op == RequeueOp::UnparkOneRequeueRest { moved.next() } else { None };
+        result.unparked_threads = usize::from(woken.is_some());
+        result.requeued_threads = moved.len();
+        rest.extend(moved.map(|sleeper| Sleeper { key: to, ..sleeper }));
+        *bucket = rest;
+        let UnparkToken(with) = callback(op, result);
+        if let Some(woken) = woken {
+            woken.wake(with);
+        }
+        result
     }
 
     pub(crate) unsafe fn unpark_filter(
@@ -156,8 +220,7 @@ pub(crate) mod parking {
         result.unparked_threads = woken.len();
         let UnparkToken(with) = callback(result);
         for sleeper in woken {
-            sleeper.woken_with.store(with, Ordering::Release);
-            sleeper.thread.unpark();
+            sleeper.wake(with);
         }
         result
     }

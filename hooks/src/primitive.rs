@@ -3,8 +3,8 @@
 //! A model test is `RUSTFLAGS="--cfg loom" cargo test -p rtprof-hooks --release loom_`.
 
 #[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 #[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
 pub(crate) use rtprof_profiler::primitive::UnsafeCell;

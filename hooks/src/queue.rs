@@ -14,7 +14,7 @@ use std::time::Instant;
 
 #[cfg(loom)]
 use crate::model::parking as parking_lot_core;
-use parking_lot_core::{FilterOp, ParkResult, ParkToken, UnparkToken};
+use parking_lot_core::{FilterOp, ParkResult, ParkToken, RequeueOp, UnparkToken};
 
 use crate::wait::{Goroutine, Wait, clock, states};
 
@@ -61,7 +61,8 @@ pub(crate) struct Woken {
 
 /// Sleeps in the queue at `key` until woken, or until `deadline`. `validate` is run with the queue locked and
 /// says whether to sleep at all; it is to let the wait's time run. `before_sleep` is run when the thread is in the
-/// queue, and `timed_out`, with the queue locked again, when it gives up; it is told whether it was the last one.
+/// queue, and `timed_out`, with the queue locked again, when it gives up; it is told whether it was the last one. (Of
+/// the queue in which it then is: [`requeue`] may have moved it.)
 ///
 /// # Safety
 /// `key` is an address that the caller owns. The closures do not panic, and neither park nor wake, except that
@@ -114,12 +115,8 @@ pub(crate) unsafe fn wake(
 ) {
     let choose = |ParkToken(token): ParkToken| match choose(token % KINDS) {
         Choice::Wake => {
-            let address = token - token % KINDS;
-            if address != 0 {
-                // SAFETY: `park` made it from a goroutine's token; that one sleeps, so it has not ended.
-                // It can run from here on, whenever that will be.
-                states::unblock(unsafe { Goroutine::from_token(address) });
-            }
+            // SAFETY: `park` made it from the token of a goroutine that sleeps.
+            unsafe { unblock(token - token % KINDS) };
             FilterOp::Unpark
         }
         Choice::Skip => FilterOp::Skip,
@@ -138,6 +135,50 @@ pub(crate) unsafe fn wake(
     };
     // SAFETY: the caller's promises.
     unsafe { parking_lot_core::unpark_filter(key, choose, decide) };
+}
+
+/// The goroutine can run from here on, whenever that will be.
+///
+/// # Safety
+/// `token` is that of a goroutine that sleeps, so it has not ended; or 0.
+unsafe fn unblock(token: usize) {
+    if token != 0 {
+        // SAFETY: the caller's promise.
+        states::unblock(unsafe { Goroutine::from_token(token) });
+    }
+}
+
+/// What becomes of those in a queue.
+pub(crate) enum Move {
+    /// They stay where they are.
+    None,
+    /// All go to the other queue.
+    All,
+    /// All but the first, who is woken. It is the one with this token.
+    AllButFirst { token: usize },
+}
+
+/// Moves those in the queue at `from` to the end of that at `to`, where they go on sleeping. `choose` is run with both
+/// queues locked; it is told the time, which is when the one that is woken was woken.
+///
+/// # Safety
+/// Both keys are addresses that the caller owns. `choose` does not panic, and neither parks nor wakes.
+pub(crate) unsafe fn requeue(from: usize, to: usize, choose: impl FnOnce(u64) -> Move) {
+    let now = core::cell::Cell::new(0);
+    let choose = || {
+        now.set(clock::ticks() & !1);
+        match choose(now.get()) {
+            Move::None => RequeueOp::Abort,
+            Move::All => RequeueOp::RequeueAll,
+            Move::AllButFirst { token } => {
+                // SAFETY: it sleeps, says the caller.
+                unsafe { unblock(token) };
+                RequeueOp::UnparkOneRequeueRest
+            }
+        }
+    };
+    // SAFETY: the caller's promises.
+    unsafe { parking_lot_core::unpark_requeue(from, to, choose, |_, _| UnparkToken(now.get() as usize)) };
 }
 
 /// Runs `f` with the queue at `key` locked, and with the time: for accounts of locks whose threads sleep elsewhere.

@@ -143,6 +143,12 @@ pub fn mutex_event(waits: u64, cycles: u64) {
     }
 }
 
+/// Whether [`mutex_event`] may record anything. For hooks.
+#[inline]
+pub fn is_mutex_profile_on() -> bool {
+    MUTEX_FRACTION.load(Ordering::Relaxed) > 0
+}
+
 #[inline(never)]
 fn sample_block(cycles: u64, rate: u64) {
     if is_block_sampled(cycles, rate) {

@@ -48,6 +48,8 @@ pub mod mem_record;
 pub mod modules;
 pub mod observer;
 pub mod primitive;
+#[cfg(not(loom))]
+pub mod process;
 mod random;
 pub mod rate;
 pub mod sampling;

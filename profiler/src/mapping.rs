@@ -49,6 +49,18 @@ pub fn reserve(len: usize) -> Option<NonNull<u8>> {
     None
 }
 
+/// Has the kernel wipe the range in each forked child. `false` when it cannot, before Linux 4.14.
+///
+/// # Safety
+/// `start..start + len` is a mapping of the caller's, both multiples of [`PAGE`].
+pub unsafe fn wipe_on_fork(start: NonNull<u8>, len: usize) -> bool {
+    #[cfg(rtprof_supported)]
+    // SAFETY: advice on the caller's mapping, of which this process sees nothing.
+    return unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_WIPEONFORK) } == 0;
+    #[cfg(not(rtprof_supported))]
+    false
+}
+
 /// Opens a part of a reservation for reading and writing. `false` when the kernel refuses.
 ///
 /// # Safety

@@ -4,10 +4,12 @@
 mod channels;
 mod channels_stacks;
 mod channels_stress;
+mod conditions;
 mod events;
 mod kinds;
 mod locks_stress;
 mod locks_stress_rw;
+mod on_its_way;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;

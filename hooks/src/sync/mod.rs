@@ -4,7 +4,7 @@
 //! `use parking_lot::Mutex`. Until profiling is switched on
 //! ([`set_block_profile_rate`](rtprof_profiler::contention::set_block_profile_rate),
 //! [`set_mutex_profile_fraction`](rtprof_profiler::contention::set_mutex_profile_fraction)) a contended lock reads
-//! the clock twice, and an uncontended one does nothing that parking_lot's does not do.
+//! the clock a few times, and an uncontended one does nothing that parking_lot's does not do.
 //!
 //! # What counts as a wait
 //!
@@ -15,13 +15,15 @@
 //! | [`mpsc`] | a receive on an empty channel, a send on a full one | contention of senders and receiver for the channel itself |
 //! | [`thread`](crate::thread) | a join, a scope's end, a park; not a sleep | |
 //!
-//! A thread that gets its lock within the first microsecond or two, still spinning, has not waited, as in Go. A wait
+//! A thread that gets its lock within the first microseconds (3, for a [`Mutex`] up to 15), still spinning, has not
+//! waited, as in Go. A wait
 //! is over when the thread is woken; that it runs only when the kernel finds it a core is not the lock's fault.
 //! A wait with a timeout counts whether it was in vain or not.
 //!
-//! The time of a mutex event is the waiting of all threads together since the lock was unlocked last, or since they
+//! The time of a mutex event is the waiting of all threads together since an unlock was charged last, or since they
 //! came: a holder that keeps three others waiting for 10 ms is charged 30 ms. A wait is counted at the first unlock
-//! that is charged for it. So the delays of both profiles have the same totals, but for waiters that gave up. An unlock
+//! that is charged for it. (While a thread that was woken has not taken the [`Mutex`] yet, unlocks that follow a charge by
+//! less than some 16 µs leave theirs to the next one.) So the delays of both profiles have the same totals, but for waiters that gave up. An unlock
 //! whose waiters were all counted before shows one wait all the same: no record has a count of 0.
 //!
 //! # Not like `std`
@@ -55,15 +57,14 @@
 //! # Not like `parking_lot`
 //!
 //! - [`Mutex`] and [`RwLock`] take 32 bytes beside their data, for the account of who waits; parking_lot's take 1
-//!   and 8.
-//! - [`Condvar::notify_all`] wakes all at once instead of queueing them up at the mutex, and a `Condvar` may be used
-//!   with several mutexes.
+//!   and 8. A [`Condvar`] takes 32, for the list of those who wait; parking_lot's takes 8.
+//! - A [`Condvar`] may be used with several mutexes.
 //! - [`RawMutex`] and [`RawRwLock`] are adapters for another raw lock, and take it as a parameter. What stands below
 //!   [`Mutex`] and [`RwLock`] is [`QueueMutex`] and [`QueueRwLock`]: `lock_api::Mutex<rtprof::sync::QueueMutex, T>` for
 //!   `lock_api::Mutex<parking_lot::RawMutex, T>`.
 //! - [`lock_api`]'s `arc_lock` is on: `lock_arc` and its like are there. Its `serde` works on these locks as on
 //!   parking_lot's; a program that had it by parking_lot's `serde` asks for `lock_api/serde`.
-//! - Contended locks spin for a microsecond or two and then sleep; they do not yield in between.
+//! - Contended locks spin for some microseconds (a [`Mutex`] for up to 15) and then sleep; they do not yield in between.
 //! - Guards are not `Send`. No deadlock detection, no hardware lock elision, no `FairMutex`, no `ReentrantMutex`:
 //!   put [`RawMutex`]`<parking_lot::RawFairMutex>` under `lock_api` for these.
 //!
@@ -77,8 +78,13 @@
 #[cfg(all(test, loom))]
 mod models;
 mod mutex;
+mod mutex_state;
+#[cfg(not(loom))]
+mod mutex_traits;
+mod queue_condvar;
 mod rw_lock;
 mod rw_state;
+mod waiters;
 
 #[cfg(not(loom))]
 mod barrier;

@@ -6,6 +6,7 @@ use loom::thread;
 use std::time::Instant;
 
 use super::mutex::QueueMutex;
+use super::queue_condvar::QueueCondvar;
 use super::rw_lock::QueueRwLock;
 use super::rw_state::{self, Want};
 use crate::model;
@@ -102,6 +103,26 @@ fn loom_mutex_hands_over() {
 }
 
 #[test]
+fn loom_mutex_is_taken_while_another_is_on_its_way() {
+    explore(2, || {
+        let mutex = Guarded::new(QueueMutex::new());
+        let threads: Vec<_> = [3, 1, 1]
+            .into_iter()
+            .map(|times| {
+                let mutex = mutex.clone();
+                thread::spawn(move || (0..times).for_each(|_| increment(&mutex, false)))
+            })
+            .collect();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        assert_eq!(mutex.read(), 5);
+        assert!(mutex.lock.is_settled());
+        assert_balanced();
+    });
+}
+
+#[test]
 fn loom_mutex_settles_when_waiters_give_up() {
     explore(2, || {
         let mutex = Guarded::new(QueueMutex::new());
@@ -128,6 +149,111 @@ fn loom_mutex_settles_when_waiters_give_up() {
         assert!(mutex.lock.is_settled());
         assert_not_overcharged();
     });
+}
+
+/// A condition: that the value is not 0.
+struct Signalled {
+    mutex: Mutex,
+    condvar: QueueCondvar,
+}
+
+impl Signalled {
+    fn new() -> Arc<Self> {
+        let mutex = Guarded { lock: QueueMutex::new(), value: UnsafeCell::new(0) };
+        Arc::new(Self { mutex, condvar: QueueCondvar::new() })
+    }
+
+    /// Waits for the condition and adds one; or gives up, and returns that.
+    fn await_and_add(&self, deadline: Option<Instant>) -> bool {
+        self.mutex.lock.lock();
+        let mut is_notified = true;
+        while self.mutex.read() == 0 && is_notified {
+            // SAFETY: locked above.
+            is_notified = unsafe { self.condvar.wait(&self.mutex.lock, deadline) };
+        }
+        self.mutex.add_one();
+        // SAFETY: `wait` locks it again.
+        unsafe { self.mutex.lock.unlock() };
+        is_notified
+    }
+
+    /// Brings the condition about.
+    fn signal(&self, notify: fn(&QueueCondvar), notifies_in_lock: bool) {
+        self.mutex.lock.lock();
+        self.mutex.add_one();
+        if notifies_in_lock {
+            notify(&self.condvar);
+        }
+        // SAFETY: locked above.
+        unsafe { self.mutex.lock.unlock() };
+        if !notifies_in_lock {
+            notify(&self.condvar);
+        }
+    }
+
+    fn assert_settled(&self, value: u32) {
+        assert_eq!(self.mutex.read(), value);
+        assert!(self.mutex.lock.is_settled() && self.condvar.is_settled());
+    }
+}
+
+fn condvar_model(notify: fn(&QueueCondvar), notifies_in_lock: bool, deadlines: [fn() -> Option<Instant>; 2]) {
+    explore(2, move || {
+        let shared = Signalled::new();
+        let waiters = deadlines.map(|deadline| {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                shared.await_and_add(deadline());
+            })
+        });
+        let notifier = {
+            let shared = shared.clone();
+            thread::spawn(move || shared.signal(notify, notifies_in_lock))
+        };
+        for thread in waiters.into_iter().chain([notifier]) {
+            thread.join().unwrap();
+        }
+        shared.assert_settled(3);
+        if deadlines.iter().all(|deadline| deadline().is_none()) {
+            assert_balanced();
+        } else {
+            assert_not_overcharged();
+        }
+        assert!(model::sums().condition_waits <= 2, "a wait is one");
+    });
+}
+
+fn all(condvar: &QueueCondvar) {
+    condvar.notify_all();
+}
+
+fn one_after_the_other(condvar: &QueueCondvar) {
+    while condvar.notify_one() {}
+}
+
+fn never() -> Option<Instant> {
+    None
+}
+
+#[test]
+fn loom_condvar_moves_all_behind_the_notifier() {
+    condvar_model(all, true, [never, never]);
+}
+
+#[test]
+fn loom_condvar_wakes_one_and_moves_the_others() {
+    condvar_model(all, false, [never, never]);
+}
+
+#[test]
+fn loom_condvar_wakes_one_by_one() {
+    condvar_model(one_after_the_other, false, [never, never]);
+}
+
+#[test]
+fn loom_condvar_waiter_gives_up_before_or_after_it_is_moved() {
+    condvar_model(all, true, [soon, never]);
+    condvar_model(all, false, [never, soon]);
 }
 
 type RwLock = Guarded<QueueRwLock>;

@@ -1,40 +1,42 @@
-//! The mutex: a byte, a queue, and an account of who waits for whom.
+//! The mutex: a word (see `mutex_state`), a queue, and an account of who waits for whom.
 //!
-//! | `PARKED` | `LOCKED` | |
-//! |---|---|---|
-//! | 0 | 0 | free |
-//! | 0 | 1 | held, nobody waits |
-//! | 1 | 1 | held, threads wait; its unlock wakes the first of them and is charged for all |
-//! | 1 | 0 | free, and threads wait: the one that was woken races with newcomers |
-//!
-//! A thread that is woken may find the mutex taken by a newcomer, and waits again: handing it over would make
-//! every unlock wait for a thread to be scheduled. About every half millisecond of contention it is handed
-//! over all the same, so that nobody waits for ever (as in parking_lot, whose algorithm this is).
+//! A thread that is woken may find the mutex taken by a newcomer, and sleeps again: handing it over would make
+//! every unlock wait for a thread to be scheduled. A thread that lost such a race gets the mutex handed over when its
+//! turn comes and about half a millisecond of contention has passed, so that no thread waits for ever. (The queue and
+//! the half millisecond are parking_lot's; that only a loser is handed the mutex, and `WOKEN`, are Go's.)
 
+use std::cell::Cell;
 use std::panic::RefUnwindSafe;
-#[cfg(not(loom))]
-use std::time::Duration;
 use std::time::Instant;
 
-use crate::account::{Account, Charge};
-#[cfg(not(loom))]
-use crate::deadline;
+use super::mutex_state::{
+    CROWDED_LOOKS, FORGIVEN, FUTILE, LOCKED, LOOKS, LOSER, PARKED, SKIPS, WOKEN, coarse, is_late,
+    reads_clock, skips,
+};
+use crate::account::{Account, Charge, Stake};
 use crate::frame;
-use crate::primitive::{AtomicU8, Ordering, UnsafeCell};
-use crate::queue::{self, Sleep};
+use crate::primitive::{AtomicU32, Ordering, UnsafeCell};
+use crate::queue::{self, Choice, Sleep};
 use crate::spin::spin_while;
-use crate::wait::{self, Wait, WaitReason};
+use crate::wait::{self, Wait, WaitReason, clock};
 
-/// Somebody holds the mutex.
-const LOCKED: u8 = 1;
-/// Threads are in its queue, or about to be. Cleared only with the queue locked, so that no sleeper is
-/// ever without it.
-const PARKED: u8 = 2;
+/// What an unlock must do although a thread is on its way to the mutex.
+enum Due {
+    Nothing,
+    /// Charge what the sleepers have waited.
+    Charge,
+    /// Wake one more: that one does not get to run.
+    Wake,
+}
 
 /// The raw lock of [`Mutex`](super::Mutex), for `lock_api`. Locks are not fair: a newcomer may be faster than a
-/// thread that was woken; but every half millisecond or so of contention the lock is handed to whoever waits longest.
+/// thread that was woken; but after half a millisecond or so of contention the lock is handed to the thread that waits
+/// longest, if it lost a race before.
 pub struct QueueMutex {
-    state: AtomicU8,
+    state: AtomicU32,
+    /// The low half of the tick of the last charge, written by the thread that holds the mutex; but for its lowest
+    /// bits, [`FUTILE`], which are those that spin write.
+    charged: AtomicU32,
     /// Only touched with the queue at this lock's address locked.
     account: UnsafeCell<Account>,
 }
@@ -48,19 +50,28 @@ impl RefUnwindSafe for QueueMutex {}
 
 impl QueueMutex {
     #[cfg(not(loom))]
-    const fn new() -> Self {
-        Self { state: AtomicU8::new(0), account: UnsafeCell::new(Account::EMPTY) }
+    pub(super) const fn new() -> Self {
+        Self {
+            state: AtomicU32::new(0),
+            charged: AtomicU32::new(0),
+            account: UnsafeCell::new(Account::EMPTY),
+        }
     }
 
     /// Under loom the atomics are not `const`.
     #[cfg(loom)]
     pub(crate) fn new() -> Self {
-        Self { state: AtomicU8::new(0), account: UnsafeCell::new(Account::EMPTY) }
+        Self {
+            state: AtomicU32::new(0),
+            charged: AtomicU32::new(0),
+            account: UnsafeCell::new(Account::EMPTY),
+        }
     }
 
     #[inline]
     pub(crate) fn lock(&self) {
-        if self.state.compare_exchange_weak(0, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_err() {
+        // One instruction, whether threads sleep or not.
+        if self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED != 0 {
             self.lock_slow(None);
             frame::keep();
         }
@@ -68,21 +79,14 @@ impl QueueMutex {
 
     #[inline]
     pub(crate) fn try_lock(&self) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        loop {
-            if state & LOCKED != 0 {
-                return false;
-            }
-            match self.try_take(state) {
-                Ok(()) => return true,
-                Err(seen) => state = seen,
-            }
-        }
+        // Without a write, if it is held.
+        self.state.load(Ordering::Relaxed) & LOCKED == 0
+            && self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0
     }
 
     #[inline]
     pub(crate) fn lock_until(&self, deadline: Option<Instant>) -> bool {
-        if self.state.compare_exchange_weak(0, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+        if self.state.fetch_or(LOCKED, Ordering::Acquire) & LOCKED == 0 {
             return true;
         }
         let is_locked = self.lock_slow(deadline);
@@ -94,7 +98,7 @@ impl QueueMutex {
     /// This thread holds the mutex.
     #[inline]
     pub(crate) unsafe fn unlock(&self) {
-        if self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+        if !self.try_unlock() {
             self.unlock_slow(false);
             frame::keep();
         }
@@ -106,20 +110,21 @@ impl QueueMutex {
     /// This thread holds the mutex.
     #[inline]
     pub(crate) unsafe fn unlock_fair(&self) {
-        if self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+        if !self.try_unlock() {
             self.unlock_slow(true);
             frame::keep();
         }
     }
 
+    /// Gives up the mutex if no thread waits for it.
     #[inline]
-    fn try_take(&self, state: u8) -> Result<(), u8> {
-        self.state
-            .compare_exchange_weak(state, state | LOCKED, Ordering::Acquire, Ordering::Relaxed)
-            .map(drop)
+    fn try_unlock(&self) -> bool {
+        // The load spares a swap that is bound to fail, and costs nothing otherwise: the line is this core's.
+        self.state.load(Ordering::Relaxed) == LOCKED
+            && self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    fn key(&self) -> usize {
+    pub(super) fn key(&self) -> usize {
         &raw const *self as usize
     }
 
@@ -132,46 +137,99 @@ impl QueueMutex {
 
     #[cold]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
-        // While others sleep already there is nothing to hope for.
-        spin_while(|| self.state.load(Ordering::Relaxed) == LOCKED);
-        let mut wait = Wait::prepare(WaitReason::MutexLock);
-        let mut state = self.state.load(Ordering::Relaxed);
+        if self.state.load(Ordering::Relaxed) & (PARKED | WOKEN) == PARKED {
+            // The unlock wakes one of those who sleep; but to sleep too, at once, would leave a core idle.
+            spin_while(CROWDED_LOOKS, || self.state.load(Ordering::Relaxed) & LOCKED != 0);
+        } else {
+            self.spin(0);
+        }
+        self.lock_queued(Wait::prepare(WaitReason::MutexLock), false, deadline)
+    }
+
+    /// Takes the mutex, or sleeps for it. `is_woken` says that an unlock has woken this thread.
+    pub(super) fn lock_queued(&self, mut wait: Wait, is_woken: bool, deadline: Option<Instant>) -> bool {
+        // What stays of the word when this thread takes the mutex, or sleeps.
+        let mut kept = if is_woken { self.after_wake() } else { !0 };
+        let mut has_slept = is_woken;
         loop {
+            let state = self.state.load(Ordering::Relaxed);
             if state & LOCKED == 0 {
-                match self.try_take(state) {
-                    Ok(()) => break,
-                    Err(seen) => state = seen,
+                if self.try_change(state, state & kept | LOCKED, Ordering::Acquire) {
+                    break;
                 }
                 continue;
             }
-            if state & PARKED == 0
-                && let Err(seen) = self.state.compare_exchange_weak(
-                    state,
-                    state | PARKED,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                )
-            {
-                state = seen;
+            if state & PARKED == 0 && !self.try_change(state, state | PARKED, Ordering::Relaxed) {
                 continue;
             }
-            match self.sleep(&mut wait, deadline) {
+            let sleep = self.sleep(&mut wait, kept, deadline);
+            has_slept |= sleep != Sleep::Refused;
+            match sleep {
                 Sleep::Woken { is_handed_over: true } => break,
-                Sleep::Woken { .. } | Sleep::Refused => {}
+                Sleep::Woken { is_handed_over: false } => kept = self.after_wake(),
+                Sleep::Refused => {}
                 Sleep::TimedOut => {
                     wait.end();
                     return false;
                 }
             }
-            state = self.state.load(Ordering::Relaxed);
         }
-        wait.end();
+        // One that did not sleep here, and waits, was moved here by `notify_all` and has given up its place.
+        if has_slept {
+            wait.end()
+        } else {
+            wait.end_now()
+        }
         true
     }
 
-    fn sleep(&self, wait: &mut Wait, deadline: Option<Instant>) -> Sleep {
+    /// Spins while the mutex is held, but not while the word has one of the bits `unless`.
+    ///
+    /// Where the holder shares the core with those who wait, or keeps the mutex for long, no spinning helps, and it delays
+    /// the holder. So each time that it was in vain shortens it, and one success makes up for all.
+    fn spin(&self, unless: u32) {
+        let charged = self.charged.load(Ordering::Relaxed);
+        let futile = charged & FUTILE;
+        let mut state = LOCKED;
+        spin_while(LOOKS - futile.saturating_sub(FORGIVEN), || {
+            state = self.state.load(Ordering::Relaxed);
+            state & (LOCKED | unless) == LOCKED
+        });
+        let next = if state & LOCKED == 0 { 0 } else { (futile + 1).min(FUTILE) };
+        if next != futile && state & unless == 0 {
+            // If another thread was faster, its word counts.
+            let next = charged & !FUTILE | next;
+            let _ = self.charged.compare_exchange(charged, next, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// An unlock has woken this thread, which may be the one that `WOKEN` stands for. Returns what stays of the word when
+    /// it changes it next.
+    fn after_wake(&self) -> u32 {
+        // While others sleep too, a thread that holds the mutex wakes the next one.
+        self.spin(PARKED);
+        LOCKED | PARKED
+    }
+
+    #[inline]
+    fn try_change(&self, from: u32, to: u32, order: Ordering) -> bool {
+        self.state.compare_exchange_weak(from, to, order, Ordering::Relaxed).is_ok()
+    }
+
+    /// `kept` says what of the word may stay: without [`WOKEN`], if this thread was woken.
+    fn sleep(&self, wait: &mut Wait, kept: u32, deadline: Option<Instant>) -> Sleep {
+        let kind = if wait.is_running() { LOSER } else { 0 };
         let validate = |wait: &mut Wait| {
-            let is_held = self.state.load(Ordering::Relaxed) == LOCKED | PARKED;
+            let is_held = loop {
+                let state = self.state.load(Ordering::Relaxed);
+                if state & (LOCKED | PARKED) != LOCKED | PARKED {
+                    break false;
+                }
+                // By one swap: a holder that still sees `WOKEN` leaves the mutex to this thread, which must see that.
+                if state & kept == state || self.try_change(state, state & kept, Ordering::Relaxed) {
+                    break true;
+                }
+            };
             if is_held {
                 // SAFETY: validation runs with the queue locked.
                 unsafe { self.with_account(|account| wait.join(account)) };
@@ -180,105 +238,162 @@ impl QueueMutex {
         };
         let timed_out = |wait: &mut Wait, was_last| {
             // SAFETY: so does this.
-            unsafe { self.with_account(|account| wait.leave(account)) };
-            if was_last {
-                self.state.fetch_and(!PARKED, Ordering::Relaxed);
-            }
+            unsafe { self.leave_queue(was_last, |account| wait.leave(account)) };
         };
         // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::park(self.key(), 0, wait, validate, || {}, timed_out, deadline) }
+        unsafe { queue::park(self.key(), kind, wait, validate, || {}, timed_out, deadline) }
     }
 
-    #[cold]
+    /// # Safety
+    /// The queue is locked, and a thread has left it because its time is over; `was_last` says whether it is empty now.
+    pub(super) unsafe fn leave_queue(&self, was_last: bool, leave: impl FnOnce(&mut Account)) {
+        // SAFETY: the caller's promise.
+        unsafe { self.with_account(leave) };
+        if was_last {
+            self.state.fetch_and(!PARKED, Ordering::Relaxed);
+        }
+    }
+
+    /// If the mutex is held, its unlock will look into the queue; returns whether it is.
+    ///
+    /// # Safety
+    /// The queue is locked, and gets a thread before it is unlocked.
+    pub(super) unsafe fn park_behind_holder(&self) -> bool {
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            if state & LOCKED == 0 {
+                return false;
+            }
+            if self.try_change(state, state | PARKED, Ordering::Relaxed) {
+                return true;
+            }
+        }
+    }
+
+    /// The next unlock will look into the queue.
+    ///
+    /// # Safety
+    /// As for [`QueueMutex::park_behind_holder`]; and a thread is awake that will take the mutex.
+    pub(super) unsafe fn park_behind_next(&self) {
+        self.state.fetch_or(PARKED, Ordering::Relaxed);
+    }
+
+    /// A thread is put into the queue at `now`, by another.
+    ///
+    /// # Safety
+    /// The queue is locked.
+    pub(super) unsafe fn join_queue(&self, now: u64) -> Stake {
+        // SAFETY: the caller's promise.
+        unsafe { self.with_account(|account| account.join(now, true)) }
+    }
+
+    #[inline(never)]
     fn unlock_slow(&self, force_fair: bool) {
+        let mut wakes = true;
+        loop {
+            let state = self.state.load(Ordering::Relaxed);
+            if force_fair || state & WOKEN == 0 {
+                break;
+            }
+            let skips = skips(state);
+            if state & PARKED != 0 && (reads_clock(skips) || wait::is_charged()) {
+                match self.is_due(state) {
+                    Due::Nothing => {}
+                    Due::Charge => {
+                        wakes = false;
+                        break;
+                    }
+                    Due::Wake => break,
+                }
+            }
+            if self.try_change(state, state & !(LOCKED | SKIPS) | skips, Ordering::Release) {
+                return;
+            }
+        }
+        self.unlock_queued(wakes, force_fair);
+    }
+
+    /// What an unlock must do although a thread is on its way. The caller holds the mutex.
+    #[inline(never)]
+    fn is_due(&self, state: u32) -> Due {
+        let now = clock::ticks();
+        if is_late(state, now) {
+            Due::Wake
+        } else if wait::is_charged()
+            && (now as u32).wrapping_sub(self.charged.load(Ordering::Relaxed) & !FUTILE) > wait::MUCH
+        {
+            Due::Charge
+        } else {
+            Due::Nothing
+        }
+    }
+
+    /// Gives up the mutex, is charged, and wakes the first sleeper, if it is to.
+    #[cold]
+    #[inline(never)]
+    fn unlock_queued(&self, wakes: bool, force_fair: bool) {
         let mut charge = Charge::default();
+        let has_lost = Cell::new(false);
+        let mut first = queue::first();
+        let choose = |kind| {
+            // With the queue locked the thread on its way cannot go back to sleep, as it may have done until now.
+            if !wakes && self.state.load(Ordering::Relaxed) & WOKEN != 0 {
+                return Choice::Stop;
+            }
+            let choice = first(kind);
+            if let Choice::Wake = choice {
+                has_lost.set(kind == LOSER);
+            }
+            choice
+        };
         let decide = |woken: &queue::Woken| {
             // SAFETY: this runs with the queue locked.
             charge = unsafe { self.with_account(|account| account.charge(woken.now, woken.count as u32)) };
-            // The account comes first: once the mutex is free, somebody else may free its memory.
+            let futile = self.charged.load(Ordering::Relaxed) & FUTILE;
+            self.charged.store(woken.now as u32 & !FUTILE | futile, Ordering::Relaxed);
+            // The account comes first: once the mutex is free, another thread may free its memory.
             let parked = if woken.has_more { PARKED } else { 0 };
-            let is_handed_over = woken.count != 0 && (force_fair || woken.be_fair);
-            if is_handed_over {
-                self.state.store(LOCKED | parked, Ordering::Relaxed);
+            let state = self.state.load(Ordering::Relaxed);
+            let on_its_way = if state & WOKEN == 0 { 0 } else { state & !(LOCKED | PARKED | SKIPS) };
+            let is_handed_over = woken.count != 0 && (force_fair || woken.be_fair && has_lost.get());
+            let (next, order) = if is_handed_over {
+                (LOCKED | parked | on_its_way, Ordering::Relaxed)
+            } else if woken.count != 0 && woken.has_more {
+                (PARKED | WOKEN | coarse(woken.now), Ordering::Release)
             } else {
-                self.state.store(parked, Ordering::Release);
-            }
+                (parked | on_its_way, Ordering::Release)
+            };
+            // A store would do, but loom lets a `fetch_or` of another thread miss it and then come after it all the same.
+            self.state.swap(next, order);
             is_handed_over
         };
         // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::wake(self.key(), queue::first(), decide) };
+        unsafe { queue::wake(self.key(), choose, decide) };
         wait::charged(charge);
+    }
+
+    #[cfg(not(loom))]
+    #[inline]
+    pub(super) fn is_locked(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & LOCKED != 0
+    }
+
+    /// Lets a thread that waits have the mutex first.
+    ///
+    /// # Safety
+    /// This thread holds the mutex.
+    #[cfg(not(loom))]
+    #[inline]
+    pub(super) unsafe fn bump(&self) {
+        if self.state.load(Ordering::Relaxed) & PARKED != 0 {
+            self.unlock_slow(true);
+            self.lock();
+        }
     }
 
     #[cfg(all(test, loom))]
     pub(crate) fn is_settled(&self) -> bool {
         // SAFETY: the tests ask when no other thread uses the lock.
         self.state.load(Ordering::Relaxed) == 0 && unsafe { self.with_account(|a| a.is_settled()) }
-    }
-}
-
-// SAFETY: `LOCKED` is taken by one thread at a time, with Acquire, and given up with Release, or handed over
-// through the queue, whose lock orders the two threads.
-#[cfg(not(loom))]
-unsafe impl lock_api::RawMutex for QueueMutex {
-    #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self::new();
-    type GuardMarker = lock_api::GuardNoSend;
-
-    #[inline]
-    fn lock(&self) {
-        QueueMutex::lock(self);
-    }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        QueueMutex::try_lock(self)
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { QueueMutex::unlock(self) };
-    }
-
-    #[inline]
-    fn is_locked(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & LOCKED != 0
-    }
-}
-
-// SAFETY: as above; a fair unlock hands the lock over while it stays `LOCKED`.
-#[cfg(not(loom))]
-unsafe impl lock_api::RawMutexFair for QueueMutex {
-    #[inline]
-    unsafe fn unlock_fair(&self) {
-        // SAFETY: the caller's promise.
-        unsafe { QueueMutex::unlock_fair(self) };
-    }
-
-    #[inline]
-    unsafe fn bump(&self) {
-        if self.state.load(Ordering::Relaxed) & PARKED != 0 {
-            self.unlock_slow(true);
-            self.lock();
-        }
-    }
-}
-
-// SAFETY: as above; a thread that gives up does not hold the lock.
-#[cfg(not(loom))]
-unsafe impl lock_api::RawMutexTimed for QueueMutex {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    #[inline]
-    fn try_lock_for(&self, timeout: Duration) -> bool {
-        // Without reading the clock, when the lock is free.
-        QueueMutex::try_lock(self) || self.lock_until(deadline::after(timeout))
-    }
-
-    #[inline]
-    fn try_lock_until(&self, deadline: Instant) -> bool {
-        self.lock_until(Some(deadline))
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::frame;
 use crate::primitive::{AtomicU8, Ordering};
 use crate::queue;
-use crate::spin::spin_while;
+use crate::spin::{SHORT, spin_while};
 use crate::wait::{Wait, WaitReason};
 
 /// The states, which exclude each other, and [`PARKED`] beside [`RUNNING`].
@@ -155,7 +155,7 @@ impl Once {
     }
 
     fn prepare(&self) -> Wait {
-        spin_while(|| self.state.load(Ordering::Relaxed) == RUNNING);
+        spin_while(SHORT, || self.state.load(Ordering::Relaxed) == RUNNING);
         Wait::prepare(WaitReason::Once)
     }
 

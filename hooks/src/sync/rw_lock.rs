@@ -18,7 +18,7 @@ use crate::account::{Account, Charge};
 use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
 use crate::queue::{self, Choice, Kind, Sleep};
-use crate::spin::spin_while;
+use crate::spin::{SHORT, spin_while};
 use crate::wait::{self, Wait, WaitReason};
 
 /// The raw lock of [`RwLock`](super::RwLock), for `lock_api`.
@@ -202,7 +202,7 @@ impl QueueRwLock {
 
     fn spin_until(&self, done: impl Fn(usize) -> bool) -> usize {
         // While others sleep already there is nothing to hope for.
-        spin_while(|| {
+        spin_while(SHORT, || {
             let state = self.state();
             state & PARKED == 0 && !done(state)
         });

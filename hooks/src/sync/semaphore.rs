@@ -11,7 +11,7 @@ use crate::deadline;
 use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
 use crate::queue::{self, Choice, Kind, Sleep};
-use crate::spin::spin_while;
+use crate::spin::{SHORT, spin_while};
 use crate::wait::{Wait, WaitReason};
 use requests::{Request, Requests};
 
@@ -169,7 +169,7 @@ impl Semaphore {
     #[cold]
     fn wait(&self, permits: usize, deadline: Option<Instant>) -> bool {
         // While others wait already there is nothing to hope for.
-        spin_while(|| {
+        spin_while(SHORT, || {
             let state = self.state.load(Ordering::Relaxed);
             state & QUEUED == 0 && !has(state, permits)
         });

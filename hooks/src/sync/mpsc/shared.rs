@@ -18,7 +18,7 @@ use super::sender::Handle;
 use super::{SendError, TrySendError};
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::queue::{self, Sleep};
-use crate::spin::spin_while;
+use crate::spin::{SHORT, spin_while};
 use crate::sync::{Mutex, MutexGuard, QueueMutex};
 use crate::wait::{Wait, WaitReason};
 
@@ -171,7 +171,7 @@ impl<T> Shared<T> {
     #[cold]
     fn send_slow(&self, message: T) -> Result<(), SendError<T>> {
         // While others wait already, or for a receiver, there is nothing to hope for.
-        spin_while(|| self.bound != 0 && self.pending.load(Ordering::Relaxed) == self.bound);
+        spin_while(SHORT, || self.bound != 0 && self.pending.load(Ordering::Relaxed) == self.bound);
         let mut state = self.lock();
         if !state.has_receiver {
             drop(state);

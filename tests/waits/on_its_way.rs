@@ -1,0 +1,98 @@
+//! A thread that an unlock has woken, and that does not get to run.
+//!
+//! As long as it is on its way, further unlocks wake no other thread (hooks/src/sync/mutex_state.rs). Here it is kept from
+//! running for as long as a test likes: a signal reaches it while it sleeps for the mutex, and its handler does not
+//! return. The kernel may take as long before it runs a thread on a busy machine.
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::thread::{scope, sleep};
+use std::time::Duration;
+
+use rtprof::sync::{Mutex, MutexGuard};
+
+use crate::support::contention::{Moment, Seen, queue, record_everything, thread_id};
+use crate::support::{child, until};
+
+static IS_HELD_UP: AtomicBool = AtomicBool::new(false);
+static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn hold_up(_: libc::c_int) {
+    IS_HELD_UP.store(true, Ordering::Release);
+    while !MAY_GO_ON.load(Ordering::Acquire) {
+        // SAFETY: a plain system call; errno is not looked at by the code that was interrupted.
+        unsafe { libc::sched_yield() };
+    }
+}
+
+/// Lets the thread go on at the end, also of a test that fails.
+struct HeldUp;
+
+impl Drop for HeldUp {
+    fn drop(&mut self) {
+        MAY_GO_ON.store(true, Ordering::Release);
+    }
+}
+
+/// Returns when `thread` runs the handler.
+fn interrupt(thread: i32) -> HeldUp {
+    // SAFETY: all zeros is a valid action; it names a handler that only calls what a handler may.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = hold_up as extern "C" fn(libc::c_int) as usize;
+        assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, std::ptr::null_mut()), 0);
+        assert_eq!(libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, libc::SIGUSR1), 0);
+    }
+    let held_up = HeldUp;
+    until("the signal arrives", || IS_HELD_UP.load(Ordering::Acquire));
+    held_up
+}
+
+/// Holds the mutex for a while.
+#[inline(never)]
+fn next_holder(mutex: &Mutex<()>, length: Duration) -> Moment {
+    let guard = mutex.try_lock().expect("the thread on its way has not taken it");
+    sleep(length);
+    give_up(guard)
+}
+
+#[inline(never)]
+fn give_up(guard: MutexGuard<'_, ()>) -> Moment {
+    let unlocked = Moment::of(|| drop(guard));
+    black_box(());
+    unlocked
+}
+
+#[test]
+fn a_late_thread_holds_up_neither_charges_nor_others() {
+    child::isolated("a_late_thread_holds_up_neither_charges_nor_others", || {
+        record_everything();
+        let mutex = Mutex::new(());
+        let late = AtomicI32::new(0);
+        scope(|scope| {
+            let guard = mutex.lock();
+            let first = queue(scope, || {
+                late.store(thread_id(), Ordering::Relaxed);
+                drop(mutex.lock());
+            });
+            let second = queue(scope, || drop(mutex.lock()));
+            let held_up = interrupt(late.load(Ordering::Relaxed));
+            // Wakes the first, which cannot see it.
+            let woken = give_up(guard);
+            let given_up = next_holder(&mutex, Duration::from_millis(3));
+            // The second has waited all that time, for this holder.
+            given_up.since(woken).check("the next holder's charge", Seen::now().charged("next_holder").nanos);
+            // As long as the mutex is used, the second gets it.
+            until("another thread is woken", || {
+                drop(mutex.try_lock());
+                second.thread.is_finished()
+            });
+            assert!(!first.thread.is_finished());
+            drop(held_up);
+        });
+        let (waited, charged) = (Seen::now().blocked(""), Seen::now().charged("").nanos);
+        assert_eq!(waited.count, 2, "each wait is one");
+        // Each record is cut off to nanoseconds.
+        assert!((waited.nanos - charged).abs() <= 6, "waited {} ns, charged {charged}", waited.nanos);
+    });
+}
