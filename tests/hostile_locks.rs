@@ -14,7 +14,7 @@ use rtprof::sync::{Mutex, RawMutex, RwLock};
 use rtprof_profiler::goroutine;
 use support::address_space::resident;
 use support::contention::{Seen, queue, record_everything};
-use support::fork::in_a_child;
+use support::fork;
 use support::profile::Profile;
 use support::random::Random;
 use support::{Background, child, dying, stress, until};
@@ -260,19 +260,25 @@ fn in_the_child(contended: &Mutex<u64>, export: bool) {
 /// Forks, and fails unless the child ends well and in time.
 fn fork_once(contended: &Mutex<u64>, round: usize) {
     let export = round.is_multiple_of(8);
-    in_a_child(&format!("round {round} (export: {export})"), || in_the_child(contended, export));
+    fork::in_a_child(&format!("round {round} (export: {export})"), || in_the_child(contended, export));
 }
 
 #[test]
 fn fork_while_threads_contend() {
-    child::isolated("fork_while_threads_contend", || {
+    fork::isolated("fork_while_threads_contend", "", || {
         record_everything();
         let contended = Mutex::new(0);
         // As many threads as there will ever be in a child, so that the table of queues need not grow there: for
         // that parking_lot_core takes the locks of all queues.
+        const AT_ONCE: usize = 40;
+        let all = std::sync::Barrier::new(AT_ONCE);
         scope(|scope| {
-            (0..40)
-                .for_each(|_| drop(scope.spawn(|| wait_in_vain(&Mutex::new(0), Duration::from_millis(50)))));
+            for _ in 0..AT_ONCE {
+                scope.spawn(|| {
+                    wait_in_vain(&Mutex::new(0), Duration::from_millis(1));
+                    all.wait();
+                });
+            }
         });
         let background = Background::default();
         scope(|scope| {

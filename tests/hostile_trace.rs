@@ -18,7 +18,7 @@ use rtprof::sync::mpsc::sync_channel;
 use rtprof::thread;
 use rtprof::trace::{self, EventType, Parsed, Task, TraceError, WaitKind};
 use support::address_space::{limit_address_space, mapped};
-use support::fork::in_a_child;
+use support::fork;
 use support::{Background, PATIENCE, child, stress, until};
 
 /// Counts what a thread allocates.
@@ -217,7 +217,7 @@ fn threads_die_while_traces_come_and_go() {
 /// A forked child records nothing, and its parent's trace is whole.
 #[test]
 fn fork_while_tracing() {
-    child::isolated("fork_while_tracing", || {
+    fork::isolated("fork_while_tracing", "", || {
         let (parsed, _) = traced(|| {
             let background = Background::default();
             std::thread::scope(|s| {
@@ -234,7 +234,7 @@ fn fork_while_tracing() {
                 let (started, mut forks) = (Instant::now(), 0);
                 while started.elapsed() < stress() || forks < 10 {
                     let region = trace::start_region("over the fork");
-                    in_a_child("while tracing", || {
+                    fork::in_a_child("while tracing", || {
                         assert!(!trace::is_enabled());
                         drop(region);
                         trace::log("child", "nobody hears this");
@@ -259,9 +259,9 @@ fn fork_while_tracing() {
 /// A child of a parent that does not trace can, also if its parent did before.
 #[test]
 fn a_child_traces_itself() {
-    child::isolated("a_child_traces_itself", || {
+    fork::isolated("a_child_traces_itself", "", || {
         for _ in 0..2 {
-            in_a_child("on its own", || {
+            fork::in_a_child("on its own", || {
                 let (parsed, _) = traced(|| {
                     every_event(1);
                     thread::spawn(|| every_event(2)).join().expect("it ends well");

@@ -22,7 +22,7 @@ fn get(handler: &Handler, path: &str) -> (u16, String) {
 
 #[test]
 fn a_forked_child_answers_whatever_its_parent_was_doing() {
-    child::isolated("a_forked_child_answers_whatever_its_parent_was_doing", || {
+    fork::isolated("a_forked_child_answers_whatever_its_parent_was_doing", "", || {
         let handler = Handler::new(Config { max_captures: 1, ..Config::default() });
         assert_eq!(get(&handler, "heap").0, 200);
         // The only place is taken when the process forks.
@@ -40,7 +40,7 @@ fn a_forked_child_answers_whatever_its_parent_was_doing() {
 
 #[test]
 fn a_server_of_the_parents_is_not_the_childs_to_end() {
-    child::isolated("a_server_of_the_parents_is_not_the_childs_to_end", || {
+    fork::isolated("a_server_of_the_parents_is_not_the_childs_to_end", "", || {
         let server = rtprof::http::serve("127.0.0.1:0").expect("a port is free");
         let address = server.local_addr();
         let mut server = Some(server);

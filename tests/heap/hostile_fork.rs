@@ -6,9 +6,9 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-use crate::support::fork::in_a_child;
+use crate::support::fork;
 use crate::support::profile::{INUSE_OBJECTS, Profile};
-use crate::support::{Background, child, stress, workload};
+use crate::support::{Background, stress, workload};
 
 const RATE: usize = 64;
 
@@ -42,12 +42,12 @@ fn in_the_child(kept: Vec<Vec<u8>>, export: bool) {
 fn fork_once(round: usize) {
     let kept = kept_over_the_fork();
     let export = round.is_multiple_of(8);
-    in_a_child(&format!("round {round} (export: {export})"), || in_the_child(kept, export));
+    fork::in_a_child(&format!("round {round} (export: {export})"), || in_the_child(kept, export));
 }
 
 #[test]
 fn fork_while_sampling() {
-    child::isolated("fork_while_sampling", || {
+    fork::isolated("fork_while_sampling", "", || {
         rtprof::set_mem_profile_rate(RATE);
         let background = Background::default();
         std::thread::scope(|scope| {
@@ -77,7 +77,7 @@ fn fork_while_sampling() {
 #[test]
 fn fork_during_the_first_export() {
     for round in 0..4 {
-        child::isolated_as("fork_during_the_first_export", &round.to_string(), || {
+        fork::isolated("fork_during_the_first_export", &round.to_string(), || {
             rtprof::set_mem_profile_rate(1);
             workload::every_kind();
             let exporting = std::thread::spawn(|| {

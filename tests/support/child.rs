@@ -36,13 +36,19 @@ pub(crate) fn isolated(test: &str, body: impl FnOnce()) {
 /// As [`isolated`], for a test that runs its body several times, told apart by `scenario`.
 #[track_caller]
 pub(crate) fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
+    isolated_with(test, scenario, |_| {}, body);
+}
+
+/// As [`isolated_as`], in a child that `set` has prepared.
+#[track_caller]
+pub(crate) fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Command), body: impl FnOnce()) {
     let key = key(test, scenario);
     match std::env::var(SCENARIO) {
         Ok(running) if running == key => body(),
         // Inside the child of another scenario of the same test.
         Ok(_) => {}
         Err(_) => {
-            let output = output(test, scenario, |_| {});
+            let output = output(test, scenario, set);
             assert!(output.status.success(), "{key} failed:\n{}", report(&output));
         }
     }
