@@ -253,13 +253,13 @@ fn id_of_new_thread() -> u64 {
     extern "C" fn tell(id: *mut libc::c_void) -> *mut libc::c_void {
         // SAFETY: the caller's, who waits.
         unsafe { *id.cast::<u64>() = current().unwrap().id() };
-        ptr::null_mut()
+        core::ptr::null_mut()
     }
     let (mut id, mut new) = (0_u64, 0);
     // SAFETY: both locals outlive the thread.
     unsafe {
-        assert_eq!(libc::pthread_create(&raw mut new, ptr::null(), tell, (&raw mut id).cast()), 0);
-        assert_eq!(libc::pthread_join(new, ptr::null_mut()), 0);
+        assert_eq!(libc::pthread_create(&raw mut new, core::ptr::null(), tell, (&raw mut id).cast()), 0);
+        assert_eq!(libc::pthread_join(new, core::ptr::null_mut()), 0);
     }
     id
 }
