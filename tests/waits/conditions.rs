@@ -1,7 +1,6 @@
 //! Threads that are notified all at once: they go on sleeping, for the mutex, and each part of their wait is recorded.
 
 use std::hint::black_box;
-use std::sync::Barrier;
 use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
@@ -116,24 +115,20 @@ fn each_sleeps_once() {
     const THREADS: usize = 8;
     child::isolated("each_sleeps_once", || {
         let (mutex, changed) = (&Mutex::new(0), &Condvar::new());
-        let all_begun = &Barrier::new(THREADS + 1);
         let sum: i64 = scope(|scope| {
+            // One after the other, as none is to sleep for the mutex before it waits.
             let waiters: Vec<_> = (0..THREADS)
                 .map(|_| {
-                    scope.spawn(|| {
-                        all_begun.wait();
+                    queue(scope, || {
                         let mut count = mutex.lock();
-                        *count += 1;
                         let before = sleeps();
                         changed.wait(&mut count);
                         sleeps() - before
                     })
                 })
                 .collect();
-            all_begun.wait();
-            until("all wait", || *mutex.lock() == THREADS as u32);
             assert_eq!(notifies(mutex, changed, Instant::now() + HOLD).0, THREADS);
-            waiters.into_iter().map(|waiter| waiter.join().expect("it ends well")).sum()
+            waiters.into_iter().map(|waiter| waiter.thread.join().expect("it ends well")).sum()
         });
         // Each once; and perhaps one of them for something else.
         assert!(
