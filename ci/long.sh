@@ -23,6 +23,9 @@ release_under_stress() {
     RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast \
         --test 'hostile_*' --test 'interop*' --test endpoints --test heap --test traces --test truth --test waits
 }
+damaged_debug_information() {
+    RTPROF_FUZZ_SECS=60 cargo test -p rtprof-pprof-out --lib damaged_files_are_harmless
+}
 # A test that leans on the machine's mood shows it here: the debug binaries beside busy loops.
 beside_busy_loops() {
     local loops=() status=0
@@ -38,6 +41,7 @@ step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
 step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc
 step 'every kind of build' ci/builds.sh all
 step 'sanitizers' ci/sanitizers.sh
+step 'damaged debug information' damaged_debug_information
 step 'benchmarks' ci/benches.sh run
 step 'beside four busy loops' beside_busy_loops
 step 'the oldest compiler' ci/msrv.sh

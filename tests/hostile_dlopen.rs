@@ -35,12 +35,17 @@ fn build(directory: &Path) -> Vec<PathBuf> {
         let path = directory.join(format!("libcallback{variant}.so"));
         let mut command = Command::new("cc");
         command.args(["-shared", "-fPIC", "-O2", "-fomit-frame-pointer", "-Wl,--build-id"]);
-        command.arg(format!("-DPAD={variant}")).arg("-o").arg(&path).arg(&source);
-        let output = child::finish(&mut command);
-        assert!(output.status.success(), "{command:?}: {}", child::report(&output));
-        path
+        command.arg(format!("-DPAD={variant}"));
+        compile(command, &source, path)
     };
     (0..VARIANTS).map(build).collect()
+}
+
+fn compile(mut command: Command, source: &Path, into: PathBuf) -> PathBuf {
+    command.arg("-o").arg(&into).arg(source);
+    let output = child::finish(&mut command);
+    assert!(output.status.success(), "{command:?}: {}", child::report(&output));
+    into
 }
 
 fn libraries(test: &str) -> Vec<PathBuf> {
@@ -115,6 +120,34 @@ fn stack_goes_through_a_library() {
         let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename) == name);
         let mapping = mapping.expect("the library is among the mappings");
         assert!(!profile.text(mapping.build_id).is_empty(), "with its build id");
+    });
+}
+
+/// The symbols of a library are what its linker wrote, and no more to be trusted than any file.
+#[test]
+fn a_symbol_with_an_impossible_size_is_harmless() {
+    let test = "a_symbol_with_an_impossible_size_is_harmless";
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dlopen").join(test);
+    let damaged = directory.join("libdamaged.so");
+    if !child::any() {
+        build(&directory);
+        let mut command = Command::new("cc");
+        command.args(["-shared", "-fPIC", "-O1", "-DDAMAGED"]);
+        compile(command, &directory.join("callback.c"), damaged.clone());
+    }
+    child::isolated(test, || {
+        rtprof::set_stack_mode(StackMode::Unwind);
+        let library = Library::open(&damaged);
+        black_box(Profile::heap());
+        rtprof::set_mem_profile_rate(1);
+        through_the_library(&library);
+        rtprof::set_mem_profile_rate(0);
+        let samples = Profile::heap().samples_of("called_from_c");
+        assert!(!samples.is_empty(), "the callback was sampled");
+        for sample in samples {
+            let is_named = sample.has("call_back") || sample.has("endless");
+            assert!(is_named && sample.has("through_the_library"), "{:#?}", sample.frames);
+        }
     });
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bytes::Buf;
 use http_body_util::BodyExt as _;
-use rtprof_pprof_out::FunctionNames;
+use rtprof_pprof_out::function_names;
 use rtprof_profiler::sampling;
 
 use crate::stream::PIECE;
@@ -74,19 +74,20 @@ impl Found {
     /// Looks all words up.
     pub(crate) fn of(words: Words) -> Self {
         let _workspace = sampling::workspace();
-        let mut functions = FunctionNames::new();
-        let mut found = Self { names: Vec::new(), error: words.error };
+        let mut addresses = Vec::new();
+        let mut error = words.error;
         for word in words.bytes.split(|&byte| byte == b'+') {
             // What Go's reader has of a word that does not fit into its buffer.
             let read = &word[..word.len().min(MAX_WORD)];
-            let name = |address| Some((address, functions.at(address)?));
-            found.names.extend(address(read).and_then(name));
+            addresses.extend(address(read));
             if word.len() >= MAX_WORD {
-                found.error = Some("bufio: buffer full".to_owned());
+                error = Some("bufio: buffer full".to_owned());
                 break;
             }
         }
-        found
+        let names = function_names(&addresses);
+        let named = |(address, name): (usize, Option<_>)| Some((address, name?));
+        Self { names: addresses.into_iter().zip(names).filter_map(named).collect(), error }
     }
 
     /// Writes a line that says that names are to be had, then one for each address that has one.

@@ -106,7 +106,12 @@ fn sorted(mut records: Vec<ContentionRecord<'_>>) -> Vec<ContentionRecord<'_>> {
     records
 }
 
-impl ContentionRecords<'_> {
+impl<'a> ContentionRecords<'a> {
+    /// Return addresses of every record, leaf first.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = &'a [usize]> {
+        self.records.iter().map(|record| record.stack)
+    }
+
     /// Ticks in a nanosecond.
     pub(crate) fn gigahertz(&self) -> f64 {
         self.ticks_per_second as f64 / clock::NANOS as f64
@@ -126,6 +131,7 @@ pub(crate) fn write(
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let mut locations = Locations::new(symbolization);
+    locations.prepare(contention.stacks());
     let mut encoder = Encoder::new(
         sink,
         &Header {

@@ -30,6 +30,7 @@ pub(crate) fn write(
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let mut locations = Locations::new(symbolization);
+    locations.prepare(contention.stacks());
     let mut text = header(contention);
     let mut bytes = Vec::new();
     let most = most_cycles(contention);

@@ -58,6 +58,7 @@ fn top(kind: Contention, n: usize) -> Vec<ContentionTopEntry> {
 
 fn entries_of(contention: &ContentionRecords<'_>) -> Vec<ContentionTopEntry> {
     let mut locations = Locations::new(Symbolization::Full);
+    locations.prepare(contention.stacks());
     let mut functions = ByFunction::default();
     for record in &contention.records {
         let waits = Waits { nanos: contention.nanos(record.cycles), count: record.count };

@@ -75,9 +75,15 @@ impl<'a> CountProfile<'a> {
         Self { name: name.into(), records, drop_frames: "", comments: Vec::new(), taken: Taken::now() }
     }
 
+    /// Return addresses of every record, leaf first.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = &[usize]> {
+        self.records.iter().map(|record| &*record.stack)
+    }
+
     /// Writes profile.proto.
     pub(crate) fn write(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
         let mut locations = Locations::new(symbolization);
+        locations.prepare(self.stacks());
         let mut encoder = Encoder::new(
             sink,
             &Header {
@@ -103,6 +109,7 @@ impl<'a> CountProfile<'a> {
     /// Writes the text form, which `go tool pprof` reads as well.
     pub(crate) fn write_text(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
         let mut locations = Locations::new(symbolization);
+        locations.prepare(self.stacks());
         let total = self.records.iter().fold(0i64, |sum, record| sum.saturating_add(record.count));
         let mut text = format!("{} profile: total {total}\n", self.name);
         let mut bytes = Vec::new();

@@ -6,30 +6,23 @@ use rtprof_profiler::sampling;
 
 use crate::symbolizer::{Symbolization, Symbolizer};
 
-/// Looks up names. The debug information that it opens, tens of megabytes for a large program, is released when it is
-/// dropped; answers are remembered.
-pub struct FunctionNames(Symbolizer);
-
-impl FunctionNames {
-    /// For the modules as they are now.
-    #[allow(clippy::new_without_default, reason = "it reads the list of modules")]
-    pub fn new() -> Self {
-        let _workspace = sampling::workspace();
-        Self(Symbolizer::new(Symbolization::Full))
-    }
-
-    /// The function that has the code at `address`; `None` where nothing is known. Go: `runtime.FuncForPC`.
-    ///
-    /// Of functions that were inlined there it is the one that they were inlined into: a reader gives the address a
-    /// single name, and the innermost one would stand for the whole frame, often one of the standard library's.
-    ///
-    /// The addresses in a profile lie inside the call, unlike those that it returns to.
-    pub fn at(&mut self, address: usize) -> Option<Arc<str>> {
-        let _workspace = sampling::workspace();
-        let (_, symbols) = self.0.resolve(address.wrapping_add(1));
+/// The functions that have the code at `addresses`, in the same order; `None` where nothing is known. Go:
+/// `runtime.FuncForPC`. Debug information, tens of megabytes for a large program, is opened once for all of them;
+/// answers are remembered.
+///
+/// Of functions that were inlined there it is the one that they were inlined into: a reader gives the address a
+/// single name, and the innermost one would stand for the whole frame, often one of the standard library's.
+///
+/// The addresses in a profile lie inside the call, unlike those that it returns to.
+pub fn function_names(addresses: &[usize]) -> Vec<Option<Arc<str>>> {
+    let _workspace = sampling::workspace();
+    let return_addresses: Vec<usize> = addresses.iter().map(|address| address.wrapping_add(1)).collect();
+    let resolved = Symbolizer::new(Symbolization::Full).resolve(&return_addresses);
+    let name = |(_, symbols): (_, Arc<crate::symbol_cache::Symbols>)| {
         let function = symbols.lines.last().map(|line| &line.function).or(symbols.left_out.as_ref())?;
         Some(function.name.clone())
-    }
+    };
+    resolved.into_iter().map(name).collect()
 }
 
 #[cfg(test)]
@@ -44,11 +37,9 @@ mod tests {
     #[test]
     fn names_a_function_by_its_first_address() {
         assert_eq!(somewhere(), 1);
-        let mut names = FunctionNames::new();
-        let name = names.at(somewhere as fn() -> usize as usize).unwrap();
-        assert_eq!(&*name, "rtprof_pprof_out::function_names::tests::somewhere");
-        for nowhere in [0, 1, usize::MAX] {
-            assert_eq!(names.at(nowhere), None);
-        }
+        let here = somewhere as fn() -> usize as usize;
+        let names = function_names(&[0, here, 1, usize::MAX, here]);
+        let name = Some(Arc::from("rtprof_pprof_out::function_names::tests::somewhere"));
+        assert_eq!(names, [None, name.clone(), None, None, name]);
     }
 }

@@ -154,6 +154,13 @@ impl Values for HeapValues {
     }
 }
 
+impl<'a> HeapRecords<'a> {
+    /// Return addresses of every record, leaf first.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = &'a [usize]> {
+        self.records.iter().map(|record| record.stack)
+    }
+}
+
 impl HeapRecords<'static> {
     /// What the profiler has recorded up to now.
     pub(crate) fn take() -> Self {
@@ -187,6 +194,7 @@ pub(crate) fn write(
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let mut locations = Locations::new(symbolization);
+    locations.prepare(heap.stacks());
     let mut encoder = Encoder::new(
         sink,
         &Header {

@@ -31,6 +31,7 @@ pub(crate) fn write(
     records.sort_by_key(|(values, _)| std::cmp::Reverse((values.inuse_space, values.alloc_space)));
 
     let mut locations = Locations::new(symbolization);
+    locations.prepare(heap.stacks());
     let mut text = header(shown, rate);
     let mut bytes = Vec::new();
     for (values, record) in records {

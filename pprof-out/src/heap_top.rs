@@ -41,6 +41,7 @@ pub fn heap_top(n: usize) -> Vec<TopEntry> {
 
 fn entries_of(heap: &HeapRecords<'_>) -> Vec<TopEntry> {
     let mut locations = Locations::new(Symbolization::Full);
+    locations.prepare(heap.stacks());
     let mut functions = ByFunction::default();
     for record in &heap.records {
         functions.add(&locations.allocation(record.stack), record.estimated());

@@ -9,7 +9,9 @@
 //!
 //! 1. `Locations` resolves each distinct address once, through the `Symbolizer`: function, file and line, inlined
 //!    functions included. Debug information is opened for the export and dropped with it; answers are
-//!    remembered, so that later exports open nothing.
+//!    remembered, so that later exports open nothing. Files are read and never mapped, so a file that is cut or
+//!    rewritten meanwhile costs names and does not end the program; names of a file that was written to while it was
+//!    read are not used.
 //! 2. `prune` finds where the program's code begins beneath the allocator's, or beneath that of the locks,
 //!    channels and threads (`hook_names`).
 //! 3. `scale` makes an estimate of each sampled value of the heap profile. The block and mutex profiles are scaled
@@ -77,7 +79,7 @@ pub mod trace;
 pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
 pub use error::ProfileError;
-pub use function_names::FunctionNames;
+pub use function_names::function_names;
 pub use heap_top::{TopEntry, heap_top};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};

@@ -68,6 +68,24 @@ impl Locations {
         }
     }
 
+    /// Resolves the addresses of all stacks that will be asked for. Without it each stack that has an address which is
+    /// not in the cache would open the debug information again.
+    pub(crate) fn prepare<'s>(&mut self, stacks: impl IntoIterator<Item = &'s [usize]>) {
+        let mut new = AddressMap::<usize, ()>::default();
+        let mut before: &[usize] = &[];
+        for stack in stacks {
+            // Records that follow one another mostly have their outer frames in common.
+            let both = stack.iter().rev().zip(before.iter().rev());
+            let common = both.take_while(|(address, other)| address == other).count();
+            new.extend(stack[..stack.len() - common].iter().map(|&address| (address, ())));
+            before = stack;
+        }
+        let mut new: Vec<usize> = new.into_keys().filter(|a| !self.by_address.contains_key(a)).collect();
+        // In the order in which a file has them.
+        new.sort_unstable();
+        self.add(&new);
+    }
+
     /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
     pub(crate) fn allocation(&mut self, stack: &[usize]) -> Frames<'_> {
         self.resolve(stack);
@@ -107,7 +125,7 @@ impl Locations {
         for &return_address in stack {
             let known = match self.by_address.get(&return_address) {
                 Some(&known) => known,
-                None => self.add(return_address),
+                None => self.add(&[return_address]),
             };
             if known.is_left_out {
                 continue;
@@ -119,17 +137,21 @@ impl Locations {
         }
     }
 
+    /// Resolves addresses that are not known yet. Returns the last one.
     #[cold]
-    fn add(&mut self, return_address: usize) -> Known {
-        let (module, symbols) = self.symbolizer.resolve(return_address);
-        let known = Known {
-            at: self.addresses.len() as u32,
-            is_entry: prune::entry_lines(&symbols.classes) > 0,
-            is_left_out: symbols.lines.is_empty() && symbols.left_out.is_some(),
-        };
-        self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
-        self.by_address.insert(return_address, known);
-        known
+    fn add(&mut self, return_addresses: &[usize]) -> Known {
+        let mut last = Known { at: 0, is_entry: false, is_left_out: false };
+        let resolved = self.symbolizer.resolve(return_addresses);
+        for (&return_address, (module, symbols)) in return_addresses.iter().zip(resolved) {
+            last = Known {
+                at: self.addresses.len() as u32,
+                is_entry: prune::entry_lines(&symbols.classes) > 0,
+                is_left_out: symbols.lines.is_empty() && symbols.left_out.is_some(),
+            };
+            self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
+            self.by_address.insert(return_address, last);
+        }
+        last
     }
 
     /// The ids of a stack's locations after `cut`, given as they turn up. `cut` is that of the stack that was

@@ -163,6 +163,11 @@ impl Snapshot {
     ) -> Result<(), E> {
         let mut locations = Locations::new(Symbolization::Full);
         match &self.records {
+            Records::Heap(_, heap) => locations.prepare(heap.stacks()),
+            Records::Contention(contention) => locations.prepare(contention.stacks()),
+            Records::Counts(counts) => locations.prepare(counts.stacks()),
+        }
+        match &self.records {
             Records::Heap(_, heap) => heap.records.iter().try_for_each(|record| {
                 see(&locations.allocation(record.stack), &record.estimated().in_order())
             }),

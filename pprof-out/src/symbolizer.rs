@@ -7,7 +7,7 @@ use rtprof_profiler::modules::Module;
 use crate::hook_names;
 use crate::module_map::ModuleMap;
 use crate::names::{self, Home, Name};
-use crate::object_file::ObjectFile;
+use crate::object_file::{ObjectFile, Store};
 use crate::prune::classify;
 use crate::symbol_cache::{self, FileState, Line, ModuleKey, SymbolCache, Symbols};
 
@@ -23,38 +23,35 @@ pub enum Symbolization {
     None,
 }
 
-/// Looks addresses up during one export. The debug information it opens, tens of megabytes for a large
-/// program, is released when it is dropped; the answers stay in the cache of the process.
+/// Looks addresses up during one export. What it opens takes tens of megabytes for a large program, and is released
+/// before it answers; the answers stay in the cache of the process.
 pub(crate) struct Symbolizer {
     map: ModuleMap,
-    files: Vec<ModuleFile>,
+    /// The number of each module in the cache, once it was asked for.
+    keys: Vec<Option<u32>>,
     cache: &'static SymbolCache,
     unknown: Arc<Symbols>,
     symbolization: Symbolization,
 }
 
-#[derive(Default)]
-struct ModuleFile {
-    /// The module's number in the cache, once it was asked for.
-    key: Option<u32>,
-    file: Opened,
-}
+/// The module that an address lies in, and what it stands for.
+pub(crate) type Resolved = (Option<usize>, Arc<Symbols>);
 
-#[derive(Default)]
-enum Opened {
-    /// Nothing was missing from the cache so far.
-    #[default]
-    NotYet,
-    Failed,
-    Open(Box<ObjectFile>),
+/// An address that is not in the cache.
+struct Missing {
+    /// Its place among those that were asked for.
+    at: usize,
+    module: usize,
+    /// Its place in the module's file.
+    place: u64,
 }
 
 impl Symbolizer {
     /// For the modules as they are now.
     pub(crate) fn new(symbolization: Symbolization) -> Self {
         let map = ModuleMap::read();
-        let files = map.modules().iter().map(|_| ModuleFile::default()).collect();
-        Self { map, files, cache: symbol_cache::global(), unknown: Arc::default(), symbolization }
+        let keys = vec![None; map.modules().len()];
+        Self { map, keys, cache: symbol_cache::global(), unknown: Arc::default(), symbolization }
     }
 
     pub(crate) fn modules(&self) -> &[&'static Module] {
@@ -63,44 +60,76 @@ impl Symbolizer {
 
     /// How far the file of a module helped, for a module in which an address was looked up.
     pub(crate) fn file_state(&self, module: usize) -> FileState {
-        self.files[module].key.map(|key| self.cache.file(key)).unwrap_or_default()
+        self.keys[module].map(|key| self.cache.file(key)).unwrap_or_default()
     }
 
-    /// The module and the lines of a return address.
+    /// The module and the lines of each return address. All that are needed are best asked for at once, because each
+    /// call opens the debug information anew for what is not in the cache.
     ///
     /// The call lies before the address that it returns to, which may already belong to another line or,
     /// after a call that never returns, to another function. So the byte before it is looked up.
-    pub(crate) fn resolve(&mut self, return_address: usize) -> (Option<usize>, Arc<Symbols>) {
-        let address = return_address.wrapping_sub(1);
-        let Some(at) = self.map.find(address) else {
-            return (None, self.unknown.clone());
-        };
-        if self.symbolization == Symbolization::None {
-            return (Some(at), self.unknown.clone());
-        }
-        let module = self.map.modules()[at];
-        let place = address.wrapping_sub(module.bias) as u64;
-        let state = &mut self.files[at];
-        let key = *state.key.get_or_insert_with(|| self.cache.module(&key_of(module)));
-        if let Some(known) = self.cache.get(key, place) {
-            return (Some(at), known);
-        }
-        if let Opened::NotYet = state.file {
-            state.file = match ObjectFile::open(module) {
-                Some(file) => {
-                    self.cache.set_file(key, file.state());
-                    Opened::Open(Box::new(file))
+    pub(crate) fn resolve(&mut self, return_addresses: &[usize]) -> Vec<Resolved> {
+        let mut missing = Vec::new();
+        let mut resolved: Vec<Resolved> = Vec::with_capacity(return_addresses.len());
+        for (at, return_address) in return_addresses.iter().enumerate() {
+            let address = return_address.wrapping_sub(1);
+            let module = self.map.find(address);
+            let known = match module {
+                Some(module) if self.symbolization == Symbolization::Full => {
+                    let (key, place) = self.place(module, address);
+                    let known = self.cache.get(key, place);
+                    if known.is_none() {
+                        missing.push(Missing { at, module, place });
+                    }
+                    known
                 }
-                None => Opened::Failed,
+                _ => None,
             };
+            resolved.push((module, known.unwrap_or_else(|| self.unknown.clone())));
         }
-        let symbols = match &state.file {
-            Opened::Open(file) => self.cache.insert(key, place, &look_up(file, place, self.cache)),
-            // Not remembered: the file may be there next time.
-            Opened::NotYet | Opened::Failed => self.unknown.clone(),
-        };
-        (Some(at), symbols)
+        missing.sort_by_key(|missing| (missing.module, missing.place));
+        for of_module in missing.chunk_by(|a, b| a.module == b.module) {
+            self.look_up(of_module, &mut resolved);
+        }
+        resolved
     }
+
+    /// An address as the cache knows it.
+    fn place(&mut self, module: usize, address: usize) -> (u32, u64) {
+        let of = self.map.modules()[module];
+        let key = *self.keys[module].get_or_insert_with(|| self.cache.module(&key_of(of)));
+        (key, address.wrapping_sub(of.bias) as u64)
+    }
+
+    /// Looks addresses of one module up in its file, and remembers what is found. Where the file cannot be read, or is
+    /// written to meanwhile, they stay unknown, and are not remembered: it may be there next time.
+    fn look_up(&self, missing: &[Missing], resolved: &mut [Resolved]) {
+        let module = missing[0].module;
+        let Some(key) = self.keys[module] else { return };
+        let mut store = Store::default();
+        let Some((state, found)) = read(self.map.modules()[module], missing, &store, self.cache) else {
+            return;
+        };
+        if !store.is_unchanged() {
+            return;
+        }
+        self.cache.set_file(key, state);
+        for (missing, symbols) in missing.iter().zip(&found) {
+            resolved[missing.at].1 = self.cache.insert(key, missing.place, symbols);
+        }
+    }
+}
+
+/// What the file of `module` says of each address.
+fn read(
+    module: &Module,
+    missing: &[Missing],
+    store: &Store,
+    cache: &SymbolCache,
+) -> Option<(FileState, Vec<Symbols>)> {
+    let file = ObjectFile::open(module, store)?;
+    let found = missing.iter().map(|missing| look_up(&file, missing.place, cache)).collect();
+    Some((file.state(), found))
 }
 
 fn key_of(module: &Module) -> ModuleKey {
@@ -120,7 +149,7 @@ struct Draft {
     column: u32,
 }
 
-fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
+fn look_up(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols {
     let mut drafts = Vec::new();
     file.lines(address, |line| {
         drafts.push(Draft {
@@ -138,14 +167,14 @@ fn look_up(file: &ObjectFile, address: u64, cache: &SymbolCache) -> Symbols {
     let outermost = drafts.len().wrapping_sub(1);
     // Code that the compiler merged has line 0, but its function is known, and so are those inlined there.
     let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
-    let full_name = symbol.as_ref().map(|s| names::demangle(s.name).full);
+    let full_name = symbol.as_ref().map(|s| names::demangle(&s.name).full);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
     let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
     let mut left_out = None;
     let mut classes = Vec::with_capacity(drafts.len());
     let mut lines = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.iter().enumerate() {
-        let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| s.name);
+        let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| &*s.name);
         let name = settle(draft, symbol, home.as_ref());
         let short = names::short(&name.full);
         let function = cache.function(&short, &name.system, &draft.file);
@@ -197,8 +226,7 @@ mod tests {
         let mut symbolizer = Symbolizer::new(Symbolization::Full);
         let stack = capture_here();
         let mut names = Vec::new();
-        for &address in &stack {
-            let (module, symbols) = symbolizer.resolve(address);
+        for (module, symbols) in symbolizer.resolve(&stack) {
             for line in &symbols.lines {
                 names.push(line.function.name.to_string());
                 if line.function.name.ends_with("capture_here") {
@@ -217,8 +245,7 @@ mod tests {
     #[test]
     fn an_address_in_no_module_has_nothing() {
         let mut symbolizer = Symbolizer::new(Symbolization::Full);
-        for address in [0, 1, 4096, usize::MAX] {
-            let (module, symbols) = symbolizer.resolve(address);
+        for (module, symbols) in symbolizer.resolve(&[0, 1, 4096, usize::MAX]) {
             assert!(module.is_none() && symbols.lines.is_empty());
         }
     }

@@ -54,6 +54,23 @@ pub(crate) fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Co
     }
 }
 
+/// As [`isolated`], in a child whose executable is a copy in `folder`, to be tampered with.
+#[track_caller]
+pub(crate) fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
+    if is(test, "") {
+        body();
+    } else if !any() {
+        let program = folder.join("program");
+        std::fs::create_dir_all(folder).expect("the build's own folder can be written");
+        // What an earlier run has left may be no file at all.
+        std::fs::remove_file(&program).ok();
+        let binary = std::env::current_exe().expect("a test knows its own binary");
+        std::fs::copy(binary, &program).expect("the build's own folder can be written");
+        let output = output_of(&program, test, "", |_| {});
+        assert!(output.status.success(), "{test} failed:\n{}", report(&output));
+    }
+}
+
 /// Whether this process is the child for `scenario` of `test`.
 #[track_caller]
 pub(crate) fn is(test: &str, scenario: &str) -> bool {
@@ -70,9 +87,14 @@ pub(crate) fn any() -> bool {
 /// Runs the child for `scenario` of `test` to its end, however that comes.
 #[track_caller]
 pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
+    let binary = std::env::current_exe().expect("a test knows its own binary");
+    output_of(&binary, test, scenario, set)
+}
+
+#[track_caller]
+fn output_of(binary: &Path, test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
     let (full_name, key) = (full_name(test), key(test, scenario));
     assert!(std::env::var(SCENARIO).as_ref() != Ok(&key), "{key} would start itself, again and again");
-    let binary = std::env::current_exe().expect("a test knows its own binary");
     let mut command = Command::new(binary);
     command
         .args(["--exact", &full_name, "--include-ignored", "--nocapture", "--test-threads=1"])

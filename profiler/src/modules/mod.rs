@@ -65,15 +65,20 @@ pub struct FileIdentity([i64; 4]);
 impl FileIdentity {
     /// That of the file at `path` now.
     pub fn of(path: &std::path::Path) -> Option<Self> {
+        Self::of_metadata(&std::fs::metadata(path).ok()?)
+    }
+
+    /// That of a file that is open.
+    pub fn of_metadata(metadata: &std::fs::Metadata) -> Option<Self> {
         #[cfg(rtprof_supported)]
         {
             use std::os::unix::fs::MetadataExt;
-            let m = std::fs::metadata(path).ok()?;
-            Some(Self([m.dev() as i64, m.ino() as i64, m.mtime(), m.mtime_nsec()]))
+            let changed = (metadata.mtime(), metadata.mtime_nsec());
+            Some(Self([metadata.dev() as i64, metadata.ino() as i64, changed.0, changed.1]))
         }
         #[cfg(not(rtprof_supported))]
         {
-            let _ = path;
+            let _ = metadata;
             None
         }
     }

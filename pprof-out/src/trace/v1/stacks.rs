@@ -32,6 +32,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
         return;
     }
     let mut locations = Locations::new(Symbolization::Full);
+    locations.prepare(stacks.iter().map(|stack| tables.stack(stack.stack)));
     let mut functions = AddressMap::default();
     let mut frames = Vec::new();
     for stack in stacks {

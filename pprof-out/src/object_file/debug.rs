@@ -1,0 +1,166 @@
+//! Debug information (DWARF): lines and inlined functions of addresses.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use addr2line::gimli::{Dwarf, DwarfPackage, Error, Reader, Result, SectionId};
+use addr2line::{Context, FrameIter, LookupContinuation, LookupResult, SplitDwarfLoad};
+use object::read::CompressionFormat;
+use object::{Object, ObjectSection};
+use typed_arena::Arena;
+
+use super::Elf;
+use super::bytes::{Allowance, FileBytes};
+use super::section::{self, Section};
+
+/// What the debug information of one module borrows from: its files, and the sections that were packed in them.
+#[derive(Default)]
+pub(crate) struct Store {
+    pub(super) allowance: Allowance,
+    files: Arena<FileBytes>,
+    unpacked: Arena<Vec<u8>>,
+}
+
+impl Store {
+    pub(super) fn open(&self, path: &Path) -> Option<&FileBytes> {
+        let bytes = FileBytes::open(path, &self.allowance).ok()?;
+        Some(self.files.alloc(bytes))
+    }
+
+    /// Whether none of its files was written to since it was opened. Else what was found in them may be wrong.
+    pub(crate) fn is_unchanged(&mut self) -> bool {
+        self.files.iter_mut().all(|file| file.is_unchanged())
+    }
+}
+
+pub(super) struct DebugInfo<'a> {
+    store: &'a Store,
+    context: Context<Section<'a>>,
+    /// The split debug information of all units, in one file beside the program's.
+    package: Option<DwarfPackage<Section<'a>>>,
+}
+
+impl<'a> DebugInfo<'a> {
+    /// That of the file at `path`. Without a section for it there is none for any address.
+    pub(super) fn of(path: &Path, bytes: &'a FileBytes, elf: &Elf<'_>, store: &'a Store) -> Option<Self> {
+        let mut dwarf = Dwarf::load(|id| load(id, id.name(), bytes, elf, store)).ok()?;
+        dwarf.populate_abbreviations_cache(addr2line::gimli::AbbreviationsCacheStrategy::Duplicates);
+        let context = Context::from_dwarf(dwarf).ok()?;
+        Some(Self { store, context, package: package(&package_path(path), store) })
+    }
+
+    /// The frames at an address, innermost first.
+    pub(super) fn frames(&self, address: u64) -> Result<FrameIter<'_, Section<'a>>> {
+        if address == u64::MAX {
+            // The parser adds 1.
+            return Err(Error::AddressOverflow);
+        }
+        let mut found = self.context.find_frames(address);
+        loop {
+            match found {
+                LookupResult::Output(frames) => return frames,
+                LookupResult::Load { load, continuation } => {
+                    found = continuation.resume(self.split_unit(&load));
+                }
+            }
+        }
+    }
+
+    /// A unit whose debug information the linker left in another file.
+    fn split_unit(&self, load: &SplitDwarfLoad<Section<'a>>) -> Option<Arc<Dwarf<Section<'a>>>> {
+        let packed =
+            self.package.as_ref().and_then(|package| package.find_cu(load.dwo_id, &load.parent).ok()?);
+        if let Some(unit) = packed {
+            return Some(Arc::new(unit));
+        }
+        let mut path = PathBuf::new();
+        for part in [load.comp_dir, Some(load.path?)].into_iter().flatten() {
+            path.push(as_path(&part.to_slice().ok()?));
+        }
+        let bytes = self.store.open(&path)?;
+        let tables = super::tables(bytes);
+        let elf = super::parse(&tables)?;
+        let mut dwarf = Dwarf::load(|id| load_named(id, id.dwo_name(), bytes, &elf, self.store)).ok()?;
+        let header = dwarf.units().next().ok()??;
+        if dwarf.unit(header).ok()?.dwo_id != Some(load.dwo_id) {
+            return None;
+        }
+        dwarf.make_dwo(&load.parent);
+        Some(Arc::new(dwarf))
+    }
+}
+
+/// The package of the program at `path`: `app.dwp` for `app`, `app.so.dwp` for `app.so`.
+fn package_path(path: &Path) -> PathBuf {
+    let mut extension = path.extension().map(OsStr::to_os_string).unwrap_or_default();
+    extension.push(if extension.is_empty() { "dwp" } else { ".dwp" });
+    path.with_extension(extension)
+}
+
+fn package<'a>(path: &Path, store: &'a Store) -> Option<DwarfPackage<Section<'a>>> {
+    let bytes = store.open(path)?;
+    let tables = super::tables(bytes);
+    let elf = super::parse(&tables)?;
+    DwarfPackage::load(|id| load_named(id, id.dwo_name(), bytes, &elf, store), Section::EMPTY).ok()
+}
+
+fn load_named<'a>(
+    id: SectionId,
+    name: Option<&str>,
+    bytes: &'a FileBytes,
+    elf: &Elf<'_>,
+    store: &'a Store,
+) -> Result<Section<'a>> {
+    name.map_or(Ok(Section::EMPTY), |name| load(id, name, bytes, elf, store))
+}
+
+fn load<'a>(
+    id: SectionId,
+    name: &str,
+    bytes: &'a FileBytes,
+    elf: &Elf<'_>,
+    store: &'a Store,
+) -> Result<Section<'a>> {
+    // Of no use for lines, and large: to unpack them would cost for nothing.
+    let is_needed = !matches!(
+        id,
+        SectionId::DebugLoc
+            | SectionId::DebugLocLists
+            | SectionId::DebugMacinfo
+            | SectionId::DebugMacro
+            | SectionId::DebugNames
+    );
+    let Some(found) = is_needed.then(|| elf.section_by_name(name)).flatten() else {
+        return Ok(Section::EMPTY);
+    };
+    let range = found.compressed_file_range().map_err(|_| Error::Io)?;
+    if range.format == CompressionFormat::None {
+        return Ok(Section::in_file(bytes, range.offset, range.compressed_size));
+    }
+    let unpacked = section::unpacked(bytes, &range).map_err(|_| Error::Io)?;
+    Ok(Section::in_memory(store.unpacked.alloc(unpacked)))
+}
+
+#[cfg(unix)]
+fn as_path(bytes: &[u8]) -> PathBuf {
+    use std::os::unix::ffi::OsStrExt;
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+#[cfg(not(unix))]
+fn as_path(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(String::from_utf8_lossy(bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_lies_beside_its_program() {
+        for (program, package) in [("/a/app", "/a/app.dwp"), ("/a/lib.so", "/a/lib.so.dwp")] {
+            assert_eq!(package_path(Path::new(program)), Path::new(package));
+        }
+    }
+}

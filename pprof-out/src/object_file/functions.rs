@@ -1,0 +1,115 @@
+//! Which function has the code at an address, by the symbol tables.
+
+use std::borrow::Cow;
+
+use object::elf;
+use object::read::elf::{Sym, SymbolTable};
+use object::{Endianness, Object, ObjectSection};
+
+use super::Elf;
+use super::bytes::FileBytes;
+use super::section::Section;
+
+/// The functions of a file, in the order of their addresses.
+pub(super) struct Functions<'a> {
+    functions: Vec<Function>,
+    /// The names in the full table and in that of exported ones.
+    names: [Section<'a>; 2],
+}
+
+/// The code of a function, in the file's own addresses, and where its name stands.
+#[derive(Clone, Copy)]
+struct Function {
+    start: u64,
+    end: u64,
+    /// How bad its name is beside others for the same code.
+    rank: u8,
+    table: u8,
+    /// The place in its table of names.
+    name: u32,
+}
+
+/// A symbol that covers an address.
+pub(crate) struct FunctionSymbol<'a> {
+    pub(crate) name: Cow<'a, str>,
+    pub(crate) start: u64,
+}
+
+type Table<'data> = SymbolTable<'data, elf::FileHeader64<Endianness>, super::Data<'data>>;
+
+impl<'a> Functions<'a> {
+    pub(super) fn of(bytes: &'a FileBytes, elf: &Elf<'_>) -> Self {
+        let tables = [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()];
+        let mut all = Vec::new();
+        for (table, number) in tables.iter().zip(0..) {
+            collect(&mut all, table, number, elf);
+        }
+        Self { functions: settled(all), names: tables.map(|table| names(bytes, elf, table)) }
+    }
+
+    /// The function whose code contains `address`. A symbol that merely precedes it does not count: in a
+    /// stripped library the nearest exported name is mostly another function's.
+    pub(super) fn at(&self, address: u64) -> Option<FunctionSymbol<'a>> {
+        let after = self.functions.partition_point(|f| f.start <= address);
+        let function = self.functions[..after].last()?;
+        if address >= function.end {
+            return None;
+        }
+        let name = self.names[usize::from(function.table)].text(function.name.into())?;
+        // One byte that is not UTF-8 does not hide the rest, as in names of the debug information.
+        let name = match name {
+            Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
+            Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
+        };
+        Some(FunctionSymbol { name, start: function.start })
+    }
+}
+
+fn collect(all: &mut Vec<Function>, table: &Table<'_>, number: u8, elf: &Elf<'_>) {
+    let endian = elf.endian();
+    for symbol in table.iter() {
+        let is_code = matches!(symbol.st_type(), elf::STT_FUNC | elf::STT_GNU_IFUNC);
+        let is_defined = symbol.st_shndx(endian) != elf::SHN_UNDEF && symbol.st_value(endian) != 0;
+        if !is_code || !is_defined || symbol.st_name(endian) == 0 {
+            continue;
+        }
+        let start = symbol.st_value(endian);
+        let size = symbol.st_size(endian);
+        // An alias with a size and one that other modules see say more.
+        let is_local = symbol.st_bind() == elf::STB_LOCAL;
+        let is_hidden = symbol.st_visibility() != elf::STV_DEFAULT;
+        let rank = 4 * u8::from(size == 0) + if is_local { 2 } else { u8::from(is_hidden) };
+        // A damaged file may have any numbers.
+        let end = start.saturating_add(size);
+        all.push(Function { start, end, rank, table: number, name: symbol.st_name(endian) });
+    }
+}
+
+/// One function for each start, under its best name and as long as the longest.
+fn settled(mut all: Vec<Function>) -> Vec<Function> {
+    // The full table before the exported names; of equals the later one, which is mostly the more special.
+    all.reverse();
+    all.sort_by_key(|f| (f.start, f.table, f.rank));
+    all.dedup_by(|later, first| {
+        let is_same = later.start == first.start;
+        if is_same {
+            first.end = first.end.max(later.end);
+        }
+        is_same
+    });
+    // Functions in assembly, `_start` among them, often have no size: they reach to the next one.
+    for at in 1..all.len() {
+        let next = all[at].start;
+        let before = &mut all[at - 1];
+        if before.end == before.start {
+            before.end = next;
+        }
+    }
+    all.shrink_to_fit();
+    all
+}
+
+fn names<'a>(bytes: &'a FileBytes, elf: &Elf<'_>, table: &Table<'_>) -> Section<'a> {
+    let range = elf.section_by_index(table.string_section()).ok().and_then(|section| section.file_range());
+    range.map_or(Section::EMPTY, |(offset, size)| Section::in_file(bytes, offset, size))
+}

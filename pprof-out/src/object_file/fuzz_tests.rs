@@ -1,0 +1,151 @@
+//! Damaged files: whatever is in one, no look-up panics, in a build that checks arithmetic, and none takes more
+//! memory than it may.
+//!
+//! A C file is compiled in each form in which debug information comes: plain, packed, of an older version, and in a file
+//! beside it. Bytes of these are changed, mostly where headers and tables lie, and all addresses are looked up.
+//! `RTPROF_FUZZ_SECS` says for how long; without it each form is tried a few hundred times.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+const SOURCE: &str = "
+    struct pair { int a; struct pair *next; };
+    static inline __attribute__((always_inline)) int inlined(struct pair *p) { return p->a + p->next->a; }
+    int outer(struct pair *p) { int sum = 0; while (p->next) { sum += inlined(p); p = p->next; } return sum; }
+    int other(int x) { struct pair last = {x, 0}, first = {1, &last}; return outer(&first); }
+    int main(void) { return other(3); }
+";
+
+/// The compiler's options for each form, and the files that it makes of it.
+const FORMS: [(&str, &[&str]); 5] = [
+    ("plain", &["-g"]),
+    ("packed", &["-g", "-gz=zlib"]),
+    ("older", &["-g", "-gdwarf-4", "-gstrict-dwarf"]),
+    ("split", &["-g", "-gsplit-dwarf"]),
+    ("stripped", &["-s"]),
+];
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % bound as u64) as usize
+    }
+}
+
+/// Compiles one form. `None` where there is no compiler.
+fn compiled(folder: &Path, (name, options): (&str, &[&str])) -> Option<PathBuf> {
+    std::fs::write(folder.join("source.c"), SOURCE).unwrap();
+    let program = folder.join(name);
+    let mut command = Command::new("cc");
+    command.current_dir(folder).args(["-O1", "-fno-inline-functions", "-Wl,--build-id=none"]).args(options);
+    let done = command.args(["source.c", "-o"]).arg(&program).status().ok()?;
+    assert!(done.success(), "{command:?}");
+    Some(program)
+}
+
+/// Looks up every address that a file of some kilobytes can have.
+fn look_up_all(path: &Path) -> usize {
+    let mut store = Store::default();
+    let mut named = 0;
+    if let Some(file) = ObjectFile::open_matching(path, &[], |_| true, &store) {
+        for address in (0..0x4000).step_by(4).chain([u64::MAX - 1, u64::MAX, 1 << 63, 0x40_1136]) {
+            named += usize::from(file.symbol(address).is_some());
+            file.lines(address, |line| named += usize::from(line.name.is_some()));
+        }
+    }
+    store.is_unchanged();
+    named
+}
+
+/// Changes a few bytes: single ones, words that are lengths and offsets, and whole pieces.
+fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
+    for _ in 0..1 + random.below(6) {
+        // Tables of sections and symbols lie towards the end, program headers at the beginning.
+        let at = match random.below(4) {
+            0 => random.below(bytes.len().min(64)),
+            1 => bytes.len() - 1 - random.below(bytes.len().min(4096)),
+            _ => random.below(bytes.len()),
+        };
+        match random.below(6) {
+            0 => bytes[at] ^= 1 << random.below(8),
+            1 => bytes[at] = random.below(256) as u8,
+            2 => fill(bytes, at, 4, 0xff),
+            3 => fill(bytes, at, 8, [0, 0x7f, 0x80, 0xff][random.below(4)]),
+            4 => {
+                let from = random.below(bytes.len());
+                let len = random.below(64).min(bytes.len() - from.max(at));
+                bytes.copy_within(from..from + len, at);
+            }
+            _ if random.below(8) == 0 => bytes.truncate(at.max(1)),
+            _ => bytes[at] = bytes[at].wrapping_add(1),
+        }
+    }
+}
+
+fn fill(bytes: &mut [u8], at: usize, len: usize, with: u8) {
+    let end = (at + len).min(bytes.len());
+    bytes[at..end].fill(with);
+}
+
+#[test]
+fn damaged_files_are_harmless() {
+    let folder = std::env::temp_dir().join(format!("rtprof-damaged-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let seconds = std::env::var("RTPROF_FUZZ_SECS").ok().and_then(|text| text.parse().ok());
+    let ends = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let mut forms = Vec::new();
+    for form in FORMS {
+        let Some(program) = compiled(&folder, form) else {
+            return eprintln!("SKIPPED: damaged_files_are_harmless: no C compiler");
+        };
+        let named = look_up_all(&program);
+        assert!(named > 0 || form.0 == "stripped", "{program:?}, undamaged");
+        forms.push(program.clone());
+        if form.0 == "split" {
+            let beside = folder.join("split-source.dwo");
+            assert!(beside.exists(), "the compiler names it after program and source");
+        }
+    }
+    for (at, program) in forms.iter().enumerate() {
+        let whole = std::fs::read(program).unwrap();
+        let beside = folder.join("split-source.dwo");
+        let whole_beside = std::fs::read(&beside).unwrap();
+        let damaged = folder.join("damaged");
+        let mut rounds = 0;
+        let share =
+            ends.map(|ends| ends.saturating_duration_since(Instant::now()) / (forms.len() - at) as u32);
+        let started = Instant::now();
+        while share.map_or(rounds < 200, |share| started.elapsed() < share) {
+            rounds += 1;
+            // The seed is in the message of a failure, because the harness prints what is written before it.
+            let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ ((at as u64) << 32) ^ rounds);
+            eprintln!("{program:?}, round {rounds}");
+            let mut bytes = whole.clone();
+            if program.ends_with("split") && rounds % 2 == 0 {
+                let mut bytes = whole_beside.clone();
+                damage(&mut bytes, &mut random);
+                write_old(&beside, &bytes);
+            } else {
+                damage(&mut bytes, &mut random);
+            }
+            write_old(&damaged, &bytes);
+            look_up_all(&damaged);
+        }
+        write_old(&beside, &whole_beside);
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+/// Writes a file that nothing seems to have been written to for a while, as a file has to be to be trusted.
+fn write_old(path: &Path, bytes: &[u8]) {
+    std::fs::write(path, bytes).unwrap();
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(std::time::SystemTime::now() - Duration::from_secs(1)).unwrap();
+}

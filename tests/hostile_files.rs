@@ -1,0 +1,131 @@
+//! The program's own file, replaced and spoiled by others while names are read from it.
+//!
+//! A file that is mapped and cut raises SIGBUS, a FIFO at a file's path is waited for, and a file that is written to
+//! while it is read gives names of other functions: each of them happens where a service is deployed anew under its
+//! old path.
+#![cfg(feature = "http")]
+
+mod support;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::{self, OpenOptions};
+use std::hint::black_box;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use http_body_util::BodyExt;
+use support::profile::Profile;
+use support::random::Random;
+use support::{Background, child, until, workload};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+fn folder(test: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(test)
+}
+
+fn get(path: &str) -> String {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");
+    runtime.block_on(async {
+        let request =
+            http::Request::get(format!("/debug/pprof/{path}")).body(String::new()).expect("a request");
+        let response = rtprof::http::handle(request).await;
+        let body = response.into_body().collect().await.expect("a body that ends well").to_bytes();
+        String::from_utf8_lossy(&body).into_owned()
+    })
+}
+
+/// The names of addresses, read from the program's file as far as they were not asked for before.
+fn names(addresses: &[usize]) -> BTreeMap<usize, String> {
+    let words: Vec<String> = addresses.iter().map(|address| format!("{address:#x}")).collect();
+    let answer = get(&format!("symbol?{}", words.join("+")));
+    let line = |line: &str| {
+        let (address, name) = line.split_once(' ')?;
+        Some((usize::from_str_radix(address.strip_prefix("0x")?, 16).ok()?, name.to_owned()))
+    };
+    answer.lines().filter_map(line).collect()
+}
+
+/// Puts another file in the place of the one that runs, as a deployment does. It has the same content.
+fn deploy_again(program: &Path) -> Vec<u8> {
+    let content = fs::read(program).expect("the program's file");
+    fs::remove_file(program).expect("its folder can be written");
+    fs::write(program, &content).expect("its folder can be written");
+    content
+}
+
+/// Addresses of the program's code, 16 bytes apart.
+fn addresses(number: usize) -> Vec<usize> {
+    let here = workload::every_kind as fn() as usize & !15;
+    (0..number).map(|at| here + 16 * at).collect()
+}
+
+#[test]
+fn files_that_change_while_they_are_read_give_no_signal_and_no_wrong_name() {
+    let test = "files_that_change_while_they_are_read_give_no_signal_and_no_wrong_name";
+    child::isolated_from(&folder(test), test, || {
+        const ROUNDS: usize = 40;
+        let program = std::env::current_exe().expect("the copy");
+        let content = deploy_again(&program);
+        let asked = addresses(ROUNDS);
+        let background = Background::default();
+        let mut answered = BTreeMap::new();
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| {
+                let random = RefCell::new(Random::new(20));
+                background.repeat(|| spoil_and_mend(&program, &content, &mut random.borrow_mut()));
+            });
+            for address in &asked {
+                answered.extend(names(&[*address]));
+            }
+        });
+        // Whatever was read then: the program as it is has other addresses of the same functions by the same names.
+        let before: Vec<usize> = asked.iter().map(|address| address - 1).collect();
+        let after: Vec<usize> = asked.iter().map(|address| address + 1).collect();
+        let mut truth = BTreeMap::new();
+        until("the file is read again, now that it is left alone", || {
+            truth = names(&[&before[..], &after[..]].concat());
+            truth.len() > ROUNDS
+        });
+        for (address, name) in &answered {
+            // None between two functions.
+            let truths = [truth.get(&(address - 1)), truth.get(&(address + 1))];
+            assert!(truths.contains(&Some(name)), "{address:#x} is {truths:?}, and was called {name}");
+        }
+    });
+}
+
+/// Leaves the file alone for a while, now longer and now shorter, so that it is opened; then cuts it, fills it with
+/// zeroes, and writes it as it was.
+fn spoil_and_mend(program: &Path, content: &[u8], random: &mut Random) {
+    std::thread::sleep(Duration::from_micros(random.below(60_000) as u64));
+    let mut file = OpenOptions::new().write(true).open(program).expect("the copy can be written");
+    file.set_len(content.len() as u64 / 2).expect("the copy can be cut");
+    file.set_len(content.len() as u64).expect("the copy can be made longer");
+    file.write_all(content).expect("the copy can be written");
+}
+
+#[test]
+fn a_fifo_in_the_programs_place_holds_up_nothing() {
+    let test = "a_fifo_in_the_programs_place_holds_up_nothing";
+    child::isolated_from(&folder(test), test, || {
+        let program = std::env::current_exe().expect("the copy");
+        fs::remove_file(&program).expect("its folder can be written");
+        let path = CString::new(program.as_os_str().as_bytes()).expect("no zero in a path");
+        // SAFETY: `path` outlives the call.
+        assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+        rtprof::set_mem_profile_rate(1);
+        black_box(workload::every_kind());
+        rtprof::set_mem_profile_rate(0);
+        assert!(get("").contains("/debug/pprof/"), "the index");
+        // The kernel keeps the file that runs, and its names, reachable.
+        assert!(!Profile::heap().samples_of("every_kind").is_empty());
+        assert_eq!(names(&addresses(3)).len(), 3);
+    });
+}
