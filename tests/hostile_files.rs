@@ -11,7 +11,6 @@ use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ffi::CString;
 use std::fs::{self, OpenOptions};
-use std::hint::black_box;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -121,11 +120,36 @@ fn a_fifo_in_the_programs_place_holds_up_nothing() {
         // SAFETY: `path` outlives the call.
         assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
         rtprof::set_mem_profile_rate(1);
-        black_box(workload::every_kind());
+        workload::every_kind();
         rtprof::set_mem_profile_rate(0);
         assert!(get("").contains("/debug/pprof/"), "the index");
         // The kernel keeps the file that runs, and its names, reachable.
         assert!(!Profile::heap().samples_of("every_kind").is_empty());
         assert_eq!(names(&addresses(3)).len(), 3);
+    });
+}
+
+/// The loader of this program. `None` for one that is linked statically.
+fn loader() -> Option<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").expect("the list of mappings");
+    let is_loader = |path: &&str| path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-"));
+    let path = maps.lines().filter_map(|line| line.split_whitespace().nth(5)).find(is_loader)?;
+    Some(PathBuf::from(path))
+}
+
+#[test]
+fn a_program_that_the_loader_was_executed_for_has_its_names() {
+    let test = "a_program_that_the_loader_was_executed_for_has_its_names";
+    let Some(loader) = loader() else { return support::skipped(test, "linked statically") };
+    child::isolated_by_loader(&loader, test, || {
+        let executed = fs::read_link("/proc/self/exe").expect("what was executed");
+        assert_eq!(Some(executed), fs::canonicalize(&loader).ok());
+        rtprof::set_mem_profile_rate(1);
+        workload::every_kind();
+        rtprof::set_mem_profile_rate(0);
+        let profile = Profile::heap();
+        assert!(!profile.samples_of("every_kind").is_empty());
+        let program = profile.text(profile.mapping[0].filename);
+        assert!(program.contains("/hostile_files-"), "{program}");
     });
 }

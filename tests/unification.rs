@@ -27,10 +27,7 @@ const ONLY_ADD: [(&str, &[&str]); 17] = [
     ("hyper-util", &["tokio"]),
     ("linux-raw-sys", &["prctl"]),
     ("lock_api", &["arc_lock"]),
-    (
-        "object",
-        &["archive", "coff", "compression", "elf", "macho", "pe", "read", "read_core", "std", "xcoff"],
-    ),
+    ("object", &["compression", "elf", "read_core", "std"]),
     ("prost", &["derive", "std"]),
     ("rustix", &["alloc", "process", "std"]),
     ("serde_json", &["default", "std"]),

@@ -81,6 +81,9 @@ counters! {
     /// Samples that found no memory for a bucket.
     samples_without_bucket of ALL,
         "samples were dropped: no memory for their records (address-space limit?)";
+    /// Samples that were due in a signal handler which had interrupted a hook.
+    samples_in_interrupted_hooks of &[Heap],
+        "allocations were to be sampled but were not: made by a signal handler that had interrupted the profiler";
     /// Sampled objects that found no place in the pool.
     samples_without_pool of &[Heap],
         "objects were to be sampled but were not: the pool of sampled objects is full or could not be reserved (address-space limit?)";

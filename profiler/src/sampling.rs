@@ -25,6 +25,7 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
+use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::random;
 use crate::rate::{self, EPOCH, RateIndex};
@@ -95,9 +96,13 @@ pub fn decide(size: usize) -> Decision {
             return if s.busy.get() { Decision::Unsampled } else { Decision::Workspace };
         }
         if s.busy.get() {
-            // An allocation inside a hook goes unsampled, but its coins were tossed: without a new
-            // draw the next one would be sampled for it.
-            s.draw(rate::of_epoch(s.epoch.get()));
+            // Hooks allocate nothing, so this is a signal handler that has interrupted one. It goes unsampled,
+            // but its coins were tossed: without a new draw the next allocation would be sampled for it.
+            let rate = rate::of_epoch(s.epoch.get());
+            if rate.is_some() && s.untracked.get() == 0 && s.countdown.get().wrapping_sub(size as i64) < 0 {
+                COUNTERS.samples_in_interrupted_hooks.add();
+            }
+            s.draw(rate);
             return Decision::Unsampled;
         }
         let epoch = EPOCH.load(Ordering::Acquire);

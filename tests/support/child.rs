@@ -66,7 +66,20 @@ pub(crate) fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
         std::fs::remove_file(&program).ok();
         let binary = std::env::current_exe().expect("a test knows its own binary");
         std::fs::copy(binary, &program).expect("the build's own folder can be written");
-        let output = output_of(&program, test, "", |_| {});
+        let output = output_of(Command::new(program), test, "", |_| {});
+        assert!(output.status.success(), "{test} failed:\n{}", report(&output));
+    }
+}
+
+/// As [`isolated`], in a child that `loader` is executed for, with this binary as an argument.
+#[track_caller]
+pub(crate) fn isolated_by_loader(loader: &Path, test: &str, body: impl FnOnce()) {
+    if is(test, "") {
+        body();
+    } else if !any() {
+        let mut command = Command::new(loader);
+        command.arg(std::env::current_exe().expect("a test knows its own binary"));
+        let output = output_of(command, test, "", |_| {});
         assert!(output.status.success(), "{test} failed:\n{}", report(&output));
     }
 }
@@ -88,14 +101,13 @@ pub(crate) fn any() -> bool {
 #[track_caller]
 pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
     let binary = std::env::current_exe().expect("a test knows its own binary");
-    output_of(&binary, test, scenario, set)
+    output_of(Command::new(binary), test, scenario, set)
 }
 
 #[track_caller]
-fn output_of(binary: &Path, test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
+fn output_of(mut command: Command, test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
     let (full_name, key) = (full_name(test), key(test, scenario));
     assert!(std::env::var(SCENARIO).as_ref() != Ok(&key), "{key} would start itself, again and again");
-    let mut command = Command::new(binary);
     command
         .args(["--exact", &full_name, "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(SCENARIO, key)

@@ -46,7 +46,7 @@ impl<'a> ObjectFile<'a> {
             .then(|| Self::open_matching(path, &module.build_id, is_the_file, store))
             .flatten();
         if best.is_none() && module.is_main_executable {
-            best = Self::open_matching(Path::new("/proc/self/exe"), &module.build_id, |_| true, store);
+            best = Self::open_matching(Path::new("/proc/self/exe"), &module.build_id, is_the_file, store);
         }
         // Not for libraries: the C library's debug information, installed on many machines, costs a hundred
         // milliseconds to read, for the name of the function that called main.

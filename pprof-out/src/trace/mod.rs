@@ -5,6 +5,16 @@
 //! 2. `V1` makes events of them in the first of Go's formats, and keeps every rule that Go's tools have for
 //!    these: they refuse a whole trace for one event, and do not say which.
 
+/// What holds unless this crate has a bug. Asked in the tests of this repository, in release builds too, and never in a
+/// user's program: to end a service for a flaw in its trace would be worse than the flaw.
+macro_rules! self_check {
+    ($($condition:tt)*) => {
+        if cfg!(any(test, feature = "self-check")) {
+            assert!($($condition)*);
+        }
+    };
+}
+
 mod error;
 #[cfg(test)]
 mod go_trace;

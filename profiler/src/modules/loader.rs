@@ -6,6 +6,9 @@
 use super::{FileIdentity, Module, UnwindTables};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::AtomicBool;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 
 use crate::fork_lock::ForkLock;
 
@@ -78,15 +81,20 @@ pub(super) fn list(before: &[&'static Module]) -> Option<Vec<&'static Module>> {
 
 impl Draft {
     fn keep(self) -> &'static Module {
+        let mut is_what_was_executed = false;
         let path = if self.is_main_executable {
-            std::fs::read_link("/proc/self/exe").ok()
+            let executed = std::fs::read_link("/proc/self/exe").ok();
+            let program = program_path(self.start, executed.as_deref());
+            is_what_was_executed = program == executed;
+            program
         } else if self.name.is_empty() || self.name.starts_with("linux-vdso") {
             Some("[vdso]".into())
         } else {
             std::fs::canonicalize(&self.name).ok()
         };
         let path = path.unwrap_or_else(|| self.name.clone().into());
-        let file = FileIdentity::of(if self.is_main_executable { "/proc/self/exe".as_ref() } else { &path });
+        // Reachable there even when another file lies at its path by now.
+        let file = FileIdentity::of(if is_what_was_executed { "/proc/self/exe".as_ref() } else { &path });
         Box::leak(Box::new(Module {
             path: path.to_string_lossy().into_owned(),
             file,
@@ -102,6 +110,41 @@ impl Draft {
             loaded: AtomicBool::new(true),
         }))
     }
+}
+
+/// The path of the program whose code lies at `address`. What was executed may be the loader with the program as an
+/// argument (`ld-linux.so.2 ./app`): then /proc/self/exe leads to the loader.
+fn program_path(address: usize, executed: Option<&Path>) -> Option<PathBuf> {
+    let maps = std::fs::read("/proc/self/maps").unwrap_or_default();
+    let Some(mapped) = mapped_path(&maps, address) else { return executed.map(Path::to_path_buf) };
+    // The list writes a line feed in a path as four other bytes, and leaves those as they are: it does not say which
+    // is meant.
+    match executed {
+        Some(executed) if escaped(executed.as_os_str().as_bytes()) == mapped => Some(executed.to_path_buf()),
+        _ => Some(PathBuf::from(OsStr::from_bytes(mapped))),
+    }
+}
+
+/// The path in the line of an address of /proc/self/maps: `start-end access offset device inode  path`.
+fn mapped_path(maps: &[u8], address: usize) -> Option<&[u8]> {
+    maps.split(|&byte| byte == b'\n').find_map(|line| {
+        let mut fields = line.splitn(6, |&byte| byte == b' ');
+        let (start, end) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let path = fields.nth(4)?.trim_ascii_start();
+        ((number(start)?..number(end)?).contains(&address) && path.starts_with(b"/")).then_some(path)
+    })
+}
+
+fn escaped(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    for &byte in path {
+        match byte {
+            b'\n' => out.extend_from_slice(b"\\012"),
+            byte => out.push(byte),
+        }
+    }
+    out
 }
 
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
@@ -240,4 +283,32 @@ fn unwind_tables(headers: &[libc::Elf64_Phdr], bias: usize) -> UnwindTables {
         .find(|h| (h.p_vaddr..h.p_vaddr.saturating_add(h.p_filesz)).contains(&frames));
     let frames = holder.and_then(|h| readable(headers, bias, frames, h.p_vaddr + h.p_filesz - frames));
     UnwindTables { header, frames: frames.unwrap_or_default(), is_copy: false }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_an_address_is_found() {
+        let maps = b"1000-2000 r--p 00000000 fe:00 11   /bin/a b\n\
+                     2000-3000 r-xp 00001000 fe:00 11   /bin/a b\n\
+                     3000-4000 rw-p 00000000 00:00 0 \n\
+                     7000-8000 r-xp 00000000 00:00 0    [vdso]\n";
+        assert_eq!(mapped_path(maps, 0x2fff), Some(&b"/bin/a b"[..]));
+        for nowhere in [0xfff, 0x3000, 0x7000, 0x8000] {
+            assert_eq!(mapped_path(maps, nowhere), None, "{nowhere:#x}");
+        }
+    }
+
+    #[test]
+    fn this_test_lies_at_its_own_path() {
+        let here = program_path as fn(usize, Option<&Path>) -> Option<PathBuf> as usize;
+        let exe = std::env::current_exe().unwrap();
+        assert_eq!(program_path(here, None), Some(exe.clone()));
+        assert_eq!(program_path(here, Some(&exe)), Some(exe.clone()));
+        assert_eq!(program_path(here, Some(Path::new("/lib/ld.so"))), Some(exe.clone()));
+        assert_eq!(program_path(8, Some(&exe)), Some(exe));
+        assert_eq!(escaped(b"/a\nb"), b"/a\\012b");
+    }
 }

@@ -255,9 +255,7 @@ impl Order {
             if let Some(next) = turns.waiting().iter().filter_map(next).min() {
                 turns.skip_to(next);
             }
-            debug_assert!(
-                turns.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of))
-            );
+            self_check!(turns.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of)));
             turns.wake(|reading| self.ready.push_back(reading));
             return true;
         }

@@ -348,7 +348,7 @@ impl Order {
             self.lanes[lane].seen = self.generation;
             visit.lane(lane, status.thread, status.thread_id);
         }
-        debug_assert_ne!(lane, SHARED);
+        self_check!(lane != SHARED);
         Some(lane)
     }
 

@@ -64,7 +64,7 @@ impl Events {
     /// As [`run`](Self::run), with the id of a label; 0 for none.
     pub(super) fn run_as(&mut self, place: u32, proc: u32, tick: u64, label: u64) {
         let goroutine = &mut self.goroutines[place];
-        debug_assert_eq!(goroutine.phase, Phase::Runnable);
+        self_check!(goroutine.phase == Phase::Runnable);
         let sequence = goroutine.next_sequence();
         let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
         // What happened on the same P needs no number to be found.
@@ -84,7 +84,7 @@ impl Events {
     #[inline]
     pub(super) fn pause(&mut self, place: u32, tick: u64, event: EventType, stack: u64, to: Phase) {
         let goroutine = &mut self.goroutines[place];
-        debug_assert_eq!(goroutine.phase, Phase::Running);
+        self_check!(goroutine.phase == Phase::Running);
         let proc = goroutine.proc;
         goroutine.tick = self.procs.put(proc, tick, event, [stack]);
         goroutine.phase = to;

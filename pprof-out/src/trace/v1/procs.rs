@@ -41,7 +41,7 @@ pub(super) struct Procs {
     /// Before the first tick of all events.
     start: u64,
     pub(super) events: u64,
-    #[cfg(debug_assertions)]
+    #[cfg(any(test, feature = "self-check"))]
     checker: super::checker::Checker,
 }
 
@@ -55,7 +55,7 @@ impl Procs {
             samples: Vec::new(),
             start,
             events: 0,
-            #[cfg(debug_assertions)]
+            #[cfg(any(test, feature = "self-check"))]
             checker: super::checker::Checker::new(),
         };
         procs.add();
@@ -92,7 +92,7 @@ impl Procs {
 
     /// To be given back stopped.
     pub(super) fn give_back(&mut self, proc: u32) {
-        debug_assert!(!self[proc].is_started);
+        self_check!(!self[proc].is_started);
         self.free.insert(proc);
     }
 
@@ -136,7 +136,7 @@ impl Procs {
         }
         state.tick = tick;
         self.events += 1;
-        #[cfg(debug_assertions)]
+        #[cfg(any(test, feature = "self-check"))]
         if let Err(violation) = self.checker.event(pid, tick, event, &args) {
             panic!("{event:?} {args:?} on P {pid} at {tick}: {violation}");
         }
@@ -156,7 +156,7 @@ impl Procs {
         let args = [tick, pid, goroutine, stack];
         put_event(&mut self.samples, EventType::CpuSample, 0, args);
         self.events += 1;
-        #[cfg(debug_assertions)]
+        #[cfg(any(test, feature = "self-check"))]
         if let Err(violation) = self.checker.event(0, tick, EventType::CpuSample, &args) {
             panic!("a sample {args:?}: {violation}");
         }
@@ -181,7 +181,7 @@ impl Procs {
 
     /// Ends the trace.
     pub(super) fn finish(&self) {
-        #[cfg(debug_assertions)]
+        #[cfg(any(test, feature = "self-check"))]
         if let Err(violation) = self.checker.finish() {
             panic!("at the end: {violation}");
         }

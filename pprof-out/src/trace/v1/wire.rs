@@ -18,11 +18,11 @@ pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
 /// Appends a timed event, `delta` ticks after the one before it in its batch.
 #[inline]
 pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, delta: u64, args: [u64; N]) {
-    debug_assert!(event.is_timed() && N == event.arguments().len(), "{event:?} has other arguments");
+    self_check!(event.is_timed() && N == event.arguments().len(), "{event:?} has other arguments");
     // Not of the table, which would be asked for each event: of N, which is known.
     let has_length = N >= LENGTH_PREFIXED as usize;
     let argument_bits = if has_length { LENGTH_PREFIXED } else { N as u8 };
-    debug_assert_eq!(argument_bits, event.argument_bits());
+    self_check!(argument_bits == event.argument_bits());
     out.push(event.number() | argument_bits << 6);
     // At most five numbers of ten bytes: their length is one byte.
     let length = out.len();
@@ -58,7 +58,7 @@ pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 
 /// Appends a string. It must not be empty, nor `id` 0 or used twice.
 pub(super) fn put_string(out: &mut Vec<u8>, id: u64, text: &str) {
-    debug_assert!(id != 0 && !text.is_empty());
+    self_check!(id != 0 && !text.is_empty());
     out.push(EventType::String.first_byte());
     put_number(out, id);
     put_bytes(out, text.as_bytes());
@@ -81,7 +81,7 @@ pub(super) fn put_stack(out: &mut Vec<u8>, id: u64, frames: &[Frame]) {
     for frame in frames {
         put_frame(&mut body, frame);
     }
-    debug_assert!(body.len() as u64 <= super::event::MAX_LENGTH);
+    self_check!(body.len() as u64 <= super::event::MAX_LENGTH);
     out.push(EventType::Stack.first_byte());
     put_bytes(out, &body);
 }
