@@ -68,6 +68,7 @@ impl<'a> DebugInfo<'a> {
     }
 
     /// A unit whose debug information the linker left in another file.
+    #[expect(clippy::arc_with_non_send_sync, reason = "the parser asks for an Arc")]
     fn split_unit(&self, load: &SplitDwarfLoad<Section<'a>>) -> Option<Arc<Dwarf<Section<'a>>>> {
         let packed =
             self.package.as_ref().and_then(|package| package.find_cu(load.dwo_id, &load.parent).ok()?);
