@@ -172,5 +172,4 @@ mod tests {
 }
 
 #[cfg(all(test, target_os = "linux"))]
-#[path = "fuzz_tests.rs"]
 mod fuzz_tests;
