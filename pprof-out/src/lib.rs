@@ -61,6 +61,8 @@ mod object_file;
 mod profile;
 pub mod proto;
 mod prune;
+#[cfg(test)]
+mod random;
 mod registry;
 mod scale;
 mod since;

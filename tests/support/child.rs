@@ -15,7 +15,7 @@
 
 use std::io::{Read, Write};
 use std::panic::Location;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -42,15 +42,10 @@ pub(crate) fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
 /// As [`isolated_as`], in a child that `set` has prepared.
 #[track_caller]
 pub(crate) fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Command), body: impl FnOnce()) {
-    let key = key(test, scenario);
-    match std::env::var(SCENARIO) {
-        Ok(running) if running == key => body(),
-        // Inside the child of another scenario of the same test.
-        Ok(_) => {}
-        Err(_) => {
-            let output = output(test, scenario, set);
-            assert!(output.status.success(), "{key} failed:\n{}", report(&output));
-        }
+    if is(test, scenario) {
+        body();
+    } else if !any() {
+        judge(test, output(test, scenario, set));
     }
 }
 
@@ -64,10 +59,8 @@ pub(crate) fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
         std::fs::create_dir_all(folder).expect("the build's own folder can be written");
         // What an earlier run has left may be no file at all.
         std::fs::remove_file(&program).ok();
-        let binary = std::env::current_exe().expect("a test knows its own binary");
-        std::fs::copy(binary, &program).expect("the build's own folder can be written");
-        let output = output_of(Command::new(program), test, "", |_| {});
-        assert!(output.status.success(), "{test} failed:\n{}", report(&output));
+        std::fs::copy(own_binary(), &program).expect("the build's own folder can be written");
+        judge(test, output_of(Command::new(program), test, "", |_| {}));
     }
 }
 
@@ -78,10 +71,18 @@ pub(crate) fn isolated_by_loader(loader: &Path, test: &str, body: impl FnOnce())
         body();
     } else if !any() {
         let mut command = Command::new(loader);
-        command.arg(std::env::current_exe().expect("a test knows its own binary"));
-        let output = output_of(command, test, "", |_| {});
-        assert!(output.status.success(), "{test} failed:\n{}", report(&output));
+        command.arg(own_binary());
+        judge(test, output_of(command, test, "", |_| {}));
     }
+}
+
+#[track_caller]
+fn judge(test: &str, output: Output) {
+    assert!(output.status.success(), "{test} failed:\n{}", report(&output));
+}
+
+fn own_binary() -> PathBuf {
+    std::env::current_exe().expect("a test knows its own binary")
 }
 
 /// Whether this process is the child for `scenario` of `test`.
@@ -100,8 +101,7 @@ pub(crate) fn any() -> bool {
 /// Runs the child for `scenario` of `test` to its end, however that comes.
 #[track_caller]
 pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
-    let binary = std::env::current_exe().expect("a test knows its own binary");
-    output_of(Command::new(binary), test, scenario, set)
+    output_of(Command::new(own_binary()), test, scenario, set)
 }
 
 #[track_caller]

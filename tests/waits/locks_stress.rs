@@ -15,10 +15,11 @@ use lock_api::{MappedMutexGuard, MutexGuard, RawMutexFair, RawMutexTimed};
 use rtprof::sync::{Mutex, QueueMutex, RawMutex};
 
 use crate::support::contention::{
-    Moment, assert_plausible, charged_in_all, queue, record_everything, record_nothing, recorded, switched,
+    Moment, Seen, assert_plausible, charged_in_all, queue, record_everything, record_nothing, recorded,
+    switched,
 };
 use crate::support::random::Random;
-use crate::support::{Background, child, stress};
+use crate::support::{Background, child, stress, until};
 
 /// The tests of this file run one after the other in the worst case.
 fn part() -> Duration {
@@ -203,9 +204,15 @@ fn sixty_four_threads_on_a_static() {
     child::isolated("sixty_four_threads_on_a_static", || {
         record_everything();
         let started = Instant::now();
-        let uses = on_threads(64, |_| {
-            *EVERYBODYS.lock() += 1;
-            1
+        let mut uses = 0;
+        // A use is so short that in one round no thread may have had to sleep for another.
+        until("threads wait for one another", || {
+            uses += on_threads(64, |_| {
+                *EVERYBODYS.lock() += 1;
+                1
+            });
+            let seen = Seen::now();
+            seen.blocked("").count > 0 && seen.charged("").count > 0
         });
         assert_eq!(*EVERYBODYS.lock(), uses);
         assert!(uses >= 6400);

@@ -91,8 +91,8 @@ mod membarrier {
 mod tests {
     use super::*;
 
-    /// Has the kernel refuse membarrier to this thread from now on.
-    fn refuse_membarrier() {
+    /// Has the kernel refuse membarrier to this thread from now on. `false` where filters are not permitted.
+    fn refuse_membarrier() -> bool {
         const fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
             libc::sock_filter { code: code as u16, jt, jf, k }
         }
@@ -106,11 +106,8 @@ mod tests {
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
         // SAFETY: the program outlives the calls.
         unsafe {
-            assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
-            assert_eq!(
-                libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0),
-                0
-            );
+            libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+                && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) == 0
         }
     }
 
@@ -125,7 +122,11 @@ mod tests {
             }
             barrier.heavy();
             assert!(!barrier.is_symmetric.load(Ordering::Relaxed));
-            refuse_membarrier();
+            if !refuse_membarrier() {
+                return eprintln!(
+                    "SKIPPED: both_sides_pay_once_the_kernel_refuses: no filter may be installed"
+                );
+            }
             barrier.heavy();
             assert!(barrier.is_symmetric.load(Ordering::Relaxed));
             barrier.light();

@@ -27,7 +27,7 @@ const BLOCK: usize = 4096;
 /// Blocks in a group.
 const GROUP: usize = 512;
 
-/// The largest file that is read. The table of groups of such a file takes 512 KiB.
+/// The largest file that is read. The table of groups of such a file takes 256 KiB.
 const LARGEST: u64 = 64 << 30;
 
 /// How much of a module's files, and of what is unpacked from them, may be in memory at one time. Of a program with
@@ -119,6 +119,9 @@ impl FileBytes {
     pub(super) fn block(&self, at: u64) -> io::Result<&[u8]> {
         let (block, within) = ((at / BLOCK as u64) as usize, (at % BLOCK as u64) as usize);
         let group = self.groups.get(block / GROUP).ok_or(io::ErrorKind::UnexpectedEof)?;
+        if group.get().is_none() {
+            self.allowance.take(size_of::<Group>() as u64)?;
+        }
         let group = group.get_or_init(|| Box::new([const { OnceCell::new() }; GROUP]));
         let known = &group[block % GROUP];
         if known.get().is_none() {
@@ -270,8 +273,8 @@ mod tests {
         sparse.write_all(b"x").unwrap();
         sparse.set_len(2 * MOST).unwrap();
         let bytes = FileBytes::open(&path, &Allowance::default()).unwrap();
-        let blocks = MOST / BLOCK as u64;
-        bytes.allowance().take((blocks - 1) * BLOCK as u64).unwrap();
+        let one = (BLOCK + size_of::<Group>()) as u64;
+        bytes.allowance().take(MOST - one).unwrap();
         assert!(bytes.block(0).is_ok());
         assert!(bytes.block(BLOCK as u64).is_err(), "more than is allowed");
         assert!(bytes.block(1).is_ok(), "what is there stays");

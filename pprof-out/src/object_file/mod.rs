@@ -46,7 +46,12 @@ impl<'a> ObjectFile<'a> {
             .then(|| Self::open_matching(path, &module.build_id, is_the_file, store))
             .flatten();
         if best.is_none() && module.is_main_executable {
-            best = Self::open_matching(Path::new("/proc/self/exe"), &module.build_id, is_the_file, store);
+            // Cannot be written to while it runs, but its times can change; or it is the loader that was executed.
+            let is_the_program = |file: &FileBytes| {
+                !module.build_id.is_empty()
+                    || file.identity().zip(module.file).is_some_and(|(one, other)| one.is_same_file(&other))
+            };
+            best = Self::open_matching(Path::new("/proc/self/exe"), &module.build_id, is_the_program, store);
         }
         // Not for libraries: the C library's debug information, installed on many machines, costs a hundred
         // milliseconds to read, for the name of the function that called main.

@@ -68,6 +68,11 @@ impl FileIdentity {
         Self::of_metadata(&std::fs::metadata(path).ok()?)
     }
 
+    /// Whether it is the same file, though its content may have changed.
+    pub fn is_same_file(&self, other: &Self) -> bool {
+        self.0[..2] == other.0[..2]
+    }
+
     /// That of a file that is open.
     pub fn of_metadata(metadata: &std::fs::Metadata) -> Option<Self> {
         #[cfg(rtprof_supported)]

@@ -8,6 +8,8 @@ mod state_cases;
 
 use bytes::{T0, Trace};
 
+use crate::random::Random;
+
 use super::event::EventType as E;
 use super::invalid::Consequence;
 use super::parsed::Parsed;
@@ -126,17 +128,6 @@ fn a_goroutine_runs_on_from_batch_to_batch() {
     let parsed = validate(&trace.bytes()).unwrap();
     assert_eq!(parsed.events_of(E::UserRegion).next().unwrap().g(), 1);
     assert_eq!(parsed.events().len(), 31);
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) as usize % limit
-    }
 }
 
 /// Reads everything there is to read.
