@@ -34,7 +34,7 @@ use crate::fork_lock::ForkLock;
 use crate::labels::{self, LabelSetId};
 use crate::random;
 use crate::stack::table::{Key, Table};
-use crate::stack::{MAX_STACK, capture};
+use crate::stack::{MAX_STACK, capture, with_room};
 
 /// Distinct (stack, labels) that each of the two profiles keeps.
 const MAX_STACKS: usize = 1 << 16;
@@ -176,6 +176,11 @@ fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
 
 #[inline]
 fn record(buckets: &'static Buckets, count: f64, cycles: u64) {
+    with_room(|| record_here(buckets, count, cycles));
+}
+
+#[inline(never)]
+fn record_here(buckets: &'static Buckets, count: f64, cycles: u64) {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     let key = BlockKey { labels: labels::current_id() };

@@ -84,6 +84,9 @@ counters! {
     /// Samples that were due in a signal handler which had interrupted a hook.
     samples_in_interrupted_hooks of &[Heap],
         "allocations were to be sampled but were not: made by a signal handler that had interrupted the profiler";
+    /// Samples that found neither room on the stack nor a spare one.
+    samples_without_room of ALL,
+        "samples were dropped or have no stack: too little of the program's stack was left, and no spare stack free";
     /// Sampled objects that found no place in the pool.
     samples_without_pool of &[Heap],
         "objects were to be sampled but were not: the pool of sampled objects is full or could not be reserved (address-space limit?)";
@@ -95,7 +98,7 @@ counters! {
         "stacks were deeper than 128 frames; their outermost frames are missing";
     /// Stacks that could not be walked.
     stacks_not_captured of ALL,
-        "stacks could not be walked (no unwind cache free or too little stack left) and stand under stack_not_captured";
+        "stacks could not be walked (no unwind cache free?) and stand under stack_not_captured";
     /// Frame-pointer walks that were broken and replaced by unwinding.
     stacks_repaired of ALL,
         "stacks were broken for frame pointers (C code in between?) and were unwound by tables instead";

@@ -29,6 +29,7 @@ pub fn open() {
     crate::contention::open();
     crate::thread_create::open();
     crate::stack::unwind::open();
+    crate::stack::spare::open();
     crate::modules::refresh();
     crate::stack::outermost::open();
     // Unloaded, it would leave its tables behind, and holes where destructors of threads and fork handlers were.

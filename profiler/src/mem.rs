@@ -26,7 +26,7 @@ use crate::mem_record::MemRecord;
 use crate::observer;
 use crate::rate::RateIndex;
 use crate::stack::table::Table;
-use crate::stack::{MAX_STACK, capture};
+use crate::stack::{MAX_STACK, capture, with_room};
 
 /// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
@@ -83,9 +83,14 @@ pub fn live_heap_estimate() -> u64 {
 }
 
 /// Records the malloc of a sampled object with the caller's stack. `None`, counted, when there is no
-/// memory for its bucket. Go: `mProf_Malloc`. For hooks.
+/// memory for its bucket, or no room on the stack. Go: `mProf_Malloc`. For hooks.
 #[inline(never)]
 pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
+    with_room(|| malloc_here(size, rate)).flatten()
+}
+
+#[inline(never)]
+fn malloc_here(size: usize, rate: RateIndex) -> Option<Sample> {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     let key = MemKey::new(size, rate, labels::current_id());

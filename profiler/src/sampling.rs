@@ -29,6 +29,7 @@ use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::random;
 use crate::rate::{self, EPOCH, RateIndex};
+use crate::stack::spare;
 
 /// What a thread keeps for sampling. No destructor, no lazy initialisation: it works before `main`
 /// and in the last destructor of a thread.
@@ -118,7 +119,14 @@ pub fn decide(size: usize) -> Decision {
         }
         s.draw(rate);
         match rate {
-            Some(rate) if s.untracked.get() == 0 => Decision::Sampled(rate, Hook::enter_idle(s)),
+            Some(rate) if s.untracked.get() == 0 => {
+                let hook = Hook::enter_idle(s);
+                if spare::may_begin() {
+                    return Decision::Sampled(rate, hook);
+                }
+                COUNTERS.samples_without_room.add();
+                Decision::Unsampled
+            }
             _ => Decision::Unsampled,
         }
     })

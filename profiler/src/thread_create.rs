@@ -5,7 +5,7 @@
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::stack::table::{Entry, Key, Table};
-use crate::stack::{MAX_STACK, capture};
+use crate::stack::{MAX_STACK, capture, with_room};
 
 /// Distinct stacks that are kept.
 const MAX_STACKS: usize = 1 << 14;
@@ -55,6 +55,11 @@ impl ThreadRecord {
 #[inline(never)]
 pub fn stack() -> Option<&'static ThreadBucket> {
     crate::init::open();
+    with_room(stack_here).flatten()
+}
+
+#[inline(never)]
+fn stack_here() -> Option<&'static ThreadBucket> {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     THREADS.intern_or_fold(ThreadKey, &frames[..depth], |key| key, 1)

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use rtprof_profiler::primitive::{AtomicU32, Ordering};
 use rtprof_profiler::sampling::Hook;
 use rtprof_profiler::stack::table::{Entry, Key, Table};
-use rtprof_profiler::stack::{MAX_STACK, capture};
+use rtprof_profiler::stack::{MAX_STACK, capture, with_room};
 
 use crate::generation::Tables;
 use crate::record::{MAX_STRING, StackId, StringId, cut};
@@ -163,7 +163,7 @@ pub(crate) unsafe fn clear() {
 /// The number of the caller's stack. `None` when the table is full. For hooks, within a turn.
 #[inline]
 pub(crate) fn stack_here(desk: &mut Desk) -> Option<StackId> {
-    let depth = capture(&mut desk.words);
+    let depth = with_room(|| capture(&mut desk.words))?;
     let frames = &desk.words[..depth];
     // The innermost frames are the tracer's own; those after them tell most.
     let mix = frames.iter().skip(1).take(6).fold(depth, |mix, frame| mix.rotate_left(9) ^ frame);

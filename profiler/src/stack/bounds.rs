@@ -1,74 +1,161 @@
-//! Where the current thread's stack ends, so that a stack walk never reads beyond it.
+//! Where the current thread's stack ends, so that a stack walk never reads beyond it, and how much room is left on it,
+//! so that a hook never overflows it.
 //!
-//! A frame-pointer walk without bounds faults as soon as `rbp` holds anything else, and in code
-//! without frame pointers it does. `pthread_getattr_np` knows the bounds but allocates, so they are
-//! read once per thread from the kernel, by system calls into fixed memory: the `PROCMAP_QUERY` of
-//! Linux 6.11 where it exists (2 µs), else /proc/thread-self/maps line by line (0.1 ms).
+//! Problem: a walk without bounds faults as soon as a frame pointer holds anything else, and in code without frame
+//! pointers it does. A hook without a guard turns the last kilobytes of a stack, which the program could have got by with,
+//! into a crash.
+//!
+//! Scheme: of two kinds of stacks different things are known.
+//!
+//! - A *thread's own* stack stays where it is until the thread ends. Its mapping is asked of the kernel once per thread:
+//!   by the `PROCMAP_QUERY` of Linux 6.11 where it exists (2 µs), else from /proc/thread-self/maps line by line (0.1 ms).
+//!   (`pthread_getattr_np` knows it too, but allocates.) That of the main thread grows on demand, down to where its limit
+//!   or another mapping stops it: only the kernel can tell, and is asked by [`is_readable`], which makes it grow.
+//! - A *foreign* stack, one that the program switched to by itself (a coroutine, a signal handler's alternate stack), may
+//!   be unmapped at any time and its addresses given to a smaller one. Nothing about it can be remembered. A walk begins
+//!   in the page of the stack pointer, which is there, and asks about each further page when it gets there, 0.1 to 0.2 µs
+//!   each.
+//!
+//! Without /proc every stack is treated as a foreign one.
 
 use core::cell::Cell;
 
 /// Addresses that belong to a stack: `low..high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// The lowest mapped address.
+    /// The lowest mapped address that is known.
     pub(super) low: usize,
-    /// One past the highest address.
+    /// One past the highest address that may be read.
     pub(super) high: usize,
+    /// Whether it is a foreign stack: the pages above `high` and below `low` may belong to it as well.
+    pub(super) is_foreign: bool,
 }
+
+/// The unit in which the kernel is asked. Larger pages are asked about more than once.
+const PAGE: usize = 4096;
+/// The most that one step of a walk may leave unread on a foreign stack: a frame of this size. What seems to be a frame
+/// further up is rather a frame pointer that holds something else, and each page would be asked about.
+const LARGEST_STEP: usize = 256 << 10;
+/// How far below its known end the main thread's stack is looked for. Coroutines' stacks lie further away: the kernel
+/// keeps at least this much free below the main stack.
+const LARGEST_GROWTH: usize = 128 << 20;
 
 impl Bounds {
     /// No stack at all.
-    pub(super) const NONE: Self = Self { low: 0, high: 0 };
+    pub(super) const NONE: Self = Self { low: 0, high: 0, is_foreign: false };
+    /// A thread's own stack that the kernel does not tell about.
+    const UNKNOWN: Self = Self { low: 1, high: 1, is_foreign: false };
+
+    /// Those of a thread's own stack.
+    pub(super) const fn new(low: usize, high: usize) -> Self {
+        Self { low, high, is_foreign: false }
+    }
+
+    /// The page of a foreign stack that `sp` points into.
+    fn foreign(sp: usize) -> Self {
+        let low = sp & !(PAGE - 1);
+        Self { low, high: low.saturating_add(PAGE), is_foreign: true }
+    }
 
     /// Whether `address` lies inside.
     #[inline]
     pub(super) fn contains(self, address: usize) -> bool {
         self.low <= address && address < self.high
     }
+
+    /// Makes `high` at least `end`, on a foreign stack that goes on so far. Returns whether it is.
+    #[cold]
+    pub(super) fn extend_to(&mut self, end: usize) -> bool {
+        if !self.is_foreign || end.saturating_sub(self.high) > LARGEST_STEP {
+            return false;
+        }
+        while self.high < end {
+            if !imp::is_readable(self.high) {
+                self.is_foreign = false;
+                return false;
+            }
+            self.high += PAGE;
+        }
+        true
+    }
+
+    /// Whether `need` bytes below `sp`, which lies inside, may be used.
+    #[inline]
+    pub(super) fn has_room(self, sp: usize, need: usize) -> bool {
+        sp.wrapping_sub(self.low) >= need || self.may_be_given_room(sp, need)
+    }
+
+    #[cold]
+    fn may_be_given_room(self, sp: usize, need: usize) -> bool {
+        let Some(lowest) = sp.checked_sub(need) else { return false };
+        if self.is_foreign {
+            // From the top down, because there may be another stack below this one's guard page.
+            let lowest = lowest & !(PAGE - 1);
+            return (lowest..self.low).step_by(PAGE).rev().all(imp::is_readable);
+        }
+        if !self.contains(super::outermost::main_stack()) || !imp::is_readable(lowest) {
+            return false;
+        }
+        // It has grown, and never shrinks.
+        BOUNDS.with(|cell| cell.set(Self { low: lowest & !(PAGE - 1), ..self }));
+        true
+    }
 }
 
 thread_local! {
-    // No destructor and no lazy initialisation: readable from the first to the last instruction of
-    // a thread (rust#116390).
+    // The thread's own stack. No destructor and no lazy initialisation: readable from the first to the last instruction
+    // of a thread (rust#116390).
     static BOUNDS: Cell<Bounds> = const { Cell::new(Bounds::NONE) };
 }
 
-/// The bounds of the stack that `sp` points into; `NONE` when the kernel does not tell.
-///
-/// Cached per thread, and looked up anew when `sp` has left them because the main thread's stack has
-/// grown. A stack that the program switched to by itself (a fiber, a signal stack) may be unmapped and
-/// its addresses given to a smaller one, so it is looked up each time.
+/// The bounds of this thread's own stack if `sp` points into it, as far as is known.
+#[inline]
+pub(super) fn own_stack_at(sp: usize) -> Option<Bounds> {
+    let own = BOUNDS.with(Cell::get);
+    own.contains(sp).then_some(own)
+}
+
+/// The bounds of the stack that `sp`, the stack pointer, points into.
 #[inline]
 pub(super) fn of_stack_at(sp: usize) -> Bounds {
-    BOUNDS.with(|cell| {
-        let known = cell.get();
-        if known.contains(sp) {
-            return known;
-        }
-        let (found, is_lasting) = look_up(sp);
-        if is_lasting {
-            cell.set(found);
-        }
-        found
-    })
+    own_stack_at(sp).unwrap_or_else(|| look_up(sp))
 }
 
 #[cold]
-fn look_up(sp: usize) -> (Bounds, bool) {
-    let mut bounds = imp::mapping_around(sp).unwrap_or(Bounds::NONE);
-    // glibc puts a thread's control block at the top of its stack. A neighbouring mapping that the
-    // kernel merged with the stack is not part of it, and may go away: end at the control block.
-    let block = imp::thread_pointer();
-    if bounds.contains(block) && block > sp {
-        bounds.high = block;
-        return (bounds, true);
+fn look_up(sp: usize) -> Bounds {
+    let known = BOUNDS.with(Cell::get);
+    if known == Bounds::NONE || may_have_grown(known, sp) {
+        let own = own_stack().unwrap_or(Bounds::UNKNOWN);
+        BOUNDS.with(|cell| cell.set(own));
+        if own.contains(sp) {
+            return own;
+        }
     }
-    (bounds, bounds.contains(super::outermost::main_stack()))
+    Bounds::foreign(sp)
+}
+
+/// Whether `sp` may lie on the main thread's stack, which has grown since its bounds were asked.
+fn may_have_grown(known: Bounds, sp: usize) -> bool {
+    sp < known.low && known.low - sp < LARGEST_GROWTH && known.contains(super::outermost::main_stack())
+}
+
+/// The stack that the thread was given when it was made. `None` when the kernel does not tell.
+fn own_stack() -> Option<Bounds> {
+    if imp::is_main_thread() {
+        return imp::mapping_around(super::outermost::main_stack());
+    }
+    // glibc puts a thread's control block at the top of its stack. A neighbouring mapping that the kernel merged with
+    // the stack is not part of it, and may go away: end at the control block.
+    let block = imp::thread_pointer();
+    Some(Bounds { high: block, ..imp::mapping_around(block)? })
 }
 
 #[cfg(rtprof_supported)]
 mod imp {
-    use super::Bounds;
+    use super::{Bounds, PAGE};
+
+    /// Bytes of text that are read at a time.
+    const BUFFER: usize = 1024;
 
     /// The thread pointer, which is the address of glibc's and musl's thread control block.
     #[cfg(target_arch = "x86_64")]
@@ -89,6 +176,26 @@ mod imp {
             core::arch::asm!("mrs {}, tpidr_el0", out(reg) tp, options(nostack, nomem, preserves_flags))
         };
         tp
+    }
+
+    /// Whether this is the thread that `main` runs in. In a forked child it is the one that forked.
+    pub(super) fn is_main_thread() -> bool {
+        // SAFETY: both calls only return a number. Raw: a C library may keep the parent's in a forked child.
+        unsafe { libc::syscall(libc::SYS_gettid) == libc::syscall(libc::SYS_getpid) }
+    }
+
+    /// Whether the page of `address` may be read; a stack that grows on demand is made to grow down to it, if it may.
+    ///
+    /// The kernel reads the set of signals before it finds that there is no such way to change a mask: the well-known
+    /// trick of Abseil's `AddressIsReadable`.
+    pub(super) fn is_readable(address: usize) -> bool {
+        const NO_SUCH_WAY: libc::c_int = -1;
+        let none = core::ptr::null_mut::<u64>();
+        let at = address & !7;
+        // SAFETY: the kernel checks the address, and changes nothing. Callers keep `errno`.
+        let n = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_WAY, at, none, size_of::<u64>()) };
+        // SAFETY: the location is this thread's own and always valid.
+        n < 0 && unsafe { *libc::__errno_location() } == libc::EINVAL
     }
 
     /// The argument of `PROCMAP_QUERY`, as in linux/fs.h.
@@ -128,18 +235,23 @@ mod imp {
             let mut query =
                 Query { size: size_of::<Query>() as u64, query_addr: address as u64, ..Query::default() };
             let found = if libc::syscall(libc::SYS_ioctl, fd, PROCMAP_QUERY, &raw mut query) == 0 {
-                Some(Bounds { low: query.vma_start as usize, high: query.vma_end as usize })
-            } else {
+                Some(Bounds::new(query.vma_start as usize, query.vma_end as usize))
+            } else if is_readable((&raw const query).addr().wrapping_sub(BUFFER + PAGE)) {
                 scan(fd, address)
+            } else {
+                None
             };
             libc::syscall(libc::SYS_close, fd);
             found
         }
     }
 
-    /// Reads the text form: `start-end perms …` a line.
+    /// Reads the text form: `start-end perms …` a line. In a function of its own because of the buffer, with which a hook
+    /// is not to begin where it is not needed.
+    #[cold]
+    #[inline(never)]
     fn scan(fd: libc::c_long, address: usize) -> Option<Bounds> {
-        let mut buffer = [0u8; 1024];
+        let mut buffer = [0u8; BUFFER];
         let mut line = Line::default();
         loop {
             // SAFETY: the buffer is ours and its length is given.
@@ -218,6 +330,14 @@ mod imp {
     pub(super) fn mapping_around(_address: usize) -> Option<Bounds> {
         None
     }
+
+    pub(super) fn is_main_thread() -> bool {
+        false
+    }
+
+    pub(super) fn is_readable(_address: usize) -> bool {
+        false
+    }
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]
@@ -251,6 +371,6 @@ mod tests {
         let mut line = imp::Line::default();
         let text = "55d0-55f0 r--p 00000000 fe:00 1234 /bin/a-b\n7ffe00-7fff00 rw-p 0 0:0 0 [stack]\n";
         let found: Vec<_> = text.bytes().filter_map(|b| line.feed(b)).collect();
-        assert_eq!(found, [Bounds { low: 0x55d0, high: 0x55f0 }, Bounds { low: 0x7ffe00, high: 0x7fff00 }]);
+        assert_eq!(found, [Bounds::new(0x55d0, 0x55f0), Bounds::new(0x7ffe00, 0x7fff00)]);
     }
 }

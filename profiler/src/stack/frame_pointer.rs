@@ -15,19 +15,25 @@ pub(super) fn plain_address(address: usize) -> usize {
 /// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`; fills `frames` with return
 /// addresses, leaf first, and returns how many.
 ///
-/// Reads nothing outside `sp..stack.high`: whatever `fp` holds, every step must lie there, be aligned
+/// Reads nothing outside `sp..stack.high`, which it raises where a foreign stack goes on: whatever `fp` holds, every step must lie there, be aligned
 /// and lead upwards.
 #[inline]
-pub(super) fn walk(mut fp: usize, sp: usize, stack: Bounds, frames: &mut [usize]) -> usize {
+pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [usize]) -> usize {
     const WORD: usize = size_of::<usize>();
-    let Some(last) = stack.high.checked_sub(2 * WORD) else {
+    let Some(mut last) = stack.high.checked_sub(2 * WORD) else {
         return 0;
     };
     let mut lowest = sp;
     let mut depth = 0;
     while depth < frames.len() {
-        if fp < lowest || fp > last || !fp.is_multiple_of(WORD) {
+        if fp < lowest || !fp.is_multiple_of(WORD) {
             break;
+        }
+        if fp > last {
+            if !stack.extend_to(fp.saturating_add(2 * WORD)) {
+                break;
+            }
+            last = stack.high - 2 * WORD;
         }
         let frame = fp as *const usize;
         // SAFETY: `sp <= fp` and `fp + 16 <= stack.high`, so both words lie in the part of this
@@ -61,7 +67,7 @@ mod tests {
 
     fn walk_it(words: &[usize], base: usize, start: usize) -> Vec<usize> {
         let mut out = [0; 128];
-        let bounds = Bounds { low: base, high: base + words.len() * 8 };
+        let bounds = Bounds::new(base, base + words.len() * 8);
         let n = walk(base + start * 8, base, bounds, &mut out);
         out[..n].to_vec()
     }

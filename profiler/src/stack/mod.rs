@@ -20,16 +20,32 @@ mod overflow;
 mod rule;
 #[cfg(rtprof_supported)]
 mod rule_cache;
+pub(crate) mod spare;
 pub mod table;
 pub(crate) mod unwind;
 
 pub(crate) use mode::open as open_mode;
 pub use mode::{StackMode, set_stack_mode, stack_mode};
+pub use spare::with_room;
 
 use crate::counters::COUNTERS;
 use bounds::Bounds;
 use mode::Walk;
-use unwind::Registers;
+use spare::Start;
+
+/// The registers a walk starts from, all read at one instruction.
+#[derive(Clone, Copy)]
+struct Registers {
+    /// The instruction pointer.
+    ip: usize,
+    /// The stack pointer.
+    sp: usize,
+    /// The frame pointer register, whatever it holds.
+    fp: usize,
+    /// The link register.
+    #[cfg(target_arch = "aarch64")]
+    lr: usize,
+}
 
 /// The most frames of a stack that are kept: the innermost. Go's limit since 1.23.
 pub const MAX_STACK: usize = 128;
@@ -83,10 +99,15 @@ fn registers() -> Registers {
 ///
 /// Never 0 on a supported platform: a stack that cannot be walked is the single frame
 /// [`marker::stack_not_captured`], and is counted.
+///
+/// Callers in hooks make sure with [`with_room`] that the program's stack has room for them.
 #[inline(never)]
 pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
     let registers = registers();
-    let stack = bounds::of_stack_at(registers.sp);
+    let Start { registers, stack } = match bounds::own_stack_at(registers.sp) {
+        Some(stack) => Start { registers, stack },
+        None => elsewhere(registers),
+    };
     let depth = match mode::walk() {
         Walk::Unwind => unwound(registers, stack, frames),
         Walk::FramePointersUnchecked => frame_pointer::walk(registers.fp, registers.sp, stack, frames),
@@ -100,6 +121,13 @@ pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
         }
     };
     finish(frames, depth)
+}
+
+/// Where a walk begins whose registers were not read on the thread's own stack, as far as its bounds are known.
+#[cold]
+fn elsewhere(registers: Registers) -> Start {
+    spare::start_of(registers.sp)
+        .unwrap_or_else(|| Start { registers, stack: bounds::of_stack_at(registers.sp) })
 }
 
 #[inline]

@@ -87,6 +87,23 @@ impl Rule {
         let fp = if saved == 0 || saved > used { frame.fp } else { word(cfa - saved) };
         (return_address != 0).then_some((Frame { sp: cfa, fp }, return_address))
     }
+
+    /// As [`apply`](Self::apply) where that found none: once more if the stack goes on beyond what was known of it.
+    #[cold]
+    pub(super) fn apply_beyond(
+        self,
+        frame: Frame,
+        stack: &mut Bounds,
+        word: impl Fn(usize) -> usize,
+    ) -> Option<(Frame, usize)> {
+        let base = match self.0 & KIND {
+            FROM_SP => frame.sp,
+            FROM_FP => frame.fp,
+            _ => return None,
+        };
+        let cfa = base.checked_add((self.0 >> (2 + OFFSET_BITS)) as usize)?;
+        if cfa > stack.high && stack.extend_to(cfa) { self.apply(frame, *stack, word) } else { None }
+    }
 }
 
 /// What an unwinder makes of a frame: the caller's and the return address into it, or that there is none, or that it
@@ -164,7 +181,7 @@ mod tests {
         Ok(Some((Frame { sp: cfa, fp }, return_address as usize)))
     }
 
-    const STACK: Bounds = Bounds { low: 0x1000, high: 0x2000 };
+    const STACK: Bounds = Bounds::new(0x1000, 0x2000);
 
     /// Words that hold their own addresses plus one.
     fn word(address: usize) -> usize {

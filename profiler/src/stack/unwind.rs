@@ -22,26 +22,13 @@
 //! cache may be half written.
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
 
+use super::Registers;
 use super::bounds::Bounds;
 use crate::modules::Module;
 
-/// The registers a walk starts from, all read at one instruction.
-#[derive(Clone, Copy)]
-pub(super) struct Registers {
-    /// The instruction pointer.
-    pub(super) ip: usize,
-    /// The stack pointer.
-    pub(super) sp: usize,
-    /// The frame pointer register, whatever it holds.
-    pub(super) fp: usize,
-    /// The link register.
-    #[cfg(target_arch = "aarch64")]
-    pub(super) lr: usize,
-}
-
 /// Stack that a walk itself needs. framehop took 15.5 KiB in a release and 53.7 KiB in a debug
-/// build; with less than this left the walk is not begun.
-const OWN_STACK: usize = if cfg!(debug_assertions) { 80 << 10 } else { 32 << 10 };
+/// build; with less than this left the walk is done on a spare stack.
+pub(super) const OWN_STACK: usize = if cfg!(debug_assertions) { 80 << 10 } else { 32 << 10 };
 
 #[cfg(rtprof_supported)]
 pub(super) use imp::walk;
@@ -53,6 +40,7 @@ mod imp {
     use super::super::frame_pointer::plain_address;
     use super::super::rule::{self, Frame, Read, Rule, Unwound};
     use super::super::rule_cache::RuleCache;
+    use super::super::spare;
     use super::*;
     use core::cell::{Cell, UnsafeCell};
     use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -221,11 +209,16 @@ mod imp {
     }
 
     /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns how
-    /// many. `None` when no cache was free or too little stack is left.
+    /// many. `None` when no cache was free, or neither here nor elsewhere enough stack.
     pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
-        if registers.sp - stack.low.min(registers.sp) < OWN_STACK && !may_grow(stack) {
-            return None;
+        if registers.sp.wrapping_sub(stack.low) >= OWN_STACK {
+            walk_here(registers, stack, frames)
+        } else {
+            spare::with_room_to_unwind(|| walk_here(registers, stack, frames)).flatten()
         }
+    }
+
+    fn walk_here(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
         let stripe = take_stripe()?;
         // Loaded after the stripe was taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and each stripe was seen free.
@@ -237,15 +230,10 @@ mod imp {
         // SAFETY: `taken` is ours until `release` below.
         let caches = unsafe { &mut *stripe.caches.get() };
         // Without what lies below the stack pointer, which anything may overwrite.
-        let stack = Bounds { low: registers.sp, high: stack.high };
+        let mut stack = Bounds { low: registers.sp, ..stack };
         // SAFETY: called for aligned words within the part of this thread's stack that is in use: by `Rule::apply`, and
         // by `read`.
         let word = |at: usize| unsafe { (at as *const usize).read() };
-        let mut read = |at: u64| {
-            let inside =
-                at >= stack.low as u64 && at.saturating_add(8) <= stack.high as u64 && at.is_multiple_of(8);
-            inside.then(|| word(at as usize) as u64).ok_or(())
-        };
         let Caches { rules, generation, framehop } = caches;
         if *generation != known.generation {
             rules.forget();
@@ -265,9 +253,14 @@ mod imp {
             let rule = rules.rule(place);
             let caller = if rule == Rule::ASK {
                 let at = at(address, depth);
+                let mut read = |at: u64| {
+                    let end = (at as usize).checked_add(8).ok_or(())?;
+                    let inside = at as usize >= stack.low && (end <= stack.high || stack.extend_to(end));
+                    (inside && at.is_multiple_of(8)).then(|| word(at as usize) as u64).ok_or(())
+                };
                 ask(unwinder, framehop, at, native(at, frame, registers), &mut read).ok().flatten()
             } else {
-                rule.apply(frame, stack, word)
+                rule.apply(frame, stack, word).or_else(|| rule.apply_beyond(frame, &mut stack, word))
             };
             // The outermost frame's caller cannot be found: that is how most stacks end.
             let Some((next, return_address)) = caller else { break };
@@ -333,11 +326,6 @@ mod imp {
             return Rule::ASK;
         }
         rule::learn(|frame, read| ask(unwinder, caches, at, native(at, frame, registers), read))
-    }
-
-    /// The main thread's stack grows on demand, so its low end says nothing about what is left.
-    fn may_grow(stack: Bounds) -> bool {
-        stack.contains(super::super::outermost::main_stack())
     }
 }
 

@@ -1,0 +1,203 @@
+//! Stacks that leave a hook little room: small threads, coroutines, alternate signal stacks; and stacks that the program
+//! switches to by itself, which may be unmapped between two samples.
+//!
+//! A sample may be dropped there, and is counted then; the program never dies of it, and a stack that is shown is whole.
+//! `hostile_main_stack` does the same to the main thread's.
+#![cfg(all(feature = "pprof", target_os = "linux"))]
+
+mod support;
+
+use std::hint::black_box;
+use std::ptr::null_mut;
+
+use support::child;
+use support::room::{ROUNDS, given_up, profile, recorded, some_objects};
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+#[test]
+fn a_small_thread() {
+    child::isolated("a_small_thread", || {
+        rtprof::set_mem_profile_rate(1);
+        // Debug builds of std take more than the least size that the C library accepts.
+        let size = if cfg!(debug_assertions) { 32 << 10 } else { 16 << 10 };
+        std::thread::Builder::new()
+            .stack_size(size)
+            .spawn(|| some_objects())
+            .expect("a thread can be made")
+            .join()
+            .expect("it ends well");
+        let profile = profile();
+        assert_eq!(recorded(&profile, &["a_small_thread"]), ROUNDS, "{}", profile.comments());
+    });
+}
+
+/// A mapping with a page below it that faults.
+struct Stack {
+    start: *mut libc::c_void,
+    size: usize,
+}
+
+const PAGE: usize = 4096;
+
+impl Stack {
+    /// At `at`, if that is not null.
+    fn new(size: usize, at: *mut libc::c_void) -> Self {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED_NOREPLACE };
+        // SAFETY: a new mapping, that replaces none.
+        let start = unsafe { libc::mmap(at, size + PAGE, libc::PROT_NONE, flags | fixed, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        // SAFETY: within it.
+        let n = unsafe { libc::mprotect(start.byte_add(PAGE), size, libc::PROT_READ | libc::PROT_WRITE) };
+        assert_eq!(n, 0);
+        Self { start, size }
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        // SAFETY: ours, and not used any more.
+        unsafe { libc::munmap(self.start, self.size + PAGE) };
+    }
+}
+
+#[cfg(target_env = "gnu")]
+mod coroutine {
+    use super::*;
+
+    /// Runs `f` on `stack`.
+    #[inline(never)]
+    pub(super) fn run_on(stack: &Stack, f: extern "C" fn()) {
+        // SAFETY: the contexts live until the coroutine has come back to this one.
+        unsafe {
+            let mut here: libc::ucontext_t = std::mem::zeroed();
+            let mut there: libc::ucontext_t = std::mem::zeroed();
+            assert_eq!(libc::getcontext(&raw mut there), 0);
+            there.uc_stack.ss_sp = stack.start.byte_add(PAGE);
+            there.uc_stack.ss_size = stack.size;
+            there.uc_link = &raw mut here;
+            libc::makecontext(&raw mut there, f, 0);
+            assert_eq!(libc::swapcontext(&raw mut here, &raw const there), 0);
+        }
+    }
+
+    /// No file can be opened while `f` runs, those that tell of mappings neither.
+    pub(super) fn without_files(f: impl FnOnce()) {
+        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        // SAFETY: reads and writes the local.
+        unsafe {
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
+            let none = libc::rlimit { rlim_cur: 0, ..limit };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none), 0);
+            f();
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit), 0);
+        }
+    }
+}
+
+#[cfg(target_env = "gnu")]
+#[inline(never)]
+extern "C" fn in_a_coroutine() {
+    some_objects();
+    black_box(());
+}
+
+#[cfg(target_env = "gnu")]
+#[test]
+fn a_coroutine_of_16_kib() {
+    child::isolated("a_coroutine_of_16_kib", || {
+        rtprof::set_mem_profile_rate(1);
+        let stack = Stack::new(16 << 10, null_mut());
+        for _ in 0..10 {
+            coroutine::run_on(&stack, in_a_coroutine);
+        }
+        let profile = profile();
+        assert_eq!(recorded(&profile, &["in_a_coroutine"]), 10 * ROUNDS, "{}", profile.comments());
+    });
+}
+
+/// No stack needs a file for its samples, once its thread has had one on its own.
+#[cfg(target_env = "gnu")]
+#[test]
+fn the_bounds_of_coroutines_are_not_looked_up() {
+    child::isolated("the_bounds_of_coroutines_are_not_looked_up", || {
+        rtprof::set_mem_profile_rate(1);
+        drop(black_box(Box::new(1)));
+        let stacks = [16 << 10, 64 << 10].map(|size| Stack::new(size, null_mut()));
+        coroutine::without_files(|| {
+            for stack in &stacks {
+                coroutine::run_on(stack, in_a_coroutine);
+            }
+        });
+        let profile = profile();
+        assert_eq!(recorded(&profile, &["in_a_coroutine"]), 2 * ROUNDS, "{}", profile.comments());
+    });
+}
+
+/// Where there is no /proc, stacks are walked all the same.
+#[cfg(target_env = "gnu")]
+#[test]
+fn a_thread_that_can_open_no_file() {
+    child::isolated("a_thread_that_can_open_no_file", || {
+        rtprof::set_mem_profile_rate(1);
+        coroutine::without_files(|| std::thread::spawn(|| some_objects()).join().expect("it ends well"));
+        let profile = profile();
+        assert_eq!(
+            recorded(&profile, &["a_thread_that_can_open_no_file"]),
+            ROUNDS,
+            "{}",
+            profile.comments()
+        );
+    });
+}
+
+/// What was known of a stack must not be believed of another one at its addresses.
+#[cfg(target_env = "gnu")]
+#[test]
+fn a_smaller_stack_takes_the_place_of_a_larger_one() {
+    child::isolated("a_smaller_stack_takes_the_place_of_a_larger_one", || {
+        rtprof::set_mem_profile_rate(1);
+        for _ in 0..20 {
+            let large = Stack::new(256 << 10, null_mut());
+            coroutine::run_on(&large, in_a_coroutine);
+            let place = large.start;
+            drop(large);
+            // Its upper end is where the middle of the large one was, and above it is nothing.
+            let small = Stack::new(64 << 10, place);
+            coroutine::run_on(&small, in_a_coroutine);
+        }
+        let profile = profile();
+        assert_eq!(recorded(&profile, &["in_a_coroutine"]), 40 * ROUNDS, "{}", profile.comments());
+    });
+}
+
+extern "C" fn in_a_handler(_: libc::c_int) {
+    some_objects();
+}
+
+#[test]
+fn an_alternate_signal_stack() {
+    child::isolated("an_alternate_signal_stack", || {
+        rtprof::set_mem_profile_rate(1);
+        let stack = Stack::new(12 << 10, null_mut());
+        let handler = in_a_handler as extern "C" fn(libc::c_int);
+        // SAFETY: the stack lives until the process ends its test, and the handler fits its signal.
+        unsafe {
+            let alternate = libc::stack_t { ss_sp: stack.start.byte_add(PAGE), ss_flags: 0, ss_size: stack.size };
+            assert_eq!(libc::sigaltstack(&raw const alternate, null_mut()), 0);
+            let mut action: libc::sigaction = std::mem::zeroed();
+            action.sa_sigaction = handler as usize;
+            action.sa_flags = libc::SA_ONSTACK;
+            assert_eq!(libc::sigaction(libc::SIGUSR1, &raw const action, null_mut()), 0);
+            for _ in 0..5 {
+                assert_eq!(libc::raise(libc::SIGUSR1), 0);
+            }
+        }
+        let profile = profile();
+        let (shown, lost) = (recorded(&profile, &["in_a_handler"]), given_up(&profile));
+        assert_eq!(shown + lost, 5 * ROUNDS, "{}", profile.comments());
+        assert!(shown == 5 * ROUNDS || cfg!(debug_assertions), "{lost} of {}", 5 * ROUNDS);
+    });
+}
