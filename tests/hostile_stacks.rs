@@ -16,6 +16,12 @@ use support::room::{ROUNDS, given_up, profile, recorded, some_objects};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
+#[inline(never)]
+fn in_a_thread() {
+    some_objects();
+    black_box(());
+}
+
 #[test]
 fn a_small_thread() {
     child::isolated("a_small_thread", || {
@@ -24,12 +30,12 @@ fn a_small_thread() {
         let size = if cfg!(debug_assertions) { 32 << 10 } else { 16 << 10 };
         std::thread::Builder::new()
             .stack_size(size)
-            .spawn(|| some_objects())
+            .spawn(in_a_thread)
             .expect("a thread can be made")
             .join()
             .expect("it ends well");
         let profile = profile();
-        assert_eq!(recorded(&profile, &["a_small_thread"]), ROUNDS, "{}", profile.comments());
+        assert_eq!(recorded(&profile, &["in_a_thread"]), ROUNDS, "{}", profile.comments());
     });
 }
 
@@ -142,14 +148,9 @@ fn the_bounds_of_coroutines_are_not_looked_up() {
 fn a_thread_that_can_open_no_file() {
     child::isolated("a_thread_that_can_open_no_file", || {
         rtprof::set_mem_profile_rate(1);
-        coroutine::without_files(|| std::thread::spawn(|| some_objects()).join().expect("it ends well"));
+        coroutine::without_files(|| std::thread::spawn(in_a_thread).join().expect("it ends well"));
         let profile = profile();
-        assert_eq!(
-            recorded(&profile, &["a_thread_that_can_open_no_file"]),
-            ROUNDS,
-            "{}",
-            profile.comments()
-        );
+        assert_eq!(recorded(&profile, &["in_a_thread"]), ROUNDS, "{}", profile.comments());
     });
 }
 
@@ -185,7 +186,8 @@ fn an_alternate_signal_stack() {
         let handler = in_a_handler as extern "C" fn(libc::c_int);
         // SAFETY: the stack lives until the process ends its test, and the handler fits its signal.
         unsafe {
-            let alternate = libc::stack_t { ss_sp: stack.start.byte_add(PAGE), ss_flags: 0, ss_size: stack.size };
+            let alternate =
+                libc::stack_t { ss_sp: stack.start.byte_add(PAGE), ss_flags: 0, ss_size: stack.size };
             assert_eq!(libc::sigaltstack(&raw const alternate, null_mut()), 0);
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = handler as usize;

@@ -102,7 +102,7 @@ unsafe fn alloc_sampled(
     };
     if let Some(place) = pool::take(class) {
         let ptr = place.ptr();
-        if let Some(sample) = mem::malloc(layout.size(), rate) {
+        if let Some(sample) = mem::malloc(layout.size(), rate, hook) {
             place.keep(sample);
             if contents == Contents::Zeroed {
                 // SAFETY: the place is as large as its class, which holds the layout, and ours.
@@ -127,7 +127,7 @@ fn track_large(ptr: *mut u8, size: usize, rate: RateIndex, hook: &Hook) {
         COUNTERS.samples_without_table.add();
         return;
     };
-    match mem::malloc(size, rate) {
+    match mem::malloc(size, rate, hook) {
         Some(sample) => {
             place.fill([&raw const *sample.bucket as usize, sample.cycle.number() as usize]);
             alloc_free_trace::malloc(ptr, size, hook);

@@ -2,11 +2,12 @@
 //!
 //! Requests: `mode MODE`, `way NUMBER` (which functions the stack goes through), `depth FRAMES` (answers
 //! the depth of recursion that gives a recorded stack of so many frames, and the frames it really has),
-//! `at RATE SHAPE SIZES DEPTH COUNT` (answers ns for an allocation with its free), `samples`.
+//! `coroutine 0|1` (whether the loops run on a stack that the program switches to by itself), `at RATE SHAPE SIZES DEPTH COUNT` (answers ns for an allocation with its free), `samples`.
 
 use std::hint::black_box;
 
 use rtprof_benches::churn::{Shape, churn};
+use rtprof_benches::coroutine::Coroutine;
 use rtprof_benches::descent::{at_depth, depth_for};
 use rtprof_benches::serve::serve;
 use rtprof_benches::sizes::Sizes;
@@ -19,6 +20,7 @@ fn main() {
     // Nothing is sampled but what the loops allocate.
     rtprof::set_mem_profile_rate(0);
     let mut way = 0;
+    let mut coroutine = None;
     serve(|request| match request.word() {
         "mode" => {
             rtprof::set_stack_mode(mode(request.word()));
@@ -35,12 +37,23 @@ fn main() {
             timed_at(way, 1, Shape::Pair, &probes(depth), depth, PROBES);
             vec![depth as f64, recorded_frames(depth) as f64]
         }
+        "coroutine" => {
+            coroutine = (request.number() == 1).then(Coroutine::new);
+            vec![]
+        }
         "at" => {
             let rate = request.number();
             let shape = Shape::parse(request.word()).expect("a shape");
             let sizes = Sizes::parse(request.word()).expect("sizes");
             let depth = request.number();
-            vec![timed_at(way, rate, shape, &sizes.table(), depth, request.number())]
+            let (table, count) = (sizes.table(), request.number());
+            let mut nanos = 0.0;
+            let mut measure = || nanos = timed_at(way, rate, shape, &table, depth, count);
+            match &coroutine {
+                Some(coroutine) => coroutine.run(&mut measure),
+                None => measure(),
+            }
+            vec![nanos]
         }
         "samples" => {
             let taken: i64 = rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum();

@@ -11,6 +11,7 @@
 //! it have to be linked without it.
 
 pub mod churn;
+pub mod coroutine;
 pub mod descent;
 pub mod live_heap;
 pub mod serve;

@@ -25,8 +25,9 @@ use crate::labels::{self, LabelSetId};
 use crate::mem_record::MemRecord;
 use crate::observer;
 use crate::rate::RateIndex;
+use crate::sampling::Hook;
 use crate::stack::table::Table;
-use crate::stack::{MAX_STACK, capture, with_room};
+use crate::stack::{MAX_STACK, capture, spare};
 
 /// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
@@ -84,9 +85,9 @@ pub fn live_heap_estimate() -> u64 {
 
 /// Records the malloc of a sampled object with the caller's stack. `None`, counted, when there is no
 /// memory for its bucket, or no room on the stack. Go: `mProf_Malloc`. For hooks.
-#[inline(never)]
-pub fn malloc(size: usize, rate: RateIndex) -> Option<Sample> {
-    with_room(|| malloc_here(size, rate)).flatten()
+#[inline]
+pub fn malloc(size: usize, rate: RateIndex, hook: &Hook) -> Option<Sample> {
+    if hook.has_room() { malloc_here(size, rate) } else { spare::elsewhere(|| malloc_here(size, rate))? }
 }
 
 #[inline(never)]

@@ -120,8 +120,9 @@ pub fn decide(size: usize) -> Decision {
         s.draw(rate);
         match rate {
             Some(rate) if s.untracked.get() == 0 => {
-                let hook = Hook::enter_idle(s);
-                if spare::may_begin() {
+                let mut hook = Hook::enter_idle(s);
+                hook.has_room = spare::has_room();
+                if hook.has_room || spare::may_begin() {
                     return Decision::Sampled(rate, hook);
                 }
                 COUNTERS.samples_without_room.add();
@@ -157,6 +158,8 @@ fn exponential(mean: usize) -> i64 {
 /// system call and reading its error).
 pub struct Hook {
     errno: i32,
+    /// Whether the stack is known to have room for it.
+    has_room: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
 
@@ -169,7 +172,13 @@ impl Hook {
 
     fn enter_idle(s: &ThreadSampler) -> Self {
         s.busy.set(true);
-        Self { errno: errno::get(), _of_this_thread: PhantomData }
+        Self { errno: errno::get(), has_room: false, _of_this_thread: PhantomData }
+    }
+
+    /// Whether the thread's stack had room enough when the sample was decided on.
+    #[inline]
+    pub(crate) fn has_room(&self) -> bool {
+        self.has_room
     }
 }
 

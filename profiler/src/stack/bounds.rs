@@ -63,20 +63,20 @@ impl Bounds {
         self.low <= address && address < self.high
     }
 
-    /// Makes `high` at least `end`, on a foreign stack that goes on so far. Returns whether it is.
+    /// With `high` at least `end`, on a foreign stack that goes on so far. By value: what a walk reads in each step stays
+    /// in registers.
     #[cold]
-    pub(super) fn extend_to(&mut self, end: usize) -> bool {
+    pub(super) fn extended_to(mut self, end: usize) -> Option<Self> {
         if !self.is_foreign || end.saturating_sub(self.high) > LARGEST_STEP {
-            return false;
+            return None;
         }
         while self.high < end {
             if !imp::is_readable(self.high) {
-                self.is_foreign = false;
-                return false;
+                return None;
             }
             self.high += PAGE;
         }
-        true
+        Some(self)
     }
 
     /// Whether `need` bytes below `sp`, which lies inside, may be used.

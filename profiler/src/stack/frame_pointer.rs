@@ -30,9 +30,8 @@ pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [us
             break;
         }
         if fp > last {
-            if !stack.extend_to(fp.saturating_add(2 * WORD)) {
-                break;
-            }
+            let Some(wider) = stack.extended_to(fp.saturating_add(2 * WORD)) else { break };
+            stack = wider;
             last = stack.high - 2 * WORD;
         }
         let frame = fp as *const usize;

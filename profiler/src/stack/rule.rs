@@ -88,21 +88,16 @@ impl Rule {
         (return_address != 0).then_some((Frame { sp: cfa, fp }, return_address))
     }
 
-    /// As [`apply`](Self::apply) where that found none: once more if the stack goes on beyond what was known of it.
+    /// The stack if it goes on as far as a rule needs that found no caller within `stack`.
     #[cold]
-    pub(super) fn apply_beyond(
-        self,
-        frame: Frame,
-        stack: &mut Bounds,
-        word: impl Fn(usize) -> usize,
-    ) -> Option<(Frame, usize)> {
+    pub(super) fn stack_beyond(self, frame: Frame, stack: Bounds) -> Option<Bounds> {
         let base = match self.0 & KIND {
             FROM_SP => frame.sp,
             FROM_FP => frame.fp,
             _ => return None,
         };
         let cfa = base.checked_add((self.0 >> (2 + OFFSET_BITS)) as usize)?;
-        if cfa > stack.high && stack.extend_to(cfa) { self.apply(frame, *stack, word) } else { None }
+        if cfa > stack.high { stack.extended_to(cfa) } else { None }
     }
 }
 

@@ -41,9 +41,15 @@ pub(super) struct Start {
 }
 
 /// Whether there is stack enough for a hook to begin at all. Within a [`Hook`](crate::sampling::Hook), which keeps `errno`.
-#[inline]
+#[cold]
 pub(crate) fn may_begin() -> bool {
-    has_room(super::registers().sp, LEAST)
+    has_room_for(super::registers().sp, LEAST)
+}
+
+/// Whether there is room for the work of a hook. Within a [`Hook`](crate::sampling::Hook).
+#[inline]
+pub(crate) fn has_room() -> bool {
+    has_room_for(super::registers().sp, HOOK)
 }
 
 /// Runs the work of a hook where it has room: here, or on a spare stack. `None`, counted, if there is none free: then it
@@ -51,7 +57,7 @@ pub(crate) fn may_begin() -> bool {
 #[inline(always)]
 pub fn with_room<R>(f: impl FnOnce() -> R) -> Option<R> {
     // Called here in every case but the rare one, so that a place in the program has one stack.
-    if has_room(super::registers().sp, HOOK) { Some(f()) } else { elsewhere(f) }
+    if has_room() { Some(f()) } else { elsewhere(f) }
 }
 
 /// As [`with_room`] for reading unwind tables.
@@ -68,23 +74,23 @@ pub(super) fn with_room_to_unwind<R>(f: impl FnOnce() -> R) -> Option<R> {
 }
 
 #[inline(always)]
-fn has_room(sp: usize, need: usize) -> bool {
+fn has_room_for(sp: usize, need: usize) -> bool {
     match bounds::own_stack_at(sp) {
         Some(own) => own.has_room(sp, need),
         None => has_room_elsewhere(sp, need),
     }
 }
 
-/// As [`has_room`], where `sp` is not on the thread's own stack as far as its bounds are known.
+/// As [`has_room_for`], where `sp` is not on the thread's own stack as far as its bounds are known.
 #[cold]
 fn has_room_elsewhere(sp: usize, need: usize) -> bool {
     start_of(sp).is_some() || bounds::of_stack_at(sp).has_room(sp, need)
 }
 
-/// Runs `f` on a spare stack.
+/// Runs `f` on a spare stack. `None`, counted, if there is none free: then it did not run.
 #[cold]
 #[inline(never)]
-fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
+pub(crate) fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
     let registers = super::registers();
     let result = imp::run(Start { registers, stack: bounds::of_stack_at(registers.sp) }, f);
     if result.is_none() {
@@ -96,11 +102,11 @@ fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
 pub(crate) use imp::open;
 pub(super) use imp::start_of;
 
-#[cfg(rtprof_supported)]
+#[cfg(all(rtprof_supported, not(loom)))]
 mod imp {
     use super::*;
-    use crate::process;
     use crate::mapping::{self, PAGE};
+    use crate::process;
     use core::arch::asm;
     use core::ffi::c_void;
     use core::hint::spin_loop;
@@ -145,7 +151,8 @@ mod imp {
                 return;
             }
         }
-        let all = (0..count).map(|_| Spare { holder: AtomicU32::new(0), start: UnsafeCell::new(None) }).collect();
+        let all =
+            (0..count).map(|_| Spare { holder: AtomicU32::new(0), start: UnsafeCell::new(None) }).collect();
         let spares = Box::new(Spares { base: base.as_ptr() as usize, all });
         SPARES.store(Box::into_raw(spares), Ordering::Release);
     }
@@ -166,7 +173,10 @@ mod imp {
                 for (at, spare) in self.all.iter().enumerate() {
                     let holder = spare.holder.load(Ordering::Relaxed);
                     if holder != me
-                        && spare.holder.compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed).is_ok()
+                        && spare
+                            .holder
+                            .compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed)
+                            .is_ok()
                     {
                         return Some((spare, self.base + (at + 1) * STRIDE));
                     }
@@ -278,7 +288,7 @@ mod imp {
     }
 }
 
-#[cfg(not(rtprof_supported))]
+#[cfg(not(all(rtprof_supported, not(loom))))]
 mod imp {
     use super::Start;
 

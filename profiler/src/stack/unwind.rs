@@ -211,14 +211,22 @@ mod imp {
     /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns how
     /// many. `None` when no cache was free, or neither here nor elsewhere enough stack.
     pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
-        if registers.sp.wrapping_sub(stack.low) >= OWN_STACK {
-            walk_here(registers, stack, frames)
-        } else {
-            spare::with_room_to_unwind(|| walk_here(registers, stack, frames)).flatten()
+        if stack.is_foreign {
+            return spare::with_room_to_unwind(|| walk_within::<true>(registers, stack, frames)).flatten();
         }
+        if registers.sp.wrapping_sub(stack.low) >= OWN_STACK {
+            return walk_within::<false>(registers, stack, frames);
+        }
+        spare::with_room_to_unwind(|| walk_within::<false>(registers, stack, frames)).flatten()
     }
 
-    fn walk_here(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
+    /// As [`walk`], where there is room. In a version for foreign stacks, which a walk gets to know as it goes, because
+    /// bounds that change cost the other one a tenth.
+    fn walk_within<const FOREIGN: bool>(
+        registers: Registers,
+        stack: Bounds,
+        frames: &mut [usize],
+    ) -> Option<usize> {
         let stripe = take_stripe()?;
         // Loaded after the stripe was taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and each stripe was seen free.
@@ -231,9 +239,6 @@ mod imp {
         let caches = unsafe { &mut *stripe.caches.get() };
         // Without what lies below the stack pointer, which anything may overwrite.
         let mut stack = Bounds { low: registers.sp, ..stack };
-        // SAFETY: called for aligned words within the part of this thread's stack that is in use: by `Rule::apply`, and
-        // by `read`.
-        let word = |at: usize| unsafe { (at as *const usize).read() };
         let Caches { rules, generation, framehop } = caches;
         if *generation != known.generation {
             rules.forget();
@@ -251,17 +256,27 @@ mod imp {
         let mut depth = 0;
         while depth < frames.len() {
             let rule = rules.rule(place);
-            let caller = if rule == Rule::ASK {
+            let mut caller = if rule == Rule::ASK {
                 let at = at(address, depth);
-                let mut read = |at: u64| {
-                    let end = (at as usize).checked_add(8).ok_or(())?;
-                    let inside = at as usize >= stack.low && (end <= stack.high || stack.extend_to(end));
-                    (inside && at.is_multiple_of(8)).then(|| word(at as usize) as u64).ok_or(())
-                };
-                ask(unwinder, framehop, at, native(at, frame, registers), &mut read).ok().flatten()
+                let mut now = stack;
+                let mut read = |at: u64| read::<FOREIGN>(&mut now, at as usize);
+                let caller = ask(unwinder, framehop, at, native(at, frame, registers), &mut read);
+                if FOREIGN {
+                    stack = now;
+                }
+                caller.ok().flatten()
             } else {
-                rule.apply(frame, stack, word).or_else(|| rule.apply_beyond(frame, &mut stack, word))
+                // SAFETY: `Rule::apply` keeps to aligned words within the part of this thread's stack that is in use.
+                rule.apply(frame, stack, |at| unsafe { word(at) })
             };
+            if FOREIGN
+                && caller.is_none()
+                && let Some(wider) = rule.stack_beyond(frame, stack)
+            {
+                stack = wider;
+                // SAFETY: as above.
+                caller = rule.apply(frame, stack, |at| unsafe { word(at) });
+            }
             // The outermost frame's caller cannot be found: that is how most stacks end.
             let Some((next, return_address)) = caller else { break };
             if return_address == 0 {
@@ -276,6 +291,27 @@ mod imp {
         }
         stripe.release();
         Some(depth)
+    }
+
+    /// Reads the stack for framehop, and learns how far a foreign one goes.
+    fn read<const FOREIGN: bool>(stack: &mut Bounds, at: usize) -> Result<u64, ()> {
+        let end = at.checked_add(8).ok_or(())?;
+        if FOREIGN && end > stack.high {
+            *stack = stack.extended_to(end).ok_or(())?;
+        }
+        let inside = at >= stack.low && end <= stack.high && at.is_multiple_of(8);
+        // SAFETY: an aligned word within the part of this thread's stack that is in use.
+        inside.then(|| unsafe { word(at) } as u64).ok_or(())
+    }
+
+    /// A word of the stack.
+    ///
+    /// # Safety
+    /// It is aligned and lies within the part of this thread's stack that is in use.
+    #[inline(always)]
+    unsafe fn word(at: usize) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { (at as *const usize).read() }
     }
 
     /// framehop's registers of a frame.

@@ -33,9 +33,10 @@ const SIDES: [Side; 2] = [
 
 /// What is measured on each side: the two with a budget first. Hot: every object is sampled. Sparse: few
 /// are, so that each sample finds the caches used by others.
-const CASES: [Case; 5] = [
+const CASES: [Case; 6] = [
     hot(10),
     hot(32),
+    Case { on_coroutine: true, name: "64 B, on a coroutine", ..hot(10) },
     sparse(Shape::Pair, Sizes::Fixed(1024), "1 KiB", "Go 2.1 µs"),
     sparse(Shape::Pair, Sizes::Mixed, "16..4096 B", "Go 2.5 µs"),
     sparse(Shape::Ring, Sizes::Mixed, "ring of 1024, 16..4096 B", "Go 2.5 µs"),
@@ -47,6 +48,7 @@ struct Case {
     shape: Shape,
     sizes: Sizes,
     count: usize,
+    on_coroutine: bool,
     name: &'static str,
     anchor: &'static str,
 }
@@ -58,13 +60,14 @@ const fn hot(frames: usize) -> Case {
         shape: Shape::Pair,
         sizes: Sizes::Fixed(64),
         count: 10_000,
+        on_coroutine: false,
         name: "64 B",
         anchor: "",
     }
 }
 
 const fn sparse(shape: Shape, sizes: Sizes, name: &'static str, anchor: &'static str) -> Case {
-    Case { frames: 10, rate: 64 * 1024, shape, sizes, count: 100_000, name, anchor }
+    Case { frames: 10, rate: 64 * 1024, shape, sizes, count: 100_000, on_coroutine: false, name, anchor }
 }
 
 /// Measures all cases of both builds and adds their rows.
@@ -108,6 +111,7 @@ struct Flips {
 impl Flips {
     fn measure(&mut self, child: &mut Child, case: &Case, rounds: usize) -> io::Result<()> {
         let Case { frames, rate, shape, sizes, count, .. } = case;
+        child.ask(&format!("coroutine {}", u8::from(case.on_coroutine)))?;
         let [depth, real] = child.numbers(&format!("depth {frames}"))?;
         self.frames = real;
         let before: [f64; 2] = child.numbers("samples")?;
