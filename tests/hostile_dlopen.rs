@@ -6,7 +6,7 @@
 
 mod support;
 
-use std::ffi::{CString, c_void};
+use std::ffi::{CStr, CString, c_void};
 use std::hint::black_box;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -68,14 +68,20 @@ impl Library {
         Self(handle)
     }
 
-    fn call_back(&self, callback: Callback) {
+    /// Calls the callback through a function of the library; returns where that lies.
+    fn call_back_through(&self, name: &CStr, callback: Callback) -> *mut c_void {
         // SAFETY: the library is loaded as long as `self` lives.
-        let symbol = unsafe { libc::dlsym(self.0, c"call_back".as_ptr()) };
+        let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!symbol.is_null(), "the fixture has it");
-        // SAFETY: the fixture's function has this type.
+        // SAFETY: the fixtures' functions have this type.
         let call_back: CallBack = unsafe { std::mem::transmute(symbol) };
         // SAFETY: it calls the callback and nothing else.
         unsafe { call_back(callback, std::ptr::null_mut()) };
+        symbol
+    }
+
+    fn call_back(&self, callback: Callback) {
+        self.call_back_through(c"call_back", callback);
     }
 }
 
@@ -185,4 +191,127 @@ fn load_and_unload_while_sampling() {
             assert!(totals[ALLOC_OBJECTS] > 0 || is_blind, "the callback was sampled");
         });
     }
+}
+
+#[inline(never)]
+extern "C" fn called_from_a(_: *mut c_void) {
+    black_box(vec![0_u8; 100]);
+}
+
+#[inline(never)]
+extern "C" fn called_from_b(_: *mut c_void) {
+    black_box(vec![0_u8; 200]);
+}
+
+#[inline(never)]
+extern "C" fn called_from_either(_: *mut c_void) {
+    black_box(vec![0_u8; 300]);
+}
+
+/// What is done once a library is loaded, and once it is unloaded.
+type Readings = [fn(); 2];
+
+/// Two libraries, A and B, one after the other at the same address, each of which calls back. B stays.
+fn two_libraries_at_one_place(test: &str, [loaded, unloaded]: Readings, check: impl Fn(&Profile)) {
+    let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dlopen").join(test);
+    let [a, b] = ["a", "b"].map(|name| directory.join(format!("libonly{name}.so")));
+    if !child::any() {
+        std::fs::create_dir_all(&directory).expect("the build's own folder can be written");
+        let source = directory.join("only_in.c");
+        std::fs::write(&source, include_str!("fixtures/only_in.c"))
+            .expect("the build's own folder can be written");
+        for (name, into) in [("a", &a), ("b", &b)] {
+            let mut command = Command::new("cc");
+            command.args(["-shared", "-fPIC", "-O1", "-fno-omit-frame-pointer", "-Wl,--build-id"]);
+            command.arg(format!("-DNAME=only_in_{name}"));
+            compile(command, &source, into.clone());
+        }
+    }
+    let parts: [(&Path, &CStr, Callback); 2] =
+        [(&a, c"only_in_a", called_from_a), (&b, c"only_in_b", called_from_b)];
+    child::isolated(test, || {
+        rtprof::refresh_modules();
+        rtprof::set_mem_profile_rate(1);
+        let mut last = None;
+        // Where a library was, something else may come to lie before the next one is loaded.
+        let have_met = (0..100).any(|_| {
+            let places = parts.map(|(path, function, callback)| {
+                if last.take().is_some() {
+                    unloaded();
+                }
+                let library = Library::open(path);
+                loaded();
+                library.call_back_through(function, called_from_either);
+                let place = library.call_back_through(function, callback);
+                last = Some(library);
+                place
+            });
+            places[0] == places[1]
+        });
+        rtprof::set_mem_profile_rate(0);
+        assert!(have_met, "the libraries never had the same place");
+        let profile = Profile::heap();
+        for (function, other) in [("called_from_a", "only_in_b"), ("called_from_b", "only_in_a")] {
+            let samples = profile.samples_of(function);
+            assert!(!samples.is_empty(), "{function} was sampled");
+            for sample in samples {
+                assert!(!sample.has(other), "a wrong name: {:#?}", sample.frames);
+            }
+        }
+        assert!(!profile.samples_of("called_from_either").is_empty(), "it was sampled");
+        check(&profile);
+    });
+}
+
+fn export() {
+    black_box(Profile::heap());
+}
+
+fn is_named(profile: &Profile) {
+    for (function, owner) in [("called_from_a", "only_in_a"), ("called_from_b", "only_in_b")] {
+        for sample in profile.samples_of(function) {
+            assert!(sample.has(owner), "no name: {:#?}", sample.frames);
+        }
+    }
+    // Equal stacks are one record, whichever library they were captured in.
+    for sample in profile.samples_of("called_from_either") {
+        assert!(!sample.has("only_in_a") && !sample.has("only_in_b"), "of both: {:#?}", sample.frames);
+    }
+    names_both(profile);
+}
+
+fn names_both(profile: &Profile) {
+    let comments = profile.comments();
+    for library in ["libonlya.so", "libonlyb.so"] {
+        assert!(comments.contains(library), "{comments}");
+    }
+}
+
+/// Each stack has the name of the library that was loaded when it was captured, if the program tells of its libraries.
+#[test]
+fn a_stack_has_the_names_of_its_library() {
+    let test = "a_stack_has_the_names_of_its_library";
+    two_libraries_at_one_place(test, [rtprof::refresh_modules; 2], is_named);
+}
+
+#[test]
+fn exports_tell_libraries_apart() {
+    two_libraries_at_one_place("exports_tell_libraries_apart", [export; 2], is_named);
+}
+
+/// Nothing tells the stacks of the two apart: they have no names, and a comment says whose they may be.
+#[test]
+fn both_candidates_are_in_a_comment() {
+    let test = "both_candidates_are_in_a_comment";
+    two_libraries_at_one_place(test, [rtprof::refresh_modules, || {}], names_both);
+}
+
+/// The library that comes after one that no export has seen is not taken for it.
+#[test]
+fn a_library_that_was_never_seen_has_no_names() {
+    let test = "a_library_that_was_never_seen_has_no_names";
+    two_libraries_at_one_place(test, [|| {}; 2], |profile| {
+        let comments = profile.comments();
+        assert!(comments.contains("libonlyb.so or a library that was unloaded"), "{comments}");
+    });
 }

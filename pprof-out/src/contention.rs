@@ -7,6 +7,7 @@ use rtprof_profiler::clock;
 use rtprof_profiler::contention::{self, BlockCount};
 use rtprof_profiler::counters::{self, Subject};
 use rtprof_profiler::labels;
+use rtprof_profiler::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
 use crate::hook_names;
@@ -43,8 +44,7 @@ pub(crate) struct ContentionRecords<'a> {
 /// The waits of one stack under one set of labels.
 #[derive(Clone, Debug)]
 pub(crate) struct ContentionRecord<'a> {
-    /// Return addresses, leaf first.
-    pub(crate) stack: &'a [usize],
+    pub(crate) stack: Stack<'a>,
     pub(crate) labels: &'a [(String, String)],
     /// How many waits.
     pub(crate) count: i64,
@@ -107,8 +107,8 @@ fn sorted(mut records: Vec<ContentionRecord<'_>>) -> Vec<ContentionRecord<'_>> {
 }
 
 impl<'a> ContentionRecords<'a> {
-    /// Return addresses of every record, leaf first.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = &'a [usize]> {
+    /// The stack of every record.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'a>> + Clone {
         self.records.iter().map(|record| record.stack)
     }
 
@@ -132,6 +132,7 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let mut locations = Locations::new(symbolization);
     locations.prepare(contention.stacks());
+    let comments = locations.comments(&contention.comments);
     let mut encoder = Encoder::new(
         sink,
         &Header {
@@ -140,7 +141,7 @@ pub(crate) fn write(
             period: 1,
             default_sample_type: "",
             drop_frames: hook_names::DROP_FRAMES,
-            comments: &contention.comments,
+            comments: &comments,
             taken: contention.taken,
         },
     );

@@ -1,3 +1,5 @@
+use rtprof_profiler::modules::CaptureSpan;
+
 use super::*;
 use crate::proto::Profile;
 use crate::{contention_text, decoded, go_pprof};
@@ -8,7 +10,12 @@ const TICKS_PER_SECOND: u64 = 2_000_000_000;
 fn synthetic(kind: Contention) -> ContentionRecords<'static> {
     static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
         std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b=c".into())]);
-    let record = |stack, labels, count, cycles| ContentionRecord { stack, labels, count, cycles };
+    let record = |stack: &'static [usize], labels, count, cycles| ContentionRecord {
+        stack: stack.into(),
+        labels,
+        count,
+        cycles,
+    };
     ContentionRecords {
         kind,
         records: sorted(vec![
@@ -104,7 +111,8 @@ fn text_of_nothing() {
 
 /// Largest values at the slowest clock, at one of a nanosecond a tick, and at a fast one.
 fn extreme(ticks_per_second: u64) -> ContentionRecords<'static> {
-    let record = ContentionRecord { stack: &[0x101], labels: &[], count: i64::MAX, cycles: u64::MAX };
+    let record =
+        ContentionRecord { stack: (&[0x101][..]).into(), labels: &[], count: i64::MAX, cycles: u64::MAX };
     ContentionRecords { ticks_per_second, records: vec![record], ..synthetic(Contention::Mutex) }
 }
 
@@ -129,9 +137,14 @@ fn nothing_overflows() {
 
 #[test]
 fn equal_delays_keep_their_order() {
-    let record = |stack, cycles| ContentionRecord { stack, labels: &[], count: 1, cycles };
+    let record = |stack: &'static [usize], cycles| ContentionRecord {
+        stack: stack.into(),
+        labels: &[],
+        count: 1,
+        cycles,
+    };
     let stacks: Vec<_> = sorted(vec![
-        record(&[1][..], 5),
+        record(&[1], 5),
         record(&[2], 9),
         record(&[3], 5),
         record(&[4], u64::MAX),
@@ -291,7 +304,12 @@ fn go_reads_profiles_of_nothing_and_of_counts() {
         for values in [vec![], vec![[5], [2]]] {
             threads.records = values
                 .iter()
-                .map(|&[count]| CountRecord { stack: (&[0x101, 0x202]).into(), leaf: Leaf::Hooks, count })
+                .map(|&[count]| CountRecord {
+                    stack: (&[0x101, 0x202]).into(),
+                    span: CaptureSpan::UNKNOWN,
+                    leaf: Leaf::Hooks,
+                    count,
+                })
                 .collect();
             let (mut proto, mut text) = (Vec::new(), Vec::new());
             threads.write(Symbolization::Full, &mut Sink::new(&mut proto)).unwrap();

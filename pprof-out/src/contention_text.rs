@@ -47,9 +47,9 @@ pub(crate) fn write(
         text.clear();
         sink.drain_chunk(&mut bytes)?;
     }
-    text::comments(&mut text, &contention.comments);
+    text::comments(&mut text, &locations.comments(&contention.comments));
     if !contention.records.is_empty() {
-        text::memory_map(&mut text, locations.modules());
+        text::memory_map(&mut text, locations.unambiguous_modules());
     }
     bytes.extend_from_slice(text.as_bytes());
     sink.drain(&mut bytes)?;

@@ -91,7 +91,12 @@ mod tests {
 
     #[test]
     fn flat_is_who_waited_and_cumulative_all_above() {
-        let record = |stack, count, cycles| ContentionRecord { stack, labels: &[], count, cycles };
+        let record = |stack: &'static [usize], count, cycles| ContentionRecord {
+            stack: stack.into(),
+            labels: &[],
+            count,
+            cycles,
+        };
         let contention = ContentionRecords {
             kind: Contention::Block,
             // 0x20 calls itself; a tick is half a nanosecond.

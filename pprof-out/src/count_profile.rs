@@ -5,6 +5,9 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 
+use rtprof_profiler::modules::CaptureSpan;
+use rtprof_profiler::stack::Stack;
+
 use crate::encode::{Encoder, Header};
 use crate::locations::{Frames, Locations};
 use crate::sink::Sink;
@@ -30,6 +33,8 @@ pub(crate) struct CountProfile<'a> {
 pub(crate) struct CountRecord<'a> {
     /// Return addresses, leaf first.
     pub(crate) stack: Cow<'a, [usize]>,
+    /// When they were captured.
+    pub(crate) span: CaptureSpan,
     pub(crate) leaf: Leaf,
     pub(crate) count: i64,
 }
@@ -44,23 +49,26 @@ pub(crate) enum Leaf {
 }
 
 /// Where a thing was added.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Return addresses from the caller of `add` on, leaf first.
     pub(crate) stack: Box<[usize]>,
     /// Functions that the caller wants hidden. Counted at export, where inlined ones are known.
     pub(crate) skip: usize,
+    pub(crate) span: CaptureSpan,
 }
 
 /// Distinct places with their counts, the most frequent first, then by address: the order is always the same.
 pub(crate) fn counted(places: Vec<Place>) -> Vec<(Place, i64)> {
-    let mut counts: HashMap<Place, i64> = HashMap::new();
-    for place in places {
-        *counts.entry(place).or_default() += 1;
+    let mut counts: HashMap<_, (CaptureSpan, i64)> = HashMap::new();
+    for Place { stack, skip, span } in places {
+        let (joint, count) = counts.entry((stack, skip)).or_insert((span, 0));
+        *joint = joint.and(span);
+        *count += 1;
     }
     let mut counted: Vec<_> = counts.into_iter().collect();
-    counted.sort_unstable_by(|(a, m), (b, n)| n.cmp(m).then_with(|| a.cmp(b)));
-    counted
+    counted.sort_unstable_by(|(a, (_, m)), (b, (_, n))| n.cmp(m).then_with(|| a.cmp(b)));
+    counted.into_iter().map(|((stack, skip), (span, count))| (Place { stack, skip, span }, count)).collect()
 }
 
 impl<'a> CountProfile<'a> {
@@ -68,6 +76,7 @@ impl<'a> CountProfile<'a> {
     pub(crate) fn of_places(name: String, counted: Vec<(Place, i64)>) -> Self {
         let record = |(place, count): (Place, i64)| CountRecord {
             stack: place.stack.into_vec().into(),
+            span: place.span,
             leaf: Leaf::Skip(place.skip),
             count,
         };
@@ -76,14 +85,15 @@ impl<'a> CountProfile<'a> {
     }
 
     /// Return addresses of every record, leaf first.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = &[usize]> {
-        self.records.iter().map(|record| &*record.stack)
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'_>> + Clone {
+        self.records.iter().map(CountRecord::captured)
     }
 
     /// Writes profile.proto.
     pub(crate) fn write(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
         let mut locations = Locations::new(symbolization);
         locations.prepare(self.stacks());
+        let comments = locations.comments(&self.comments);
         let mut encoder = Encoder::new(
             sink,
             &Header {
@@ -92,7 +102,7 @@ impl<'a> CountProfile<'a> {
                 period: 1,
                 default_sample_type: "",
                 drop_frames: self.drop_frames,
-                comments: &self.comments,
+                comments: &comments,
                 taken: self.taken,
             },
         );
@@ -126,9 +136,9 @@ impl<'a> CountProfile<'a> {
             text.clear();
             sink.drain_chunk(&mut bytes)?;
         }
-        text::comments(&mut text, &self.comments);
+        text::comments(&mut text, &locations.comments(&self.comments));
         if !self.records.is_empty() {
-            text::memory_map(&mut text, locations.modules());
+            text::memory_map(&mut text, locations.unambiguous_modules());
         }
         bytes.extend_from_slice(text.as_bytes());
         sink.drain(&mut bytes)?;
@@ -137,10 +147,14 @@ impl<'a> CountProfile<'a> {
 }
 
 impl CountRecord<'_> {
+    fn captured(&self) -> Stack<'_> {
+        Stack { addresses: &self.stack, span: self.span }
+    }
+
     pub(crate) fn frames<'l>(&self, locations: &'l mut Locations) -> Frames<'l> {
         match self.leaf {
-            Leaf::Skip(functions) => locations.skipped(&self.stack, functions),
-            Leaf::Hooks => locations.event(&self.stack),
+            Leaf::Skip(functions) => locations.skipped(self.captured(), functions),
+            Leaf::Hooks => locations.event(self.captured()),
         }
     }
 }
@@ -150,7 +164,7 @@ mod tests {
     use super::*;
 
     fn place(stack: &[usize], skip: usize) -> Place {
-        Place { stack: stack.into(), skip }
+        Place { stack: stack.into(), skip, span: CaptureSpan::UNKNOWN }
     }
 
     #[test]
@@ -183,8 +197,12 @@ mod tests {
         let mut profile = CountProfile::of_places("threadcreate".into(), Vec::new());
         profile.comments = vec!["two\nlines".into()];
         assert_eq!(text_of(&profile), "threadcreate profile: total 0\n# two lines\n");
-        let record =
-            |stack: &'static [usize], count| CountRecord { stack: stack.into(), leaf: Leaf::Hooks, count };
+        let record = |stack: &'static [usize], count| CountRecord {
+            stack: stack.into(),
+            span: CaptureSpan::UNKNOWN,
+            leaf: Leaf::Hooks,
+            count,
+        };
         profile.records = vec![record(&[0x10], i64::MAX), record(&[0x20], 5)];
         let text = text_of(&profile);
         let expected = "threadcreate profile: total 9223372036854775807\n9223372036854775807 @ 0x10\n#\t0x10\n\n\

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::sampling;
 
+use crate::symbol_cache::Symbols;
 use crate::symbolizer::{Symbolization, Symbolizer};
 
 /// The functions that have the code at `addresses`, in the same order; `None` where nothing is known. Go:
@@ -13,16 +15,19 @@ use crate::symbolizer::{Symbolization, Symbolizer};
 /// Of functions that were inlined there it is the one that they were inlined into: a reader gives the address a
 /// single name, and the innermost one would stand for the whole frame, often one of the standard library's.
 ///
-/// The addresses in a profile lie inside the call, unlike those that it returns to.
+/// The addresses in a profile lie inside the call, unlike those that it returns to. One at which several libraries
+/// were loaded in turn has no name here: it alone does not tell which of them is meant.
 pub fn function_names(addresses: &[usize]) -> Vec<Option<Arc<str>>> {
     let _workspace = sampling::workspace();
     let return_addresses: Vec<usize> = addresses.iter().map(|address| address.wrapping_add(1)).collect();
-    let resolved = Symbolizer::new(Symbolization::Full).resolve(&return_addresses);
-    let name = |(_, symbols): (_, Arc<crate::symbol_cache::Symbols>)| {
+    let mut symbolizer = Symbolizer::new(Symbolization::Full);
+    let owner = |address: usize| (address, symbolizer.owners.of(address, CaptureSpan::UNKNOWN));
+    let owned: Vec<_> = return_addresses.into_iter().map(owner).collect();
+    let name = |symbols: Arc<Symbols>| {
         let function = symbols.lines.last().map(|line| &line.function).or(symbols.left_out.as_ref())?;
         Some(function.name.clone())
     };
-    resolved.into_iter().map(name).collect()
+    symbolizer.resolve(&owned).into_iter().map(name).collect()
 }
 
 #[cfg(test)]

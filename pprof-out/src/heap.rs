@@ -5,6 +5,7 @@ use std::io;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rtprof_profiler::counters::{self, Subject};
+use rtprof_profiler::stack::Stack;
 use rtprof_profiler::{labels, mem, rate};
 
 use crate::encode::{self, Encoder, Header};
@@ -44,8 +45,7 @@ pub(crate) struct HeapRecords<'a> {
 /// The sampled objects of one size from one stack.
 #[derive(Clone, Debug)]
 pub(crate) struct HeapRecord<'a> {
-    /// Return addresses, leaf first.
-    pub(crate) stack: &'a [usize],
+    pub(crate) stack: Stack<'a>,
     pub(crate) size: usize,
     /// The rate these samples were taken at.
     pub(crate) rate: usize,
@@ -96,7 +96,7 @@ impl HeapRecord<'_> {
     /// What was allocated, as far as the samples tell.
     pub(crate) fn estimated(&self) -> HeapValues {
         // All of the record's key: records of one place under many labels must not round together.
-        let hash = stack_hash(self.stack)
+        let hash = stack_hash(&self.stack)
             ^ (self.size as u64).rotate_left(32)
             ^ (self.rate as u64).rotate_left(16)
             ^ label_hash(self.labels);
@@ -155,8 +155,8 @@ impl Values for HeapValues {
 }
 
 impl<'a> HeapRecords<'a> {
-    /// Return addresses of every record, leaf first.
-    pub(crate) fn stacks(&self) -> impl Iterator<Item = &'a [usize]> {
+    /// The stack of every record.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'a>> + Clone {
         self.records.iter().map(|record| record.stack)
     }
 }
@@ -195,6 +195,7 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let mut locations = Locations::new(symbolization);
     locations.prepare(heap.stacks());
+    let comments = locations.comments(&heap.comments);
     let mut encoder = Encoder::new(
         sink,
         &Header {
@@ -203,7 +204,7 @@ pub(crate) fn write(
             period: i64::try_from(heap.rate).unwrap_or(i64::MAX),
             default_sample_type,
             drop_frames: DROP_FRAMES,
-            comments: &heap.comments,
+            comments: &comments,
             taken: heap.taken,
         },
     );

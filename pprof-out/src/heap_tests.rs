@@ -9,8 +9,8 @@ use crate::proto::Profile;
 fn synthetic() -> HeapRecords<'static> {
     static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
         std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b".into()), ("path".into(), "/x".into())]);
-    let record = |stack, size, rate, labels, allocs, frees| HeapRecord {
-        stack,
+    let record = |stack: &'static [usize], size, rate, labels, allocs, frees| HeapRecord {
+        stack: stack.into(),
         size,
         rate,
         labels,
@@ -76,7 +76,7 @@ fn records_of(stacks: &[Vec<usize>]) -> HeapRecords<'_> {
             .iter()
             .enumerate()
             .map(|(at, stack)| HeapRecord {
-                stack,
+                stack: stack[..].into(),
                 size: 16 << (at % 8),
                 rate: 512 << 10,
                 labels: &[],
@@ -174,9 +174,17 @@ fn rounding_is_spread_over_labels() {
     let sum: i64 = labels
         .iter()
         .map(|labels| {
-            HeapRecord { stack: &stack, size, rate, labels, allocs: 1, frees: 0, base: HeapBase::default() }
-                .estimated()
-                .alloc_objects
+            HeapRecord {
+                stack: stack[..].into(),
+                size,
+                rate,
+                labels,
+                allocs: 1,
+                frees: 0,
+                base: HeapBase::default(),
+            }
+            .estimated()
+            .alloc_objects
         })
         .sum();
     let factor = rtprof_profiler::rate::weight(size, rate);

@@ -40,7 +40,7 @@ pub(crate) fn write(
             "{}: {} [{}: {}]",
             values.inuse_objects, values.inuse_space, values.alloc_objects, values.alloc_space
         );
-        text::addresses(&mut text, record.stack);
+        text::addresses(&mut text, &record.stack);
         text.push('\n');
         text::labels(&mut text, record.labels);
         text::lines(&mut text, &locations.allocation(record.stack));
@@ -49,8 +49,8 @@ pub(crate) fn write(
         text.clear();
         sink.drain_chunk(&mut bytes)?;
     }
-    summary(&mut text, estimated, &heap.comments);
-    text::mapped_libraries(&mut text, locations.modules());
+    summary(&mut text, estimated, &locations.comments(&heap.comments));
+    text::mapped_libraries(&mut text, locations.unambiguous_modules());
     bytes.extend_from_slice(text.as_bytes());
     sink.drain(&mut bytes)?;
     sink.flush()
@@ -115,7 +115,15 @@ mod tests {
     use crate::taken::Taken;
 
     fn record(size: usize, rate: usize, allocs: i64, frees: i64) -> HeapRecord<'static> {
-        HeapRecord { stack: &[0x11, 0x22], size, rate, labels: &[], allocs, frees, base: HeapBase::default() }
+        HeapRecord {
+            stack: (&[0x11, 0x22][..]).into(),
+            size,
+            rate,
+            labels: &[],
+            allocs,
+            frees,
+            base: HeapBase::default(),
+        }
     }
 
     fn text_of(records: Vec<HeapRecord<'static>>) -> String {

@@ -73,8 +73,8 @@ mod tests {
 
     #[test]
     fn flat_is_the_leaf_and_cumulative_the_whole_stack() {
-        let record = |stack, allocs, frees| HeapRecord {
-            stack,
+        let record = |stack: &'static [usize], allocs, frees| HeapRecord {
+            stack: stack.into(),
             size: 10,
             rate: 1,
             labels: &[],

@@ -1,21 +1,28 @@
 //! The locations, functions and mappings that the samples of one export refer to.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::iter;
 use std::sync::Arc;
 
+use rtprof_profiler::modules::{CaptureSpan, ClockTime, Module};
+use rtprof_profiler::stack::Stack;
+
 use crate::hash::AddressMap;
-use crate::module_map::MappedPages;
+use crate::mapped_pages::MappedPages;
 use crate::object_file::hex;
 use crate::proto;
 use crate::prune::{self, Class, Cut, Machinery};
 use crate::strings::StringTable;
 use crate::symbol_cache::{Function, Symbols};
-use crate::symbolizer::{Symbolization, Symbolizer};
+use crate::symbolizer::{Owned, Symbolization, Symbolizer};
 
 /// Every distinct address of an export, resolved once.
 pub(crate) struct Locations {
     symbolizer: Symbolizer,
-    by_address: AddressMap<usize, Known>,
+    /// Return addresses whose module is settled, from some time on.
+    by_address: AddressMap<usize, (ClockTime, Known)>,
+    /// Those of stacks that were captured before it, with the module that they belonged to then.
+    by_owner: HashMap<Owned, Known>,
     addresses: Vec<Address>,
     /// What was given an id: an address, and how many of its innermost lines are hidden. The id is the
     /// position plus 1.
@@ -61,6 +68,7 @@ impl Locations {
         Self {
             symbolizer: Symbolizer::new(symbolization),
             by_address: AddressMap::default(),
+            by_owner: HashMap::new(),
             addresses: Vec::new(),
             given: Vec::new(),
             stack: Vec::new(),
@@ -70,24 +78,47 @@ impl Locations {
 
     /// Resolves the addresses of all stacks that will be asked for. Without it each stack that has an address which is
     /// not in the cache would open the debug information again.
-    pub(crate) fn prepare<'s>(&mut self, stacks: impl IntoIterator<Item = &'s [usize]>) {
+    pub(crate) fn prepare<'s>(&mut self, stacks: impl Iterator<Item = Stack<'s>> + Clone) {
         let mut new = AddressMap::<usize, ()>::default();
         let mut before: &[usize] = &[];
-        for stack in stacks {
+        for stack in stacks.clone() {
             // Records that follow one another mostly have their outer frames in common.
-            let both = stack.iter().rev().zip(before.iter().rev());
+            let both = stack.addresses.iter().rev().zip(before.iter().rev());
             let common = both.take_while(|(address, other)| address == other).count();
             new.extend(stack[..stack.len() - common].iter().map(|&address| (address, ())));
-            before = stack;
+            before = stack.addresses;
         }
         let mut new: Vec<usize> = new.into_keys().filter(|a| !self.by_address.contains_key(a)).collect();
         // In the order in which a file has them.
         new.sort_unstable();
-        self.add(&new);
+        let owners = &mut self.symbolizer.owners;
+        let settled: Vec<_> = new.iter().map(|&address| owners.settled(address)).collect();
+        let mut wanted: Vec<Owned> = new.iter().zip(&settled).map(|(&at, &(owner, _))| (at, owner)).collect();
+        let times: AddressMap<usize, ClockTime> =
+            new.iter().zip(&settled).map(|(&address, &(_, from))| (address, from)).collect();
+        if times.values().any(|from| *from != ClockTime::START) {
+            let mut others = BTreeSet::new();
+            for stack in stacks {
+                for address in stack.addresses {
+                    if times.get(address).is_some_and(|from| !stack.span.is_since(*from)) {
+                        others.insert((*address, owners.of(*address, stack.span)));
+                    }
+                }
+            }
+            wanted.extend(others);
+        }
+        let resolved = self.symbolizer.resolve(&wanted);
+        for (at, (owned, symbols)) in wanted.into_iter().zip(resolved).enumerate() {
+            let known = self.add(owned, symbols);
+            match settled.get(at) {
+                Some(&(_, from)) => drop(self.by_address.insert(owned.0, (from, known))),
+                None => drop(self.by_owner.insert(owned, known)),
+            }
+        }
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
-    pub(crate) fn allocation(&mut self, stack: &[usize]) -> Frames<'_> {
+    pub(crate) fn allocation(&mut self, stack: Stack<'_>) -> Frames<'_> {
         self.resolve(stack);
         let frames = self.stack.len();
         let cut = prune::cut(Machinery::Allocator, frames, self.entry, |frame| self.classes(frame));
@@ -96,14 +127,14 @@ impl Locations {
 
     /// Resolves a stack of return addresses, leaf first, and cuts the hooks that saw the event and the profiler
     /// off its leaf.
-    pub(crate) fn event(&mut self, stack: &[usize]) -> Frames<'_> {
+    pub(crate) fn event(&mut self, stack: Stack<'_>) -> Frames<'_> {
         self.resolve(stack);
         let cut = prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
         self.frames(cut)
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.
-    pub(crate) fn skipped(&mut self, stack: &[usize], skip: usize) -> Frames<'_> {
+    pub(crate) fn skipped(&mut self, stack: Stack<'_>, skip: usize) -> Frames<'_> {
         self.resolve(stack);
         let lines_of = |frame: usize| self.classes(frame).len();
         let cut = prune::skip_lines(Cut::NONE, skip, self.stack.len(), lines_of);
@@ -119,13 +150,13 @@ impl Locations {
     }
 
     // The innermost loop of an export: one look-up for each frame of each record.
-    fn resolve(&mut self, stack: &[usize]) {
+    fn resolve(&mut self, stack: Stack<'_>) {
         self.stack.clear();
         self.entry = None;
-        for &return_address in stack {
+        for &return_address in stack.addresses {
             let known = match self.by_address.get(&return_address) {
-                Some(&known) => known,
-                None => self.add(&[return_address]),
+                Some(&(from, known)) if stack.span.is_since(from) => known,
+                _ => self.look_up(return_address, stack.span),
             };
             if known.is_left_out {
                 continue;
@@ -137,21 +168,35 @@ impl Locations {
         }
     }
 
-    /// Resolves addresses that are not known yet. Returns the last one.
+    /// An address that is not known yet, or whose module depends on when it was captured.
     #[cold]
-    fn add(&mut self, return_addresses: &[usize]) -> Known {
-        let mut last = Known { at: 0, is_entry: false, is_left_out: false };
-        let resolved = self.symbolizer.resolve(return_addresses);
-        for (&return_address, (module, symbols)) in return_addresses.iter().zip(resolved) {
-            last = Known {
-                at: self.addresses.len() as u32,
-                is_entry: prune::entry_lines(&symbols.classes) > 0,
-                is_left_out: symbols.lines.is_empty() && symbols.left_out.is_some(),
-            };
-            self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
-            self.by_address.insert(return_address, last);
+    fn look_up(&mut self, return_address: usize, span: CaptureSpan) -> Known {
+        if !self.by_address.contains_key(&return_address) {
+            self.prepare(iter::once(Stack { addresses: &[return_address], span }));
         }
-        last
+        if let Some(&(from, known)) = self.by_address.get(&return_address)
+            && span.is_since(from)
+        {
+            return known;
+        }
+        let owned = (return_address, self.symbolizer.owners.of(return_address, span));
+        if let Some(&known) = self.by_owner.get(&owned) {
+            return known;
+        }
+        let symbols = self.symbolizer.resolve(&[owned]).remove(0);
+        let known = self.add(owned, symbols);
+        self.by_owner.insert(owned, known);
+        known
+    }
+
+    fn add(&mut self, (return_address, module): Owned, symbols: Arc<Symbols>) -> Known {
+        let known = Known {
+            at: self.addresses.len() as u32,
+            is_entry: prune::entry_lines(&symbols.classes) > 0,
+            is_left_out: symbols.lines.is_empty() && symbols.left_out.is_some(),
+        };
+        self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
+        known
     }
 
     /// The ids of a stack's locations after `cut`, given as they turn up. `cut` is that of the stack that was
@@ -234,8 +279,14 @@ impl Locations {
             .collect()
     }
 
-    pub(crate) fn modules(&self) -> &[&'static rtprof_profiler::modules::Module] {
-        self.symbolizer.modules()
+    /// Those in whose place a reader of a text may look.
+    pub(crate) fn unambiguous_modules(&self) -> impl Iterator<Item = &'static Module> {
+        self.symbolizer.owners.unambiguous()
+    }
+
+    /// The comments of a profile, and what is to be said of its addresses.
+    pub(crate) fn comments(&self, of_profile: &[String]) -> Vec<String> {
+        of_profile.iter().cloned().chain(self.symbolizer.owners.comments()).collect()
     }
 }
 

@@ -4,7 +4,6 @@
 //! a record is known by where its stack lies. Nothing has to be resolved or encoded twice, and nothing is lost by
 //! rounding. Go writes both profiles, parses them, scales one by -1 and merges.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 
 use rtprof_profiler::sampling;
@@ -124,9 +123,11 @@ fn counts_since(
         }
     }
     // Stacks that are gone altogether.
-    let gone =
-        |(stack, leaf)| Some(CountRecord { count: -bases.remove(&(Cow::clone(&stack), leaf))?, stack, leaf });
-    changed.extend(earlier.iter().map(key).filter_map(gone));
+    let gone = |record: &CountRecord<'static>| {
+        let count = -bases.remove(&key(record))?;
+        Some(CountRecord { count, ..record.clone() })
+    };
+    changed.extend(earlier.iter().filter_map(gone));
     changed
 }
 

@@ -1,3 +1,5 @@
+use rtprof_profiler::modules::CaptureSpan;
+
 use super::*;
 use crate::contention::Contention;
 use crate::count_profile::Leaf;
@@ -8,7 +10,7 @@ static STACKS: [[usize; 2]; 3] = [[0x11, 0x22], [0x33, 0x44], [0x55, 0x66]];
 
 fn heap(counts: &[(usize, i64, i64)], rate: usize) -> Snapshot {
     let records = counts.iter().map(|&(at, allocs, frees)| HeapRecord {
-        stack: &STACKS[at],
+        stack: STACKS[at][..].into(),
         size: 100,
         rate,
         labels: &[],
@@ -67,7 +69,7 @@ fn differences_of_estimates_add_up() {
 
 fn waits(kind: Contention, counts: &[(usize, i64, u64)]) -> Snapshot {
     let records = counts.iter().map(|&(at, count, cycles)| ContentionRecord {
-        stack: &STACKS[at],
+        stack: STACKS[at][..].into(),
         labels: &[],
         count,
         cycles,
@@ -97,6 +99,7 @@ fn counts_come_and_go() {
     let counts = |counts: &[(usize, i64)]| {
         let record = |&(at, count): &(usize, i64)| CountRecord {
             stack: STACKS[at].to_vec().into(),
+            span: CaptureSpan::UNKNOWN,
             leaf: Leaf::Skip(0),
             count,
         };

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use rtprof_profiler::modules::Module;
 
 use crate::hook_names;
-use crate::module_map::ModuleMap;
 use crate::names::{self, Home, Name};
 use crate::object_file::{ObjectFile, Store};
+use crate::owners::Owners;
 use crate::prune::classify;
 use crate::symbol_cache::{self, FileState, Line, ModuleKey, SymbolCache, Symbols};
 
@@ -26,7 +26,7 @@ pub enum Symbolization {
 /// Looks addresses up during one export. What it opens takes tens of megabytes for a large program, and is released
 /// before it answers; the answers stay in the cache of the process.
 pub(crate) struct Symbolizer {
-    map: ModuleMap,
+    pub(crate) owners: Owners,
     /// The number of each module in the cache, once it was asked for.
     keys: Vec<Option<u32>>,
     cache: &'static SymbolCache,
@@ -34,8 +34,8 @@ pub(crate) struct Symbolizer {
     symbolization: Symbolization,
 }
 
-/// The module that an address lies in, and what it stands for.
-pub(crate) type Resolved = (Option<usize>, Arc<Symbols>);
+/// A return address, and the module that it belongs to.
+pub(crate) type Owned = (usize, Option<usize>);
 
 /// An address that is not in the cache.
 struct Missing {
@@ -49,13 +49,13 @@ struct Missing {
 impl Symbolizer {
     /// For the modules as they are now.
     pub(crate) fn new(symbolization: Symbolization) -> Self {
-        let map = ModuleMap::read();
-        let keys = vec![None; map.modules().len()];
-        Self { map, keys, cache: symbol_cache::global(), unknown: Arc::default(), symbolization }
+        let owners = Owners::read();
+        let keys = vec![None; owners.modules().len()];
+        Self { owners, keys, cache: symbol_cache::global(), unknown: Arc::default(), symbolization }
     }
 
     pub(crate) fn modules(&self) -> &[&'static Module] {
-        self.map.modules()
+        self.owners.modules()
     }
 
     /// How far the file of a module helped, for a module in which an address was looked up.
@@ -63,17 +63,14 @@ impl Symbolizer {
         self.keys[module].map(|key| self.cache.file(key)).unwrap_or_default()
     }
 
-    /// The module and the lines of each return address. All that are needed are best asked for at once, because each
-    /// call opens the debug information anew for what is not in the cache.
-    ///
-    /// The call lies before the address that it returns to, which may already belong to another line or,
-    /// after a call that never returns, to another function. So the byte before it is looked up.
-    pub(crate) fn resolve(&mut self, return_addresses: &[usize]) -> Vec<Resolved> {
+    /// The lines of each return address. All that are needed are best asked for at once, because each call opens the
+    /// debug information anew for what is not in the cache.
+    pub(crate) fn resolve(&mut self, wanted: &[Owned]) -> Vec<Arc<Symbols>> {
         let mut missing = Vec::new();
-        let mut resolved: Vec<Resolved> = Vec::with_capacity(return_addresses.len());
-        for (at, return_address) in return_addresses.iter().enumerate() {
+        let mut resolved: Vec<Arc<Symbols>> = Vec::with_capacity(wanted.len());
+        for (at, &(return_address, module)) in wanted.iter().enumerate() {
+            // As in `Owners::of`: the call lies before the address that it returns to.
             let address = return_address.wrapping_sub(1);
-            let module = self.map.find(address);
             let known = match module {
                 Some(module) if self.symbolization == Symbolization::Full => {
                     let (key, place) = self.place(module, address);
@@ -85,7 +82,7 @@ impl Symbolizer {
                 }
                 _ => None,
             };
-            resolved.push((module, known.unwrap_or_else(|| self.unknown.clone())));
+            resolved.push(known.unwrap_or_else(|| self.unknown.clone()));
         }
         missing.sort_by_key(|missing| (missing.module, missing.place));
         for of_module in missing.chunk_by(|a, b| a.module == b.module) {
@@ -96,18 +93,18 @@ impl Symbolizer {
 
     /// An address as the cache knows it.
     fn place(&mut self, module: usize, address: usize) -> (u32, u64) {
-        let of = self.map.modules()[module];
+        let of = self.modules()[module];
         let key = *self.keys[module].get_or_insert_with(|| self.cache.module(&key_of(of)));
         (key, address.wrapping_sub(of.bias) as u64)
     }
 
     /// Looks addresses of one module up in its file, and remembers what is found. Where the file cannot be read, or is
     /// written to meanwhile, they stay unknown, and are not remembered: it may be there next time.
-    fn look_up(&self, missing: &[Missing], resolved: &mut [Resolved]) {
+    fn look_up(&self, missing: &[Missing], resolved: &mut [Arc<Symbols>]) {
         let module = missing[0].module;
         let Some(key) = self.keys[module] else { return };
         let mut store = Store::default();
-        let Some((state, found)) = read(self.map.modules()[module], missing, &store, self.cache) else {
+        let Some((state, found)) = read(self.modules()[module], missing, &store, self.cache) else {
             return;
         };
         if !store.is_unchanged() {
@@ -115,7 +112,7 @@ impl Symbolizer {
         }
         self.cache.set_file(key, state);
         for (missing, symbols) in missing.iter().zip(&found) {
-            resolved[missing.at].1 = self.cache.insert(key, missing.place, symbols);
+            resolved[missing.at] = self.cache.insert(key, missing.place, symbols);
         }
     }
 }
@@ -221,12 +218,18 @@ mod tests {
         std::hint::black_box(frames[..depth].to_vec())
     }
 
+    fn owned(symbolizer: &Symbolizer, return_addresses: &[usize]) -> Vec<Owned> {
+        let owned = |&address: &usize| (address, symbolizer.owners.settled(address).0);
+        return_addresses.iter().map(owned).collect()
+    }
+
     #[test]
     fn names_this_test() {
         let mut symbolizer = Symbolizer::new(Symbolization::Full);
         let stack = capture_here();
         let mut names = Vec::new();
-        for (module, symbols) in symbolizer.resolve(&stack) {
+        let owned = owned(&symbolizer, &stack);
+        for (&(_, module), symbols) in owned.iter().zip(symbolizer.resolve(&owned)) {
             for line in &symbols.lines {
                 names.push(line.function.name.to_string());
                 if line.function.name.ends_with("capture_here") {
@@ -245,7 +248,8 @@ mod tests {
     #[test]
     fn an_address_in_no_module_has_nothing() {
         let mut symbolizer = Symbolizer::new(Symbolization::Full);
-        for (module, symbols) in symbolizer.resolve(&[0, 1, 4096, usize::MAX]) {
+        let owned = owned(&symbolizer, &[0, 1, 4096, usize::MAX, &raw const *Box::new(1u8) as usize]);
+        for (&(_, module), symbols) in owned.iter().zip(symbolizer.resolve(&owned)) {
             assert!(module.is_none() && symbols.lines.is_empty());
         }
     }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rtprof_profiler::modules::Module;
 
 use crate::locations::{Frames, file_name};
-use crate::module_map::MappedPages;
+use crate::mapped_pages::MappedPages;
 use crate::object_file::hex;
 
 /// ` @ 0x… 0x…`: the return addresses, leaf first, nothing hidden. A reader symbolizes them itself.
@@ -79,18 +79,17 @@ pub(crate) fn comments(text: &mut String, comments: &[String]) {
 }
 
 /// Ends the samples of a text whose reader takes every line for one up to this, and tells where the binaries lie.
-pub(crate) fn memory_map(text: &mut String, modules: &[&'static Module]) {
+pub(crate) fn memory_map(text: &mut String, modules: impl Iterator<Item = &'static Module>) {
     text.push_str("--- Memory map: ---\n");
     mapped_libraries(text, modules);
 }
 
 /// The executable segments, so that `go tool pprof` finds the binaries of a text profile. It reads this form
-/// with build ids, and /proc/self/maps without.
-pub(crate) fn mapped_libraries(text: &mut String, modules: &[&'static Module]) {
+/// with build ids, and /proc/self/maps without. Here nothing tells which location belongs to which module, so those are
+/// left out in whose place another one was (`Owners::unambiguous`).
+pub(crate) fn mapped_libraries(text: &mut String, modules: impl Iterator<Item = &'static Module>) {
     text.push_str("\nMAPPED_LIBRARIES:\n");
-    // Segments of libraries that are gone may overlap with present ones, and here nothing tells which
-    // location belongs to which.
-    for module in modules.iter().filter(|module| module.is_loaded()) {
+    for module in modules {
         let pages = MappedPages::of(module);
         let _ = writeln!(
             text,

@@ -30,11 +30,14 @@ pub(crate) fn take() -> CountProfile<'static> {
 
 /// The stack that created the most threads first, then by address.
 fn records(mut counts: Vec<ThreadCount>) -> Vec<CountRecord<'static>> {
-    counts.sort_unstable_by(|a, b| b.created.cmp(&a.created).then_with(|| a.stack.cmp(b.stack)));
+    counts.sort_unstable_by(|a, b| {
+        b.created.cmp(&a.created).then_with(|| a.stack.addresses.cmp(b.stack.addresses))
+    });
     counts
         .into_iter()
         .map(|ThreadCount { stack, created }| CountRecord {
-            stack: stack.into(),
+            stack: stack.addresses.into(),
+            span: stack.span,
             leaf: Leaf::Hooks,
             count: i64::try_from(created).unwrap_or(i64::MAX),
         })

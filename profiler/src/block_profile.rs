@@ -52,7 +52,7 @@ impl BlockProfileRecord {
     fn write(&mut self, count: &BlockCount) {
         self.count = count.whole_waits();
         self.cycles = count.cycles as i64;
-        write_stack(&mut self.stack0, count.stack);
+        write_stack(&mut self.stack0, &count.stack);
     }
 }
 
@@ -133,7 +133,7 @@ pub fn thread_create_profile_into(records: &mut [StackRecord]) -> (usize, bool) 
 fn each_thread(counts: &[ThreadCount]) -> impl Iterator<Item = &'static [usize]> {
     counts.iter().flat_map(|count| {
         let threads = usize::try_from(count.created).unwrap_or(usize::MAX).min(MAX_THREAD_RECORDS);
-        std::iter::repeat_n(count.stack, threads)
+        std::iter::repeat_n(count.stack.addresses, threads)
     })
 }
 

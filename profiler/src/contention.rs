@@ -34,7 +34,7 @@ use crate::fork_lock::ForkLock;
 use crate::labels::{self, LabelSetId};
 use crate::random;
 use crate::stack::table::{Key, Table};
-use crate::stack::{MAX_STACK, capture, with_room};
+use crate::stack::{MAX_STACK, Stack, capture, with_room};
 
 /// Distinct (stack, labels) that each of the two profiles keeps.
 const MAX_STACKS: usize = 1 << 16;
@@ -192,8 +192,8 @@ fn record_here(buckets: &'static Buckets, count: f64, cycles: u64) {
 /// A bucket of the block or mutex profile: what its samples stand for.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockCount {
-    /// Return addresses, leaf first.
-    pub stack: &'static [usize],
+    /// Who waited, or was waited for.
+    pub stack: Stack<'static>,
     /// The labels of the thread.
     pub labels: LabelSetId,
     /// How many waits.
@@ -217,7 +217,7 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
     // A bucket is in the table before its first event is, and stays empty if its maker lost a race.
     out.extend(buckets.iter().filter_map(|bucket| {
         let (count, cycles) = bucket.record.read();
-        let (stack, labels) = (bucket.stack(), bucket.key.labels);
+        let (stack, labels) = (bucket.captured(), bucket.key.labels);
         (count > 0.0 || cycles > 0).then_some(BlockCount { stack, labels, count, cycles })
     }));
     out

@@ -27,7 +27,7 @@ use crate::observer;
 use crate::rate::RateIndex;
 use crate::sampling::Hook;
 use crate::stack::table::Table;
-use crate::stack::{MAX_STACK, capture, spare};
+use crate::stack::{MAX_STACK, Stack, capture, spare};
 
 /// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
@@ -169,8 +169,8 @@ fn publish(held: &ForkGuard<'_>) {
 /// A bucket as of a snapshot: raw counts of samples, not scaled.
 #[derive(Clone, Copy, Debug)]
 pub struct MemCount {
-    /// Return addresses, leaf first.
-    pub stack: &'static [usize],
+    /// Where they were allocated.
+    pub stack: Stack<'static>,
     /// Bytes of each object.
     pub size: usize,
     /// The rate the samples were taken at, in bytes; each stands for [`crate::rate::weight`] objects.
@@ -217,7 +217,7 @@ impl Snapshot {
         BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).map(|bucket| {
             let (allocs, frees) = bucket.record.published();
             MemCount {
-                stack: bucket.stack(),
+                stack: bucket.captured(),
                 size: bucket.key.size(),
                 rate: bucket.key.rate().rate(),
                 labels: bucket.key.labels(),

@@ -48,7 +48,7 @@ impl MemProfileRecord {
         self.free_objects = count.frees;
         self.alloc_bytes = count.allocs.wrapping_mul(size);
         self.free_bytes = count.frees.wrapping_mul(size);
-        write_stack(&mut self.stack0, count.stack);
+        write_stack(&mut self.stack0, &count.stack);
     }
 }
 

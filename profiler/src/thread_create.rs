@@ -5,7 +5,7 @@
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::stack::table::{Entry, Key, Table};
-use crate::stack::{MAX_STACK, capture, with_room};
+use crate::stack::{MAX_STACK, Stack, capture, with_room};
 
 /// Distinct stacks that are kept.
 const MAX_STACKS: usize = 1 << 14;
@@ -68,8 +68,8 @@ fn stack_here() -> Option<&'static ThreadBucket> {
 /// A stack that created threads, and how many.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadCount {
-    /// Return addresses, leaf first.
-    pub stack: &'static [usize],
+    /// Who created them.
+    pub stack: Stack<'static>,
     /// Threads it has created since the program began, running or not.
     pub created: u64,
 }
@@ -80,7 +80,7 @@ pub fn thread_counts() -> Vec<ThreadCount> {
     let mut out = Vec::with_capacity(THREADS.len());
     out.extend(THREADS.iter().filter_map(|bucket| {
         let created = bucket.record.created.load(Ordering::Relaxed);
-        (created > 0).then_some(ThreadCount { stack: bucket.stack(), created })
+        (created > 0).then_some(ThreadCount { stack: bucket.captured(), created })
     }));
     out
 }

@@ -1,5 +1,7 @@
 //! A generation: all that was recorded between two cuts, as the encoders read it.
 
+use rtprof_profiler::stack::Stack;
+
 use crate::record::{Records, StackId, StringId};
 
 /// What happened between two cuts, thread by thread. An effect is never in an earlier generation than its cause.
@@ -39,8 +41,8 @@ pub struct Buffered<'a> {
 
 /// What the ids in records stand for.
 pub trait Tables {
-    /// The return addresses of a stack, leaf first; empty if there is none.
-    fn stack(&self, id: StackId) -> &[usize];
+    /// A stack; empty if there is none.
+    fn stack(&self, id: StackId) -> Stack<'_>;
     /// The text of a string; empty if there is none. Always characters as a whole, at most
     /// [`MAX_STRING`](crate::record::MAX_STRING) bytes.
     fn string(&self, id: StringId) -> &str;

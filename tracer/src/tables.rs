@@ -5,10 +5,11 @@
 
 use std::collections::HashSet;
 
+use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::primitive::{AtomicU32, Ordering};
 use rtprof_profiler::sampling::Hook;
 use rtprof_profiler::stack::table::{Entry, Key, Table};
-use rtprof_profiler::stack::{MAX_STACK, capture, with_room};
+use rtprof_profiler::stack::{MAX_STACK, Stack, capture, with_room};
 
 use crate::generation::Tables;
 use crate::record::{MAX_STRING, StackId, StringId, cut};
@@ -271,10 +272,6 @@ impl Index {
         }
         self.by_number[number] = Some(entry);
     }
-
-    fn words(&self, number: u32) -> &[usize] {
-        self.by_number.get(number as usize).copied().flatten().map_or(&[], |entry| entry.stack())
-    }
 }
 
 impl View {
@@ -286,8 +283,13 @@ impl View {
 }
 
 impl Tables for View {
-    fn stack(&self, id: StackId) -> &[usize] {
-        self.stacks.words(id)
+    fn stack(&self, id: StackId) -> Stack<'_> {
+        let entry = self.stacks.by_number.get(id as usize).copied().flatten();
+        entry.map_or(Stack::from(&[][..]), |entry| {
+            let stack = entry.captured();
+            // A desk that knows the stack does not ask the table again: it may have been captured up to now.
+            Stack { span: stack.span.and(CaptureSpan::now()), ..stack }
+        })
     }
 
     fn string(&self, id: StringId) -> &str {
@@ -317,8 +319,8 @@ mod tests {
         assert_eq!(string("", &mut desk), Some(0));
         let late = string("late", &mut desk).unwrap();
         let frames = stack(&[1, 2, 3]).unwrap();
-        assert_eq!((view.string(late), view.stack(frames)), ("", &[][..]));
+        assert_eq!((view.string(late), view.stack(frames).addresses), ("", &[][..]));
         view.refresh();
-        assert_eq!((view.string(late), view.stack(frames)), ("late", &[1, 2, 3][..]));
+        assert_eq!((view.string(late), view.stack(frames).addresses), ("late", &[1, 2, 3][..]));
     }
 }

@@ -1,6 +1,7 @@
 //! Generations made by hand, for tests.
 
 use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_profiler::stack::Stack;
 use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
 use rtprof_tracer::record::{Kind, MAX_RECORD, Records, StackId, StringId, Writer};
 
@@ -150,8 +151,8 @@ impl Texts {
 }
 
 impl Tables for Texts {
-    fn stack(&self, id: StackId) -> &[usize] {
-        self.stacks.get(id as usize).map_or(&[], Vec::as_slice)
+    fn stack(&self, id: StackId) -> Stack<'_> {
+        self.stacks.get(id as usize).map_or(&[][..], Vec::as_slice).into()
     }
 
     fn string(&self, id: StringId) -> &str {

@@ -3,7 +3,7 @@
 //! Everything that is wanted of a module is taken inside the callback, under the loader's lock, because
 //! the module may be gone a moment later. Files are looked at afterwards.
 
-use super::{FileIdentity, Module, UnwindTables};
+use super::{FileIdentity, Generation, Listing, Module, UnwindTables};
 use core::ffi::{CStr, c_int, c_void};
 use core::sync::atomic::AtomicBool;
 use std::ffi::OsStr;
@@ -30,20 +30,21 @@ unsafe fn ask(callback: Callback, data: *mut c_void) -> Option<()> {
     Some(())
 }
 
-/// The loader's counts of modules added and removed: they change whenever the list does. `None` if it cannot be
-/// asked.
-pub(super) fn generation() -> Option<(u64, u64)> {
+/// The loader's counts as they are now. `None` if it cannot be asked.
+pub(super) fn generation() -> Option<Generation> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
         // SAFETY: the loader hands a valid record, and `out` is the Option below.
-        unsafe {
-            *out.cast::<Option<(u64, u64)>>() = Some(((*info).dlpi_adds, (*info).dlpi_subs));
-        }
+        unsafe { *out.cast::<Option<Generation>>() = Some(generation_of(&*info)) };
         1
     }
-    let mut out: Option<(u64, u64)> = None;
+    let mut out: Option<Generation> = None;
     // SAFETY: the callback does not unwind and stays within its arguments.
     unsafe { ask(first, (&raw mut out).cast()) }?;
     out
+}
+
+fn generation_of(info: &libc::dl_phdr_info) -> Generation {
+    Generation { added: info.dlpi_adds, removed: info.dlpi_subs }
 }
 
 /// A segment as the loader lists it.
@@ -60,23 +61,25 @@ struct Draft {
     known: Option<&'static Module>,
 }
 
-struct Listing<'a> {
+struct Walk<'a> {
     before: &'a [&'static Module],
     found: Vec<Draft>,
     index: usize,
+    generation: Generation,
 }
 
 /// Walks the loader's list. A module that stands in `before` unchanged is taken over from there.
 /// Unwind tables are copied, but for those of the program itself: any library may be unloaded one
 /// day, those present at the start too (a plugin's host may have loaded this crate after others). `None` if it cannot
 /// be asked.
-pub(super) fn list(before: &[&'static Module]) -> Option<Vec<&'static Module>> {
-    let mut listing = Listing { before, found: Vec::new(), index: 0 };
+pub(super) fn list(before: &[&'static Module]) -> Option<Listing> {
+    let mut walk = Walk { before, found: Vec::new(), index: 0, generation: Generation::default() };
     // SAFETY: the callback stays within its arguments; a panic in it (out of memory) aborts at
     // the `extern "C"` boundary.
-    unsafe { ask(each, (&raw mut listing).cast()) }?;
+    unsafe { ask(each, (&raw mut walk).cast()) }?;
     // Files are asked for after the loader's lock is released.
-    Some(listing.found.into_iter().map(|draft| draft.known.unwrap_or_else(|| draft.keep())).collect())
+    let modules = walk.found.into_iter().map(|draft| draft.known.unwrap_or_else(|| draft.keep())).collect();
+    Some(Listing { modules, generation: walk.generation })
 }
 
 impl Draft {
@@ -148,17 +151,18 @@ fn escaped(path: &[u8]) -> Vec<u8> {
 }
 
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the Listing of `list`, which waits for this call, and `info` is valid
+    // SAFETY: `data` is the Walk of `list`, which waits for this call, and `info` is valid
     // for its duration; so are the program headers it points to.
-    let (listing, info) = unsafe { (&mut *data.cast::<Listing<'_>>(), &*info) };
+    let (walk, info) = unsafe { (&mut *data.cast::<Walk<'_>>(), &*info) };
     let headers = if info.dlpi_phnum == 0 {
         &[]
     } else {
         // SAFETY: as above.
         unsafe { core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum as usize) }
     };
-    let is_main_executable = listing.index == 0;
-    listing.index += 1;
+    let is_main_executable = walk.index == 0;
+    walk.index += 1;
+    walk.generation = generation_of(info);
     let bias = info.dlpi_addr as usize;
     let name = if info.dlpi_name.is_null() {
         String::new()
@@ -177,7 +181,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
         // Without a build id only the tables tell a rebuilt library at the same place from the old one.
         let same_tables =
             |m: &Module| m.unwind.header.0 == current.header.0 && m.unwind.frames.0 == current.frames.0;
-        let known = listing.before.iter().copied().find(|m| {
+        let known = walk.before.iter().copied().find(|m| {
             m.start == start
                 && m.limit == limit
                 && m.build_id == build_id
@@ -187,9 +191,9 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
         let unwind = match known {
             Some(known) => known.unwind,
             None if is_main_executable => current,
-            None => keep(current, listing.before),
+            None => keep(current, walk.before),
         };
-        listing.found.push(Draft {
+        walk.found.push(Draft {
             name: name.clone(),
             start,
             limit,

@@ -3,15 +3,24 @@
 //!
 //! The loader's list may only be read under the loader's lock, which a hook must not take (another
 //! thread may hold it and allocate). So it is read outside the hooks: at start, and again by
-//! [`refresh`] at each snapshot. A module loaded and unloaded between two of them is not known.
+//! [`refresh`] at each snapshot. A module loaded and unloaded between two of them is not known, but that there was one
+//! is: the loader counts what it unloads. [`History`] tells whose an address was when a stack was captured.
 //!
 //! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `loader::ASKING` while
 //! the loader is asked; never in a hook.
+
+mod history;
+mod span;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 use crate::fork_lock::ForkLock;
 use crate::sampling;
+use history::Lifetime;
+
+pub use history::{History, Owner};
+pub(crate) use span::Stamp;
+pub use span::{CaptureSpan, ClockTime};
 
 /// One executable segment of a program or library.
 #[derive(Debug)]
@@ -100,11 +109,27 @@ pub(crate) struct UnwindTables {
     is_copy: bool,
 }
 
-/// What the process has loaded. Replaced as a whole.
-#[derive(Debug, Default)]
-struct ModuleSet {
+/// The loader's counts of modules added and removed: they change whenever its list does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Generation {
+    added: u64,
+    removed: u64,
+}
+
+/// The loader's list as it was read.
+struct Listing {
     modules: Vec<&'static Module>,
-    generation: (u64, u64),
+    generation: Generation,
+}
+
+/// What the process has loaded, and had. Replaced as a whole.
+#[derive(Clone, Debug, Default)]
+struct ModuleSet {
+    /// Of loaded modules first, then of those unloaded last.
+    lifetimes: Vec<Lifetime>,
+    generation: Generation,
+    /// The last reading before which something was unloaded that is not known, or no longer.
+    doubtful: u64,
 }
 
 static REFRESH: ForkLock = ForkLock::new();
@@ -117,7 +142,8 @@ const REMEMBERED: usize = 256;
 
 /// Reads the set as of the last refresh; empty before the first. Lock-free: for hooks.
 fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
-    static EMPTY: ModuleSet = ModuleSet { modules: Vec::new(), generation: (0, 0) };
+    static EMPTY: ModuleSet =
+        ModuleSet { lifetimes: Vec::new(), generation: Generation { added: 0, removed: 0 }, doubtful: 0 };
     // Sequentially consistent, with the load below: a refresh that has stored a new set and then sees no
     // reader knows that whoever comes later sees the new one.
     READERS.fetch_add(1, Ordering::SeqCst);
@@ -129,51 +155,155 @@ fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
 
 /// The loaded module that holds a run-time address. Lock-free.
 pub fn find(address: usize) -> Option<&'static Module> {
-    read(|set| set.modules.iter().copied().find(|m| m.is_loaded() && m.contains(address)))
+    read(|set| set.loaded().find(|module| module.contains(address)))
 }
 
-/// Every module seen, the program itself first, unloaded ones last; of these the latest 256.
-pub fn known() -> Vec<&'static Module> {
-    let mut all = read(|set| set.modules.clone());
-    all.sort_by_key(|m| (!m.is_main_executable, !m.is_loaded()));
-    all
+/// A module that was loaded with this bias. Lock-free.
+pub(crate) fn loaded_at(bias: usize) -> Option<&'static Module> {
+    read(|set| set.loaded().find(|module| module.bias == bias))
 }
 
-/// Reads the loader's list again if it has changed. Not for hooks: it takes the loader's lock and
-/// allocates. A forked child whose parent was in here with that lock at the instant of the fork keeps the modules
-/// that it has. (One that found another thread with it waits for ever: nobody can tell.)
+/// Reads the list of loaded libraries again. Every export does so; a program that loads and unloads libraries (plugins,
+/// hot reloading) may do it after each `dlopen` and after each `dlclose`, for two reasons:
+///
+/// - Where frame pointers are missing, stacks go through a library only once it is known.
+/// - When a library takes the place of another one, functions are named only in stacks of which it is known to which of
+///   the two they belong: those that were captured in a time that the list, read before it and after it, ascribes to one
+///   of them. Others are shown by address, and a comment of the profile names the candidates.
+///
+/// It takes the loader's lock and some microseconds, and allocates if the list has changed. Not for signal handlers, nor
+/// for constructors and destructors of libraries. Go has nothing like it: its plugins are never unloaded.
+//
+// A forked child whose parent was in here with the loader's lock at the instant of the fork keeps the modules that it
+// has. (One that found another thread with it waits for ever, which cannot be known.)
 pub fn refresh() {
     let _held = REFRESH.lock();
+    let reading = span::begin_reading();
     let Some(generation) = imp::generation() else { return };
-    if read(|set| set.generation == generation && !set.modules.is_empty()) {
-        return;
-    }
+    let is_unchanged = read(|set| set.generation == generation && !set.lifetimes.is_empty());
     // The list stays, whatever work it is read for.
-    sampling::outside_workspace(|| {
-        let _untracked = sampling::untracked();
-        read_again(generation);
-    });
+    let is_read = is_unchanged
+        || sampling::outside_workspace(|| {
+            let _untracked = sampling::untracked();
+            read_again(reading)
+        });
+    if is_read {
+        span::end_reading(reading);
+    }
 }
 
-fn read_again(generation: (u64, u64)) {
-    let before = read(|set| set.modules.clone());
-    let Some(mut modules) = imp::list(&before) else { return };
-    for module in &before {
-        let still = modules.iter().any(|f| core::ptr::eq(*f, *module));
+/// Replaces the set. `false` if the loader cannot be asked.
+fn read_again(reading: u64) -> bool {
+    let before = read(ModuleSet::clone);
+    let known = history::distinct(&before.lifetimes);
+    let Some(listing) = imp::list(&known) else { return false };
+    for module in known {
+        let still = listing.modules.iter().any(|listed| core::ptr::eq(*listed, module));
         module.loaded.store(still, Ordering::Relaxed);
     }
-    for module in &modules {
+    for module in &listing.modules {
         module.loaded.store(true, Ordering::Relaxed);
     }
-    modules.extend(before.iter().copied().filter(|m| !m.is_loaded()).take(REMEMBERED));
-    crate::stack::unwind::install(&modules);
-    let set = Box::into_raw(Box::new(ModuleSet { modules, generation }));
+    crate::stack::unwind::install(&listing.modules);
+    let set = Box::into_raw(Box::new(before.followed_by(&listing, reading)));
     let old = CURRENT.swap(set, Ordering::SeqCst);
     if !old.is_null() && READERS.load(Ordering::SeqCst) == 0 {
         // SAFETY: replaced, and nobody reads it: who counted himself since reads the new one. (With a
         // reader about, or the ghost of one in a forked child, it is leaked.)
         drop(unsafe { Box::from_raw(old) });
     }
+    true
+}
+
+impl ModuleSet {
+    fn loaded(&self) -> impl Iterator<Item = &'static Module> {
+        self.lifetimes.iter().filter(|lifetime| lifetime.last.is_none()).map(|lifetime| lifetime.module)
+    }
+
+    /// What is known after a reading.
+    fn followed_by(&self, listing: &Listing, reading: u64) -> Self {
+        let (open, mut closed): (Vec<Lifetime>, Vec<Lifetime>) =
+            self.lifetimes.iter().partition(|lifetime| lifetime.last.is_none());
+        let is_listed =
+            |lifetime: &Lifetime| listing.modules.iter().any(|m| core::ptr::eq(*m, lifetime.module));
+        let (staying, gone): (Vec<Lifetime>, Vec<Lifetime>) = open.into_iter().partition(is_listed);
+
+        let removed = listing.generation.removed.wrapping_sub(self.generation.removed);
+        let unseen = removed.saturating_sub(bases(&gone).len() as u64);
+        let reloaded = perhaps_reloaded(listing, &staying, unseen);
+        let is_doubtful = unseen > 0;
+        for lifetime in &mut closed {
+            // The clock's values overlap those of the reading before.
+            lifetime.is_doubtful_after |= is_doubtful && lifetime.last == Some(reading - 2);
+        }
+        let end = |lifetime: Lifetime| Lifetime {
+            last: Some(reading - 1),
+            is_doubtful_after: is_doubtful,
+            ..lifetime
+        };
+        let is_reloaded = |lifetime: &Lifetime| reloaded.contains(&lifetime.module.base);
+
+        let was_doubtful = self.doubtful > 0 && self.doubtful + 1 == reading;
+        let begin = |module| Lifetime {
+            module,
+            first: reading,
+            last: None,
+            is_doubtful_before: is_doubtful || was_doubtful,
+            is_doubtful_after: false,
+        };
+        let goes_on = |module: &'static Module| {
+            let of = |lifetime: &&Lifetime| core::ptr::eq(lifetime.module, module) && !is_reloaded(lifetime);
+            staying.iter().find(of).copied()
+        };
+        let listed = listing.modules.iter().copied();
+        let mut lifetimes: Vec<Lifetime> =
+            listed.map(|module| goes_on(module).unwrap_or_else(|| begin(module))).collect();
+
+        let ended =
+            gone.iter().chain(staying.iter().filter(|lifetime| is_reloaded(lifetime))).copied().map(end);
+        let mut remembered: Vec<Lifetime> = ended.chain(closed).collect();
+        let forgotten = remembered.split_off(remembered.len().min(REMEMBERED));
+        // Those that may have come to the place of a forgotten one, in the values of the clock that both have.
+        let follows = |lifetime: &Lifetime, forgotten: &Lifetime| {
+            forgotten.last.is_some_and(|last| (last + 1..=last + 2).contains(&lifetime.first))
+        };
+        for lifetime in lifetimes.iter_mut().chain(&mut remembered) {
+            lifetime.is_doubtful_before |= forgotten.iter().any(|forgotten| follows(lifetime, forgotten));
+        }
+        let is_doubtful = is_doubtful || forgotten.iter().any(|lifetime| lifetime.last == Some(reading - 1));
+        lifetimes.extend(remembered);
+        Self {
+            lifetimes,
+            generation: listing.generation,
+            doubtful: if is_doubtful { reading } else { self.doubtful },
+        }
+    }
+}
+
+/// The bases of the programs and libraries that these segments belong to.
+fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
+    let mut bases: Vec<usize> = lifetimes.iter().map(|lifetime| lifetime.module.base).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    bases
+}
+
+/// The bases of libraries that were listed before and are listed now, but may have been unloaded in between and have
+/// given their place to another one, when so many were unloaded that were not seen to go.
+///
+/// One of them was that other. The loader puts what it loads at the end of its list, so the rest are the last ones of
+/// those that stayed. What was there at the first reading stays: the program and the libraries that it was linked with
+/// are never unloaded.
+fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64) -> Vec<usize> {
+    let mut bases: Vec<usize> = listing
+        .modules
+        .iter()
+        .filter(|module| staying.iter().any(|s| core::ptr::eq(s.module, **module) && s.first > 1))
+        .map(|module| module.base)
+        .collect();
+    bases.dedup();
+    let most = usize::try_from(unseen.saturating_sub(1)).unwrap_or(usize::MAX);
+    bases.split_off(bases.len().saturating_sub(most))
 }
 
 #[cfg(rtprof_supported)]
@@ -183,13 +313,13 @@ use loader as imp;
 
 #[cfg(not(rtprof_supported))]
 mod imp {
-    use super::Module;
+    use super::{Generation, Listing, Module};
 
-    pub(super) fn generation() -> Option<(u64, u64)> {
+    pub(super) fn generation() -> Option<Generation> {
         None
     }
 
-    pub(super) fn list(_before: &[&'static Module]) -> Option<Vec<&'static Module>> {
+    pub(super) fn list(_before: &[&'static Module]) -> Option<Listing> {
         None
     }
 }
@@ -215,7 +345,8 @@ mod tests {
     #[test]
     fn the_test_program_is_the_first_module_and_holds_this_function() {
         refresh();
-        let all = known();
+        let history = History::read();
+        let all = history.modules();
         assert!(all[0].is_main_executable);
         let here = the_test_program_is_the_first_module_and_holds_this_function as fn() as usize;
         assert!(core::ptr::eq(find(here).unwrap(), all[0]));

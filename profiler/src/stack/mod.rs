@@ -24,11 +24,14 @@ pub(crate) mod spare;
 pub mod table;
 pub(crate) mod unwind;
 
+use core::ops::Deref;
+
 pub(crate) use mode::open as open_mode;
 pub use mode::{StackMode, set_stack_mode, stack_mode};
 pub use spare::with_room;
 
 use crate::counters::COUNTERS;
+use crate::modules::CaptureSpan;
 use bounds::Bounds;
 use mode::Walk;
 use spare::Start;
@@ -49,6 +52,30 @@ struct Registers {
 
 /// The most frames of a stack that are kept: the innermost. Go's limit since 1.23.
 pub const MAX_STACK: usize = 128;
+
+/// A stack that was captured, perhaps more than once.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack<'a> {
+    /// Return addresses, leaf first.
+    pub addresses: &'a [usize],
+    /// When: what the addresses stand for depends on it.
+    pub span: CaptureSpan,
+}
+
+impl Deref for Stack<'_> {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        self.addresses
+    }
+}
+
+/// Captured at a time that is not known.
+impl<'a> From<&'a [usize]> for Stack<'a> {
+    fn from(addresses: &'a [usize]) -> Self {
+        Self { addresses, span: CaptureSpan::UNKNOWN }
+    }
+}
 
 /// Reads the registers of the function this is inlined into.
 #[cfg(all(rtprof_supported, target_arch = "x86_64"))]

@@ -45,8 +45,7 @@ pub(crate) fn open() {
         // The kernel puts these bytes above the first frame of the main thread.
         MAIN_STACK.store(random as usize, Ordering::Relaxed);
         let libc = modules::find(libc::abort as *const () as usize);
-        let loader =
-            (loader != 0).then(|| modules::known().into_iter().find(|m| m.bias == loader as usize)).flatten();
+        let loader = (loader != 0).then(|| modules::loaded_at(loader as usize)).flatten();
         for (i, module) in [libc, loader].into_iter().enumerate() {
             if let Some(module) = module.filter(|m| !m.is_main_executable) {
                 SYSTEM[2 * i].store(module.start, Ordering::Relaxed);

@@ -20,8 +20,10 @@
 use core::mem::{align_of, size_of};
 use core::ptr::{self, NonNull};
 
+use super::Stack;
 use super::hash::hash_stack;
 use crate::arena::Arena;
+use crate::modules::Stamp;
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Chains of the table; Go's `buckHashSize`. 1.4 MiB of address space, of which only touched pages
@@ -48,6 +50,8 @@ pub struct Entry<K, R> {
     /// The words of the stack, behind this struct in the same allocation.
     words: *const usize,
     depth: usize,
+    /// When the stack was captured.
+    stamp: Stamp,
     /// The key it was made for.
     pub key: K,
     /// What is counted for it.
@@ -61,6 +65,11 @@ impl<K, R> Entry<K, R> {
         // SAFETY: `insert` wrote `depth` words there before it published the entry; nobody writes
         // them again, and the arena never frees them.
         unsafe { core::slice::from_raw_parts(self.words, self.depth) }
+    }
+
+    /// The stack, and when it was captured.
+    pub fn captured(&self) -> Stack<'_> {
+        Stack { addresses: self.stack(), span: self.stamp.span() }
     }
 }
 
@@ -207,7 +216,10 @@ impl<K: Key, R: Default> Table<K, R> {
         // Acquire: pairs with the publication, so that what the entry points to is seen written.
         let first = head.load(Ordering::Acquire);
         match Self::search(first, ptr::null(), hash, key, stack) {
-            Some(entry) => Ok(entry),
+            Some(entry) => {
+                entry.stamp.renew();
+                Ok(entry)
+            }
             None => self.insert(head, first, hash, key, stack, limit),
         }
     }
@@ -267,7 +279,7 @@ impl<K: Key, R: Default> Table<K, R> {
             ptr::copy_nonoverlapping(stack.as_ptr(), words, depth);
             let next = AtomicPtr::new(first);
             let (all_next, record) = (ptr::null(), R::default());
-            entry.write(Entry { next, all_next, hash, words, depth, key, record });
+            entry.write(Entry { next, all_next, hash, words, depth, stamp: Stamp::new(), key, record });
         }
 
         let mut all = self.all.load(Ordering::Relaxed);
@@ -288,6 +300,7 @@ impl<K: Key, R: Default> Table<K, R> {
                 Ok(_) => return Ok(unsafe { &*entry }),
                 Err(seen) => {
                     if let Some(theirs) = Self::search(seen, first, hash, key, stack) {
+                        theirs.stamp.renew();
                         return Ok(theirs);
                     }
                     first = seen;

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use rtprof_profiler::sampling;
+use rtprof_profiler::stack::Stack;
 use rtprof_tracer::generation::Tables;
 
 use crate::hash::AddressMap;
@@ -31,13 +32,15 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
     if stacks.is_empty() {
         return;
     }
+    // Before the loader's list is read for the locations: it tells nothing of what was captured later.
+    let captured: Vec<Stack<'_>> = stacks.iter().map(|stack| tables.stack(stack.stack)).collect();
     let mut locations = Locations::new(Symbolization::Full);
-    locations.prepare(stacks.iter().map(|stack| tables.stack(stack.stack)));
+    locations.prepare(captured.iter().copied());
     let mut functions = AddressMap::default();
     let mut frames = Vec::new();
-    for stack in stacks {
+    for (stack, captured) in stacks.into_iter().zip(captured) {
         frames.clear();
-        for (address, hidden) in locations.event(tables.stack(stack.stack)).shown() {
+        for (address, hidden) in locations.event(captured).shown() {
             let lines = &address.symbols.lines[hidden..];
             for line in lines {
                 let (function, file) = ids(&line.function, &mut functions, names);

@@ -1,0 +1,41 @@
+//! Segments as readers expect them.
+
+use rtprof_profiler::modules::Module;
+
+/// A segment as the kernel maps it, in whole pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct MappedPages {
+    pub(crate) start: usize,
+    pub(crate) limit: usize,
+    pub(crate) file_offset: u64,
+}
+
+impl MappedPages {
+    /// Segments begin and end anywhere in a page. Readers expect what /proc/self/maps shows: `go tool pprof` works
+    /// out from the start where the file was loaded, and from an odd one finds the names of other functions.
+    pub(crate) fn of(module: &Module) -> Self {
+        Self::rounded(module.start, module.limit, module.file_offset)
+    }
+
+    fn rounded(start: usize, limit: usize, file_offset: u64) -> Self {
+        const PAGE: usize = 4096;
+        let before = start % PAGE;
+        Self {
+            start: start - before,
+            limit: limit.checked_next_multiple_of(PAGE).unwrap_or(limit),
+            file_offset: file_offset.saturating_sub(before as u64),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_shown_in_whole_pages() {
+        let pages = MappedPages { start: 0x5000, limit: 0x7000, file_offset: 0x2000 };
+        assert_eq!(MappedPages::rounded(0x57e0, 0x6840, 0x27e0), pages);
+        assert_eq!(MappedPages::rounded(0x5000, 0x7000, 0x2000), pages);
+    }
+}

@@ -1,0 +1,158 @@
+//! Whose an address was when a stack was captured.
+
+use super::span::{CaptureSpan, ClockTime};
+use super::{Module, refresh};
+
+/// One stretch of time in which a module was loaded, as far as the readings of the loader's list tell.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Lifetime {
+    pub(super) module: &'static Module,
+    /// The first reading that saw it.
+    pub(super) first: u64,
+    /// The last reading that saw it, if it was missing in the next one.
+    pub(super) last: Option<u64>,
+    /// Something that is not known, or no longer, was unloaded shortly before the first one, and may have lain there.
+    pub(super) is_doubtful_before: bool,
+    /// Likewise after the last one.
+    pub(super) is_doubtful_after: bool,
+}
+
+impl Lifetime {
+    /// The first and the last value of the clock at which its code may have run; `span` has the proof.
+    fn bounds(&self) -> (u64, u64) {
+        ((2 * self.first).saturating_sub(3), self.last.map_or(u64::MAX, |last| 2 * last + 1))
+    }
+
+    fn overlaps(&self, span: CaptureSpan) -> bool {
+        let (begin, end) = self.bounds();
+        begin <= span.last && span.first <= end
+    }
+
+    fn has(&self, time: u64) -> bool {
+        let (begin, end) = self.bounds();
+        (begin..=end).contains(&time)
+    }
+
+    /// From when on nothing that was unseen before it can have been meant.
+    fn sure_from(&self) -> u64 {
+        let (begin, _) = self.bounds();
+        if self.is_doubtful_before { 2 * self.first } else { begin }
+    }
+
+    /// Until when nothing that was unseen after it can have been meant.
+    fn sure_until(&self) -> u64 {
+        let (_, end) = self.bounds();
+        if self.is_doubtful_after { end.saturating_sub(3) } else { end }
+    }
+}
+
+/// Each module once.
+pub(super) fn distinct(lifetimes: &[Lifetime]) -> Vec<&'static Module> {
+    let mut modules: Vec<&'static Module> = Vec::with_capacity(lifetimes.len());
+    for lifetime in lifetimes {
+        if !modules.iter().any(|module| core::ptr::eq(*module, lifetime.module)) {
+            modules.push(lifetime.module);
+        }
+    }
+    modules
+}
+
+/// Every module seen, and when: the program itself first, unloaded modules last.
+#[derive(Debug)]
+pub struct History {
+    modules: Vec<&'static Module>,
+    /// With the places of their modules, by address.
+    lifetimes: Vec<(usize, Lifetime)>,
+}
+
+/// Whose an address was.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// No module that was seen lay there.
+    Unknown,
+    /// That of the module at this place.
+    Module(usize),
+    /// That of one of these, or of a module that was never seen: it cannot be told.
+    Contested(Vec<usize>),
+}
+
+impl History {
+    /// Reads the loader's list again, so that libraries loaded since the last time are known. Not for hooks.
+    pub fn read() -> Self {
+        refresh();
+        super::read(|set| Self::new(&set.lifetimes))
+    }
+
+    pub(super) fn new(lifetimes: &[Lifetime]) -> Self {
+        let mut modules = distinct(lifetimes);
+        modules.sort_by_key(|module| (!module.is_main_executable, !module.is_loaded()));
+        let place = |lifetime: &Lifetime| {
+            modules.iter().position(|module| core::ptr::eq(*module, lifetime.module)).unwrap_or(0)
+        };
+        let mut lifetimes: Vec<_> = lifetimes.iter().map(|lifetime| (place(lifetime), *lifetime)).collect();
+        lifetimes.sort_by_key(|(_, lifetime)| lifetime.module.start);
+        Self { modules, lifetimes }
+    }
+
+    /// Its modules. Other methods tell them by their places here.
+    pub fn modules(&self) -> &[&'static Module] {
+        &self.modules
+    }
+
+    /// The modules that have lain at an address, some perhaps more than once.
+    pub fn all_at(&self, address: usize) -> impl Iterator<Item = usize> {
+        self.at(address).map(|(module, _)| *module)
+    }
+
+    fn at(&self, address: usize) -> impl Iterator<Item = &(usize, Lifetime)> {
+        let after = self.lifetimes.partition_point(|(_, lifetime)| lifetime.module.start <= address);
+        self.lifetimes[..after].iter().filter(move |(_, lifetime)| address < lifetime.module.limit)
+    }
+
+    /// Whose an address was all the time in which it was captured. The span must have ended before this history was
+    /// read: of what was loaded since, nothing is known.
+    pub fn owner(&self, address: usize, span: CaptureSpan) -> Owner {
+        let candidates = || self.at(address).filter(|(_, lifetime)| lifetime.overlaps(span));
+        let Some(&(module, _)) = candidates().next() else {
+            return Owner::Unknown;
+        };
+        let is_known_time = span != CaptureSpan::UNKNOWN;
+        // A module that came back is the same one.
+        let is_sole = candidates().all(|(other, _)| *other == module);
+        let has = |time| candidates().any(|(_, lifetime)| lifetime.has(time));
+        let is_covered = !is_known_time || has(span.first) && has(span.last);
+        let is_sure = candidates().all(|(_, lifetime)| {
+            let (begin, end) = lifetime.bounds();
+            let (from, until) = (lifetime.sure_from(), lifetime.sure_until());
+            // Times that are in question, at either end.
+            let asks_before = begin < from && span.first < from;
+            let asks_after = until < end && until < span.last;
+            !asks_before && !asks_after
+        });
+        if is_sole && is_covered && is_sure {
+            return Owner::Module(module);
+        }
+        let mut all: Vec<usize> = candidates().map(|(module, _)| *module).collect();
+        all.sort_unstable();
+        all.dedup();
+        Owner::Contested(all)
+    }
+
+    /// From when on [`owner`](Self::owner) gives one answer for an address, whatever the span, and that answer: most
+    /// addresses have never had another owner, and need no second look.
+    pub fn settled(&self, address: usize) -> (Owner, ClockTime) {
+        let Some((module, latest)) = self.at(address).max_by_key(|(_, lifetime)| lifetime.first) else {
+            return (Owner::Unknown, ClockTime::START);
+        };
+        if latest.last.is_some() {
+            return (Owner::Unknown, ClockTime::NEVER);
+        }
+        let ends = self.at(address).filter_map(|(_, lifetime)| lifetime.last.map(|last| 2 * last + 2));
+        let from = ends.max().unwrap_or(0).max(latest.sure_from());
+        (Owner::Module(*module), ClockTime(from))
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "history_tests.rs"]
+mod tests;
