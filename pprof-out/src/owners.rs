@@ -78,7 +78,7 @@ impl Owners {
                 several => several.join(" or "),
             };
             format!(
-                "addresses without names, because libraries were loaded at the same place in turn: {} of {candidates}",
+                "addresses without names, because their library was unloaded or replaced: {} of {candidates}",
                 addresses.join(" "),
             )
         })

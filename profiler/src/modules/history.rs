@@ -70,9 +70,9 @@ pub struct History {
 pub enum Owner {
     /// No module that was seen lay there.
     Unknown,
-    /// That of the module at this place.
+    /// The module at this place.
     Module(usize),
-    /// That of one of these, or of a module that was never seen: it cannot be told.
+    /// It cannot be told: one of these modules, or one that was never seen.
     Contested(Vec<usize>),
 }
 

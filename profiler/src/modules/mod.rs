@@ -164,12 +164,13 @@ pub(crate) fn loaded_at(bias: usize) -> Option<&'static Module> {
 }
 
 /// Reads the list of loaded libraries again. Every export does so; a program that loads and unloads libraries (plugins,
-/// hot reloading) may do it after each `dlopen` and after each `dlclose`, for two reasons:
+/// hot reloading) may call this after each `dlopen` and after each `dlclose`, for two reasons:
 ///
 /// - Where frame pointers are missing, stacks go through a library only once it is known.
-/// - When a library takes the place of another one, functions are named only in stacks of which it is known to which of
-///   the two they belong: those that were captured in a time that the list, read before it and after it, ascribes to one
-///   of them. Others are shown by address, and a comment of the profile names the candidates.
+/// - When a library takes the place of another one, the same address stands for two functions. A stack that was captured
+///   between the reading before the change and the one after it may belong to either: it is shown by address, and a
+///   comment of the profile names both libraries. With a reading right before and right after each change there is no
+///   such stack.
 ///
 /// It takes the loader's lock and some microseconds, and allocates if the list has changed. Not for signal handlers, nor
 /// for constructors and destructors of libraries. Go has nothing like it: its plugins are never unloaded.
