@@ -138,8 +138,7 @@ fn parse(pages: &Mutex<Receiver<Page>>, to_merger: &Sender<Parsed>) {
         let page = pages.lock().recv();
         let Ok(Page { task, name, text }) = page else { return };
         let entered = task.enter();
-        let counts = trace::with_region("parse", || count(&text));
-        remember(&counts);
+        let counts = trace::with_region("parse", || remember(&plain_text(&text)));
         drop(entered);
         if to_merger.send(Parsed { task, name, counts }).is_err() {
             return;
@@ -147,21 +146,17 @@ fn parse(pages: &Mutex<Receiver<Page>>, to_merger: &Sender<Parsed>) {
     }
 }
 
-fn count(page: &str) -> HashMap<String, usize> {
-    let mut counts = HashMap::new();
-    for word in words(&plain_text(page)) {
-        *counts.entry(word.to_lowercase()).or_default() += 1;
-    }
-    counts
-}
-
-/// The hot lock: held for a whole page.
-fn remember(counts: &HashMap<String, usize>) {
+/// How often each word occurs in a page. The hot lock is held while a whole page is counted.
+fn remember(page: &str) -> HashMap<String, usize> {
     let mut seen = SEEN.lock();
     let seen = seen.get_or_insert_default();
-    for (word, n) in counts {
-        *seen.entry(word.clone()).or_default() += n;
+    let mut counts = HashMap::new();
+    for word in words(page) {
+        let word = word.to_lowercase();
+        *seen.entry(word.clone()).or_default() += 1;
+        *counts.entry(word).or_default() += 1;
     }
+    counts
 }
 
 fn merge(parsed: &Receiver<Parsed>, to_writer: &Sender<String>) {
