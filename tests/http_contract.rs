@@ -333,7 +333,8 @@ fn custom_profiles() {
         (1..=3).for_each(|key| open_a_file(&files, key));
         files.remove(2);
         let path = format!("/debug/pprof/{path}");
-        let profile = check_file(&web::get(server(), &path), file, &[(name, "count")]);
+        let profile = web::get(server(), &format!("{path}?symbolize=full"));
+        let profile = check_file(&profile, file, &[(name, "count")]);
         let samples = profile.samples_of("open_a_file");
         assert_eq!(samples.iter().map(|sample| sample.values[0]).sum::<i64>(), 2, "{name}");
         let text = web::get(server(), &format!("{path}?debug=1"));

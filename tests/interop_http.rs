@@ -73,6 +73,11 @@ fn url(address: SocketAddr, path: &str) -> String {
     format!("http://{address}/debug/pprof/{path}")
 }
 
+/// With all names, on however busy a machine.
+fn named_url(address: SocketAddr, name: &str) -> String {
+    url(address, &format!("{name}?symbolize=full"))
+}
+
 /// A folder for what pprof keeps, removed when dropped.
 struct Folder(PathBuf);
 
@@ -151,7 +156,7 @@ fn profiles_are_fetched() {
     ];
     for go in go::toolchains("profiles_are_fetched") {
         for (name, kind, unit, value, function) in cases {
-            let (index, url) = (format!("-sample_index={kind}"), url(*SERVER, name));
+            let (index, url) = (format!("-sample_index={kind}"), named_url(*SERVER, name));
             for form in ["-top", "-raw", "-traces"] {
                 let fetched = fetch(&go, &[form, &index, &url]);
                 let file = fetched.file.to_str().expect("a plain name");
@@ -233,7 +238,7 @@ fn seconds_are_waited_for() {
                     let index = format!("-sample_index={kind}");
                     // pprof's own patience with a request of a second would be half a second more.
                     let options = ["-top", "-seconds=1", "-timeout=200", &index];
-                    let fetched = fetch(&go, &[&options[..], &[&url(address, name)]].concat());
+                    let fetched = fetch(&go, &[&options[..], &[&named_url(address, name)]].concat());
                     let text = &fetched.text;
                     let shown = text.split("Duration: ").nth(1).expect(text).split(',').next().expect(text);
                     assert!(text.contains(&format!("interop_http::{function}")), "Go {}: {text}", go.version);
@@ -291,7 +296,7 @@ fn addresses_are_named_by_the_server() {
 #[test]
 fn differences_are_of_two_fetches() {
     child::isolated("differences_are_of_two_fetches", || {
-        let heap = url(*SERVER, "heap");
+        let heap = named_url(*SERVER, "heap");
         let index = "-sample_index=alloc_space";
         for go in go::toolchains("differences_are_of_two_fetches") {
             for base in ["-base", "-diff_base"] {
@@ -309,7 +314,7 @@ fn differences_are_of_two_fetches() {
                 // 40 documents of 100 to 4000 bytes, and their list.
                 let added = (1..=40).sum::<i64>() * 100 + 40 * size_of::<Vec<u8>>() as i64;
                 assert!(line.contains(&format!(" {added}B ")), "Go {}: {line}", go.version);
-                let later = Profile::read(&web::get(*SERVER, "/debug/pprof/heap").body);
+                let later = web::profile(*SERVER, "heap");
                 assert_eq!(later.totals_of("keep_documents")[ALLOC_SPACE], bytes + added);
             }
         }
@@ -324,7 +329,8 @@ fn a_token_is_the_password_of_a_url() {
     for go in go::toolchains("a_token_is_the_password_of_a_url") {
         let index = "-sample_index=alloc_space";
         let heap = format!("http://any:s3cret@{address}/debug/pprof/heap");
-        assert!(fetch(&go, &["-top", index, &heap]).text.contains("interop_http::keep_documents"));
+        let named = format!("{heap}?symbolize=full");
+        assert!(fetch(&go, &["-top", index, &named]).text.contains("interop_http::keep_documents"));
         // It goes with the question for names as well.
         let bare = format!("{heap}?symbolize=none");
         let text = fetch(&go, &["-top", "-symbolize=remote", index, &bare]).text;

@@ -2,7 +2,8 @@
 //!
 //! Requests: `fill STACKS` (samples on that many stacks), `serve` (answers the port), `work SECONDS` (serves requests of
 //! its own for so long; answers the median and the 99th percentile of their latency in µs, and their number), `cpu`
-//! (answers the milliseconds of CPU time that the process has used), `threads` (of the server), `resident`.
+//! (answers the milliseconds of CPU time that the process has used), `busy THREADS` (that compute until the process ends),
+//! `threads` (of the server), `resident`.
 
 use std::fs;
 use std::hint::black_box;
@@ -39,6 +40,10 @@ fn main() {
         }
         "work" => work(Duration::from_secs(request.number() as u64)),
         "cpu" => vec![cpu_millis()],
+        "busy" => {
+            (0..request.number()).for_each(|_| drop(std::thread::spawn(compute)));
+            vec![]
+        }
         "threads" => vec![server_threads() as f64],
         "resident" => vec![live_heap::resident().expect("benchmarks run on Linux") as f64],
         other => panic!("unknown request {other}"),
@@ -79,6 +84,14 @@ fn requests(duration: Duration) -> Vec<f64> {
         latencies.push(due.elapsed().as_secs_f64() * 1e6);
     }
     latencies
+}
+
+/// Never waits: each pause would let others run.
+fn compute() {
+    let mut number = 1u64;
+    loop {
+        number = black_box(number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+    }
 }
 
 /// About 0.2 ms: parses, sorts, allocates, and takes a lock.

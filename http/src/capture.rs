@@ -6,15 +6,17 @@ use std::time::Duration;
 use http::{Response, StatusCode};
 use rtprof_pprof_out::{Profile, Since, Snapshot, Symbolization};
 use rtprof_profiler::mem;
+use tokio::time::Instant;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::engine::{GivenUp, Link};
 use crate::flame_graph;
+use crate::names::{self, Names, Patience};
 use crate::request::{Asked, Form};
 use crate::slots::Slots;
 use crate::stream;
-use crate::symbol::{Found, Words};
+use crate::symbol::Words;
 
 /// The answer to a request for a profile. On the engine's thread; given up when the client is gone.
 pub(crate) async fn answer(
@@ -27,22 +29,27 @@ pub(crate) async fn answer(
     if asked.publish {
         publish(&link).await?;
     }
+    let form = asked.form;
+    let patience = match form {
+        Form::Proto(names) => names.patience(asked.over.is_some()),
+        Form::Text(Names::None) => Patience::Nothing,
+        Form::Text(_) | Form::Collapsed(_) | Form::FlameGraph(_) => Patience::UntilFound,
+    };
     let mut snapshot = take(&link, &profile).await?;
     if let Some(over) = asked.over {
-        let earlier = snapshot;
-        snapshot = after(&link, &profile, earlier, over).await?;
+        snapshot = after(&link, &profile, snapshot, over, patience).await?;
     }
     let name = match asked.over {
         Some(_) => format!("{}-delta", profile.name()),
         None => profile.name().to_owned(),
     };
-    let form = asked.form;
+    let snapshot = names::found(&link, snapshot, patience).await?;
     let ready = link.computing(move || Ready::of(snapshot, form)).await?;
     let body = stream::body(&link, place, None, move |w| ready.write(w));
     Ok(with_head(form, &name, body.await?))
 }
 
-/// A profile of which nothing has to be looked up any more.
+/// A profile that only has to be written.
 enum Ready {
     Records(Snapshot, Form),
     Page(flame_graph::Page),
@@ -53,29 +60,21 @@ impl Ready {
     fn of(snapshot: Snapshot, form: Form) -> Self {
         match form {
             Form::FlameGraph(sample_type) => Self::Page(flame_graph::Page::of(&snapshot, sample_type)),
-            _ => Self::Records(resolved(snapshot, form.symbolization()), form),
+            _ => Self::Records(snapshot, form),
         }
     }
 
     /// By a writer.
     fn write(&self, w: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::Records(snapshot, Form::Proto(symbolization)) => snapshot.write_proto(w, *symbolization),
-            Self::Records(snapshot, Form::Text(symbolization)) => snapshot.write_text(w, *symbolization),
+            Self::Records(snapshot, Form::Proto(names)) => snapshot.write_proto(w, names.symbolization()),
+            Self::Records(snapshot, Form::Text(names)) => snapshot.write_text(w, names.symbolization()),
             Self::Records(snapshot, Form::Collapsed(sample_type) | Form::FlameGraph(sample_type)) => {
-                snapshot.write_collapsed(w, *sample_type)
+                snapshot.write_collapsed(w, *sample_type, Symbolization::Known)
             }
             Self::Page(page) => page.write(w),
         }
     }
-}
-
-/// With its names found, if it is to have any. By the computer.
-pub(crate) fn resolved(snapshot: Snapshot, symbolization: Symbolization) -> Snapshot {
-    if symbolization == Symbolization::Full {
-        snapshot.resolve();
-    }
-    snapshot
 }
 
 /// The answer without its body, for a HEAD: nothing is captured.
@@ -103,14 +102,27 @@ pub(crate) async fn take(link: &Link, profile: &Profile) -> Result<Snapshot, Ref
     }
 }
 
-/// What is added from `earlier` on while `over` passes.
+/// What is added from `earlier` on while `over` passes. Names are looked for meanwhile, those of `earlier`: most of them
+/// are in the result.
 async fn after(
     link: &Link,
     profile: &Profile,
     earlier: Snapshot,
     over: Duration,
+    patience: Patience,
 ) -> Result<Snapshot, Refusal> {
-    tokio::time::sleep(over).await;
+    let end = Instant::now().checked_add(over);
+    let (earlier, _searching) = match patience {
+        Patience::Nothing => (earlier, None),
+        _ => {
+            let (earlier, searching) = names::search(link, earlier).await?;
+            (earlier, Some(searching))
+        }
+    };
+    match end {
+        Some(end) => tokio::time::sleep_until(end).await,
+        None => tokio::time::sleep(over).await,
+    }
     let later = take(link, profile).await?;
     let delta = link.computing(move || later.since(&earlier, Since::Everything)).await;
     delta.map_err(|_| Refusal::internal("failed to compute delta"))
@@ -156,6 +168,8 @@ pub(crate) async fn computed(
 /// The body of an answer to addresses.
 pub(crate) async fn symbols(link: Link, slots: Slots, words: Words) -> Result<Body, Refusal> {
     let place = slots.take().await?;
-    let found = link.computing(move || Found::of(words)).await?;
+    let asked = link.computing(move || words.addresses()).await?;
+    let asked = names::found(&link, asked, Patience::UntilFound).await?;
+    let found = link.computing(move || asked.named()).await?;
     stream::body(&link, place, None, move |w| found.write(w)).await
 }

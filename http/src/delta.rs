@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use http::Response;
-use rtprof_pprof_out::{Since, Snapshot, Symbolization, lookup};
+use rtprof_pprof_out::{Since, Snapshot, lookup};
 use rtprof_profiler::fork_safe::PerProcess;
 use rtprof_profiler::sampling;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
@@ -17,6 +17,7 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::capture;
 use crate::engine::Link;
+use crate::names::{self, Names};
 use crate::slots::Slots;
 use crate::stream::{self, STALL};
 
@@ -50,7 +51,7 @@ pub(crate) async fn answer(
     slots: Slots,
     name: &'static str,
     publish: bool,
-    symbolization: Symbolization,
+    names: Names,
 ) -> Result<Response<Body>, Refusal> {
     let (Some(profile), Some(last)) = (lookup(name), last_of(name)) else {
         return Err(capture::unknown_profile());
@@ -74,9 +75,11 @@ pub(crate) async fn answer(
             Snapshot::clone(&later)
         }
     };
-    let added = link.computing(move || capture::resolved(added(), symbolization)).await?;
+    let added = link.computing(added).await?;
+    let added = names::found(&link, added, names.patience(false)).await?;
     let (told, taken) = oneshot::channel();
-    let body = stream::body(&link, place, Some(told), move |w| added.write_proto(w, symbolization)).await?;
+    let body =
+        stream::body(&link, place, Some(told), move |w| added.write_proto(w, names.symbolization())).await?;
     link.spawn(keep(last, now, taken));
     Ok(answer::attachment(&format!("delta_{name}"), body))
 }

@@ -1,21 +1,23 @@
 //! Where requests are worked on: threads of our own, apart from the program's.
 //!
 //! ```text
-//!   program's runtime ── handle() ──┐            ┌── computer, one: snapshots, names, pages
-//!                                   ├─► thread ──┤
-//!   connections of a server ────────┘  (timers,  └── writers, one for each body that is being written:
-//!                                       sockets)     compression, text
+//!   program's runtime ── handle() ──┐            ┌── computer, one: snapshots, pages
+//!                                   ├─► thread ──┼── writers, one for each body that is being written:
+//!   connections of a server ────────┘  (timers,  │   compression, text
+//!                                       sockets) └── search for names (rtprof-pprof-out): files
 //! ```
 //!
-//! All are named `rtprof-http`, give way to the program's threads (nice 10), and what they allocate beside the exports,
-//! which are not sampled at all, bears the label `rtprof=http`. Writers are of the standard library's making and not
-//! the runtime's, because that panics where no thread can be had, and a program may abort at a panic.
+//! All but the search are named `rtprof-http`, and what they allocate beside the exports, which are not sampled at all,
+//! bears the label `rtprof=http`. Writers are threads of the standard library and not of the runtime, because the runtime
+//! panics where no thread can be had, and a program may abort at a panic.
 //!
-//! There is one computer, because names are found in debug information, tens of megabytes of which are open meanwhile:
-//! several threads would have it several times, and an allocator that keeps what each thread once had (glibc's does)
-//! would keep it for good. Of the writers one at a time has the turn, so that requests that come together take one
-//! core and not all. It gives the turn away for good when its client turns out to be slow: from then on that one sets
-//! the pace. Whoever waits does so without a thread, and stops waiting when its client is gone.
+//! Problem: a program is profiled when all its cores are busy, and threads that give way to it do not answer in time;
+//! threads that do not give way take its cores. Scheme: what answers has the program's own priority, but takes
+//! milliseconds and one core: there is one computer, and one writer at a time has the turn. It gives the turn away for
+//! good when its client turns out to be slow: from then on the client sets the pace. What takes long is reading debug
+//! information, once for each function. The search for names does it, in a thread that gives way (nice 10), and an answer
+//! waits for it for a limited time (`names`). A request that waits does so without a thread, and stops waiting when its
+//! client is gone.
 //!
 //! Locks: `Threads`, which protects a list of threads; taken where one is started. A forked child has nothing of
 //! this: it makes itself an engine.
@@ -96,10 +98,7 @@ impl Engine {
         let thread = spawn(move || {
             // Made here, because a runtime must not be dropped where the caller may be, in another one.
             let made = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-                spawn_held(&held, &others, move || {
-                    give_way();
-                    compute(&jobs);
-                })?;
+                spawn_held(&held, &others, move || compute(&jobs))?;
                 Ok(runtime)
             });
             let runtime = match made {
@@ -108,8 +107,6 @@ impl Engine {
             };
             let handle = runtime.handle().clone();
             if started.send(Ok((handle, Arc::downgrade(&held)))).is_ok() {
-                // Only now: the program has waited for this. Writers inherit it from here.
-                give_way();
                 // Told, or dropped with the engine.
                 let _ = runtime.block_on(ended);
             }
@@ -268,15 +265,4 @@ pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
         labels::set_labels(labels::labels(&[("rtprof", "http")]))
     };
     work()
-}
-
-/// Less of a core for this thread, and those that it starts, where the program wants it. Never undone: they are ours.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    {
-        /// A tenth of what an ordinary thread gets, when both want it.
-        const NICE: i32 = 10;
-        // Where even that is forbidden the thread works on as it is.
-        let _ = rustix::process::nice(NICE);
-    }
 }

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufWriter, Write};
 
-use rtprof_pprof_out::{CallTree, Snapshot};
+use rtprof_pprof_out::{CallTree, Snapshot, Symbolization};
 use rtprof_profiler::sampling::{self, Untracked};
 use serde_json::{Value, json};
 
@@ -25,13 +25,13 @@ pub(crate) struct Page {
 }
 
 impl Page {
-    /// The page of a profile that shows this sample type first.
+    /// The page of a profile that shows this sample type first, with the names that are known.
     pub(crate) fn of(snapshot: &Snapshot, sample_type: usize) -> Self {
         // It is an export as the others are, and of some megabytes: in no profile.
         let _workspace = sampling::workspace();
-        let tree = snapshot.call_tree();
+        let tree = snapshot.call_tree(Symbolization::Known);
         let (time_nanos, duration_nanos) = snapshot.time_and_duration_nanos();
-        let mut comments = snapshot.comments().to_vec();
+        let mut comments = [snapshot.comments(), &tree.comments].concat();
         if tree.folded > 0 {
             comments.push(format!(
                 "rtprof: {} frames are too small to be seen and are counted with their callers",
@@ -120,7 +120,10 @@ mod tests {
             profile.add(key, 0).unwrap();
         }
         let mut page = Vec::new();
-        Page::of(&profile.snapshot().unwrap(), 0).write(&mut page).unwrap();
+        let snapshot = profile.snapshot().unwrap();
+        // Known from then on.
+        snapshot.write_proto(std::io::sink(), Symbolization::Full).unwrap();
+        Page::of(&snapshot, 0).write(&mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
         assert!(!page.contains("test/<script>"), "names are escaped");
         assert!(page.contains("test/&lt;script&gt;&#39;&amp;&quot;"));

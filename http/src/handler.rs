@@ -167,9 +167,8 @@ impl Handler {
             }
             Route::Delta(name) => {
                 let publish = name == "heap" && query.number("gc") > 0;
-                let symbolization = request::symbolization(&query, limits)?;
-                self.run(|link, slots| delta::answer(link, slots.captures, name, publish, symbolization))
-                    .await
+                let names = request::names(&query, limits)?;
+                self.run(|link, slots| delta::answer(link, slots.captures, name, publish, names)).await
             }
             Route::Named(name) => {
                 let profile = absent::find(&name).ok_or_else(capture::unknown_profile)?;

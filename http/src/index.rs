@@ -201,6 +201,8 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>
 <dt>format=collapsed</dt><dd>a line for each stack, for flame graph tools</dd>
 <dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>
+<dt>symbolize=full</dt><dd>all names, however long it takes to find them; without it a file has those that are found within
+6 s, or 2 s after its seconds</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>
 </dl>
 <p class="note">delta_heap, delta_mutex and delta_block are for scrapers: what was added since they were last asked for.</p>

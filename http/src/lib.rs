@@ -15,15 +15,18 @@
 //! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, and every
 //! profile of the program's own by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
 //! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
-//! `sample_index=`, `symbolize=none`. The index page explains them.
+//! `sample_index=`, `symbolize=none` and `=full`. The index page explains them.
 //!
 //! `trace` streams what is recorded for `seconds=` (1), for `go tool trace`; one trace goes on at a time, whoever has
 //! started it. `profile` answers as Go does when it cannot be begun, and `goroutine` is empty, until CPU profiles and
 //! goroutines are part of rtprof.
 //!
 //! # What it costs
-//! Nothing while nobody asks: two threads sleep. A request is worked on by threads of its own, which give way to the
-//! program's (nice 10); captures are computed one at a time.
+//! Nothing while nobody asks: two threads sleep. A request is worked on by threads apart from the program's, at the same
+//! priority, so that a program whose cores are all busy still answers; captures are computed one at a time, in
+//! milliseconds. Names that are not known yet are found by a thread that gives way to the program's (nice 10). A profile waits for
+//! them for 6 s, after its `seconds=` for 2 s, and goes out with addresses and build ids in their place then, and a comment
+//! that says so; pages and texts, and with `symbolize=full` all, wait until every name is found or its file does not answer.
 //!
 //! # Your responsibilities
 //! - Profiles tell names of functions, paths, labels. [`serve`] refuses addresses that others reach; what you mount on
@@ -50,6 +53,7 @@ mod handler;
 mod html;
 mod index;
 mod listen;
+mod names;
 mod process;
 mod query;
 mod request;

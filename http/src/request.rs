@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use rtprof_pprof_out::Symbolization;
-
 use crate::answer::Refusal;
+use crate::names::Names;
 use crate::query::{Query, integer};
 
 /// A request for a profile, found to make sense.
@@ -20,21 +19,11 @@ pub(crate) struct Asked {
 /// How a profile is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    Proto(Symbolization),
-    Text(Symbolization),
+    Proto(Names),
+    Text(Names),
     /// Of the sample type at this place.
     Collapsed(usize),
     FlameGraph(usize),
-}
-
-impl Form {
-    /// Whether names have to be found for it.
-    pub(crate) fn symbolization(self) -> Symbolization {
-        match self {
-            Self::Proto(symbolization) | Self::Text(symbolization) => symbolization,
-            Self::Collapsed(_) | Self::FlameGraph(_) => Symbolization::Full,
-        }
-    }
 }
 
 /// What is known of the profile that is asked for.
@@ -59,7 +48,7 @@ impl Asked {
     pub(crate) fn of(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Self, Refusal> {
         let over = over(query, subject, limits)?;
         let debug = query.number("debug");
-        let symbolization = symbolization(query, limits)?;
+        let names = names(query, limits)?;
         let form = match query.value("format").as_deref() {
             Some(_) if debug != 0 => {
                 return Err(Refusal::bad_request("format and debug params are incompatible"));
@@ -70,8 +59,8 @@ impl Asked {
                 let message = "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"";
                 return Err(Refusal::bad_request(message));
             }
-            None if debug != 0 => Form::Text(symbolization),
-            None => Form::Proto(symbolization),
+            None if debug != 0 => Form::Text(names),
+            None => Form::Proto(names),
         };
         // Go ignores it beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
@@ -107,11 +96,11 @@ fn too_long(seconds: impl std::fmt::Display, limits: Limits) -> Refusal {
     ))
 }
 
-pub(crate) fn symbolization(query: &Query<'_>, limits: Limits) -> Result<Symbolization, Refusal> {
+pub(crate) fn names(query: &Query<'_>, limits: Limits) -> Result<Names, Refusal> {
     match query.value("symbolize").as_deref() {
-        None if limits.symbolize => Ok(Symbolization::Full),
-        None | Some("none") => Ok(Symbolization::None),
-        Some("full") => Ok(Symbolization::Full),
+        None if limits.symbolize => Ok(Names::InTime),
+        None | Some("none") => Ok(Names::None),
+        Some("full") => Ok(Names::All),
         Some(_) => {
             Err(Refusal::bad_request("invalid value for \"symbolize\" - must be \"none\" or \"full\""))
         }

@@ -24,8 +24,8 @@ fn form(form: Form) -> Result<Asked, Refusal> {
     Ok(Asked { over: None, publish: false, form })
 }
 
-const PROTO: Form = Form::Proto(Symbolization::Full);
-const TEXT: Form = Form::Text(Symbolization::Full);
+const PROTO: Form = Form::Proto(Names::InTime);
+const TEXT: Form = Form::Text(Names::InTime);
 
 #[test]
 fn debug_is_a_number_or_nothing() {
@@ -94,11 +94,11 @@ fn forms_of_our_own() {
     assert_eq!(asked("format=collapsed"), form(Form::Collapsed(3)));
     assert_eq!(asked("format=flamegraph&sample_index=alloc_space"), form(Form::FlameGraph(1)));
     assert_eq!(asked("format=collapsed&sample_index=0"), form(Form::Collapsed(0)));
-    assert_eq!(asked("symbolize=none"), form(Form::Proto(Symbolization::None)));
-    assert_eq!(asked("symbolize=none&debug=1"), form(Form::Text(Symbolization::None)));
+    assert_eq!(asked("symbolize=none"), form(Form::Proto(Names::None)));
+    assert_eq!(asked("symbolize=none&debug=1"), form(Form::Text(Names::None)));
     let lean = Limits { symbolize: false, ..LIMITS };
-    assert_eq!(asked_of(&HEAP, "", lean), form(Form::Proto(Symbolization::None)));
-    assert_eq!(asked_of(&HEAP, "symbolize=full", lean), form(PROTO));
+    assert_eq!(asked_of(&HEAP, "", lean), form(Form::Proto(Names::None)));
+    assert_eq!(asked_of(&HEAP, "symbolize=full", lean), form(Form::Proto(Names::All)));
     let over = asked("format=flamegraph&seconds=2").unwrap();
     assert_eq!((over.over, over.form), (Some(Duration::from_secs(2)), Form::FlameGraph(3)));
     for (query, message) in [

@@ -58,10 +58,11 @@ impl Server {
         self.address
     }
 
-    /// Ends the server: connections are closed, captures are given up, and its threads are gone when this returns. It
-    /// blocks: not for a thread of an async runtime. In a forked child nothing happens.
-    /// Takes
-    /// five seconds at most.
+    /// Ends the server: connections are closed, captures are given up, and its threads are gone when this returns, or after
+    /// five seconds. It blocks: not for a thread of an async runtime. In a forked child nothing happens.
+    ///
+    /// A thread that is finding names (`rtprof-symbols`) belongs to the process and not to the server. It ends when it has
+    /// found them.
     pub fn shutdown(mut self) {
         if let Some(engine) = self.engine.take() {
             engine.shut_down();

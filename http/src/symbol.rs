@@ -7,9 +7,10 @@ use std::sync::Arc;
 
 use bytes::Buf;
 use http_body_util::BodyExt as _;
-use rtprof_pprof_out::function_names;
+use rtprof_pprof_out::{NameSearch, Symbolization, find_function_names, function_names};
 use rtprof_profiler::sampling;
 
+use crate::names::Unnamed;
 use crate::stream::PIECE;
 
 /// The most of a body that is read: some 50,000 addresses.
@@ -61,6 +62,45 @@ impl Words {
         }
         words
     }
+
+    /// The addresses among them.
+    pub(crate) fn addresses(self) -> Addresses {
+        let _workspace = sampling::workspace();
+        let mut addresses = Vec::new();
+        let mut error = self.error;
+        for word in self.bytes.split(|&byte| byte == b'+') {
+            // What Go's reader has of a word that does not fit into its buffer.
+            let read = &word[..word.len().min(MAX_WORD)];
+            addresses.extend(address(read));
+            if word.len() >= MAX_WORD {
+                error = Some("bufio: buffer full".to_owned());
+                break;
+            }
+        }
+        Addresses { addresses, error }
+    }
+}
+
+/// What is asked for.
+pub(crate) struct Addresses {
+    addresses: Vec<usize>,
+    error: Option<String>,
+}
+
+impl Unnamed for Addresses {
+    fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        find_function_names(&self.addresses, at_end)
+    }
+}
+
+impl Addresses {
+    /// With the names that are known.
+    pub(crate) fn named(self) -> Found {
+        let _workspace = sampling::workspace();
+        let names = function_names(&self.addresses, Symbolization::Known);
+        let named = |(address, name): (usize, Option<_>)| Some((address, name?));
+        Found { names: self.addresses.into_iter().zip(names).filter_map(named).collect(), error: self.error }
+    }
 }
 
 /// What was found of the words.
@@ -71,25 +111,6 @@ pub(crate) struct Found {
 }
 
 impl Found {
-    /// Looks all words up.
-    pub(crate) fn of(words: Words) -> Self {
-        let _workspace = sampling::workspace();
-        let mut addresses = Vec::new();
-        let mut error = words.error;
-        for word in words.bytes.split(|&byte| byte == b'+') {
-            // What Go's reader has of a word that does not fit into its buffer.
-            let read = &word[..word.len().min(MAX_WORD)];
-            addresses.extend(address(read));
-            if word.len() >= MAX_WORD {
-                error = Some("bufio: buffer full".to_owned());
-                break;
-            }
-        }
-        let names = function_names(&addresses);
-        let named = |(address, name): (usize, Option<_>)| Some((address, name?));
-        Self { names: addresses.into_iter().zip(names).filter_map(named).collect(), error }
-    }
-
     /// Writes a line that says that names are to be had, then one for each address that has one.
     pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
         let mut w = BufWriter::with_capacity(PIECE, w);
@@ -130,7 +151,11 @@ mod tests {
 
     fn answer(words: Words) -> String {
         let mut text = Vec::new();
-        Found::of(words).write(&mut text).unwrap();
+        let addresses = words.addresses();
+        let (told, found) = std::sync::mpsc::channel();
+        let _search = addresses.find_names(move || told.send(()).unwrap());
+        found.recv().unwrap();
+        addresses.named().write(&mut text).unwrap();
         String::from_utf8(text).unwrap()
     }
 

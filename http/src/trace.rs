@@ -4,7 +4,8 @@ use std::io;
 use std::time::Duration;
 
 use http::Response;
-use rtprof_pprof_out::trace::{Reader, TraceError};
+use rtprof_pprof_out::Symbolization;
+use rtprof_pprof_out::trace::{Options, Reader, TraceError};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
@@ -18,7 +19,7 @@ const NAME: &str = "trace";
 /// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends.
 pub(crate) async fn answer(link: Link, slots: Slots, length: Duration) -> Result<Response<Body>, Refusal> {
     let place = slots.take().await?;
-    let reader = link.computing(Reader::start).await?.map_err(refused)?;
+    let reader = link.computing(start).await?.map_err(refused)?;
     let body = stream::body_at_once(&link, place, move |writer| write(reader, length, writer))?;
     Ok(answer::attachment(NAME, body))
 }
@@ -35,6 +36,11 @@ fn refused(error: TraceError) -> Refusal {
         error => error.to_string(),
     };
     Refusal::internal(format!("Could not enable tracing: {reason}"))
+}
+
+/// The names of its functions are found by a thread that gives way to the program. Who reads a trace waits for them.
+fn start() -> Result<Reader, TraceError> {
+    Reader::start_with(Options { symbolization: Symbolization::Background, ..Options::default() })
 }
 
 /// By a writer.

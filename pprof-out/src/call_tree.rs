@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use crate::locations::Frames;
 use crate::snapshot::Snapshot;
+use crate::symbolizer::Symbolization;
 
 /// All stacks of a profile from the outermost function on; stacks that begin alike share their beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,6 +21,8 @@ pub struct CallTree {
     pub values: Vec<i64>,
     /// Nodes that are not there, because they are too small to be seen: what they had is their caller's.
     pub folded: usize,
+    /// Remarks for the reader on functions without names.
+    pub comments: Vec<String>,
 }
 
 /// A function, called by one chain of callers.
@@ -49,15 +52,16 @@ struct Growing {
 }
 
 impl CallTree {
-    pub(crate) fn of(snapshot: &Snapshot) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, symbolization: Symbolization) -> Self {
         let types = snapshot.sample_types().len();
         let mut growing = Growing { types, ..Growing::default() };
-        let all = snapshot.for_each(|frames, values| {
+        let all = snapshot.for_each(symbolization, |frames, values| {
             growing.add(frames, values);
             Ok::<(), Infallible>(())
         });
-        let Ok(()) = all;
+        let Ok(comments) = all;
         let Growing { mut tree, .. } = growing;
+        tree.comments = comments;
         if tree.nodes.len() > MANY {
             tree = tree.folded(types, TOO_SMALL);
         }
@@ -77,7 +81,11 @@ impl CallTree {
         };
         // Where each node went: its new place, or that of the caller that it is folded into.
         let mut places: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
-        let mut kept = Self { functions: std::mem::take(&mut self.functions), ..Self::default() };
+        let mut kept = Self {
+            functions: std::mem::take(&mut self.functions),
+            comments: std::mem::take(&mut self.comments),
+            ..Self::default()
+        };
         for (at, node) in self.nodes.iter().enumerate() {
             let parent = node.parent.and_then(|parent| places[parent as usize]);
             let values = &self.values[at * types..][..types];

@@ -6,7 +6,7 @@ use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::sampling;
 
 use crate::symbol_cache::Symbols;
-use crate::symbolizer::{Symbolization, Symbolizer};
+use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
 
 /// The functions that have the code at `addresses`, in the same order; `None` where nothing is known. Go:
 /// `runtime.FuncForPC`. Debug information, tens of megabytes for a large program, is opened once for all of them;
@@ -17,17 +17,35 @@ use crate::symbolizer::{Symbolization, Symbolizer};
 ///
 /// The addresses in a profile lie inside the call, unlike those that it returns to. One at which several libraries
 /// were loaded in turn has no name here: it alone does not tell which of them is meant.
-pub fn function_names(addresses: &[usize]) -> Vec<Option<Arc<str>>> {
+pub fn function_names(addresses: &[usize], symbolization: Symbolization) -> Vec<Option<Arc<str>>> {
     let _workspace = sampling::workspace();
-    let return_addresses: Vec<usize> = addresses.iter().map(|address| address.wrapping_add(1)).collect();
-    let mut symbolizer = Symbolizer::new(Symbolization::Full);
-    let owner = |address: usize| (address, symbolizer.owners.of(address, CaptureSpan::UNKNOWN));
-    let owned: Vec<_> = return_addresses.into_iter().map(owner).collect();
+    let mut symbolizer = Symbolizer::new(symbolization);
+    let owned = owned(&mut symbolizer, addresses);
     let name = |symbols: Arc<Symbols>| {
         let function = symbols.lines.last().map(|line| &line.function).or(symbols.left_out.as_ref())?;
         Some(function.name.clone())
     };
     symbolizer.resolve(&owned).into_iter().map(name).collect()
+}
+
+/// Begins to look for the names of the functions at `addresses`, as [`Snapshot::find_names`](crate::Snapshot::find_names)
+/// does for a profile.
+pub fn find_function_names(addresses: &[usize], at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+    let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
+    let _workspace = sampling::workspace();
+    let mut symbolizer = Symbolizer::new(Symbolization::Known);
+    let owned = owned(&mut symbolizer, addresses);
+    symbolizer.resolve(&owned);
+    symbolizer.search(at_end)
+}
+
+/// The return addresses of calls at `addresses`, and their modules.
+fn owned(symbolizer: &mut Symbolizer, addresses: &[usize]) -> Vec<Owned> {
+    let owned = |address: &usize| {
+        let return_address = address.wrapping_add(1);
+        (return_address, symbolizer.owners.of(return_address, CaptureSpan::UNKNOWN))
+    };
+    addresses.iter().map(owned).collect()
 }
 
 #[cfg(test)]
@@ -43,7 +61,7 @@ mod tests {
     fn names_a_function_by_its_first_address() {
         assert_eq!(somewhere(), 1);
         let here = somewhere as fn() -> usize as usize;
-        let names = function_names(&[0, here, 1, usize::MAX, here]);
+        let names = function_names(&[0, here, 1, usize::MAX, here], Symbolization::Full);
         let name = Some(Arc::from("rtprof_pprof_out::function_names::tests::somewhere"));
         assert_eq!(names, [None, name.clone(), None, None, name]);
     }

@@ -14,7 +14,7 @@ use crate::proto;
 use crate::prune::{self, Class, Cut, Machinery};
 use crate::strings::StringTable;
 use crate::symbol_cache::{Function, Symbols};
-use crate::symbolizer::{Owned, Symbolization, Symbolizer};
+use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
 
 /// Every distinct address of an export, resolved once.
 pub(crate) struct Locations {
@@ -115,6 +115,16 @@ impl Locations {
                 None => drop(self.by_owner.insert(owned, known)),
             }
         }
+    }
+
+    /// How many addresses have no name because their file was not read in time.
+    pub(crate) fn late(&self) -> usize {
+        self.symbolizer.late()
+    }
+
+    /// Begins to look up what was prepared and is not known, and calls `at_end` when that is done.
+    pub(crate) fn search(self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
+        self.symbolizer.search(at_end)
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
@@ -286,7 +296,7 @@ impl Locations {
 
     /// The comments of a profile, and what is to be said of its addresses.
     pub(crate) fn comments(&self, of_profile: &[String]) -> Vec<String> {
-        of_profile.iter().cloned().chain(self.symbolizer.owners.comments()).collect()
+        of_profile.iter().cloned().chain(self.symbolizer.comments()).collect()
     }
 }
 

@@ -1,6 +1,5 @@
 //! The records of a profile at one instant, in every form that they are written in.
 
-use std::convert::Infallible;
 use std::io::{self, Write};
 use std::time::Instant;
 
@@ -16,7 +15,7 @@ use crate::heap_text;
 use crate::locations::{Frames, Locations};
 use crate::profile::HeapView;
 use crate::sink::Sink;
-use crate::symbolizer::Symbolization;
+use crate::symbolizer::{NameSearch, Symbolization};
 
 /// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), or what was added between two
 /// ([`since`](Self::since)). Nothing is resolved yet: that happens whenever it is written.
@@ -134,39 +133,57 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the writer, and if there is no such sample type.
-    pub fn write_collapsed(&self, mut w: impl Write, sample_type: usize) -> io::Result<()> {
+    pub fn write_collapsed(
+        &self,
+        mut w: impl Write,
+        sample_type: usize,
+        symbolization: Symbolization,
+    ) -> io::Result<()> {
         if sample_type >= self.sample_types().len() {
             let message = format!("{} has no sample type {sample_type}", self.name());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        collapsed::write(self, sample_type, &mut Sink::new(&mut w))
+        collapsed::write(self, sample_type, symbolization, &mut Sink::new(&mut w))
     }
 
     /// All stacks as one tree from the outermost function on, for a flame graph.
-    pub fn call_tree(&self) -> CallTree {
+    pub fn call_tree(&self, symbolization: Symbolization) -> CallTree {
         let _workspace = sampling::workspace();
-        CallTree::of(self)
+        CallTree::of(self, symbolization)
     }
 
-    /// Finds the names of all its functions, so that writing it later needs no debug information, which takes tens of
-    /// megabytes while it is open: for a program that writes on many threads, and wants it open on one.
-    pub fn resolve(&self) {
+    /// Begins to look for the names of all its functions, by a thread that the program's threads go before, and calls
+    /// `at_end` when they are found or cannot be: at once, if all are known. Written as
+    /// [`Known`](Symbolization::Known) it has them then.
+    ///
+    /// For a caller that has no thread to wait with, or waits for a limited time, such as a server. `at_end` must be
+    /// short: the thread goes on to the next search after it. If the search is dropped before its end, `at_end` may not be
+    /// called. Where no thread is to be had the names are found before this returns.
+    pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
+        let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
         let _workspace = sampling::workspace();
-        let resolved = self.for_each(|_, _| Ok::<(), Infallible>(()));
-        let Ok(()) = resolved;
+        self.locations(Symbolization::Known).search(at_end)
     }
 
-    /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error.
-    pub(crate) fn for_each<E>(
-        &self,
-        mut see: impl FnMut(&Frames<'_>, &[i64]) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut locations = Locations::new(Symbolization::Full);
+    /// With the addresses of all stacks prepared.
+    fn locations(&self, symbolization: Symbolization) -> Locations {
+        let mut locations = Locations::new(symbolization);
         match &self.records {
             Records::Heap(_, heap) => locations.prepare(heap.stacks()),
             Records::Contention(contention) => locations.prepare(contention.stacks()),
             Records::Counts(counts) => locations.prepare(counts.stacks()),
         }
+        locations
+    }
+
+    /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error. Returns
+    /// what a reader must know of addresses without names.
+    pub(crate) fn for_each<E>(
+        &self,
+        symbolization: Symbolization,
+        mut see: impl FnMut(&Frames<'_>, &[i64]) -> Result<(), E>,
+    ) -> Result<Vec<String>, E> {
+        let mut locations = self.locations(symbolization);
         match &self.records {
             Records::Heap(_, heap) => heap.records.iter().try_for_each(|record| {
                 see(&locations.allocation(record.stack), &record.estimated().in_order())
@@ -179,6 +196,7 @@ impl Snapshot {
                 .records
                 .iter()
                 .try_for_each(|record| see(&record.frames(&mut locations), &[record.count])),
-        }
+        }?;
+        Ok(locations.comments(&[]))
     }
 }

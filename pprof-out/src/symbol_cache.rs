@@ -15,7 +15,7 @@ use rtprof_profiler::sampling;
 
 use crate::prune::Class;
 
-/// When more addresses than this are known, all are forgotten and looked up again as they turn up.
+/// When more addresses than this are known, all are forgotten before others are looked up.
 const CAPACITY: usize = 200_000;
 
 /// A function as profiles name it.
@@ -66,6 +66,8 @@ pub(crate) struct FileState {
     pub(crate) has_symbol_table: bool,
     /// The file, or one beside it, has line tables.
     pub(crate) has_lines: bool,
+    /// It could not be read when that was last tried.
+    pub(crate) is_unreadable: bool,
 }
 
 type Key = (u32, u64);
@@ -122,23 +124,28 @@ impl SymbolCache {
         sampling::outside_workspace(|| self.files.insert(module, state));
     }
 
+    pub(crate) fn set_unreadable(&self, module: u32) {
+        sampling::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
+    }
+
+    /// Forgets everything if that is much. Before a search and not while one goes on, which would lose what it has
+    /// found.
+    pub(crate) fn make_room(&self) {
+        if self.symbols.len() >= CAPACITY {
+            self.symbols.clear();
+            self.functions.clear();
+            self.texts.clear();
+        }
+    }
+
     /// What is known of the place `offset` in a module.
     pub(crate) fn get(&self, module: u32, offset: u64) -> Option<Arc<Symbols>> {
         self.symbols.get(&(module, offset)).map(|found| found.clone())
     }
 
     /// Remembers a copy of what is known of a place.
-    pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) -> Arc<Symbols> {
-        if self.symbols.len() >= CAPACITY {
-            self.symbols.clear();
-            self.functions.clear();
-            self.texts.clear();
-        }
-        sampling::outside_workspace(|| {
-            let symbols = Arc::new(symbols.clone());
-            self.symbols.insert((module, offset), symbols.clone());
-            symbols
-        })
+    pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) {
+        sampling::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
     }
 
     /// One shared function for equal ones.
@@ -191,10 +198,12 @@ mod tests {
         let module = cache.module(&ModuleKey::BuildId(vec![1]));
         assert_eq!(cache.module(&ModuleKey::BuildId(vec![1])), module);
         assert_ne!(cache.module(&ModuleKey::Path("a".into(), None, 1)), module);
-        for offset in 0..=CAPACITY as u64 {
+        for offset in 0..CAPACITY as u64 {
+            cache.make_room();
             cache.insert(module, offset, &Symbols::default());
         }
+        assert!(cache.get(module, 0).is_some());
+        cache.make_room();
         assert!(cache.get(module, 0).is_none());
-        assert!(cache.get(module, CAPACITY as u64).is_some());
     }
 }

@@ -3,20 +3,25 @@
 use std::sync::Arc;
 
 use rtprof_profiler::modules::Module;
+use rtprof_profiler::sampling;
 
-use crate::hook_names;
-use crate::names::{self, Home, Name};
-use crate::object_file::{ObjectFile, Store};
 use crate::owners::Owners;
-use crate::prune::classify;
-use crate::symbol_cache::{self, FileState, Line, ModuleKey, SymbolCache, Symbols};
+use crate::search::{self, Part, Priority, Search};
+use crate::symbol_cache::{self, FileState, ModuleKey, SymbolCache, Symbols};
 
 /// Who makes functions and lines of the addresses of a profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symbolization {
-    /// The program that writes it.
+    /// The program that writes it, before it does so. Addresses that are new are looked up in debug information by
+    /// another thread, and the writer waits for that. If it has waited for a file for 5 s, as on a mount that does not
+    /// answer, the profile is written without the names of that file, and a comment says so.
     #[default]
     Full,
+    /// As `Full`, by a thread that the program's threads go before: nice 10, on Linux.
+    Background,
+    /// The program, as far as it knows names already, from other profiles or because they were
+    /// [looked for](crate::Snapshot::find_names).
+    Known,
     /// Its reader: the profile has addresses and the build ids of the files that they lie in. The program spends
     /// nothing on debug information, and hides nothing at the leaf of stacks, as it knows no names; `go tool pprof`
     /// does so itself, once it has them.
@@ -32,6 +37,8 @@ pub(crate) struct Symbolizer {
     cache: &'static SymbolCache,
     unknown: Arc<Symbols>,
     symbolization: Symbolization,
+    /// What was asked for and is not known.
+    missing: Vec<Missing>,
 }
 
 /// A return address, and the module that it belongs to.
@@ -42,8 +49,22 @@ struct Missing {
     /// Its place among those that were asked for.
     at: usize,
     module: usize,
+    key: u32,
     /// Its place in the module's file.
     place: u64,
+}
+
+/// A search for names that goes on by itself. If this is dropped, a search that has begun is finished, so that later
+/// profiles have the names; one that has not begun is given up.
+#[must_use]
+pub struct NameSearch(Arc<Search>);
+
+impl NameSearch {
+    /// Whether the search is over or goes on. A caller that waits without a limit asks this about once a second: it also
+    /// replaces a thread that has waited for a file for 5 s, without which the search would not go on.
+    pub fn makes_progress(&self) -> bool {
+        self.0.makes_progress()
+    }
 }
 
 impl Symbolizer {
@@ -51,7 +72,8 @@ impl Symbolizer {
     pub(crate) fn new(symbolization: Symbolization) -> Self {
         let owners = Owners::read();
         let keys = vec![None; owners.modules().len()];
-        Self { owners, keys, cache: symbol_cache::global(), unknown: Arc::default(), symbolization }
+        let cache = symbol_cache::global();
+        Self { owners, keys, cache, unknown: Arc::default(), symbolization, missing: Vec::new() }
     }
 
     pub(crate) fn modules(&self) -> &[&'static Module] {
@@ -72,11 +94,11 @@ impl Symbolizer {
             // As in `Owners::of`: the call lies before the address that it returns to.
             let address = return_address.wrapping_sub(1);
             let known = match module {
-                Some(module) if self.symbolization == Symbolization::Full => {
+                Some(module) if self.symbolization != Symbolization::None => {
                     let (key, place) = self.place(module, address);
                     let known = self.cache.get(key, place);
                     if known.is_none() {
-                        missing.push(Missing { at, module, place });
+                        missing.push(Missing { at, module, key, place });
                     }
                     known
                 }
@@ -84,11 +106,41 @@ impl Symbolizer {
             };
             resolved.push(known.unwrap_or_else(|| self.unknown.clone()));
         }
-        missing.sort_by_key(|missing| (missing.module, missing.place));
-        for of_module in missing.chunk_by(|a, b| a.module == b.module) {
-            self.look_up(of_module, &mut resolved);
+        let priority = match self.symbolization {
+            Symbolization::Full => Some(Priority::Program),
+            Symbolization::Background => Some(Priority::Low),
+            Symbolization::Known | Symbolization::None => None,
+        };
+        if let Some(priority) = priority.filter(|_| !missing.is_empty()) {
+            search::start(self.parts(&mut missing), priority, None).wait();
+            missing.retain(|missing| match self.cache.get(missing.key, missing.place) {
+                Some(known) => {
+                    resolved[missing.at] = known;
+                    false
+                }
+                None => true,
+            });
         }
+        self.missing.append(&mut missing);
         resolved
+    }
+
+    /// Begins to look up what is missing, and calls `at_end` when that is done.
+    pub(crate) fn search(mut self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
+        let mut missing = std::mem::take(&mut self.missing);
+        NameSearch(search::start(self.parts(&mut missing), Priority::Low, Some(at_end)))
+    }
+
+    /// What is missing in each module.
+    fn parts(&self, missing: &mut [Missing]) -> Vec<Part> {
+        missing.sort_unstable_by_key(|missing| (missing.module, missing.place));
+        let part = |of_module: &[Missing]| Part {
+            module: self.modules()[of_module[0].module],
+            key: of_module[0].key,
+            places: of_module.iter().map(|missing| missing.place).collect(),
+        };
+        // They may outlive the export.
+        sampling::outside_workspace(|| missing.chunk_by(|a, b| a.module == b.module).map(part).collect())
     }
 
     /// An address as the cache knows it.
@@ -98,35 +150,22 @@ impl Symbolizer {
         (key, address.wrapping_sub(of.bias) as u64)
     }
 
-    /// Looks addresses of one module up in its file, and remembers what is found. Where the file cannot be read, or is
-    /// written to meanwhile, they stay unknown, and are not remembered: it may be there next time.
-    fn look_up(&self, missing: &[Missing], resolved: &mut [Arc<Symbols>]) {
-        let module = missing[0].module;
-        let Some(key) = self.keys[module] else { return };
-        let mut store = Store::default();
-        let Some((state, found)) = read(self.modules()[module], missing, &store, self.cache) else {
-            return;
-        };
-        if !store.is_unchanged() {
-            return;
-        }
-        self.cache.set_file(key, state);
-        for (missing, symbols) in missing.iter().zip(&found) {
-            resolved[missing.at] = self.cache.insert(key, missing.place, symbols);
-        }
+    /// How many addresses have no name because their file was not read in time. One that cannot be read is not waited
+    /// for.
+    pub(crate) fn late(&self) -> usize {
+        self.missing.iter().filter(|missing| !self.cache.file(missing.key).is_unreadable).count()
     }
-}
 
-/// What the file of `module` says of each address.
-fn read(
-    module: &Module,
-    missing: &[Missing],
-    store: &Store,
-    cache: &SymbolCache,
-) -> Option<(FileState, Vec<Symbols>)> {
-    let file = ObjectFile::open(module, store)?;
-    let found = missing.iter().map(|missing| look_up(&file, missing.place, cache)).collect();
-    Some((file.state(), found))
+    /// What a reader must know of addresses without names.
+    pub(crate) fn comments(&self) -> impl Iterator<Item = String> {
+        let late = Some(self.late()).filter(|late| *late > 0).map(|late| {
+            format!(
+                "{late} addresses have no names yet: their debug information was not read in time; names that are found \
+                 meanwhile are in later profiles"
+            )
+        });
+        self.owners.comments().chain(late)
+    }
 }
 
 fn key_of(module: &Module) -> ModuleKey {
@@ -134,74 +173,6 @@ fn key_of(module: &Module) -> ModuleKey {
         ModuleKey::Path(module.path.clone(), module.file, module.bias)
     } else {
         ModuleKey::BuildId(module.build_id.clone())
-    }
-}
-
-/// A line before its name is settled.
-struct Draft {
-    name: Option<String>,
-    is_rust: bool,
-    file: String,
-    line: u32,
-    column: u32,
-}
-
-fn look_up(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols {
-    let mut drafts = Vec::new();
-    file.lines(address, |line| {
-        drafts.push(Draft {
-            name: line.name.map(str::to_owned),
-            is_rust: line.is_rust,
-            file: line.file.unwrap_or_default().to_owned(),
-            line: line.line,
-            column: line.column,
-        });
-    });
-    let symbol = file.symbol(address);
-    if drafts.is_empty() && symbol.is_some() {
-        drafts.push(Draft { name: None, is_rust: false, file: String::new(), line: 0, column: 0 });
-    }
-    let outermost = drafts.len().wrapping_sub(1);
-    // Code that the compiler merged has line 0, but its function is known, and so are those inlined there.
-    let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
-    let full_name = symbol.as_ref().map(|s| names::demangle(&s.name).full);
-    let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
-    let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
-    let mut left_out = None;
-    let mut classes = Vec::with_capacity(drafts.len());
-    let mut lines = Vec::with_capacity(drafts.len());
-    for (at, draft) in drafts.iter().enumerate() {
-        let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| &*s.name);
-        let name = settle(draft, symbol, home.as_ref());
-        let short = names::short(&name.full);
-        let function = cache.function(&short, &name.system, &draft.file);
-        // Without inlined functions it may have the program's closure in it.
-        if inlines_known && hook_names::is_thread_start(&short) {
-            left_out = Some(function);
-            continue;
-        }
-        classes.push(classify(&name.full, &draft.file, inlines_known));
-        lines.push(Line { function, line: draft.line, column: draft.column });
-    }
-    Symbols {
-        left_out,
-        lines: lines.into(),
-        classes: classes.into(),
-        offset: symbol.map_or(0, |s| address + 1 - s.start),
-    }
-}
-
-/// Chooses the best name there is. `symbol` is the linker's name of the function that has the code, for the
-/// outermost line only.
-fn settle(draft: &Draft, symbol: Option<&str>, home: Option<&Home<'_>>) -> Name {
-    match (draft.name.as_deref(), symbol) {
-        (Some(name), _) if names::is_mangled(name) => names::demangle(name),
-        // Full of path where the debug information has but the last segment, as with line tables only.
-        (_, Some(symbol)) => names::demangle(symbol),
-        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file), home),
-        (Some(name), None) => names::demangle(name),
-        // Code with lines and no name at all, such as assembly. A reader needs some function to hold them.
-        (None, None) => names::qualify("??", Some(&draft.file), home),
     }
 }
 
@@ -251,28 +222,6 @@ mod tests {
         let owned = owned(&symbolizer, &[0, 1, 4096, usize::MAX, &raw const *Box::new(1u8) as usize]);
         for (&(_, module), symbols) in owned.iter().zip(symbolizer.resolve(&owned)) {
             assert!(module.is_none() && symbols.lines.is_empty());
-        }
-    }
-
-    #[test]
-    fn best_name_wins() {
-        let draft = |name: Option<&str>, is_rust| Draft {
-            name: name.map(str::to_owned),
-            is_rust,
-            file: "/home/u/app/src/store.rs".to_owned(),
-            line: 1,
-            column: 1,
-        };
-        let mangled = "_RNvNtCs1234_3app5store3put";
-        for (draft, symbol, full) in [
-            (draft(Some(mangled), true), None, "app::store::put"),
-            (draft(Some("put"), true), Some(mangled), "app::store::put"),
-            (draft(Some("put"), true), None, "app::store::put"),
-            (draft(Some("put"), false), None, "put"),
-            (draft(None, false), Some("memcpy"), "memcpy"),
-            (draft(None, false), None, "app::store::??"),
-        ] {
-            assert_eq!(settle(&draft, symbol, None).full, full);
         }
     }
 }

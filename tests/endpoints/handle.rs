@@ -327,7 +327,7 @@ fn an_aborted_delta_loses_nothing() {
     child::isolated("an_aborted_delta_loses_nothing", || {
         let _kept = many_stacks();
         let handler = Handler::default();
-        let delta = || run(handler.handle(get("delta_heap"))).into_body();
+        let delta = || run(handler.handle(get("delta_heap?symbolize=full"))).into_body();
         rtprof::set_mem_profile_rate(1);
         let first = Profile::read(&run(whole(delta())).expect("it is whole"));
         assert!(first.totals_of("endpoints::handle::turn")[0] >= 1 << 15);

@@ -13,6 +13,7 @@ pub(crate) mod inner;
 pub(crate) mod profile;
 pub(crate) mod random;
 pub(crate) mod room;
+pub(crate) mod threads;
 pub(crate) mod top;
 pub(crate) mod web;
 pub(crate) mod workload;

@@ -23,6 +23,8 @@ use std::time::Duration;
 use object::read::ReadCacheOps;
 use rtprof_profiler::modules::FileIdentity;
 
+use crate::progress::Progress;
+
 const BLOCK: usize = 4096;
 /// Blocks in a group.
 const GROUP: usize = 512;
@@ -39,18 +41,21 @@ type Group = [OnceCell<Box<Block>>; GROUP];
 
 /// How many bytes the files of one module may still take.
 #[derive(Clone, Debug)]
-pub(super) struct Allowance(Rc<Cell<u64>>);
-
-impl Default for Allowance {
-    fn default() -> Self {
-        Self(Rc::new(Cell::new(MOST)))
-    }
+pub(super) struct Allowance {
+    left: Rc<Cell<u64>>,
+    progress: Progress,
 }
 
 impl Allowance {
+    /// Each use of it is a step of `progress`.
+    pub(super) fn new(progress: &Progress) -> Self {
+        Self { left: Rc::new(Cell::new(MOST)), progress: progress.clone() }
+    }
+
     pub(super) fn take(&self, bytes: u64) -> io::Result<()> {
-        let left = self.0.get().checked_sub(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
-        self.0.set(left);
+        self.progress.note();
+        let left = self.left.get().checked_sub(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+        self.left.set(left);
         Ok(())
     }
 }
@@ -229,6 +234,10 @@ mod tests {
     use std::io::Write;
     use std::path::PathBuf;
 
+    fn allowance() -> Allowance {
+        Allowance::new(&Progress::default())
+    }
+
     fn file(name: &str, bytes: &[u8]) -> PathBuf {
         let path = std::env::temp_dir().join(format!("rtprof-bytes-{}-{name}", std::process::id()));
         std::fs::write(&path, bytes).unwrap();
@@ -239,7 +248,7 @@ mod tests {
     fn blocks_are_the_file() {
         let content: Vec<u8> = (0..BLOCK * GROUP + 5000).map(|at| (at / 7) as u8).collect();
         let path = file("blocks", &content);
-        let bytes = FileBytes::open(&path, &Allowance::default()).unwrap();
+        let bytes = FileBytes::open(&path, &allowance()).unwrap();
         std::fs::remove_file(&path).unwrap();
         for at in [0, 1, BLOCK - 1, BLOCK, BLOCK * GROUP - 3, BLOCK * GROUP + 4999] {
             let block = bytes.block(at as u64).unwrap();
@@ -254,7 +263,7 @@ mod tests {
     #[test]
     fn a_file_that_is_cut_or_written_is_an_error_and_no_signal() {
         let path = file("cut", &vec![1; 3 * BLOCK]);
-        let bytes = FileBytes::open(&path, &Allowance::default()).unwrap();
+        let bytes = FileBytes::open(&path, &allowance()).unwrap();
         assert_eq!(bytes.block(0).unwrap()[0], 1);
         OpenOptions::new().write(true).open(&path).unwrap().set_len(BLOCK as u64).unwrap();
         assert_eq!(bytes.block(0).unwrap()[0], 1);
@@ -266,20 +275,20 @@ mod tests {
     #[test]
     fn only_regular_files_and_only_so_much() {
         for path in ["/dev/null", "/", "/nonexistent"] {
-            assert!(FileBytes::open(Path::new(path), &Allowance::default()).is_err(), "{path}");
+            assert!(FileBytes::open(Path::new(path), &allowance()).is_err(), "{path}");
         }
         let path = file("much", &[]);
         let mut sparse = OpenOptions::new().write(true).open(&path).unwrap();
         sparse.write_all(b"x").unwrap();
         sparse.set_len(2 * MOST).unwrap();
-        let bytes = FileBytes::open(&path, &Allowance::default()).unwrap();
+        let bytes = FileBytes::open(&path, &allowance()).unwrap();
         let one = (BLOCK + size_of::<Group>()) as u64;
         bytes.allowance().take(MOST - one).unwrap();
         assert!(bytes.block(0).is_ok());
         assert!(bytes.block(BLOCK as u64).is_err(), "more than is allowed");
         assert!(bytes.block(1).is_ok(), "what is there stays");
         sparse.set_len(LARGEST + 1).unwrap();
-        assert!(FileBytes::open(&path, &Allowance::default()).is_err());
+        assert!(FileBytes::open(&path, &allowance()).is_err());
         std::fs::remove_file(&path).unwrap();
     }
 }

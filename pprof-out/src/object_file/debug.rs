@@ -13,9 +13,9 @@ use typed_arena::Arena;
 use super::Elf;
 use super::bytes::{Allowance, FileBytes};
 use super::section::{self, Section};
+use crate::progress::Progress;
 
 /// What the debug information of one module borrows from: its files, and the sections that were packed in them.
-#[derive(Default)]
 pub(crate) struct Store {
     pub(super) allowance: Allowance,
     files: Arena<FileBytes>,
@@ -23,6 +23,11 @@ pub(crate) struct Store {
 }
 
 impl Store {
+    /// An empty one. Whatever is read into it is a step of `progress`.
+    pub(crate) fn new(progress: &Progress) -> Self {
+        Self { allowance: Allowance::new(progress), files: Arena::new(), unpacked: Arena::new() }
+    }
+
     pub(super) fn open(&self, path: &Path) -> Option<&FileBytes> {
         let bytes = FileBytes::open(path, &self.allowance).ok()?;
         Some(self.files.alloc(bytes))

@@ -9,6 +9,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
+use crate::progress::Progress;
 use crate::random::Random;
 
 const SOURCE: &str = "
@@ -41,7 +42,7 @@ fn compiled(folder: &Path, (name, options): (&str, &[&str])) -> Option<PathBuf> 
 
 /// Looks up every address that a file of some kilobytes can have.
 fn look_up_all(path: &Path) -> usize {
-    let store = Store::default();
+    let store = Store::new(&Progress::default());
     let mut named = 0;
     if let Some(file) = ObjectFile::open_matching(path, &[], |_| true, &store) {
         for address in (0..0x4000).step_by(4).chain([u64::MAX - 1, u64::MAX, 1 << 63, 0x40_1136]) {

@@ -85,6 +85,7 @@ impl<'a> ObjectFile<'a> {
         let state = FileState {
             has_symbol_table: !elf.elf_symbol_table().is_empty(),
             has_lines: debug.is_some() && has_section(".debug_line"),
+            is_unreadable: false,
         };
         Some(Self { debug, functions: Functions::of(bytes, &elf), state })
     }
@@ -156,12 +157,13 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::progress::Progress;
 
     #[test]
     fn another_build_id_is_refused() {
         let exe = std::env::current_exe().unwrap();
         let opens = |path: &Path, build_id: &[u8]| {
-            ObjectFile::open_matching(path, build_id, |_| true, &Store::default()).is_some()
+            ObjectFile::open_matching(path, build_id, |_| true, &Store::new(&Progress::default())).is_some()
         };
         assert!(!opens(&exe, &[1, 2, 3]));
         assert!(!opens(Path::new("/nonexistent"), &[]));

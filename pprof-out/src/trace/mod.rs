@@ -43,6 +43,8 @@ pub use v1::{
 
 use rtprof_tracer::generation::{Generation, Tables};
 
+use crate::symbolizer::Symbolization;
+
 /// The clock of a trace's ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -59,8 +61,9 @@ pub(crate) trait Encode {
     /// Appends a generation.
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, out: &mut Vec<u8>);
 
-    /// Appends what a file ends with; the trace ends at `tick`. `tables` must still know all ids that it ever gave.
-    fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>);
+    /// Appends what a file ends with, the names of functions among it; the trace ends at `tick`. `tables` must still
+    /// know all ids that it ever gave.
+    fn end(&mut self, tick: u64, tables: &dyn Tables, symbolization: Symbolization, out: &mut Vec<u8>);
 
     /// What has come of it so far.
     fn counts(&self) -> Counts;
@@ -91,4 +94,6 @@ pub(crate) struct Counts {
     pub(crate) unmatched_region_ends: u64,
     /// Other ends of what had not begun, and beginnings that no goroutine has made.
     pub(crate) unmatched: u64,
+    /// Addresses whose debug information was not read in time.
+    pub(crate) unnamed_addresses: u64,
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Symbolization;
+
 /// How a trace is recorded. [`Options::default`] is right for most.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -12,10 +14,17 @@ pub struct Options {
     /// too many threads. One that records takes 2 KiB for each second, and 64 KiB more once it has filled these: the
     /// default is enough for ten thousand threads that do little. What was encoded takes as much again at most.
     pub buffer_memory: usize,
+    /// Who finds the names of functions, when the trace ends; [`Symbolization::Full`] by default. Where they are not found
+    /// a trace has addresses, to which Go's tools add nothing.
+    pub symbolization: Symbolization,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { drain_timeout: Duration::from_secs(10), buffer_memory: 64 << 20 }
+        Self {
+            drain_timeout: Duration::from_secs(10),
+            buffer_memory: 64 << 20,
+            symbolization: Symbolization::Full,
+        }
     }
 }

@@ -193,7 +193,8 @@ impl Reader {
             drop(collected);
             let is_over = drain.is_over();
             if is_over {
-                self.encoder.end(end, drain.tables(), &mut self.chunk);
+                let symbolization = self.session.options.symbolization;
+                self.encoder.end(end, drain.tables(), symbolization, &mut self.chunk);
             }
             self.note(end);
         }
@@ -212,6 +213,7 @@ impl Reader {
             stats.largest_lift = time(encoded.largest_lift);
             stats.omitted_events =
                 encoded.stale + encoded.stuck_records + encoded.unmatched_region_ends + encoded.unmatched;
+            stats.unnamed_addresses = encoded.unnamed_addresses;
             stats.duration = time(clock::since(self.start, end));
         });
     }

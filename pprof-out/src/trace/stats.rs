@@ -36,6 +36,9 @@ pub struct Stats {
     /// Events that were left out because they fit nowhere: ends of regions that began before the trace or have ended with an
     /// outer one, of a sweep in which its thread has waited, and what depends on dropped events.
     pub omitted_events: u64,
+    /// Addresses of functions that have no name in the trace, as their debug information was not read in time: it lies on
+    /// a mount that does not answer.
+    pub unnamed_addresses: u64,
     /// From start to stop.
     pub duration: Duration,
 }

@@ -27,6 +27,15 @@ pub fn is_alive(process: u32, id: u32) -> bool {
     }
 }
 
+/// Whether thread `id` of the current process waits in the kernel, neither running nor ready to run. `None` where that
+/// cannot be told, as without /proc. Not for hooks: it allocates.
+pub fn is_waiting(id: u32) -> Option<bool> {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).ok()?;
+    // After the name, which may hold anything. 1 is the end.
+    let state = stat.rsplit_once(") ")?.1.chars().next()?;
+    Some(state != 'R')
+}
+
 /// The kernel's name of the current thread: at most 15 bytes, set by `pthread_setname_np`, which std calls
 /// for its named threads.
 pub(super) struct ThreadName([u8; 16]);
@@ -81,6 +90,12 @@ mod tests {
         let id = receive.recv().unwrap();
         assert_ne!(id, thread_id());
         assert!(is_alive(own_process(), id) && is_alive(own_process(), thread_id()));
+        if let Some(waits) = is_waiting(thread_id()) {
+            assert!(!waits, "this one runs");
+            while is_waiting(id) != Some(true) {
+                std::thread::yield_now();
+            }
+        }
         drop(end);
         thread.join().unwrap();
         wait_until_gone(id);

@@ -50,6 +50,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
         Unit::Nanos,
     ));
     scrapes(&mut with, port, effort, table)?;
+    busy(binaries, stacks, effort, table)?;
     storm(binaries, &mut with, port, effort, table, &base.p99)
 }
 
@@ -102,6 +103,41 @@ fn scrapes(child: &mut Child, port: u16, effort: &Effort, table: &mut Table) -> 
         format!("{:.1} ms until it is there, {bytes} B; every 10 s: {share:.3} % of a core", median(&wall));
     table.add(row);
     memory(child, port, resident, table)
+}
+
+/// How long clients wait while the program keeps all cores busy with two threads each.
+fn busy(binaries: &Binaries, stacks: usize, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    let mut child = Child::start(&binaries.path(Build::Plain, "part-http"))?;
+    child.ask(&format!("fill {stacks}"))?;
+    let [port] = child.numbers("serve")?;
+    let port = port as u16;
+    let threads = 2 * std::thread::available_parallelism()?.get();
+    child.ask(&format!("busy {threads}"))?;
+    let millis = |names: &[&str]| -> io::Result<f64> {
+        let start = Instant::now();
+        for name in names {
+            fetch(port, name)?;
+        }
+        Ok(start.elapsed().as_secs_f64() * 1e3)
+    };
+    let what = format!("the same, {threads} threads of the program busy");
+    // As `go tool pprof -seconds=1` asks, which waits for 6.5 s.
+    let first = millis(&["heap?seconds=1"])?;
+    table.add(Row::of(&what, "heap?seconds=1, first", &[first], Unit::Millis).budget(
+        "≤ 6500 ms",
+        first <= 6500.0,
+        "",
+    ));
+    let names = millis(&["heap?debug=1"])?;
+    let later = (0..effort.scrapes).map(|_| millis(&SCRAPED)).collect::<io::Result<Vec<_>>>()?;
+    let most = later.iter().copied().fold(0.0, f64::max);
+    let row = Row::of(&what, "later", &later, Unit::Millis);
+    table.add(row.budget("≤ 1000 ms", most <= 1000.0, "").notes(format!(
+        "at most {}; heap as text before, until all names were found: {}",
+        Unit::Millis.show(most),
+        Unit::Millis.show(names)
+    )));
+    Ok(())
 }
 
 /// What of the program's memory scrapes leave behind, and all other profiles and a trace after them.

@@ -43,6 +43,7 @@ use procs::OUTSIDE;
 
 use super::order::Order;
 use super::{Clock, Counts, Encode};
+use crate::symbolizer::Symbolization;
 
 const GIGAHERTZ: u64 = 1_000_000_000;
 
@@ -56,6 +57,7 @@ pub(crate) struct V1 {
     /// The tick of the beginning, as it is written.
     start: u64,
     procs: u32,
+    unnamed_addresses: u64,
 }
 
 impl V1 {
@@ -71,6 +73,7 @@ impl V1 {
             ticks_per_second: clock.ticks_per_second >> shift,
             start,
             procs,
+            unnamed_addresses: 0,
         }
     }
 }
@@ -91,9 +94,9 @@ impl Encode for V1 {
         self.write(out);
     }
 
-    fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>) {
+    fn end(&mut self, tick: u64, tables: &dyn Tables, symbolization: Symbolization, out: &mut Vec<u8>) {
         self.events.finish(tick);
-        stacks::define(&mut self.events.names, tables);
+        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, symbolization);
         self.write(out);
     }
 
@@ -112,6 +115,7 @@ impl Encode for V1 {
             torn: order.torn,
             unmatched_region_ends: unmatched.region_ends,
             unmatched: unmatched.others,
+            unnamed_addresses: self.unnamed_addresses,
         }
     }
 }

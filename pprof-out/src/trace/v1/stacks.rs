@@ -25,16 +25,16 @@ const STACK_HEAD: usize = 10 + 2;
 /// The most bytes of a function's or a file's name; of longer ones the end is kept, as it says more.
 const TEXT: usize = rtprof_tracer::record::MAX_STRING;
 
-/// Defines all stacks of code.
-pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
+/// Defines all stacks of code. Returns how many addresses have no name because their file was not read in time.
+pub(super) fn define(names: &mut Names, tables: &dyn Tables, symbolization: Symbolization) -> u64 {
     let _workspace = sampling::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
-        return;
+        return 0;
     }
     // Before the loader's list is read for the locations: it tells nothing of what was captured later.
     let captured: Vec<Stack<'_>> = stacks.iter().map(|stack| tables.stack(stack.stack)).collect();
-    let mut locations = Locations::new(Symbolization::Full);
+    let mut locations = Locations::new(symbolization);
     locations.prepare(captured.iter().copied());
     let mut functions = AddressMap::default();
     let mut frames = Vec::new();
@@ -61,6 +61,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables) {
         put_stack(&mut definition, stack.id, &frames);
         names.definitions.append(&mut definition);
     }
+    locations.late() as u64
 }
 
 /// The ids of a function's names. Functions are shared objects, nearly always the very same one.

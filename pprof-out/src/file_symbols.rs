@@ -1,0 +1,133 @@
+//! What the file of a module says of addresses in it.
+
+use crate::hook_names;
+use crate::names::{self, Home, Name};
+use crate::object_file::{ObjectFile, Store};
+use crate::progress::Progress;
+use crate::prune::classify;
+use crate::symbol_cache::{FileState, Line, SymbolCache, Symbols};
+use rtprof_profiler::modules::Module;
+
+/// Looks places in the file of `module` up, and remembers what is found under `key`. Where the file cannot be read, or
+/// is written to meanwhile, they stay unknown, and are not remembered: it may be there next time.
+pub(crate) fn look_up(module: &Module, key: u32, places: &[u64], cache: &SymbolCache, progress: &Progress) {
+    let mut store = Store::new(progress);
+    let found = read(module, places, &store, cache, progress);
+    let Some((state, found)) = found.filter(|_| store.is_unchanged()) else {
+        return cache.set_unreadable(key);
+    };
+    cache.set_file(key, state);
+    for (&place, symbols) in places.iter().zip(&found) {
+        cache.insert(key, place, symbols);
+    }
+}
+
+fn read(
+    module: &Module,
+    places: &[u64],
+    store: &Store,
+    cache: &SymbolCache,
+    progress: &Progress,
+) -> Option<(FileState, Vec<Symbols>)> {
+    let file = ObjectFile::open(module, store)?;
+    let symbols = |&place: &u64| {
+        progress.note();
+        symbols(&file, place, cache)
+    };
+    Some((file.state(), places.iter().map(symbols).collect()))
+}
+
+/// A line before its name is settled.
+struct Draft {
+    name: Option<String>,
+    is_rust: bool,
+    file: String,
+    line: u32,
+    column: u32,
+}
+
+fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols {
+    let mut drafts = Vec::new();
+    file.lines(address, |line| {
+        drafts.push(Draft {
+            name: line.name.map(str::to_owned),
+            is_rust: line.is_rust,
+            file: line.file.unwrap_or_default().to_owned(),
+            line: line.line,
+            column: line.column,
+        });
+    });
+    let symbol = file.symbol(address);
+    if drafts.is_empty() && symbol.is_some() {
+        drafts.push(Draft { name: None, is_rust: false, file: String::new(), line: 0, column: 0 });
+    }
+    let outermost = drafts.len().wrapping_sub(1);
+    // Code that the compiler merged has line 0, but its function is known, and so are those inlined there.
+    let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
+    let full_name = symbol.as_ref().map(|s| names::demangle(&s.name).full);
+    let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
+    let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
+    let mut left_out = None;
+    let mut classes = Vec::with_capacity(drafts.len());
+    let mut lines = Vec::with_capacity(drafts.len());
+    for (at, draft) in drafts.iter().enumerate() {
+        let symbol = symbol.as_ref().filter(|_| at == outermost).map(|s| &*s.name);
+        let name = settle(draft, symbol, home.as_ref());
+        let short = names::short(&name.full);
+        let function = cache.function(&short, &name.system, &draft.file);
+        // Without inlined functions it may have the program's closure in it.
+        if inlines_known && hook_names::is_thread_start(&short) {
+            left_out = Some(function);
+            continue;
+        }
+        classes.push(classify(&name.full, &draft.file, inlines_known));
+        lines.push(Line { function, line: draft.line, column: draft.column });
+    }
+    Symbols {
+        left_out,
+        lines: lines.into(),
+        classes: classes.into(),
+        offset: symbol.map_or(0, |s| address + 1 - s.start),
+    }
+}
+
+/// Chooses the best name there is. `symbol` is the linker's name of the function that has the code, for the
+/// outermost line only.
+fn settle(draft: &Draft, symbol: Option<&str>, home: Option<&Home<'_>>) -> Name {
+    match (draft.name.as_deref(), symbol) {
+        (Some(name), _) if names::is_mangled(name) => names::demangle(name),
+        // Full of path where the debug information has but the last segment, as with line tables only.
+        (_, Some(symbol)) => names::demangle(symbol),
+        (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file), home),
+        (Some(name), None) => names::demangle(name),
+        // Code with lines and no name at all, such as assembly. A reader needs some function to hold them.
+        (None, None) => names::qualify("??", Some(&draft.file), home),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn best_name_wins() {
+        let draft = |name: Option<&str>, is_rust| Draft {
+            name: name.map(str::to_owned),
+            is_rust,
+            file: "/home/u/app/src/store.rs".to_owned(),
+            line: 1,
+            column: 1,
+        };
+        let mangled = "_RNvNtCs1234_3app5store3put";
+        for (draft, symbol, full) in [
+            (draft(Some(mangled), true), None, "app::store::put"),
+            (draft(Some("put"), true), Some(mangled), "app::store::put"),
+            (draft(Some("put"), true), None, "app::store::put"),
+            (draft(Some("put"), false), None, "put"),
+            (draft(None, false), Some("memcpy"), "memcpy"),
+            (draft(None, false), None, "app::store::??"),
+        ] {
+            assert_eq!(settle(&draft, symbol, None).full, full);
+        }
+    }
+}

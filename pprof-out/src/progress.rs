@@ -1,0 +1,39 @@
+//! Whether a thread that reads files makes progress.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// When something was last read or found. Clones are of the same thread.
+#[derive(Clone, Debug)]
+pub(crate) struct Progress(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    start: Instant,
+    /// Milliseconds from `start` to the last step.
+    last: AtomicU64,
+}
+
+impl Default for Progress {
+    fn default() -> Self {
+        Self(Arc::new(Inner { start: Instant::now(), last: AtomicU64::new(0) }))
+    }
+}
+
+impl Progress {
+    /// A step was made.
+    pub(crate) fn note(&self) {
+        self.0.last.store(self.0.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+    }
+
+    /// For how long none was made.
+    pub(crate) fn pause(&self) -> Duration {
+        self.0.start.elapsed().saturating_sub(Duration::from_millis(self.0.last.load(Ordering::Relaxed)))
+    }
+
+    /// Whether both are of the same thread.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
