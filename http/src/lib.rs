@@ -24,9 +24,10 @@
 //! # What it costs
 //! Nothing while nobody asks: two threads sleep. A request is worked on by threads apart from the program's, at the same
 //! priority, so that a program whose cores are all busy still answers; captures are computed one at a time, in
-//! milliseconds. Names that are not known yet are found by a thread that gives way to the program's (nice 10). A profile waits for
-//! them for 6 s, after its `seconds=` for 2 s, and goes out with addresses and build ids in their place then, and a comment
-//! that says so; pages and texts, and with `symbolize=full` all, wait until every name is found or its file does not answer.
+//! milliseconds. Names that are not known yet are found by a thread that gives way to the program's (nice 10). A profile
+//! waits for them for 6 s, after its `seconds=` for 2 s. Then it goes out with addresses and build ids in their place, and
+//! with a comment that says so. Pages and texts, and with `symbolize=full` all, wait until every name is found or its file
+//! does not answer.
 //!
 //! # Your responsibilities
 //! - Profiles tell names of functions, paths, labels. [`serve`] refuses addresses that others reach; what you mount on

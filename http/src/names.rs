@@ -56,7 +56,7 @@ impl Names {
 const AFTER_SECONDS: Duration = Duration::from_secs(2);
 /// For a scraper that has sent none: Alloy waits 10 s, Parca an interval, `go tool pprof` a minute.
 const SCRAPE: Duration = Duration::from_secs(6);
-/// How often a wait without a limit looks whether the search gets on.
+/// How often a wait without a limit looks whether the search makes progress.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Something with addresses.

@@ -13,10 +13,10 @@
 //! ```
 //!
 //! There is a queue, and one thread at most that takes from it, for each [`Priority`]: debug information takes tens of
-//! megabytes while it is open. The thread starts with a search and ends when none is left. One that has waited
-//! for a file for [`STALL`] is *stuck*: it is left to its file, whose module has no new names until it comes back, and another
-//! thread takes its place, [`MOST_STUCK`] times at most. A search that is given up is finished all the same if it was
-//! begun, so that the next one finds the names; of those that were not begun only the newest is kept.
+//! megabytes while it is open. The thread starts with a search and ends when none is left. One that has waited for a file
+//! for [`STALL`] is *stuck*: it is left to its file, whose module has no new names until it comes back, and another thread
+//! takes its place, [`MOST_STUCK`] times at most. A search that is given up is finished all the same if it was begun, so
+//! that the next one finds the names; of those that were not begun only the newest is kept.
 //!
 //! Locks: `Queue::state`, and `Search::state`; neither is held while the other is taken, a file is read or a callback
 //! runs. A forked child has neither the threads nor their queues.
