@@ -44,36 +44,17 @@ pub(crate) async fn answer(
         None => profile.name().to_owned(),
     };
     let snapshot = names::found(&link, snapshot, patience).await?;
-    let ready = link.computing(move || Ready::of(snapshot, form)).await?;
-    let body = stream::body(&link, place, None, move |w| ready.write(w));
+    let body = stream::body(&link, place, None, move |w| write(&snapshot, form, w));
     Ok(with_head(form, &name, body.await?))
 }
 
-/// A profile that only has to be written.
-enum Ready {
-    Records(Snapshot, Form),
-    Page(flame_graph::Page),
-}
-
-impl Ready {
-    /// By the computer.
-    fn of(snapshot: Snapshot, form: Form) -> Self {
-        match form {
-            Form::FlameGraph(sample_type) => Self::Page(flame_graph::Page::of(&snapshot, sample_type)),
-            _ => Self::Records(snapshot, form),
-        }
-    }
-
-    /// By a writer.
-    fn write(&self, w: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Self::Records(snapshot, Form::Proto(names)) => snapshot.write_proto(w, names.symbolization()),
-            Self::Records(snapshot, Form::Text(names)) => snapshot.write_text(w, names.symbolization()),
-            Self::Records(snapshot, Form::Collapsed(sample_type) | Form::FlameGraph(sample_type)) => {
-                snapshot.write_collapsed(w, *sample_type, Symbolization::Known)
-            }
-            Self::Page(page) => page.write(w),
-        }
+/// Writes a profile with the names that are known. By a writer.
+fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::Result<()> {
+    match form {
+        Form::Proto(names) => snapshot.write_proto(w, names.symbolization()),
+        Form::Text(names) => snapshot.write_text(w, names.symbolization()),
+        Form::Collapsed(sample_type) => snapshot.write_collapsed(w, sample_type, Symbolization::Known),
+        Form::FlameGraph(sample_type) => flame_graph::Page::of(snapshot, sample_type).write(w),
     }
 }
 

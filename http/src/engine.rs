@@ -1,9 +1,9 @@
 //! Where requests are worked on: threads of our own, apart from the program's.
 //!
 //! ```text
-//!   program's runtime ── handle() ──┐            ┌── computer, one: snapshots, pages
+//!   program's runtime ── handle() ──┐            ┌── computer, one: snapshots, the index
 //!                                   ├─► thread ──┼── writers, one for each body that is being written:
-//!   connections of a server ────────┘  (timers,  │   compression, text
+//!   connections of a server ────────┘  (timers,  │   compression, texts, pages
 //!                                       sockets) └── search for names (rtprof-pprof-out): files
 //! ```
 //!
@@ -12,12 +12,12 @@
 //! panics where no thread can be had, and a program may abort at a panic.
 //!
 //! Problem: a program is profiled when all its cores are busy, and threads that give way to it do not answer in time;
-//! threads that do not give way take its cores. Scheme: what answers has the program's own priority, but takes
-//! milliseconds and one core: there is one computer, and one writer at a time has the turn. It gives the turn away for
-//! good when its client turns out to be slow: from then on the client sets the pace. What takes long is reading debug
-//! information, once for each function. The search for names does it, in a thread that gives way (nice 10), and an answer
-//! waits for it for a limited time (`names`). A request that waits does so without a thread, and stops waiting when its
-//! client is gone.
+//! threads that do not give way take its cores. Scheme: what answers has the program's own priority, and takes little: there
+//! is one computer, one writer at a time has the turn, and writers that take more than a small share of a core give way
+//! (`budget`). A writer gives its turn away for good when its client turns out to be slow: from then on the client sets the
+//! pace. What takes long is reading debug information, once for each function. The search for names does it, in a thread
+//! that gives way (nice 10), and an answer waits for it for a limited time (`names`). A request that waits does so without a
+//! thread, and stops waiting when its client is gone.
 //!
 //! Locks: `Threads`, which protects a list of threads; taken where one is started. A forked child has nothing of
 //! this: it makes itself an engine.
@@ -29,10 +29,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::{labels, sampling};
+use rtprof_profiler::{goroutine, labels, sampling};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
+
+use crate::budget::Budget;
 
 /// Of all threads. The kernel keeps 15 bytes.
 const THREAD_NAME: &str = "rtprof-http";
@@ -58,6 +60,7 @@ pub(crate) struct Link {
     runtime: Handle,
     computer: mpsc::Sender<Job>,
     turn: Arc<Semaphore>,
+    budget: Arc<Budget>,
     /// Of every thread, from its start to its end.
     alive: Weak<mpsc::Sender<()>>,
     threads: Threads,
@@ -114,8 +117,14 @@ impl Engine {
         // Without an answer the thread has panicked.
         let (runtime, alive) = starting.recv().map_err(io::Error::other)??;
         keep(&threads, thread);
-        let link =
-            Link { runtime, computer, turn: Arc::new(Semaphore::new(1)), alive, threads: threads.clone() };
+        let link = Link {
+            runtime,
+            computer,
+            turn: Arc::new(Semaphore::new(1)),
+            budget: Arc::new(Budget::new()),
+            alive,
+            threads: threads.clone(),
+        };
         Ok(Self { link, end, gone, threads, process: std::process::id() })
     }
 
@@ -194,11 +203,25 @@ impl Link {
         Ok(running.await?)
     }
 
-    /// Has `work` done by a writer, now, to its end.
+    /// Has `work` done by a writer, now, to its end, and within the budget.
     ///
     /// # Errors
     /// There is no thread to be had.
     pub(crate) fn writing(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let budget = self.budget.clone();
+        self.waiting(move || {
+            if budget.is_left() {
+                work();
+                budget.spend(goroutine::thread_time());
+            } else {
+                goroutine::give_way();
+                work();
+            }
+        })
+    }
+
+    /// As [`writing`](Self::writing), for work that mostly waits: it is left out of the budget.
+    pub(crate) fn waiting(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         match self.alive.upgrade() {
             Some(alive) => spawn_held(&alive, &self.threads, work),
             None => Err(io::Error::other("the server has ended")),

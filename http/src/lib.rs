@@ -23,8 +23,8 @@
 //!
 //! # What it costs
 //! Nothing while nobody asks: two threads sleep. A request is worked on by threads apart from the program's, at the same
-//! priority, so that a program whose cores are all busy still answers; captures are computed one at a time, in
-//! milliseconds. Names that are not known yet are found by a thread that gives way to the program's (nice 10). A profile
+//! priority, so that a program whose cores are all busy still answers; beyond a hundredth of a core in the long run answers
+//! give way to the program (nice 10). Captures are computed one at a time, in milliseconds. Names that are not known yet are found by a thread that gives way to the program's (nice 10). A profile
 //! waits for them for 6 s, after its `seconds=` for 2 s. Then it goes out with addresses and build ids in their place, and
 //! with a comment that says so. Pages and texts, and with `symbolize=full` all, wait until every name is found or its file
 //! does not answer.
@@ -43,6 +43,7 @@
 mod absent;
 mod answer;
 mod body;
+mod budget;
 mod capture;
 mod config;
 mod connection;

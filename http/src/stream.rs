@@ -59,7 +59,8 @@ fn streamed(
 ) -> Result<Body, Refusal> {
     let (to_pump, pumped) = mpsc::channel(BEFORE_PUMP);
     let (to_body, pieces) = mpsc::channel(WAITING);
-    let writing = link.writing(move || {
+    let has_turn = turn.is_some();
+    let work = move || {
         let _place = place;
         let mut writer = ChannelWriter { pieces: &to_pump, turn };
         let end = match write(&mut writer) {
@@ -69,7 +70,8 @@ fn streamed(
         drop(writer);
         // Fails if the client is gone, and then nobody wants to know.
         let _ = to_pump.blocking_send(end);
-    });
+    };
+    let writing = if has_turn { link.writing(work) } else { link.waiting(work) };
     writing.map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
     link.spawn(pump(pumped, to_body));
     Ok(Body::stream(pieces, taken))

@@ -253,7 +253,7 @@ impl Queue {
     fn run(&self, progress: &Progress) {
         let _untracked = sampling::untracked();
         if self.priority == Priority::Low {
-            give_way();
+            goroutine::give_way();
         }
         while let Some((search, part)) = self.next(progress) {
             // A panic was printed. Its names stay unknown.
@@ -341,16 +341,5 @@ fn look_up(part: &Part, progress: &Progress) {
     let places: Vec<u64> = part.places.iter().copied().filter(unknown).collect();
     if !places.is_empty() {
         file_symbols::look_up(part.module, part.key, &places, cache, progress);
-    }
-}
-
-/// Less of a processor for this thread where the program wants it. Never undone: it is ours.
-fn give_way() {
-    #[cfg(target_os = "linux")]
-    {
-        /// A tenth of what an ordinary thread gets, when both want it.
-        const NICE: i32 = 10;
-        // Where even that is forbidden the thread works on as it is.
-        let _ = rustix::process::nice(NICE);
     }
 }

@@ -36,6 +36,29 @@ pub fn is_waiting(id: u32) -> Option<bool> {
     Some(state != 'R')
 }
 
+/// Has the current thread give way to the program's for good (nice 10, a tenth of what an ordinary thread gets of a
+/// processor that both want). For threads of ours alone; where even that is forbidden the thread goes on as it is.
+pub fn give_way() {
+    #[cfg(rtprof_supported)]
+    // SAFETY: a plain system call. Linux changes the calling thread only.
+    unsafe {
+        libc::nice(10);
+    }
+}
+
+/// Processor time that the current thread has used; zero where that cannot be told.
+pub fn thread_time() -> core::time::Duration {
+    #[cfg(rtprof_supported)]
+    {
+        let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+        // SAFETY: writes to a local.
+        if unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } == 0 {
+            return core::time::Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+        }
+    }
+    core::time::Duration::ZERO
+}
+
 /// The kernel's name of the current thread: at most 15 bytes, set by `pthread_setname_np`, which std calls
 /// for its named threads.
 pub(super) struct ThreadName([u8; 16]);

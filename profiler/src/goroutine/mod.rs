@@ -33,7 +33,7 @@ use core::cell::Cell;
 use core::ptr::{null, without_provenance};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-pub use kernel::{is_alive, is_waiting, thread_id as kernel_thread_id};
+pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
 pub use reason::WaitReason;
 pub use registered::{Birth, Registered, register};
