@@ -23,22 +23,15 @@ fn main() {
 
 #[cfg(target_os = "linux")]
 mod linux {
-    use std::hint::black_box;
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
     use crate::support::child;
-    use crate::support::room::{ROUNDS, given_up, profile, recorded, some_objects};
+    use crate::support::room::{ENOUGH, LEAST, ROUNDS, deeper, given_up, profile, recorded, some_objects};
 
     pub(crate) const LEFT: &str = "RTPROF_TEST_STACK_LEFT";
 
     const LIMIT: usize = 512 << 10;
-    /// What the program itself needs for an allocation here: at rate 0 it gets by with 0.5 KiB, and in debug builds with
-    /// 1.5.
-    const LEAST: usize = if cfg!(debug_assertions) { 3 << 10 } else { 1 << 10 };
-    /// Enough for every sample to be kept.
-    const ENOUGH: usize = if cfg!(debug_assertions) { 8 << 10 } else { 5 << 10 };
-
     pub(crate) fn run_all() {
         let lefts = [LEAST, 4 << 10, ENOUGH, 10 << 10, 16 << 10, 24 << 10, 40 << 10, 100 << 10];
         for left in lefts {
@@ -74,27 +67,5 @@ mod linux {
         let line = maps.lines().find(|line| line.ends_with("[stack]")).expect("there is a main stack");
         let range = line.split(' ').next().expect("a range");
         usize::from_str_radix(range.split('-').nth(1).expect("two addresses"), 16).expect("hexadecimal")
-    }
-
-    fn stack_pointer() -> usize {
-        let local = 0_u8;
-        (&raw const local).addr()
-    }
-
-    /// Calls `f` when the stack pointer has come near `to`, by frames that get smaller.
-    fn deeper(to: usize, f: &dyn Fn()) {
-        match stack_pointer().saturating_sub(to) {
-            ..512 => f(),
-            512..4096 => with_bytes::<64>(to, f),
-            4096..32768 => with_bytes::<2048>(to, f),
-            _ => with_bytes::<16384>(to, f),
-        }
-    }
-
-    #[inline(never)]
-    fn with_bytes<const N: usize>(to: usize, f: &dyn Fn()) {
-        let bytes = black_box([0_u8; N]);
-        deeper(to, f);
-        black_box(&bytes);
     }
 }

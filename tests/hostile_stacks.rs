@@ -11,7 +11,7 @@ use std::hint::black_box;
 use std::ptr::null_mut;
 
 use support::child;
-use support::room::{ROUNDS, given_up, profile, recorded, some_objects};
+use support::room::{ENOUGH, LEAST, ROUNDS, deeper, given_up, profile, recorded, some_objects};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -36,6 +36,80 @@ fn a_small_thread() {
             .expect("it ends well");
         let profile = profile();
         assert_eq!(recorded(&profile, &["in_a_thread"]), ROUNDS, "{}", profile.comments());
+    });
+}
+
+/// Each printed event is formatted in 8 KiB.
+#[test]
+fn a_small_thread_whose_allocations_are_printed() {
+    child::isolated("a_small_thread_whose_allocations_are_printed", || {
+        rtprof::set_mem_profile_rate(1);
+        let (begins, begun) = std::sync::mpsc::channel::<()>();
+        let size = if cfg!(debug_assertions) { 32 << 10 } else { 16 << 10 };
+        let work = move || {
+            // Not before: the thread's own start needs room too.
+            begun.recv().ok();
+            in_a_thread();
+        };
+        let thread = std::thread::Builder::new().stack_size(size).spawn(work).expect("a thread can be made");
+        rtprof::set_alloc_free_trace(true);
+        drop(begins);
+        thread.join().expect("it ends well");
+        rtprof::set_alloc_free_trace(false);
+        assert_eq!(recorded(&profile(), &["in_a_thread"]), ROUNDS);
+    });
+}
+
+/// Where a guard page is no mapping (`MADV_GUARD_INSTALL`, glibc since 2.42), what lies below it is still not the thread's.
+#[test]
+fn a_guard_page_inside_a_mapping() {
+    const TEST: &str = "a_guard_page_inside_a_mapping";
+    const MADV_GUARD_INSTALL: libc::c_int = 102;
+    /// To run with some bytes left.
+    struct Run {
+        low: usize,
+        left: usize,
+    }
+    extern "C" fn near_the_guard(run: *mut libc::c_void) -> *mut libc::c_void {
+        // SAFETY: the address of a local of the thread that joins this one.
+        let run = unsafe { &*run.cast::<Run>() };
+        deeper(run.low + run.left, &some_objects);
+        null_mut()
+    }
+    child::isolated(TEST, || {
+        rtprof::set_mem_profile_rate(1);
+        for left in [LEAST, 4 << 10, ENOUGH, 10 << 10, 16 << 10, 24 << 10, 40 << 10] {
+            let before = {
+                let profile = profile();
+                (recorded(&profile, &["near_the_guard"]), given_up(&profile))
+            };
+            // The lower half could be another thread's stack.
+            let stack = Stack::new(512 << 10, null_mut());
+            // SAFETY: inside the mapping; the thread on the upper half ends before it is unmapped.
+            unsafe {
+                let guard = stack.start.byte_add(stack.size / 2);
+                if libc::madvise(guard, PAGE, MADV_GUARD_INSTALL) != 0 {
+                    return support::skipped(TEST, "the kernel has no such guard pages (before Linux 6.13)");
+                }
+                let low = guard.byte_add(PAGE);
+                let mut attributes: libc::pthread_attr_t = std::mem::zeroed();
+                assert_eq!(libc::pthread_attr_init(&raw mut attributes), 0);
+                assert_eq!(libc::pthread_attr_setstack(&raw mut attributes, low, stack.size / 2), 0);
+                let mut run = Run { low: low.addr(), left };
+                let mut thread = std::mem::zeroed();
+                let run = (&raw mut run).cast();
+                assert_eq!(
+                    libc::pthread_create(&raw mut thread, &raw const attributes, near_the_guard, run),
+                    0
+                );
+                assert_eq!(libc::pthread_join(thread, null_mut()), 0);
+            }
+            let profile = profile();
+            let shown = recorded(&profile, &["near_the_guard"]) - before.0;
+            let lost = given_up(&profile) - before.1;
+            assert_eq!(shown + lost, ROUNDS, "with {left} bytes left: {}", profile.comments());
+            assert!(left < ENOUGH || lost == 0, "{lost} of {ROUNDS} lost with {left} bytes left");
+        }
     });
 }
 

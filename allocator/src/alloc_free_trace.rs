@@ -19,6 +19,7 @@
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use rtprof_profiler::sampling::Hook;
+use rtprof_profiler::stack;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -34,7 +35,8 @@ pub fn set_alloc_free_trace(on: bool) {
 #[inline]
 pub(crate) fn malloc(ptr: *mut u8, size: usize, _hook: &Hook) {
     if ON.load(Ordering::Relaxed) {
-        imp::event("tracealloc", ptr as usize, size);
+        // Without room for it, the event is not shown.
+        stack::with_room_for_text(|| imp::event("tracealloc", ptr as usize, size));
     }
 }
 
@@ -44,7 +46,7 @@ pub(crate) fn free(ptr: *mut u8, size: usize, inside: Option<&Hook>) {
     if ON.load(Ordering::Relaxed) {
         let entered = if inside.is_none() { Hook::enter() } else { None };
         if inside.is_some() || entered.is_some() {
-            imp::event("tracefree", ptr as usize, size);
+            stack::with_room_for_text(|| imp::event("tracefree", ptr as usize, size));
         }
     }
 }

@@ -26,6 +26,11 @@ pub fn number() -> u32 {
     }
 }
 
+/// Whether two processes that have one memory have one number. After [`number`]. For hooks.
+pub(crate) fn is_told_apart() -> bool {
+    !ptr::eq(NUMBER.load(Ordering::Relaxed), &raw const UNKNOWN)
+}
+
 #[cold]
 fn ask() -> u32 {
     // Leaves `errno` as it was.

@@ -311,8 +311,8 @@ impl Drop for Untracked {
 }
 
 #[cfg(rtprof_supported)]
-mod errno {
-    pub(super) fn get() -> i32 {
+pub(crate) mod errno {
+    pub(crate) fn get() -> i32 {
         // SAFETY: the location is this thread's own and always valid.
         unsafe { *libc::__errno_location() }
     }
@@ -320,6 +320,14 @@ mod errno {
     pub(super) fn set(value: i32) {
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = value };
+    }
+
+    /// What `f` returns; it leaves `errno` as it was.
+    pub(crate) fn kept<R>(f: impl FnOnce() -> R) -> R {
+        let before = get();
+        let result = f();
+        set(before);
+        result
     }
 }
 

@@ -9,8 +9,11 @@
 //!
 //! - A *thread's own* stack stays where it is until the thread ends. Its mapping is asked of the kernel once per thread:
 //!   by the `PROCMAP_QUERY` of Linux 6.11 where it exists (2 µs), else from /proc/thread-self/maps line by line (0.1 ms).
-//!   (`pthread_getattr_np` knows it too, but allocates.) That of the main thread grows on demand, down to where its limit
-//!   or another mapping stops it: only the kernel can tell, and is asked by [`is_readable`], which makes it grow.
+//!   (`pthread_getattr_np` knows it too, but allocates.) The mapping may begin below the stack: a guard page that was made
+//!   by `MADV_GUARD_INSTALL`, as glibc does since 2.42, does not divide it from the stack of another thread. So the pages
+//!   of the stack are asked about one by one, from the top down, each when it is needed for the first time.
+//! - The *main thread's* stack grows on demand, down to where its limit or another mapping stops it: only the kernel can
+//!   tell, and is asked by [`kernel::is_readable`], which makes it grow.
 //! - A *foreign* stack, one that the program switched to by itself (a coroutine, a signal handler's alternate stack), may
 //!   be unmapped at any time and its addresses given to a smaller one. Nothing about it can be remembered. A walk begins
 //!   in the page of the stack pointer, which is there, and asks about each further page when it gets there, 0.1 to 0.2 µs
@@ -20,10 +23,12 @@
 
 use core::cell::Cell;
 
+use super::kernel::{self, PAGE};
+
 /// Addresses that belong to a stack: `low..high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// The lowest mapped address that is known.
+    /// The lowest address that is known to be mapped.
     pub(super) low: usize,
     /// One past the highest address that may be read.
     pub(super) high: usize,
@@ -31,8 +36,6 @@ pub(super) struct Bounds {
     pub(super) is_foreign: bool,
 }
 
-/// The unit in which the kernel is asked. Larger pages are asked about more than once.
-const PAGE: usize = 4096;
 /// The most that one step of a walk may leave unread on a foreign stack: a frame of this size. What seems to be a frame
 /// further up is rather a frame pointer that holds something else, and each page would be asked about.
 const LARGEST_STEP: usize = 256 << 10;
@@ -71,7 +74,7 @@ impl Bounds {
             return None;
         }
         while self.high < end {
-            if !imp::is_readable(self.high) {
+            if !kernel::is_readable(self.high) {
                 return None;
             }
             self.high += PAGE;
@@ -91,14 +94,39 @@ impl Bounds {
         if self.is_foreign {
             // From the top down, because there may be another stack below this one's guard page.
             let lowest = lowest & !(PAGE - 1);
-            return (lowest..self.low).step_by(PAGE).rev().all(imp::is_readable);
+            return (lowest..self.low).step_by(PAGE).rev().all(kernel::is_readable);
         }
-        if !self.contains(super::outermost::main_stack()) || !imp::is_readable(lowest) {
+        if !self.contains(super::outermost::main_stack()) {
+            return self.reaching(lowest).is_some();
+        }
+        if !kernel::is_readable(lowest) {
             return false;
         }
         // It has grown, and never shrinks.
         BOUNDS.with(|cell| cell.set(Self { low: lowest & !(PAGE - 1), ..self }));
         true
+    }
+
+    /// The thread's own stack with `low` at most `address`, if it reaches down so far.
+    #[cold]
+    fn reaching(self, address: usize) -> Option<Self> {
+        let address = address & !(PAGE - 1);
+        let floor = FLOOR.with(Cell::get);
+        if address < floor {
+            return None;
+        }
+        let mut low = self.low;
+        while low > address && kernel::is_readable(low - PAGE) {
+            low -= PAGE;
+        }
+        let reached = Self { low, ..self };
+        // Pages of a thread's own stack stay.
+        BOUNDS.with(|cell| cell.set(reached));
+        if low > address {
+            FLOOR.with(|cell| cell.set(low));
+            return None;
+        }
+        Some(reached)
     }
 }
 
@@ -106,6 +134,8 @@ thread_local! {
     // The thread's own stack. No destructor and no lazy initialisation: readable from the first to the last instruction
     // of a thread (rust#116390).
     static BOUNDS: Cell<Bounds> = const { Cell::new(Bounds::NONE) };
+    // The stack does not go on below this address.
+    static FLOOR: Cell<usize> = const { Cell::new(0) };
 }
 
 /// The bounds of this thread's own stack if `sp` points into it, as far as is known.
@@ -125,13 +155,13 @@ pub(super) fn of_stack_at(sp: usize) -> Bounds {
 fn look_up(sp: usize) -> Bounds {
     let known = BOUNDS.with(Cell::get);
     if known == Bounds::NONE || may_have_grown(known, sp) {
-        let own = own_stack().unwrap_or(Bounds::UNKNOWN);
+        let (own, floor) = own_stack().unwrap_or((Bounds::UNKNOWN, 0));
+        FLOOR.with(|cell| cell.set(floor));
         BOUNDS.with(|cell| cell.set(own));
-        if own.contains(sp) {
-            return own;
-        }
     }
-    Bounds::foreign(sp)
+    let own = BOUNDS.with(Cell::get);
+    let own = if sp < own.high { own.reaching(sp) } else { None };
+    own.unwrap_or_else(|| Bounds::foreign(sp))
 }
 
 /// Whether `sp` may lie on the main thread's stack, which has grown since its bounds were asked.
@@ -139,205 +169,18 @@ fn may_have_grown(known: Bounds, sp: usize) -> bool {
     sp < known.low && known.low - sp < LARGEST_GROWTH && known.contains(super::outermost::main_stack())
 }
 
-/// The stack that the thread was given when it was made. `None` when the kernel does not tell.
-fn own_stack() -> Option<Bounds> {
-    if imp::is_main_thread() {
-        return imp::mapping_around(super::outermost::main_stack());
+/// The stack that the thread was given when it was made, as far as it is known to be mapped, and an address below which
+/// it does not go on. `None` when the kernel does not tell.
+fn own_stack() -> Option<(Bounds, usize)> {
+    if kernel::is_main_thread() {
+        let stack = kernel::mapping_around(super::outermost::main_stack())?;
+        return Some((stack, stack.low));
     }
     // glibc puts a thread's control block at the top of its stack. A neighbouring mapping that the kernel merged with
     // the stack is not part of it, and may go away: end at the control block.
-    let block = imp::thread_pointer();
-    Some(Bounds { high: block, ..imp::mapping_around(block)? })
-}
-
-#[cfg(rtprof_supported)]
-mod imp {
-    use super::{Bounds, PAGE};
-
-    /// Bytes of text that are read at a time.
-    const BUFFER: usize = 1024;
-
-    /// The thread pointer, which is the address of glibc's and musl's thread control block.
-    #[cfg(target_arch = "x86_64")]
-    pub(super) fn thread_pointer() -> usize {
-        let tp: usize;
-        // SAFETY: the word at fs:0 holds the block's own address, by the x86-64 TLS ABI.
-        unsafe { core::arch::asm!("mov {}, fs:0", out(reg) tp, options(nostack, readonly, preserves_flags)) };
-        tp
-    }
-
-    /// On aarch64 the block lies below the thread pointer and the pointer itself inside the stack's
-    /// mapping, so it serves as the same bound.
-    #[cfg(target_arch = "aarch64")]
-    pub(super) fn thread_pointer() -> usize {
-        let tp: usize;
-        // SAFETY: reading the register has no effect.
-        unsafe {
-            core::arch::asm!("mrs {}, tpidr_el0", out(reg) tp, options(nostack, nomem, preserves_flags))
-        };
-        tp
-    }
-
-    /// Whether this is the thread that `main` runs in. In a forked child it is the one that forked.
-    pub(super) fn is_main_thread() -> bool {
-        // SAFETY: both calls only return a number. Raw: a C library may keep the parent's in a forked child.
-        unsafe { libc::syscall(libc::SYS_gettid) == libc::syscall(libc::SYS_getpid) }
-    }
-
-    /// Whether the page of `address` may be read; a stack that grows on demand is made to grow down to it, if it may.
-    ///
-    /// The kernel reads the set of signals before it finds that there is no such way to change a mask: the well-known
-    /// trick of Abseil's `AddressIsReadable`.
-    pub(super) fn is_readable(address: usize) -> bool {
-        const NO_SUCH_WAY: libc::c_int = -1;
-        let none = core::ptr::null_mut::<u64>();
-        let at = address & !7;
-        // SAFETY: the kernel checks the address, and changes nothing. Callers keep `errno`.
-        let n = unsafe { libc::syscall(libc::SYS_rt_sigprocmask, NO_SUCH_WAY, at, none, size_of::<u64>()) };
-        // SAFETY: the location is this thread's own and always valid.
-        n < 0 && unsafe { *libc::__errno_location() } == libc::EINVAL
-    }
-
-    /// The argument of `PROCMAP_QUERY`, as in linux/fs.h.
-    #[repr(C)]
-    #[derive(Default)]
-    struct Query {
-        size: u64,
-        query_flags: u64,
-        query_addr: u64,
-        vma_start: u64,
-        vma_end: u64,
-        vma_flags: u64,
-        vma_page_size: u64,
-        vma_offset: u64,
-        inode: u64,
-        dev_major: u32,
-        dev_minor: u32,
-        vma_name_size: u32,
-        build_id_size: u32,
-        vma_name_addr: u64,
-        build_id_addr: u64,
-    }
-
-    /// `_IOWR('f', 17, struct procmap_query)`.
-    const PROCMAP_QUERY: u64 = 3 << 30 | (size_of::<Query>() as u64) << 16 | (b'f' as u64) << 8 | 17;
-
-    pub(super) fn mapping_around(address: usize) -> Option<Bounds> {
-        // The thread's own directory: the process's is empty once its main thread has ended. Raw calls:
-        // the C library's are cancellation points, and a thread must not be cancelled in an allocation.
-        // SAFETY: these calls only write to our own locals, whose sizes they get.
-        unsafe {
-            let path = c"/proc/thread-self/maps".as_ptr();
-            let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
-            if fd < 0 {
-                return None;
-            }
-            let mut query =
-                Query { size: size_of::<Query>() as u64, query_addr: address as u64, ..Query::default() };
-            let found = if libc::syscall(libc::SYS_ioctl, fd, PROCMAP_QUERY, &raw mut query) == 0 {
-                Some(Bounds::new(query.vma_start as usize, query.vma_end as usize))
-            } else if is_readable((&raw const query).addr().wrapping_sub(BUFFER + PAGE)) {
-                scan(fd, address)
-            } else {
-                None
-            };
-            libc::syscall(libc::SYS_close, fd);
-            found
-        }
-    }
-
-    /// Reads the text form: `start-end perms …` a line. In a function of its own because of the buffer, with which a hook
-    /// is not to begin where it is not needed.
-    #[cold]
-    #[inline(never)]
-    fn scan(fd: libc::c_long, address: usize) -> Option<Bounds> {
-        let mut buffer = [0u8; BUFFER];
-        let mut line = Line::default();
-        loop {
-            // SAFETY: the buffer is ours and its length is given.
-            let n = unsafe { libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len()) };
-            if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
-                continue;
-            }
-            if n <= 0 {
-                return None;
-            }
-            for &byte in &buffer[..n as usize] {
-                if let Some(bounds) = line.feed(byte)
-                    && bounds.contains(address)
-                {
-                    return Some(bounds);
-                }
-            }
-        }
-    }
-
-    /// Parses the two addresses of each line, byte by byte.
-    #[derive(Default)]
-    pub(super) struct Line {
-        field: u8,
-        bounds: Bounds,
-    }
-
-    impl Line {
-        pub(super) fn feed(&mut self, byte: u8) -> Option<Bounds> {
-            let digit = match byte {
-                b'\n' => {
-                    *self = Self::default();
-                    return None;
-                }
-                b'-' if self.field == 0 => {
-                    self.field = 1;
-                    return None;
-                }
-                b' ' if self.field == 1 => {
-                    self.field = 2;
-                    return Some(self.bounds);
-                }
-                b'0'..=b'9' => byte - b'0',
-                b'a'..=b'f' => byte - b'a' + 10,
-                _ => return None,
-            };
-            match self.field {
-                0 => self.bounds.low = self.bounds.low << 4 | digit as usize,
-                1 => self.bounds.high = self.bounds.high << 4 | digit as usize,
-                _ => {}
-            }
-            None
-        }
-    }
-
-    #[cfg(all(test, not(loom)))]
-    pub(super) fn scan_for_test(address: usize) -> Option<Bounds> {
-        // SAFETY: as in `mapping_around`.
-        unsafe {
-            let fd = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY);
-            let found = scan(fd.into(), address);
-            libc::close(fd);
-            found
-        }
-    }
-}
-
-#[cfg(not(rtprof_supported))]
-mod imp {
-    use super::Bounds;
-
-    pub(super) fn thread_pointer() -> usize {
-        0
-    }
-
-    pub(super) fn mapping_around(_address: usize) -> Option<Bounds> {
-        None
-    }
-
-    pub(super) fn is_main_thread() -> bool {
-        false
-    }
-
-    pub(super) fn is_readable(_address: usize) -> bool {
-        false
-    }
+    let block = kernel::thread_pointer();
+    let floor = kernel::mapping_around(block)?.low;
+    Some((Bounds::new(block & !(PAGE - 1), block), floor))
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]
@@ -352,7 +195,7 @@ mod tests {
             let bounds = of_stack_at(at);
             assert!(bounds.contains(at), "{bounds:x?} does not hold {at:x}");
             assert!(bounds.high - at < 64 << 20, "{bounds:x?} is no thread's stack");
-            let text = imp::scan_for_test(at).unwrap();
+            let text = kernel::scan_for_test(at).unwrap();
             assert!(text.low <= bounds.low && bounds.high <= text.high, "{text:x?} against {bounds:x?}");
         };
         check();
@@ -362,13 +205,13 @@ mod tests {
 
     #[test]
     fn an_address_on_no_mapping_has_no_bounds() {
-        assert_eq!(imp::mapping_around(8), None);
-        assert_eq!(imp::scan_for_test(8), None);
+        assert_eq!(kernel::mapping_around(8), None);
+        assert_eq!(kernel::scan_for_test(8), None);
     }
 
     #[test]
     fn the_text_form_is_parsed_across_lines() {
-        let mut line = imp::Line::default();
+        let mut line = kernel::Line::default();
         let text = "55d0-55f0 r--p 00000000 fe:00 1234 /bin/a-b\n7ffe00-7fff00 rw-p 0 0:0 0 [stack]\n";
         let found: Vec<_> = text.bytes().filter_map(|b| line.feed(b)).collect();
         assert_eq!(found, [Bounds::new(0x55d0, 0x55f0), Bounds::new(0x7ffe00, 0x7fff00)]);

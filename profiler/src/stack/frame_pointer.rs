@@ -15,8 +15,8 @@ pub(super) fn plain_address(address: usize) -> usize {
 /// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`; fills `frames` with return
 /// addresses, leaf first, and returns how many.
 ///
-/// Reads nothing outside `sp..stack.high`, which it raises where a foreign stack goes on: whatever `fp` holds, every step must lie there, be aligned
-/// and lead upwards.
+/// Reads nothing outside `sp..stack.high`, which it raises where a foreign stack goes on: whatever `fp` holds, every step
+/// must lie there, be aligned and lead upwards.
 #[inline]
 pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [usize]) -> usize {
     const WORD: usize = size_of::<usize>();
@@ -36,7 +36,9 @@ pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [us
         }
         let frame = fp as *const usize;
         // SAFETY: `sp <= fp` and `fp + 16 <= stack.high`, so both words lie in the part of this
-        // thread's stack that is in use, which is mapped, and `fp` is aligned.
+        // thread's stack that is in use, which is mapped, and `fp` is aligned. Pages above the first one of a foreign
+        // stack were readable when the kernel was asked: they are the stack's, which is in use, unless a frame pointer
+        // holds something else and a neighbouring mapping is read, which must not be unmapped in that instant.
         let (caller, return_address) = unsafe { (frame.read(), frame.add(1).read()) };
         if return_address == 0 {
             break;

@@ -12,6 +12,7 @@
 mod bounds;
 mod frame_pointer;
 mod hash;
+mod kernel;
 pub mod marker;
 mod mode;
 pub(crate) mod outermost;
@@ -28,7 +29,7 @@ use core::ops::Deref;
 
 pub(crate) use mode::open as open_mode;
 pub use mode::{StackMode, set_stack_mode, stack_mode};
-pub use spare::with_room;
+pub use spare::{with_room, with_room_for_text};
 
 use crate::counters::COUNTERS;
 use crate::modules::CaptureSpan;

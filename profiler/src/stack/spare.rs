@@ -17,7 +17,9 @@
 //! know, and one with an alternate stack would overwrite it if it is what we came from. That costs two system calls, so
 //! it is done only where room is missing. What is in the closure is short, and calls no code of the program.
 //!
-//! A spare stack that a thread held at the instant of a fork carries the number of the parent in the child: it is free there.
+//! A spare stack that a thread held at the instant of a fork carries the number of the parent in the child: it is free
+//! there. (Not where the kernel cannot wipe a page at a fork: a child of `vfork` has another number than its parent then,
+//! and the same memory.)
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -30,6 +32,9 @@ use crate::counters::COUNTERS;
 /// Measured: 1.8 KiB, and in debug builds 6.5 KiB.
 const HOOK: usize = if cfg!(debug_assertions) { 12 << 10 } else { 4 << 10 };
 
+/// What a hook needs with a text of 8 KiB on the stack.
+const TEXT: usize = HOOK + (12 << 10);
+
 /// What a hook needs before it can have asked for room, and the allocator besides.
 const LEAST: usize = if cfg!(debug_assertions) { 4 << 10 } else { 2 << 10 };
 
@@ -40,13 +45,13 @@ pub(super) struct Start {
     pub(super) stack: Bounds,
 }
 
-/// Whether there is stack enough for a hook to begin at all. Within a [`Hook`](crate::sampling::Hook), which keeps `errno`.
+/// Whether there is stack enough for a hook to begin at all.
 #[cold]
 pub(crate) fn may_begin() -> bool {
     has_room_for(super::registers().sp, LEAST)
 }
 
-/// Whether there is room for the work of a hook. Within a [`Hook`](crate::sampling::Hook).
+/// Whether there is room for the work of a hook.
 #[inline]
 pub(crate) fn has_room() -> bool {
     has_room_for(super::registers().sp, HOOK)
@@ -58,6 +63,17 @@ pub(crate) fn has_room() -> bool {
 pub fn with_room<R>(f: impl FnOnce() -> R) -> Option<R> {
     // Called here in every case but the rare one, so that a place in the program has one stack.
     if has_room() { Some(f()) } else { elsewhere(f) }
+}
+
+/// As [`with_room`] for what formats a text of some kilobytes on the stack. Not counted: no sample is lost.
+#[cold]
+#[inline(never)]
+pub fn with_room_for_text<R>(f: impl FnOnce() -> R) -> Option<R> {
+    let registers = super::registers();
+    if has_room_for(registers.sp, TEXT) {
+        return Some(f());
+    }
+    imp::run(Start { registers, stack: bounds::of_stack_at(registers.sp) }, f)
 }
 
 /// As [`with_room`] for reading unwind tables.
@@ -144,8 +160,7 @@ mod imp {
         let Some(base) = mapping::reserve(count * STRIDE) else { return };
         for at in 0..count {
             // SAFETY: within the reservation, behind the guard page of each.
-            let is_open = unsafe { mapping::commit(base.add(at * STRIDE + PAGE), SIZE) };
-            if !is_open {
+            if !unsafe { mapping::commit(base.add(at * STRIDE + PAGE), SIZE) } {
                 // SAFETY: made above and not used.
                 unsafe { mapping::unmap(base, count * STRIDE) };
                 return;
@@ -172,7 +187,8 @@ mod imp {
             for _ in 0..ROUNDS {
                 for (at, spare) in self.all.iter().enumerate() {
                     let holder = spare.holder.load(Ordering::Relaxed);
-                    if holder != me
+                    let is_free = holder == 0 || process::is_told_apart() && holder != me;
+                    if is_free
                         && spare
                             .holder
                             .compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed)
