@@ -31,6 +31,10 @@ impl Barrier {
     /// Between the store that says and the load that looks.
     #[inline(always)]
     pub(crate) fn light(&self) {
+        // The choice is made after the store: a thread that had made it before, and was preempted in between for longer
+        // than `heavy` waits, would store without a fence when both sides have to have one.
+        #[cfg(not(loom))]
+        compiler_fence(Ordering::SeqCst);
         #[cfg(not(loom))]
         if !self.is_symmetric.load(Ordering::Relaxed) {
             compiler_fence(Ordering::SeqCst);
