@@ -4,15 +4,19 @@
 //! program. But many clients, or one that asks without a pause, would then take cores from the program whenever they
 //! like. Scheme: writers have the program's priority while they take [`SHARE`] of a core in the long run, and up to
 //! [`BURST`] at once. That is ten times what a scrape of all profiles every ten seconds takes, or one heap profile of some
-//! 300,000 records. A writer that begins beyond it gives way to the program (nice 10), and its client waits longer.
+//! 300,000 records. A writer that finds nothing left when it begins, or with one of its pieces, gives way to the program
+//! from there on (nice 10), and its client waits longer. What the computer does for answers is taken from the same budget,
+//! and at the program's priority: it is short, and a thread cannot take back that it gives way.
 //!
 //! The account is a single instant (the generic cell rate algorithm): the one at which all work until now is within the
 //! share. Work moves it away, and time passes by itself.
 //!
 //! Locks: `within_share`, for the length of a comparison.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use rtprof_profiler::goroutine;
 
 /// Of a core: one part in a hundred.
 const SHARE: u32 = 100;
@@ -29,25 +33,15 @@ impl Budget {
         Self { within_share: Mutex::new(Instant::now()) }
     }
 
-    /// Whether more may be done now.
-    pub(crate) fn is_left(&self) -> bool {
-        self.is_left_at(Instant::now())
-    }
-
-    /// So much time of a core was spent.
-    pub(crate) fn spend(&self, work: Duration) {
-        self.spend_at(Instant::now(), work);
-    }
-
     fn is_left_at(&self, now: Instant) -> bool {
         self.lock().saturating_duration_since(now) < BURST * SHARE
     }
 
     fn spend_at(&self, now: Instant, work: Duration) {
         let mut within_share = self.lock();
-        // Work that was not within the burst gives way: more of it changes nothing.
-        let most = now + BURST * SHARE;
-        *within_share = ((*within_share).max(now) + work.min(BURST) * SHARE).min(most);
+        // The last piece may go beyond the burst. It is made up for, but not for ever.
+        let most = now + 2 * BURST * SHARE;
+        *within_share = ((*within_share).max(now) + work.min(2 * BURST) * SHARE).min(most);
     }
 
     fn lock(&self) -> MutexGuard<'_, Instant> {
@@ -55,9 +49,71 @@ impl Budget {
     }
 }
 
+/// What the current thread spends, from now until this is dropped.
+pub(crate) struct Account {
+    budget: Arc<Budget>,
+    /// Processor time of the thread that was spent from the budget, or before.
+    spent: Duration,
+    has_given_way: bool,
+}
+
+impl Account {
+    pub(crate) fn open(budget: &Arc<Budget>) -> Self {
+        Self { budget: budget.clone(), spent: goroutine::thread_time(), has_given_way: false }
+    }
+
+    /// Has the thread give way for good if nothing is left.
+    pub(crate) fn settle(&mut self) {
+        self.spend();
+        if !self.has_given_way && !self.budget.is_left_at(Instant::now()) {
+            goroutine::give_way();
+            self.has_given_way = true;
+        }
+    }
+
+    fn spend(&mut self) {
+        let before = std::mem::replace(&mut self.spent, goroutine::thread_time());
+        if !self.has_given_way {
+            self.budget.spend_at(Instant::now(), self.spent.saturating_sub(before));
+        }
+    }
+}
+
+impl Drop for Account {
+    fn drop(&mut self) {
+        self.spend();
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_thread_gives_way_when_the_burst_is_spent() {
+        fn nice() -> i64 {
+            let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("a line");
+            let after_name = stat.rsplit_once(") ").expect("a name").1;
+            after_name.split(' ').nth(16).expect("a field").parse().expect("a number")
+        }
+        let budget = Arc::new(Budget::new());
+        let work = move || {
+            let before = nice();
+            let begin = goroutine::thread_time();
+            let mut account = Account::open(&budget);
+            account.settle();
+            assert_eq!(nice(), before, "nothing was done yet");
+            while goroutine::thread_time() < begin + BURST * 2 {
+                std::hint::spin_loop();
+            }
+            account.settle();
+            assert_eq!(nice(), (before + 10).min(19));
+            drop(account);
+            assert!(!budget.is_left_at(Instant::now()));
+        };
+        std::thread::spawn(work).join().expect("a thread that ends well");
+    }
 
     #[test]
     fn a_burst_and_then_a_share() {
@@ -69,14 +125,19 @@ mod tests {
             budget.spend_at(start, piece);
         }
         assert!(!budget.is_left_at(start));
-        // What is spent beyond it is not held against those who come later.
-        budget.spend_at(start, Duration::from_secs(1000));
+        let moment = Duration::from_millis(1);
         for share in 1..10 {
             let now = start + Duration::from_secs(10) * share;
+            assert!(!budget.is_left_at(now - Duration::from_secs(10)), "{share}");
             assert!(budget.is_left_at(now), "{share}");
             budget.spend_at(now, Duration::from_secs(10) / SHARE);
             assert!(!budget.is_left_at(now), "{share}");
         }
+        // One large piece is made up for by the time of two bursts, no more.
+        let now = start + Duration::from_secs(100);
+        budget.spend_at(now, Duration::from_secs(1000));
+        assert!(!budget.is_left_at(now + BURST * SHARE));
+        assert!(budget.is_left_at(now + BURST * SHARE + moment));
         let later = start + Duration::from_secs(3600);
         budget.spend_at(later, BURST - piece);
         assert!(budget.is_left_at(later), "a whole burst, and no more");

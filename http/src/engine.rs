@@ -29,12 +29,12 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::{goroutine, labels, sampling};
+use rtprof_profiler::{labels, sampling};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
 
-use crate::budget::Budget;
+use crate::budget::{Account, Budget};
 
 /// Of all threads. The kernel keeps 15 bytes.
 const THREAD_NAME: &str = "rtprof-http";
@@ -207,16 +207,12 @@ impl Link {
     ///
     /// # Errors
     /// There is no thread to be had.
-    pub(crate) fn writing(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    pub(crate) fn writing(&self, work: impl FnOnce(Account) + Send + 'static) -> io::Result<()> {
         let budget = self.budget.clone();
         self.waiting(move || {
-            if budget.is_left() {
-                work();
-                budget.spend(goroutine::thread_time());
-            } else {
-                goroutine::give_way();
-                work();
-            }
+            let mut account = Account::open(&budget);
+            account.settle();
+            work(account);
         })
     }
 
@@ -235,8 +231,10 @@ impl Link {
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Result<T, GivenUp> {
         let (done, waiting) = oneshot::channel();
+        let budget = self.budget.clone();
         let job: Job = Box::new(move || {
             if !done.is_closed() {
+                let _account = Account::open(&budget);
                 // Fails if nobody waits any more.
                 let _ = done.send(work());
             }

@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::answer::Refusal;
 use crate::body::{Body, Piece};
+use crate::budget::Account;
 use crate::engine::{Link, Turn};
 use crate::slots::Place;
 
@@ -60,9 +61,9 @@ fn streamed(
     let (to_pump, pumped) = mpsc::channel(BEFORE_PUMP);
     let (to_body, pieces) = mpsc::channel(WAITING);
     let has_turn = turn.is_some();
-    let work = move || {
+    let work = move |account| {
         let _place = place;
-        let mut writer = ChannelWriter { pieces: &to_pump, turn };
+        let mut writer = ChannelWriter { pieces: &to_pump, turn, account };
         let end = match write(&mut writer) {
             Ok(()) => Piece::End,
             Err(error) => Piece::Failed(error),
@@ -71,7 +72,8 @@ fn streamed(
         // Fails if the client is gone, and then nobody wants to know.
         let _ = to_pump.blocking_send(end);
     };
-    let writing = if has_turn { link.writing(work) } else { link.waiting(work) };
+    let writing =
+        if has_turn { link.writing(|account| work(Some(account))) } else { link.waiting(|| work(None)) };
     writing.map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
     link.spawn(pump(pumped, to_body));
     Ok(Body::stream(pieces, taken))
@@ -96,6 +98,8 @@ async fn pump(mut from: mpsc::Receiver<Piece>, to: mpsc::Sender<Piece>) {
 pub(crate) struct ChannelWriter<'a> {
     pieces: &'a mpsc::Sender<Piece>,
     turn: Option<Turn>,
+    /// `None` for one that mostly waits.
+    account: Option<Account>,
 }
 
 impl ChannelWriter<'_> {
@@ -108,6 +112,9 @@ impl ChannelWriter<'_> {
 
 impl Write for ChannelWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if let Some(account) = &mut self.account {
+            account.settle();
+        }
         let bytes = &bytes[..bytes.len().min(PIECE)];
         let sent = match self.pieces.try_send(Piece::Bytes(Bytes::copy_from_slice(bytes))) {
             Err(TrySendError::Full(piece)) => {

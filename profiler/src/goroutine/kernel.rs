@@ -40,8 +40,13 @@ pub fn is_waiting(id: u32) -> Option<bool> {
 /// processor that both want). For threads of ours alone; where even that is forbidden the thread goes on as it is.
 pub fn give_way() {
     #[cfg(rtprof_supported)]
-    // SAFETY: a plain system call. Linux changes the calling thread only.
+    // SAFETY: plain system calls, which change the calling thread only, on Linux.
     unsafe {
+        // Inherited from the thread that started this one, a real-time policy would go before everything.
+        if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
+            let ordinary: libc::sched_param = core::mem::zeroed();
+            libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
+        }
         libc::nice(10);
     }
 }
