@@ -1,5 +1,6 @@
 //! Pieces of the text formats: a stack with its lines, and where the binaries lie.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use rtprof_profiler::modules::Module;
@@ -7,6 +8,11 @@ use rtprof_profiler::modules::Module;
 use crate::locations::{Frames, file_name};
 use crate::mapped_pages::MappedPages;
 use crate::object_file::hex;
+use crate::symbol_cache::Line;
+
+/// Readers in Go refuse a text with a line of 64 KiB or more (`bufio.MaxScanTokenSize`), whatever else is in it. A line
+/// has two parts of any length at most, a function's name and its file.
+const LONGEST_PART: usize = 24 << 10;
 
 /// ` @ 0x… 0x…`: the return addresses, leaf first, nothing hidden. A reader symbolizes them itself.
 pub(crate) fn addresses(text: &mut String, stack: &[usize]) {
@@ -25,27 +31,42 @@ pub(crate) fn lines(text: &mut String, frames: &Frames<'_>) {
             let _ = writeln!(text, "#\t{pc:#x}");
         }
         for line in &symbols.lines[hidden..] {
-            let (function, offset) = (&line.function, symbols.offset);
-            let _ = write!(text, "#\t{pc:#x}\t{}+{offset:#x}", function.name);
-            if !function.file.is_empty() {
-                let _ = write!(text, "\t{}:{}", function.file, line.line);
-            }
-            text.push('\n');
+            function_line(text, pc, symbols.offset, line);
         }
     }
 }
 
+fn function_line(text: &mut String, pc: usize, offset: u64, line: &Line) {
+    let function = &line.function;
+    let _ = write!(text, "#\t{pc:#x}\t{}+{offset:#x}", cut(&function.name));
+    if !function.file.is_empty() {
+        let _ = write!(text, "\t{}:{}", cut(&function.file), line.line);
+    }
+    text.push('\n');
+}
+
+/// The beginning of what is too long for a line, with three dots for the rest.
+fn cut(part: &str) -> Cow<'_, str> {
+    if part.len() <= LONGEST_PART {
+        return part.into();
+    }
+    let end = (0..=LONGEST_PART).rev().find(|&end| part.is_char_boundary(end)).unwrap_or(0);
+    format!("{}...", &part[..end]).into()
+}
+
 /// `# labels: {"key":"value", "key2":"value2"}`, as Go's viewers read them; nothing for none.
 pub(crate) fn labels(text: &mut String, labels: &[(String, String)]) {
+    if labels.is_empty() {
+        return;
+    }
+    let mut pairs = String::new();
     for (number, (key, value)) in labels.iter().enumerate() {
-        text.push_str(if number == 0 { "# labels: {" } else { ", " });
-        quote(text, key);
-        text.push(':');
-        quote(text, value);
+        pairs.push_str(if number == 0 { "" } else { ", " });
+        quote(&mut pairs, key);
+        pairs.push(':');
+        quote(&mut pairs, value);
     }
-    if !labels.is_empty() {
-        text.push_str("}\n");
-    }
+    let _ = writeln!(text, "# labels: {{{}}}", cut(&pairs));
 }
 
 /// A string as Go writes one: `%q`. It differs from Rust's in what is written by number.
@@ -74,7 +95,7 @@ fn quote(text: &mut String, string: &str) {
 /// Remarks for the reader, one line each.
 pub(crate) fn comments(text: &mut String, comments: &[String]) {
     for comment in comments {
-        let _ = writeln!(text, "# {}", comment.replace('\n', " "));
+        let _ = writeln!(text, "# {}", cut(&comment.replace('\n', " ")));
     }
 }
 
@@ -105,7 +126,10 @@ pub(crate) fn mapped_libraries(text: &mut String, modules: impl Iterator<Item = 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
+    use crate::symbol_cache::Function;
 
     /// What `fmt.Sprintf("%q", ..)` of Go writes.
     #[test]
@@ -126,5 +150,32 @@ mod tests {
         assert_eq!(text, "");
         labels(&mut text, &[("k".into(), "v".into()), ("k2".into(), "v2".into())]);
         assert_eq!(text, "# labels: {\"k\":\"v\", \"k2\":\"v2\"}\n");
+    }
+
+    /// `bufio.MaxScanTokenSize`.
+    const LONGEST_LINE: usize = 64 << 10;
+
+    #[test]
+    fn no_line_is_too_long_for_readers_in_go() {
+        let name = "\u{fc}".repeat(50_000);
+        let part: Arc<str> = name.as_str().into();
+        let function = Function { name: part.clone(), system_name: "".into(), file: part };
+        let line = Line { function: function.into(), line: u32::MAX, column: 0 };
+        let mut text = String::new();
+        function_line(&mut text, usize::MAX, u64::MAX, &line);
+        labels(&mut text, &[(name.clone(), "\n".repeat(50_000))]);
+        comments(&mut text, &[name]);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines.len(), 3);
+        assert!(
+            lines.iter().all(|line| line.len() < LONGEST_LINE && line.contains("\u{fc}...")),
+            "{lines:?}"
+        );
+    }
+
+    #[test]
+    fn what_fits_is_whole() {
+        let name = "n".repeat(LONGEST_PART);
+        assert_eq!(cut(&name), name);
     }
 }
