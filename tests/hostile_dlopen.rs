@@ -320,3 +320,30 @@ fn a_library_that_was_never_seen_has_no_names() {
         assert!(comments.contains("libonlyb.so or a library that was unloaded"), "{comments}");
     });
 }
+
+/// A library that is written in place while it is loaded, as a build or `cp` does: what the program does not touch, we must
+/// not either.
+#[test]
+fn a_library_that_is_cut_is_no_reason_to_die() {
+    let test = "a_library_that_is_cut_is_no_reason_to_die";
+    let libraries = libraries(test);
+    child::isolated(test, || {
+        rtprof::set_mem_profile_rate(1);
+        let [before, after] = [&libraries[0], &libraries[1]];
+        let known = Library::open(before);
+        rtprof::refresh_modules();
+        let unknown = Library::open(after);
+        for path in [before, after] {
+            std::fs::write(path, b"").expect("the build's own folder can be written");
+        }
+        rtprof::refresh_modules();
+        drop(Library::open(&libraries[2]));
+        rtprof::refresh_modules();
+        workload::every_kind();
+        assert!(!Profile::heap().samples_of("every_kind").is_empty());
+        // To unload them would read them.
+        std::mem::forget((known, unknown));
+        // SAFETY: ends the process without the loader's destructors, which would read them too.
+        unsafe { libc::_exit(0) };
+    });
+}

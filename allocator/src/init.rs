@@ -8,7 +8,7 @@ use rtprof_profiler::rate;
 use crate::{pool, workspace};
 
 extern "C" fn construct() {
-    rtprof_profiler::init::open();
+    rtprof_profiler::init::open_at_start();
     pool::open();
     workspace::open();
     rate::start();

@@ -1,5 +1,7 @@
 //! The process as the kernel sees it.
 
+use rtprof_profiler::own_files;
+
 /// What `/proc` says; `None` where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
@@ -11,13 +13,13 @@ pub(crate) struct Process {
 
 /// The program's name, without its path.
 pub(crate) fn program() -> String {
-    let path = std::env::current_exe().unwrap_or_default();
+    let path = std::fs::read_link(own_files::EXECUTABLE).unwrap_or_default();
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 impl Process {
     pub(crate) fn read() -> Self {
-        std::fs::read_to_string("/proc/self/status").map(|status| Self::parse(&status)).unwrap_or_default()
+        std::fs::read_to_string(own_files::STATUS).map(|status| Self::parse(&status)).unwrap_or_default()
     }
 
     fn parse(status: &str) -> Self {

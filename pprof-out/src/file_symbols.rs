@@ -8,17 +8,23 @@ use crate::prune::classify;
 use crate::symbol_cache::{FileState, Line, SymbolCache, Symbols};
 use rtprof_profiler::modules::Module;
 
-/// Looks places in the file of `module` up, and remembers what is found under `key`. Where the file cannot be read, or
-/// is written to meanwhile, they stay unknown, and are not remembered: it may be there next time.
+/// Looks places in the file of `module` up, and remembers what is found under `key`. Places stay unknown, and are not
+/// remembered, where the file is not there, is written to meanwhile, or cannot be read for a reason that may pass: it may be
+/// otherwise next time.
 pub(crate) fn look_up(module: &Module, key: u32, places: &[u64], cache: &SymbolCache, progress: &Progress) {
     let mut store = Store::new(progress);
     let found = read(module, places, &store, cache, progress);
-    let Some((state, found)) = found.filter(|_| store.is_unchanged()) else {
-        return cache.set_unreadable(key);
-    };
-    cache.set_file(key, state);
-    for (&place, symbols) in places.iter().zip(&found) {
-        cache.insert(key, place, symbols);
+    match found {
+        Some((state, found)) if store.is_unchanged() => {
+            cache.set_file(key, state);
+            for (place, symbols) in &found {
+                cache.insert(key, *place, symbols);
+            }
+        }
+        // They come late.
+        Some(_) => {}
+        None if store.has_failed() => {}
+        None => cache.set_unreadable(key),
     }
 }
 
@@ -28,13 +34,18 @@ fn read(
     store: &Store,
     cache: &SymbolCache,
     progress: &Progress,
-) -> Option<(FileState, Vec<Symbols>)> {
+) -> Option<(FileState, Vec<(u64, Symbols)>)> {
     let file = ObjectFile::open(module, store)?;
+    if store.has_failed() {
+        // Of a part of the file nothing is known, for any place.
+        return Some((file.state(), Vec::new()));
+    }
     let symbols = |&place: &u64| {
         progress.note();
-        symbols(&file, place, cache)
+        let symbols = symbols(&file, place, cache);
+        (!store.has_failed()).then_some((place, symbols))
     };
-    Some((file.state(), places.iter().map(symbols).collect()))
+    Some((file.state(), places.iter().filter_map(symbols).collect()))
 }
 
 /// A line before its name is settled.

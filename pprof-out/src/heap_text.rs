@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 use std::io;
 
+use rtprof_profiler::own_files;
+
 use crate::heap::{HeapRecord, HeapRecords, HeapValues};
 use crate::locations::Locations;
 use crate::sink::Sink;
@@ -102,7 +104,7 @@ fn summary(text: &mut String, estimated: HeapValues, comments: &[String]) {
 
 /// The largest resident size of the process so far, in bytes.
 fn max_rss() -> Option<u64> {
-    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let status = std::fs::read_to_string(own_files::STATUS).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
     Some(kibibytes << 10)

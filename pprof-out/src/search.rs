@@ -14,23 +14,23 @@
 //!
 //! There is a queue, and one thread at most that takes from it, for each [`Priority`]: debug information takes tens of
 //! megabytes while it is open. The thread starts with a search and ends when none is left. One that has waited for a file
-//! for [`STALL`] is *stuck*: it is left to its file, whose module has no new names until it comes back, and another thread
-//! takes its place, [`MOST_STUCK`] times at most. A search that is given up is finished all the same if it was begun, so
+//! for [`STALL`] is *stuck*: it is left to its file, and another thread takes its place, [`MOST_STUCK`] times at most. Until
+//! it comes back there are no new names from files on the same device, which most likely do not answer either. A search that is given up is finished all the same if it was begun, so
 //! that the next one finds the names; of those that were not begun only the newest is kept.
 //!
 //! Locks: `Queue::state`, and `Search::state`; neither is held while the other is taken, a file is read or a callback
-//! runs. A forked child has neither the threads nor their queues.
+//! runs. A forked child has neither the threads nor their queues, and makes itself others.
 
 use std::collections::VecDeque;
+use std::ffi::CStr;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::goroutine;
 use rtprof_profiler::modules::Module;
-use rtprof_profiler::{init, sampling};
+use rtprof_profiler::{goroutine, helper_thread, sampling};
 
 use crate::file_symbols;
 use crate::progress::Progress;
@@ -47,7 +47,7 @@ const MOST_STUCK: usize = 3;
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The kernel keeps 15 bytes.
-const THREAD_NAME: &str = "rtprof-symbols";
+const THREAD_NAME: &CStr = c"rtprof-symbols";
 
 /// How urgent names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +92,7 @@ struct QueueState {
     waiting: VecDeque<(Arc<Search>, usize)>,
     thread: Option<Thread>,
     /// Threads that were given up, and the modules whose files they read.
-    stuck: Vec<(Progress, u32)>,
+    stuck: Vec<(Progress, &'static Module)>,
 }
 
 /// The thread that takes from a queue.
@@ -105,7 +105,7 @@ struct Thread {
 }
 
 /// Looks `parts` up, by a thread of this priority, and calls `at_end` when that is done: at once if there are none, and
-/// here, before it returns, where no thread is to be had, and in a forked child, which might wait for ever for one.
+/// here, before it returns, where no thread is to be had. `at_end` must not wait for anything: other searches wait for it.
 pub(crate) fn start(
     parts: Vec<Part>,
     priority: Priority,
@@ -120,7 +120,7 @@ pub(crate) fn start(
     });
     if left == 0 {
         search.end();
-    } else if init::is_forked_child() || Queue::of(priority).add(&search).is_err() {
+    } else if Queue::of(priority).add(&search).is_err() {
         for part in &search.parts {
             look_up(part, &Progress::default());
             search.part_ended();
@@ -149,7 +149,8 @@ impl Search {
         let at_end = self.state().at_end.take();
         self.ended.notify_all();
         if let Some(at_end) = at_end {
-            at_end();
+            // A panic was printed. It must not end the thread that others wait for.
+            let _ = catch_unwind(AssertUnwindSafe(at_end));
         }
     }
 
@@ -198,12 +199,18 @@ impl Queue {
     fn add(&'static self, search: &Arc<Search>) -> io::Result<()> {
         let given_up;
         let started;
+        // Dropped when the lock is released: what their callbacks own is the caller's.
+        let abandoned: VecDeque<_>;
         {
             let mut state = self.state();
-            sampling::outside_workspace(|| {
+            abandoned = sampling::outside_workspace(|| {
                 // Those that are waited for by somebody have a second owner.
-                state.waiting.retain(|(search, begun)| *begun > 0 || Arc::strong_count(search) > 1);
+                let is_wanted =
+                    |(search, begun): &(Arc<Search>, usize)| *begun > 0 || Arc::strong_count(search) > 1;
+                let (wanted, abandoned) = std::mem::take(&mut state.waiting).into_iter().partition(is_wanted);
+                state.waiting = wanted;
                 state.waiting.push_back((search.clone(), 0));
+                abandoned
             });
             given_up = state.give_up_stuck_thread();
             started = self.start_thread(&mut state);
@@ -211,6 +218,7 @@ impl Queue {
                 state.waiting.retain(|(waiting, _)| !Arc::ptr_eq(waiting, search));
             }
         }
+        drop(abandoned);
         if let Some(search) = given_up {
             search.part_ended();
         }
@@ -242,8 +250,7 @@ impl Queue {
         sampling::outside_workspace(|| {
             let progress = Progress::default();
             let mine = progress.clone();
-            let builder = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-            builder.spawn(move || self.run(&mine))?;
+            helper_thread::spawn(THREAD_NAME, Box::new(move || self.run(&mine)))?;
             state.thread = Some(Thread { progress, id: 0, current: None });
             Ok(())
         })
@@ -282,8 +289,8 @@ impl Queue {
             if part + 1 == search.parts.len() {
                 state.waiting.pop_front();
             }
-            let key = search.parts[part].key;
-            if state.stuck.iter().all(|(_, stuck)| *stuck != key) {
+            let module = search.parts[part].module;
+            if state.stuck.iter().all(|(_, stuck)| !is_likewise_stuck(module, stuck)) {
                 progress.note();
                 if let Some(thread) = &mut state.thread {
                     thread.id = goroutine::kernel_thread_id();
@@ -319,9 +326,14 @@ impl QueueState {
         }
         let Thread { progress, current, .. } = self.thread.take()?;
         let (search, part) = current?;
-        sampling::outside_workspace(|| self.stuck.push((progress, search.parts[part].key)));
+        sampling::outside_workspace(|| self.stuck.push((progress, search.parts[part].module)));
         Some(search)
     }
+}
+
+/// Whether the file of a module is on the device on which that of another one does not answer.
+fn is_likewise_stuck(module: &Module, stuck: &Module) -> bool {
+    std::ptr::eq(module, stuck) || module.device.is_some() && module.device == stuck.device
 }
 
 impl Thread {
@@ -341,5 +353,33 @@ fn look_up(part: &Part, progress: &Progress) {
     let places: Vec<u64> = part.places.iter().copied().filter(unknown).collect();
     if !places.is_empty() {
         file_symbols::look_up(part.module, part.key, &places, cache, progress);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use rtprof_profiler::modules::History;
+
+    use super::*;
+
+    /// A place in this program, to be looked for anew each time.
+    fn part(key: u32) -> Vec<Part> {
+        let history = History::read();
+        let module = history.modules()[0];
+        vec![Part { module, key, places: vec![0] }]
+    }
+
+    #[test]
+    fn a_callback_that_panics_leaves_the_thread_to_others() {
+        let key = u32::MAX;
+        let panics = Box::new(|| panic!("on purpose"));
+        let first = start(part(key), Priority::Low, Some(panics));
+        let (done, ends) = mpsc::channel();
+        let second = start(part(key), Priority::Low, Some(Box::new(move || done.send(()).expect("awaited"))));
+        ends.recv().expect("the second search ends");
+        first.wait();
+        second.wait();
     }
 }

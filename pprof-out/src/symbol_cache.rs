@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
 
 use dashmap::DashMap;
 use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::modules::FileIdentity;
 use rtprof_profiler::sampling;
 
 use crate::prune::Class;
@@ -54,8 +54,8 @@ pub(crate) struct Symbols {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ModuleKey {
     BuildId(Vec<u8>),
-    /// Without a build id, the file, and where it was loaded.
-    Path(String, Option<FileIdentity>, usize),
+    /// Without a build id, the file, when it was first seen, and where it was loaded.
+    Path(String, SystemTime, usize),
 }
 
 /// How far a module's file helps. Kept with the cache because an export that finds all its addresses there
@@ -197,7 +197,7 @@ mod tests {
         let cache = SymbolCache::default();
         let module = cache.module(&ModuleKey::BuildId(vec![1]));
         assert_eq!(cache.module(&ModuleKey::BuildId(vec![1])), module);
-        assert_ne!(cache.module(&ModuleKey::Path("a".into(), None, 1)), module);
+        assert_ne!(cache.module(&ModuleKey::Path("a".into(), SystemTime::UNIX_EPOCH, 1)), module);
         for offset in 0..CAPACITY as u64 {
             cache.make_room();
             cache.insert(module, offset, &Symbols::default());

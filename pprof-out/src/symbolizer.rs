@@ -170,7 +170,7 @@ impl Symbolizer {
 
 fn key_of(module: &Module) -> ModuleKey {
     if module.build_id.is_empty() {
-        ModuleKey::Path(module.path.clone(), module.file, module.bias)
+        ModuleKey::Path(module.path.clone(), module.first_seen, module.bias)
     } else {
         ModuleKey::BuildId(module.build_id.clone())
     }

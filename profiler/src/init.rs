@@ -5,14 +5,18 @@
 //! every public function that needs the parts calls it too, for programs that have no allocator of
 //! ours.
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 
-use crate::fork_lock::{ForkLock, own_process};
+use crate::fork_lock::ForkLock;
 
 static OPENING: ForkLock = ForkLock::new();
 static OPEN: AtomicBool = AtomicBool::new(false);
-/// The process that everything was made in; 0 before.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+/// As [`open`], in a constructor: of the program, before `main`, or of a library when it is loaded.
+pub fn open_at_start() {
+    crate::modules::expect_first_reading();
+    open();
+}
 
 /// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked.
 /// Idempotent. Not for hooks.
@@ -38,12 +42,5 @@ pub fn open() {
     crate::modules::keep_loaded(open as *const () as usize);
     crate::goroutine::open();
     crate::stack::open_mode();
-    PROCESS.store(own_process(), Ordering::Relaxed);
     OPEN.store(true, Ordering::Release);
-}
-
-/// Whether this process was forked from the one that called [`open`], without `exec`. What threads of the parent held
-/// at that instant is held for ever here: std's lock of the list of threads, too, which each thread takes that starts.
-pub fn is_forked_child() -> bool {
-    ![0, own_process()].contains(&PROCESS.load(Ordering::Relaxed))
 }

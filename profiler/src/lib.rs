@@ -39,6 +39,8 @@ pub mod cycle;
 pub mod fork_lock;
 pub mod fork_safe;
 pub mod goroutine;
+#[cfg(not(loom))]
+pub mod helper_thread;
 pub mod init;
 pub mod labels;
 pub mod mapping;
@@ -47,6 +49,7 @@ mod mem_profile;
 pub mod mem_record;
 pub mod modules;
 pub mod observer;
+pub mod own_files;
 pub mod primitive;
 #[cfg(not(loom))]
 pub mod process;

@@ -16,12 +16,9 @@
 use std::cell::{Cell, OnceCell};
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::Duration;
-
-use object::read::ReadCacheOps;
-use rtprof_profiler::modules::FileIdentity;
+use std::time::{Duration, SystemTime};
 
 use crate::progress::Progress;
 
@@ -36,20 +33,26 @@ const LARGEST: u64 = 64 << 30;
 /// gigabytes of debug information an export needs less than that; a damaged file may ask for anything.
 const MOST: u64 = 256 << 20;
 
+/// A time of change is that of the kernel's last clock tick: 10 ms before the change at most.
+const TICKS: Duration = Duration::from_millis(20);
+
 type Block = [u8; BLOCK];
 type Group = [OnceCell<Box<Block>>; GROUP];
 
-/// How many bytes the files of one module may still take.
+/// How many bytes the files of one module may still take, and whether they could be read.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     left: Rc<Cell<u64>>,
+    /// Something could not be read for a reason that may pass.
+    has_failed: Rc<Cell<bool>>,
     progress: Progress,
 }
 
 impl Allowance {
     /// Each use of it is a step of `progress`.
     pub(super) fn new(progress: &Progress) -> Self {
-        Self { left: Rc::new(Cell::new(MOST)), progress: progress.clone() }
+        let has_failed = Rc::new(Cell::new(false));
+        Self { left: Rc::new(Cell::new(MOST)), has_failed, progress: progress.clone() }
     }
 
     pub(super) fn take(&self, bytes: u64) -> io::Result<()> {
@@ -58,15 +61,37 @@ impl Allowance {
         self.left.set(left);
         Ok(())
     }
+
+    /// Bytes that were taken are free again.
+    pub(super) fn give_back(&self, bytes: u64) {
+        self.left.set(self.left.get().saturating_add(bytes));
+    }
+
+    /// Whether something could not be read since this was last asked, for a reason that may pass: too many open files, an
+    /// error of the disk. That a file is missing, or asks for more than is allowed, will be so the next time.
+    pub(super) fn has_failed(&self) -> bool {
+        self.has_failed.replace(false)
+    }
+
+    fn noted<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        use io::ErrorKind::*;
+        if let Err(error) = &result
+            && !matches!(
+                error.kind(),
+                NotFound | NotADirectory | PermissionDenied | InvalidInput | FileTooLarge
+            )
+        {
+            self.has_failed.set(true);
+        }
+        result
+    }
 }
 
-/// A regular file, open, and what was read of it so far.
+/// A regular file, and what was read of it so far.
 #[derive(Debug)]
 pub(super) struct FileBytes {
-    file: File,
-    len: u64,
-    /// Has the time of the last change of its content.
-    identity: Option<FileIdentity>,
+    handle: Handle,
+    state: FileState,
     groups: Box<[OnceCell<Box<Group>>]>,
     allowance: Allowance,
 }
@@ -74,50 +99,71 @@ pub(super) struct FileBytes {
 impl FileBytes {
     /// Opens a regular file. Never waits for a FIFO's writer, a terminal or another device.
     pub(super) fn open(path: &Path, allowance: &Allowance) -> io::Result<Self> {
-        // Looked at before it is opened: to open a FIFO lets its writer go on, and to open a device does what its
-        // driver likes.
-        require_regular(&std::fs::metadata(path)?)?;
-        let file = open_non_blocking(path)?;
+        let file = allowance.noted(open_regular(path))?;
         // The path may have led elsewhere meanwhile.
-        let metadata = settled(&file)?;
-        let len = metadata.len();
-        if len > LARGEST {
+        let state = FileState::of(&allowance.noted(settled(&file))?);
+        if state.len > LARGEST {
             return Err(io::ErrorKind::FileTooLarge.into());
         }
-        let groups = len.div_ceil((BLOCK * GROUP) as u64) as usize;
+        let groups = state.len.div_ceil((BLOCK * GROUP) as u64) as usize;
         Ok(Self {
-            file,
-            len,
-            identity: FileIdentity::of_metadata(&metadata),
+            handle: Handle::Open(file),
+            state,
             groups: (0..groups).map(|_| OnceCell::new()).collect(),
             allowance: allowance.clone(),
         })
     }
 
+    /// As [`open`](Self::open), for one of many files: no descriptor is kept, it is opened for each read.
+    pub(super) fn look_into(path: &Path, allowance: &Allowance) -> io::Result<Self> {
+        Ok(Self { handle: Handle::ByPath(path.to_owned()), ..Self::open(path, allowance)? })
+    }
+
     pub(super) fn len(&self) -> u64 {
-        self.len
+        self.state.len
     }
 
     pub(super) fn allowance(&self) -> &Allowance {
         &self.allowance
     }
 
-    /// What file it is.
-    pub(super) fn identity(&self) -> Option<FileIdentity> {
-        self.identity
+    /// Whether it is the file that `path` leads to now.
+    pub(super) fn is_at(&self, path: &Path) -> bool {
+        std::fs::metadata(path).is_ok_and(|metadata| FileState::of(&metadata).file == self.state.file)
+    }
+
+    /// Whether it is as it was at `time`: it was not written to since, and did not come to its path later.
+    pub(super) fn is_older_than(&self, time: SystemTime) -> bool {
+        let changed = SystemTime::UNIX_EPOCH.checked_add(self.state.changed);
+        changed.and_then(|changed| changed.checked_add(TICKS)).is_some_and(|changed| changed < time)
     }
 
     /// Whether it has not been written to since it was opened. Else its parts may not belong together, and the names
     /// that were found in it may be those of other functions.
     pub(super) fn is_unchanged(&self) -> bool {
-        self.file
-            .metadata()
-            .is_ok_and(|now| now.len() == self.len && FileIdentity::of_metadata(&now) == self.identity)
+        let now = match &self.handle {
+            Handle::Open(file) => file.metadata(),
+            Handle::ByPath(path) => std::fs::metadata(path),
+        };
+        now.is_ok_and(|now| FileState::of(&now).has_content_of(&self.state))
     }
 
     /// Reads `into.len()` bytes at `at`, past all blocks.
     pub(super) fn read_exact(&self, into: &mut [u8], at: u64) -> io::Result<()> {
-        read_exact_at(&self.file, into, at)
+        let read = match &self.handle {
+            Handle::Open(file) => read_exact_at(file, into, at),
+            Handle::ByPath(path) => self.read_again(path, into, at),
+        };
+        self.allowance.noted(read)
+    }
+
+    fn read_again(&self, path: &Path, into: &mut [u8], at: u64) -> io::Result<()> {
+        let file = open_regular(path)?;
+        if !FileState::of(&file.metadata()?).has_content_of(&self.state) {
+            // Another file. `is_unchanged` finds that too.
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        read_exact_at(&file, into, at)
     }
 
     /// The bytes from `at` to the end of its block: 4096 at most. Those beyond the end of the file are 0.
@@ -133,7 +179,7 @@ impl FileBytes {
             let start = at - within as u64;
             self.allowance.take(BLOCK as u64)?;
             let mut bytes = Box::new([0; BLOCK]);
-            let len = self.len.saturating_sub(start).min(BLOCK as u64) as usize;
+            let len = self.len().saturating_sub(start).min(BLOCK as u64) as usize;
             self.read_exact(&mut bytes[..len], start)?;
             // Fails if it is there already.
             let _ = known.set(bytes);
@@ -143,13 +189,54 @@ impl FileBytes {
     }
 }
 
+#[derive(Debug)]
+enum Handle {
+    Open(File),
+    ByPath(PathBuf),
+}
+
+/// What tells a file from another one, and from itself at another time.
+#[derive(Clone, Copy, Debug)]
+struct FileState {
+    /// Device and inode.
+    file: [u64; 2],
+    len: u64,
+    /// When it was last written to, since 1970.
+    written: [i64; 2],
+    /// When it was last written to, renamed or linked, since 1970. Other than `written` it cannot be set.
+    changed: Duration,
+}
+
+impl FileState {
+    #[cfg(unix)]
+    fn of(metadata: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+        let seconds = metadata.ctime().try_into().unwrap_or(u64::MAX);
+        Self {
+            file: [metadata.dev(), metadata.ino()],
+            len: metadata.len(),
+            written: [metadata.mtime(), metadata.mtime_nsec()],
+            changed: Duration::from_secs(seconds)
+                .saturating_add(Duration::from_nanos(metadata.ctime_nsec().try_into().unwrap_or(0))),
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn of(metadata: &Metadata) -> Self {
+        Self { file: [0; 2], len: metadata.len(), written: [0; 2], changed: Duration::MAX }
+    }
+
+    fn has_content_of(&self, other: &Self) -> bool {
+        (self.file, self.len, self.written) == (other.file, other.len, other.written)
+    }
+}
+
 /// What is known of a file whose last change lies far enough in the past for the next one to have another time: what is
 /// written to it from now on is seen by [`FileBytes::is_unchanged`].
 ///
-/// A time of change is that of the kernel's last clock tick, 10 ms at most before. Two writes within one tick have the
-/// same, and a read between them has not the bytes that are there after the second.
+/// Two writes within one tick have the same time, and a read between them has not the bytes that are there after the
+/// second.
 fn settled(file: &File) -> io::Result<Metadata> {
-    const TICKS: Duration = Duration::from_millis(20);
     const ATTEMPTS: usize = 5;
     for _ in 0..ATTEMPTS {
         let metadata = file.metadata()?;
@@ -166,6 +253,13 @@ fn settled(file: &File) -> io::Result<Metadata> {
 
 fn require_regular(metadata: &Metadata) -> io::Result<()> {
     if metadata.is_file() { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+fn open_regular(path: &Path) -> io::Result<File> {
+    // Looked at before it is opened: to open a FIFO lets its writer go on, and to open a device does what its
+    // driver likes.
+    require_regular(&std::fs::metadata(path)?)?;
+    open_non_blocking(path)
 }
 
 #[cfg(unix)]
@@ -192,47 +286,10 @@ fn read_exact_at(mut file: &File, into: &mut [u8], at: u64) -> io::Result<()> {
     file.read_exact(into)
 }
 
-/// A file as [`object::ReadCache`] reads headers and tables: each at once, into memory of its own.
-pub(super) struct Tables<'a> {
-    bytes: &'a FileBytes,
-    at: u64,
-}
-
-impl<'a> Tables<'a> {
-    pub(super) fn of(bytes: &'a FileBytes) -> Self {
-        Self { bytes, at: 0 }
-    }
-}
-
-impl ReadCacheOps for Tables<'_> {
-    fn len(&mut self) -> Result<u64, ()> {
-        Ok(self.bytes.len)
-    }
-
-    fn seek(&mut self, at: u64) -> Result<u64, ()> {
-        self.at = at;
-        Ok(at)
-    }
-
-    fn read(&mut self, into: &mut [u8]) -> Result<usize, ()> {
-        let len = self.bytes.len.saturating_sub(self.at).min(into.len() as u64) as usize;
-        self.read_exact(&mut into[..len])?;
-        Ok(len)
-    }
-
-    fn read_exact(&mut self, into: &mut [u8]) -> Result<(), ()> {
-        let read = self.bytes.allowance.take(into.len() as u64);
-        read.and_then(|()| self.bytes.read_exact(into, self.at)).map_err(drop)?;
-        self.at = self.at.saturating_add(into.len() as u64);
-        Ok(())
-    }
-}
-
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::path::PathBuf;
 
     fn allowance() -> Allowance {
         Allowance::new(&Progress::default())
@@ -270,6 +327,36 @@ mod tests {
         assert!(bytes.block(2 * BLOCK as u64).is_err());
         assert!(!bytes.is_unchanged());
         std::fs::remove_file(&path).unwrap();
+    }
+
+    #[test]
+    fn a_file_that_is_looked_into_must_stay_the_same() {
+        let path = file("into", &vec![1; 3 * BLOCK]);
+        let allowance = allowance();
+        let bytes = FileBytes::look_into(&path, &allowance).unwrap();
+        assert_eq!(bytes.block(BLOCK as u64).unwrap()[0], 1);
+        assert!(bytes.is_unchanged() && !allowance.has_failed());
+        // The same content, in another file.
+        std::fs::rename(&path, path.with_extension("old")).unwrap();
+        std::fs::write(&path, vec![1; 3 * BLOCK]).unwrap();
+        assert_eq!(bytes.block(BLOCK as u64).unwrap()[0], 1, "what is there stays");
+        assert!(bytes.block(0).is_err() && !bytes.is_unchanged());
+        assert!(allowance.has_failed() && !allowance.has_failed());
+        for name in [path.clone(), path.with_extension("old")] {
+            std::fs::remove_file(name).unwrap();
+        }
+        assert!(FileBytes::open(&path, &allowance).is_err());
+        assert!(!allowance.has_failed(), "a missing file is no failure");
+    }
+
+    #[test]
+    fn a_file_is_older_than_what_comes_after_it() {
+        let path = file("older", b"x");
+        let bytes = FileBytes::open(&path, &allowance()).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let now = SystemTime::now();
+        assert!(bytes.is_older_than(now + TICKS));
+        assert!(!bytes.is_older_than(now - Duration::from_secs(3600)));
     }
 
     #[test]

@@ -33,6 +33,17 @@ impl Store {
         Some(self.files.alloc(bytes))
     }
 
+    /// As [`open`](Self::open), without a descriptor that stays open: there may be a thousand of these files.
+    fn look_into(&self, path: &Path) -> Option<&FileBytes> {
+        let bytes = FileBytes::look_into(path, &self.allowance).ok()?;
+        Some(self.files.alloc(bytes))
+    }
+
+    /// Whether something could not be read since this was last asked, for a reason that may pass.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.allowance.has_failed()
+    }
+
     /// Whether none of its files was written to since it was opened. Else what was found in them may be wrong.
     pub(crate) fn is_unchanged(&mut self) -> bool {
         self.files.iter_mut().all(|file| file.is_unchanged())
@@ -84,7 +95,7 @@ impl<'a> DebugInfo<'a> {
         for part in [load.comp_dir, Some(load.path?)].into_iter().flatten() {
             path.push(as_path(&part.to_slice().ok()?));
         }
-        let bytes = self.store.open(&path)?;
+        let bytes = self.store.look_into(&path)?;
         let tables = super::tables(bytes);
         let elf = super::parse(&tables)?;
         let mut dwarf = Dwarf::load(|id| load_named(id, id.dwo_name(), bytes, &elf, self.store)).ok()?;

@@ -7,17 +7,20 @@ mod bytes;
 mod debug;
 mod functions;
 mod section;
+mod tables;
 
 use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ReadCache};
 use rtprof_profiler::modules::Module;
+use rtprof_profiler::own_files;
 
 use crate::symbol_cache::FileState;
-use bytes::{FileBytes, Tables};
+use bytes::FileBytes;
 use debug::DebugInfo;
 use functions::Functions;
+use tables::Tables;
 
 pub(crate) use debug::Store;
 pub(crate) use functions::FunctionSymbol;
@@ -39,24 +42,28 @@ impl<'a> ObjectFile<'a> {
     /// the running executable reachable under /proc even then.
     pub(crate) fn open(module: &Module, store: &'a Store) -> Option<Self> {
         let path = Path::new(&module.path);
-        // Without a build id only the file itself tells.
-        let is_the_file = |file: &FileBytes| !module.build_id.is_empty() || file.identity() == module.file;
+        let executed = Path::new(own_files::EXECUTABLE);
+        let has_build_id = !module.build_id.is_empty();
+        // It may be the loader that was executed.
+        let was_executed =
+            module.is_main_executable && std::fs::read_link(executed).is_ok_and(|executed| executed == path);
+        // Without a build id only the file itself tells. That of the program cannot be written to while it runs.
+        let is_the_file = |file: &FileBytes| match was_executed {
+            _ if has_build_id => true,
+            true => file.is_at(executed),
+            false => file.is_older_than(module.first_seen),
+        };
         let mut best = path
             .is_absolute()
             .then(|| Self::open_matching(path, &module.build_id, is_the_file, store))
             .flatten();
-        if best.is_none() && module.is_main_executable {
-            // Cannot be written to while it runs, but its times can change; or it is the loader that was executed.
-            let is_the_program = |file: &FileBytes| {
-                !module.build_id.is_empty()
-                    || file.identity().zip(module.file).is_some_and(|(one, other)| one.is_same_file(&other))
-            };
-            best = Self::open_matching(Path::new("/proc/self/exe"), &module.build_id, is_the_program, store);
+        if best.is_none() && (was_executed || module.is_main_executable && has_build_id) {
+            best = Self::open_matching(executed, &module.build_id, |_| true, store);
         }
         // Not for libraries: the C library's debug information, installed on many machines, costs a hundred
         // milliseconds to read, for the name of the function that called main.
         if module.is_main_executable
-            && !module.build_id.is_empty()
+            && has_build_id
             && best.as_ref().is_none_or(|file| !file.state.has_lines)
             && let Some(debug) = installed_debug_file(&module.build_id)
             && let Some(file) = Self::open_matching(&debug, &module.build_id, |_| true, store)

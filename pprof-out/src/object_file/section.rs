@@ -237,11 +237,15 @@ impl Reader for Section<'_> {
 
 /// The bytes of a section that is packed, unpacked.
 pub(super) fn unpacked(packed: &FileBytes, range: &object::read::CompressedFileRange) -> io::Result<Vec<u8>> {
-    packed.allowance().take(range.compressed_size)?;
-    packed.allowance().take(range.uncompressed_size)?;
-    let mut data = vec![0; range.compressed_size as usize];
+    let (packed_size, size) = (range.compressed_size, range.uncompressed_size);
+    packed.allowance().take(packed_size)?;
+    packed.allowance().take(size)?;
+    let mut data = Vec::new();
+    data.try_reserve_exact(packed_size as usize).map_err(|_| io::ErrorKind::OutOfMemory)?;
+    data.resize(packed_size as usize, 0);
     packed.read_exact(&mut data, range.offset)?;
-    let size = range.uncompressed_size;
     let data = object::read::CompressedData { format: range.format, data: &data, uncompressed_size: size };
-    Ok(data.decompress().map_err(io::Error::other)?.into_owned())
+    let unpacked = data.decompress().map_err(io::Error::other)?.into_owned();
+    packed.allowance().give_back(packed_size);
+    Ok(unpacked)
 }

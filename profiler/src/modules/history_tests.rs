@@ -14,7 +14,8 @@ fn module(path: &str, start: usize) -> &'static Module {
         bias: start,
         build_id: path.as_bytes().to_vec(),
         is_main_executable: path == "program",
-        file: None,
+        device: None,
+        first_seen: std::time::SystemTime::UNIX_EPOCH,
         base: start,
         unwind: UnwindTables::default(),
         loader_name: path.into(),
@@ -32,7 +33,12 @@ struct World {
 
 impl World {
     fn new(program: &'static Module) -> Self {
-        let mut world = Self { loaded: vec![program], removed: 0, set: ModuleSet::default(), clock: 0 };
+        let mut world = Self {
+            loaded: vec![program],
+            removed: 0,
+            set: ModuleSet { first_stay: true, ..ModuleSet::default() },
+            clock: 0,
+        };
         world.read();
         world
     }

@@ -13,6 +13,7 @@ mod history;
 mod span;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::time::SystemTime;
 
 use crate::fork_lock::ForkLock;
 use crate::sampling;
@@ -40,8 +41,10 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// Whether this is the program itself.
     pub is_main_executable: bool,
-    /// The file at `path` when the module was first seen.
-    pub file: Option<FileIdentity>,
+    /// The device of its file, as the kernel lists mappings; `None` if it does not, and if there is no file.
+    pub device: Option<String>,
+    /// When it was first seen. Without a build id, a file that was changed later may not be what was loaded.
+    pub first_seen: SystemTime,
     /// The lowest address that the loader mapped for this program or library.
     pub(crate) base: usize,
     pub(crate) unwind: UnwindTables,
@@ -64,37 +67,6 @@ impl Module {
     /// Whether a run-time address lies in this segment.
     pub fn contains(&self, address: usize) -> bool {
         (self.start..self.limit).contains(&address)
-    }
-}
-
-/// What tells a file from another one that takes its place: device, inode, and time of change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct FileIdentity([i64; 4]);
-
-impl FileIdentity {
-    /// That of the file at `path` now.
-    pub fn of(path: &std::path::Path) -> Option<Self> {
-        Self::of_metadata(&std::fs::metadata(path).ok()?)
-    }
-
-    /// Whether it is the same file, though its content may have changed.
-    pub fn is_same_file(&self, other: &Self) -> bool {
-        self.0[..2] == other.0[..2]
-    }
-
-    /// That of a file that is open.
-    pub fn of_metadata(metadata: &std::fs::Metadata) -> Option<Self> {
-        #[cfg(rtprof_supported)]
-        {
-            use std::os::unix::fs::MetadataExt;
-            let changed = (metadata.mtime(), metadata.mtime_nsec());
-            Some(Self([metadata.dev() as i64, metadata.ino() as i64, changed.0, changed.1]))
-        }
-        #[cfg(not(rtprof_supported))]
-        {
-            let _ = metadata;
-            None
-        }
     }
 }
 
@@ -130,9 +102,13 @@ struct ModuleSet {
     generation: Generation,
     /// The last reading before which something was unloaded that is not known, or no longer.
     doubtful: u64,
+    /// What was there at the first reading stays: the program, and the libraries that it was linked with.
+    first_stay: bool,
 }
 
 static REFRESH: ForkLock = ForkLock::new();
+/// The first reading is made by a constructor.
+static AT_START: AtomicBool = AtomicBool::new(false);
 static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
 /// Threads that are reading a set. A set that was replaced is freed when nobody reads any.
 static READERS: AtomicUsize = AtomicUsize::new(0);
@@ -142,8 +118,12 @@ const REMEMBERED: usize = 256;
 
 /// Reads the set as of the last refresh; empty before the first. Lock-free: for hooks.
 fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
-    static EMPTY: ModuleSet =
-        ModuleSet { lifetimes: Vec::new(), generation: Generation { added: 0, removed: 0 }, doubtful: 0 };
+    static EMPTY: ModuleSet = ModuleSet {
+        lifetimes: Vec::new(),
+        generation: Generation { added: 0, removed: 0 },
+        doubtful: 0,
+        first_stay: false,
+    };
     // Sequentially consistent, with the load below: a refresh that has stored a new set and then sees no
     // reader knows that whoever comes later sees the new one.
     READERS.fetch_add(1, Ordering::SeqCst);
@@ -163,6 +143,11 @@ pub(crate) fn loaded_at(bias: usize) -> Option<&'static Module> {
     read(|set| set.loaded().find(|module| module.bias == bias))
 }
 
+/// Says that the first reading follows in a constructor, unless there was one already.
+pub(crate) fn expect_first_reading() {
+    AT_START.store(true, Ordering::Relaxed);
+}
+
 /// Reads the list of loaded libraries again. Every export does so; a program that loads and unloads libraries (plugins,
 /// hot reloading) may call this after each `dlopen` and after each `dlclose`, for two reasons:
 ///
@@ -172,8 +157,11 @@ pub(crate) fn loaded_at(bias: usize) -> Option<&'static Module> {
 ///   comment of the profile names both libraries. With a reading right before and right after each change there is no
 ///   such stack.
 ///
-/// It takes the loader's lock and some microseconds, and allocates if the list has changed. Not for signal handlers, nor
-/// for constructors and destructors of libraries. Go has nothing like it: its plugins are never unloaded.
+/// It takes the loader's lock and some microseconds; 50 to 150 if the list has changed. The unwind tables of each library
+/// are copied when it is seen for the first time, and kept until the process ends: a program that loads builds of a plugin
+/// for ever grows by those. They are read from the library's file, which the kernel may have to fetch for that. Not for
+/// signal handlers, nor for constructors and destructors of libraries. Go has nothing like it: its plugins are never
+/// unloaded.
 //
 // A forked child whose parent was in here with the loader's lock at the instant of the fork keeps the modules that it
 // has. (One that found another thread with it waits for ever, which cannot be known.)
@@ -195,7 +183,7 @@ pub fn refresh() {
 
 /// Replaces the set. `false` if the loader cannot be asked.
 fn read_again(reading: u64) -> bool {
-    let before = read(ModuleSet::clone);
+    let mut before = read(ModuleSet::clone);
     let known = history::distinct(&before.lifetimes);
     let Some(listing) = imp::list(&known) else { return false };
     for module in known {
@@ -204,6 +192,13 @@ fn read_again(reading: u64) -> bool {
     }
     for module in &listing.modules {
         module.loaded.store(true, Ordering::Relaxed);
+    }
+    if before.lifetimes.is_empty() {
+        // Of the program itself, a constructor runs before anything was loaded that can be unloaded. As a library we come
+        // when the host has plugins already.
+        let here = read_again as fn(u64) -> bool as usize;
+        let is_program = |module: &&'static Module| module.is_main_executable && module.contains(here);
+        before.first_stay = AT_START.load(Ordering::Relaxed) && listing.modules.iter().any(is_program);
     }
     crate::stack::unwind::install(&listing.modules);
     let set = Box::into_raw(Box::new(before.followed_by(&listing, reading)));
@@ -231,7 +226,7 @@ impl ModuleSet {
 
         let removed = listing.generation.removed.wrapping_sub(self.generation.removed);
         let unseen = removed.saturating_sub(bases(&gone).len() as u64);
-        let reloaded = perhaps_reloaded(listing, &staying, unseen);
+        let reloaded = perhaps_reloaded(listing, &staying, unseen, self.first_stay);
         let is_doubtful = unseen > 0;
         for lifetime in &mut closed {
             // The clock's values overlap those of the reading before.
@@ -277,6 +272,7 @@ impl ModuleSet {
             lifetimes,
             generation: listing.generation,
             doubtful: if is_doubtful { reading } else { self.doubtful },
+            first_stay: self.first_stay,
         }
     }
 }
@@ -293,13 +289,13 @@ fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
 /// given their place to another one, when so many were unloaded that were not seen to go.
 ///
 /// One of them was that other. The loader puts what it loads at the end of its list, so the rest are the last ones of
-/// those that stayed. What was there at the first reading stays: the program and the libraries that it was linked with
-/// are never unloaded.
-fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64) -> Vec<usize> {
+/// those that stayed. The program, and the libraries that it was linked with, are never unloaded.
+fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64, first_stay: bool) -> Vec<usize> {
+    let stays = |lifetime: &Lifetime| lifetime.module.is_main_executable || first_stay && lifetime.first == 1;
     let mut bases: Vec<usize> = listing
         .modules
         .iter()
-        .filter(|module| staying.iter().any(|s| core::ptr::eq(s.module, **module) && s.first > 1))
+        .filter(|module| staying.iter().any(|s| core::ptr::eq(s.module, **module) && !stays(s)))
         .map(|module| module.base)
         .collect();
     bases.dedup();
@@ -308,7 +304,11 @@ fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64) -> Vec
 }
 
 #[cfg(rtprof_supported)]
+mod image;
+#[cfg(rtprof_supported)]
 mod loader;
+#[cfg(rtprof_supported)]
+mod memory;
 #[cfg(rtprof_supported)]
 use loader as imp;
 

@@ -1,11 +1,8 @@
-//! The program's own file, replaced and spoiled by others while names are read from it.
+//! The program's own file, replaced and spoiled by others while names are read from it, or hard to find.
 //!
 //! A file that is mapped and cut raises SIGBUS, a FIFO at a file's path is waited for, and a file that is written to
 //! while it is read gives names of other functions: each of them happens where a service is deployed anew under its
-//! old path. A file on a network mount whose server is gone keeps its reader for ever.
-#![cfg(feature = "http")]
-
-mod support;
+//! old path.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,18 +10,16 @@ use std::ffi::CString;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex};
+use std::process::Command;
 use std::time::Duration;
 
 use http_body_util::BodyExt;
-use support::profile::Profile;
-use support::random::Random;
-use support::web::Answer;
-use support::{Background, child, threads, until, web, workload};
 
-#[global_allocator]
-static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+use crate::support::profile::Profile;
+use crate::support::random::Random;
+use crate::support::{self, Background, child, until, workload};
 
 fn folder(test: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("files").join(test)
@@ -156,122 +151,75 @@ fn a_program_that_the_loader_was_executed_for_has_its_names() {
     });
 }
 
-/// Files that are opened as on a mount that does not answer: while it is on, calls do not return.
-struct Mount {
-    state: Mutex<MountState>,
-    changed: Condvar,
+/// Allocates, and reads the names of what did, from the program's own file.
+fn allocate_and_read_names() {
+    rtprof::set_mem_profile_rate(1);
+    workload::every_kind();
+    rtprof::set_mem_profile_rate(0);
+    let profile = Profile::heap();
+    assert!(!profile.samples_of("every_kind").is_empty(), "{}", profile.comments());
 }
 
-#[derive(Default)]
-struct MountState {
-    is_stalled: bool,
-    /// How many threads wait for it.
-    waiting: usize,
-}
-
-static MOUNT: Mount =
-    Mount { state: Mutex::new(MountState { is_stalled: false, waiting: 0 }), changed: Condvar::new() };
-
-impl Mount {
-    fn set_stalled(&self, is_stalled: bool) {
-        self.state.lock().expect("no panic inside").is_stalled = is_stalled;
-        self.changed.notify_all();
-    }
-
-    fn waiting(&self) -> usize {
-        self.state.lock().expect("no panic inside").waiting
-    }
-
-    /// Returns when it answers.
-    fn wait(&self) {
-        let mut state = self.state.lock().expect("no panic inside");
-        state.waiting += 1;
-        while state.is_stalled {
-            state = self.changed.wait(state).expect("no panic inside");
-        }
-        state.waiting -= 1;
-    }
-}
-
-/// Stands for the C library's in this program, std's calls among them. Programs and libraries lie on the mount; what is
-/// opened for writing and what is under /proc does not.
-#[cfg(target_env = "gnu")]
-#[unsafe(no_mangle)]
-extern "C" fn open64(path: *const libc::c_char, flags: libc::c_int, mode: libc::mode_t) -> libc::c_int {
-    // SAFETY: the caller's duty.
-    let name = unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes();
-    let is_mounted = name.starts_with(b"/proc/self/exe") || !name.starts_with(b"/proc/") && name.len() > 1;
-    if is_mounted && flags & libc::O_NONBLOCK != 0 {
-        MOUNT.wait();
-    }
-    // SAFETY: the caller's arguments.
-    unsafe { libc::openat(libc::AT_FDCWD, path, flags, libc::c_uint::from(mode)) }
-}
-
-/// Names come late, and nothing else waits for them: on a server, in the program itself, in a trace, and when the server
-/// is shut down.
+/// `pthread_exit` in `main`: others run on, and the kernel's directory of the process has nothing in it any more.
 #[test]
-#[cfg(target_env = "gnu")]
-fn a_mount_that_does_not_answer_holds_up_nothing() {
-    const LATE: &str = "have no names yet";
-    child::isolated("a_mount_that_does_not_answer_holds_up_nothing", || {
-        rtprof::set_mem_profile_rate(1);
-        workload::every_kind();
-        rtprof::set_mem_profile_rate(0);
-        let server = rtprof::http::serve("127.0.0.1:0").expect("a port is free");
-        let address = server.local_addr();
-        let get = move |path: &str| {
-            let answer = web::get(address, &format!("/debug/pprof/{path}"));
-            assert_eq!(answer.status, 200, "{path}: {answer:?}");
-            answer
-        };
-        let profile = |answer: Answer| Profile::read(&answer.body);
-        let without_names = |profile: &Profile| {
-            let build_ids = profile.mapping.iter().filter(|mapping| mapping.build_id != 0).count();
-            assert!(profile.comments().contains(LATE), "{}", profile.comments());
-            assert!(
-                profile.samples_of("every_kind").is_empty() && !profile.sample.is_empty() && build_ids > 0
-            );
-        };
-
-        MOUNT.set_stalled(true);
-        std::thread::scope(|scope| {
-            let heap = scope.spawn(|| profile(get("heap")));
-            until("the file is opened", || MOUNT.waiting() > 0);
-            // What reads the file gives way to the program.
-            assert_eq!(threads::nice_values("rtprof-symbols"), [(threads::own_nice_value() + 10).min(19)]);
-            let others = [
-                scope.spawn(|| get("heap?seconds=1")),
-                scope.spawn(|| get("trace?seconds=0.1")),
-                scope.spawn(|| get("")),
-            ];
-            let lean = profile(get("heap?symbolize=none"));
-            assert!(!lean.comments().contains(LATE) && !lean.sample.is_empty());
-            // Of the program itself, meanwhile.
-            without_names(&Profile::heap());
-            without_names(&heap.join().expect("answered"));
-            for other in others {
-                other.join().expect("answered");
-            }
-        });
-        rtprof::trace::start(io::sink()).expect("no trace goes on");
-        rtprof::trace::with_region("traced", || ());
-        let traced = rtprof::trace::stop().expect("it ends");
-        assert!(traced.unnamed_addresses > 0, "{traced:?}");
-        // Given up or not, those that wait for the file do not keep the server.
-        assert!(MOUNT.waiting() > 0);
-        let last = std::thread::spawn(move || {
-            web::exchange(address, web::request(address, "GET", "/debug/pprof/heap?debug=1", &[], ""))
-        });
-        server.shutdown();
-        drop(last.join());
-        assert!(MOUNT.waiting() > 0);
-
-        MOUNT.set_stalled(false);
-        until("the names are there", || {
-            let profile = Profile::heap();
-            !profile.samples_of("every_kind").is_empty() && !profile.comments().contains(LATE)
-        });
-        until("no thread is left", || threads::nice_values("rtprof-symbols").is_empty());
+fn a_program_whose_main_thread_has_ended_has_its_names() {
+    extern "C" fn end_of_thread(_signal: libc::c_int) {
+        // SAFETY: ends the thread that was interrupted, which waits for this test.
+        unsafe { libc::syscall(libc::SYS_exit, 0) };
+    }
+    let test = "a_program_whose_main_thread_has_ended_has_its_names";
+    child::isolated_from(&folder(test), test, || {
+        // Only the kernel has the file now.
+        fs::remove_file(std::env::current_exe().expect("the copy")).expect("its folder can be written");
+        let handler = end_of_thread as extern "C" fn(libc::c_int);
+        // SAFETY: the handler stays within what handlers may do; the main thread has the number of the process.
+        unsafe {
+            assert_ne!(libc::signal(libc::SIGUSR1, handler as libc::sighandler_t), libc::SIG_ERR);
+            let process = libc::getpid();
+            assert_eq!(libc::syscall(libc::SYS_tgkill, process, process, libc::SIGUSR1), 0);
+        }
+        until("the main thread has ended", || fs::read_link("/proc/self/exe").is_err());
+        allocate_and_read_names();
+        assert!(get("heap?debug=1").contains("# MaxRSS = "));
+        assert!(get("").contains("program"), "the index says which program it is");
+        // There is no thread that could return from `main`.
+        std::process::exit(0);
     });
+}
+
+/// A file system without processes where /proc is: as in a chroot, from the first instruction on.
+#[test]
+fn a_program_without_proc_has_its_names() {
+    let test = "a_program_without_proc_has_its_names";
+    if !can_hide_proc() {
+        return support::skipped(test, "no namespace of mounts may be made here");
+    }
+    child::isolated_with(test, "", hide_proc, || {
+        assert!(fs::read_link("/proc/thread-self/exe").is_err());
+        allocate_and_read_names();
+    });
+}
+
+fn can_hide_proc() -> bool {
+    let mut command = Command::new("true");
+    hide_proc(&mut command);
+    command.status().is_ok()
+}
+
+fn hide_proc(command: &mut Command) {
+    let hide = || {
+        let (root, proc, files) = (c"/".as_ptr(), c"/proc".as_ptr(), c"tmpfs".as_ptr());
+        let private = libc::MS_REC | libc::MS_PRIVATE;
+        // SAFETY: system calls whose strings are constants.
+        let is_hidden = unsafe {
+            // With a namespace of users for those who may not make one of mounts.
+            (libc::unshare(libc::CLONE_NEWNS) == 0
+                || libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0)
+                && libc::mount(files, root, std::ptr::null(), private, std::ptr::null()) == 0
+                && libc::mount(files, proc, files, 0, std::ptr::null()) == 0
+        };
+        if is_hidden { Ok(()) } else { Err(io::Error::last_os_error()) }
+    };
+    // SAFETY: the closure makes system calls only.
+    unsafe { command.pre_exec(hide) };
 }

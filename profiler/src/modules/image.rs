@@ -1,0 +1,139 @@
+//! What the loader has mapped of a program's or library's file: headers, build id, unwind tables. Read through [`Memory`],
+//! because the file may have been cut since.
+
+use super::memory::Memory;
+use super::{Module, UnwindTables};
+
+pub(super) struct Image<'a> {
+    headers: Vec<libc::Elf64_Phdr>,
+    bias: usize,
+    memory: &'a Memory,
+}
+
+/// Copies of unwind tables, each with its run-time address.
+pub(super) struct CopiedTables {
+    header: (Vec<u8>, usize),
+    frames: (Vec<u8>, usize),
+}
+
+/// Addresses and lengths.
+#[derive(Clone, Copy, Default)]
+struct Places {
+    header: (usize, usize),
+    frames: (usize, usize),
+}
+
+impl<'a> Image<'a> {
+    /// `None` if its headers cannot be read.
+    pub(super) fn new(info: &libc::dl_phdr_info, memory: &'a Memory) -> Option<Self> {
+        const LEN: usize = size_of::<libc::Elf64_Phdr>();
+        let number = usize::from(info.dlpi_phnum);
+        let bytes = memory.copy(info.dlpi_phdr as usize, number * LEN)?;
+        // SAFETY: any bytes are a header, and each chunk has as many as one.
+        let header = |chunk: &[u8]| unsafe { chunk.as_ptr().cast::<libc::Elf64_Phdr>().read_unaligned() };
+        let headers = bytes.chunks_exact(LEN).map(header).collect();
+        Some(Self { headers, bias: info.dlpi_addr as usize, memory })
+    }
+
+    pub(super) fn segments(&self) -> impl Iterator<Item = &libc::Elf64_Phdr> {
+        self.headers.iter().filter(|h| h.p_type == libc::PT_LOAD)
+    }
+
+    /// The run-time address of a part, if it lies in one readable segment: what a header claims beyond that may not be
+    /// mapped.
+    fn readable(&self, vaddr: u64, len: u64) -> Option<(usize, usize)> {
+        let end = vaddr.checked_add(len)?;
+        let inside = |h: &libc::Elf64_Phdr| {
+            h.p_flags & libc::PF_R != 0 && h.p_vaddr <= vaddr && end <= h.p_vaddr.saturating_add(h.p_filesz)
+        };
+        self.segments().find(|h| inside(h))?;
+        Some((self.bias.wrapping_add(vaddr as usize), len as usize))
+    }
+
+    fn copy(&self, (address, len): (usize, usize)) -> Option<Vec<u8>> {
+        self.memory.copy(address, len)
+    }
+
+    /// Empty if there is none; `None` if it cannot be read.
+    pub(super) fn build_id(&self) -> Option<Vec<u8>> {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        for note in self.headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
+            let Some(part) = self.readable(note.p_vaddr, note.p_memsz) else { continue };
+            let notes = self.copy(part)?;
+            let mut bytes = &notes[..];
+            let word = |b: &[u8], i: usize| u32::from_ne_bytes([b[i], b[i + 1], b[i + 2], b[i + 3]]);
+            while bytes.len() >= 12 {
+                let (name_len, len, kind) =
+                    (word(bytes, 0) as usize, word(bytes, 4) as usize, word(bytes, 8));
+                let name_end = 12 + name_len.next_multiple_of(4);
+                let Some(content) = bytes.get(name_end..name_end.saturating_add(len)) else { break };
+                if kind == NT_GNU_BUILD_ID && bytes.get(12..16) == Some(b"GNU\0") {
+                    return Some(content.to_vec());
+                }
+                bytes = bytes.get(name_end + len.next_multiple_of(4)..).unwrap_or_default();
+            }
+        }
+        Some(Vec::new())
+    }
+
+    /// `.eh_frame_hdr` by its program header; `.eh_frame` by the pointer in it, up to the end of its
+    /// segment (the loader does not tell its length, and its own terminator ends it).
+    fn places(&self) -> Option<Places> {
+        let found = self.headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME)?;
+        let vaddr = found.p_vaddr;
+        let header = self.readable(vaddr, found.p_memsz)?;
+        // The version is 1 and linkers encode the pointer as pcrel | sdata4; anything else is left
+        // to the fall-back by frame pointers.
+        const PCREL_SDATA4: u8 = 0x1b;
+        let start: [u8; 8] = self.copy((header.0, header.1.min(8)))?.try_into().ok()?;
+        let [1, PCREL_SDATA4, _, _, offset @ ..] = start else { return None };
+        let frames = vaddr.wrapping_add(4).wrapping_add_signed(i32::from_ne_bytes(offset).into());
+        let holder =
+            self.segments().find(|h| (h.p_vaddr..h.p_vaddr.saturating_add(h.p_filesz)).contains(&frames));
+        let frames = holder.and_then(|h| self.readable(frames, h.p_vaddr + h.p_filesz - frames));
+        Some(Places { header, frames: frames.unwrap_or_default() })
+    }
+
+    /// The tables, copied. Empty ones if they cannot be read.
+    pub(super) fn tables(&self) -> CopiedTables {
+        let Places { header, frames } = self.places().unwrap_or_default();
+        let copied = |part: (usize, usize)| (self.copy(part).unwrap_or_default(), part.0);
+        CopiedTables { header: copied(header), frames: copied(frames) }
+    }
+
+    /// The tables of the program itself, where they are.
+    pub(super) fn tables_in_place(&self) -> UnwindTables {
+        let Places { header, frames } = self.places().unwrap_or_default();
+        let slice = |(address, len): (usize, usize)| {
+            if len == 0 {
+                return (&[][..], address);
+            }
+            // SAFETY: inside a readable segment of the program, which is mapped as long as the process lives. Its file
+            // cannot be cut: the kernel refuses to write to what it executes.
+            (unsafe { core::slice::from_raw_parts(address as *const u8, len) }, address)
+        };
+        UnwindTables { header: slice(header), frames: slice(frames), is_copy: false }
+    }
+}
+
+impl CopiedTables {
+    pub(super) fn have_bytes_of(&self, known: &UnwindTables) -> bool {
+        self.header.0 == known.header.0 && self.frames.0 == known.frames.0
+    }
+
+    /// As tables that stay. A module seen before with equal ones lends its copy, so
+    /// that a program that loads and unloads one plugin for ever keeps one copy of it: the tables are
+    /// relative to their own address, which is kept beside them.
+    pub(super) fn kept(&self, before: &[&'static Module]) -> UnwindTables {
+        let keep = |(bytes, address): &(Vec<u8>, usize), old: fn(&UnwindTables) -> &'static [u8]| {
+            let lent =
+                before.iter().filter(|m| m.unwind.is_copy).map(|m| old(&m.unwind)).find(|o| o == bytes);
+            (lent.unwrap_or_else(|| Box::leak(bytes.clone().into_boxed_slice())), *address)
+        };
+        UnwindTables {
+            header: keep(&self.header, |t| t.header.0),
+            frames: keep(&self.frames, |t| t.frames.0),
+            is_copy: true,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Memory that may fault, copied by the kernel.
+//!
+//! Problem: the loader maps a library's file. When that is cut afterwards (a build or a copy that writes it in place), an
+//! access to a page beyond its new end raises SIGBUS, and the program dies: by us, if it would never have touched that
+//! page itself. Scheme: the kernel reads the page for us, and tells that it cannot. Data goes through a pipe, which every
+//! sandbox allows; `process_vm_readv`, which some do not, is for processes without descriptors left.
+
+use core::ffi::c_void;
+use core::mem::MaybeUninit;
+
+/// What goes through the pipe at a time, at most: its capacity, unless the kernel gives less.
+const PIECE: usize = 64 << 10;
+
+/// A way to copy memory.
+pub(super) struct Memory {
+    pipe: Option<Pipe>,
+}
+
+impl Memory {
+    pub(super) fn open() -> Self {
+        Self { pipe: Pipe::new() }
+    }
+
+    /// `len` bytes at `address`, if all of them can be read.
+    pub(super) fn copy(&self, address: usize, len: usize) -> Option<Vec<u8>> {
+        let mut copy = Vec::new();
+        copy.try_reserve_exact(len).ok()?;
+        while copy.len() < len {
+            let rest = len - copy.len();
+            let into = &mut copy.spare_capacity_mut()[..rest];
+            let from = address.checked_add(len - rest)?;
+            let copied = match &self.pipe {
+                Some(pipe) => pipe.copy(from, into)?,
+                None => copy_at_once(from, into)?,
+            };
+            // SAFETY: so many bytes of the spare capacity were written.
+            unsafe { copy.set_len(len - rest + copied) };
+        }
+        Some(copy)
+    }
+}
+
+/// Its two ends, for reading and for writing.
+struct Pipe([libc::c_int; 2]);
+
+impl Pipe {
+    fn new() -> Option<Self> {
+        let mut ends = [0; 2];
+        // SAFETY: writes to the local.
+        let n = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) };
+        (n == 0).then_some(Self(ends))
+    }
+
+    /// Copies a part, 1 byte at least, and returns how much. The pipe is empty before and after.
+    fn copy(&self, from: usize, into: &mut [MaybeUninit<u8>]) -> Option<usize> {
+        let [reading, writing] = self.0;
+        let wanted = into.len().min(PIECE);
+        // SAFETY: the kernel checks the address, and only reads there.
+        let written = unsafe { libc::write(writing, from as *const c_void, wanted) };
+        let written = usize::try_from(written).ok().filter(|&written| written > 0)?;
+        // SAFETY: the buffer is ours and has room for `wanted` bytes.
+        let read = unsafe { libc::read(reading, into.as_mut_ptr().cast(), written) };
+        (read == written as isize).then_some(written)
+    }
+}
+
+impl Drop for Pipe {
+    fn drop(&mut self) {
+        for end in self.0 {
+            // SAFETY: ours, and not used any more.
+            unsafe { libc::close(end) };
+        }
+    }
+}
+
+fn copy_at_once(from: usize, into: &mut [MaybeUninit<u8>]) -> Option<usize> {
+    let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: into.len() };
+    let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    // SAFETY: the kernel checks the remote address, and only reads there; the local buffer is ours.
+    let copied =
+        unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
+    usize::try_from(copied).ok().filter(|&copied| copied > 0)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_there_is_copied_and_what_is_not_is_not() {
+        let bytes: Vec<u8> = (0..3 * PIECE + 5).map(|at| (at / 3) as u8).collect();
+        let at = bytes.as_ptr() as usize;
+        for memory in [Memory::open(), Memory { pipe: None }] {
+            assert_eq!(memory.copy(at, bytes.len()).as_ref(), Some(&bytes));
+            assert_eq!(memory.copy(at + 1, 2).as_deref(), Some(&bytes[1..3]));
+            assert_eq!(memory.copy(8, 0), Some(Vec::new()));
+            assert_eq!(memory.copy(8, 1), None);
+            assert_eq!(memory.copy(usize::MAX - 3, 8), None);
+        }
+    }
+}
