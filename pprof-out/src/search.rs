@@ -15,8 +15,9 @@
 //! There is a queue, and one thread at most that takes from it, for each [`Priority`]: debug information takes tens of
 //! megabytes while it is open. The thread starts with a search and ends when none is left. One that has waited for a file
 //! for [`STALL`] is *stuck*: it is left to its file, and another thread takes its place, [`MOST_STUCK`] times at most. Until
-//! it comes back there are no new names from files on the same device, which most likely do not answer either. A search that is given up is finished all the same if it was begun, so
-//! that the next one finds the names; of those that were not begun only the newest is kept.
+//! it comes back there are no new names from files on the same device, which most likely do not answer either. A search
+//! that is given up is finished all the same if it was begun, so that the next one finds the names; of those that were not
+//! begun only the newest is kept.
 //!
 //! Locks: `Queue::state`, and `Search::state`; neither is held while the other is taken, a file is read or a callback
 //! runs. A forked child has neither the threads nor their queues, and makes itself others.

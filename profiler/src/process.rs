@@ -26,8 +26,8 @@ pub fn number() -> u32 {
     }
 }
 
-/// Whether two processes that have one memory have one number. After [`number`]. For hooks.
-pub(crate) fn is_told_apart() -> bool {
+/// Whether a child of `vfork`, which runs in its parent's memory, has its parent's number. Asked after [`number`]. For hooks.
+pub(crate) fn is_shared_with_vfork() -> bool {
     !ptr::eq(NUMBER.load(Ordering::Relaxed), &raw const UNKNOWN)
 }
 

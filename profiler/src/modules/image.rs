@@ -108,8 +108,9 @@ impl<'a> Image<'a> {
             if len == 0 {
                 return (&[][..], address);
             }
-            // SAFETY: inside a readable segment of the program, which is mapped as long as the process lives. Its file
-            // cannot be cut: the kernel refuses to write to what it executes.
+            // SAFETY: inside a readable segment of the program, which is mapped as long as the process lives. The kernel
+            // refuses to write to the file that it executes. (Linux 6.11 did not, and it does not know a program that the
+            // loader was executed for: where that is cut, the program dies of its next page of code as well.)
             (unsafe { core::slice::from_raw_parts(address as *const u8, len) }, address)
         };
         UnwindTables { header: slice(header), frames: slice(frames), is_copy: false }

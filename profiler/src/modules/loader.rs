@@ -99,7 +99,7 @@ impl Draft {
         } else if self.name.is_empty() || self.name.starts_with("linux-vdso") {
             Some("[vdso]".into())
         } else {
-            mapped.map(|file| file.path.to_path_buf())
+            mapped.map(|file| file.path_when_mapped().to_path_buf())
         };
         Box::leak(Box::new(Module {
             path: path.unwrap_or_else(|| self.name.clone().into()).to_string_lossy().into_owned(),
@@ -127,6 +127,15 @@ struct MappedFile<'a> {
     /// In two numbers.
     device: &'a str,
     path: &'a Path,
+}
+
+impl<'a> MappedFile<'a> {
+    /// Without what the kernel appends to the path of a file that was unlinked. The one that lies there now may be the same
+    /// build.
+    fn path_when_mapped(self) -> &'a Path {
+        let path = self.path.as_os_str().as_bytes();
+        Path::new(OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path)))
+    }
 }
 
 impl MappedFiles {
@@ -280,6 +289,9 @@ mod tests {
         let files = MappedFiles(maps.to_vec());
         let file = MappedFile { device: "fe:00", path: Path::new("/bin/a b") };
         assert_eq!(files.at(0x2fff), Some(file));
+        assert_eq!(file.path_when_mapped(), file.path);
+        let unlinked = MappedFile { path: Path::new("/bin/a b (deleted)"), ..file };
+        assert_eq!(unlinked.path_when_mapped(), file.path);
         for nowhere in [0xfff, 0x3000, 0x7000, 0x8000] {
             assert_eq!(files.at(nowhere), None, "{nowhere:#x}");
         }

@@ -18,8 +18,7 @@
 //! it is done only where room is missing. What is in the closure is short, and calls no code of the program.
 //!
 //! A spare stack that a thread held at the instant of a fork carries the number of the parent in the child: it is free
-//! there. (Not where the kernel cannot wipe a page at a fork: a child of `vfork` has another number than its parent then,
-//! and the same memory.)
+//! there. (Not where the kernel cannot wipe a page at a fork: a child of `vfork` has another number than its parent then.)
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -69,10 +68,12 @@ pub fn with_room<R>(f: impl FnOnce() -> R) -> Option<R> {
 #[cold]
 #[inline(never)]
 pub fn with_room_for_text<R>(f: impl FnOnce() -> R) -> Option<R> {
+    if has_room_for(super::registers().sp, TEXT) { Some(f()) } else { on_spare(f) }
+}
+
+#[inline(always)]
+fn on_spare<R>(f: impl FnOnce() -> R) -> Option<R> {
     let registers = super::registers();
-    if has_room_for(registers.sp, TEXT) {
-        return Some(f());
-    }
     imp::run(Start { registers, stack: bounds::of_stack_at(registers.sp) }, f)
 }
 
@@ -107,8 +108,7 @@ fn has_room_elsewhere(sp: usize, need: usize) -> bool {
 #[cold]
 #[inline(never)]
 pub(crate) fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
-    let registers = super::registers();
-    let result = imp::run(Start { registers, stack: bounds::of_stack_at(registers.sp) }, f);
+    let result = on_spare(f);
     if result.is_none() {
         COUNTERS.samples_without_room.add();
     }
@@ -187,7 +187,7 @@ mod imp {
             for _ in 0..ROUNDS {
                 for (at, spare) in self.all.iter().enumerate() {
                     let holder = spare.holder.load(Ordering::Relaxed);
-                    let is_free = holder == 0 || process::is_told_apart() && holder != me;
+                    let is_free = holder == 0 || process::is_shared_with_vfork() && holder != me;
                     if is_free
                         && spare
                             .holder
