@@ -274,7 +274,7 @@ fn traces_begin_with_the_user_and_are_whole() {
                 block.find(name).unwrap_or_else(|| panic!("Go {}: no {name} in {block}", go.version))
             };
             let next = format!("interop_contention::{}", names[1]);
-            assert!(place(&leaf) < place(&next) && place(&next) < place("std::thread"), "{block}");
+            assert!(place(&leaf) < place(&next) && place(&next) < place("thread start"), "{block}");
         }
     }
 }

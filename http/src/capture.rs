@@ -43,7 +43,10 @@ pub(crate) async fn answer(
         Some(_) => format!("{}-delta", profile.name()),
         None => profile.name().to_owned(),
     };
-    let snapshot = names::found(&link, snapshot, patience).await?;
+    let mut snapshot = names::found(&link, snapshot, patience).await?;
+    if asked.startup_frames {
+        snapshot = snapshot.with_startup_frames();
+    }
     let body = stream::body(&link, place, None, move |w| write(&snapshot, form, w));
     Ok(with_head(form, &name, body.await?))
 }

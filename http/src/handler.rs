@@ -160,7 +160,8 @@ impl Handler {
                 if is_head {
                     return Ok(trace::head());
                 }
-                self.run(|link, slots| trace::answer(link, slots.captures, length)).await
+                let options = trace::options(request::startup_frames(&query));
+                self.run(|link, slots| trace::answer(link, slots.captures, length, options)).await
             }
             Route::Delta(name) if is_head => {
                 Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))

@@ -203,6 +203,7 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>
 <dt>symbolize=full</dt><dd>all names, however long it takes to find them; without it a file has those that are found within
 6 s, or 2 s after its seconds</dd>
+<dt>startup=1</dt><dd>with the frames that std runs between the beginning of a thread and your first function; of trace too</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>
 </dl>
 <p class="note">delta_heap, delta_mutex and delta_block are for scrapers: what was added since they were last asked for.</p>

@@ -15,7 +15,7 @@
 //! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, and every
 //! profile of the program's own by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
 //! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
-//! `sample_index=`, `symbolize=none` and `=full`. The index page explains them.
+//! `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page explains them.
 //!
 //! `trace` streams what is recorded for `seconds=` (1), for `go tool trace`; one trace goes on at a time, whoever has
 //! started it. `profile` answers as Go does when it cannot be begun, and `goroutine` is empty, until CPU profiles and

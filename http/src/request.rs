@@ -14,6 +14,8 @@ pub(crate) struct Asked {
     /// Everything is to be published first.
     pub(crate) publish: bool,
     pub(crate) form: Form,
+    /// Whether std's frames below the program's first function are shown.
+    pub(crate) startup_frames: bool,
 }
 
 /// How a profile is written.
@@ -43,8 +45,8 @@ pub(crate) struct Limits {
 }
 
 impl Asked {
-    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index` and
-    /// `symbolize` are ours.
+    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`,
+    /// `symbolize` and `startup` are ours.
     pub(crate) fn of(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Self, Refusal> {
         let over = over(query, subject, limits)?;
         let debug = query.number("debug");
@@ -64,7 +66,7 @@ impl Asked {
         };
         // Go ignores it beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
-        Ok(Self { over, publish, form })
+        Ok(Self { over, publish, form, startup_frames: startup_frames(query) })
     }
 }
 
@@ -105,6 +107,11 @@ pub(crate) fn names(query: &Query<'_>, limits: Limits) -> Result<Names, Refusal>
             Err(Refusal::bad_request("invalid value for \"symbolize\" - must be \"none\" or \"full\""))
         }
     }
+}
+
+/// Whether std's frames below the program's first function are asked for (`startup=1`).
+pub(crate) fn startup_frames(query: &Query<'_>) -> bool {
+    query.number("startup") != 0
 }
 
 fn sample_index(query: &Query<'_>, subject: &Subject<'_>) -> Result<usize, Refusal> {

@@ -21,7 +21,7 @@ fn asked(query: &str) -> Result<Asked, Refusal> {
 }
 
 fn form(form: Form) -> Result<Asked, Refusal> {
-    Ok(Asked { over: None, publish: false, form })
+    Ok(Asked { over: None, publish: false, form, startup_frames: false })
 }
 
 const PROTO: Form = Form::Proto(Names::InTime);
@@ -50,7 +50,14 @@ fn debug_is_a_number_or_nothing() {
 
 #[test]
 fn seconds_are_checked_in_the_order_of_go() {
-    let over = |seconds| Ok(Asked { over: Some(Duration::from_secs(seconds)), publish: false, form: PROTO });
+    let over = |seconds| {
+        Ok(Asked {
+            over: Some(Duration::from_secs(seconds)),
+            publish: false,
+            form: PROTO,
+            startup_frames: false,
+        })
+    };
     assert_eq!(asked("seconds=5"), over(5));
     assert_eq!(asked("seconds=600&debug=0"), over(600));
     assert_eq!(asked("seconds=1&debug=x"), over(1));
@@ -80,7 +87,7 @@ fn seconds_are_checked_in_the_order_of_go() {
 
 #[test]
 fn gc_is_the_heaps() {
-    let published = Ok(Asked { over: None, publish: true, form: PROTO });
+    let published = Ok(Asked { over: None, publish: true, form: PROTO, startup_frames: false });
     assert_eq!(asked("gc=1"), published);
     assert_eq!(asked("gc=99999999999999999999"), published);
     for query in ["gc=0", "gc=-1", "gc=x", "gc="] {
@@ -141,4 +148,13 @@ fn captures_have_a_length() {
     assert_eq!(cpu("seconds=11", short), too_long("11"));
     assert_eq!(trace("seconds=10.5", short), too_long("10.5"));
     assert_eq!(trace("seconds=inf", short), too_long("inf"));
+}
+
+#[test]
+fn startup_frames_are_asked_for_by_number() {
+    for (query, shown) in
+        [("", false), ("startup=0", false), ("startup=x", false), ("startup=1&debug=1", true)]
+    {
+        assert_eq!(asked(query).unwrap().startup_frames, shown, "{query}");
+    }
 }

@@ -17,9 +17,14 @@ use crate::stream::{self, ChannelWriter};
 const NAME: &str = "trace";
 
 /// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends.
-pub(crate) async fn answer(link: Link, slots: Slots, length: Duration) -> Result<Response<Body>, Refusal> {
+pub(crate) async fn answer(
+    link: Link,
+    slots: Slots,
+    length: Duration,
+    options: Options,
+) -> Result<Response<Body>, Refusal> {
     let place = slots.take().await?;
-    let reader = link.computing(start).await?.map_err(refused)?;
+    let reader = link.computing(move || Reader::start_with(options)).await?.map_err(refused)?;
     let body = stream::body_at_once(&link, place, move |writer| write(reader, length, writer))?;
     Ok(answer::attachment(NAME, body))
 }
@@ -38,9 +43,9 @@ fn refused(error: TraceError) -> Refusal {
     Refusal::internal(format!("Could not enable tracing: {reason}"))
 }
 
-/// The names of its functions are found by a thread that gives way to the program. Who reads a trace waits for them.
-fn start() -> Result<Reader, TraceError> {
-    Reader::start_with(Options { symbolization: Symbolization::Background, ..Options::default() })
+/// How it is recorded. The names of its functions are found by a thread that gives way to the program. Who reads a trace waits for them.
+pub(crate) fn options(startup_frames: bool) -> Options {
+    Options { symbolization: Symbolization::Background, startup_frames, ..Options::default() }
 }
 
 /// By a writer.

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::locations::Frames;
+use crate::frames::Frames;
 use crate::snapshot::Snapshot;
-use crate::symbolizer::Symbolization;
+use crate::view::View;
 
 /// All stacks of a profile from the outermost function on; stacks that begin alike share their beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -52,10 +52,10 @@ struct Growing {
 }
 
 impl CallTree {
-    pub(crate) fn of(snapshot: &Snapshot, symbolization: Symbolization) -> Self {
+    pub(crate) fn of(snapshot: &Snapshot, view: View) -> Self {
         let types = snapshot.sample_types().len();
         let mut growing = Growing { types, ..Growing::default() };
-        let all = snapshot.for_each(symbolization, |frames, values| {
+        let all = snapshot.for_each(view, |frames, values| {
             growing.add(frames, values);
             Ok::<(), Infallible>(())
         });
@@ -177,8 +177,7 @@ impl Growing {
 
 /// The names and files of a stack's functions, leaf first, inlined ones included.
 pub(crate) fn each_function(frames: &Frames<'_>, mut see: impl FnMut(Arc<str>, Arc<str>)) {
-    for (address, hidden) in frames.shown() {
-        let lines = &address.symbols.lines[hidden..];
+    for (address, lines) in frames.shown() {
         if lines.is_empty() {
             see(format!("{:#x}", address.return_address).into(), "".into());
         }

@@ -6,20 +6,20 @@ use std::io;
 use crate::call_tree::each_function;
 use crate::sink::Sink;
 use crate::snapshot::Snapshot;
-use crate::symbolizer::Symbolization;
+use crate::view::View;
 
 /// Writes a line for each record that has a value of this sample type. Lines of equal stacks (one a size of object)
 /// are left to the reader, who adds them up.
 pub(crate) fn write(
     snapshot: &Snapshot,
     sample_type: usize,
-    symbolization: Symbolization,
+    view: View,
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
     let mut text = String::new();
     let mut bytes = Vec::new();
     let mut names = Vec::new();
-    snapshot.for_each(symbolization, |frames, values| {
+    snapshot.for_each(view, |frames, values| {
         if values[sample_type] == 0 {
             return Ok(());
         }

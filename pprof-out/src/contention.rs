@@ -13,8 +13,8 @@ use crate::encode::{self, Encoder, Header};
 use crate::hook_names;
 use crate::locations::Locations;
 use crate::sink::Sink;
-use crate::symbolizer::Symbolization;
 use crate::taken::Taken;
+use crate::view::View;
 
 /// The order is Go's; readers go by position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
@@ -125,12 +125,8 @@ impl<'a> ContentionRecords<'a> {
 }
 
 /// Writes profile.proto. Go: `printCountCycleProfile`.
-pub(crate) fn write(
-    contention: &ContentionRecords<'_>,
-    symbolization: Symbolization,
-    sink: &mut Sink<'_>,
-) -> io::Result<()> {
-    let mut locations = Locations::new(symbolization);
+pub(crate) fn write(contention: &ContentionRecords<'_>, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut locations = Locations::new(view);
     locations.prepare(contention.stacks());
     let comments = locations.comments(&contention.comments);
     let mut encoder = Encoder::new(
@@ -146,9 +142,9 @@ pub(crate) fn write(
         },
     );
     for record in &contention.records {
-        let cut = locations.event(record.stack).cut();
+        let visible = locations.event(record.stack).visible;
         encoder.sample(|sample, strings| {
-            locations.ids(cut, &mut sample.location_id);
+            locations.ids(visible, &mut sample.location_id);
             sample.value.extend([record.count, contention.nanos(record.cycles)]);
             sample.label.extend(encode::text_labels(strings, record.labels));
         })?;

@@ -34,13 +34,13 @@ fn synthetic(kind: Contention) -> ContentionRecords<'static> {
 
 fn encoded(contention: &ContentionRecords<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    write(contention, Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
+    write(contention, View::default(), &mut Sink::new(&mut out)).unwrap();
     out
 }
 
 fn text_of(contention: &ContentionRecords<'_>) -> String {
     let mut out = Vec::new();
-    contention_text::write(contention, Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
+    contention_text::write(contention, View::default(), &mut Sink::new(&mut out)).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -312,8 +312,8 @@ fn go_reads_profiles_of_nothing_and_of_counts() {
                 })
                 .collect();
             let (mut proto, mut text) = (Vec::new(), Vec::new());
-            threads.write(Symbolization::Full, &mut Sink::new(&mut proto)).unwrap();
-            threads.write_text(Symbolization::Full, &mut Sink::new(&mut text)).unwrap();
+            threads.write(View::default(), &mut Sink::new(&mut proto)).unwrap();
+            threads.write_text(View::default(), &mut Sink::new(&mut text)).unwrap();
             for form in [proto, text] {
                 let read = go.raw(&form);
                 assert_eq!(read.head, ["threadcreate count", "1", "threadcreate/count"]);

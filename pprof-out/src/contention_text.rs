@@ -20,25 +20,20 @@ use std::io;
 use crate::contention::{Contention, ContentionRecords};
 use crate::locations::Locations;
 use crate::sink::Sink;
-use crate::symbolizer::Symbolization;
 use crate::text;
+use crate::view::View;
 
 /// Writes the text form. Go: `writeProfileInternal`.
-pub(crate) fn write(
-    contention: &ContentionRecords<'_>,
-    symbolization: Symbolization,
-    sink: &mut Sink<'_>,
-) -> io::Result<()> {
-    let mut locations = Locations::new(symbolization);
+pub(crate) fn write(contention: &ContentionRecords<'_>, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut locations = Locations::new(view);
     locations.prepare(contention.stacks());
     let mut text = header(contention);
     let mut bytes = Vec::new();
     let most = most_cycles(contention);
     for record in &contention.records {
         let frames = locations.event(record.stack);
-        let hidden = frames.cut().frames;
         let _ = write!(text, "{} {}", record.cycles.min(most), record.count);
-        text::addresses(&mut text, &record.stack[hidden..]);
+        text::addresses(&mut text, &frames, frames.hidden_at_leaf());
         text.push('\n');
         text::labels(&mut text, record.labels);
         text::lines(&mut text, &frames);

@@ -6,8 +6,8 @@ use rtprof_profiler::sampling;
 
 use crate::contention::{Contention, ContentionRecords};
 use crate::locations::Locations;
-use crate::symbolizer::Symbolization;
 use crate::top::{ByFunction, Sums, Values};
+use crate::view::View;
 
 /// What one function waited, or made others wait. Scaled to what the samples stand for, as in the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ fn top(kind: Contention, n: usize) -> Vec<ContentionTopEntry> {
 }
 
 fn entries_of(contention: &ContentionRecords<'_>) -> Vec<ContentionTopEntry> {
-    let mut locations = Locations::new(Symbolization::Full);
+    let mut locations = Locations::new(View::default());
     locations.prepare(contention.stacks());
     let mut functions = ByFunction::default();
     for record in &contention.records {

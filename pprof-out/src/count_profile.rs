@@ -9,11 +9,12 @@ use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::stack::Stack;
 
 use crate::encode::{Encoder, Header};
-use crate::locations::{Frames, Locations};
+use crate::frames::Frames;
+use crate::locations::Locations;
 use crate::sink::Sink;
-use crate::symbolizer::Symbolization;
 use crate::taken::Taken;
 use crate::text;
+use crate::view::View;
 
 /// Records of one cut, and what is said of them.
 #[derive(Clone)]
@@ -90,8 +91,8 @@ impl<'a> CountProfile<'a> {
     }
 
     /// Writes profile.proto.
-    pub(crate) fn write(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
-        let mut locations = Locations::new(symbolization);
+    pub(crate) fn write(&self, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+        let mut locations = Locations::new(view);
         locations.prepare(self.stacks());
         let comments = locations.comments(&self.comments);
         let mut encoder = Encoder::new(
@@ -107,9 +108,9 @@ impl<'a> CountProfile<'a> {
             },
         );
         for record in &self.records {
-            let cut = record.frames(&mut locations).cut();
+            let visible = record.frames(&mut locations).visible;
             encoder.sample(|sample, _| {
-                locations.ids(cut, &mut sample.location_id);
+                locations.ids(visible, &mut sample.location_id);
                 sample.value.push(record.count);
             })?;
         }
@@ -117,8 +118,8 @@ impl<'a> CountProfile<'a> {
     }
 
     /// Writes the text form, which `go tool pprof` reads as well.
-    pub(crate) fn write_text(&self, symbolization: Symbolization, sink: &mut Sink<'_>) -> io::Result<()> {
-        let mut locations = Locations::new(symbolization);
+    pub(crate) fn write_text(&self, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+        let mut locations = Locations::new(view);
         locations.prepare(self.stacks());
         let total = self.records.iter().fold(0i64, |sum, record| sum.saturating_add(record.count));
         let mut text = format!("{} profile: total {total}\n", self.name);
@@ -126,9 +127,8 @@ impl<'a> CountProfile<'a> {
         for record in &self.records {
             let frames = record.frames(&mut locations);
             // A reader has no other way to learn of the skipped ones: the address list starts after them.
-            let hidden = frames.cut().frames;
             let _ = write!(text, "{}", record.count);
-            text::addresses(&mut text, &record.stack[hidden..]);
+            text::addresses(&mut text, &frames, frames.hidden_at_leaf());
             text.push('\n');
             text::lines(&mut text, &frames);
             text.push('\n');
@@ -176,7 +176,7 @@ mod tests {
 
     fn text_of(profile: &CountProfile<'_>) -> String {
         let mut out = Vec::new();
-        profile.write_text(Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
+        profile.write_text(View::default(), &mut Sink::new(&mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

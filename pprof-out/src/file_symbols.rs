@@ -1,10 +1,10 @@
 //! What the file of a module says of addresses in it.
 
-use crate::hook_names;
 use crate::names::{self, Home, Name};
 use crate::object_file::{ObjectFile, Store};
 use crate::progress::Progress;
 use crate::prune::classify;
+use crate::startup::Startup;
 use crate::symbol_cache::{FileState, Line, SymbolCache, Symbols};
 use rtprof_profiler::modules::Module;
 
@@ -78,7 +78,6 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols 
     let full_name = symbol.as_ref().map(|s| names::demangle(&s.name).full);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
     let home = full_name.as_deref().and_then(|name| Home::of(name, &last_file));
-    let mut left_out = None;
     let mut classes = Vec::with_capacity(drafts.len());
     let mut lines = Vec::with_capacity(drafts.len());
     for (at, draft) in drafts.iter().enumerate() {
@@ -86,16 +85,12 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols 
         let name = settle(draft, symbol, home.as_ref());
         let short = names::short(&name.full);
         let function = cache.function(&short, &name.system, &draft.file);
-        // Without inlined functions it may have the program's closure in it.
-        if inlines_known && hook_names::is_thread_start(&short) {
-            left_out = Some(function);
-            continue;
-        }
         classes.push(classify(&name.full, &draft.file, inlines_known));
         lines.push(Line { function, line: draft.line, column: draft.column });
     }
+    let startup = Startup::of(lines.iter().map(|line: &Line| &*line.function.name), inlines_known);
     Symbols {
-        left_out,
+        startup,
         lines: lines.into(),
         classes: classes.into(),
         offset: symbol.map_or(0, |s| address + 1 - s.start),

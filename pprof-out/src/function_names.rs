@@ -5,6 +5,7 @@ use std::sync::Arc;
 use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::sampling;
 
+use crate::startup::THREAD_START;
 use crate::symbol_cache::Symbols;
 use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
 
@@ -12,7 +13,8 @@ use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
 /// `runtime.FuncForPC`. Debug information, tens of megabytes for a large program, is opened once for all of them;
 /// answers are remembered.
 ///
-/// Of functions that were inlined there it is the one that they were inlined into: a reader gives the address a
+/// Of functions that were inlined there it is the one that they were inlined into, but for std's start-up code, as in
+/// profiles: a reader gives the address a
 /// single name, and the innermost one would stand for the whole frame, often one of the standard library's.
 ///
 /// The addresses in a profile lie inside the call, unlike those that it returns to. One at which several libraries
@@ -22,8 +24,12 @@ pub fn function_names(addresses: &[usize], symbolization: Symbolization) -> Vec<
     let mut symbolizer = Symbolizer::new(symbolization);
     let owned = owned(&mut symbolizer, addresses);
     let name = |symbols: Arc<Symbols>| {
-        let function = symbols.lines.last().map(|line| &line.function).or(symbols.left_out.as_ref())?;
-        Some(function.name.clone())
+        if symbols.startup.is_thread_start() {
+            return Some(Arc::from(THREAD_START));
+        }
+        // Without what profiles hide of it.
+        let shown = symbols.startup.lines_shown().filter(|shown| *shown > 0).unwrap_or(symbols.lines.len());
+        Some(symbols.lines.get(shown.checked_sub(1)?)?.function.name.clone())
     };
     symbolizer.resolve(&owned).into_iter().map(name).collect()
 }

@@ -14,9 +14,9 @@ use crate::locations::Locations;
 use crate::prune::DROP_FRAMES;
 use crate::scale::Scale;
 use crate::sink::Sink;
-use crate::symbolizer::Symbolization;
 use crate::taken::Taken;
 use crate::top::Values;
+use crate::view::View;
 
 /// The order is Go's; readers go by position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
@@ -190,10 +190,10 @@ impl HeapRecords<'static> {
 pub(crate) fn write(
     heap: &HeapRecords<'_>,
     default_sample_type: &str,
-    symbolization: Symbolization,
+    view: View,
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
-    let mut locations = Locations::new(symbolization);
+    let mut locations = Locations::new(view);
     locations.prepare(heap.stacks());
     let comments = locations.comments(&heap.comments);
     let mut encoder = Encoder::new(
@@ -209,10 +209,10 @@ pub(crate) fn write(
         },
     );
     for record in &heap.records {
-        let cut = locations.allocation(record.stack).cut();
+        let visible = locations.allocation(record.stack).visible;
         let values = record.estimated();
         encoder.sample(|sample, strings| {
-            locations.ids(cut, &mut sample.location_id);
+            locations.ids(visible, &mut sample.location_id);
             sample.value.extend(values.in_order());
             sample.label.extend(encode::text_labels(strings, record.labels));
             let size = record.size as i64;

@@ -32,7 +32,7 @@ fn synthetic() -> HeapRecords<'static> {
 
 fn encoded(heap: &HeapRecords<'_>) -> Vec<u8> {
     let mut out = Vec::new();
-    write(heap, "inuse_space", Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
+    write(heap, "inuse_space", View::default(), &mut Sink::new(&mut out)).unwrap();
     out
 }
 
@@ -135,11 +135,11 @@ fn a_failing_writer_gets_its_error_and_the_next_call_works() {
     let whole = encoded(&heap);
     for room in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
         let mut full = Full(room);
-        let error = write(&heap, "inuse_space", Symbolization::Full, &mut Sink::new(&mut full)).unwrap_err();
+        let error = write(&heap, "inuse_space", View::default(), &mut Sink::new(&mut full)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
     let mut text = Full(1000);
-    assert!(crate::heap_text::write(&heap, Symbolization::Full, &mut Sink::new(&mut text)).is_err());
+    assert!(crate::heap_text::write(&heap, View::default(), &mut Sink::new(&mut text)).is_err());
     assert_eq!(encoded(&heap), whole);
 }
 

@@ -8,17 +8,13 @@ use rtprof_profiler::own_files;
 use crate::heap::{HeapRecord, HeapRecords, HeapValues};
 use crate::locations::Locations;
 use crate::sink::Sink;
-use crate::symbolizer::Symbolization;
 use crate::text;
 use crate::top::Values;
+use crate::view::View;
 
 /// Writes the text form: the records with the most bytes in use first, a summary in the manner of Go's
 /// `runtime.MemStats`, and the mapped binaries.
-pub(crate) fn write(
-    heap: &HeapRecords<'_>,
-    symbolization: Symbolization,
-    sink: &mut Sink<'_>,
-) -> io::Result<()> {
+pub(crate) fn write(heap: &HeapRecords<'_>, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let mut estimated = HeapValues::default();
     let mut shown = HeapValues::default();
     let rate = single_rate(heap);
@@ -32,7 +28,7 @@ pub(crate) fn write(
     }
     records.sort_by_key(|(values, _)| std::cmp::Reverse((values.inuse_space, values.alloc_space)));
 
-    let mut locations = Locations::new(symbolization);
+    let mut locations = Locations::new(view);
     locations.prepare(heap.stacks());
     let mut text = header(shown, rate);
     let mut bytes = Vec::new();
@@ -42,10 +38,11 @@ pub(crate) fn write(
             "{}: {} [{}: {}]",
             values.inuse_objects, values.inuse_space, values.alloc_objects, values.alloc_space
         );
-        text::addresses(&mut text, &record.stack);
+        let frames = locations.allocation(record.stack);
+        text::addresses(&mut text, &frames, 0);
         text.push('\n');
         text::labels(&mut text, record.labels);
-        text::lines(&mut text, &locations.allocation(record.stack));
+        text::lines(&mut text, &frames);
         text.push('\n');
         bytes.extend_from_slice(text.as_bytes());
         text.clear();
@@ -136,7 +133,7 @@ mod tests {
             taken: Taken::default(),
         };
         let mut out = Vec::new();
-        write(&heap, Symbolization::Full, &mut Sink::new(&mut out)).unwrap();
+        write(&heap, View::default(), &mut Sink::new(&mut out)).unwrap();
         String::from_utf8(out).unwrap()
     }
 

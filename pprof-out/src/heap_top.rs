@@ -4,8 +4,8 @@ use rtprof_profiler::sampling;
 
 use crate::heap::HeapRecords;
 use crate::locations::Locations;
-use crate::symbolizer::Symbolization;
 use crate::top::{ByFunction, Sums};
+use crate::view::View;
 
 /// What one function allocated. The values are estimates for all allocations, as in the heap profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub fn heap_top(n: usize) -> Vec<TopEntry> {
 }
 
 fn entries_of(heap: &HeapRecords<'_>) -> Vec<TopEntry> {
-    let mut locations = Locations::new(Symbolization::Full);
+    let mut locations = Locations::new(View::default());
     locations.prepare(heap.stacks());
     let mut functions = ByFunction::default();
     for record in &heap.records {

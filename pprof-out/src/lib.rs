@@ -47,7 +47,9 @@ mod decoded;
 mod encode;
 mod error;
 mod file_symbols;
+mod frames;
 mod function_names;
+mod functions;
 #[cfg(test)]
 mod go_pprof;
 mod hash;
@@ -73,6 +75,7 @@ mod since;
 mod sink;
 mod snapshot;
 mod source_path;
+mod startup;
 mod strings;
 mod symbol_cache;
 mod symbolizer;
@@ -81,6 +84,7 @@ mod text;
 mod thread_create;
 mod top;
 pub mod trace;
+mod view;
 
 pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};

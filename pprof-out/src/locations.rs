@@ -7,14 +7,18 @@ use std::sync::Arc;
 use rtprof_profiler::modules::{CaptureSpan, ClockTime, Module};
 use rtprof_profiler::stack::Stack;
 
+use crate::frames::{Address, Frames, Piece, ThreadStart, Visible};
+use crate::functions::Functions;
 use crate::hash::AddressMap;
 use crate::mapped_pages::MappedPages;
 use crate::object_file::hex;
 use crate::proto;
 use crate::prune::{self, Class, Cut, Machinery};
+use crate::startup::{self, Hidden};
 use crate::strings::StringTable;
-use crate::symbol_cache::{Function, Symbols};
-use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
+use crate::symbol_cache::Symbols;
+use crate::symbolizer::{NameSearch, Owned, Symbolizer};
+use crate::view::View;
 
 /// Every distinct address of an export, resolved once.
 pub(crate) struct Locations {
@@ -24,13 +28,16 @@ pub(crate) struct Locations {
     /// Those of stacks that were captured before it, with the module that they belonged to then.
     by_owner: HashMap<Owned, Known>,
     addresses: Vec<Address>,
-    /// What was given an id: an address, and how many of its innermost lines are hidden. The id is the
-    /// position plus 1.
-    given: Vec<(u32, u32)>,
+    /// Of each address.
+    ids: Vec<Ids>,
+    /// What was given an id: a piece of an address. The id is the position plus 1.
+    given: Vec<(u32, Piece)>,
     /// The addresses of the stack at hand.
     stack: Vec<u32>,
     /// The rootmost frame of the stack at hand that is a way into the allocator.
     entry: Option<usize>,
+    startup_frames: bool,
+    thread_start: ThreadStart,
 }
 
 /// What the innermost loop of an export asks of an address.
@@ -40,39 +47,30 @@ struct Known {
     at: u32,
     /// It is a way into the allocator.
     is_entry: bool,
-    /// No stack shows it.
-    is_left_out: bool,
 }
 
-/// One address of a stack.
-pub(crate) struct Address {
-    /// Where the call returns to.
-    pub(crate) return_address: usize,
-    module: Option<usize>,
-    pub(crate) symbols: Arc<Symbols>,
-    /// The id of the location with all its lines; 0 until it is used.
-    id: u64,
-    /// The ids of locations without some of the innermost lines: their number, and the id.
-    shortened: Vec<(u32, u64)>,
-}
-
-/// A stack resolved, with its machinery cut off.
-pub(crate) struct Frames<'a> {
-    addresses: &'a [Address],
-    stack: &'a [u32],
-    cut: Cut,
+/// The ids of an address's locations.
+#[derive(Default)]
+struct Ids {
+    /// Of that with all its lines; 0 until it is used.
+    whole: u64,
+    /// Of those with some.
+    pieces: Vec<(Piece, u64)>,
 }
 
 impl Locations {
-    pub(crate) fn new(symbolization: Symbolization) -> Self {
+    pub(crate) fn new(view: View) -> Self {
         Self {
-            symbolizer: Symbolizer::new(symbolization),
+            symbolizer: Symbolizer::new(view.symbolization),
             by_address: AddressMap::default(),
             by_owner: HashMap::new(),
             addresses: Vec::new(),
+            ids: Vec::new(),
             given: Vec::new(),
             stack: Vec::new(),
             entry: None,
+            startup_frames: view.startup_frames,
+            thread_start: ThreadStart::default(),
         }
     }
 
@@ -152,7 +150,22 @@ impl Locations {
     }
 
     fn frames(&self, cut: Cut) -> Frames<'_> {
-        Frames { addresses: &self.addresses, stack: &self.stack, cut }
+        let visible = Visible { cut, startup: self.startup() };
+        let Self { addresses, stack, thread_start, .. } = self;
+        Frames { addresses, stack, visible, thread_start }
+    }
+
+    /// What is to be hidden at the outer end of the stack at hand.
+    fn startup(&self) -> Option<Hidden> {
+        if self.startup_frames {
+            return None;
+        }
+        let symbols = |frame: usize| &self.addresses[self.stack[frame] as usize].symbols;
+        let hidden = startup::find(self.stack.len(), |frame| symbols(frame).startup)?;
+        // Something must remain.
+        let (end, lines) = hidden.to;
+        let remains = hidden.is_thread || end + 1 < self.stack.len() || lines < symbols(end).lines.len();
+        remains.then_some(hidden)
     }
 
     fn classes(&self, frame: usize) -> &[Class] {
@@ -168,9 +181,6 @@ impl Locations {
                 Some(&(from, known)) if stack.span.is_since(from) => known,
                 _ => self.look_up(return_address, stack.span),
             };
-            if known.is_left_out {
-                continue;
-            }
             if known.is_entry {
                 self.entry = Some(self.stack.len());
             }
@@ -200,22 +210,20 @@ impl Locations {
     }
 
     fn add(&mut self, (return_address, module): Owned, symbols: Arc<Symbols>) -> Known {
-        let known = Known {
-            at: self.addresses.len() as u32,
-            is_entry: prune::entry_lines(&symbols.classes) > 0,
-            is_left_out: symbols.lines.is_empty() && symbols.left_out.is_some(),
-        };
-        self.addresses.push(Address { return_address, module, symbols, id: 0, shortened: Vec::new() });
+        let known =
+            Known { at: self.addresses.len() as u32, is_entry: prune::entry_lines(&symbols.classes) > 0 };
+        self.addresses.push(Address { return_address, module, symbols });
+        self.ids.push(Ids::default());
         known
     }
 
-    /// The ids of a stack's locations after `cut`, given as they turn up. `cut` is that of the stack that was
-    /// resolved last.
-    pub(crate) fn ids(&mut self, cut: Cut, ids: &mut Vec<u64>) {
-        let mut hidden = cut.lines as u32;
-        for &at in self.stack.iter().skip(cut.frames) {
-            ids.push(id_of(&mut self.addresses[at as usize], &mut self.given, at, hidden));
-            hidden = 0;
+    /// The ids of the locations that are shown of the stack that was resolved last, given as they turn up.
+    pub(crate) fn ids(&mut self, visible: Visible, ids: &mut Vec<u64>) {
+        for (frame, &at) in self.stack.iter().enumerate().skip(visible.cut.frames) {
+            let lines = || self.addresses[at as usize].symbols.lines.len();
+            if let Some(piece) = visible.piece(frame, lines) {
+                ids.push(id_of(&mut self.ids[at as usize], &mut self.given, at, piece));
+            }
         }
     }
 
@@ -229,9 +237,9 @@ impl Locations {
         &'a self,
         functions: &'a mut Functions,
     ) -> impl Iterator<Item = proto::Location> + 'a {
-        self.given.iter().zip(1..).map(|(&(at, hidden), id)| {
+        self.given.iter().zip(1..).map(|(&(at, piece), id)| {
             let address = &self.addresses[at as usize];
-            let lines = &address.symbols.lines[hidden as usize..];
+            let lines = piece.lines(address, &self.thread_start);
             proto::Location {
                 id,
                 mapping_id: address.module.map_or(0, |module| module as u64 + 1),
@@ -305,20 +313,20 @@ pub(crate) fn file_name(path: &str) -> &str {
     if path.is_empty() { "[vdso]" } else { path }
 }
 
-fn id_of(address: &mut Address, given: &mut Vec<(u32, u32)>, at: u32, hidden: u32) -> u64 {
-    if hidden == 0 {
-        if address.id == 0 {
-            given.push((at, 0));
-            address.id = given.len() as u64;
+fn id_of(ids: &mut Ids, given: &mut Vec<(u32, Piece)>, at: u32, piece: Piece) -> u64 {
+    if piece == Piece::Whole {
+        if ids.whole == 0 {
+            given.push((at, piece));
+            ids.whole = given.len() as u64;
         }
-        return address.id;
+        return ids.whole;
     }
-    if let Some(&(_, id)) = address.shortened.iter().find(|(lines, _)| *lines == hidden) {
+    if let Some(&(_, id)) = ids.pieces.iter().find(|(known, _)| *known == piece) {
         return id;
     }
-    given.push((at, hidden));
+    given.push((at, piece));
     let id = given.len() as u64;
-    address.shortened.push((hidden, id));
+    ids.pieces.push((piece, id));
     id
 }
 
@@ -339,61 +347,5 @@ impl Found {
 
     fn settled(self, having: usize, file_is_complete: bool) -> bool {
         having > 0 && (file_is_complete || having == self.locations)
-    }
-}
-
-impl<'a> Frames<'a> {
-    /// How much of the stack is hidden.
-    pub(crate) fn cut(&self) -> Cut {
-        self.cut
-    }
-
-    /// The addresses that are shown, leaf first, each with the number of its innermost lines that are not.
-    pub(crate) fn shown(&self) -> impl Iterator<Item = (&'a Address, usize)> + use<'a> {
-        let (addresses, cut) = (self.addresses, self.cut);
-        self.stack.iter().skip(cut.frames).enumerate().map(move |(at, &address)| {
-            let hidden = if at == 0 { cut.lines } else { 0 };
-            (&addresses[address as usize], hidden)
-        })
-    }
-}
-
-/// The functions of an export with their ids.
-#[derive(Default)]
-pub(crate) struct Functions {
-    // Nearly every look-up finds the very same object; only after the process-wide cache was emptied
-    // meanwhile are there two equal ones.
-    by_object: AddressMap<usize, u64>,
-    by_content: HashMap<Arc<Function>, u64>,
-    functions: Vec<Arc<Function>>,
-}
-
-impl Functions {
-    fn id(&mut self, function: &Arc<Function>) -> u64 {
-        let object = Arc::as_ptr(function) as usize;
-        if let Some(&id) = self.by_object.get(&object) {
-            return id;
-        }
-        let next = self.functions.len() as u64 + 1;
-        let id = *self.by_content.entry(function.clone()).or_insert(next);
-        if id == next {
-            self.functions.push(function.clone());
-        }
-        self.by_object.insert(object, id);
-        id
-    }
-
-    /// The functions in the order of their ids.
-    pub(crate) fn encoded<'a>(
-        &'a self,
-        strings: &'a mut StringTable,
-    ) -> impl Iterator<Item = proto::Function> + 'a {
-        self.functions.iter().zip(1..).map(|(function, id)| proto::Function {
-            id,
-            name: strings.index_shared(&function.name),
-            system_name: strings.index_shared(&function.system_name),
-            filename: strings.index_shared(&function.file),
-            start_line: 0,
-        })
     }
 }

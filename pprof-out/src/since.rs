@@ -53,7 +53,7 @@ impl Snapshot {
             }
             (records, _) => records.clone(),
         };
-        Self { records, instant: self.instant }
+        Self { records, instant: self.instant, startup_frames: self.startup_frames }
     }
 }
 

@@ -10,12 +10,14 @@ use crate::collapsed;
 use crate::contention::{self, ContentionRecords};
 use crate::contention_text;
 use crate::count_profile::CountProfile;
+use crate::frames::Frames;
 use crate::heap::{self, HeapRecords};
 use crate::heap_text;
-use crate::locations::{Frames, Locations};
+use crate::locations::Locations;
 use crate::profile::HeapView;
 use crate::sink::Sink;
 use crate::symbolizer::{NameSearch, Symbolization};
+use crate::view::View;
 
 /// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), or what was added between two
 /// ([`since`](Self::since)). Nothing is resolved yet: that happens whenever it is written.
@@ -23,6 +25,8 @@ use crate::symbolizer::{NameSearch, Symbolization};
 pub struct Snapshot {
     pub(crate) records: Records,
     pub(crate) instant: Instant,
+    /// See [`Snapshot::with_startup_frames`].
+    pub(crate) startup_frames: bool,
 }
 
 #[derive(Clone)]
@@ -46,7 +50,7 @@ impl Snapshot {
     }
 
     fn now(records: Records) -> Self {
-        Self { records, instant: Instant::now() }
+        Self { records, instant: Instant::now(), startup_frames: false }
     }
 
     /// The profile's name.
@@ -104,12 +108,11 @@ impl Snapshot {
     /// Those of the writer.
     pub fn write_proto(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
         let mut sink = Sink::new(&mut w);
+        let view = self.view(symbolization);
         match &self.records {
-            Records::Heap(view, heap) => {
-                heap::write(heap, view.default_sample_type(), symbolization, &mut sink)
-            }
-            Records::Contention(contention) => contention::write(contention, symbolization, &mut sink),
-            Records::Counts(counts) => counts.write(symbolization, &mut sink),
+            Records::Heap(kind, heap) => heap::write(heap, kind.default_sample_type(), view, &mut sink),
+            Records::Contention(contention) => contention::write(contention, view, &mut sink),
+            Records::Counts(counts) => counts.write(view, &mut sink),
         }
     }
 
@@ -120,10 +123,11 @@ impl Snapshot {
     /// Those of the writer.
     pub fn write_text(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
         let mut sink = Sink::new(&mut w);
+        let view = self.view(symbolization);
         match &self.records {
-            Records::Heap(_, heap) => heap_text::write(heap, symbolization, &mut sink),
-            Records::Contention(contention) => contention_text::write(contention, symbolization, &mut sink),
-            Records::Counts(counts) => counts.write_text(symbolization, &mut sink),
+            Records::Heap(_, heap) => heap_text::write(heap, view, &mut sink),
+            Records::Contention(contention) => contention_text::write(contention, view, &mut sink),
+            Records::Counts(counts) => counts.write_text(view, &mut sink),
         }
     }
 
@@ -143,13 +147,13 @@ impl Snapshot {
             let message = format!("{} has no sample type {sample_type}", self.name());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
-        collapsed::write(self, sample_type, symbolization, &mut Sink::new(&mut w))
+        collapsed::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
     /// All stacks as one tree from the outermost function on, for a flame graph.
     pub fn call_tree(&self, symbolization: Symbolization) -> CallTree {
         let _workspace = sampling::workspace();
-        CallTree::of(self, symbolization)
+        CallTree::of(self, self.view(symbolization))
     }
 
     /// Begins to look for the names of all its functions, by a thread that the program's threads go before, and calls
@@ -162,12 +166,23 @@ impl Snapshot {
     pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
         let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
         let _workspace = sampling::workspace();
-        self.locations(Symbolization::Known).search(at_end)
+        self.locations(self.view(Symbolization::Known)).search(at_end)
+    }
+
+    /// The same with the frames that std runs between the beginning of a thread and the program's first function, which
+    /// are hidden otherwise: `catch_unwind`, `__rust_begin_short_backtrace` and the like.
+    #[must_use]
+    pub fn with_startup_frames(self) -> Self {
+        Self { startup_frames: true, ..self }
+    }
+
+    fn view(&self, symbolization: Symbolization) -> View {
+        View { symbolization, startup_frames: self.startup_frames }
     }
 
     /// With the addresses of all stacks prepared.
-    fn locations(&self, symbolization: Symbolization) -> Locations {
-        let mut locations = Locations::new(symbolization);
+    fn locations(&self, view: View) -> Locations {
+        let mut locations = Locations::new(view);
         match &self.records {
             Records::Heap(_, heap) => locations.prepare(heap.stacks()),
             Records::Contention(contention) => locations.prepare(contention.stacks()),
@@ -180,10 +195,10 @@ impl Snapshot {
     /// what a reader must know of addresses without names.
     pub(crate) fn for_each<E>(
         &self,
-        symbolization: Symbolization,
+        view: View,
         mut see: impl FnMut(&Frames<'_>, &[i64]) -> Result<(), E>,
     ) -> Result<Vec<String>, E> {
-        let mut locations = self.locations(symbolization);
+        let mut locations = self.locations(view);
         match &self.records {
             Records::Heap(_, heap) => heap.records.iter().try_for_each(|record| {
                 see(&locations.allocation(record.stack), &record.estimated().in_order())

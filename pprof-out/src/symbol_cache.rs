@@ -14,6 +14,7 @@ use rtprof_profiler::fork_safe::PerProcess;
 use rtprof_profiler::sampling;
 
 use crate::prune::Class;
+use crate::startup::Startup;
 
 /// When more addresses than this are known, all are forgotten before others are looked up.
 const CAPACITY: usize = 200_000;
@@ -40,12 +41,11 @@ pub(crate) struct Line {
 /// All that is known of an address.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Symbols {
-    /// Innermost inlined function first; empty when nothing is known, or all is left out.
+    /// Innermost inlined function first; empty when nothing is known.
     pub(crate) lines: Box<[Line]>,
     /// The class of each line.
     pub(crate) classes: Box<[Class]>,
-    /// The function, if it is one that no stack shows: there are no lines then, and the address is left out.
-    pub(crate) left_out: Option<Arc<Function>>,
+    pub(crate) startup: Startup,
     /// Distance of the return address from the start of the function that has the code; 0 when unknown.
     pub(crate) offset: u64,
 }

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 
 use rtprof_profiler::modules::Module;
 
-use crate::locations::{Frames, file_name};
+use crate::frames::Frames;
+use crate::locations::file_name;
 use crate::mapped_pages::MappedPages;
 use crate::object_file::hex;
 use crate::symbol_cache::Line;
@@ -14,24 +15,23 @@ use crate::symbol_cache::Line;
 /// has two parts of any length at most, a function's name and its file.
 const LONGEST_PART: usize = 24 << 10;
 
-/// ` @ 0x… 0x…`: the return addresses, leaf first, nothing hidden. A reader symbolizes them itself.
-pub(crate) fn addresses(text: &mut String, stack: &[usize]) {
+/// ` @ 0x… 0x…`: the return addresses, leaf first, without so many of the first. A reader symbolizes them itself.
+pub(crate) fn addresses(text: &mut String, frames: &Frames<'_>, hidden: usize) {
     text.push_str(" @");
-    for address in stack {
+    for address in frames.return_addresses(hidden) {
         let _ = write!(text, " {address:#x}");
     }
 }
 
 /// One `#` line for each function of the stack, inlined ones included.
 pub(crate) fn lines(text: &mut String, frames: &Frames<'_>) {
-    for (address, hidden) in frames.shown() {
-        let symbols = &address.symbols;
+    for (address, lines) in frames.shown() {
         let pc = address.return_address;
-        if symbols.lines.is_empty() {
+        if lines.is_empty() {
             let _ = writeln!(text, "#\t{pc:#x}");
         }
-        for line in &symbols.lines[hidden..] {
-            function_line(text, pc, symbols.offset, line);
+        for line in lines {
+            function_line(text, pc, address.symbols.offset, line);
         }
     }
 }

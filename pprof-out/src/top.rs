@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::locations::Frames;
+use crate::frames::Frames;
 
 /// Values of a record that can be summed up.
 pub(crate) trait Values: Copy + Default {
@@ -32,8 +32,7 @@ impl<V: Values> ByFunction<V> {
     pub(crate) fn add(&mut self, frames: &Frames<'_>, values: V) {
         let Self { sums, seen } = self;
         seen.clear();
-        for (address, hidden) in frames.shown() {
-            let lines = &address.symbols.lines[hidden..];
+        for (address, lines) in frames.shown() {
             if lines.is_empty() {
                 seen.push(Arc::from(format!("{:#x}", address.return_address)));
             }

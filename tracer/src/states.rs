@@ -3,7 +3,7 @@
 //! All of these keep up the goroutine's state whether anything is recorded or not, so that a trace can begin at any moment
 //! and say truly who waits.
 
-use rtprof_profiler::goroutine::{self, Birth, Goroutine, State, WaitReason};
+use rtprof_profiler::goroutine::{self, Birth, Goroutine, Start, State, WaitReason};
 use rtprof_profiler::observer::Observer;
 
 use crate::record::Kind;
@@ -111,9 +111,9 @@ pub fn enter_syscall() {
     });
 }
 
-/// The current goroutine is about to start a thread of this name. `None` when nothing is recorded: then the thread settles
+/// The current goroutine is about to start a thread of this name, empty for none. `None` when nothing is recorded: then the thread settles
 /// everything itself. Go: `traceGoCreate`.
-pub fn create(name: &str) -> Option<Birth> {
+pub fn create(name: &str, start: Start) -> Option<Birth> {
     if !is_enabled() {
         return None;
     }
@@ -122,7 +122,7 @@ pub fn create(name: &str) -> Option<Birth> {
         if turn.count_if_lost() {
             return None;
         }
-        let (stack, name) = (turn.stack(), turn.string(name));
+        let (stack, name) = (turn.stack(), turn.title(name, Some(start)));
         turn.write(Kind::Create, turn.now(), [goroutine, name.into(), stack.into()]);
         Some(Birth { goroutine, generation: turn.generation() })
     })?

@@ -13,7 +13,7 @@
 //! A turn that gets no buffer is *blind*: it changes the word to [`LOST_GENERATION`], and records nothing.
 
 use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{Goroutine, LOST_GENERATION, State, Word};
+use rtprof_profiler::goroutine::{self, Goroutine, LOST_GENERATION, MAX_TITLE, Start, State, Word};
 use rtprof_profiler::labels::{self, LabelSetId};
 use rtprof_profiler::primitive::Ordering;
 
@@ -157,6 +157,14 @@ impl<'a> Turn<'a> {
         })
     }
 
+    /// The number of a goroutine's [`title`](goroutine::title); 0, counted, if it cannot be kept.
+    pub(crate) fn title(&mut self, name: &str, start: Option<Start>) -> StringId {
+        if self.buffer.is_none() {
+            return 0;
+        }
+        self.string(goroutine::title(name, start, &mut [0; MAX_TITLE]))
+    }
+
     /// Goes over to the present generation if the word is not of the turn's. `true` if it did: the word is to be read
     /// again, as it may be of an even later one.
     #[inline]
@@ -188,7 +196,7 @@ impl<'a> Turn<'a> {
         if self.buffer.is_none() {
             return;
         }
-        let name = goroutine.with_name(|name| self.string(name));
+        let name = goroutine.with_name(|name| self.title(name, goroutine.start()));
         let created_by = goroutine.created_by().and_then(|bucket| tables::stack(bucket.stack())).unwrap_or(0);
         let (thread, thread_id) =
             if word.state() == State::Running { (id, goroutine.thread_id()) } else { (0, 0) };

@@ -42,12 +42,13 @@ impl Builder {
     /// # Panics
     /// If a name was set that contains a null byte.
     #[inline(always)]
+    #[track_caller]
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        let creator = Creator::here(&self.name);
+        let creator = Creator::here::<F>(&self.name);
         creator.has_tried(self.std.spawn(creator.around(f))).map(JoinHandle)
     }
 
@@ -63,12 +64,13 @@ impl Builder {
     /// The thread is joined before anything ends that `f` or `T` borrows; or both are `'static` but for types
     /// that nothing is done with after their lifetime.
     #[inline(always)]
+    #[track_caller]
     pub unsafe fn spawn_unchecked<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send,
         T: Send,
     {
-        let creator = Creator::here(&self.name);
+        let creator = Creator::here::<F>(&self.name);
         // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that
         // is not static.
         creator.has_tried(unsafe { self.std.spawn_unchecked(creator.around(f)) }).map(JoinHandle)
@@ -82,6 +84,7 @@ impl Builder {
     /// # Panics
     /// As [`Builder::spawn`].
     #[inline(always)]
+    #[track_caller]
     pub fn spawn_scoped<'scope, 'env, F, T>(
         self,
         scope: &'scope Scope<'scope, 'env>,
@@ -91,7 +94,7 @@ impl Builder {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let creator = Creator::here(&self.name);
+        let creator = Creator::here::<F>(&self.name);
         creator.has_tried(scope.start(self.std, creator, f))
     }
 }

@@ -2,28 +2,29 @@
 
 use std::io;
 
-use rtprof_profiler::goroutine::{self, Birth, Registered};
+use rtprof_profiler::goroutine::{self, Origin, Registered, Start};
 use rtprof_profiler::labels;
-use rtprof_profiler::thread_create::{self, ThreadBucket};
+use rtprof_profiler::thread_create;
 use rtprof_tracer::states;
 
-/// The stack that is about to create a thread, and what the trace knows of that.
+/// The stack that is about to create a thread, what the thread is to run, and what the trace knows of that.
 #[derive(Clone, Copy)]
-pub(super) struct Creator {
-    stack: Option<&'static ThreadBucket>,
-    birth: Option<Birth>,
-}
+pub(super) struct Creator(Origin);
 
 impl Creator {
-    /// That of the caller, for a thread of this name. A trace has the creation before the thread can begin.
+    /// That of the caller, for a thread of this name that runs an `F`. A trace has the creation before the thread can
+    /// begin.
     #[inline(always)]
-    pub(super) fn here(name: &str) -> Self {
-        Self { stack: thread_create::stack(), birth: states::create(name) }
+    #[track_caller]
+    pub(super) fn here<F>(name: &str) -> Self {
+        let start = Start::here::<F>();
+        let created_by = thread_create::stack();
+        Self(Origin { created_by, start: Some(start), birth: states::create(name, start) })
     }
 
     /// The thread was made, or not. Counted now and not before: the system may have refused.
     pub(super) fn has_tried<T>(self, thread: io::Result<T>) -> io::Result<T> {
-        match (&thread, self.stack, self.birth) {
+        match (&thread, self.0.created_by, self.0.birth) {
             (Ok(_), Some(bucket), _) => bucket.record.count_one(),
             (Err(_), _, Some(birth)) => states::create_failed(birth),
             _ => {}
@@ -34,7 +35,7 @@ impl Creator {
     /// Begins the current thread's goroutine, which ends when the guard is dropped.
     #[allow(clippy::disallowed_methods, reason = "std has made the handle of a thread that it starts")]
     fn enter(self) -> Registered {
-        goroutine::register(std::thread::current().name(), self.stack, self.birth)
+        goroutine::register(std::thread::current().name(), self.0)
     }
 
     /// `body` with the goroutine around it, under the labels of the caller. A panic ends the goroutine and goes on to std.

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::Symbolization;
+use crate::view::View;
 
 /// How a trace is recorded. [`Options::default`] is right for most.
 #[derive(Clone, Debug)]
@@ -17,6 +18,15 @@ pub struct Options {
     /// Who finds the names of functions, when the trace ends; [`Symbolization::Full`] by default. Where they are not found
     /// a trace has addresses, to which Go's tools add nothing.
     pub symbolization: Symbolization,
+    /// Whether stacks have the frames that std runs between the beginning of a thread and the program's first function;
+    /// not by default.
+    pub startup_frames: bool,
+}
+
+impl Options {
+    pub(super) fn view(&self) -> View {
+        View { symbolization: self.symbolization, startup_frames: self.startup_frames }
+    }
 }
 
 impl Default for Options {
@@ -25,6 +35,7 @@ impl Default for Options {
             drain_timeout: Duration::from_secs(10),
             buffer_memory: 64 << 20,
             symbolization: Symbolization::Full,
+            startup_frames: false,
         }
     }
 }

@@ -193,8 +193,8 @@ impl Reader {
             drop(collected);
             let is_over = drain.is_over();
             if is_over {
-                let symbolization = self.session.options.symbolization;
-                self.encoder.end(end, drain.tables(), symbolization, &mut self.chunk);
+                let view = self.session.options.view();
+                self.encoder.end(end, drain.tables(), view, &mut self.chunk);
             }
             self.note(end);
         }

@@ -7,7 +7,7 @@ use rtprof_tracer::record::{Kind, MAX_RECORD, Records, StackId, StringId, Writer
 
 use super::Encode;
 use super::v1::V1;
-use crate::symbolizer::Symbolization;
+use crate::view::View;
 
 /// What a thread records in a generation.
 #[derive(Clone, Default)]
@@ -169,6 +169,6 @@ pub(crate) fn encode(v1: &mut V1, generations: &[Generation<'_>], end: u64) -> V
     for generation in generations {
         v1.generation(generation, &texts, &mut out);
     }
-    v1.end(end, &texts, Symbolization::Full, &mut out);
+    v1.end(end, &texts, View::default(), &mut out);
     out
 }

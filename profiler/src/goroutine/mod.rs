@@ -27,6 +27,7 @@ mod reason;
 mod registered;
 mod slot;
 mod snapshot;
+mod start;
 mod state;
 
 use core::cell::Cell;
@@ -36,9 +37,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
 pub use reason::WaitReason;
-pub use registered::{Birth, Registered, register};
+pub use registered::{Birth, Origin, Registered, register};
 pub use slot::{Goroutine, Snapshot};
 pub use snapshot::all;
+pub use start::{MAX_TITLE, Start, title};
 pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;
@@ -46,7 +48,6 @@ use crate::fork_lock::own_process;
 use crate::observer;
 use crate::sampling::{self, Hook};
 use crate::slots::Slots;
-use crate::thread_create::ThreadBucket;
 use slot::Identity;
 
 #[cfg(not(loom))]
@@ -142,7 +143,7 @@ fn enter_foreign() -> Option<&'static Goroutine> {
         return None;
     }
     let name = kernel::ThreadName::current();
-    begin(name.as_str(), None, None)
+    begin(name.as_str(), Origin::default())
 }
 
 /// Begins to enter, from one of these states.
@@ -156,15 +157,11 @@ fn may_enter(from: &[*const Goroutine]) -> bool {
     })
 }
 
-/// Gives the current thread a goroutine, or the one it has this name and creator.
-fn enter_thread(
-    name: &str,
-    created_by: Option<&'static ThreadBucket>,
-    birth: Option<Birth>,
-) -> Option<&'static Goroutine> {
+/// Gives the current thread a goroutine, or the one it has this name and origin.
+fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     let is_ours = |own: &&Goroutine| own.id() == CURRENT_ID.with(Cell::get);
     if let Some(own) = own().filter(is_ours) {
-        own.describe(name, created_by);
+        own.describe(name, origin);
         return Some(own);
     }
     if !may_enter(&[NONE, UNFOLLOWED]) {
@@ -172,15 +169,11 @@ fn enter_thread(
     }
     // Without the key, the guard alone ends it.
     exit::arm();
-    begin(name, created_by, birth)
+    begin(name, origin)
 }
 
 /// The thread is entering.
-fn begin(
-    name: &str,
-    created_by: Option<&'static ThreadBucket>,
-    birth: Option<Birth>,
-) -> Option<&'static Goroutine> {
+fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     // Leaves `errno` as it was.
     let _hook = Hook::enter();
     let slot = SLOTS.take();
@@ -190,17 +183,17 @@ fn begin(
     if let Some(slot) = slot {
         let (thread_id, process) = (kernel::thread_id(), own_process());
         let is_main = thread_id == process && !MAIN_IS_TAKEN.swap(true, Ordering::Relaxed);
-        let id = match birth {
+        let id = match origin.birth {
             Some(birth) => birth.goroutine,
             None if is_main => MAIN,
             None => reserve_id(),
         };
         let name = if is_main { "main" } else { name };
-        let state = match birth {
+        let state = match origin.birth {
             Some(birth) => Word::new(State::Runnable, birth.generation),
             None => Word::new(State::Running, 0),
         };
-        slot.begin(Identity { id, thread_id, process, name, created_by, state });
+        slot.begin(Identity { id, thread_id, process, name, origin, state });
         CURRENT_ID.with(|current| current.set(id));
     }
     CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));

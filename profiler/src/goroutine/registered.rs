@@ -2,7 +2,7 @@
 
 use core::marker::PhantomData;
 
-use super::Goroutine;
+use super::{Goroutine, Start};
 use crate::thread_create::ThreadBucket;
 
 /// The current thread's goroutine, until it is dropped. For the first function of a thread.
@@ -22,17 +22,23 @@ pub struct Birth {
     pub generation: u32,
 }
 
+/// Where a goroutine comes from, as far as its creator has told.
+#[derive(Clone, Copy, Default)]
+pub struct Origin {
+    /// What [`crate::thread_create::stack`] returned to the creator.
+    pub created_by: Option<&'static ThreadBucket>,
+    /// What it runs, and the line that started it.
+    pub start: Option<Start>,
+    /// What the creator has settled.
+    pub birth: Option<Birth>,
+}
+
 /// Begins the current thread's goroutine. A thread that hooks have found before is the same goroutine still,
 /// under the new name. Nothing, if there is no memory. Go: `newproc`.
 ///
-/// `name` is kept up to 64 bytes; `created_by` is what [`crate::thread_create::stack`] returned to the
-/// creator, and `birth` what that has settled.
-pub fn register(
-    name: Option<&str>,
-    created_by: Option<&'static ThreadBucket>,
-    birth: Option<Birth>,
-) -> Registered {
-    let goroutine = super::enter_thread(name.unwrap_or_default(), created_by, birth);
+/// `name` is kept up to 64 bytes.
+pub fn register(name: Option<&str>, origin: Origin) -> Registered {
+    let goroutine = super::enter_thread(name.unwrap_or_default(), origin);
     Registered {
         goroutine: goroutine.map(|goroutine| (goroutine, goroutine.id())),
         _of_this_thread: PhantomData,

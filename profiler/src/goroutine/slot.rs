@@ -4,6 +4,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::name::Name;
 use super::reason::WaitReason;
+use super::registered::Origin;
+use super::start::{Start, StartCell};
 use super::state::{Now, State, Word};
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
@@ -26,6 +28,7 @@ pub struct Goroutine {
     thread_id: AtomicU32,
     process: AtomicU32,
     created_by: AtomicPtr<ThreadBucket>,
+    start: StartCell,
     thread_number: AtomicU64,
     name: Name,
     place: Place,
@@ -50,7 +53,7 @@ pub(super) struct Identity<'a> {
     pub(super) thread_id: u32,
     pub(super) process: u32,
     pub(super) name: &'a str,
-    pub(super) created_by: Option<&'static ThreadBucket>,
+    pub(super) origin: Origin,
     /// What it does at first.
     pub(super) state: Word,
 }
@@ -67,6 +70,8 @@ pub struct Snapshot {
     pub name: String,
     /// See [`Goroutine::created_by`].
     pub created_by: Option<&'static ThreadBucket>,
+    /// See [`Goroutine::start`].
+    pub start: Option<Start>,
     /// See [`Goroutine::waiting`].
     pub waiting: Option<(WaitReason, u64)>,
     pub(super) process: u32,
@@ -109,6 +114,11 @@ impl Goroutine {
     pub fn created_by(&self) -> Option<&'static ThreadBucket> {
         // SAFETY: null, or from a reference to a bucket, which is never freed.
         unsafe { self.created_by.load(Acquire).as_ref() }
+    }
+
+    /// What it runs and where it was started; `None` where that is not known, as with [`Goroutine::created_by`].
+    pub fn start(&self) -> Option<Start> {
+        self.start.get()
     }
 
     /// What it does now.
@@ -156,7 +166,7 @@ impl Goroutine {
     /// Begins a goroutine in a slot that is the caller's alone.
     pub(super) fn begin(&self, identity: Identity<'_>) {
         self.set_thread(identity.thread_id, identity.process);
-        self.describe(identity.name, identity.created_by);
+        self.describe(identity.name, identity.origin);
         self.set_thread_number(0);
         self.id.store(identity.id, Release);
         // Last: who finds it alive finds out who it is.
@@ -175,12 +185,14 @@ impl Goroutine {
     }
 
     /// What may change while it lives. Called by the goroutine itself.
-    pub(super) fn describe(&self, name: &str, created_by: Option<&'static ThreadBucket>) {
+    pub(super) fn describe(&self, name: &str, origin: Origin) {
         self.name.set(name);
-        let created_by = created_by.map_or(core::ptr::null_mut(), |bucket| (&raw const *bucket).cast_mut());
+        let created_by =
+            origin.created_by.map_or(core::ptr::null_mut(), |bucket| (&raw const *bucket).cast_mut());
         // Release, here and below: who reads any of this of a new goroutine, and then looks at the id
         // again, sees that the old one is over.
         self.created_by.store(created_by, Release);
+        self.start.set(origin.start);
     }
 
     /// The thread it runs on, and the process it is seen in. A fork gives the thread that forked another
@@ -207,6 +219,7 @@ impl Goroutine {
                 process: self.process.load(Acquire),
                 name: self.name(),
                 created_by: self.created_by(),
+                start: self.start(),
                 waiting: self.now.waiting(),
             };
             if self.id.load(Relaxed) == id {
@@ -226,6 +239,7 @@ impl Default for Goroutine {
             thread_id: AtomicU32::new(0),
             process: AtomicU32::new(0),
             created_by: AtomicPtr::new(core::ptr::null_mut()),
+            start: StartCell::default(),
             thread_number: AtomicU64::new(0),
             name: Name::default(),
             place: Place::default(),
@@ -240,6 +254,7 @@ impl core::fmt::Debug for Snapshot {
             .field("thread_id", &self.thread_id)
             .field("name", &self.name)
             .field("created_by", &self.created_by.map(|bucket| bucket.stack()))
+            .field("start", &self.start)
             .field("waiting", &self.waiting)
             .finish_non_exhaustive()
     }
@@ -257,7 +272,7 @@ mod loom_tests {
             thread_id: id as u32,
             process: id as u32,
             name,
-            created_by: None,
+            origin: Origin::default(),
             state: Word::new(State::Running, 0),
         }
     }

@@ -53,7 +53,7 @@ fn a_registered_goroutine_ends_with_its_guard() {
     init::open();
     thread::spawn(|| {
         let bucket = crate::thread_create::stack().unwrap();
-        let guard = register(Some("named"), Some(bucket), None);
+        let guard = register(Some("named"), Origin { created_by: Some(bucket), ..Origin::default() });
         let goroutine = current().unwrap();
         let id = goroutine.id();
         let found = find(id).unwrap();
@@ -61,7 +61,7 @@ fn a_registered_goroutine_ends_with_its_guard() {
         assert!(core::ptr::eq(found.created_by.unwrap(), bucket));
         assert!(!format!("{found:?}").is_empty());
 
-        let again = register(None, None, None);
+        let again = register(None, Origin::default());
         assert_eq!((goroutine.id(), goroutine.name().as_str()), (id, ""), "the same one, described anew");
         assert!(goroutine.created_by().is_none());
         wait(goroutine, WaitReason::Park, 1);
@@ -83,7 +83,7 @@ fn a_panic_ends_it() {
     let (send, receive) = mpsc::channel();
     let thread = thread::spawn(move || {
         init::open();
-        let _guard = register(Some("panics"), None, None);
+        let _guard = register(Some("panics"), Origin::default());
         send.send(current().unwrap().id()).unwrap();
         std::panic::resume_unwind(Box::new("on purpose"));
     });
@@ -104,7 +104,8 @@ fn a_storm_of_threads_needs_no_more_slots_than_live_at_once() {
             s.spawn(move || {
                 for round in 0..ROUNDS {
                     let body = move || {
-                        let _guard = (round % 2 == 0).then(|| register(Some("of the storm"), None, None));
+                        let _guard =
+                            (round % 2 == 0).then(|| register(Some("of the storm"), Origin::default()));
                         let goroutine = current().unwrap();
                         assert_eq!(goroutine.thread_id(), kernel::thread_id(), "another thread's slot");
                         goroutine.id()
@@ -175,7 +176,7 @@ fn of_two_goroutines_with_one_thread_the_older_is_dead() {
             thread_id,
             process,
             name: "before",
-            created_by: None,
+            origin: Origin::default(),
             state: Word::new(State::Running, 0),
         });
         let own = current().unwrap().id();

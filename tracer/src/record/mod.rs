@@ -95,7 +95,7 @@ kinds! {
     /// goroutine, number, state, thread, the kernel's number of that, name, stack of its creator, whether changes were
     /// lost
     Status = 1, 8;
-    /// goroutine, name, stack
+    /// goroutine, its name as in `Status`, stack
     Create = 2, 3;
     /// goroutine: there is no thread for it after all
     CreateFailed = 3, 1;
@@ -164,7 +164,7 @@ pub struct Status {
     pub thread: u64,
     /// The kernel's number of that thread; 0 when no thread runs it.
     pub thread_id: u32,
-    /// Its name.
+    /// What it is known by, a [`title`](rtprof_profiler::goroutine::title).
     pub name: StringId,
     /// The stack that created it, where known.
     pub created_by: StackId,

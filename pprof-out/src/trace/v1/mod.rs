@@ -43,7 +43,7 @@ use procs::OUTSIDE;
 
 use super::order::Order;
 use super::{Clock, Counts, Encode};
-use crate::symbolizer::Symbolization;
+use crate::view::View;
 
 const GIGAHERTZ: u64 = 1_000_000_000;
 
@@ -94,9 +94,9 @@ impl Encode for V1 {
         self.write(out);
     }
 
-    fn end(&mut self, tick: u64, tables: &dyn Tables, symbolization: Symbolization, out: &mut Vec<u8>) {
+    fn end(&mut self, tick: u64, tables: &dyn Tables, view: View, out: &mut Vec<u8>) {
         self.events.finish(tick);
-        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, symbolization);
+        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, view);
         self.write(out);
     }
 

@@ -1,7 +1,8 @@
 //! The strings and stacks of a trace and their ids.
 //!
 //! Goroutines are named by their stacks: the newest Go takes the outermost frame of the first one it sees, the oldest
-//! the only frame of the stack that the goroutine was created with. So a name is a function that calls all others.
+//! the only frame of the stack that the goroutine was created with. So a name is a function that calls all others; its file
+//! and line are those that started the goroutine.
 
 use std::collections::HashMap;
 
@@ -108,12 +109,16 @@ impl Names {
         if let Some(&start) = self.starts.get(&name) {
             return start;
         }
-        let function = match tables.string(name) {
+        let (function, place) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
+        let function = match function {
             "" => self.text(UNNAMED),
             hidden if hidden.starts_with(HIDDEN) => self.text(&format!("{UNNAMED} {hidden}")),
-            _ => self.string(name, tables),
+            _ => self.text(function),
         };
-        let frame = self.frame(function, 0, 0);
+        // Where it was started: `src/main.rs:17`.
+        let (file, line) = place.rsplit_once(':').unwrap_or_default();
+        let frame = (self.text(file), line.parse().unwrap_or(0));
+        let frame = self.frame(function, frame.0, frame.1);
         self.last_stack += 1;
         let start = (self.last_stack, frame);
         put_stack(&mut self.definitions, start.0, &[frame]);

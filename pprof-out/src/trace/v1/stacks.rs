@@ -10,7 +10,7 @@ use rtprof_tracer::generation::Tables;
 use crate::hash::AddressMap;
 use crate::locations::Locations;
 use crate::symbol_cache::Function;
-use crate::symbolizer::Symbolization;
+use crate::view::View;
 
 use super::event::MAX_LENGTH;
 use super::names::{Names, Root};
@@ -26,7 +26,7 @@ const STACK_HEAD: usize = 10 + 2;
 const TEXT: usize = rtprof_tracer::record::MAX_STRING;
 
 /// Defines all stacks of code. Returns how many addresses have no name because their file was not read in time.
-pub(super) fn define(names: &mut Names, tables: &dyn Tables, symbolization: Symbolization) -> u64 {
+pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 {
     let _workspace = sampling::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
@@ -34,14 +34,13 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, symbolization: Symb
     }
     // Before the loader's list is read for the locations: it tells nothing of what was captured later.
     let captured: Vec<Stack<'_>> = stacks.iter().map(|stack| tables.stack(stack.stack)).collect();
-    let mut locations = Locations::new(symbolization);
+    let mut locations = Locations::new(view);
     locations.prepare(captured.iter().copied());
     let mut functions = AddressMap::default();
     let mut frames = Vec::new();
     for (stack, captured) in stacks.into_iter().zip(captured) {
         frames.clear();
-        for (address, hidden) in locations.event(captured).shown() {
-            let lines = &address.symbols.lines[hidden..];
+        for (address, lines) in locations.event(captured).shown() {
             for line in lines {
                 let (function, file) = ids(&line.function, &mut functions, names);
                 frames.push(names.frame(function, file, line.line.into()));

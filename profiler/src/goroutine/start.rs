@@ -1,0 +1,178 @@
+//! What a goroutine runs, and where it was started: what tells goroutines without a name apart.
+
+use core::fmt::Write as _;
+use core::panic::Location;
+
+use crate::primitive::{AtomicPtr, Ordering};
+
+/// What a goroutine runs, and where in the program's source it was started.
+#[derive(Clone, Copy)]
+pub struct Start {
+    runs: fn() -> &'static str,
+    at: &'static Location<'static>,
+}
+
+impl Start {
+    /// That of a goroutine which runs a closure of type `F`, started by the caller. For hooks.
+    #[inline(always)]
+    #[track_caller]
+    pub fn here<F>() -> Self {
+        Self { runs: core::any::type_name::<F>, at: Location::caller() }
+    }
+
+    /// The type of the closure: for one in `app::main`, `app::main::{{closure}}`.
+    pub fn runs(self) -> &'static str {
+        (self.runs)()
+    }
+
+    /// The line that started it.
+    pub fn at(self) -> &'static Location<'static> {
+        self.at
+    }
+}
+
+impl core::fmt::Debug for Start {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{} at {}", self.runs(), self.at)
+    }
+}
+
+/// The most bytes of a [`title`].
+pub const MAX_TITLE: usize = 512;
+
+/// Writes what traces know a goroutine by: its name, or, if that is empty, the type of the closure that it runs; and where
+/// `start` is known in a second line the file and line that started it, `src/main.rs:17`. What does not fit is left out, of
+/// a name its end and of a file its beginning. For hooks.
+pub fn title<'a>(name: &str, start: Option<Start>, buffer: &'a mut [u8; MAX_TITLE]) -> &'a str {
+    let mut title = Text { bytes: buffer, len: 0 };
+    let name = match start {
+        Some(start) if name.is_empty() => start.runs(),
+        _ => name,
+    };
+    // The line must have room: 10 digits, the colon and the line feed.
+    title.push_line(name, MAX_TITLE / 2);
+    if let Some(start) = start {
+        let file = start.at.file();
+        let room = MAX_TITLE - title.len - 12;
+        let mut from = file.len().saturating_sub(room);
+        while !file.is_char_boundary(from) {
+            from += 1;
+        }
+        title.push("\n");
+        title.push_line(&file[from..], room);
+        let _ = write!(title, ":{}", start.at.line());
+    }
+    let Text { bytes, len } = title;
+    // Whole characters only.
+    core::str::from_utf8(&bytes[..len]).unwrap_or_default()
+}
+
+/// A text that grows in a buffer.
+struct Text<'a> {
+    bytes: &'a mut [u8; MAX_TITLE],
+    len: usize,
+}
+
+impl Text<'_> {
+    /// As much of `text` as fits.
+    fn push(&mut self, text: &str) {
+        let mut len = text.len().min(MAX_TITLE - self.len);
+        while !text.is_char_boundary(len) {
+            len -= 1;
+        }
+        self.bytes[self.len..][..len].copy_from_slice(&text.as_bytes()[..len]);
+        self.len += len;
+    }
+
+    /// At most `limit` bytes of `text`, in one line.
+    fn push_line(&mut self, text: &str, limit: usize) {
+        let mut end = text.len().min(limit);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        for (number, part) in text[..end].split('\n').enumerate() {
+            self.push(if number == 0 { "" } else { " " });
+            self.push(part);
+        }
+    }
+}
+
+impl core::fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> core::fmt::Result {
+        self.push(text);
+        Ok(())
+    }
+}
+
+/// A [`Start`] in a slot. Its two halves may be read of two goroutines; the slot's id tells.
+#[cfg_attr(not(loom), derive(Default))]
+pub(super) struct StartCell {
+    /// A `fn() -> &'static str`, or null.
+    runs: AtomicPtr<()>,
+    at: AtomicPtr<Location<'static>>,
+}
+
+impl StartCell {
+    // Release, in both: who reads any of this of a new goroutine, and then looks at the id again, sees that the old
+    // one is over.
+    pub(super) fn set(&self, start: Option<Start>) {
+        let (runs, at) = match start {
+            Some(start) => (start.runs as *mut (), (&raw const *start.at).cast_mut()),
+            None => (core::ptr::null_mut(), core::ptr::null_mut()),
+        };
+        self.runs.store(runs, Ordering::Release);
+        self.at.store(at, Ordering::Release);
+    }
+
+    pub(super) fn get(&self) -> Option<Start> {
+        let runs = self.runs.load(Ordering::Acquire);
+        // SAFETY: null, or from a static reference.
+        let at = unsafe { self.at.load(Ordering::Acquire).as_ref() }?;
+        if runs.is_null() {
+            return None;
+        }
+        // SAFETY: not null, so a function of this type, by `set`.
+        let runs = unsafe { core::mem::transmute::<*mut (), fn() -> &'static str>(runs) };
+        Some(Start { runs, at })
+    }
+}
+
+#[cfg(loom)]
+impl Default for StartCell {
+    fn default() -> Self {
+        Self { runs: AtomicPtr::new(core::ptr::null_mut()), at: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn start_of<F>(_: F) -> Start {
+        Start::here::<F>()
+    }
+
+    #[test]
+    fn titles() {
+        let start = start_of(|| ());
+        assert!(start.runs().ends_with("::titles::{{closure}}"), "{start:?}");
+        let mut buffer = [0; MAX_TITLE];
+        let place = format!("{}:{}", start.at().file(), start.at().line());
+        assert_eq!(title("a\nname", Some(start), &mut buffer), format!("a name\n{place}"));
+        assert_eq!(title("", Some(start), &mut buffer), format!("{}\n{place}", start.runs()));
+        assert_eq!((title("name", None, &mut buffer), title("", None, &mut [0; MAX_TITLE])), ("name", ""));
+        let long = title(&"\u{fc}".repeat(500), Some(start), &mut buffer);
+        assert_eq!(long, format!("{}\n{place}", "\u{fc}".repeat(MAX_TITLE / 4)));
+    }
+
+    #[test]
+    fn a_cell_gives_what_it_was_given() {
+        let cell = StartCell::default();
+        assert!(cell.get().is_none());
+        let start = start_of(|| ());
+        cell.set(Some(start));
+        assert_eq!(format!("{:?}", cell.get().unwrap()), format!("{start:?}"));
+        cell.set(None);
+        assert!(cell.get().is_none());
+    }
+}
