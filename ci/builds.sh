@@ -4,6 +4,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-kinds=(by_unwind_tables::{line_tables_only,release_without_debug_information,stripped})
+kinds=(by_unwind_tables::{line_tables_only,release_without_debug_information,split_debug_information,stripped})
 [[ "${1:-}" != all ]] || kinds=()
 cargo test --test builds -- --ignored --test-threads=1 ${kinds[@]+"${kinds[@]}"}

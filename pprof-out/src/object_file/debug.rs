@@ -148,12 +148,14 @@ fn load<'a>(
             | SectionId::DebugMacro
             | SectionId::DebugNames
     );
-    let Some(found) = is_needed.then(|| elf.section_by_name(name)).flatten() else {
-        return Ok(Section::EMPTY);
-    };
+    let Some(found) = elf.section_by_name(name) else { return Ok(Section::EMPTY) };
     let range = found.compressed_file_range().map_err(|_| Error::Io)?;
     if range.format == CompressionFormat::None {
+        // Also those that are of no use: the index of a package refers to them, and is refused where they are missing.
         return Ok(Section::in_file(bytes, range.offset, range.compressed_size));
+    }
+    if !is_needed {
+        return Ok(Section::EMPTY);
     }
     let unpacked = section::unpacked(bytes, &range).map_err(|_| Error::Io)?;
     Ok(Section::in_memory(store.unpacked.alloc(unpacked)))
