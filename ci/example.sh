@@ -85,7 +85,46 @@ if [[ -n "$go" ]]; then
     done
 fi
 
-# The service answers what the README has us type; on any port here, as its own may be taken.
+# A minute, on the clock.
+deadline() { ((SECONDS < $1)) || { echo "not within a minute: $2" >&2; exit 1; }; }
+
+# The program that hangs tells in which two lines; on any port here, as its own may be taken.
+hang="$(ci/readme.sh hang) -- 127.0.0.1:0"
+echo "+ $hang &"
+cargo build --release --example hang
+# Its input stays open, and empty. Its group, so that all end together.
+setsid bash -euo pipefail -c "exec $hang < <(exec sleep 1000 2>/dev/null)" >"$output" 2>&1 &
+group=$!
+trap 'kill -- -"$group" 2>/dev/null || true; rm -f "$output" "$output.err" "$output.fetched"' EXIT
+ends=$((SECONDS + 60))
+address=
+until [[ -n "$address" ]]; do
+    kill -0 "$group" || { cat "$output" >&2; exit 1; }
+    deadline "$ends" "the program listens"
+    sleep 0.2
+    address="$(sed -n 's|.*http://\([0-9.:]*\)/debug/pprof/.*|\1|p' "$output" | head -n 1)"
+done
+line="$(ci/readme.sh hang-look)"
+echo "+ $line"
+line="${line//127.0.0.1:6060/$address}"
+guilty="$(grep -n 'waits for ever' examples/hang.rs | cut -d: -f1)"
+[[ "$(wc -w <<<"$guilty")" == 2 ]]
+names_both() {
+    for number in $guilty; do
+        grep -A 2 'sync.Mutex.Lock' "$output.fetched" | grep -q "examples/hang.rs:$number " || return 1
+    done
+}
+# Once they have got there.
+until bash -euo pipefail -c "$line" >"$output.fetched" </dev/null && names_both; do
+    cat "$output.fetched"
+    deadline "$ends" "both guilty lines are named"
+    sleep 0.2
+done
+head -n 24 "$output.fetched"
+kill -- -"$group"
+wait "$group" 2>/dev/null || true
+
+# The service answers what the README has us type; on any port too.
 service="$(ci/readme.sh service) -- 127.0.0.1:0"
 echo "+ $service &"
 cargo build --release --features axum --example service
@@ -93,9 +132,6 @@ cargo build --release --features axum --example service
 setsid bash -euo pipefail -c "exec $service" >"$output" 2>&1 &
 group=$!
 trap 'kill -- -"$group" 2>/dev/null || true; rm -f "$output" "$output.err" "$output.fetched"' EXIT
-
-# A minute, on the clock.
-deadline() { ((SECONDS < $1)) || { echo "not within a minute: $2" >&2; exit 1; }; }
 
 ends=$((SECONDS + 60))
 address=

@@ -13,6 +13,8 @@ pub mod trace;
 pub use rtprof_allocator::{ProfAlloc, set_alloc_free_trace};
 #[doc(inline)]
 pub use rtprof_hooks::{sync, thread};
+#[cfg(feature = "pprof")]
+pub use rtprof_pprof_out::stack;
 pub use rtprof_profiler::clock::ticks_per_second;
 pub use rtprof_profiler::contention::{
     block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction,
@@ -22,8 +24,9 @@ pub use rtprof_profiler::modules::refresh as refresh_modules;
 pub use rtprof_profiler::rate::{mem_profile_rate, set_mem_profile_rate};
 pub use rtprof_profiler::stack::{StackMode, set_stack_mode, stack_mode};
 pub use rtprof_profiler::{
-    BlockProfileRecord, MAX_STACK, MAX_THREAD_RECORDS, MemProfileRecord, StackRecord, block_profile,
-    block_profile_into, mem_profile, mem_profile_into, mutex_profile, mutex_profile_into,
+    BlockProfileRecord, GoroutineKind, GoroutineRecord, GoroutineState, MAX_STACK, MAX_THREAD_RECORDS,
+    MemProfileRecord, StackRecord, block_profile, block_profile_into, goroutine_profile,
+    goroutine_profile_into, mem_profile, mem_profile_into, mutex_profile, mutex_profile_into, num_goroutine,
     thread_create_profile, thread_create_profile_into,
 };
 pub use rtprof_tracer::heap::set_heap_goal;

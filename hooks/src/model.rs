@@ -229,6 +229,7 @@ pub(crate) mod parking {
 /// The registry, of which models need nothing.
 pub(crate) mod goroutine {
     pub(crate) use rtprof_profiler::goroutine::WaitReason;
+    use rtprof_profiler::stack::SavedFrame;
 
     pub(crate) struct Goroutine;
 
@@ -240,6 +241,10 @@ pub(crate) mod goroutine {
         pub(crate) fn token(&self) -> usize {
             0
         }
+
+        pub(crate) fn park(&self, _: SavedFrame) {}
+
+        pub(crate) fn unpark(&self) {}
 
         pub(crate) unsafe fn from_token(_: usize) -> &'static Self {
             &Self

@@ -77,6 +77,8 @@ pub(crate) unsafe fn park(
     deadline: Option<Instant>,
 ) -> Sleep {
     debug_assert!(kind < KINDS);
+    // Wherever the wait comes from: this function sleeps.
+    wait.stay();
     let token = ParkToken(wait.token() | kind);
     let wait = core::cell::RefCell::new(wait);
     // SAFETY: the caller's promises. The borrows cannot collide: validation is over when the time is out.

@@ -9,6 +9,7 @@
 use crate::model::goroutine;
 #[cfg(not(loom))]
 use rtprof_profiler::goroutine;
+pub(crate) use rtprof_profiler::stack::SavedFrame;
 
 pub(crate) use goroutine::{Goroutine, WaitReason};
 
@@ -54,6 +55,8 @@ pub(crate) struct Wait {
     is_uncounted: bool,
     /// Whether the goroutine says that it waits.
     is_marked: bool,
+    /// A frame that stays while the thread waits.
+    frame: SavedFrame,
     start: u64,
     /// Up to when the wait is over: the last wake.
     until: u64,
@@ -62,11 +65,20 @@ pub(crate) struct Wait {
 
 impl Wait {
     /// This thread is about to wait; its time does not run yet.
+    ///
+    /// The caller does not return before the wait is over: its frame is where the stack of the waiting thread is read
+    /// from. One that hands the wait on to another function has that call [`Wait::stay`].
+    #[inline(always)]
     pub(crate) fn prepare(reason: WaitReason) -> Self {
+        Self::prepare_in(SavedFrame::here(), reason)
+    }
+
+    fn prepare_in(frame: SavedFrame, reason: WaitReason) -> Self {
         let goroutine = goroutine::current();
         Self {
             reason,
             goroutine,
+            frame,
             is_running: false,
             is_uncounted: false,
             is_marked: false,
@@ -76,21 +88,40 @@ impl Wait {
         }
     }
 
-    /// This thread waits from now on.
+    /// This thread waits from now on. The caller does not return before, as in [`Wait::prepare`].
+    #[inline(always)]
     pub(crate) fn begin(reason: WaitReason) -> Self {
-        let mut wait = Self::prepare(reason);
+        Self::begin_in(SavedFrame::here(), reason)
+    }
+
+    /// As [`Wait::begin`], where the function that `frame` is in does not return before.
+    pub(crate) fn begin_in(frame: SavedFrame, reason: WaitReason) -> Self {
+        let mut wait = Self::prepare_in(frame, reason);
         wait.run();
         wait
+    }
+
+    /// The caller does not return before the wait is over, or before it goes on in another function that calls this.
+    #[inline(always)]
+    pub(crate) fn stay(&mut self) {
+        self.frame = SavedFrame::here();
     }
 
     /// As [`Wait::begin`], for a wait that the program announces: whatever else this thread does meanwhile shows that it
     /// waits no more.
     #[cfg(not(loom))]
+    #[inline(always)]
     pub(crate) fn announce(reason: WaitReason) -> Self {
-        let mut wait = Self::prepare(reason);
+        Self::announce_in(SavedFrame::here(), reason)
+    }
+
+    #[cfg(not(loom))]
+    fn announce_in(frame: SavedFrame, reason: WaitReason) -> Self {
+        let mut wait = Self::prepare_in(frame, reason);
         wait.start_time();
         if let Some(goroutine) = wait.goroutine {
             wait.is_marked = true;
+            goroutine.park(wait.frame);
             states::announce(goroutine, reason, wait.start);
         }
         wait
@@ -115,6 +146,7 @@ impl Wait {
         // Before a second sleep too: the first is over.
         if let Some(goroutine) = self.goroutine {
             self.is_marked = true;
+            goroutine.park(self.frame);
             states::block(goroutine, self.reason, self.start);
         }
     }
@@ -153,6 +185,7 @@ impl Wait {
             is_running: true,
             is_uncounted: false,
             is_marked: false,
+            frame: self.frame,
             start: moved,
             until,
             stake,
@@ -206,6 +239,8 @@ impl Wait {
             && let Some(goroutine) = self.goroutine
         {
             self.is_marked = false;
+            // First, so that a snapshot that goes on has it waiting.
+            goroutine.unpark();
             states::resume(goroutine);
         }
     }

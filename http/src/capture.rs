@@ -32,8 +32,8 @@ pub(crate) async fn answer(
     let form = asked.form;
     let patience = match form {
         Form::Proto(names) => names.patience(asked.over.is_some()),
-        Form::Text(Names::None) => Patience::Nothing,
-        Form::Text(_) | Form::Collapsed(_) | Form::FlameGraph(_) => Patience::UntilFound,
+        Form::Text(Names::None) | Form::Dump(Names::None) => Patience::Nothing,
+        Form::Text(_) | Form::Dump(_) | Form::Collapsed(_) | Form::FlameGraph(_) => Patience::UntilFound,
     };
     let mut snapshot = take(&link, &profile).await?;
     if let Some(over) = asked.over {
@@ -56,6 +56,7 @@ fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::Result<()> {
     match form {
         Form::Proto(names) => snapshot.write_proto(w, names.symbolization()),
         Form::Text(names) => snapshot.write_text(w, names.symbolization()),
+        Form::Dump(names) => snapshot.write_dump(w, names.symbolization()),
         Form::Collapsed(sample_type) => snapshot.write_collapsed(w, sample_type, Symbolization::Known),
         Form::FlameGraph(sample_type) => flame_graph::Page::of(snapshot, sample_type).write(w),
     }
@@ -71,7 +72,7 @@ pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
 fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
     match form {
         Form::Proto(_) => answer::attachment(name, body),
-        Form::Text(_) | Form::Collapsed(_) => answer::of_type(answer::TEXT, body),
+        Form::Text(_) | Form::Dump(_) | Form::Collapsed(_) => answer::of_type(answer::TEXT, body),
         Form::FlameGraph(_) => answer::page(body),
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
-use rtprof_pprof_out::Profile;
+use rtprof_pprof_out::{Profile, lookup};
 use rtprof_profiler::fork_safe::PerProcess;
 
 use crate::answer::{self, Refusal};
@@ -18,7 +18,7 @@ use crate::request::{self, Asked, Limits, Subject};
 use crate::route::Route;
 use crate::slots::Slots;
 use crate::symbol::Words;
-use crate::{Config, absent, capture, delta, guard, index, trace};
+use crate::{Config, capture, delta, guard, index, trace};
 
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
 /// [`Config::max_captures`].
@@ -117,7 +117,7 @@ impl Handler {
         }
         let route = match Route::of(head.uri.path())? {
             // Where `go tool pprof` looks for names of a profile whose own name has a slash.
-            Route::Named(name) if name.ends_with("/symbol") && absent::find(&name).is_none() => Route::Symbol,
+            Route::Named(name) if name.ends_with("/symbol") && lookup(&name).is_none() => Route::Symbol,
             route => route,
         };
         if !route.takes(&head.method) {
@@ -172,7 +172,7 @@ impl Handler {
                 self.run(|link, slots| delta::answer(link, slots.captures, name, publish, names)).await
             }
             Route::Named(name) => {
-                let profile = absent::find(&name).ok_or_else(capture::unknown_profile)?;
+                let profile = lookup(&name).ok_or_else(capture::unknown_profile)?;
                 let asked = asked(&query, &profile, limits)?;
                 if is_head {
                     return Ok(capture::head(&profile, asked));

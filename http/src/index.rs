@@ -7,7 +7,6 @@ use rtprof_profiler::counters::{COUNTERS, Subject};
 use rtprof_profiler::stack::{StackMode, stack_mode};
 use rtprof_profiler::{contention, mem, rate};
 
-use crate::absent;
 use crate::html::{escaped, path_part};
 use crate::process::{self, Process};
 
@@ -18,7 +17,7 @@ fn description(name: &str) -> &'static str {
     match name {
         "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
         "block" => "Where threads waited: locks, channels, joins of rtprof::sync and rtprof::thread.",
-        "goroutine" => "Who is where: threads and async tasks. Not part of this version yet: empty.",
+        "goroutine" => "Where every thread is, and what it waits for.",
         "heap" => "What is in use, by the stack that allocated it.",
         "mutex" => {
             "Who made others wait: the stacks that unlocked contended locks, with all the time waited for them."
@@ -54,15 +53,8 @@ fn table(page: &mut String, cmdline: bool) {
     page.push_str(
         "<thead><tr><th>Count</th><th>Profile</th><th>Look at it</th><th></th></tr></thead>\n<tbody>\n",
     );
-    let mut all = profiles();
-    for absent in absent::profiles() {
-        if all.iter().all(|profile| profile.name() != absent.name()) {
-            all.push(absent);
-        }
-    }
-    all.sort_by(|a, b| a.name().cmp(b.name()));
-    for profile in &all {
-        row(page, profile);
+    for profile in profiles() {
+        row(page, &profile);
     }
     let arguments = if cmdline { "" } else { " Off; Config::cmdline allows it." };
     for (name, is_on, description) in [
@@ -86,7 +78,9 @@ fn row(page: &mut String, profile: &Profile) {
          <a href=\"{link}?format=collapsed\">collapsed</a> <a href=\"{link}\" download=\"{name}.pb.gz\">file</a>",
         profile.count(),
     );
-    if profile.is_built_in() {
+    if profile.name() == "goroutine" {
+        let _ = write!(page, " <a href=\"{link}?debug=2\">each by itself</a>");
+    } else if profile.is_built_in() {
         let _ = write!(page, " <a href=\"{link}?format=flamegraph&amp;seconds=5\">next 5 s</a>");
     }
     let _ = writeln!(page, "</td><td>{}</td></tr>", description(profile.name()));
@@ -196,6 +190,7 @@ fn mebibytes(bytes: u64) -> String {
 const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dl class="parameters">
 <dt>debug=1</dt><dd>the profile as text; without it, profile.proto for <code>go tool pprof</code></dd>
+<dt>debug=2</dt><dd>of goroutine, each by itself with its name and for how long it has waited, as a Go program that panics prints them</dd>
 <dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; not of the program's own profiles</dd>
 <dt>gc=1</dt><dd>of heap, for Go's tools; it makes a difference only in programs that use rtprof::collector</dd>
 <dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>

@@ -18,8 +18,7 @@
 //! `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page explains them.
 //!
 //! `trace` streams what is recorded for `seconds=` (1), for `go tool trace`; one trace goes on at a time, whoever has
-//! started it. `profile` answers as Go does when it cannot be begun, and `goroutine` is empty, until CPU profiles and
-//! goroutines are part of rtprof.
+//! started it. `profile` answers as Go does when it cannot be begun, until CPU profiles are part of rtprof.
 //!
 //! # What it costs
 //! Nothing while nobody asks: two threads sleep. A request is worked on by threads apart from the program's, at the same
@@ -40,7 +39,6 @@
 
 #![forbid(unsafe_code)]
 
-mod absent;
 mod answer;
 mod body;
 mod budget;

@@ -23,6 +23,8 @@ pub(crate) struct Asked {
 pub(crate) enum Form {
     Proto(Names),
     Text(Names),
+    /// Goroutines, each by itself.
+    Dump(Names),
     /// Of the sample type at this place.
     Collapsed(usize),
     FlameGraph(usize),
@@ -61,6 +63,7 @@ impl Asked {
                 let message = "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"";
                 return Err(Refusal::bad_request(message));
             }
+            None if debug >= 2 && subject.name == "goroutine" => Form::Dump(names),
             None if debug != 0 => Form::Text(names),
             None => Form::Proto(names),
         };

@@ -8,7 +8,7 @@ use std::io;
 use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::stack::Stack;
 
-use crate::encode::{Encoder, Header};
+use crate::encode::{self, Encoder, Header};
 use crate::frames::Frames;
 use crate::locations::Locations;
 use crate::sink::Sink;
@@ -37,6 +37,8 @@ pub(crate) struct CountRecord<'a> {
     /// When they were captured.
     pub(crate) span: CaptureSpan,
     pub(crate) leaf: Leaf,
+    /// Empty for none.
+    pub(crate) labels: &'static [(String, String)],
     pub(crate) count: i64,
 }
 
@@ -79,6 +81,7 @@ impl<'a> CountProfile<'a> {
             stack: place.stack.into_vec().into(),
             span: place.span,
             leaf: Leaf::Skip(place.skip),
+            labels: &[],
             count,
         };
         let records = counted.into_iter().map(record).collect();
@@ -109,9 +112,10 @@ impl<'a> CountProfile<'a> {
         );
         for record in &self.records {
             let visible = record.frames(&mut locations).visible;
-            encoder.sample(|sample, _| {
+            encoder.sample(|sample, strings| {
                 locations.ids(visible, &mut sample.location_id);
                 sample.value.push(record.count);
+                sample.label.extend(encode::text_labels(strings, record.labels));
             })?;
         }
         encoder.finish(&locations)
@@ -130,6 +134,7 @@ impl<'a> CountProfile<'a> {
             let _ = write!(text, "{}", record.count);
             text::addresses(&mut text, &frames, frames.hidden_at_leaf());
             text.push('\n');
+            text::labels(&mut text, record.labels);
             text::lines(&mut text, &frames);
             text.push('\n');
             bytes.extend_from_slice(text.as_bytes());
@@ -201,6 +206,7 @@ mod tests {
             stack: stack.into(),
             span: CaptureSpan::UNKNOWN,
             leaf: Leaf::Hooks,
+            labels: &[],
             count,
         };
         profile.records = vec![record(&[0x10], i64::MAX), record(&[0x20], 5)];

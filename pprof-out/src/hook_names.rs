@@ -67,7 +67,9 @@ pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
 /// Whether a function, by its name without type arguments, is what the hooks put between the start of a thread and the
 /// program's closure: in the stack of everything that the thread does, and of no interest in any.
 pub(crate) fn is_thread_start(short_name: &str) -> bool {
-    short_name.starts_with("rtprof_hooks::thread::creator::") && short_name.contains("{closure")
+    ["rtprof_hooks::thread::creator::", "rtprof_hooks::thread::scope::Scope::start::"]
+        .iter()
+        .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
 }
 
 /// The drop of a guard, which unlocks and does nothing else. That of anything else may drop the program's objects.
@@ -211,11 +213,13 @@ mod tests {
             "<<rtprof_hooks::thread::creator::Creator>::around<F, T>::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
             // With line tables only.
             "rtprof_hooks::thread::creator::{closure#0}",
+            "<rtprof_hooks::thread::scope::Scope>::start::<app::main::{closure#0}, ()>::{closure#0}",
         ] {
             assert!(is_thread_start(&short(name)), "{name}");
         }
         for name in [
             "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>",
+            "rtprof_hooks::thread::scope::scope::{closure#0}",
             "app::rtprof_hooks::thread::creator::{closure#0}",
             "app::main::{closure#0}",
         ] {

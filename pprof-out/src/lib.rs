@@ -52,6 +52,8 @@ mod function_names;
 mod functions;
 #[cfg(test)]
 mod go_pprof;
+mod goroutine_dump;
+mod goroutines;
 mod hash;
 mod heap;
 mod heap_text;
@@ -90,6 +92,7 @@ pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
 pub use error::ProfileError;
 pub use function_names::{find_function_names, function_names};
+pub use goroutine_dump::stack;
 pub use heap_top::{TopEntry, heap_top};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};

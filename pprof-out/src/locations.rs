@@ -37,6 +37,10 @@ pub(crate) struct Locations {
     /// The rootmost frame of the stack at hand that is a way into the allocator.
     entry: Option<usize>,
     startup_frames: bool,
+    /// What is to be hidden at the outer end of the stack at hand.
+    startup: Option<Hidden>,
+    /// The outer end of a stack, with what is to be hidden of that: most stacks end like the one before.
+    end: (Vec<u32>, Option<Hidden>),
     thread_start: ThreadStart,
 }
 
@@ -70,6 +74,8 @@ impl Locations {
             stack: Vec::new(),
             entry: None,
             startup_frames: view.startup_frames,
+            startup: None,
+            end: (Vec::new(), None),
             thread_start: ThreadStart::default(),
         }
     }
@@ -150,16 +156,33 @@ impl Locations {
     }
 
     fn frames(&self, cut: Cut) -> Frames<'_> {
-        let visible = Visible { cut, startup: self.startup() };
+        let visible = Visible { cut, startup: self.startup };
         let Self { addresses, stack, thread_start, .. } = self;
         Frames { addresses, stack, visible, thread_start }
     }
 
-    /// What is to be hidden at the outer end of the stack at hand.
-    fn startup(&self) -> Option<Hidden> {
+    fn find_startup(&mut self) {
+        self.startup = None;
         if self.startup_frames {
-            return None;
+            return;
         }
+        let (end, hidden) = &self.end;
+        if !end.is_empty() && self.stack.ends_with(end) {
+            let inner = self.stack.len() - end.len();
+            self.startup = hidden.map(|hidden| hidden.after(inner));
+            return;
+        }
+        self.startup = self.startup_here();
+        // With the address that comes after the hidden ones: what it is has been looked at.
+        if let Some(hidden) = self.startup {
+            let inner = hidden.from.0.saturating_sub(1);
+            self.end.0.clear();
+            self.end.0.extend_from_slice(&self.stack[inner..]);
+            self.end.1 = Some(hidden.before(inner));
+        }
+    }
+
+    fn startup_here(&self) -> Option<Hidden> {
         let symbols = |frame: usize| &self.addresses[self.stack[frame] as usize].symbols;
         let hidden = startup::find(self.stack.len(), |frame| symbols(frame).startup)?;
         // Something must remain.
@@ -186,6 +209,7 @@ impl Locations {
             }
             self.stack.push(known.at);
         }
+        self.find_startup();
     }
 
     /// An address that is not known yet, or whose module depends on when it was captured.

@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use rtprof_profiler::fork_safe::ForkMutex;
 use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
+use rtprof_profiler::{MAX_STACK, goroutine, init, mem, sampling, stack};
 
 use crate::contention::{self, Contention, ContentionRecords};
 use crate::count_profile::{self, CountProfile, Place};
 use crate::error::ProfileError;
+use crate::goroutines::{self, Goroutines};
 use crate::heap::{self, HeapRecords};
 use crate::registry::registry;
 use crate::snapshot::Snapshot;
@@ -40,8 +41,8 @@ enum Kind {
     Heap(HeapView),
     Contention(Contention),
     ThreadCreate,
+    Goroutine,
     Custom(Custom),
-    Absent { name: &'static str, comment: &'static str },
 }
 
 /// Two views of the same records.
@@ -77,6 +78,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
     [
         Kind::Heap(HeapView::Allocs),
         Kind::Contention(Contention::Block),
+        Kind::Goroutine,
         Kind::Heap(HeapView::Heap),
         Kind::Contention(Contention::Mutex),
         Kind::ThreadCreate,
@@ -131,13 +133,13 @@ impl Profile {
             Kind::Contention(kind) => kind.name(),
             Kind::ThreadCreate => thread_create::NAME,
             Kind::Custom(custom) => &custom.name,
-            Kind::Absent { name, .. } => name,
+            Kind::Goroutine => goroutines::NAME,
         }
     }
 
     /// How many stacks the profile holds now (`Profile.Count`): of a program's own profile the things that were
     /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
-    /// threads that were created.
+    /// threads that were created, of `goroutine` the threads that rtprof knows.
     pub fn count(&self) -> usize {
         let _workspace = sampling::workspace();
         match &*self.0 {
@@ -145,7 +147,7 @@ impl Profile {
             Kind::Contention(kind) => kind.count(),
             Kind::ThreadCreate => thread_create::count(),
             Kind::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
-            Kind::Absent { .. } => 0,
+            Kind::Goroutine => goroutine::count(),
         }
     }
 
@@ -190,7 +192,8 @@ impl Profile {
     /// Writes the profile as it is now (`Profile.WriteTo`).
     ///
     /// With `debug` 0 it writes gzipped profile.proto, with 1 or more a text with functions and lines for
-    /// people. `go tool pprof` reads both. What the export itself allocates is not sampled, what `w` allocates
+    /// people. `go tool pprof` reads both. With 2 `goroutine` is written in the form in which a Go program that panics
+    /// prints its goroutines. What the export itself allocates is not sampled, what `w` allocates
     /// is. The writer gets the profile in pieces of about 64 KiB and is flushed at the end. `&mut w` is a writer too, for a
     /// caller that goes on with it.
     ///
@@ -217,10 +220,7 @@ impl Profile {
                 let places = count_profile::counted(custom.places()?);
                 Snapshot::of_counts(CountProfile::of_places(custom.name.clone(), places))
             }
-            Kind::Absent { name, comment } => Snapshot::of_counts(CountProfile {
-                comments: vec![(*comment).to_owned()],
-                ..CountProfile::of_places((*name).to_owned(), Vec::new())
-            }),
+            Kind::Goroutine => Snapshot::of_goroutines(Goroutines::take()),
         })
     }
 
@@ -245,13 +245,6 @@ impl Profile {
     /// Whether the profile is one that is there from the beginning, not one of the program's own.
     pub fn is_built_in(&self) -> bool {
         !matches!(&*self.0, Kind::Custom(_))
-    }
-
-    /// A profile that is always empty and says why: what a server answers whose clients ask for a profile that is
-    /// not part of this build.
-    #[doc(hidden)]
-    pub fn absent(name: &'static str, comment: &'static str) -> Self {
-        Self(Arc::new(Kind::Absent { name, comment }))
     }
 }
 

@@ -51,6 +51,11 @@ impl Snapshot {
                 let taken = spanning(later.taken);
                 Records::Counts(CountProfile { records, taken, ..later.clone() })
             }
+            (Records::Goroutines(later), Records::Goroutines(earlier)) => {
+                let records = counts_since(&later.counts.records, &earlier.counts.records);
+                let taken = spanning(later.counts.taken);
+                Records::Counts(CountProfile { records, taken, ..later.counts.clone() })
+            }
             (records, _) => records.clone(),
         };
         Self { records, instant: self.instant, startup_frames: self.startup_frames }
@@ -110,7 +115,7 @@ fn counts_since(
     earlier: &[CountRecord<'static>],
 ) -> Vec<CountRecord<'static>> {
     // By content: places of a program's own profile are copies.
-    let key = |record: &CountRecord<'static>| (record.stack.clone(), record.leaf);
+    let key = |record: &CountRecord<'static>| (record.stack.clone(), record.leaf, record.labels);
     let mut bases: HashMap<_, i64> = HashMap::with_capacity(earlier.len());
     for record in earlier {
         *bases.entry(key(record)).or_default() += record.count;

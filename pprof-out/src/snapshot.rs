@@ -11,6 +11,8 @@ use crate::contention::{self, ContentionRecords};
 use crate::contention_text;
 use crate::count_profile::CountProfile;
 use crate::frames::Frames;
+use crate::goroutine_dump;
+use crate::goroutines::{self, Goroutines};
 use crate::heap::{self, HeapRecords};
 use crate::heap_text;
 use crate::locations::Locations;
@@ -34,6 +36,7 @@ pub(crate) enum Records {
     Heap(HeapView, HeapRecords<'static>),
     Contention(ContentionRecords<'static>),
     Counts(CountProfile<'static>),
+    Goroutines(Goroutines),
 }
 
 impl Snapshot {
@@ -49,6 +52,10 @@ impl Snapshot {
         Self::now(Records::Counts(counts))
     }
 
+    pub(crate) fn of_goroutines(goroutines: Goroutines) -> Self {
+        Self::now(Records::Goroutines(goroutines))
+    }
+
     fn now(records: Records) -> Self {
         Self { records, instant: Instant::now(), startup_frames: false }
     }
@@ -59,6 +66,7 @@ impl Snapshot {
             Records::Heap(view, _) => view.name(),
             Records::Contention(contention) => contention.kind.name(),
             Records::Counts(counts) => &counts.name,
+            Records::Goroutines(goroutines) => &goroutines.counts.name,
         }
     }
 
@@ -68,6 +76,7 @@ impl Snapshot {
             Records::Heap(..) => heap::SAMPLE_TYPES.to_vec(),
             Records::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
             Records::Counts(counts) => vec![(&counts.name, "count")],
+            Records::Goroutines(_) => vec![(goroutines::NAME, "count")],
         }
     }
 
@@ -77,6 +86,7 @@ impl Snapshot {
             Records::Heap(_, heap) => &heap.comments,
             Records::Contention(contention) => &contention.comments,
             Records::Counts(counts) => &counts.comments,
+            Records::Goroutines(goroutines) => &goroutines.counts.comments,
         }
     }
 
@@ -87,6 +97,7 @@ impl Snapshot {
             Records::Heap(_, heap) => heap.taken,
             Records::Contention(contention) => contention.taken,
             Records::Counts(counts) => counts.taken,
+            Records::Goroutines(goroutines) => goroutines.counts.taken,
         };
         (taken.time_nanos, taken.duration_nanos)
     }
@@ -98,7 +109,8 @@ impl Snapshot {
     pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
         match debug {
             0 => self.write_proto(w, Symbolization::Full),
-            _ => self.write_text(w, Symbolization::Full),
+            1 => self.write_text(w, Symbolization::Full),
+            _ => self.write_dump(w, Symbolization::Full),
         }
     }
 
@@ -113,6 +125,7 @@ impl Snapshot {
             Records::Heap(kind, heap) => heap::write(heap, kind.default_sample_type(), view, &mut sink),
             Records::Contention(contention) => contention::write(contention, view, &mut sink),
             Records::Counts(counts) => counts.write(view, &mut sink),
+            Records::Goroutines(goroutines) => goroutines.counts.write(view, &mut sink),
         }
     }
 
@@ -128,6 +141,21 @@ impl Snapshot {
             Records::Heap(_, heap) => heap_text::write(heap, view, &mut sink),
             Records::Contention(contention) => contention_text::write(contention, view, &mut sink),
             Records::Counts(counts) => counts.write_text(view, &mut sink),
+            Records::Goroutines(goroutines) => goroutines.counts.write_text(view, &mut sink),
+        }
+    }
+
+    /// Writes each goroutine by itself, in the form in which a Go program that panics prints them; other profiles as
+    /// [`write_text`](Self::write_text) does. Go: `debug=2`.
+    ///
+    /// # Errors
+    /// Those of the writer.
+    pub fn write_dump(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        match &self.records {
+            Records::Goroutines(goroutines) => {
+                goroutine_dump::write(goroutines, self.view(symbolization), &mut Sink::new(&mut w))
+            }
+            _ => self.write_text(w, symbolization),
         }
     }
 
@@ -187,6 +215,7 @@ impl Snapshot {
             Records::Heap(_, heap) => locations.prepare(heap.stacks()),
             Records::Contention(contention) => locations.prepare(contention.stacks()),
             Records::Counts(counts) => locations.prepare(counts.stacks()),
+            Records::Goroutines(goroutines) => return goroutine_dump::locations(&goroutines.each, view),
         }
         locations
     }
@@ -207,7 +236,7 @@ impl Snapshot {
                 let values = [record.count, contention.nanos(record.cycles)];
                 see(&locations.event(record.stack), &values)
             }),
-            Records::Counts(counts) => counts
+            Records::Counts(counts) | Records::Goroutines(Goroutines { counts, .. }) => counts
                 .records
                 .iter()
                 .try_for_each(|record| see(&record.frames(&mut locations), &[record.count])),

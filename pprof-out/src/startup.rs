@@ -138,6 +138,18 @@ pub(crate) struct Hidden {
     pub(crate) is_thread: bool,
 }
 
+impl Hidden {
+    /// The same in a stack with so many more addresses at its leaf.
+    pub(crate) fn after(self, more: usize) -> Self {
+        Self { from: (self.from.0 + more, self.from.1), to: (self.to.0 + more, self.to.1), ..self }
+    }
+
+    /// The same in a stack without so many addresses at its leaf, all of which are shown.
+    pub(crate) fn before(self, fewer: usize) -> Self {
+        Self { from: (self.from.0 - fewer, self.from.1), to: (self.to.0 - fewer, self.to.1), ..self }
+    }
+}
+
 /// Finds what is to be hidden of a stack of `len` addresses, leaf first.
 pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> {
     let mut ends = (len.saturating_sub(BEYOND)..len).rev();

@@ -46,7 +46,7 @@ fn function_line(text: &mut String, pc: usize, offset: u64, line: &Line) {
 }
 
 /// The beginning of what is too long for a line, with three dots for the rest.
-fn cut(part: &str) -> Cow<'_, str> {
+pub(crate) fn cut(part: &str) -> Cow<'_, str> {
     if part.len() <= LONGEST_PART {
         return part.into();
     }

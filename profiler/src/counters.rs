@@ -36,15 +36,20 @@ pub enum Subject {
     Mutex,
     /// The threadcreate profile.
     ThreadCreate,
+    /// The goroutine profile.
+    Goroutine,
 }
 
-use Subject::{Block, Heap, Mutex, ThreadCreate};
+use Subject::{Block, Goroutine, Heap, Mutex, ThreadCreate};
 
-const ALL: &[Subject] = &[Heap, Block, Mutex, ThreadCreate];
+/// Profiles that count events.
+const EVENTS: &[Subject] = &[Heap, Block, Mutex, ThreadCreate];
+/// Profiles with stacks.
+const ALL: &[Subject] = &[Heap, Block, Mutex, ThreadCreate, Goroutine];
 /// Profiles of waits.
 const WAITS: &[Subject] = &[Block, Mutex];
 /// Profiles whose samples carry labels.
-const LABELLED: &[Subject] = &[Heap, Block, Mutex];
+const LABELLED: &[Subject] = &[Heap, Block, Mutex, Goroutine];
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident of $subjects:expr, $sentence:literal;)*) => {
@@ -79,7 +84,7 @@ counters! {
     threads_over_stack_limit of &[ThreadCreate],
         "threads were created beyond the 16384 distinct stacks that the threadcreate profile keeps, and stand under too_many_distinct_stacks";
     /// Samples that found no memory for a bucket.
-    samples_without_bucket of ALL,
+    samples_without_bucket of EVENTS,
         "samples were dropped: no memory for their records (address-space limit?)";
     /// Samples that were due in a signal handler which had interrupted a hook.
     samples_in_interrupted_hooks of &[Heap],
@@ -109,8 +114,11 @@ counters! {
     label_sets_over_limit of LABELLED,
         "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow";
     /// Threads that got no slot in the registry of goroutines.
-    goroutines_not_followed of &[ThreadCreate],
+    goroutines_not_followed of &[ThreadCreate, Goroutine],
         "times a thread could not be registered as a goroutine: no memory, too many threads, or no key for their end";
+    /// Snapshots of goroutines for which the kernel gave no memory.
+    goroutines_without_memory of &[Goroutine],
+        "times goroutines could not be recorded: no memory (address-space limit?)";
     /// Frees of pooled memory that was not in use: a double free in the program.
     invalid_frees of &[Heap],
         "frees of sampled objects that were already free (a bug in this program)";
@@ -143,6 +151,7 @@ fn why_empty(subject: Subject) -> Option<&'static str> {
             thread_create::thread_counts().is_empty(),
             "no thread was created by rtprof::thread yet; others are not known",
         ),
+        Goroutine => (false, ""),
     };
     is_empty.then_some(reason)
 }
@@ -162,7 +171,7 @@ mod tests {
             ("block and mutex profiles keep each", &[Block, Mutex]),
             ("threadcreate profile keeps", &[ThreadCreate]),
         ] {
-            for subject in [Heap, Block, Mutex, ThreadCreate] {
+            for subject in [Heap, Block, Mutex, ThreadCreate, Goroutine] {
                 assert_eq!(tells(subject, words), subjects.contains(&subject), "{words}: {subject:?}");
             }
         }

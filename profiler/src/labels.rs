@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use crate::counters::COUNTERS;
 use crate::fork_safe::{ForkMutex, PerProcess};
+use crate::goroutine;
 
 /// Distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;
@@ -85,6 +86,9 @@ fn current() -> Option<Arc<Pairs>> {
 /// Makes `pairs` current and returns what was.
 fn replace(pairs: Option<Arc<Pairs>>, id: LabelSetId) -> Option<Arc<Pairs>> {
     CURRENT_ID.with(|c| c.set(id));
+    if let Some(own) = goroutine::known() {
+        own.set_labels(id);
+    }
     let old = CURRENT.with(|c| c.replace(pairs.map_or(core::ptr::null(), Arc::into_raw)));
     // SAFETY: the cell owned the count that the `Arc` made here takes over.
     (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })

@@ -19,7 +19,7 @@
 //! | [`stack`] | where an allocation was made |
 //! | [`mem`], [`mem_record`], [`cycle`] | how events become a consistent profile while the program runs on |
 //! | [`contention`], [`clock`] | which waits are sampled, and what is recorded of them |
-//! | [`thread_create`], [`goroutine`] | who creates threads, and which there are |
+//! | [`thread_create`], [`goroutine`] | who creates threads, which there are, and where |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
 //! | [`observer`] | what the execution tracer is told of |
 //!
@@ -39,6 +39,7 @@ pub mod cycle;
 pub mod fork_lock;
 pub mod fork_safe;
 pub mod goroutine;
+mod goroutine_profile;
 #[cfg(not(loom))]
 pub mod helper_thread;
 pub mod init;
@@ -63,6 +64,9 @@ pub mod thread_create;
 pub use block_profile::{
     BlockProfileRecord, MAX_THREAD_RECORDS, StackRecord, block_profile, block_profile_into, mutex_profile,
     mutex_profile_into, thread_create_profile, thread_create_profile_into,
+};
+pub use goroutine_profile::{
+    GoroutineKind, GoroutineRecord, GoroutineState, goroutine_profile, goroutine_profile_into, num_goroutine,
 };
 pub use mem_profile::{MemProfileRecord, mem_profile, mem_profile_into};
 pub use stack::MAX_STACK;

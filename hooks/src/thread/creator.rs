@@ -2,7 +2,7 @@
 
 use std::io;
 
-use rtprof_profiler::goroutine::{self, Origin, Registered, Start};
+use rtprof_profiler::goroutine::{self, Goroutine, Origin, Registered, Start};
 use rtprof_profiler::labels;
 use rtprof_profiler::thread_create;
 use rtprof_tracer::states;
@@ -19,7 +19,8 @@ impl Creator {
     pub(super) fn here<F>(name: &str) -> Self {
         let start = Start::here::<F>();
         let created_by = thread_create::stack();
-        Self(Origin { created_by, start: Some(start), birth: states::create(name, start) })
+        let creator = goroutine::current().map_or(0, Goroutine::id);
+        Self(Origin { created_by, creator, start: Some(start), birth: states::create(name, start) })
     }
 
     /// The thread was made, or not. Counted now and not before: the system may have refused.

@@ -10,7 +10,7 @@ use super::creator::Creator;
 use super::join::join;
 use super::{Builder, Thread};
 use crate::frame;
-use crate::wait::{Wait, WaitReason};
+use crate::wait::{SavedFrame, Wait, WaitReason};
 
 /// A scope for threads to be spawned in. As `std::thread::Scope`.
 pub struct Scope<'scope, 'env: 'scope> {
@@ -38,7 +38,7 @@ where
     // The threads borrow it for longer than the closure below runs, so it stands out here.
     let mut place = MaybeUninit::uninit();
     let place = place.as_mut_ptr();
-    let mut wait = WaitGuard(None);
+    let mut wait = WaitGuard(SavedFrame::here(), None);
     let result = std::thread::scope(|std| {
         // SAFETY: the place outlives the call of std's `scope`, which returns when all threads have ended,
         // and nobody can keep a reference that is bound to `'scope`.
@@ -51,13 +51,13 @@ where
 }
 
 /// The wait at the end of a scope. Dropped, it ends too: if a thread has panicked, std panics, after waiting.
-struct WaitGuard(Option<Wait>);
+struct WaitGuard(SavedFrame, Option<Wait>);
 
 impl WaitGuard {
     /// Over now. In the program's own frame, which must be there when its stack is taken.
     #[inline(always)]
     fn end(&mut self) {
-        if let Some(wait) = self.0.take() {
+        if let Some(wait) = self.1.take() {
             wait.end_now();
             frame::keep();
         }
@@ -77,7 +77,8 @@ impl Drop for LeftGuard<'_, '_, '_> {
     fn drop(&mut self) {
         // Relaxed: a thread that is ending now is as good as one that has ended.
         if self.0.running.load(Ordering::Relaxed) > 0 {
-            self.1.0 = Some(Wait::begin(WaitReason::Join));
+            // In the frame of the scope, which stays.
+            self.1.1 = Some(Wait::begin_in(self.1.0, WaitReason::Join));
         }
     }
 }

@@ -23,7 +23,11 @@
 mod exit;
 mod kernel;
 mod name;
+mod parked;
+mod profile;
+mod protocol;
 mod reason;
+mod recording;
 mod registered;
 mod slot;
 mod snapshot;
@@ -36,6 +40,7 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
+pub use profile::{Recorded, count, snapshot as stacks};
 pub use reason::WaitReason;
 pub use registered::{Birth, Origin, Registered, register};
 pub use slot::{Goroutine, Snapshot};
@@ -45,6 +50,7 @@ pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
+use crate::labels;
 use crate::observer;
 use crate::sampling::{self, Hook};
 use crate::slots::Slots;
@@ -120,6 +126,7 @@ pub(crate) fn open() {
 #[cfg(rtprof_supported)]
 unsafe extern "C" fn forked() {
     sampling::forked();
+    profile::forked();
     observer::forked();
     if let Some(own) = own() {
         own.set_thread(kernel::thread_id(), own_process());
@@ -193,6 +200,8 @@ fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
             Some(birth) => Word::new(State::Runnable, birth.generation),
             None => Word::new(State::Running, 0),
         };
+        slot.set_labels(labels::current_id());
+        profile::begin(slot);
         slot.begin(Identity { id, thread_id, process, name, origin, state });
         CURRENT_ID.with(|current| current.set(id));
     }

@@ -27,6 +27,8 @@ pub struct Birth {
 pub struct Origin {
     /// What [`crate::thread_create::stack`] returned to the creator.
     pub created_by: Option<&'static ThreadBucket>,
+    /// The number of the goroutine that creates it; 0 where that is not known.
+    pub creator: u64,
     /// What it runs, and the line that started it.
     pub start: Option<Start>,
     /// What the creator has settled.

@@ -3,10 +3,13 @@
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use super::name::Name;
+use super::parked::Parked;
+use super::protocol::Progress;
 use super::reason::WaitReason;
 use super::registered::Origin;
 use super::start::{Start, StartCell};
 use super::state::{Now, State, Word};
+use crate::labels::LabelSetId;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
 use crate::thread_create::ThreadBucket;
@@ -29,6 +32,10 @@ pub struct Goroutine {
     process: AtomicU32,
     created_by: AtomicPtr<ThreadBucket>,
     start: StartCell,
+    creator: AtomicU64,
+    labels: AtomicU32,
+    progress: Progress,
+    parked: Parked,
     thread_number: AtomicU64,
     name: Name,
     place: Place,
@@ -74,6 +81,13 @@ pub struct Snapshot {
     pub start: Option<Start>,
     /// See [`Goroutine::waiting`].
     pub waiting: Option<(WaitReason, u64)>,
+}
+
+/// Which thread a goroutine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Thread {
+    pub(super) goroutine: u64,
+    pub(super) thread_id: u32,
     pub(super) process: u32,
 }
 
@@ -121,6 +135,34 @@ impl Goroutine {
         self.start.get()
     }
 
+    /// The number of the goroutine that created it; 0 where that is not known.
+    pub fn creator(&self) -> u64 {
+        self.creator.load(Relaxed)
+    }
+
+    /// The labels of its thread.
+    pub fn labels(&self) -> LabelSetId {
+        LabelSetId::from_bits(self.labels.load(Relaxed))
+    }
+
+    /// Notes the labels of its thread. Called by the goroutine itself. For hooks.
+    #[inline]
+    pub(crate) fn set_labels(&self, labels: LabelSetId) {
+        self.labels.store(labels.bits(), Relaxed);
+    }
+
+    /// How far a snapshot of stacks has come with it.
+    #[inline]
+    pub(super) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Where its stack can be read while it waits.
+    #[inline]
+    pub(super) fn parked(&self) -> &Parked {
+        &self.parked
+    }
+
     /// What it does now.
     #[inline]
     pub fn state(&self) -> Word {
@@ -139,6 +181,11 @@ impl Goroutine {
     #[inline]
     pub fn note_since(&self, since: u64) {
         self.now.note_since(since);
+    }
+
+    /// The tick at which its last wait began.
+    pub(super) fn since(&self) -> u64 {
+        self.now.since()
     }
 
     /// What it waits for, and since which tick of [`crate::clock`].
@@ -193,6 +240,7 @@ impl Goroutine {
         // again, sees that the old one is over.
         self.created_by.store(created_by, Release);
         self.start.set(origin.start);
+        self.creator.store(origin.creator, Release);
     }
 
     /// The thread it runs on, and the process it is seen in. A fork gives the thread that forked another
@@ -206,6 +254,22 @@ impl Goroutine {
         self.process.load(Relaxed)
     }
 
+    /// Which thread is in this slot, if there is one, of one piece.
+    pub(super) fn thread(&self) -> Option<Thread> {
+        for _ in 0..TRIES {
+            let goroutine = self.id.load(Acquire);
+            let thread = Thread {
+                goroutine,
+                thread_id: self.thread_id.load(Acquire),
+                process: self.process.load(Acquire),
+            };
+            if self.id.load(Relaxed) == goroutine {
+                return (goroutine != 0).then_some(thread);
+            }
+        }
+        None
+    }
+
     /// The goroutine in this slot, if there is one, of one piece.
     pub(super) fn read(&self) -> Option<Snapshot> {
         for _ in 0..TRIES {
@@ -216,7 +280,6 @@ impl Goroutine {
             let snapshot = Snapshot {
                 id,
                 thread_id: self.thread_id.load(Acquire),
-                process: self.process.load(Acquire),
                 name: self.name(),
                 created_by: self.created_by(),
                 start: self.start(),
@@ -240,6 +303,10 @@ impl Default for Goroutine {
             process: AtomicU32::new(0),
             created_by: AtomicPtr::new(core::ptr::null_mut()),
             start: StartCell::default(),
+            creator: AtomicU64::new(0),
+            labels: AtomicU32::new(0),
+            progress: Progress::default(),
+            parked: Parked::default(),
             thread_number: AtomicU64::new(0),
             name: Name::default(),
             place: Place::default(),
@@ -292,7 +359,7 @@ mod loom_tests {
                 loom::thread::spawn(move || {
                     if let Some(read) = slot.read() {
                         let (id, thread) = (read.id, u64::from(read.thread_id));
-                        assert_eq!((thread, u64::from(read.process)), (id, id));
+                        assert_eq!(thread, id);
                         assert_eq!(read.name, identity(id).name);
                     }
                     slot.end(1)

@@ -4,36 +4,43 @@
 //! fork leaves it behind. So whoever asks for all goroutines compares them with what the kernel knows, and
 //! ends those that are no more.
 
-use super::slot::{Goroutine, Snapshot};
+use super::slot::{Goroutine, Snapshot, Thread};
 use super::{kernel, own};
 use crate::fork_lock::own_process;
 
 /// All goroutines that are live, in the order of their ids. One that begins or ends meanwhile may be there
 /// or not. Allocates, and asks the kernel about each: not for hooks. Go: `runtime.GoroutineProfile`.
 pub fn all() -> impl ExactSizeIterator<Item = Snapshot> {
-    let process = own_process();
+    end_dead(own_process());
+    let mut live: Vec<Snapshot> = Vec::with_capacity(super::SLOTS.used());
+    live.extend(super::SLOTS.iter().filter_map(Goroutine::read));
+    live.sort_unstable_by_key(|goroutine| goroutine.id);
+    live.into_iter()
+}
+
+/// Ends the goroutines of `process`, the current one, whose threads are no more, and returns how many are left.
+pub(super) fn end_dead(process: u32) -> usize {
     if let Some(own) = own()
         && own.process() != process
     {
         // Forked without the C library's knowledge.
         own.set_thread(kernel::thread_id(), process);
     }
-    let mut found: Vec<(&Goroutine, Snapshot)> = Vec::with_capacity(super::SLOTS.used());
-    found.extend(super::SLOTS.iter().filter_map(|slot| Some((slot, slot.read()?))));
+    let mut found: Vec<(&Goroutine, Thread)> = Vec::with_capacity(super::SLOTS.used());
+    found.extend(super::SLOTS.iter().filter_map(|slot| Some((slot, slot.thread()?))));
     // Of those with the same thread all but the last are its predecessors: the kernel gives numbers anew.
-    found.sort_unstable_by_key(|(_, goroutine)| (goroutine.thread_id, goroutine.id));
+    found.sort_unstable_by_key(|(_, thread)| (thread.thread_id, thread.goroutine));
     let mut last_of_thread = None;
-    let mut live = Vec::with_capacity(found.len());
-    for (slot, goroutine) in found.into_iter().rev() {
-        let is_live = goroutine.process == process
-            && last_of_thread.replace(goroutine.thread_id) != Some(goroutine.thread_id)
-            && kernel::is_alive(process, goroutine.thread_id);
+    let mut live = 0;
+    for (slot, thread) in found.into_iter().rev() {
+        let is_live = thread.process == process
+            && last_of_thread.replace(thread.thread_id) != Some(thread.thread_id)
+            && kernel::is_alive(process, thread.thread_id);
         if is_live {
-            live.push(goroutine);
+            live += 1;
         } else {
-            super::end(slot, goroutine.id);
+            super::end(slot, thread.goroutine);
         }
     }
-    live.sort_unstable_by_key(|goroutine| goroutine.id);
-    live.into_iter()
+    live
 }

@@ -167,6 +167,11 @@ impl Now {
         self.since.store(since, Ordering::Release);
     }
 
+    /// When the last wait began.
+    pub(super) fn since(&self) -> u64 {
+        self.since.load(Ordering::Acquire)
+    }
+
     pub(super) fn waiting(&self) -> Option<(WaitReason, u64)> {
         for _ in 0..TRIES {
             let word = self.read();

@@ -55,7 +55,7 @@ impl Bounds {
     }
 
     /// The page of a foreign stack that `sp` points into.
-    fn foreign(sp: usize) -> Self {
+    pub(super) fn foreign(sp: usize) -> Self {
         let low = sp & !(PAGE - 1);
         Self { low, high: low.saturating_add(PAGE), is_foreign: true }
     }

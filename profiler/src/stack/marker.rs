@@ -17,6 +17,12 @@ pub extern "C" fn stack_not_captured() -> u32 {
     2
 }
 
+/// The stack of a thread that runs, or waits for something that rtprof does not see, in the goroutine profile.
+#[inline(never)]
+pub extern "C" fn thread_not_waiting_in_rtprof() -> u32 {
+    3
+}
+
 /// The frame that stands for a marker: like a return address, it is looked up at the byte before.
 pub fn frame(marker: extern "C" fn() -> u32) -> usize {
     marker as usize + 1

@@ -21,6 +21,7 @@ mod overflow;
 mod rule;
 #[cfg(rtprof_supported)]
 mod rule_cache;
+mod saved_frame;
 pub(crate) mod spare;
 pub mod table;
 pub(crate) mod unwind;
@@ -29,6 +30,7 @@ use core::ops::Deref;
 
 pub(crate) use mode::open as open_mode;
 pub use mode::{StackMode, set_stack_mode, stack_mode};
+pub use saved_frame::SavedFrame;
 pub use spare::{with_room, with_room_for_text};
 
 use crate::counters::COUNTERS;
@@ -136,7 +138,14 @@ pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
         Some(stack) => Start { registers, stack },
         None => elsewhere(registers),
     };
-    let depth = match mode::walk() {
+    let depth = walked(registers, stack, frames);
+    finish(frames, depth)
+}
+
+/// The stack from these registers outwards, start-up frames and all; 0 where it cannot be walked.
+#[inline]
+fn walked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
+    match mode::walk() {
         Walk::Unwind => unwound(registers, stack, frames),
         Walk::FramePointersUnchecked => frame_pointer::walk(registers.fp, registers.sp, stack, frames),
         Walk::FramePointers => {
@@ -147,8 +156,7 @@ pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
                 checked(registers, stack, frames, depth)
             }
         }
-    };
-    finish(frames, depth)
+    }
 }
 
 /// Where a walk begins whose registers were not read on the thread's own stack, as far as its bounds are known.

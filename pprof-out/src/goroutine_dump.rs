@@ -1,0 +1,205 @@
+//! `debug=2` of the goroutine profile: every goroutine by itself, in the form in which a Go program that panics prints
+//! them.
+//!
+//! ```text
+//! goroutine 7 [chan receive, 3 minutes, "worker-2", {tenant: a; shard: 3}]:
+//! app::queue::take(...)
+//!     /home/u/app/src/queue.rs:31 +0x9d
+//! app::worker(...)
+//!     /home/u/app/src/main.rs:12 +0x41
+//! created by app::main in goroutine 1
+//!     /home/u/app/src/main.rs:40 +0x1b2
+//! ```
+//!
+//! Readers of Go's form take the header apart at its commas, and pass over what they do not know: name and
+//! labels. Functions have
+//! three dots in place of arguments, as Go writes where it does not know them.
+
+use std::fmt::Write as _;
+use std::io;
+use std::iter;
+
+use rtprof_profiler::GoroutineState;
+use rtprof_profiler::goroutine::{self, Recorded, Start};
+use rtprof_profiler::labels::{self, LabelSetId};
+use rtprof_profiler::sampling;
+use rtprof_profiler::stack::Stack;
+
+use crate::frames::Address;
+use crate::goroutines::Goroutines;
+use crate::locations::Locations;
+use crate::sink::Sink;
+use crate::symbol_cache::Line;
+use crate::text::{self, cut};
+use crate::view::View;
+
+/// Writes all goroutines. Go: `writeGoroutineStacks`.
+pub(crate) fn write(goroutines: &Goroutines, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut locations = locations(&goroutines.each, view);
+    let mut text = String::new();
+    let mut bytes = Vec::new();
+    for (number, goroutine) in goroutines.each.iter().enumerate() {
+        if number > 0 {
+            text.push('\n');
+        }
+        one(&mut text, goroutine, &mut locations);
+        bytes.extend_from_slice(text.as_bytes());
+        text.clear();
+        sink.drain_chunk(&mut bytes)?;
+    }
+    let comments = locations.comments(&goroutines.counts.comments);
+    if !comments.is_empty() {
+        text.push('\n');
+        text::comments(&mut text, &comments);
+    }
+    bytes.extend_from_slice(text.as_bytes());
+    sink.drain(&mut bytes)?;
+    sink.flush()
+}
+
+/// The stack of the current goroutine, or of all, the current one first, in the form in which a Go program that panics
+/// prints them. Go: `runtime.Stack`.
+///
+/// The names of functions are looked up as for a profile: the first call takes tens of milliseconds in a large program.
+pub fn stack(all: bool) -> String {
+    let text = {
+        let _workspace = sampling::workspace();
+        let mut each = goroutine::stacks();
+        if !all {
+            each.truncate(1);
+        }
+        let mut locations = locations(&each, View::default());
+        let mut text = String::new();
+        for (number, goroutine) in each.iter().enumerate() {
+            text.push_str(if number > 0 { "\n" } else { "" });
+            one(&mut text, goroutine, &mut locations);
+        }
+        text
+    };
+    // Made again where it is tracked: it belongs to the caller.
+    text.as_str().to_owned()
+}
+
+/// With the addresses of all stacks prepared.
+pub(crate) fn locations(each: &[Recorded], view: View) -> Locations {
+    let mut locations = Locations::new(view);
+    let stacks = each.iter().flat_map(|goroutine| {
+        let own = Stack { addresses: &goroutine.stack, span: goroutine.span };
+        iter::once(own).chain(goroutine.created_by.map(|bucket| bucket.captured()))
+    });
+    locations.prepare(stacks);
+    locations
+}
+
+fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
+    header(text, goroutine);
+    let stack = Stack { addresses: &goroutine.stack, span: goroutine.span };
+    for (address, lines) in locations.event(stack).shown() {
+        if lines.is_empty() {
+            let _ = writeln!(text, "{:#x}(...)\n\t??:0 +0x0", address.return_address);
+        }
+        for line in lines {
+            let _ = writeln!(text, "{}(...)", cut(&line.function.name));
+            place(text, &line.function.file, line.line, address.symbols.offset);
+        }
+    }
+    created_by(text, goroutine, locations);
+}
+
+/// `goroutine 7 [chan receive, 3 minutes, "worker-2"]:`. Go has no minutes for less than one.
+fn header(text: &mut String, goroutine: &Recorded) {
+    let _ = write!(text, "goroutine {} [{}", goroutine.id, GoroutineState::from(goroutine.state));
+    let minutes = goroutine.waited().as_secs() / 60;
+    if minutes >= 1 {
+        let _ = write!(text, ", {minutes} minutes");
+    }
+    let name = goroutine.title();
+    if !name.is_empty() {
+        let _ = write!(text, ", \"{}\"", plain(name));
+    }
+    for (number, (key, value)) in labels::resolve(goroutine.labels).iter().enumerate() {
+        let before = if number == 0 { ", {" } else { "; " };
+        let _ = write!(text, "{before}{}: {}", plain(key), plain(value));
+    }
+    text.push_str(if goroutine.labels == LabelSetId::NONE { "]:\n" } else { "}]:\n" });
+}
+
+/// Without what would end the header for a reader, or one of its parts.
+fn plain(part: &str) -> String {
+    cut(part).chars().filter(|c| !matches!(c, '[' | ']' | ',' | '"') && !c.is_control()).collect()
+}
+
+/// `created by app::main in goroutine 1`, and the line that did.
+fn created_by(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
+    let Some(bucket) = goroutine.created_by else { return };
+    let creator: Option<(&Address, &[Line])> = locations.event(bucket.captured()).shown().next();
+    let Some((address, lines)) = creator else { return };
+    let line = lines.first();
+    let _ = match line {
+        Some(line) => write!(text, "created by {}", cut(&line.function.name)),
+        None => write!(text, "created by {:#x}", address.return_address),
+    };
+    if goroutine.creator != 0 {
+        let _ = write!(text, " in goroutine {}", goroutine.creator);
+    }
+    text.push('\n');
+    let (file, number) = line.map_or(("", 0), |line| (&*line.function.file, line.line));
+    let (file, number) = match goroutine.start.map(Start::at) {
+        // Known also without debug information, which has the whole path.
+        Some(at) => (if file.ends_with(at.file()) { file } else { at.file() }, at.line()),
+        None => (file, number),
+    };
+    place(text, file, number, address.symbols.offset);
+}
+
+/// `    /home/u/app/src/main.rs:12 +0x41`.
+fn place(text: &mut String, file: &str, line: u32, offset: u64) {
+    let file = if file.is_empty() { "??" } else { file };
+    let _ = writeln!(text, "\t{}:{line} +{offset:#x}", cut(file));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    /// The lines of the goroutine of this name.
+    fn part<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
+        let wanted = format!("\"{name}\"");
+        let part =
+            text.split("\n\n").find(|part| part.lines().next().is_some_and(|head| head.contains(&wanted)));
+        part.unwrap_or_else(|| panic!("no {name} in {text}")).lines().collect()
+    }
+
+    #[test]
+    fn a_header_is_one_line_of_parts() {
+        let (end, ends) = mpsc::channel::<()>();
+        let (here, is_here) = mpsc::channel();
+        let body = move || {
+            rtprof_profiler::init::open();
+            let _labels = labels::set_labels(labels::labels(&[("a,b", "[1]"), ("c", "\n2")]));
+            goroutine::current();
+            here.send(()).unwrap();
+            ends.recv().ok();
+        };
+        let thread = std::thread::Builder::new().name("a, \"b\"]\n".into()).spawn(body).unwrap();
+        is_here.recv().unwrap();
+        let text = stack(true);
+        assert_eq!(part(&text, "a b")[0].split_once(' ').unwrap().1.split_once(' ').unwrap().1, {
+            "[running, \"a b\", {ab: 1; c: 2}]:"
+        });
+        assert!(text.starts_with("goroutine "), "{text}");
+        let own = stack(false);
+        assert_eq!(own.matches("goroutine ").count(), 1, "{own}");
+        let lines: Vec<_> = own.lines().collect();
+        assert!(lines[0].contains("[running"), "{own}");
+        // Functions and places in turn.
+        for pair in lines[1..].chunks(2) {
+            assert!(pair[0].ends_with("(...)"), "{own}");
+            assert!(pair[1].starts_with('\t') && pair[1].contains(" +0x"), "{own}");
+        }
+        assert!(own.contains("goroutine_dump::tests::a_header_is_one_line_of_parts"), "{own}");
+        drop(end);
+        thread.join().unwrap();
+    }
+}

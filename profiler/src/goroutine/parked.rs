@@ -1,0 +1,61 @@
+//! Where the stack of a goroutine that waits begins.
+//!
+//! Written by the goroutine itself, before it sleeps and when it runs again; read by those who take a snapshot, under
+//! the rules of [`super::protocol`].
+
+use crate::primitive::{AtomicUsize, Ordering};
+use crate::stack::SavedFrame;
+
+/// The frame from which the stack of a waiting goroutine can be read, if it waits.
+#[cfg_attr(not(loom), derive(Default))]
+pub(super) struct Parked {
+    /// 0 while it does not wait.
+    ip: AtomicUsize,
+    sp: AtomicUsize,
+    fp: AtomicUsize,
+    end: AtomicUsize,
+}
+
+/// What a waiting goroutine has left for others to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ParkedAt {
+    pub(super) frame: SavedFrame,
+    /// The end of its stack, or 0 where that is not known.
+    pub(super) end: usize,
+}
+
+impl Parked {
+    /// The goroutine waits from now on. By itself.
+    #[inline]
+    pub(super) fn begin(&self, at: ParkedAt) {
+        self.sp.store(at.frame.sp, Ordering::Relaxed);
+        self.fp.store(at.frame.fp, Ordering::Relaxed);
+        self.end.store(at.end, Ordering::Relaxed);
+        self.ip.store(at.frame.ip, Ordering::Release);
+    }
+
+    /// The goroutine does not wait any more. By itself; a fence and a look at the snapshot that goes on follow.
+    #[inline]
+    pub(super) fn end(&self) {
+        self.ip.store(0, Ordering::Relaxed);
+    }
+
+    /// Where it waits. `None` if it does not.
+    #[inline]
+    pub(super) fn read(&self) -> Option<ParkedAt> {
+        let ip = self.ip.load(Ordering::Acquire);
+        if ip == 0 {
+            return None;
+        }
+        let (sp, fp) = (self.sp.load(Ordering::Relaxed), self.fp.load(Ordering::Relaxed));
+        Some(ParkedAt { frame: SavedFrame { ip, sp, fp }, end: self.end.load(Ordering::Relaxed) })
+    }
+}
+
+#[cfg(loom)]
+impl Default for Parked {
+    fn default() -> Self {
+        let word = || AtomicUsize::new(0);
+        Self { ip: word(), sp: word(), fp: word(), end: word() }
+    }
+}

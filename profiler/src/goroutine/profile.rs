@@ -1,0 +1,204 @@
+//! A snapshot of all goroutines with their stacks. Go: `goroutineProfileWithLabelsConcurrent`.
+//!
+//! # Locks
+//!
+//! `COORDINATOR`: one snapshot at a time. Held by whoever takes one; others wait for it. Nothing else waits for a
+//! coordinator, except a goroutine that is about to run while its stack is being read (see [`super::protocol`]).
+
+use super::protocol::{Snapshots, Visit};
+use super::recording::{Header, Recording, Seen};
+use super::{Goroutine, SLOTS, State, current};
+use crate::clock;
+use crate::counters::COUNTERS;
+use crate::fork_lock::{ForkLock, own_process};
+use crate::labels::LabelSetId;
+use crate::modules::CaptureSpan;
+use crate::sampling::Hook;
+use crate::stack::{SavedFrame, capture, marker, with_room};
+use crate::thread_create::ThreadBucket;
+
+use super::parked::ParkedAt;
+use super::start::Start;
+
+static COORDINATOR: ForkLock = ForkLock::new();
+
+#[cfg(not(loom))]
+static SNAPSHOTS: Snapshots = Snapshots::new();
+// loom's atomics are not `const`.
+#[cfg(loom)]
+static SNAPSHOTS: std::sync::LazyLock<Snapshots> = std::sync::LazyLock::new(Snapshots::new);
+
+static RECORDING: Recording = Recording::new();
+
+/// Goroutines that may begin between the look at how many there are and the cut.
+const SLACK: usize = 256;
+
+/// A goroutine in a snapshot.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Recorded {
+    /// Its number.
+    pub id: u64,
+    /// The kernel's number of its thread.
+    pub thread_id: u32,
+    /// Its name; empty when it has none.
+    pub name: String,
+    /// What it runs, and where it was started, where that is known.
+    pub start: Option<Start>,
+    /// The stack that created it, where that is known.
+    pub created_by: Option<&'static ThreadBucket>,
+    /// The number of the goroutine that created it; 0 where that is not known.
+    pub creator: u64,
+    /// What it did.
+    pub state: State,
+    /// For how many ticks of [`crate::clock`] it had waited; 0 if it did not wait.
+    pub waited_ticks: u64,
+    /// The labels of its thread.
+    pub labels: LabelSetId,
+    /// Return addresses, leaf first.
+    pub stack: Vec<usize>,
+    /// When the stack was captured.
+    pub span: CaptureSpan,
+}
+
+impl Goroutine {
+    /// The current thread, whose goroutine this is, is about to wait: its stack can be read from `frame` until
+    /// [`Goroutine::unpark`]. The function that `frame` is in does not return before. For hooks.
+    #[inline]
+    pub fn park(&self, frame: SavedFrame) {
+        if self.parked().read().is_some() {
+            // It waits within a wait that the program has announced. What can be read may not change while it is read.
+            self.unpark();
+        }
+        self.parked().begin(ParkedAt { frame, end: frame.end_of_stack() });
+    }
+
+    /// The current thread, whose goroutine this is, waits no more. Waits itself for a microsecond if its stack is being
+    /// read. For hooks.
+    #[inline]
+    pub fn unpark(&self) {
+        let Some(at) = self.parked().read() else { return };
+        self.parked().end();
+        SNAPSHOTS.before_running(self.progress(), own_process, || {
+            // Leaves `errno` as it was.
+            let _hook = Hook::enter();
+            // SAFETY: the frame is one of this thread's callers.
+            with_room(|| unsafe { record_parked(self, self.id(), at) });
+        });
+    }
+}
+
+/// A goroutine begins in a slot that is the caller's alone.
+pub(super) fn begin(goroutine: &Goroutine) {
+    goroutine.progress().begin(&SNAPSHOTS);
+    goroutine.parked().end();
+}
+
+/// In a forked child.
+#[cfg(rtprof_supported)]
+pub(super) fn forked() {
+    SNAPSHOTS.forget();
+}
+
+/// # Safety
+/// The goroutine waits at `at`, and does not go on before this returns.
+unsafe fn record_parked(goroutine: &Goroutine, id: u64, at: ParkedAt) {
+    // SAFETY: the caller's promise.
+    RECORDING.add(goroutine, id, Seen::Waiting, |frames| unsafe { at.frame.capture(at.end, frames) });
+}
+
+/// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Takes a lock
+/// and allocates: not for hooks. Go: `runtime.GoroutineProfile`.
+///
+/// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside. Of one that does something
+/// else there is a single frame that says so, [`marker::thread_not_waiting_in_rtprof`].
+pub fn snapshot() -> Vec<Recorded> {
+    crate::init::open();
+    // Before the lock: it may be the first hook of the thread.
+    let own = current();
+    let _held = COORDINATOR.lock();
+    let process = own_process();
+    let live = super::snapshot::end_dead(process);
+    let mut room = live + SLACK;
+    loop {
+        // SAFETY: with the lock, and no snapshot goes on.
+        if !unsafe { RECORDING.prepare(room) } {
+            COUNTERS.goroutines_without_memory.add();
+            return Vec::new();
+        }
+        record_all(own, process);
+        if RECORDING.overflow() == 0 {
+            break;
+        }
+        room *= 2;
+    }
+    let now = clock::ticks();
+    let mut all = Vec::with_capacity(live + 1);
+    // SAFETY: with the lock, and the snapshot is closed.
+    unsafe { RECORDING.for_each(|header, frames| all.push(Recorded::of(header, frames, now))) };
+    let own = own.map_or(0, Goroutine::id);
+    all.sort_unstable_by_key(|goroutine: &Recorded| (goroutine.id != own, goroutine.id));
+    all
+}
+
+/// Takes a snapshot into `RECORDING`. With the lock. Nobody records any more when it returns.
+fn record_all(own: Option<&'static Goroutine>, process: u32) {
+    let number = SNAPSHOTS.publish(process);
+    if let Some(own) = own {
+        own.progress().settle(number, || RECORDING.add(own, own.id(), Seen::Running, capture));
+    }
+    let mut running = Vec::new();
+    for goroutine in SLOTS.iter() {
+        let id = goroutine.id();
+        if id == 0 {
+            continue;
+        }
+        let visit = goroutine.progress().visit(number, goroutine.parked(), |at| {
+            // SAFETY: it is claimed, and was parked after that: it waits for the claim before it goes on.
+            unsafe { record_parked(goroutine, id, at) };
+        });
+        if visit == Visit::Runs {
+            running.push((goroutine, id));
+        }
+    }
+    for (goroutine, id) in running {
+        goroutine.progress().settle(number, || {
+            RECORDING.add(goroutine, id, Seen::Running, |frames| {
+                frames[0] = marker::frame(marker::thread_not_waiting_in_rtprof);
+                1
+            });
+        });
+    }
+    SNAPSHOTS.withdraw();
+    for goroutine in SLOTS.iter() {
+        goroutine.progress().close(number);
+    }
+}
+
+/// How many goroutines are live. Asks the kernel about each: not for hooks. Go: `runtime.NumGoroutine`.
+pub fn count() -> usize {
+    super::snapshot::end_dead(own_process())
+}
+
+impl Recorded {
+    fn of(header: &Header, frames: &[usize], now: u64) -> Self {
+        let state = header.state;
+        let waited_ticks = match state {
+            State::Waiting(_) => clock::since(header.since, now),
+            _ => 0,
+        };
+        Self {
+            id: header.id,
+            thread_id: header.thread_id,
+            name: header.name().to_owned(),
+            start: header.start,
+            created_by: header.created_by,
+            creator: header.creator,
+            state,
+            waited_ticks,
+            labels: header.labels,
+            stack: frames.to_vec(),
+            span: header.span,
+        }
+    }
+}

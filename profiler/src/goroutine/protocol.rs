@@ -1,0 +1,365 @@
+//! Who records which goroutine in a snapshot, without stopping one.
+//!
+//! Problem: a snapshot reads the stacks of goroutines that wait. One of them may be woken meanwhile, and a stack that is
+//! read while its owner returns from it is no stack. Go stops the world for the moment in which a snapshot begins; nothing
+//! stops here.
+//!
+//! Scheme: a snapshot has a number. It begins when its number is *published*: that is the cut. Each goroutine has a word
+//! that says how far the snapshot of some number has come with it:
+//!
+//! | word | state | who may go on |
+//! |---|---|---|
+//! | of an earlier snapshot, or 0 | *absent* | anybody may claim the goroutine, by a compare-and-swap to in-progress |
+//! | in-progress | its stack is being read | the one that claimed it; the goroutine itself waits before it returns from its wait |
+//! | satisfied | it is in the snapshot, or does not belong there | nobody needs to do anything |
+//!
+//! ```text
+//!                     claimed by the coordinator, or by itself             recorded
+//!       absent ────────────────────────────────────────► in-progress ────────────────► satisfied
+//!         ▲  ▲                                                │                            ▲
+//!         │  └───── the coordinator found that it runs ───────┘                            │
+//!         │                                                                                │
+//!         └ next number                                    born after the cut, or left out at the end
+//! ```
+//!
+//! A goroutine that is about to run clears the frame that it has left for others ([`super::parked`]), and then looks
+//! whether a snapshot goes on. If so it records itself first, or waits for whoever does. The coordinator claims it, and then
+//! looks at that frame. Between the two steps of each stands a fence: so if the coordinator saw the frame, the goroutine
+//! sees the claim, and waits before it touches the stack.
+//!
+//! A snapshot is *closed* before its memory is used for anything else: every goroutine that is still absent becomes
+//! satisfied, so that none begins to record itself too late, and the coordinator waits for those in progress.
+//!
+//! # Forks
+//!
+//! In a forked child a snapshot goes on that has no coordinator. [`Snapshots::forget`] ends it; where a child was made
+//! without the C library's knowledge, the number of the process tells.
+
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+
+use super::parked::{Parked, ParkedAt};
+
+/// The snapshot that goes on.
+pub(super) struct Snapshots {
+    /// Its number; 0 for none.
+    current: AtomicU64,
+    /// The number of the last one that began. Of the coordinator.
+    last: AtomicU64,
+    /// The process of the coordinator.
+    process: AtomicU32,
+}
+
+/// How far a snapshot has come with a goroutine: twice its number, and 1 for in-progress.
+pub(super) struct Progress(AtomicU64);
+
+/// What came of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Claim {
+    /// The caller has it. It was absent, with this word.
+    Claimed(u64),
+    InProgress,
+    Satisfied,
+    /// A later snapshot has begun.
+    Late,
+}
+
+/// What the coordinator found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Visit {
+    /// The goroutine is recorded, or does not belong in the snapshot.
+    Satisfied,
+    /// It records itself.
+    RecordsItself,
+    /// It runs.
+    Runs,
+}
+
+impl Snapshots {
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Self { current: AtomicU64::new(0), last: AtomicU64::new(0), process: AtomicU32::new(0) }
+    }
+
+    #[cfg(loom)]
+    pub(super) fn new() -> Self {
+        Self { current: AtomicU64::new(0), last: AtomicU64::new(0), process: AtomicU32::new(0) }
+    }
+
+    /// The number of the snapshot that goes on; 0 for none.
+    #[inline]
+    pub(super) fn current(&self) -> u64 {
+        self.current.load(Ordering::Acquire)
+    }
+
+    /// Publishes the next snapshot's number. By one coordinator at a time, of this process.
+    pub(super) fn publish(&self, process: u32) -> u64 {
+        let number = self.last.load(Ordering::Relaxed) + 1;
+        self.last.store(number, Ordering::Relaxed);
+        self.process.store(process, Ordering::Relaxed);
+        // Release: what the coordinator has prepared is there for whoever records itself.
+        self.current.store(number, Ordering::Release);
+        number
+    }
+
+    /// Nobody begins to record itself any more. [`Progress::close`] of all goroutines follows.
+    pub(super) fn withdraw(&self) {
+        // Release: whoever sees none, and changes its stack, does so after the coordinator has read it.
+        self.current.store(0, Ordering::Release);
+    }
+
+    /// This is a forked child.
+    pub(super) fn forget(&self) {
+        self.withdraw();
+    }
+
+    /// To be called by a goroutine that was parked and is about to run, after [`Parked::end`]: `record` puts it into the
+    /// snapshot that goes on, if there is one and it is not there yet.
+    #[inline]
+    pub(super) fn before_running(&self, own: &Progress, process: impl Fn() -> u32, record: impl FnOnce()) {
+        fence(Ordering::SeqCst);
+        if self.current.load(Ordering::Acquire) != 0 {
+            self.join(own, process, record);
+        }
+    }
+
+    #[cold]
+    fn join(&self, own: &Progress, process: impl Fn() -> u32, record: impl FnOnce()) {
+        loop {
+            let number = self.current();
+            // A ghost's: what it has claimed it will never give up.
+            if number == 0 || self.process.load(Ordering::Relaxed) != process() {
+                return;
+            }
+            match own.claim(number) {
+                Claim::Claimed(_) => {
+                    record();
+                    own.finish(number);
+                    return;
+                }
+                Claim::Satisfied => return,
+                Claim::InProgress => give_way(),
+                Claim::Late => {}
+            }
+        }
+    }
+}
+
+impl Progress {
+    /// A goroutine begins: it belongs in no snapshot that goes on.
+    pub(super) fn begin(&self, snapshots: &Snapshots) {
+        self.0.store(snapshots.current() << 1, Ordering::Relaxed);
+    }
+
+    fn claim(&self, number: u64) -> Claim {
+        let mut seen = self.0.load(Ordering::Acquire);
+        loop {
+            if seen >> 1 > number {
+                return Claim::Late;
+            }
+            if seen >> 1 == number {
+                return if seen & 1 == 0 { Claim::Satisfied } else { Claim::InProgress };
+            }
+            match self.0.compare_exchange(seen, number << 1 | 1, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Claim::Claimed(seen),
+                Err(now) => seen = now,
+            }
+        }
+    }
+
+    /// The caller, who has claimed it, has recorded it.
+    fn finish(&self, number: u64) {
+        self.0.store(number << 1, Ordering::Release);
+    }
+
+    /// By the coordinator of snapshot `number`: `record` puts the goroutine into the snapshot if it waits, from where it
+    /// waits.
+    pub(super) fn visit(&self, number: u64, parked: &Parked, record: impl FnOnce(ParkedAt)) -> Visit {
+        match self.claim(number) {
+            Claim::Claimed(before) => {
+                fence(Ordering::SeqCst);
+                match parked.read() {
+                    Some(at) => {
+                        record(at);
+                        self.finish(number);
+                        Visit::Satisfied
+                    }
+                    None => {
+                        // Unless the slot is another goroutine's by now, which begins satisfied.
+                        let claimed = number << 1 | 1;
+                        let _ =
+                            self.0.compare_exchange(claimed, before, Ordering::Release, Ordering::Relaxed);
+                        Visit::Runs
+                    }
+                }
+            }
+            Claim::InProgress => Visit::RecordsItself,
+            Claim::Satisfied | Claim::Late => Visit::Satisfied,
+        }
+    }
+
+    /// By the coordinator: `record` puts the goroutine into the snapshot without its stack, unless it is there.
+    pub(super) fn settle(&self, number: u64, record: impl FnOnce()) {
+        if let Claim::Claimed(_) = self.claim(number) {
+            record();
+            self.finish(number);
+        }
+    }
+
+    /// By the coordinator, when the snapshot was withdrawn: nobody records the goroutine any more when this returns.
+    pub(super) fn close(&self, number: u64) {
+        loop {
+            match self.claim(number) {
+                Claim::Claimed(_) => return self.finish(number),
+                Claim::InProgress => give_way(),
+                Claim::Satisfied | Claim::Late => return,
+            }
+        }
+    }
+}
+
+/// What is waited for takes a microsecond, unless its thread has lost its core.
+fn give_way() {
+    #[cfg(not(loom))]
+    std::thread::yield_now();
+    #[cfg(loom)]
+    loom::thread::yield_now();
+}
+
+#[cfg(not(loom))]
+impl Default for Progress {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+#[cfg(loom)]
+impl Default for Progress {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::stack::SavedFrame;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+
+    const PROCESS: u32 = 7;
+    const AT: ParkedAt = ParkedAt { frame: SavedFrame { ip: 1, sp: 2, fp: 3 }, end: 4 };
+
+    /// A goroutine with a stack, and a snapshot with room for one record.
+    struct World {
+        snapshots: Snapshots,
+        progress: Progress,
+        parked: Parked,
+        stack: UnsafeCell<u32>,
+        record: UnsafeCell<u32>,
+        records: AtomicU32,
+    }
+
+    // SAFETY: loom checks every access to the cells.
+    unsafe impl Sync for World {}
+    // SAFETY: as above.
+    unsafe impl Send for World {}
+
+    impl World {
+        fn new() -> Arc<Self> {
+            Arc::new(Self {
+                snapshots: Snapshots::new(),
+                progress: Progress::default(),
+                parked: Parked::default(),
+                stack: UnsafeCell::new(0),
+                record: UnsafeCell::new(0),
+                records: AtomicU32::new(0),
+            })
+        }
+
+        fn record(&self) {
+            let stack = self.stack.with(|stack| unsafe { *stack });
+            self.record.with_mut(|record| unsafe { *record = stack + 1 });
+            self.records.fetch_add(1, Ordering::Relaxed);
+        }
+
+        /// Waits and runs again, which changes its stack.
+        fn wait(&self) {
+            self.parked.begin(AT);
+            self.parked.end();
+            self.snapshots.before_running(&self.progress, || PROCESS, || self.record());
+            self.stack.with_mut(|stack| unsafe { *stack += 1 });
+        }
+
+        /// Returns how many records the snapshot has.
+        fn snapshot(&self) -> u32 {
+            let before = self.records.load(Ordering::Relaxed);
+            let number = self.snapshots.publish(PROCESS);
+            self.progress.visit(number, &self.parked, |at| {
+                assert_eq!(at, AT);
+                self.record();
+            });
+            self.snapshots.withdraw();
+            self.progress.close(number);
+            // The memory is the coordinator's again.
+            self.record.with_mut(|record| unsafe { *record = 0 });
+            self.records.load(Ordering::Relaxed) - before
+        }
+    }
+
+    /// Nobody reads a stack while its owner runs, nobody records itself after the end, and nobody twice.
+    #[test]
+    fn loom_a_stack_is_read_by_one_and_stays_meanwhile() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let world = World::new();
+            let goroutine = {
+                let world = world.clone();
+                loom::thread::spawn(move || {
+                    world.wait();
+                    world.wait();
+                })
+            };
+            let records = world.snapshot();
+            assert!(records <= 1, "{records} records of one goroutine");
+            goroutine.join().unwrap();
+        });
+    }
+
+    /// The same over the end of one snapshot and the beginning of the next.
+    #[test]
+    fn loom_two_snapshots_do_not_mix() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(2);
+        builder.check(|| {
+            let world = World::new();
+            let goroutine = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.wait())
+            };
+            for _ in 0..2 {
+                let records = world.snapshot();
+                assert!(records <= 1, "{records} records of one goroutine");
+            }
+            goroutine.join().unwrap();
+        });
+    }
+
+    /// One that waits throughout is in the snapshot.
+    #[test]
+    fn loom_one_that_waits_is_recorded() {
+        loom::model(|| {
+            let world = World::new();
+            world.parked.begin(AT);
+            let coordinator = {
+                let world = world.clone();
+                loom::thread::spawn(move || world.snapshot())
+            };
+            assert_eq!(coordinator.join().unwrap(), 1);
+            // One that has begun after the cut is not.
+            let number = world.snapshots.publish(PROCESS);
+            world.progress.begin(&world.snapshots);
+            assert_eq!(world.progress.visit(number, &world.parked, |_| unreachable!()), Visit::Satisfied);
+        });
+    }
+}

@@ -1,0 +1,159 @@
+//! The goroutine profile as package runtime hands it out: a record for each goroutine.
+
+use core::fmt;
+use core::time::Duration;
+
+use crate::clock;
+use crate::goroutine::{self, Recorded, State, WaitReason};
+use crate::labels;
+
+/// What kind of goroutine it is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GoroutineKind {
+    /// An operating system thread.
+    #[default]
+    Thread,
+    /// An async task.
+    Task,
+}
+
+/// What a goroutine did when it was recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum GoroutineState {
+    /// It ran, or waited for something that rtprof does not see.
+    #[default]
+    Running,
+    /// It could run.
+    Runnable,
+    /// It waited.
+    Waiting(WaitReason),
+    /// It was in a system call that it has told of ([`syscall`](https://docs.rs/rtprof/latest/rtprof/trace)).
+    Syscall,
+}
+
+impl fmt::Display for GoroutineState {
+    /// In Go's words: `running`, `chan receive`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Running => "running",
+            Self::Runnable => "runnable",
+            Self::Waiting(reason) => reason.name(),
+            Self::Syscall => "syscall",
+        })
+    }
+}
+
+impl From<State> for GoroutineState {
+    fn from(state: State) -> Self {
+        match state {
+            State::Running | State::Dead => Self::Running,
+            State::Runnable => Self::Runnable,
+            State::Waiting(reason) => Self::Waiting(reason),
+            State::Syscall => Self::Syscall,
+        }
+    }
+}
+
+/// A goroutine: where it was, and what it did. Go: `runtime.StackRecord`, and what `runtime.Stack` says.
+#[derive(Clone, Debug, Default)]
+pub struct GoroutineRecord {
+    /// Its number: no other goroutine of the process ever has it. The main thread's is 1.
+    pub id: u64,
+    /// Its name, at most 64 bytes of it. Without one, the type of the closure that it runs, `app::main::{{closure}}`, if
+    /// `rtprof::thread` has started it.
+    pub name: String,
+    /// What kind it is.
+    pub kind: GoroutineKind,
+    /// What it did.
+    pub state: GoroutineState,
+    /// For how long it had waited; 0 if it did not wait.
+    pub waited: Duration,
+    /// Its labels, in the order of keys.
+    pub labels: Vec<(String, String)>,
+    /// The number of the goroutine that created it; 0 where that is not known.
+    pub created_by: u64,
+    /// The source file and line that started it, where that is known.
+    pub started_at: Option<(String, u32)>,
+    /// Return addresses, leaf first.
+    pub frames: Vec<usize>,
+}
+
+impl GoroutineRecord {
+    /// The stack: return addresses, leaf first. A single one where the stack was not taken, of a function whose name says
+    /// why.
+    pub fn stack(&self) -> &[usize] {
+        &self.frames
+    }
+
+    /// What it waited for, if it waited.
+    pub fn wait_reason(&self) -> Option<WaitReason> {
+        match self.state {
+            GoroutineState::Waiting(reason) => Some(reason),
+            _ => None,
+        }
+    }
+}
+
+impl From<Recorded> for GoroutineRecord {
+    fn from(recorded: Recorded) -> Self {
+        Self {
+            id: recorded.id,
+            name: recorded.title().to_owned(),
+            kind: GoroutineKind::Thread,
+            state: recorded.state.into(),
+            waited: recorded.waited(),
+            labels: labels::resolve(recorded.labels).to_vec(),
+            created_by: recorded.creator,
+            started_at: recorded.start.map(|start| (start.at().file().to_owned(), start.at().line())),
+            frames: recorded.stack,
+        }
+    }
+}
+
+impl Recorded {
+    /// Its name, and without one the type of the closure that it runs; empty where neither is known.
+    pub fn title(&self) -> &str {
+        match self.start {
+            Some(start) if self.name.is_empty() => start.runs(),
+            _ => &self.name,
+        }
+    }
+
+    /// For how long it had waited; 0 if it did not wait.
+    pub fn waited(&self) -> Duration {
+        Duration::from_secs_f64(self.waited_ticks as f64 / clock::ticks_per_second() as f64)
+    }
+}
+
+/// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Go:
+/// `runtime.GoroutineProfile`.
+///
+/// No thread is stopped. The stack of one that waits in `rtprof::sync`, `rtprof::thread` or `rtprof::trace::wait` is
+/// read while it waits; of others there is a single frame that says so. Not for signal handlers: it takes a lock.
+pub fn goroutine_profile() -> Vec<GoroutineRecord> {
+    goroutine::stacks().into_iter().map(GoroutineRecord::from).collect()
+}
+
+/// As [`goroutine_profile`], into the program's memory. Returns the number of records there are, and whether
+/// they fitted; if `records` is too short nothing is written.
+pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) {
+    let all = goroutine::stacks();
+    if all.len() > records.len() {
+        return (all.len(), false);
+    }
+    let n = all.len();
+    for (record, recorded) in records.iter_mut().zip(all) {
+        *record = recorded.into();
+    }
+    (n, true)
+}
+
+/// How many goroutines are live: threads that rtprof knows, because it has started them or they have waited, allocated a
+/// sampled object or the like. Go: `runtime.NumGoroutine`.
+pub fn num_goroutine() -> usize {
+    crate::init::open();
+    goroutine::current();
+    goroutine::count()
+}

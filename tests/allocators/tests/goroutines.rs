@@ -1,0 +1,13 @@
+//! Where goroutines are: all of tests/goroutines.
+
+#[path = "../../goroutines/forks.rs"]
+mod forks;
+#[path = "../../support/mod.rs"]
+mod support;
+#[path = "../../goroutines/truth.rs"]
+mod truth;
+#[path = "../../goroutines/waits.rs"]
+mod waits;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc<support::inner::Inner> = rtprof::ProfAlloc::new(support::inner::INNER);

@@ -1,0 +1,11 @@
+//! Where every goroutine is: what the goroutine profile says of threads that wait, run, come and go.
+#![cfg(feature = "pprof")]
+
+mod forks;
+#[path = "../support/mod.rs"]
+mod support;
+mod truth;
+mod waits;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
