@@ -20,8 +20,8 @@ use std::io;
 use std::iter;
 
 use rtprof_profiler::GoroutineState;
-use rtprof_profiler::goroutine::{self, Recorded, Start};
-use rtprof_profiler::labels::{self, LabelSetId};
+use rtprof_profiler::goroutine::{self, Goroutine, Recorded, Start};
+use rtprof_profiler::labels;
 use rtprof_profiler::sampling;
 use rtprof_profiler::stack::Stack;
 
@@ -66,7 +66,8 @@ pub fn stack(all: bool) -> String {
         let _workspace = sampling::workspace();
         let mut each = goroutine::stacks();
         if !all {
-            each.truncate(1);
+            let own = goroutine::known().map_or(0, Goroutine::id);
+            each.retain(|goroutine| goroutine.id == own);
         }
         let mut locations = locations(&each, View::default());
         let mut text = String::new();
@@ -117,11 +118,12 @@ fn header(text: &mut String, goroutine: &Recorded) {
     if !name.is_empty() {
         let _ = write!(text, ", \"{}\"", plain(name));
     }
-    for (number, (key, value)) in labels::resolve(goroutine.labels).iter().enumerate() {
+    let labels = labels::resolve(goroutine.labels);
+    for (number, (key, value)) in labels.iter().enumerate() {
         let before = if number == 0 { ", {" } else { "; " };
         let _ = write!(text, "{before}{}: {}", plain(key), plain(value));
     }
-    text.push_str(if goroutine.labels == LabelSetId::NONE { "]:\n" } else { "}]:\n" });
+    text.push_str(if labels.is_empty() { "]:\n" } else { "}]:\n" });
 }
 
 /// Without what would end the header for a reader, or one of its parts.

@@ -130,8 +130,9 @@ impl Recorded {
 /// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Go:
 /// `runtime.GoroutineProfile`.
 ///
-/// No thread is stopped. The stack of one that waits in `rtprof::sync`, `rtprof::thread` or `rtprof::trace::wait` is
-/// read while it waits; of others there is a single frame that says so. Not for signal handlers: it takes a lock.
+/// No thread is stopped. The stack of one that waits in `rtprof::sync` or `rtprof::thread` is read while it waits, and
+/// that of one in `rtprof::trace::wait` if a trace or the block profile is on; of others there is a single frame that
+/// says so. Not for signal handlers: it takes a lock.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     goroutine::stacks().into_iter().map(GoroutineRecord::from).collect()
 }

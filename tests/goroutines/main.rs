@@ -2,6 +2,7 @@
 #![cfg(feature = "pprof")]
 
 mod forks;
+mod signals;
 #[path = "../support/mod.rs"]
 mod support;
 mod truth;

@@ -226,6 +226,8 @@ pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
 fn end(goroutine: &'static Goroutine, id: u64) {
     let is_own = |current: &Cell<_>| core::ptr::eq(current.get(), goroutine) && goroutine.id() == id;
     if CURRENT.with(is_own) {
+        // A thread that was ended in a wait has not said that it waits no more, and its stack goes away.
+        goroutine.unpark();
         observer::ends(goroutine);
         CURRENT.with(|current| current.set(NONE));
     }

@@ -14,6 +14,8 @@ pub(super) struct Parked {
     sp: AtomicUsize,
     fp: AtomicUsize,
     end: AtomicUsize,
+    /// Of all four: a signal handler that waits may have interrupted the writing of them.
+    check: AtomicUsize,
 }
 
 /// What a waiting goroutine has left for others to read.
@@ -24,6 +26,13 @@ pub(super) struct ParkedAt {
     pub(super) end: usize,
 }
 
+impl ParkedAt {
+    fn check(self) -> usize {
+        let SavedFrame { ip, sp, fp } = self.frame;
+        ip ^ sp.rotate_left(16) ^ fp.rotate_left(32) ^ self.end.rotate_left(48)
+    }
+}
+
 impl Parked {
     /// The goroutine waits from now on. By itself.
     #[inline]
@@ -31,6 +40,7 @@ impl Parked {
         self.sp.store(at.frame.sp, Ordering::Relaxed);
         self.fp.store(at.frame.fp, Ordering::Relaxed);
         self.end.store(at.end, Ordering::Relaxed);
+        self.check.store(at.check(), Ordering::Relaxed);
         self.ip.store(at.frame.ip, Ordering::Release);
     }
 
@@ -40,7 +50,13 @@ impl Parked {
         self.ip.store(0, Ordering::Relaxed);
     }
 
-    /// Where it waits. `None` if it does not.
+    /// Whether it waits.
+    #[inline]
+    pub(super) fn is_waiting(&self) -> bool {
+        self.ip.load(Ordering::Relaxed) != 0
+    }
+
+    /// Where it waits. `None` if it does not, or if that is half written.
     #[inline]
     pub(super) fn read(&self) -> Option<ParkedAt> {
         let ip = self.ip.load(Ordering::Acquire);
@@ -48,7 +64,8 @@ impl Parked {
             return None;
         }
         let (sp, fp) = (self.sp.load(Ordering::Relaxed), self.fp.load(Ordering::Relaxed));
-        Some(ParkedAt { frame: SavedFrame { ip, sp, fp }, end: self.end.load(Ordering::Relaxed) })
+        let at = ParkedAt { frame: SavedFrame { ip, sp, fp }, end: self.end.load(Ordering::Relaxed) };
+        (self.check.load(Ordering::Relaxed) == at.check()).then_some(at)
     }
 }
 
@@ -56,6 +73,6 @@ impl Parked {
 impl Default for Parked {
     fn default() -> Self {
         let word = || AtomicUsize::new(0);
-        Self { ip: word(), sp: word(), fp: word(), end: word() }
+        Self { ip: word(), sp: word(), fp: word(), end: word(), check: word() }
     }
 }

@@ -66,7 +66,7 @@ impl Goroutine {
     /// [`Goroutine::unpark`]. The function that `frame` is in does not return before. For hooks.
     #[inline]
     pub fn park(&self, frame: SavedFrame) {
-        if self.parked().read().is_some() {
+        if self.parked().is_waiting() {
             // It waits within a wait that the program has announced. What can be read may not change while it is read.
             self.unpark();
         }
@@ -77,14 +77,21 @@ impl Goroutine {
     /// read. For hooks.
     #[inline]
     pub fn unpark(&self) {
-        let Some(at) = self.parked().read() else { return };
+        let at = self.parked().read();
         self.parked().end();
-        SNAPSHOTS.before_running(self.progress(), own_process, || {
-            // Leaves `errno` as it was.
-            let _hook = Hook::enter();
-            // SAFETY: the frame is one of this thread's callers.
-            with_room(|| unsafe { record_parked(self, self.id(), at) });
+        // A wait within this one has ended it if there is none. Or it is that of another thread by mistake, which has not
+        // waited for whoever reads this one's stack.
+        let record = at.map(|at| {
+            move || {
+                // Leaves `errno` as it was.
+                let _hook = Hook::enter();
+                // SAFETY: the frame is one of this thread's callers.
+                if with_room(|| unsafe { record_parked(self, self.id(), at) }).is_none() {
+                    add_marker(self, self.id(), Seen::Waiting, marker::stack_not_captured);
+                }
+            }
         });
+        SNAPSHOTS.before_running(self.progress(), own_process, record);
     }
 }
 
@@ -107,6 +114,14 @@ unsafe fn record_parked(goroutine: &Goroutine, id: u64, at: ParkedAt) {
     RECORDING.add(goroutine, id, Seen::Waiting, |frames| unsafe { at.frame.capture(at.end, frames) });
 }
 
+/// Records a goroutine with a frame that says why its stack is not there.
+fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: extern "C" fn() -> u32) {
+    RECORDING.add(goroutine, id, seen, |frames| {
+        frames[0] = marker::frame(why);
+        1
+    });
+}
+
 /// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Takes a lock
 /// and allocates: not for hooks. Go: `runtime.GoroutineProfile`.
 ///
@@ -126,7 +141,7 @@ pub fn snapshot() -> Vec<Recorded> {
             COUNTERS.goroutines_without_memory.add();
             return Vec::new();
         }
-        record_all(own, process);
+        record_all(own, process, room);
         if RECORDING.overflow() == 0 {
             break;
         }
@@ -142,14 +157,26 @@ pub fn snapshot() -> Vec<Recorded> {
 }
 
 /// Takes a snapshot into `RECORDING`. With the lock. Nobody records any more when it returns.
-fn record_all(own: Option<&'static Goroutine>, process: u32) {
-    let number = SNAPSHOTS.publish(process);
-    if let Some(own) = own {
-        own.progress().settle(number, || RECORDING.add(own, own.id(), Seen::Running, capture));
+fn record_all(own: Option<&'static Goroutine>, process: u32, room: usize) {
+    /// Ends the snapshot, also where the program's allocator panics.
+    struct Close(u64);
+    impl Drop for Close {
+        fn drop(&mut self) {
+            SNAPSHOTS.withdraw();
+            for goroutine in SLOTS.iter() {
+                goroutine.progress().close(self.0);
+            }
+        }
     }
-    let mut running = Vec::new();
+    // Made before, to keep the program's allocator out of the time in which goroutines may wait for this.
+    let mut running = Vec::with_capacity(room);
+    let number = SNAPSHOTS.publish(process);
+    let _close = Close(number);
+    if let Some(own) = own {
+        own.progress().settle_own(number, || RECORDING.add(own, own.id(), Seen::Running, capture));
+    }
     for goroutine in SLOTS.iter() {
-        let id = goroutine.id();
+        let id = goroutine.id_of_now();
         if id == 0 {
             continue;
         }
@@ -163,15 +190,8 @@ fn record_all(own: Option<&'static Goroutine>, process: u32) {
     }
     for (goroutine, id) in running {
         goroutine.progress().settle(number, || {
-            RECORDING.add(goroutine, id, Seen::Running, |frames| {
-                frames[0] = marker::frame(marker::thread_not_waiting_in_rtprof);
-                1
-            });
+            add_marker(goroutine, id, Seen::Running, marker::thread_not_waiting_in_rtprof);
         });
-    }
-    SNAPSHOTS.withdraw();
-    for goroutine in SLOTS.iter() {
-        goroutine.progress().close(number);
     }
 }
 

@@ -38,6 +38,8 @@
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::parked::{Parked, ParkedAt};
+#[cfg(all(rtprof_supported, not(loom)))]
+use crate::sampling::errno;
 
 /// The snapshot that goes on.
 pub(super) struct Snapshots {
@@ -95,9 +97,14 @@ impl Snapshots {
     pub(super) fn publish(&self, process: u32) -> u64 {
         let number = self.last.load(Ordering::Relaxed) + 1;
         self.last.store(number, Ordering::Relaxed);
+        // That of a ghost, in a child that was made without the C library's knowledge.
+        self.withdraw();
+        fence(Ordering::SeqCst);
         self.process.store(process, Ordering::Relaxed);
         // Release: what the coordinator has prepared is there for whoever records itself.
         self.current.store(number, Ordering::Release);
+        // A goroutine that begins either sees the number, or is seen by the coordinator from here on.
+        fence(Ordering::SeqCst);
         number
     }
 
@@ -113,9 +120,15 @@ impl Snapshots {
     }
 
     /// To be called by a goroutine that was parked and is about to run, after [`Parked::end`]: `record` puts it into the
-    /// snapshot that goes on, if there is one and it is not there yet.
+    /// snapshot that goes on, if there is one and it is not there yet. Without one, it only waits for whoever reads its
+    /// stack.
     #[inline]
-    pub(super) fn before_running(&self, own: &Progress, process: impl Fn() -> u32, record: impl FnOnce()) {
+    pub(super) fn before_running(
+        &self,
+        own: &Progress,
+        process: impl Fn() -> u32,
+        record: Option<impl FnOnce()>,
+    ) {
         fence(Ordering::SeqCst);
         if self.current.load(Ordering::Acquire) != 0 {
             self.join(own, process, record);
@@ -123,21 +136,33 @@ impl Snapshots {
     }
 
     #[cold]
-    fn join(&self, own: &Progress, process: impl Fn() -> u32, record: impl FnOnce()) {
+    fn join(&self, own: &Progress, process: impl Fn() -> u32, mut record: Option<impl FnOnce()>) {
+        let mut tries = 0;
         loop {
             let number = self.current();
             // A ghost's: what it has claimed it will never give up.
             if number == 0 || self.process.load(Ordering::Relaxed) != process() {
                 return;
             }
+            if record.is_none() {
+                match own.is_in_progress(number) {
+                    true => give_way(&mut tries),
+                    false => return,
+                }
+                continue;
+            }
             match own.claim(number) {
                 Claim::Claimed(_) => {
-                    record();
+                    if let Some(record) = record.take() {
+                        record();
+                    }
                     own.finish(number);
                     return;
                 }
                 Claim::Satisfied => return,
-                Claim::InProgress => give_way(),
+                // By the coordinator; or by this very goroutine, which a signal handler has interrupted that waits itself. In
+                // that case too this comes to an end: the coordinator never waits for it before it withdraws the number.
+                Claim::InProgress => give_way(&mut tries),
                 Claim::Late => {}
             }
         }
@@ -147,7 +172,13 @@ impl Snapshots {
 impl Progress {
     /// A goroutine begins: it belongs in no snapshot that goes on.
     pub(super) fn begin(&self, snapshots: &Snapshots) {
+        // See `publish`.
+        fence(Ordering::SeqCst);
         self.0.store(snapshots.current() << 1, Ordering::Relaxed);
+    }
+
+    fn is_in_progress(&self, number: u64) -> bool {
+        self.0.load(Ordering::Acquire) == number << 1 | 1
     }
 
     fn claim(&self, number: u64) -> Claim {
@@ -174,6 +205,10 @@ impl Progress {
     /// By the coordinator of snapshot `number`: `record` puts the goroutine into the snapshot if it waits, from where it
     /// waits.
     pub(super) fn visit(&self, number: u64, parked: &Parked, record: impl FnOnce(ParkedAt)) -> Visit {
+        // One that runs is not claimed in vain: it would wait, if it came to wait meanwhile.
+        if !parked.is_waiting() {
+            return Visit::Runs;
+        }
         match self.claim(number) {
             Claim::Claimed(before) => {
                 fence(Ordering::SeqCst);
@@ -197,6 +232,15 @@ impl Progress {
         }
     }
 
+    /// By the coordinator, of its own goroutine. It is satisfied before `record` has put it into the snapshot, which nobody
+    /// else reads before its end: a signal handler of this thread that waits would wait for ever for one in progress.
+    pub(super) fn settle_own(&self, number: u64, record: impl FnOnce()) {
+        if let Claim::Claimed(_) = self.claim(number) {
+            self.finish(number);
+            record();
+        }
+    }
+
     /// By the coordinator: `record` puts the goroutine into the snapshot without its stack, unless it is there.
     pub(super) fn settle(&self, number: u64, record: impl FnOnce()) {
         if let Claim::Claimed(_) = self.claim(number) {
@@ -207,32 +251,40 @@ impl Progress {
 
     /// By the coordinator, when the snapshot was withdrawn: nobody records the goroutine any more when this returns.
     pub(super) fn close(&self, number: u64) {
+        let mut tries = 0;
         loop {
             match self.claim(number) {
                 Claim::Claimed(_) => return self.finish(number),
-                Claim::InProgress => give_way(),
+                Claim::InProgress => give_way(&mut tries),
                 Claim::Satisfied | Claim::Late => return,
             }
         }
     }
 }
 
-/// What is waited for takes a microsecond, unless its thread has lost its core.
-fn give_way() {
-    #[cfg(not(loom))]
-    std::thread::yield_now();
+/// What is waited for takes a microsecond, unless its thread has lost its core; and one of a real-time policy that only
+/// yields would keep an ordinary one from getting it back.
+fn give_way(tries: &mut u32) {
     #[cfg(loom)]
-    loom::thread::yield_now();
-}
-
-#[cfg(not(loom))]
-impl Default for Progress {
-    fn default() -> Self {
-        Self(AtomicU64::new(0))
+    {
+        let _ = tries;
+        loom::thread::yield_now();
+    }
+    #[cfg(not(loom))]
+    {
+        *tries += 1;
+        if *tries <= 64 {
+            std::thread::yield_now();
+        } else {
+            let nap = || std::thread::sleep(core::time::Duration::from_micros(50));
+            #[cfg(rtprof_supported)]
+            errno::kept(nap);
+            #[cfg(not(rtprof_supported))]
+            nap();
+        }
     }
 }
 
-#[cfg(loom)]
 impl Default for Progress {
     fn default() -> Self {
         Self(AtomicU64::new(0))
@@ -240,126 +292,5 @@ impl Default for Progress {
 }
 
 #[cfg(all(test, loom))]
-mod loom_tests {
-    use super::*;
-    use crate::stack::SavedFrame;
-    use loom::cell::UnsafeCell;
-    use loom::sync::Arc;
-
-    const PROCESS: u32 = 7;
-    const AT: ParkedAt = ParkedAt { frame: SavedFrame { ip: 1, sp: 2, fp: 3 }, end: 4 };
-
-    /// A goroutine with a stack, and a snapshot with room for one record.
-    struct World {
-        snapshots: Snapshots,
-        progress: Progress,
-        parked: Parked,
-        stack: UnsafeCell<u32>,
-        record: UnsafeCell<u32>,
-        records: AtomicU32,
-    }
-
-    // SAFETY: loom checks every access to the cells.
-    unsafe impl Sync for World {}
-    // SAFETY: as above.
-    unsafe impl Send for World {}
-
-    impl World {
-        fn new() -> Arc<Self> {
-            Arc::new(Self {
-                snapshots: Snapshots::new(),
-                progress: Progress::default(),
-                parked: Parked::default(),
-                stack: UnsafeCell::new(0),
-                record: UnsafeCell::new(0),
-                records: AtomicU32::new(0),
-            })
-        }
-
-        fn record(&self) {
-            let stack = self.stack.with(|stack| unsafe { *stack });
-            self.record.with_mut(|record| unsafe { *record = stack + 1 });
-            self.records.fetch_add(1, Ordering::Relaxed);
-        }
-
-        /// Waits and runs again, which changes its stack.
-        fn wait(&self) {
-            self.parked.begin(AT);
-            self.parked.end();
-            self.snapshots.before_running(&self.progress, || PROCESS, || self.record());
-            self.stack.with_mut(|stack| unsafe { *stack += 1 });
-        }
-
-        /// Returns how many records the snapshot has.
-        fn snapshot(&self) -> u32 {
-            let before = self.records.load(Ordering::Relaxed);
-            let number = self.snapshots.publish(PROCESS);
-            self.progress.visit(number, &self.parked, |at| {
-                assert_eq!(at, AT);
-                self.record();
-            });
-            self.snapshots.withdraw();
-            self.progress.close(number);
-            // The memory is the coordinator's again.
-            self.record.with_mut(|record| unsafe { *record = 0 });
-            self.records.load(Ordering::Relaxed) - before
-        }
-    }
-
-    /// Nobody reads a stack while its owner runs, nobody records itself after the end, and nobody twice.
-    #[test]
-    fn loom_a_stack_is_read_by_one_and_stays_meanwhile() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(|| {
-            let world = World::new();
-            let goroutine = {
-                let world = world.clone();
-                loom::thread::spawn(move || {
-                    world.wait();
-                    world.wait();
-                })
-            };
-            let records = world.snapshot();
-            assert!(records <= 1, "{records} records of one goroutine");
-            goroutine.join().unwrap();
-        });
-    }
-
-    /// The same over the end of one snapshot and the beginning of the next.
-    #[test]
-    fn loom_two_snapshots_do_not_mix() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(2);
-        builder.check(|| {
-            let world = World::new();
-            let goroutine = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.wait())
-            };
-            for _ in 0..2 {
-                let records = world.snapshot();
-                assert!(records <= 1, "{records} records of one goroutine");
-            }
-            goroutine.join().unwrap();
-        });
-    }
-
-    /// One that waits throughout is in the snapshot.
-    #[test]
-    fn loom_one_that_waits_is_recorded() {
-        loom::model(|| {
-            let world = World::new();
-            world.parked.begin(AT);
-            let coordinator = {
-                let world = world.clone();
-                loom::thread::spawn(move || world.snapshot())
-            };
-            assert_eq!(coordinator.join().unwrap(), 1);
-            // One that has begun after the cut is not.
-            let number = world.snapshots.publish(PROCESS);
-            world.progress.begin(&world.snapshots);
-            assert_eq!(world.progress.visit(number, &world.parked, |_| unreachable!()), Visit::Satisfied);
-        });
-    }
-}
+#[path = "protocol_models.rs"]
+mod loom_tests;

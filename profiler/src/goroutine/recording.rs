@@ -5,7 +5,7 @@
 
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
 use super::{Goroutine, MAX_NAME, Start, State};
 use crate::labels::LabelSetId;
@@ -143,6 +143,8 @@ impl Recording {
         let mut header = Header::of(goroutine, id, seen);
         // SAFETY: the record is this caller's, and any words are frames.
         header.depth = capture(unsafe { &mut *record.frames.get() });
+        // What was read before is that goroutine's, or the id is another one by now.
+        fence(Ordering::Acquire);
         if goroutine.id() == id {
             // SAFETY: the record is this caller's. Nothing is dropped: the old header, if any, is plain data.
             unsafe { record.header.get().write(Some(header)) };

@@ -98,6 +98,11 @@ impl Goroutine {
         self.id.load(Relaxed)
     }
 
+    /// Its number. Whoever reads anything else of it then reads what it has written before it began, or later.
+    pub(super) fn id_of_now(&self) -> u64 {
+        self.id.load(Acquire)
+    }
+
     /// The kernel's number of its thread.
     pub fn thread_id(&self) -> u32 {
         self.thread_id.load(Relaxed)
@@ -148,7 +153,7 @@ impl Goroutine {
     /// Notes the labels of its thread. Called by the goroutine itself. For hooks.
     #[inline]
     pub(crate) fn set_labels(&self, labels: LabelSetId) {
-        self.labels.store(labels.bits(), Relaxed);
+        self.labels.store(labels.bits(), Release);
     }
 
     /// How far a snapshot of stacks has come with it.

@@ -4,7 +4,7 @@
 //! outlives the sleep are enough to walk it from outside, and cost a nanosecond.
 
 use super::bounds::{self, Bounds};
-use super::{MAX_STACK, Registers, finish, registers, walked};
+use super::{MAX_STACK, Registers, finish, registers, unwound, walked};
 
 /// The registers of a function at one instruction. As long as that function has not returned, the stack from its frame
 /// outwards is as it was, whatever it calls: the return address and what it has saved of its caller's registers stay, and
@@ -47,7 +47,11 @@ impl SavedFrame {
         };
         let stack = if end == 0 { Bounds::foreign(self.sp) } else { Bounds::new(self.sp, end) };
         let mut callers = [0; MAX_STACK];
-        let depth = walked(registers, stack, &mut callers);
+        // Where the end is not known, a frame pointer that holds something else leads into what lies above.
+        let depth = match end {
+            0 => unwound(registers, stack, &mut callers),
+            _ => walked(registers, stack, &mut callers),
+        };
         let depth = finish(&mut callers, depth).min(MAX_STACK - 1);
         frames[0] = self.ip;
         frames[1..=depth].copy_from_slice(&callers[..depth]);

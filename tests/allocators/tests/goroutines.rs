@@ -2,6 +2,8 @@
 
 #[path = "../../goroutines/forks.rs"]
 mod forks;
+#[path = "../../goroutines/signals.rs"]
+mod signals;
 #[path = "../../support/mod.rs"]
 mod support;
 #[path = "../../goroutines/truth.rs"]
