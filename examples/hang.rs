@@ -11,7 +11,8 @@
 //! curl 'http://127.0.0.1:6060/debug/pprof/goroutine?debug=2'
 //! ```
 //!
-//! The two threads that say `sync.Mutex.Lock` are at the guilty lines.
+//! The two threads that say `sync.Mutex.Lock` are at the guilty lines. The others say where they are as well: they are asked by
+//! a signal.
 
 use std::hint::black_box;
 use std::io;

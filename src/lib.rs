@@ -19,6 +19,7 @@ pub use rtprof_profiler::clock::ticks_per_second;
 pub use rtprof_profiler::contention::{
     block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction,
 };
+pub use rtprof_profiler::goroutine::{KernelState, set_thread_signals, thread_signals};
 pub use rtprof_profiler::mem::{advance_cycle, flush_cycle, live_heap_estimate, set_max_stacks};
 pub use rtprof_profiler::modules::refresh as refresh_modules;
 pub use rtprof_profiler::rate::{mem_profile_rate, set_mem_profile_rate};

@@ -29,7 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::{labels, sampling};
+use rtprof_profiler::labels;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
@@ -281,9 +281,6 @@ fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
 
 /// Runs `work` under our label, so that a user can tell what it allocates from his own.
 pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
-    let _labels = {
-        let _untracked = sampling::untracked();
-        labels::set_labels(labels::labels(&[("rtprof", "http")]))
-    };
+    let _labels = labels::set_own("http");
     work()
 }

@@ -12,16 +12,17 @@
 //! ```
 //!
 //! Readers of Go's form take the header apart at its commas, and pass over what they do not know: name and
-//! labels. Functions have
-//! three dots in place of arguments, as Go writes where it does not know them.
+//! labels, and `thread 4711: D in io_schedule` of a thread that has not told where it is. Functions have three dots in place
+//! of arguments, as Go writes where it does not know them.
 
 use std::fmt::Write as _;
 use std::io;
 use std::iter;
 
 use rtprof_profiler::GoroutineState;
-use rtprof_profiler::goroutine::{self, Goroutine, Recorded, Start};
+use rtprof_profiler::goroutine::{self, Goroutine, KernelState, Recorded, Start};
 use rtprof_profiler::labels;
+use rtprof_profiler::modules;
 use rtprof_profiler::sampling;
 use rtprof_profiler::stack::Stack;
 
@@ -97,7 +98,7 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     let stack = Stack { addresses: &goroutine.stack, span: goroutine.span };
     for (address, lines) in locations.event(stack).shown() {
         if lines.is_empty() {
-            let _ = writeln!(text, "{:#x}(...)\n\t??:0 +0x0", address.return_address);
+            let _ = writeln!(text, "{}(...)\n\t??:0 +0x0", place_in_file(address.return_address));
         }
         for line in lines {
             let _ = writeln!(text, "{}(...)", cut(&line.function.name));
@@ -105,6 +106,17 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
         }
     }
     created_by(text, goroutine, locations);
+}
+
+/// `libc.so.6+0x147b76`: an address whose function is not known, in its file's numbering.
+fn place_in_file(address: usize) -> String {
+    match modules::find(address - 1) {
+        Some(module) => {
+            let file = module.path.rsplit('/').next().unwrap_or_default();
+            format!("{}+{:#x}", plain(file), address.wrapping_sub(module.bias))
+        }
+        None => format!("{address:#x}"),
+    }
 }
 
 /// `goroutine 7 [chan receive, 3 minutes, "worker-2"]:`. Go has no minutes for less than one.
@@ -123,7 +135,21 @@ fn header(text: &mut String, goroutine: &Recorded) {
         let before = if number == 0 { ", {" } else { "; " };
         let _ = write!(text, "{before}{}: {}", plain(key), plain(value));
     }
-    text.push_str(if labels.is_empty() { "]:\n" } else { "}]:\n" });
+    text.push_str(if labels.is_empty() { "" } else { "}" });
+    if let Some(kernel) = &goroutine.kernel {
+        let _ = write!(text, ", thread {}: {}", goroutine.thread_id, kernel_state(kernel));
+    }
+    text.push_str("]:\n");
+}
+
+/// `D in io_schedule`: the letter of proc(5), and the function of the kernel.
+pub(crate) fn kernel_state(kernel: &KernelState) -> String {
+    let state = kernel.state;
+    if kernel.waits_in.is_empty() {
+        state.to_string()
+    } else {
+        format!("{state} in {}", plain(&kernel.waits_in))
+    }
 }
 
 /// Without what would end the header for a reader, or one of its parts.
@@ -187,9 +213,9 @@ mod tests {
         let thread = std::thread::Builder::new().name("a, \"b\"]\n".into()).spawn(body).unwrap();
         is_here.recv().unwrap();
         let text = stack(true);
-        assert_eq!(part(&text, "a b")[0].split_once(' ').unwrap().1.split_once(' ').unwrap().1, {
-            "[running, \"a b\", {ab: 1; c: 2}]:"
-        });
+        // It may not wait yet.
+        let head = part(&text, "a b")[0].replace("[running,", "[syscall,");
+        assert_eq!(head.splitn(3, ' ').last(), Some("[syscall, \"a b\", {ab: 1; c: 2}]:"));
         assert!(text.starts_with("goroutine "), "{text}");
         let own = stack(false);
         assert_eq!(own.matches("goroutine ").count(), 1, "{own}");

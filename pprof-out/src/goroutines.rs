@@ -10,6 +10,7 @@ use rtprof_profiler::labels::{self, LabelSetId};
 use rtprof_profiler::modules::CaptureSpan;
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
+use crate::goroutine_dump::kernel_state;
 use crate::hook_names;
 use crate::taken::Taken;
 
@@ -33,11 +34,29 @@ impl Goroutines {
             name: NAME.into(),
             records: counted(&each),
             drop_frames: hook_names::DROP_FRAMES,
-            comments: counters::comments(Subject::Goroutine),
+            comments: comments(&each),
             taken: Taken::now(),
         };
         Self { counts, each: each.into() }
     }
+}
+
+/// Threads of which a comment tells by themselves.
+const TOLD: usize = 20;
+
+/// Those of the profile, and what the kernel says of threads without a stack.
+fn comments(each: &[Recorded]) -> Vec<String> {
+    let mut comments = counters::comments(Subject::Goroutine);
+    let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
+    for (goroutine, kernel) in silent().take(TOLD) {
+        let (id, name) = (goroutine.thread_id, goroutine.title());
+        comments.push(format!("rtprof: no stack of thread {id} {name:?}, state {}", kernel_state(kernel)));
+    }
+    let rest = silent().count().saturating_sub(TOLD);
+    if rest > 0 {
+        comments.push(format!("rtprof: no stack of {rest} more threads"));
+    }
+    comments
 }
 
 /// Goroutines by stack and labels, the most frequent first, then by address.

@@ -139,7 +139,7 @@ impl Profile {
 
     /// How many stacks the profile holds now (`Profile.Count`): of a program's own profile the things that were
     /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
-    /// threads that were created, of `goroutine` the threads that rtprof knows.
+    /// threads that were created, of `goroutine` the threads that there are.
     pub fn count(&self) -> usize {
         let _workspace = sampling::workspace();
         match &*self.0 {

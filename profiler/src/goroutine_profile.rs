@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 
 use crate::clock;
-use crate::goroutine::{self, Recorded, State, WaitReason};
+use crate::goroutine::{self, KernelState, Recorded, State, WaitReason};
 use crate::labels;
 
 /// What kind of goroutine it is.
@@ -22,14 +22,15 @@ pub enum GoroutineKind {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GoroutineState {
-    /// It ran, or waited for something that rtprof does not see.
+    /// It ran, or could.
     #[default]
     Running,
     /// It could run.
     Runnable,
     /// It waited.
     Waiting(WaitReason),
-    /// It was in a system call that it has told of ([`syscall`](https://docs.rs/rtprof/latest/rtprof/trace)).
+    /// It waited in a system call, for something that rtprof does not see, or was in one that it has told of
+    /// ([`syscall`](https://docs.rs/rtprof/latest/rtprof/trace)).
     Syscall,
 }
 
@@ -78,6 +79,10 @@ pub struct GoroutineRecord {
     pub started_at: Option<(String, u32)>,
     /// Return addresses, leaf first.
     pub frames: Vec<usize>,
+    /// The kernel's number of its thread.
+    pub thread_id: u32,
+    /// Of a thread whose stack could not be had: what the kernel says that it does.
+    pub kernel: Option<KernelState>,
 }
 
 impl GoroutineRecord {
@@ -98,16 +103,23 @@ impl GoroutineRecord {
 
 impl From<Recorded> for GoroutineRecord {
     fn from(recorded: Recorded) -> Self {
+        let waited = recorded.waited();
+        let name = match recorded.start {
+            Some(start) if recorded.name.is_empty() => start.runs().to_owned(),
+            _ => recorded.name,
+        };
         Self {
             id: recorded.id,
-            name: recorded.title().to_owned(),
+            name,
             kind: GoroutineKind::Thread,
             state: recorded.state.into(),
-            waited: recorded.waited(),
+            waited,
             labels: labels::resolve(recorded.labels).to_vec(),
             created_by: recorded.creator,
             started_at: recorded.start.map(|start| (start.at().file().to_owned(), start.at().line())),
             frames: recorded.stack,
+            thread_id: recorded.thread_id,
+            kernel: recorded.kernel,
         }
     }
 }
@@ -131,8 +143,11 @@ impl Recorded {
 /// `runtime.GoroutineProfile`.
 ///
 /// No thread is stopped. The stack of one that waits in `rtprof::sync` or `rtprof::thread` is read while it waits, and
-/// that of one in `rtprof::trace::wait` if a trace or the block profile is on; of others there is a single frame that
-/// says so. Not for signal handlers: it takes a lock.
+/// that of one in `rtprof::trace::wait` if a trace or the block profile is on. Any other thread, also one that rtprof does not
+/// know, is asked by a signal, unless [`set_thread_signals`](goroutine::set_thread_signals) forbids it. One that does not
+/// answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says why, and
+/// [`GoroutineRecord::kernel`]. A call lasts 12 s at most, unless a debugger stops a single thread inside the
+/// handler. Not for signal handlers: it takes a lock.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     goroutine::stacks().into_iter().map(GoroutineRecord::from).collect()
 }
@@ -151,8 +166,8 @@ pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) 
     (n, true)
 }
 
-/// How many goroutines are live: threads that rtprof knows, because it has started them or they have waited, allocated a
-/// sampled object or the like. Go: `runtime.NumGoroutine`.
+/// How many goroutines are live: all threads of the process. Without /proc, those that rtprof knows, because it has started
+/// them or they have waited in its locks or the like. Go: `runtime.NumGoroutine`.
 pub fn num_goroutine() -> usize {
     crate::init::open();
     goroutine::current();

@@ -20,6 +20,9 @@ mod imp {
     use std::io;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
+    use crate::goroutine::{self, Origin};
+    use crate::labels;
+
     /// As std's threads have.
     const STACK: usize = 2 << 20;
 
@@ -33,6 +36,9 @@ mod imp {
         let Start { name, work } = *unsafe { Box::from_raw(start.cast::<Start>()) };
         // SAFETY: the name ends in a zero.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
+        // It is in the goroutine profile, and no signal can ask it what it is.
+        let _goroutine = goroutine::register(name.to_str().ok(), Origin::default());
+        let _labels = labels::set_own("helper");
         // A panic was printed.
         let _ = catch_unwind(AssertUnwindSafe(work));
         ptr::null_mut()

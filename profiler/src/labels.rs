@@ -104,6 +104,13 @@ pub struct LabelGuard {
     _of_this_thread: PhantomData<*const ()>,
 }
 
+/// Marks the current thread as one of rtprof's until the guard is dropped: profiles have its samples under the label
+/// `rtprof`, so that a user can tell them from the program's.
+pub fn set_own(part: &str) -> LabelGuard {
+    let _untracked = crate::sampling::untracked();
+    set_labels(labels(&[("rtprof", part)]))
+}
+
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
 /// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
 /// without. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.

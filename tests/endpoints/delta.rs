@@ -14,7 +14,7 @@ use rtprof::http::serve;
 use rtprof::sync::Mutex;
 
 use crate::support::profile::Profile;
-use crate::support::{child, contention, web};
+use crate::support::{child, contention, until, web};
 
 fn start() -> SocketAddr {
     serve("127.0.0.1:0").expect("a port is free").local_addr()
@@ -128,6 +128,12 @@ fn start_a_thread() {
     black_box(());
 }
 
+#[inline(never)]
+fn stays_where_it_is(ends: &rtprof::sync::mpsc::Receiver<()>) {
+    ends.recv().ok();
+    black_box(());
+}
+
 #[test]
 fn seconds_count_waits_and_threads() {
     child::isolated("seconds_count_waits_and_threads", || {
@@ -149,8 +155,26 @@ fn seconds_count_waits_and_threads() {
             profile.samples_of("start_a_thread").iter().map(|sample| sample.values[0]).sum::<i64>(),
             1
         );
+        // A thread that is where it was is no change; those that run, the server's among them, may be elsewhere.
+        let starts = || {
+            let (end, ends) = rtprof::sync::mpsc::channel::<()>();
+            let stays = rtprof::thread::spawn(move || stays_where_it_is(&ends));
+            until("it waits", || {
+                web::profile(address, "goroutine").samples_of("stays_where_it_is").len() == 1
+            });
+            (end, stays)
+        };
+        let lasts = starts();
         let (profile, ()) = within(address, "goroutine", || ());
-        assert!(profile.sample.is_empty());
+        assert!(profile.samples_of("stays_where_it_is").is_empty());
+        let ends = |(end, stays): (_, rtprof::thread::JoinHandle<()>)| {
+            drop::<rtprof::sync::mpsc::Sender<()>>(end);
+            stays.join().expect("it ends");
+        };
+        ends(lasts);
+        let (profile, ()) = within_of(address, "goroutine", starts, ends);
+        let gone = profile.samples_of("stays_where_it_is");
+        assert_eq!(gone.iter().map(|sample| sample.values[0]).sum::<i64>(), -1);
     });
 }
 

@@ -1,8 +1,13 @@
 //! Where every goroutine is: what the goroutine profile says of threads that wait, run, come and go.
 #![cfg(feature = "pprof")]
 
+mod asked;
 mod forks;
+mod names;
+mod others;
 mod signals;
+mod silent;
+mod storm;
 #[path = "../support/mod.rs"]
 mod support;
 mod truth;

@@ -1,16 +1,16 @@
 //! Truth under load: every thread that lives throughout is there once, none that has ended is, and no stack is of two
 //! moments.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::hint::black_box;
 use std::sync::Mutex as OtherMutex;
 use std::time::{Duration, Instant};
 
-use rtprof::pprof::{Symbolization, function_names};
 use rtprof::sync::mpsc::{self, Receiver, Sender};
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::{GoroutineRecord, goroutine_profile, thread};
 
+use crate::names::Names;
 use crate::support::{Background, child, stress};
 
 const WORKERS: usize = 6;
@@ -54,22 +54,10 @@ fn places(reason: &str) -> &'static [&'static str] {
     }
 }
 
-/// Names of addresses that were looked up before.
-#[derive(Default)]
-struct Names(HashMap<usize, String>);
-
-impl Names {
-    /// The roles that a stack is in.
-    fn roles(&mut self, goroutine: &GoroutineRecord) -> Vec<&str> {
-        let unknown: Vec<usize> =
-            goroutine.frames.iter().copied().filter(|address| !self.0.contains_key(address)).collect();
-        let calls: Vec<usize> = unknown.iter().map(|address| address - 1).collect();
-        let names = function_names(&calls, Symbolization::Full);
-        let named = unknown.into_iter().zip(names);
-        self.0.extend(named.map(|(address, name)| (address, name.as_deref().unwrap_or_default().to_owned())));
-        let names = goroutine.frames.iter().map(|address| self.0[address].as_str());
-        names.filter_map(|name| name.strip_prefix("goroutines::truth::")).collect()
-    }
+/// The roles that a stack is in.
+fn roles<'n>(names: &'n mut Names, goroutine: &GoroutineRecord) -> Vec<&'n str> {
+    let names = names.of(goroutine).into_iter();
+    names.filter_map(|name| name.strip_prefix("goroutines::truth::")).collect()
 }
 
 #[test]
@@ -134,10 +122,10 @@ fn nothing_is_missing_double_or_mixed_under_load() {
                 for worker in all.iter().filter(|goroutine| lasting.contains(&goroutine.id)) {
                     assert_eq!(worker.name, "worker");
                     let Some(reason) = worker.wait_reason() else { continue };
-                    let roles = names.roles(worker);
+                    let roles = roles(&mut names, worker);
                     let [first, ..] = &roles[..] else { panic!("{worker:?} is nowhere") };
                     assert!(places(reason.name()).contains(first), "{reason:?} in {roles:?}");
-                    let end = worker.frames.last().map(|end| names.0[end].as_str());
+                    let end = names.of(worker).last().copied();
                     assert_eq!(end, Some("thread start"), "{worker:?}");
                     waiting.insert(reason);
                 }

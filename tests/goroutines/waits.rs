@@ -9,6 +9,7 @@ use rtprof::thread;
 use rtprof::trace::{self, WaitKind};
 use rtprof::{GoroutineRecord, goroutine_profile};
 
+use crate::names::find;
 use crate::support::{child, until};
 
 /// What the threads wait for, until it is let go.
@@ -133,10 +134,6 @@ const ROLES: [Role; 14] = [
     (sleeps, "sleeps", "sleep"),
     (parks, "parks", "thread park"),
 ];
-
-fn find(name: &str) -> Option<GoroutineRecord> {
-    goroutine_profile().into_iter().find(|goroutine| goroutine.name == name)
-}
 
 /// The lines of a goroutine in a dump.
 fn part(dump: &str, id: u64) -> Vec<&str> {

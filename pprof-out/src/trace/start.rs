@@ -3,6 +3,8 @@
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use rtprof_profiler::labels;
+
 use super::{Options, Reader, TraceError};
 
 /// Starts a trace that is written to `w`, by a thread of its own, until [`stop`](super::stop). Nobody is stopped. Go:
@@ -30,6 +32,7 @@ pub fn start_with(w: impl Write + Send + 'static, options: Options) -> Result<()
 }
 
 fn write(mut reader: Reader, mut w: impl Write) {
+    let _labels = labels::set_own("trace");
     let session = reader.session().clone();
     let copy = AssertUnwindSafe(|| copy(&mut reader, &mut w));
     let end = catch_unwind(copy)

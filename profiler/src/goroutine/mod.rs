@@ -20,15 +20,23 @@
 //!
 //! None.
 
+#[cfg(rtprof_supported)]
+mod ask;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod asking;
 mod exit;
 mod kernel;
 mod name;
+mod others;
 mod parked;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod proc;
 mod profile;
 mod protocol;
 mod reason;
 mod recording;
 mod registered;
+mod signal;
 mod slot;
 mod snapshot;
 mod start;
@@ -40,9 +48,10 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
-pub use profile::{Recorded, count, snapshot as stacks};
+pub use profile::{KernelState, Recorded, count, snapshot as stacks};
 pub use reason::WaitReason;
 pub use registered::{Birth, Origin, Registered, register};
+pub use signal::{set_thread_signals, thread_signals};
 pub use slot::{Goroutine, Snapshot};
 pub use snapshot::all;
 pub use start::{MAX_TITLE, Start, title};
@@ -82,6 +91,8 @@ thread_local! {
     static CURRENT: Cell<*const Goroutine> = const { Cell::new(NONE) };
     // The id of that: in a thread that was mistaken for dead the slot may be another's.
     static CURRENT_ID: Cell<u64> = const { Cell::new(0) };
+    // The number under which a snapshot has found the thread before it had a goroutine; 0 for none.
+    static STRANGER_ID: Cell<u64> = const { Cell::new(0) };
 }
 
 /// The current thread's goroutine. A thread that is not known yet is registered, under the kernel's name for
@@ -193,7 +204,10 @@ fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
         let id = match origin.birth {
             Some(birth) => birth.goroutine,
             None if is_main => MAIN,
-            None => reserve_id(),
+            None => match STRANGER_ID.with(|id| id.replace(0)) {
+                0 => reserve_id(),
+                known => known,
+            },
         };
         let name = if is_main { "main" } else { name };
         let state = match origin.birth {
@@ -203,10 +217,11 @@ fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
         slot.set_labels(labels::current_id());
         profile::begin(slot);
         slot.begin(Identity { id, thread_id, process, name, origin, state });
-        CURRENT_ID.with(|current| current.set(id));
     }
     CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));
     if let Some(slot) = slot {
+        // After the other one: with an id and no goroutine it would be taken for one that has ended.
+        CURRENT_ID.with(|current| current.set(slot.id()));
         observer::began(slot);
     }
     slot
@@ -215,6 +230,16 @@ fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
 /// A number for a goroutine that is about to be created. It is no other's, whether it is ever used or not.
 pub fn reserve_id() -> u64 {
     NEXT_ID.fetch_add(1, Ordering::Relaxed)
+}
+
+/// The number of the current thread, which has no goroutine: that of its goroutine, if hooks give it one later.
+fn stranger_id() -> u64 {
+    STRANGER_ID.with(|id| {
+        if id.get() == 0 {
+            id.set(reserve_id());
+        }
+        id.get()
+    })
 }
 
 /// All slots, whether a goroutine is in them or not: for those who look at many, and ask the kernel for none.

@@ -5,6 +5,7 @@
 //! `COORDINATOR`: one snapshot at a time. Held by whoever takes one; others wait for it. Nothing else waits for a
 //! coordinator, except a goroutine that is about to run while its stack is being read (see [`super::protocol`]).
 
+use super::others::{self, Listed, Others};
 use super::protocol::{Snapshots, Visit};
 use super::recording::{Header, Recording, Seen};
 use super::{Goroutine, SLOTS, State, current};
@@ -23,12 +24,12 @@ use super::start::Start;
 static COORDINATOR: ForkLock = ForkLock::new();
 
 #[cfg(not(loom))]
-static SNAPSHOTS: Snapshots = Snapshots::new();
+pub(super) static SNAPSHOTS: Snapshots = Snapshots::new();
 // loom's atomics are not `const`.
 #[cfg(loom)]
 static SNAPSHOTS: std::sync::LazyLock<Snapshots> = std::sync::LazyLock::new(Snapshots::new);
 
-static RECORDING: Recording = Recording::new();
+pub(super) static RECORDING: Recording = Recording::new();
 
 /// Goroutines that may begin between the look at how many there are and the cut.
 const SLACK: usize = 256;
@@ -59,6 +60,18 @@ pub struct Recorded {
     pub stack: Vec<usize>,
     /// When the stack was captured.
     pub span: CaptureSpan,
+    /// Of a thread whose stack could not be had: what the kernel says that it does.
+    pub kernel: Option<KernelState>,
+}
+
+/// What the kernel says that a thread does.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct KernelState {
+    /// The letter of proc(5): `R` it runs or could, `S` it waits, `D` it waits and no signal wakes it, `T` and `t` it is
+    /// stopped.
+    pub state: char,
+    /// The function of the kernel in which it waits; empty if it does not, or where the kernel does not tell.
+    pub waits_in: String,
 }
 
 impl Goroutine {
@@ -115,18 +128,26 @@ unsafe fn record_parked(goroutine: &Goroutine, id: u64, at: ParkedAt) {
 }
 
 /// Records a goroutine with a frame that says why its stack is not there.
-fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: extern "C" fn() -> u32) {
+pub(super) fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: extern "C" fn() -> u32) {
     RECORDING.add(goroutine, id, seen, |frames| {
         frames[0] = marker::frame(why);
         1
     });
 }
 
-/// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Takes a lock
-/// and allocates: not for hooks. Go: `runtime.GoroutineProfile`.
+/// The coordinator looks at a goroutine, and records it if it waits in our hooks.
+pub(super) fn visit(number: u64, goroutine: &'static Goroutine, id: u64) -> Visit {
+    goroutine.progress().visit(number, goroutine.parked(), |at| {
+        // SAFETY: it is claimed, and was parked after that: it waits for the claim before it goes on.
+        unsafe { record_parked(goroutine, id, at) };
+    })
+}
+
+/// All goroutines that are live at one instant, and all threads that have none, with their stacks: the current one first, then
+/// by their numbers. Takes a lock and allocates: not for hooks. Go: `runtime.GoroutineProfile`.
 ///
-/// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside. Of one that does something
-/// else there is a single frame that says so, [`marker::thread_not_waiting_in_rtprof`].
+/// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside; other threads are asked by a
+/// signal. Where one has not answered there is a single frame that says why (see [`marker`]), and [`Recorded::kernel`].
 pub fn snapshot() -> Vec<Recorded> {
     crate::init::open();
     // Before the lock: it may be the first hook of the thread.
@@ -134,30 +155,35 @@ pub fn snapshot() -> Vec<Recorded> {
     let _held = COORDINATOR.lock();
     let process = own_process();
     let live = super::snapshot::end_dead(process);
-    let mut room = live + SLACK;
-    loop {
+    // Before the cut. A thread that begins meanwhile may be there or not.
+    let mut listed = others::look(live);
+    let mut room = live.count + listed.len() + SLACK;
+    let others = loop {
         // SAFETY: with the lock, and no snapshot goes on.
         if !unsafe { RECORDING.prepare(room) } {
             COUNTERS.goroutines_without_memory.add();
             return Vec::new();
         }
-        record_all(own, process, room);
-        if RECORDING.overflow() == 0 {
-            break;
+        match record_all(own, process, &listed, room) {
+            None => listed = others::list(),
+            Some(others) if RECORDING.overflow() == 0 && !others.is_too_small() => break others,
+            Some(_) => {}
         }
-        room *= 2;
-    }
+        room = room * 2 + listed.len();
+    };
     let now = clock::ticks();
-    let mut all = Vec::with_capacity(live + 1);
+    let mut all = Vec::with_capacity(room);
     // SAFETY: with the lock, and the snapshot is closed.
     unsafe { RECORDING.for_each(|header, frames| all.push(Recorded::of(header, frames, now))) };
+    others.complete(&mut all);
     let own = own.map_or(0, Goroutine::id);
     all.sort_unstable_by_key(|goroutine: &Recorded| (goroutine.id != own, goroutine.id));
     all
 }
 
-/// Takes a snapshot into `RECORDING`. With the lock. Nobody records any more when it returns.
-fn record_all(own: Option<&'static Goroutine>, process: u32, room: usize) {
+/// Takes a snapshot into `RECORDING`. With the lock. Nobody records any more when it returns. Returns the threads that were
+/// to be asked; `None`, and the snapshot is worth nothing, if they must be listed first.
+fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, room: usize) -> Option<Others> {
     /// Ends the snapshot, also where the program's allocator panics.
     struct Close(u64);
     impl Drop for Close {
@@ -169,35 +195,38 @@ fn record_all(own: Option<&'static Goroutine>, process: u32, room: usize) {
         }
     }
     // Made before, to keep the program's allocator out of the time in which goroutines may wait for this.
-    let mut running = Vec::with_capacity(room);
+    let mut others = Others::new(room);
     let number = SNAPSHOTS.publish(process);
     let _close = Close(number);
-    if let Some(own) = own {
-        own.progress().settle_own(number, || RECORDING.add(own, own.id(), Seen::Running, capture));
+    match own {
+        Some(own) => {
+            own.progress().settle_own(number, || RECORDING.add(own, own.id(), Seen::Running, capture))
+        }
+        None => RECORDING.add_stranger(super::stranger_id(), Seen::Running, capture),
     }
     for goroutine in SLOTS.iter() {
         let id = goroutine.id_of_now();
         if id == 0 {
             continue;
         }
-        let visit = goroutine.progress().visit(number, goroutine.parked(), |at| {
-            // SAFETY: it is claimed, and was parked after that: it waits for the claim before it goes on.
-            unsafe { record_parked(goroutine, id, at) };
-        });
-        if visit == Visit::Runs {
-            running.push((goroutine, id));
+        let visit = visit(number, goroutine, id);
+        if visit != Visit::Born {
+            others.note(goroutine, id, visit);
         }
     }
-    for (goroutine, id) in running {
-        goroutine.progress().settle(number, || {
-            add_marker(goroutine, id, Seen::Running, marker::thread_not_waiting_in_rtprof);
-        });
+    if !others.add_strangers(listed) {
+        return None;
     }
+    let was_dead = others.ask(number, !matches!(listed, Listed::Unknown));
+    // Then there may have been as many threads as goroutines, and one of them another.
+    (!was_dead || !matches!(listed, Listed::Only(_))).then_some(others)
 }
 
-/// How many goroutines are live. Asks the kernel about each: not for hooks. Go: `runtime.NumGoroutine`.
+/// How many goroutines are live, and threads that have none. Asks the kernel about each: not for hooks. Go:
+/// `runtime.NumGoroutine`.
 pub fn count() -> usize {
-    super::snapshot::end_dead(own_process())
+    let live = super::snapshot::end_dead(own_process());
+    live.count + others::count_strangers(live)
 }
 
 impl Recorded {
@@ -219,6 +248,7 @@ impl Recorded {
             labels: header.labels,
             stack: frames.to_vec(),
             span: header.span,
+            kernel: None,
         }
     }
 }

@@ -11,7 +11,8 @@
 //! |---|---|---|
 //! | of an earlier snapshot, or 0 | *absent* | anybody may claim the goroutine, by a compare-and-swap to in-progress |
 //! | in-progress | its stack is being read | the one that claimed it; the goroutine itself waits before it returns from its wait |
-//! | satisfied | it is in the snapshot, or does not belong there | nobody needs to do anything |
+//! | satisfied | it is in the snapshot, or was left out at its end | nothing is left to do |
+//! | born | it began after the cut, and does not belong in the snapshot | nothing is left to do |
 //!
 //! ```text
 //!                     claimed by the coordinator, or by itself             recorded
@@ -19,13 +20,17 @@
 //!         ▲  ▲                                                │                            ▲
 //!         │  └───── the coordinator found that it runs ───────┘                            │
 //!         │                                                                                │
-//!         └ next number                                    born after the cut, or left out at the end
+//!         └ next number                                                    left out at the end
 //! ```
 //!
 //! A goroutine that is about to run clears the frame that it has left for others ([`super::parked`]), and then looks
 //! whether a snapshot goes on. If so it records itself first, or waits for whoever does. The coordinator claims it, and then
 //! looks at that frame. Between the two steps of each stands a fence: so if the coordinator saw the frame, the goroutine
 //! sees the claim, and waits before it touches the stack.
+//!
+//! One that runs, or waits for something else, is asked by a signal ([`super::asking`]). The handler interrupts the goroutine
+//! anywhere, also while it records itself: so it claims the goroutine as everybody does, and where it comes too late it does
+//! nothing and never waits.
 //!
 //! A snapshot is *closed* before its memory is used for anything else: every goroutine that is still absent becomes
 //! satisfied, so that none begins to record itself too late, and the coordinator waits for those in progress.
@@ -51,8 +56,20 @@ pub(super) struct Snapshots {
     process: AtomicU32,
 }
 
-/// How far a snapshot has come with a goroutine: twice its number, and 1 for in-progress.
+/// How far a snapshot has come with a goroutine: four times its number, and one of the states below.
 pub(super) struct Progress(AtomicU64);
+
+const SATISFIED: u64 = 0;
+const IN_PROGRESS: u64 = 1;
+const BORN: u64 = 2;
+
+fn word(number: u64, state: u64) -> u64 {
+    number << 2 | state
+}
+
+fn number_of(word: u64) -> u64 {
+    word >> 2
+}
 
 /// What came of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +85,10 @@ enum Claim {
 /// What the coordinator found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Visit {
-    /// The goroutine is recorded, or does not belong in the snapshot.
+    /// The goroutine is recorded.
     Satisfied,
+    /// It began after the cut.
+    Born,
     /// It records itself.
     RecordsItself,
     /// It runs.
@@ -174,23 +193,24 @@ impl Progress {
     pub(super) fn begin(&self, snapshots: &Snapshots) {
         // See `publish`.
         fence(Ordering::SeqCst);
-        self.0.store(snapshots.current() << 1, Ordering::Relaxed);
+        self.0.store(word(snapshots.current(), BORN), Ordering::Relaxed);
     }
 
     fn is_in_progress(&self, number: u64) -> bool {
-        self.0.load(Ordering::Acquire) == number << 1 | 1
+        self.0.load(Ordering::Acquire) == word(number, IN_PROGRESS)
     }
 
     fn claim(&self, number: u64) -> Claim {
         let mut seen = self.0.load(Ordering::Acquire);
         loop {
-            if seen >> 1 > number {
+            if number_of(seen) > number {
                 return Claim::Late;
             }
-            if seen >> 1 == number {
-                return if seen & 1 == 0 { Claim::Satisfied } else { Claim::InProgress };
+            if number_of(seen) == number {
+                return if seen == word(number, IN_PROGRESS) { Claim::InProgress } else { Claim::Satisfied };
             }
-            match self.0.compare_exchange(seen, number << 1 | 1, Ordering::AcqRel, Ordering::Acquire) {
+            let claimed = word(number, IN_PROGRESS);
+            match self.0.compare_exchange(seen, claimed, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Claim::Claimed(seen),
                 Err(now) => seen = now,
             }
@@ -199,12 +219,20 @@ impl Progress {
 
     /// The caller, who has claimed it, has recorded it.
     fn finish(&self, number: u64) {
-        self.0.store(number << 1, Ordering::Release);
+        self.0.store(word(number, SATISFIED), Ordering::Release);
     }
 
     /// By the coordinator of snapshot `number`: `record` puts the goroutine into the snapshot if it waits, from where it
     /// waits.
     pub(super) fn visit(&self, number: u64, parked: &Parked, record: impl FnOnce(ParkedAt)) -> Visit {
+        let seen = self.0.load(Ordering::Acquire);
+        if number_of(seen) == number {
+            return match seen {
+                _ if seen == word(number, BORN) => Visit::Born,
+                _ if seen == word(number, IN_PROGRESS) => Visit::RecordsItself,
+                _ => Visit::Satisfied,
+            };
+        }
         // One that runs is not claimed in vain: it would wait, if it came to wait meanwhile.
         if !parked.is_waiting() {
             return Visit::Runs;
@@ -220,7 +248,7 @@ impl Progress {
                     }
                     None => {
                         // Unless the slot is another goroutine's by now, which begins satisfied.
-                        let claimed = number << 1 | 1;
+                        let claimed = word(number, IN_PROGRESS);
                         let _ =
                             self.0.compare_exchange(claimed, before, Ordering::Release, Ordering::Relaxed);
                         Visit::Runs
@@ -241,11 +269,22 @@ impl Progress {
         }
     }
 
-    /// By the coordinator: `record` puts the goroutine into the snapshot without its stack, unless it is there.
+    /// By the coordinator, or by the goroutine in a signal handler: `record` puts it into the snapshot, unless it is there
+    /// or another one does.
     pub(super) fn settle(&self, number: u64, record: impl FnOnce()) {
         if let Claim::Claimed(_) = self.claim(number) {
             record();
             self.finish(number);
+        }
+    }
+
+    /// By the goroutine in a signal handler, whose thread the coordinator knows, but not as a goroutine: it has begun since,
+    /// or has begun so shortly before that its number was not there yet.
+    pub(super) fn settle_stranger(&self, number: u64, record: impl FnOnce()) {
+        if self.0.load(Ordering::Acquire) == word(number, BORN) {
+            record();
+        } else {
+            self.settle(number, record);
         }
     }
 
@@ -264,7 +303,7 @@ impl Progress {
 
 /// What is waited for takes a microsecond, unless its thread has lost its core; and one of a real-time policy that only
 /// yields would keep an ordinary one from getting it back.
-fn give_way(tries: &mut u32) {
+pub(super) fn give_way(tries: &mut u32) {
     #[cfg(loom)]
     {
         let _ = tries;

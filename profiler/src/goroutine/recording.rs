@@ -7,8 +7,8 @@ use core::cell::UnsafeCell;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
-use super::{Goroutine, MAX_NAME, Start, State};
-use crate::labels::LabelSetId;
+use super::{Goroutine, MAX_NAME, Start, State, kernel};
+use crate::labels::{self, LabelSetId};
 use crate::mapping::{self, PAGE};
 use crate::modules::CaptureSpan;
 use crate::stack::MAX_STACK;
@@ -37,16 +37,19 @@ pub(super) struct Header {
 pub(super) enum Seen {
     /// It waited in our hooks: its state says for what.
     Waiting,
-    /// It did not. If its state says that it waits, it is about to, or was woken.
+    /// It waited in the kernel for something else.
+    InKernel,
+    /// It did not wait. If its state says that it waits, it is about to, or was woken.
     Running,
 }
 
 impl Header {
     /// That of a goroutine whose number is `id`.
     fn of(goroutine: &Goroutine, id: u64, seen: Seen) -> Self {
-        let state = match goroutine.state().state() {
-            State::Waiting(_) if seen == Seen::Running => State::Running,
-            state => state,
+        let state = match (goroutine.state().state(), seen) {
+            (State::Waiting(_), Seen::Running) => State::Running,
+            (State::Waiting(_) | State::Running, Seen::InKernel) => State::Syscall,
+            (state, _) => state,
         };
         let mut name = [0; MAX_NAME];
         let name_len = goroutine.with_name(|text| {
@@ -65,6 +68,24 @@ impl Header {
             span: CaptureSpan::now(),
             name,
             name_len,
+            depth: 0,
+        }
+    }
+
+    /// That of the current thread, which has no goroutine.
+    fn of_stranger(id: u64, seen: Seen) -> Self {
+        Self {
+            id,
+            thread_id: kernel::thread_id(),
+            state: if seen == Seen::InKernel { State::Syscall } else { State::Running },
+            since: 0,
+            labels: labels::current_id(),
+            start: None,
+            created_by: None,
+            creator: 0,
+            span: CaptureSpan::now(),
+            name: [0; MAX_NAME],
+            name_len: 0,
             depth: 0,
         }
     }
@@ -134,18 +155,41 @@ impl Recording {
         seen: Seen,
         capture: impl FnOnce(&mut [usize; MAX_STACK]) -> usize,
     ) {
+        let header = || Header::of(goroutine, id, seen);
+        let is_right = || {
+            // What was read before is that goroutine's, or the id is another one by now.
+            fence(Ordering::Acquire);
+            goroutine.id() == id
+        };
+        self.write(header, capture, is_right);
+    }
+
+    /// Records the current thread, which has no goroutine, or had none at the cut.
+    pub(super) fn add_stranger(
+        &self,
+        id: u64,
+        seen: Seen,
+        capture: impl FnOnce(&mut [usize; MAX_STACK]) -> usize,
+    ) {
+        self.write(|| Header::of_stranger(id, seen), capture, || true);
+    }
+
+    fn write(
+        &self,
+        header: impl FnOnce() -> Header,
+        capture: impl FnOnce(&mut [usize; MAX_STACK]) -> usize,
+        is_right: impl FnOnce() -> bool,
+    ) {
         let at = self.next.fetch_add(1, Ordering::Relaxed);
         if at >= self.capacity.load(Ordering::Relaxed) {
             return;
         }
         // SAFETY: within the mapping, which stays while a snapshot goes on. The number was given to this caller only.
         let record = unsafe { &*self.records.load(Ordering::Relaxed).add(at) };
-        let mut header = Header::of(goroutine, id, seen);
+        let mut header = header();
         // SAFETY: the record is this caller's, and any words are frames.
         header.depth = capture(unsafe { &mut *record.frames.get() });
-        // What was read before is that goroutine's, or the id is another one by now.
-        fence(Ordering::Acquire);
-        if goroutine.id() == id {
+        if is_right() {
             // SAFETY: the record is this caller's. Nothing is dropped: the old header, if any, is plain data.
             unsafe { record.header.get().write(Some(header)) };
             record.is_written.store(1, Ordering::Release);

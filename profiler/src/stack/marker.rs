@@ -17,10 +17,50 @@ pub extern "C" fn stack_not_captured() -> u32 {
     2
 }
 
-/// The stack of a thread that runs, or waits for something that rtprof does not see, in the goroutine profile.
+/// The stack of a thread, in the goroutine profile, that was asked for its stack by a signal and did not answer in time:
+/// it waits in the kernel where no signal wakes it, or is stopped.
 #[inline(never)]
-pub extern "C" fn thread_not_waiting_in_rtprof() -> u32 {
+pub extern "C" fn thread_does_not_answer() -> u32 {
     3
+}
+
+/// The stack of a thread, in the goroutine profile, that blocks the signal by which it would be asked.
+#[inline(never)]
+pub extern "C" fn thread_blocks_signals() -> u32 {
+    4
+}
+
+/// The stack of a thread, in the goroutine profile, that was not asked because the program does not want it.
+#[inline(never)]
+pub extern "C" fn thread_signals_are_off() -> u32 {
+    5
+}
+
+/// The stack of a thread, in the goroutine profile, that was not asked because every real-time signal has a handler of the
+/// program.
+#[inline(never)]
+pub extern "C" fn no_real_time_signal_is_free() -> u32 {
+    6
+}
+
+/// The stack of a thread, in the goroutine profile, that was not asked because the kernel sends no signal for us.
+#[inline(never)]
+pub extern "C" fn kernel_refuses_signals() -> u32 {
+    7
+}
+
+/// The stack of a thread, in the goroutine profile, that was not asked because /proc does not tell whether it blocks the
+/// signal: it is not mounted, or the process has no descriptor left.
+#[inline(never)]
+pub extern "C" fn proc_cannot_be_read() -> u32 {
+    8
+}
+
+/// The stack of a thread, in the goroutine profile, that was not asked because as many signals are pending as the limit of the
+/// user allows (`RLIMIT_SIGPENDING`).
+#[inline(never)]
+pub extern "C" fn signal_queue_is_full() -> u32 {
+    9
 }
 
 /// The frame that stands for a marker: like a return address, it is looked up at the byte before.

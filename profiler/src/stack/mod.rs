@@ -12,6 +12,8 @@
 mod bounds;
 mod frame_pointer;
 mod hash;
+#[cfg(rtprof_supported)]
+mod interrupted;
 mod kernel;
 pub mod marker;
 mod mode;
@@ -28,6 +30,8 @@ pub(crate) mod unwind;
 
 use core::ops::Deref;
 
+#[cfg(rtprof_supported)]
+pub(crate) use interrupted::Interrupted;
 pub(crate) use mode::open as open_mode;
 pub use mode::{StackMode, set_stack_mode, stack_mode};
 pub use saved_frame::SavedFrame;

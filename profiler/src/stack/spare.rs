@@ -116,7 +116,7 @@ pub(crate) fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
 }
 
 pub(crate) use imp::open;
-pub(super) use imp::start_of;
+pub(super) use imp::{run, start_of};
 
 #[cfg(all(rtprof_supported, not(loom)))]
 mod imp {
@@ -212,7 +212,7 @@ mod imp {
     }
 
     /// Runs `f` on a spare stack. `None` if none is free.
-    pub(super) fn run<R>(start: Start, f: impl FnOnce() -> R) -> Option<R> {
+    pub(crate) fn run<R>(start: Start, f: impl FnOnce() -> R) -> Option<R> {
         struct Job<F, R> {
             f: Option<F>,
             result: Option<R>,
@@ -314,7 +314,7 @@ mod imp {
         None
     }
 
-    pub(super) fn run<R>(_start: Start, f: impl FnOnce() -> R) -> Option<R> {
+    pub(crate) fn run<R>(_start: Start, f: impl FnOnce() -> R) -> Option<R> {
         Some(f())
     }
 }

@@ -1,9 +1,19 @@
 //! Where goroutines are: all of tests/goroutines.
 
+#[path = "../../goroutines/asked.rs"]
+mod asked;
 #[path = "../../goroutines/forks.rs"]
 mod forks;
+#[path = "../../goroutines/names.rs"]
+mod names;
+#[path = "../../goroutines/others.rs"]
+mod others;
 #[path = "../../goroutines/signals.rs"]
 mod signals;
+#[path = "../../goroutines/silent.rs"]
+mod silent;
+#[path = "../../goroutines/storm.rs"]
+mod storm;
 #[path = "../../support/mod.rs"]
 mod support;
 #[path = "../../goroutines/truth.rs"]

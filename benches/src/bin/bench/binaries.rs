@@ -17,13 +17,14 @@ pub(crate) enum Build {
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 12] = [
+const OWN: [&str; 13] = [
     "subject-none",
     "subject-pass-through",
     "subject-rtprof",
     "part-sample",
     "part-capture",
     "part-export",
+    "part-goroutines",
     "part-lock",
     "part-event",
     "part-wait",

@@ -29,6 +29,11 @@ impl Child {
         Ok(Self { process, requests, answers, name })
     }
 
+    /// The process's number.
+    pub(crate) fn id(&self) -> u32 {
+        self.process.id()
+    }
+
     /// Sends a request and returns the numbers of its answer.
     ///
     /// # Errors

@@ -24,6 +24,8 @@ pub(crate) struct Effort {
     pub(crate) exports: &'static [(usize, usize)],
     /// Exports after the first in each process.
     pub(crate) warm_exports: usize,
+    /// Snapshots of all threads, for each number of them.
+    pub(crate) snapshots: usize,
     /// How often the large heap is grown.
     pub(crate) heaps: usize,
     /// Rounds of a service's requests, with and without a server beside it, and seconds of each.
@@ -63,6 +65,7 @@ impl Effort {
         wait_rounds: 15,
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
+        snapshots: 60,
         heaps: 5,
         http_rounds: 5,
         http_seconds: 4,
@@ -92,6 +95,7 @@ impl Effort {
         wait_rounds: 4,
         exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
         warm_exports: 3,
+        snapshots: 15,
         heaps: 1,
         http_rounds: 1,
         http_seconds: 2,

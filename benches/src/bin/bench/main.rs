@@ -11,6 +11,7 @@ mod effort;
 mod event;
 mod export;
 mod footprint;
+mod goroutines;
 mod http;
 mod machine;
 mod order;
@@ -31,7 +32,7 @@ use table::Table;
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 10] = [
+const PARTS: [(&str, Part); 11] = [
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
@@ -40,6 +41,7 @@ const PARTS: [(&str, Part); 10] = [
     ("wait", wait::measure),
     ("export", export::measure),
     ("footprint", footprint::measure),
+    ("goroutines", goroutines::measure),
     ("http", http::measure),
     ("trace", trace::measure),
 ];
@@ -47,8 +49,8 @@ const PARTS: [(&str, Part); 10] = [
 const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
     --quick   rtprof and its baselines only, few rounds\n\
-    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint http\n          \
-    trace";
+    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint\n          \
+    goroutines http trace";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;

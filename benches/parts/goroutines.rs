@@ -1,0 +1,98 @@
+//! Snapshots of all threads.
+//!
+//! Requests: `start KIND COUNT FRAMES` (threads that wait on stacks with so many frames of recursion: `hooks` in a channel of
+//! rtprof, `kernel` in one of std; answers how many have a whole stack), `snapshot` (answers milliseconds and records),
+//! `stall ROUNDS` (answers milliseconds for each round: the longest pause of a thread that runs, while snapshots are taken,
+//! and then as long without).
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use rtprof_benches::descent::at_depth;
+use rtprof_benches::serve::serve;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+/// Snapshots in a round of `stall`: together they take some milliseconds.
+const SNAPSHOTS: usize = 3;
+
+fn main() {
+    serve(|request| match request.word() {
+        "start" => start(request.word(), request.number(), request.number()),
+        "snapshot" => {
+            let started = Instant::now();
+            let all = black_box(rtprof::goroutine_profile());
+            vec![started.elapsed().as_secs_f64() * 1e3, all.len() as f64]
+        }
+        "stall" => stall(request.number()),
+        other => panic!("unknown request {other}"),
+    });
+}
+
+fn start(kind: &str, count: usize, frames: usize) -> Vec<f64> {
+    let all_run = Arc::new(Barrier::new(count + 1));
+    for way in 0..count {
+        let all_run = all_run.clone();
+        let in_hooks = kind == "hooks";
+        // Small stacks: a thousand of them are to fit everywhere.
+        let thread = std::thread::Builder::new().stack_size(128 << 10);
+        let body = move || {
+            all_run.wait();
+            at_depth(way, frames, &mut || {
+                // Nothing is ever sent.
+                if in_hooks {
+                    let (_send, receive) = rtprof::sync::mpsc::channel::<()>();
+                    receive.recv().ok();
+                } else {
+                    let (_send, receive) = std::sync::mpsc::channel::<()>();
+                    receive.recv().ok();
+                }
+            });
+        };
+        thread.spawn(body).expect("the machine has room for the threads");
+    }
+    all_run.wait();
+    // The last of them wait a moment later.
+    let mut waiting = 0;
+    for _ in 0..1_000 {
+        let wait = |goroutine: &&rtprof::GoroutineRecord| goroutine.stack().len() > frames;
+        waiting = rtprof::goroutine_profile().iter().filter(wait).count();
+        if waiting >= count {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    vec![waiting as f64]
+}
+
+fn stall(rounds: usize) -> Vec<f64> {
+    let (stop, longest) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut before = Instant::now();
+            while !stop.load(Relaxed) {
+                let now = Instant::now();
+                longest.fetch_max((now - before).as_nanos() as u64, Relaxed);
+                before = now;
+            }
+        });
+        std::thread::sleep(Duration::from_millis(20));
+        let pause = |work: &dyn Fn()| {
+            longest.store(0, Relaxed);
+            work();
+            longest.load(Relaxed) as f64 / 1e6
+        };
+        let mut out = vec![];
+        for _ in 0..rounds {
+            let started = Instant::now();
+            out.push(pause(&|| (0..SNAPSHOTS).for_each(|_| drop(black_box(rtprof::goroutine_profile())))));
+            let took = started.elapsed();
+            out.push(pause(&|| std::thread::sleep(took)));
+        }
+        stop.store(true, Relaxed);
+        out
+    })
+}

@@ -1,0 +1,71 @@
+//! The stack of a thread that a signal has interrupted, captured by the signal's handler.
+//!
+//! Where a signal comes, the frame pointer may be anything: the C library keeps none, and a function may have been in its
+//! first instruction. So the first frames are found by the unwind tables, which tell for each instruction where the caller
+//! is, and the walk goes on by them.
+//!
+//! A handler runs on the 8 KiB that std gives to each thread for its handlers, of which the kernel may have used 3 for the
+//! registers, or on a coroutine's stack. So it does its work on a spare stack ([`super::spare`]).
+
+use core::ffi::c_void;
+
+use super::bounds;
+use super::spare::{self, Start};
+use super::{MAX_STACK, Registers, finish, unwind};
+
+/// Where a signal has interrupted the thread.
+#[derive(Clone, Copy)]
+pub(crate) struct Interrupted(Registers);
+
+impl Interrupted {
+    /// From what the kernel hands to a handler.
+    ///
+    /// # Safety
+    /// `context` is the third argument of a handler that was installed with `SA_SIGINFO`.
+    pub(crate) unsafe fn new(context: *const c_void) -> Self {
+        // SAFETY: by the caller's promise it is such a structure.
+        let machine = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext };
+        #[cfg(target_arch = "x86_64")]
+        let register = |at: libc::c_int| machine.gregs[at as usize] as usize;
+        #[cfg(target_arch = "x86_64")]
+        let registers = Registers {
+            ip: register(libc::REG_RIP),
+            sp: register(libc::REG_RSP),
+            fp: register(libc::REG_RBP),
+        };
+        #[cfg(target_arch = "aarch64")]
+        let registers = Registers {
+            ip: machine.pc as usize,
+            sp: machine.sp as usize,
+            fp: machine.regs[29] as usize,
+            lr: machine.regs[30] as usize,
+        };
+        Self(registers)
+    }
+
+    /// Runs `f` on a spare stack with the interrupted thread's stack: the place of the interruption, as a return address,
+    /// and all return addresses outwards. `None` if no spare stack or no unwind cache is free at the moment.
+    ///
+    /// In a handler, on the thread that was interrupted.
+    pub(crate) fn with_stack<R>(self, f: impl FnOnce(&[usize]) -> R) -> Option<R> {
+        let Self(registers) = self;
+        let bounds_follow = Start { registers, stack: bounds::Bounds::NONE };
+        spare::run(bounds_follow, || {
+            // Not looked up where it is not known: that may have been interrupted.
+            let stack =
+                bounds::own_stack_at(registers.sp).unwrap_or_else(|| bounds::Bounds::foreign(registers.sp));
+            let mut callers = [0; MAX_STACK];
+            let depth = unwind::walk(registers, stack, &mut callers)?;
+            let mut frames = [0; MAX_STACK];
+            // What looks up frames takes the byte before, for a call ends there.
+            frames[0] = registers.ip + 1;
+            let depth = match depth {
+                0 => 0,
+                _ => finish(&mut callers, depth).min(MAX_STACK - 1),
+            };
+            frames[1..=depth].copy_from_slice(&callers[..depth]);
+            Some(f(&frames[..=depth]))
+        })
+        .flatten()
+    }
+}

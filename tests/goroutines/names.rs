@@ -1,0 +1,33 @@
+//! Goroutines by the names of their functions, and by their own.
+
+use std::collections::{HashMap, HashSet};
+
+use rtprof::pprof::{Symbolization, function_names};
+use rtprof::{GoroutineRecord, goroutine_profile};
+
+/// Names of addresses that were looked up before.
+#[derive(Default)]
+pub(crate) struct Names(HashMap<usize, String>);
+
+impl Names {
+    /// Looks up all functions of these, which takes hardly longer than one.
+    pub(crate) fn learn<'g>(&mut self, goroutines: impl IntoIterator<Item = &'g GoroutineRecord>) {
+        let frames = goroutines.into_iter().flat_map(|goroutine| &goroutine.frames).copied();
+        let unknown: HashSet<usize> = frames.filter(|address| !self.0.contains_key(address)).collect();
+        let calls: Vec<usize> = unknown.iter().map(|address| address - 1).collect();
+        let names = function_names(&calls, Symbolization::Full);
+        let named = unknown.into_iter().zip(names);
+        self.0.extend(named.map(|(address, name)| (address, name.as_deref().unwrap_or("?").to_owned())));
+    }
+
+    /// The functions of a stack, leaf first; `?` for one without a name.
+    pub(crate) fn of(&mut self, goroutine: &GoroutineRecord) -> Vec<&str> {
+        self.learn([goroutine]);
+        goroutine.frames.iter().map(|address| self.0[address].as_str()).collect()
+    }
+}
+
+/// The goroutine of this name.
+pub(crate) fn find(name: &str) -> Option<GoroutineRecord> {
+    goroutine_profile().into_iter().find(|goroutine| goroutine.name == name)
+}

@@ -1,0 +1,108 @@
+//! Threads that come and go as fast as they can, beside snapshots without a pause and signals of the program.
+
+use std::collections::HashSet;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::time::Instant;
+
+use rtprof::{goroutine_profile, num_goroutine, thread};
+use rtprof_profiler::goroutine;
+
+use crate::asked::start;
+use crate::support::{Background, child, stress, until};
+
+/// Threads that live at one time.
+const AT_ONCE: usize = 8;
+const LEAST_SNAPSHOTS: usize = 200;
+
+static HANDLED: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn count(_: libc::c_int) {
+    HANDLED.fetch_add(1, Relaxed);
+}
+
+/// Sends a signal that is queued, so that each one is handled. `false` if the queue is full.
+fn send(signal: libc::c_int, value: usize) -> bool {
+    let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
+    // SAFETY: the program has a handler for it.
+    unsafe { libc::sigqueue(libc::getpid(), signal, value) == 0 }
+}
+
+#[test]
+fn nothing_is_lost_or_left_in_a_storm() {
+    child::isolated("nothing_is_lost_or_left_in_a_storm", || {
+        let signal = libc::SIGRTMIN() + 3;
+        let handler: extern "C" fn(libc::c_int) = count;
+        // SAFETY: the handler counts.
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+        let background = &Background::default();
+        let (born, sent) = (&AtomicUsize::new(0), &AtomicUsize::new(0));
+        let before = num_goroutine();
+        let mut snapshots = 0;
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            start(scope, "std's", move || {
+                background.repeat(|| {
+                    let threads: Vec<_> = (0..AT_ONCE).map(|_| std::thread::spawn(|| ())).collect();
+                    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+                    born.fetch_add(AT_ONCE, Relaxed);
+                });
+            });
+            start(scope, "ours", move || {
+                background.repeat(|| {
+                    let (send, receive) = rtprof::sync::mpsc::channel();
+                    let sends = |number| {
+                        let send = send.clone();
+                        thread::spawn(move || send.send(number).expect("it is received"))
+                    };
+                    let threads: Vec<_> = (0..AT_ONCE).map(sends).collect();
+                    drop(send);
+                    assert_eq!(receive.iter().count(), AT_ONCE);
+                    threads.into_iter().for_each(|thread| thread.join().expect("it does not panic"));
+                    born.fetch_add(AT_ONCE, Relaxed);
+                });
+            });
+            let (end, ends) = mpsc::channel::<()>();
+            start(scope, "lasts", move || ends.recv().ok());
+            start(scope, "sends", move || {
+                background.repeat(|| {
+                    if send(signal, 7) {
+                        sent.fetch_add(1, Relaxed);
+                    }
+                    std::thread::yield_now();
+                });
+            });
+            let names = ["std's", "ours", "lasts", "sends"];
+            until("all have begun", || {
+                let all = goroutine_profile();
+                names.iter().all(|name| all.iter().any(|goroutine| goroutine.name == *name))
+            });
+            let slots = goroutine::slots_made();
+            let started = Instant::now();
+            while snapshots < LEAST_SNAPSHOTS || started.elapsed() < stress() {
+                let all = goroutine_profile();
+                let threads: HashSet<u32> = all.iter().map(|goroutine| goroutine.thread_id).collect();
+                let ids: HashSet<u64> = all.iter().map(|goroutine| goroutine.id).collect();
+                assert_eq!(
+                    (threads.len(), ids.len()),
+                    (all.len(), all.len()),
+                    "one is there twice: {all:#?}"
+                );
+                for name in names {
+                    // A thread bears the name of its parent for a moment.
+                    assert!(all.iter().any(|goroutine| goroutine.name == name), "{name} is not in {all:#?}");
+                }
+                snapshots += 1;
+            }
+            // Those of a storm, and of a snapshot meanwhile.
+            let made = goroutine::slots_made();
+            assert!(made <= slots.max(64) + 4 * AT_ONCE, "{made} slots after {slots}");
+            drop(end);
+        });
+        until("all have ended", || num_goroutine() == before);
+        assert_eq!(goroutine_profile().len(), before);
+        until("all signals are handled", || HANDLED.load(Relaxed) == sent.load(Relaxed));
+        println!("{} threads, {} signals, {snapshots} snapshots", born.load(Relaxed), sent.load(Relaxed));
+        assert!(born.load(Relaxed) > 100 && sent.load(Relaxed) > 100);
+    });
+}
