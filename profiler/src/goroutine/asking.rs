@@ -87,7 +87,7 @@ impl Thread {
 }
 
 /// The coordinator asks.
-pub(super) struct Asking<'a> {
+struct Asking<'a> {
     snapshot: u64,
     signal: Signal,
     threads: &'a mut [Thread],
@@ -96,8 +96,7 @@ pub(super) struct Asking<'a> {
     is_refused: bool,
 }
 
-/// Asks all these threads, for snapshot `snapshot`, and returns when each has its outcome. Allocates nothing: `awaited` has
-/// room for [`PLACES`].
+/// Asks all these threads, for snapshot `snapshot`, and returns when each has its outcome. Allocates nothing.
 pub(super) fn ask(snapshot: u64, signal: Signal, threads: &mut [Thread], places: &mut Places) {
     Asking { snapshot, signal, threads, started: Instant::now(), is_refused: false }.run(places);
 }
@@ -338,13 +337,14 @@ fn record(question: Question, goroutine: &'static Goroutine, id: u64, stack: &[u
 /// A thread that had no goroutine at the cut, as far as the coordinator has seen.
 fn record_stranger(question: Question, stack: &[usize]) {
     let seen = if question.is_in_kernel { Seen::InKernel } else { Seen::Running };
-    let record = |id| RECORDING.add_stranger(id, seen, |frames| copy(stack, frames));
     match own() {
         // Born after the cut, or just before: then it may record itself when it runs again.
-        Some(own) => own.progress().settle_stranger(question.snapshot, || record(own.id())),
+        Some(own) => own.progress().settle_stranger(question.snapshot, || {
+            RECORDING.add(own, own.id(), seen, |frames| copy(stack, frames));
+        }),
         // Its goroutine has ended, and it is about to, unless it waits in a destructor.
         None if (CURRENT_ID.get() != 0 || CURRENT.get() == LEFT) && !question.is_in_kernel => {}
-        None => record(stranger_id()),
+        None => RECORDING.add_stranger(stranger_id(), seen, |frames| copy(stack, frames)),
     }
 }
 

@@ -161,12 +161,14 @@ mod imp {
                 let recorded = recorded.get(&thread.id).map(|&at| &mut all[at]);
                 match (thread.outcome, recorded) {
                     (Outcome::Settled, Some(recorded)) if thread.goroutine.is_none() => {
-                        recorded.name = thread.status.name();
+                        name_by(recorded, &thread.status);
                     }
                     (Outcome::Silent(why), Some(recorded)) if recorded.stack == [marker::frame(why)] => {
                         tell_of(recorded, thread);
                     }
-                    (Outcome::Silent(why), None) => all.extend(silent_stranger(thread, why)),
+                    (Outcome::Silent(why), None) if thread.goroutine.is_none() => {
+                        all.extend(silent_stranger(thread, why))
+                    }
                     _ => {}
                 }
             }
@@ -184,15 +186,20 @@ mod imp {
         Signal::get().ok_or(marker::no_real_time_signal_is_free)
     }
 
+    /// Names a thread as the kernel does, unless it has told more.
+    fn name_by(recorded: &mut Recorded, status: &Status) {
+        if recorded.name.is_empty() && recorded.start.is_none() {
+            recorded.name = status.name();
+        }
+    }
+
     /// Notes what the kernel says of a thread whose stack is not there. `false` if it has ended.
     fn tell_of(recorded: &mut Recorded, thread: &Thread) -> bool {
         let status = match Status::of(thread.id) {
             Ok(status) => status,
             Err(why) => return why == NoStatus::Unreadable,
         };
-        if recorded.name.is_empty() && recorded.start.is_none() {
-            recorded.name = status.name();
-        }
+        name_by(recorded, &status);
         if recorded.state == State::Running && matches!(status.state, b'S' | b'D') {
             recorded.state = State::Syscall;
         }

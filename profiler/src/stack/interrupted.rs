@@ -58,7 +58,7 @@ impl Interrupted {
             let depth = unwind::walk(registers, stack, &mut callers)?;
             let mut frames = [0; MAX_STACK];
             // What looks up frames takes the byte before, for a call ends there.
-            frames[0] = registers.ip + 1;
+            frames[0] = registers.ip.wrapping_add(1);
             let depth = match depth {
                 0 => 0,
                 _ => finish(&mut callers, depth).min(MAX_STACK - 1),
