@@ -2,7 +2,9 @@
 //! them.
 //!
 //! ```text
-//! goroutine 7 [chan receive, 3 minutes, "worker-2", {tenant: a; shard: 3}]:
+//! # goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}
+//!
+//! goroutine 7 [chan receive, 3 minutes]:
 //! app::queue::take(...)
 //!     /home/u/app/src/queue.rs:31 +0x9d
 //! app::worker(...)
@@ -11,9 +13,11 @@
 //!     /home/u/app/src/main.rs:40 +0x1b2
 //! ```
 //!
-//! Readers of Go's form take the header apart at its commas, and pass over what they do not know: name and
-//! labels, and `thread 4711: D in io_schedule` of a thread that has not told where it is. Functions have three dots in place
-//! of arguments, as Go writes where it does not know them.
+//! Readers of Go's form refuse a goroutine whose header has a part that Go's have not, and pass over lines between
+//! goroutines. So the name stands there, what the kernel says of a thread that has not told where it is, and the labels:
+//! Go has them at the end of the header since 1.27, where readers of the time before refuse them too. A text has to begin
+//! with a header, so the line about the first goroutine comes after it.
+//! Functions have three dots in place of arguments, as Go writes where it does not know them.
 
 use std::fmt::Write as _;
 use std::io;
@@ -31,7 +35,7 @@ use crate::goroutines::Goroutines;
 use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::symbol_cache::Line;
-use crate::text::{self, cut};
+use crate::text::{self, cut, quote};
 use crate::view::View;
 
 /// Writes all goroutines. Go: `writeGoroutineStacks`.
@@ -40,10 +44,7 @@ pub(crate) fn write(goroutines: &Goroutines, view: View, sink: &mut Sink<'_>) ->
     let mut text = String::new();
     let mut bytes = Vec::new();
     for (number, goroutine) in goroutines.each.iter().enumerate() {
-        if number > 0 {
-            text.push('\n');
-        }
-        one(&mut text, goroutine, &mut locations);
+        one_of_all(&mut text, number, goroutine, &mut locations);
         bytes.extend_from_slice(text.as_bytes());
         text.clear();
         sink.drain_chunk(&mut bytes)?;
@@ -73,8 +74,11 @@ pub fn stack(all: bool) -> String {
         let mut locations = locations(&each, View::default());
         let mut text = String::new();
         for (number, goroutine) in each.iter().enumerate() {
-            text.push_str(if number > 0 { "\n" } else { "" });
-            one(&mut text, goroutine, &mut locations);
+            if all {
+                one_of_all(&mut text, number, goroutine, &mut locations);
+            } else {
+                one(&mut text, goroutine, &mut locations);
+            }
         }
         text
     };
@@ -91,6 +95,40 @@ pub(crate) fn locations(each: &[Recorded], view: View) -> Locations {
     });
     locations.prepare(stacks);
     locations
+}
+
+/// A goroutine, with the line about its thread before it, or after the first.
+fn one_of_all(text: &mut String, number: usize, goroutine: &Recorded, locations: &mut Locations) {
+    if number == 0 {
+        one(text, goroutine, locations);
+        text.push('\n');
+        about(text, goroutine);
+    } else {
+        text.push('\n');
+        about(text, goroutine);
+        text.push('\n');
+        one(text, goroutine, locations);
+    }
+}
+
+/// `# goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}: D in io_schedule`.
+fn about(text: &mut String, goroutine: &Recorded) {
+    let _ = write!(text, "# goroutine {}: thread {}", goroutine.id, goroutine.thread_id);
+    let name = goroutine.title();
+    if !name.is_empty() {
+        text.push(' ');
+        quote(text, name);
+    }
+    let labels = labels::resolve(goroutine.labels);
+    if !labels.is_empty() {
+        let pairs: Vec<String> =
+            labels.iter().map(|(key, value)| format!("{}: {}", word(key), word(value))).collect();
+        let _ = write!(text, " {{{}}}", cut(&pairs.join(", ")));
+    }
+    if let Some(kernel) = &goroutine.kernel {
+        let _ = write!(text, ": {}", kernel_state(kernel));
+    }
+    text.push('\n');
 }
 
 fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
@@ -119,27 +157,25 @@ fn place_in_file(address: usize) -> String {
     }
 }
 
-/// `goroutine 7 [chan receive, 3 minutes, "worker-2"]:`. Go has no minutes for less than one.
+/// `goroutine 7 [chan receive, 3 minutes]:`. Go has no minutes for less than one.
 fn header(text: &mut String, goroutine: &Recorded) {
     let _ = write!(text, "goroutine {} [{}", goroutine.id, GoroutineState::from(goroutine.state));
     let minutes = goroutine.waited().as_secs() / 60;
     if minutes >= 1 {
         let _ = write!(text, ", {minutes} minutes");
     }
-    let name = goroutine.title();
-    if !name.is_empty() {
-        let _ = write!(text, ", \"{}\"", plain(name));
-    }
-    let labels = labels::resolve(goroutine.labels);
-    for (number, (key, value)) in labels.iter().enumerate() {
-        let before = if number == 0 { ", {" } else { "; " };
-        let _ = write!(text, "{before}{}: {}", plain(key), plain(value));
-    }
-    text.push_str(if labels.is_empty() { "" } else { "}" });
-    if let Some(kernel) = &goroutine.kernel {
-        let _ = write!(text, ", thread {}: {}", goroutine.thread_id, kernel_state(kernel));
-    }
     text.push_str("]:\n");
+}
+
+/// A key or a value of a label: in quotes only where Go's runtime puts them.
+fn word(string: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '_');
+    if string.chars().all(is_plain) {
+        return string.to_owned();
+    }
+    let mut text = String::new();
+    quote(&mut text, string);
+    text
 }
 
 /// `D in io_schedule`: the letter of proc(5), and the function of the kernel.
@@ -154,7 +190,7 @@ pub(crate) fn kernel_state(kernel: &KernelState) -> String {
 
 /// Without what would end the header for a reader, or one of its parts.
 fn plain(part: &str) -> String {
-    cut(part).chars().filter(|c| !matches!(c, '[' | ']' | ',' | '"') && !c.is_control()).collect()
+    cut(part).chars().filter(|c| !matches!(c, '(' | ')' | '[' | ']' | ',' | '"') && !c.is_control()).collect()
 }
 
 /// `created by app::main in goroutine 1`, and the line that did.
@@ -191,21 +227,13 @@ mod tests {
     use super::*;
     use std::sync::mpsc;
 
-    /// The lines of the goroutine of this name.
-    fn part<'t>(text: &'t str, name: &str) -> Vec<&'t str> {
-        let wanted = format!("\"{name}\"");
-        let part =
-            text.split("\n\n").find(|part| part.lines().next().is_some_and(|head| head.contains(&wanted)));
-        part.unwrap_or_else(|| panic!("no {name} in {text}")).lines().collect()
-    }
-
     #[test]
-    fn a_header_is_one_line_of_parts() {
+    fn headers_are_as_go_has_them() {
         let (end, ends) = mpsc::channel::<()>();
         let (here, is_here) = mpsc::channel();
         let body = move || {
             rtprof_profiler::init::open();
-            let _labels = labels::set_labels(labels::labels(&[("a,b", "[1]"), ("c", "\n2")]));
+            let _labels = labels::set_labels(labels::labels(&[("a,b", "[1]"), ("c", "\n2"), ("ü", "x_1./")]));
             goroutine::current();
             here.send(()).unwrap();
             ends.recv().ok();
@@ -213,9 +241,12 @@ mod tests {
         let thread = std::thread::Builder::new().name("a, \"b\"]\n".into()).spawn(body).unwrap();
         is_here.recv().unwrap();
         let text = stack(true);
+        let mut parts = text.split("\n\n");
+        let about = r#" "a, \"b\"]\n" {"a,b": "[1]", c: "\n2", "ü": x_1./}"#;
+        assert!(parts.any(|part| part.starts_with("# goroutine ") && part.ends_with(about)), "{text}");
+        let head = parts.next().and_then(|part| part.lines().next()).expect("it has a header");
         // It may not wait yet.
-        let head = part(&text, "a b")[0].replace("[running,", "[syscall,");
-        assert_eq!(head.splitn(3, ' ').last(), Some("[syscall, \"a b\", {ab: 1; c: 2}]:"));
+        assert!(head.ends_with(" [syscall]:") || head.ends_with(" [running]:"), "{head}");
         assert!(text.starts_with("goroutine "), "{text}");
         let own = stack(false);
         assert_eq!(own.matches("goroutine ").count(), 1, "{own}");
@@ -226,7 +257,7 @@ mod tests {
             assert!(pair[0].ends_with("(...)"), "{own}");
             assert!(pair[1].starts_with('\t') && pair[1].contains(" +0x"), "{own}");
         }
-        assert!(own.contains("goroutine_dump::tests::a_header_is_one_line_of_parts"), "{own}");
+        assert!(own.contains("goroutine_dump::tests::headers_are_as_go_has_them"), "{own}");
         drop(end);
         thread.join().unwrap();
     }

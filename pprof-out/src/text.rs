@@ -70,7 +70,7 @@ pub(crate) fn labels(text: &mut String, labels: &[(String, String)]) {
 }
 
 /// A string as Go writes one: `%q`. It differs from Rust's in what is written by number.
-fn quote(text: &mut String, string: &str) {
+pub(crate) fn quote(text: &mut String, string: &str) {
     text.push('"');
     for c in string.chars() {
         let _ = match c {

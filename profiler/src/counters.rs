@@ -119,6 +119,9 @@ counters! {
     /// Snapshots of goroutines for which the kernel gave no memory.
     goroutines_without_memory of &[Goroutine],
         "times goroutines could not be recorded: no memory (address-space limit?)";
+    /// Snapshots of goroutines that would have waited for themselves.
+    goroutines_asked_within of &[Goroutine],
+        "snapshots of goroutines were asked for within another by the same thread (the program's allocator?) and are empty";
     /// Frees of pooled memory that was not in use: a double free in the program.
     invalid_frees of &[Heap],
         "frees of sampled objects that were already free (a bug in this program)";

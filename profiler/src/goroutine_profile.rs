@@ -147,7 +147,8 @@ impl Recorded {
 /// know, is asked by a signal, unless [`set_thread_signals`](goroutine::set_thread_signals) forbids it. One that does not
 /// answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says why, and
 /// [`GoroutineRecord::kernel`]. A call lasts 12 s at most, unless a debugger stops a single thread inside the
-/// handler. Not for signal handlers: it takes a lock.
+/// handler. Not for signal handlers: it takes a lock. It calls the program's allocator, and if that asks for all goroutines
+/// in its turn it gets none.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     goroutine::stacks().into_iter().map(GoroutineRecord::from).collect()
 }

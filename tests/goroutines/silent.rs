@@ -73,7 +73,7 @@ fn all_are_silent(why: &str) {
     }
     let dump = rtprof::stack(true);
     let id = find("naps").expect("it is there").thread_id;
-    assert!(dump.contains(&format!(", thread {id}: S")), "{dump}");
+    assert!(dump.contains(&format!(": thread {id} \"naps\": S")), "{dump}");
 }
 
 #[test]

@@ -188,10 +188,12 @@ fn each_kind_has_its_reason_and_its_stack() {
                 let (file, _) = goroutine.started_at.expect("it was started here");
                 assert_eq!(file, file!(), "{name}");
                 let lines = part(&dump, goroutine.id);
-                assert_eq!(
-                    lines[0],
-                    format!("goroutine {} [{reason}, \"{name}\", {{role: {name}}}]:", goroutine.id)
+                assert_eq!(lines[0], format!("goroutine {} [{reason}]:", goroutine.id));
+                let about = format!(
+                    "\n# goroutine {}: thread {} \"{name}\" {{role: {name}}}\n\n",
+                    goroutine.id, goroutine.thread_id
                 );
+                assert!(dump.contains(&about), "{about} in {dump}");
                 // From the function that waits to the thread's first one, with its creator.
                 let role = format!("goroutines::waits::{name}");
                 // Or a closure in there.

@@ -2,8 +2,12 @@
 //!
 //! # Locks
 //!
-//! `COORDINATOR`: one snapshot at a time. Held by whoever takes one; others wait for it. Nothing else waits for a
+//! `COORDINATOR`: one snapshot at a time. Held by the thread that takes one; others wait for it. Nothing else waits for a
 //! coordinator, except a goroutine that is about to run while its stack is being read (see [`super::protocol`]).
+//! A snapshot calls the program's allocator, and that may ask for another one: this one would wait for itself. It is refused
+//! (see [`Permit`]), and counted.
+
+use core::cell::Cell;
 
 use super::others::{self, Listed, Others};
 use super::protocol::{Snapshots, Visit};
@@ -11,7 +15,7 @@ use super::recording::{Header, Recording, Seen};
 use super::{Goroutine, SLOTS, State, current};
 use crate::clock;
 use crate::counters::COUNTERS;
-use crate::fork_lock::{ForkLock, own_process};
+use crate::fork_lock::{ForkGuard, ForkLock, own_process};
 use crate::labels::LabelSetId;
 use crate::modules::CaptureSpan;
 use crate::sampling::Hook;
@@ -23,6 +27,10 @@ use super::start::Start;
 
 static COORDINATOR: ForkLock = ForkLock::new();
 
+thread_local! {
+    static TAKES_SNAPSHOT: Cell<bool> = const { Cell::new(false) };
+}
+
 #[cfg(not(loom))]
 pub(super) static SNAPSHOTS: Snapshots = Snapshots::new();
 // loom's atomics are not `const`.
@@ -33,6 +41,27 @@ pub(super) static RECORDING: Recording = Recording::new();
 
 /// Goroutines that may begin between the look at how many there are and the cut.
 const SLACK: usize = 256;
+
+/// The permission to take a snapshot, until it is dropped.
+struct Permit {
+    _held: ForkGuard<'static>,
+}
+
+impl Permit {
+    /// Waits until no other thread has it. `None` if this thread has it.
+    fn wait() -> Option<Self> {
+        if TAKES_SNAPSHOT.replace(true) {
+            return None;
+        }
+        Some(Self { _held: COORDINATOR.lock() })
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        TAKES_SNAPSHOT.set(false);
+    }
+}
 
 /// A goroutine in a snapshot.
 #[derive(Clone)]
@@ -152,7 +181,10 @@ pub fn snapshot() -> Vec<Recorded> {
     crate::init::open();
     // Before the lock: it may be the first hook of the thread.
     let own = current();
-    let _held = COORDINATOR.lock();
+    let Some(_permit) = Permit::wait() else {
+        COUNTERS.goroutines_asked_within.add();
+        return Vec::new();
+    };
     let process = own_process();
     let live = super::snapshot::end_dead(process);
     // Before the cut. A thread that begins meanwhile may be there or not.
