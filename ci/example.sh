@@ -116,6 +116,7 @@ names_both() {
     # The other two tell where they are as well: one computes, one waits for a line.
     grep -A 40 'hang::sort_for_ever"' "$output.fetched" | grep -q '^hang::sort_for_ever(' || return 1
     grep -A 40 'hang::read_a_line"' "$output.fetched" | grep -q '^hang::read_a_line(' || return 1
+    grep -A 2 'hang::read_a_line"' "$output.fetched" | grep -q '^goroutine .* \[syscall[],]' || return 1
 }
 # Once they have got there.
 until bash -euo pipefail -c "$line" >"$output.fetched" </dev/null && names_both; do

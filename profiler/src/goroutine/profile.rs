@@ -44,20 +44,26 @@ const SLACK: usize = 256;
 
 /// The permission to take a snapshot, until it is dropped.
 struct Permit {
+    // In this order: while the thread holds the lock, its mark is set.
     _held: ForkGuard<'static>,
+    _mark: Mark,
 }
 
+/// Marks the current thread as one that takes a snapshot, or waits to.
+struct Mark;
+
 impl Permit {
-    /// Waits until no other thread has it. `None` if this thread has it.
+    /// Waits until no other thread has it. `None` if this thread has it, or waits for it.
     fn wait() -> Option<Self> {
         if TAKES_SNAPSHOT.replace(true) {
             return None;
         }
-        Some(Self { _held: COORDINATOR.lock() })
+        let mark = Mark;
+        Some(Self { _held: COORDINATOR.lock(), _mark: mark })
     }
 }
 
-impl Drop for Permit {
+impl Drop for Mark {
     fn drop(&mut self) {
         TAKES_SNAPSHOT.set(false);
     }
