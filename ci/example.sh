@@ -47,6 +47,13 @@ within_three() {
 
 check example main heap.pb.gz allocs.pb.gz
 
+# The hot function stands high among all: a fifth of the time, of which it has the most that is not compression.
+check cpu is_stop_word cpu.pb.gz
+if [[ -n "$go" ]]; then
+    share="$(go tool pprof -top -cum cpu.pb.gz | awk '$NF == "cpu::is_stop_word" { print int($5) }')"
+    ((${share:-0} >= 8)) || { echo "is_stop_word has ${share:-no} % of cpu.pb.gz" >&2; exit 1; }
+fi
+
 # What the example is about stands in the profiles: the hot mutex first of all who made others wait, its waiters and
 # the starving channel's before all others who waited.
 contention() {

@@ -3,6 +3,10 @@
 #[doc = include_str!("../docs/contention.md")]
 mod contention {}
 
+#[cfg(feature = "pprof")]
+#[doc = include_str!("../docs/cpu.md")]
+mod cpu {}
+
 /// With routes for axum.
 #[cfg(feature = "axum")]
 #[doc = include_str!("../docs/scraping.md")]

@@ -165,13 +165,13 @@ fn pages_and_texts() {
     ] {
         let answer = web::get(server(), path);
         check(&answer, 200, &PAGE);
-        for name in ["allocs", "block", "goroutine", "heap", "mutex", "symbol", "threadcreate", "trace"] {
+        for name in
+            ["allocs", "block", "goroutine", "heap", "mutex", "profile", "symbol", "threadcreate", "trace"]
+        {
             assert!(answer.text().contains(&format!("<a href=\"{name}")), "{name} is on the page");
         }
         // What would only answer that it is not there is named and not linked.
-        for name in ["cmdline", "profile"] {
-            assert!(answer.text().contains(&format!("<td>{name}</td>")), "{name} is on the page");
-        }
+        assert!(answer.text().contains("<td>cmdline</td>"), "cmdline is on the page");
     }
     for query in ["", "?", "?0x0", "?nonsense", "?0x1+0x2"] {
         let answer = web::get(server(), &format!("/debug/pprof/symbol{query}"));
@@ -182,7 +182,7 @@ fn pages_and_texts() {
 
 #[test]
 fn errors() {
-    let profile = "Could not enable CPU profiling: CPU profiles are not part of this version of rtprof yet";
+    let profile = "Could not enable CPU profiling: cpu profiling already in use";
     let (unknown, seconds) =
         ("Unknown profile", "invalid value for \"seconds\" - must be a positive integer");
     let (unsupported, incompatible) = (
@@ -211,9 +211,6 @@ fn errors() {
         ("/debug/pprof/%zz", 400, "invalid URL escape in the path"),
         ("/debug/pprof/%", 400, "invalid URL escape in the path"),
         ("/debug/pprof/cmdline", 404, "cmdline is off; Config::cmdline allows it"),
-        ("/debug/pprof/profile", 500, profile),
-        ("/debug/pprof/profile?seconds=600", 500, profile),
-        ("/debug/pprof/profile?seconds=x&debug=1", 500, profile),
         ("/debug/pprof/profile?seconds=601", 400, &long("601")),
         ("/debug/pprof/trace?seconds=600.5", 400, &long("600.5")),
         ("/debug/pprof/heap?seconds=0", 400, seconds),
@@ -251,6 +248,11 @@ fn errors() {
         let head = web::ask(server(), "HEAD", path, &[]);
         check(&head, status, &[NOSNIFF, TEXT, "X-Go-Pprof: 1"]);
         assert_eq!(head.end, End::None, "{path}");
+    }
+    let _taken =
+        pprof::CpuCapture::start(&pprof::CpuProfileOptions::default()).expect("no other test takes one");
+    for query in ["", "?seconds=600", "?seconds=x&debug=1"] {
+        check_error(&web::get(server(), &format!("/debug/pprof/profile{query}")), 500, &[], profile);
     }
 }
 

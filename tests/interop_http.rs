@@ -232,6 +232,7 @@ fn seconds_are_waited_for() {
                     ("allocs", "alloc_space", "keep_documents"),
                     ("block", "contentions", "update_the_index"),
                     ("mutex", "contentions", "update_the_index"),
+                    ("profile", "cpu", "keep_documents"),
                 ] {
                     let index = format!("-sample_index={kind}");
                     // pprof's own patience with a request of a second would be half a second more.
@@ -240,8 +241,11 @@ fn seconds_are_waited_for() {
                     let text = &fetched.text;
                     let shown = text.split("Duration: ").nth(1).expect(text).split(',').next().expect(text);
                     assert!(text.contains(&format!("interop_http::{function}")), "Go {}: {text}", go.version);
-                    let value = if kind == "alloc_space" { 1 } else { 0 };
-                    let unit = if kind == "alloc_space" { "B" } else { "count" };
+                    let (value, unit) = match kind {
+                        "alloc_space" => (1, "B"),
+                        "cpu" => (1, "ns"),
+                        _ => (0, "count"),
+                    };
                     check_top(&go, &fetched, kind, unit, value);
                     let profile = fetched.read();
                     let length = profile.duration_nanos as f64 / 1e9;
@@ -372,14 +376,15 @@ fn errors_are_shown() {
                 "heap?format=svg",
                 "400 Bad Request - invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"",
             ),
-            (
-                "profile?seconds=1",
-                "500 Internal Server Error - Could not enable CPU profiling: CPU profiles are not part of this \
-                 version of rtprof yet",
-            ),
         ] {
             check_error(&go, &url(*SERVER, path), message);
         }
+        let taken =
+            rtprof::pprof::CpuCapture::start(&Default::default()).expect("no other test takes one now");
+        let message =
+            "500 Internal Server Error - Could not enable CPU profiling: cpu profiling already in use";
+        check_error(&go, &url(*SERVER, "profile?seconds=1"), message);
+        drop(taken);
         // What is no profile is no profile.
         let output = Folder::new().run(&go, &["-top", &url(*SERVER, "heap?format=collapsed")]);
         assert!(!output.status.success(), "Go {}: {}", go.version, child::report(&output));

@@ -30,11 +30,7 @@ pub(crate) async fn answer(
         publish(&link).await?;
     }
     let form = asked.form;
-    let patience = match form {
-        Form::Proto(names) => names.patience(asked.over.is_some()),
-        Form::Text(Names::None) | Form::Dump(Names::None) => Patience::Nothing,
-        Form::Text(_) | Form::Dump(_) | Form::Collapsed(_) | Form::FlameGraph(_) => Patience::UntilFound,
-    };
+    let patience = form.patience(asked.over.is_some());
     let mut snapshot = take(&link, &profile).await?;
     if let Some(over) = asked.over {
         snapshot = after(&link, &profile, snapshot, over, patience).await?;
@@ -51,8 +47,19 @@ pub(crate) async fn answer(
     Ok(with_head(form, &name, body.await?))
 }
 
+impl Form {
+    /// How long an answer in this form waits for names, after `seconds=` or without.
+    pub(crate) fn patience(self, after_seconds: bool) -> Patience {
+        match self {
+            Self::Proto(names) => names.patience(after_seconds),
+            Self::Text(Names::None) | Self::Dump(Names::None) => Patience::Nothing,
+            Self::Text(_) | Self::Dump(_) | Self::Collapsed(_) | Self::FlameGraph(_) => Patience::UntilFound,
+        }
+    }
+}
+
 /// Writes a profile with the names that are known. By a writer.
-fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::Result<()> {
     match form {
         Form::Proto(names) => snapshot.write_proto(w, names.symbolization()),
         Form::Text(names) => snapshot.write_text(w, names.symbolization()),
@@ -69,7 +76,8 @@ pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
     with_head(asked.form, &name, Body::left_out())
 }
 
-fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
+/// The answer in this form.
+pub(crate) fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
     match form {
         Form::Proto(_) => answer::attachment(name, body),
         Form::Text(_) | Form::Dump(_) | Form::Collapsed(_) => answer::of_type(answer::TEXT, body),

@@ -216,6 +216,16 @@ impl Link {
         })
     }
 
+    /// Has the current thread, a writer's, wait for `future`.
+    pub(crate) fn wait_for<T>(&self, future: impl Future<Output = T>) -> T {
+        self.runtime.block_on(future)
+    }
+
+    /// What the current thread, a writer's, spends from now on.
+    pub(crate) fn account(&self) -> Account {
+        Account::open(&self.budget)
+    }
+
     /// As [`writing`](Self::writing), for work that mostly waits: it is left out of the budget.
     pub(crate) fn waiting(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         match self.alive.upgrade() {

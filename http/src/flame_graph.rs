@@ -1,6 +1,7 @@
 //! The flame graph page: a profile as a tree of stacks, in one file that needs no network.
 
 use std::io::{self, BufWriter, Write};
+use std::time::Duration;
 
 use rtprof_pprof_out::{CallTree, Snapshot, Symbolization};
 use rtprof_profiler::sampling::{self, Untracked};
@@ -15,6 +16,25 @@ const TEMPLATE: &str = include_str!("pages/flamegraph.html");
 const PROFILE: &str = "{{profile}}";
 const TITLE: &str = "{{title}}";
 const PROGRAM: &str = "{{program}}";
+
+/// Where what is shown begins.
+const BODY: &str = "<body>\n";
+/// What is shown while the profile is being recorded, with a place for how long that takes.
+const RECORDING: &str = include_str!("pages/recording.html");
+const LENGTH: &str = "{{length}}";
+/// Hides that. (A script would have to find it first.)
+const RECORDED: &str = "<style>#recording { display: none; }</style>\n";
+
+/// The template up to what is shown.
+fn head() -> &'static str {
+    let (head, _) = TEMPLATE.split_once(BODY).expect("the template has a body");
+    &TEMPLATE[..head.len() + BODY.len()]
+}
+
+/// A part of the template with its places filled, but for that of the profile.
+fn filled(part: &str, title: &str) -> String {
+    part.replace(PROGRAM, &html::escaped(&process::program())).replace(TITLE, title)
+}
 
 /// A page that is ready to be written.
 pub(crate) struct Page {
@@ -51,13 +71,42 @@ impl Page {
 
     /// Writes it piece by piece: as one text it would take several times the tree's memory.
     pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
+        w.write_all(filled(head(), &self.title).as_bytes())?;
+        self.write_body(w)
+    }
+
+    /// Writes what comes before a profile that is still being recorded, and says so: a page of that name which is not
+    /// complete, and tells for how long it will not be.
+    pub(crate) fn write_beginning(name: &str, length: Duration, w: &mut dyn Write) -> io::Result<()> {
+        let text = filled(head(), &html::escaped(name)) + &filled(RECORDING, &html::escaped(name));
+        let seconds = length.as_secs();
+        let plural = if seconds == 1 { "" } else { "s" };
+        w.write_all(text.replace(LENGTH, &format!("{seconds} second{plural}")).as_bytes())
+    }
+
+    /// Writes the rest of a page that [`write_beginning`](Self::write_beginning) has begun.
+    pub(crate) fn write_rest(&self, w: &mut dyn Write) -> io::Result<()> {
+        w.write_all(RECORDED.as_bytes())?;
+        self.write_body(w)
+    }
+
+    /// Writes the rest of such a page when there is nothing to show.
+    pub(crate) fn write_failure(error: &str, w: &mut dyn Write) -> io::Result<()> {
+        let error = html::escaped(error);
+        w.write_all(
+            format!("{RECORDED}<p class=\"recording\" role=\"alert\">{error}</p>\n</body></html>\n")
+                .as_bytes(),
+        )
+    }
+
+    fn write_body(&self, w: &mut dyn Write) -> io::Result<()> {
         let workspace = sampling::workspace();
         let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &workspace));
-        let (before, after) = TEMPLATE.split_once(PROFILE).expect("the template has a place for the profile");
-        let program = html::escaped(&process::program());
-        w.write_all(before.replace(PROGRAM, &program).replace(TITLE, &self.title).as_bytes())?;
+        let body = &TEMPLATE[head().len()..];
+        let (before, after) = body.split_once(PROFILE).expect("the template has a place for the profile");
+        w.write_all(filled(before, &self.title).as_bytes())?;
         self.write_data(&mut w)?;
-        w.write_all(after.replace(TITLE, &self.title).as_bytes())?;
+        w.write_all(filled(after, &self.title).as_bytes())?;
         w.flush()
     }
 

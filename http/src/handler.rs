@@ -14,11 +14,11 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::engine::{self, Link};
 use crate::query::Query;
-use crate::request::{self, Asked, Limits, Subject};
+use crate::request::{self, Asked, CpuAsked, Limits, Subject};
 use crate::route::Route;
 use crate::slots::Slots;
 use crate::symbol::Words;
-use crate::{Config, capture, delta, guard, index, trace};
+use crate::{Config, capture, cpu, delta, guard, index, trace};
 
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
 /// [`Config::max_captures`].
@@ -151,9 +151,11 @@ impl Handler {
                 Ok(answer::of_type(answer::TEXT, body))
             }
             Route::Profile => {
-                request::cpu_seconds(&query, limits)?;
-                let reason = "CPU profiles are not part of this version of rtprof yet";
-                Err(Refusal::internal(format!("Could not enable CPU profiling: {reason}")))
+                let asked = CpuAsked::of(&query, limits)?;
+                if is_head {
+                    return Ok(cpu::head(asked.form));
+                }
+                self.run(|link, slots| cpu::answer(link, slots.captures, asked)).await
             }
             Route::Trace => {
                 let length = request::trace_seconds(&query, limits)?;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use rtprof_pprof_out::{Profile, profiles};
 use rtprof_profiler::counters::{COUNTERS, Subject};
 use rtprof_profiler::stack::{StackMode, stack_mode};
-use rtprof_profiler::{contention, mem, rate};
+use rtprof_profiler::{contention, cpu, mem, rate};
 
 use crate::html::{escaped, path_part};
 use crate::process::{self, Process};
@@ -57,9 +57,15 @@ fn table(page: &mut String, cmdline: bool) {
         row(page, &profile);
     }
     let arguments = if cmdline { "" } else { " Off; Config::cmdline allows it." };
+    let _ = writeln!(
+        page,
+        "<tr><td></td><td><a href=\"profile\">profile</a></td><td>\
+         <a href=\"profile?format=flamegraph&amp;seconds=5\">flame graph of the next 5 s</a> \
+         <a href=\"profile?format=collapsed&amp;seconds=5\">collapsed</a></td>\
+         <td>CPU profile, for seconds= (30): which code uses the processors.</td></tr>"
+    );
     for (name, is_on, description) in [
         ("cmdline", cmdline, format!("The program and its arguments.{arguments}")),
-        ("profile", false, "CPU profile, for seconds= (30). Not part of this version yet.".into()),
         ("trace", true, "Execution trace, for seconds= (1). Open it with go tool trace.".into()),
         ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
     ] {
@@ -132,6 +138,11 @@ fn totals(page: &mut String) {
             "set_mutex_profile_fraction; 1 is every one, 0 nothing",
         ),
         (
+            "CPU samples are taken",
+            cpu::probe().map_or_else(unknown, |by| format!("by {by}")),
+            "of profile, 100 in a second of a thread's processor time; see docs/cpu.md",
+        ),
+        (
             "Stacks are walked",
             match stack_mode() {
                 StackMode::FramePointers => "along frame pointers".to_owned(),
@@ -163,7 +174,7 @@ fn totals(page: &mut String) {
 /// What is not in the profiles.
 fn dropped(page: &mut String) {
     let mut sentences: Vec<String> = Vec::new();
-    for subject in [Subject::Heap, Subject::Block, Subject::Mutex, Subject::ThreadCreate] {
+    for subject in [Subject::Heap, Subject::Block, Subject::Mutex, Subject::ThreadCreate, Subject::Cpu] {
         for sentence in COUNTERS.sentences(subject) {
             if !sentences.contains(&sentence) {
                 sentences.push(sentence);
@@ -198,6 +209,7 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>
 <dt>symbolize=full</dt><dd>all names, however long it takes to find them; without it a file has those that are found within
 6 s, or 2 s after its seconds</dd>
+<dt>threads=1</dt><dd>of profile, with the number and the name of each thread as labels of its samples</dd>
 <dt>startup=1</dt><dd>with the frames that std runs between the beginning of a thread and your first function; of trace too</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>
 </dl>

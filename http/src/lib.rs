@@ -45,6 +45,7 @@ mod budget;
 mod capture;
 mod config;
 mod connection;
+mod cpu;
 mod delta;
 mod engine;
 mod flame_graph;
@@ -56,6 +57,7 @@ mod listen;
 mod names;
 mod process;
 mod query;
+mod recording;
 mod request;
 mod route;
 #[cfg(feature = "axum")]

@@ -53,16 +53,11 @@ impl Asked {
         let over = over(query, subject, limits)?;
         let debug = query.number("debug");
         let names = names(query, limits)?;
-        let form = match query.value("format").as_deref() {
+        let form = match query.value("format") {
             Some(_) if debug != 0 => {
                 return Err(Refusal::bad_request("format and debug params are incompatible"));
             }
-            Some("collapsed") => Form::Collapsed(sample_index(query, subject)?),
-            Some("flamegraph") => Form::FlameGraph(sample_index(query, subject)?),
-            Some(_) => {
-                let message = "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"";
-                return Err(Refusal::bad_request(message));
-            }
+            Some(format) => form(&format, query, subject)?,
             None if debug >= 2 && subject.name == "goroutine" => Form::Dump(names),
             None if debug != 0 => Form::Text(names),
             None => Form::Proto(names),
@@ -70,6 +65,18 @@ impl Asked {
         // Go ignores it beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
         Ok(Self { over, publish, form, startup_frames: startup_frames(query) })
+    }
+}
+
+/// The form that `format` names.
+fn form(format: &str, query: &Query<'_>, subject: &Subject<'_>) -> Result<Form, Refusal> {
+    match format {
+        "collapsed" => Ok(Form::Collapsed(sample_index(query, subject)?)),
+        "flamegraph" => Ok(Form::FlameGraph(sample_index(query, subject)?)),
+        _ => {
+            let message = "invalid value for \"format\" - must be \"collapsed\" or \"flamegraph\"";
+            Err(Refusal::bad_request(message))
+        }
     }
 }
 
@@ -127,8 +134,38 @@ fn sample_index(query: &Query<'_>, subject: &Subject<'_>) -> Result<usize, Refus
     })
 }
 
+/// A request for a CPU profile, found to make sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CpuAsked {
+    pub(crate) length: Duration,
+    pub(crate) form: Form,
+    /// Whether samples bear the number and the name of their thread.
+    pub(crate) thread_labels: bool,
+    pub(crate) startup_frames: bool,
+}
+
+impl CpuAsked {
+    /// Reads the parameters. Go: `pprof.Profile`, which knows `seconds` and ignores all else; `format`, `sample_index`,
+    /// `symbolize`, `threads` and `startup` are ours.
+    pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
+        let subject = Subject {
+            name: "profile",
+            has_delta: false,
+            sample_types: &["samples", "cpu"],
+            default_sample_type: 1,
+        };
+        let length = cpu_seconds(query, limits)?;
+        let form = match query.value("format") {
+            Some(format) => form(&format, query, &subject)?,
+            None => Form::Proto(names(query, limits)?),
+        };
+        let thread_labels = query.number("threads") != 0;
+        Ok(Self { length, form, thread_labels, startup_frames: startup_frames(query) })
+    }
+}
+
 /// For how long a CPU profile is to be taken. Go: `pprof.Profile`.
-pub(crate) fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
+fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
     let asked =
         query.value("seconds").and_then(|seconds| integer(&seconds).ok()).filter(|&seconds| seconds > 0);
     match asked.map(i64::unsigned_abs) {

@@ -127,7 +127,7 @@ fn forms_of_our_own() {
 
 #[test]
 fn captures_have_a_length() {
-    let cpu = |query: &str, limits| cpu_seconds(&Query::of(&uri(query)), limits);
+    let cpu = |query: &str, limits| CpuAsked::of(&Query::of(&uri(query)), limits).map(|asked| asked.length);
     let trace = |query: &str, limits| trace_seconds(&Query::of(&uri(query)), limits);
     for query in ["", "seconds=0", "seconds=-4", "seconds=x", "seconds=1.5", "seconds=99999999999999999999"] {
         assert_eq!(cpu(query, LIMITS), Ok(Duration::from_secs(30)), "{query}");

@@ -103,6 +103,11 @@ pub(crate) struct ChannelWriter<'a> {
 }
 
 impl ChannelWriter<'_> {
+    /// It has waited long enough, and goes on as a writer that has the turn.
+    pub(crate) fn begin(&mut self, turn: Turn, account: Account) {
+        (self.turn, self.account) = (Some(turn), Some(account));
+    }
+
     /// Tells whether the client is gone, for a capture that may have nothing to write for a long time.
     pub(crate) fn is_gone(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let pieces = self.pieces.clone();

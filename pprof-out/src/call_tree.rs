@@ -12,8 +12,8 @@ use crate::view::View;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTree {
-    /// Name and source file of each function that occurs; the file is empty where it is not known, the name is the
-    /// address where that is not.
+    /// Name and source file of each function that occurs; the file is empty where it is not known. Where the name is not, the
+    /// library stands for it (`[libc.so.6]`), or the address in the program.
     pub functions: Vec<(Arc<str>, Arc<str>)>,
     /// Each before all that it calls, directly after it or after what an earlier call of the same function called.
     pub nodes: Vec<Node>,
@@ -179,7 +179,7 @@ impl Growing {
 pub(crate) fn each_function(frames: &Frames<'_>, mut see: impl FnMut(Arc<str>, Arc<str>)) {
     for (address, lines) in frames.shown() {
         if lines.is_empty() {
-            see(format!("{:#x}", address.return_address).into(), "".into());
+            see(address.stand_in.clone(), "".into());
         }
         for line in lines {
             see(line.function.name.clone(), line.function.file.clone());

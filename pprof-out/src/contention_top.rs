@@ -13,7 +13,7 @@ use crate::view::View;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContentionTopEntry {
-    /// The function's name; the address where no name is known.
+    /// The function's name; its library (`[libc.so.6]`) or its address in the program where no name is known.
     pub function: String,
     /// The time that it waited itself, or that others waited for what it unlocked itself (pprof's *flat* value).
     pub delay: Duration,

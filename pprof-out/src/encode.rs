@@ -147,11 +147,12 @@ pub(crate) fn text_labels(
     strings: &mut StringTable,
     labels: &[(String, String)],
 ) -> impl Iterator<Item = Label> {
-    labels.iter().map(|(key, value)| Label {
-        key: strings.index(key),
-        str: strings.index(value),
-        ..Label::default()
-    })
+    labels.iter().map(|(key, value)| text_label(strings, key, value))
+}
+
+/// A label whose value is a text.
+pub(crate) fn text_label(strings: &mut StringTable, key: &str, value: &str) -> Label {
+    Label { key: strings.index(key), str: strings.index(value), ..Label::default() }
 }
 
 /// A label whose value is a number.

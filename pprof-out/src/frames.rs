@@ -12,6 +12,8 @@ pub(crate) struct Address {
     pub(crate) return_address: usize,
     pub(crate) module: Option<usize>,
     pub(crate) symbols: Arc<Symbols>,
+    /// What stands for its function where that has no name: `[libc.so.6]`, as pprof has it, or the address.
+    pub(crate) stand_in: Arc<str>,
 }
 
 /// Which part of a stack is shown.

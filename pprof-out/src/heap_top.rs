@@ -11,7 +11,7 @@ use crate::view::View;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopEntry {
-    /// The function's name; the address where no name is known.
+    /// The function's name; its library (`[libc.so.6]`) or its address in the program where no name is known.
     pub function: String,
     /// Bytes that it allocated itself and that are still in use (pprof's *flat* value).
     pub inuse_space: i64,

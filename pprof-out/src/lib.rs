@@ -42,6 +42,9 @@ mod contention;
 mod contention_text;
 mod contention_top;
 mod count_profile;
+mod cpu;
+mod cpu_error;
+mod cpu_profile;
 #[cfg(test)]
 mod decoded;
 mod encode;
@@ -90,12 +93,18 @@ mod view;
 
 pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
+pub use cpu_error::CpuProfileError;
+pub use cpu_profile::{
+    CpuCapture, CpuProfileOptions, CpuProfileStats, start_cpu_profile, start_cpu_profile_with,
+    stop_cpu_profile,
+};
 pub use error::ProfileError;
 pub use function_names::{find_function_names, function_names};
 pub use goroutine_dump::stack;
 pub use heap_top::{TopEntry, heap_top};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};
+pub use rtprof_profiler::cpu::{CpuSource, SampledBy};
 pub use since::Since;
 pub use snapshot::Snapshot;
 pub use symbolizer::{NameSearch, Symbolization};

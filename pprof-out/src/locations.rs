@@ -236,9 +236,24 @@ impl Locations {
     fn add(&mut self, (return_address, module): Owned, symbols: Arc<Symbols>) -> Known {
         let known =
             Known { at: self.addresses.len() as u32, is_entry: prune::entry_lines(&symbols.classes) > 0 };
-        self.addresses.push(Address { return_address, module, symbols });
+        let stand_in =
+            if symbols.lines.is_empty() { self.stand_in(return_address, module) } else { "".into() };
+        self.addresses.push(Address { return_address, module, symbols, stand_in });
         self.ids.push(Ids::default());
         known
+    }
+
+    /// What stands for a function without a name. Of the program's own functions the address is more: one may look it up.
+    fn stand_in(&self, return_address: usize, module: Option<usize>) -> Arc<str> {
+        let library =
+            module.map(|at| self.symbolizer.modules()[at]).filter(|module| !module.is_main_executable);
+        match library {
+            Some(module) => {
+                let name = file_name(&module.path).rsplit('/').next().unwrap_or_default();
+                format!("[{}]", name.trim_matches(['[', ']'])).into()
+            }
+            None => format!("{return_address:#x}").into(),
+        }
     }
 
     /// The ids of the locations that are shown of the stack that was resolved last, given as they turn up.

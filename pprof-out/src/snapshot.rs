@@ -10,6 +10,7 @@ use crate::collapsed;
 use crate::contention::{self, ContentionRecords};
 use crate::contention_text;
 use crate::count_profile::CountProfile;
+use crate::cpu::{self, CpuRecords};
 use crate::frames::Frames;
 use crate::goroutine_dump;
 use crate::goroutines::{self, Goroutines};
@@ -21,8 +22,8 @@ use crate::sink::Sink;
 use crate::symbolizer::{NameSearch, Symbolization};
 use crate::view::View;
 
-/// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), or what was added between two
-/// ([`since`](Self::since)). Nothing is resolved yet: that happens whenever it is written.
+/// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), what was added between two
+/// ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Nothing is resolved yet: that happens whenever it is written.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) records: Records,
@@ -37,6 +38,7 @@ pub(crate) enum Records {
     Contention(ContentionRecords<'static>),
     Counts(CountProfile<'static>),
     Goroutines(Goroutines),
+    Cpu(CpuRecords),
 }
 
 impl Snapshot {
@@ -56,6 +58,10 @@ impl Snapshot {
         Self::now(Records::Goroutines(goroutines))
     }
 
+    pub(crate) fn of_cpu(cpu: CpuRecords) -> Self {
+        Self::now(Records::Cpu(cpu))
+    }
+
     fn now(records: Records) -> Self {
         Self { records, instant: Instant::now(), startup_frames: false }
     }
@@ -67,6 +73,7 @@ impl Snapshot {
             Records::Contention(contention) => contention.kind.name(),
             Records::Counts(counts) => &counts.name,
             Records::Goroutines(goroutines) => &goroutines.counts.name,
+            Records::Cpu(_) => cpu::NAME,
         }
     }
 
@@ -77,6 +84,7 @@ impl Snapshot {
             Records::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
             Records::Counts(counts) => vec![(&counts.name, "count")],
             Records::Goroutines(_) => vec![(goroutines::NAME, "count")],
+            Records::Cpu(_) => cpu::SAMPLE_TYPES.to_vec(),
         }
     }
 
@@ -87,10 +95,11 @@ impl Snapshot {
             Records::Contention(contention) => &contention.comments,
             Records::Counts(counts) => &counts.comments,
             Records::Goroutines(goroutines) => &goroutines.counts.comments,
+            Records::Cpu(cpu) => &cpu.comments,
         }
     }
 
-    /// When it was taken, in nanoseconds since 1970; and over which time it was counted, in nanoseconds, 0 for
+    /// When it was taken (a CPU profile, when it began), in nanoseconds since 1970; and over which time it was counted, in nanoseconds, 0 for
     /// a state.
     pub fn time_and_duration_nanos(&self) -> (i64, i64) {
         let taken = match &self.records {
@@ -98,6 +107,7 @@ impl Snapshot {
             Records::Contention(contention) => contention.taken,
             Records::Counts(counts) => counts.taken,
             Records::Goroutines(goroutines) => goroutines.counts.taken,
+            Records::Cpu(cpu) => cpu.taken,
         };
         (taken.time_nanos, taken.duration_nanos)
     }
@@ -126,6 +136,7 @@ impl Snapshot {
             Records::Contention(contention) => contention::write(contention, view, &mut sink),
             Records::Counts(counts) => counts.write(view, &mut sink),
             Records::Goroutines(goroutines) => goroutines.counts.write(view, &mut sink),
+            Records::Cpu(cpu) => cpu::write(cpu, view, &mut sink),
         }
     }
 
@@ -142,6 +153,7 @@ impl Snapshot {
             Records::Contention(contention) => contention_text::write(contention, view, &mut sink),
             Records::Counts(counts) => counts.write_text(view, &mut sink),
             Records::Goroutines(goroutines) => goroutines.counts.write_text(view, &mut sink),
+            Records::Cpu(cpu) => cpu::write_text(cpu, view, &mut sink),
         }
     }
 
@@ -215,6 +227,7 @@ impl Snapshot {
             Records::Heap(_, heap) => locations.prepare(heap.stacks()),
             Records::Contention(contention) => locations.prepare(contention.stacks()),
             Records::Counts(counts) => locations.prepare(counts.stacks()),
+            Records::Cpu(cpu) => locations.prepare(cpu.stacks()),
             Records::Goroutines(goroutines) => return goroutine_dump::locations(&goroutines.each, view),
         }
         locations
@@ -240,6 +253,10 @@ impl Snapshot {
                 .records
                 .iter()
                 .try_for_each(|record| see(&record.frames(&mut locations), &[record.count])),
+            Records::Cpu(cpu) => cpu
+                .records
+                .iter()
+                .try_for_each(|record| see(&locations.skipped(record.captured(), 0), &cpu.values(record))),
         }?;
         Ok(locations.comments(&[]))
     }

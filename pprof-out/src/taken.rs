@@ -1,8 +1,8 @@
 //! When a profile was taken.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The moment of a state, or the end and the length of a stretch of time.
+/// The moment of a state, or of a stretch of time its end (of a CPU profile its beginning) and its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Nanoseconds since 1970; 0 if the clock stands before that, the largest number if after 2262.
@@ -14,8 +14,19 @@ pub(crate) struct Taken {
 impl Taken {
     /// A state at this moment.
     pub(crate) fn now() -> Self {
-        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
-        let time_nanos = since_1970.map_or(0, |since| since.as_nanos().try_into().unwrap_or(i64::MAX));
-        Self { time_nanos, duration_nanos: 0 }
+        Self { time_nanos: since_1970(SystemTime::now()), duration_nanos: 0 }
     }
+
+    /// A stretch of time from `start` on: of a CPU profile the beginning stands for it, as in Go.
+    pub(crate) fn over(start: SystemTime, duration: Duration) -> Self {
+        Self { time_nanos: since_1970(start), duration_nanos: nanos(duration) }
+    }
+}
+
+fn since_1970(time: SystemTime) -> i64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, nanos)
+}
+
+fn nanos(duration: Duration) -> i64 {
+    duration.as_nanos().try_into().unwrap_or(i64::MAX)
 }

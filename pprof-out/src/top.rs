@@ -34,7 +34,7 @@ impl<V: Values> ByFunction<V> {
         seen.clear();
         for (address, lines) in frames.shown() {
             if lines.is_empty() {
-                seen.push(Arc::from(format!("{:#x}", address.return_address)));
+                seen.push(address.stand_in.clone());
             }
             seen.extend(lines.iter().map(|line| line.function.name.clone()));
         }

@@ -38,18 +38,20 @@ pub enum Subject {
     ThreadCreate,
     /// The goroutine profile.
     Goroutine,
+    /// The CPU profile.
+    Cpu,
 }
 
-use Subject::{Block, Goroutine, Heap, Mutex, ThreadCreate};
+use Subject::{Block, Cpu, Goroutine, Heap, Mutex, ThreadCreate};
 
 /// Profiles that count events.
-const EVENTS: &[Subject] = &[Heap, Block, Mutex, ThreadCreate];
+const EVENTS: &[Subject] = &[Heap, Block, Mutex, ThreadCreate, Cpu];
 /// Profiles with stacks.
-const ALL: &[Subject] = &[Heap, Block, Mutex, ThreadCreate, Goroutine];
+const ALL: &[Subject] = &[Heap, Block, Mutex, ThreadCreate, Goroutine, Cpu];
 /// Profiles of waits.
 const WAITS: &[Subject] = &[Block, Mutex];
 /// Profiles whose samples carry labels.
-const LABELLED: &[Subject] = &[Heap, Block, Mutex, Goroutine];
+const LABELLED: &[Subject] = &[Heap, Block, Mutex, Goroutine, Cpu];
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident of $subjects:expr, $sentence:literal;)*) => {
@@ -83,6 +85,9 @@ counters! {
     /// Threads beyond the number of distinct stacks that the threadcreate profile keeps.
     threads_over_stack_limit of &[ThreadCreate],
         "threads were created beyond the 16384 distinct stacks that the threadcreate profile keeps, and stand under too_many_distinct_stacks";
+    /// CPU samples beyond the number of distinct stacks that a profile keeps.
+    cpu_samples_over_stack_limit of &[Cpu],
+        "CPU samples were beyond the 65536 distinct stacks that a profile keeps, and stand under too_many_distinct_stacks";
     /// Samples that found no memory for a bucket.
     samples_without_bucket of EVENTS,
         "samples were dropped: no memory for their records (address-space limit?)";
@@ -154,7 +159,7 @@ fn why_empty(subject: Subject) -> Option<&'static str> {
             thread_create::thread_counts().is_empty(),
             "no thread was created by rtprof::thread yet; others are not known",
         ),
-        Goroutine => (false, ""),
+        Goroutine | Cpu => (false, ""),
     };
     is_empty.then_some(reason)
 }

@@ -111,6 +111,11 @@ pub fn set_own(part: &str) -> LabelGuard {
     set_labels(labels(&[("rtprof", part)]))
 }
 
+/// Whether these are the labels of one of rtprof's threads.
+pub(crate) fn is_own(id: LabelSetId) -> bool {
+    resolve(id).iter().any(|(key, _)| key == "rtprof")
+}
+
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
 /// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
 /// without. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.

@@ -20,6 +20,7 @@
 //! | [`mem`], [`mem_record`], [`cycle`] | how events become a consistent profile while the program runs on |
 //! | [`contention`], [`clock`] | which waits are sampled, and what is recorded of them |
 //! | [`thread_create`], [`goroutine`] | who creates threads, which there are, and where |
+//! | [`cpu`] | who uses the processors |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
 //! | [`observer`] | what the execution tracer is told of |
 //!
@@ -34,8 +35,11 @@ pub mod bucket;
 pub mod clock;
 pub mod contention;
 pub mod counters;
+pub mod cpu;
 pub mod cut;
 pub mod cycle;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod disposition;
 pub mod fork_lock;
 pub mod fork_safe;
 pub mod goroutine;

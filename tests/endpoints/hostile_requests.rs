@@ -27,7 +27,7 @@ const LINES: [&str; 12] = [
     "GET /debug/pprof/../pprof//goroutine HTTP/1.1",
     "GET /debug/pprof/%68eap?%64ebug=%31 HTTP/1.1",
     "GET / HTTP/1.1",
-    "GET /debug/pprof/profile?seconds=-1 HTTP/1.1",
+    "GET /debug/pprof/profile?seconds=-1&format=x HTTP/1.1",
     "GET /debug/pprof/trace?seconds=1e-9 HTTP/1.1",
 ];
 

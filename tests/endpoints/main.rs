@@ -2,6 +2,7 @@
 #![cfg(feature = "http")]
 
 mod captures;
+mod cpu;
 mod delta;
 mod forms;
 mod handle;

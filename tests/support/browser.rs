@@ -91,6 +91,19 @@ impl Browser {
 
     /// Loads a page, to the end of its scripts. What earlier pages logged and asked for is forgotten.
     pub(crate) fn open(&mut self, url: &str, screen: Screen) {
+        self.prepare(screen);
+        self.load(url);
+    }
+
+    /// As [`Browser::open`], of a page that is complete only after a while: returns when its first part is there.
+    #[allow(dead_code, reason = "of one of those who share this")]
+    pub(crate) fn open_first_part(&mut self, url: &str, screen: Screen) {
+        self.prepare(screen);
+        let answer = self.call("Page.navigate", json!({ "url": url }));
+        assert!(answer.get("errorText").is_none(), "{url}: {answer}");
+    }
+
+    fn prepare(&mut self, screen: Screen) {
         // From another page, because going to the same one with another `#...` loads nothing.
         self.load("about:blank");
         let Screen { width, height, .. } = screen;
@@ -102,7 +115,6 @@ impl Browser {
         self.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": self.is_phone }));
         self.prefer_dark(screen.dark);
         self.events.clear();
-        self.load(url);
     }
 
     /// Clicks on a link, and waits for what it leads to.

@@ -10,6 +10,7 @@ pub(crate) mod dying;
 pub(crate) mod fork;
 pub(crate) mod go;
 pub(crate) mod inner;
+pub(crate) mod library;
 pub(crate) mod profile;
 pub(crate) mod random;
 pub(crate) mod room;

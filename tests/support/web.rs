@@ -144,20 +144,27 @@ impl Connection {
 
     fn chunks(&mut self, body: &mut Vec<u8>) -> Result<()> {
         loop {
-            let size = self.line()?;
-            let length = u64::from_str_radix(&size, 16).map_err(|_| malformed(&size))?;
-            let before = body.len();
-            (&mut self.0).take(length).read_to_end(body)?;
-            if body.len() - before != length as usize {
-                return Err(ErrorKind::UnexpectedEof.into());
-            }
-            if !self.line()?.is_empty() {
-                return Err(malformed("what follows a chunk"));
-            }
-            if length == 0 {
+            let chunk = self.chunk()?;
+            if chunk.is_empty() {
                 return Ok(());
             }
+            body.extend(chunk);
         }
+    }
+
+    /// The next chunk of a body that comes in such; the last one is empty.
+    pub(crate) fn chunk(&mut self) -> Result<Vec<u8>> {
+        let size = self.line()?;
+        let length = u64::from_str_radix(&size, 16).map_err(|_| malformed(&size))?;
+        let mut chunk = Vec::new();
+        (&mut self.0).take(length).read_to_end(&mut chunk)?;
+        if chunk.len() != length as usize {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        if !self.line()?.is_empty() {
+            return Err(malformed("what follows a chunk"));
+        }
+        Ok(chunk)
     }
 
     fn line(&mut self) -> Result<String> {

@@ -30,7 +30,7 @@ mod name;
 mod others;
 mod parked;
 #[cfg(all(rtprof_supported, not(loom)))]
-mod proc;
+pub(crate) mod proc;
 mod profile;
 mod protocol;
 mod reason;
@@ -49,6 +49,8 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
 pub use profile::{KernelState, Recorded, count, snapshot as stacks};
+#[cfg(all(rtprof_supported, not(loom)))]
+pub(crate) use protocol::give_way as pause;
 pub use reason::WaitReason;
 pub use registered::{Birth, Origin, Registered, register};
 pub use signal::{set_thread_signals, thread_signals};
@@ -58,6 +60,7 @@ pub use start::{MAX_TITLE, Start, title};
 pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;
+use crate::cpu;
 use crate::fork_lock::own_process;
 use crate::labels;
 use crate::observer;
@@ -137,6 +140,7 @@ pub(crate) fn open() {
 #[cfg(rtprof_supported)]
 unsafe extern "C" fn forked() {
     sampling::forked();
+    cpu::forked();
     profile::forked();
     observer::forked();
     if let Some(own) = own() {
@@ -223,6 +227,7 @@ fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
         // After the other one: with an id and no goroutine it would be taken for one that has ended.
         CURRENT_ID.with(|current| current.set(slot.id()));
         observer::began(slot);
+        cpu::thread_began();
     }
     slot
 }
@@ -245,6 +250,16 @@ fn stranger_id() -> u64 {
 /// All slots, whether a goroutine is in them or not: for those who look at many, and ask the kernel for none.
 pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
     SLOTS.iter()
+}
+
+/// Those of this process's threads that have a goroutine, by the kernel's numbers. Some may have ended.
+#[cfg(all(rtprof_supported, not(loom)))]
+pub(crate) fn known_threads() -> impl Iterator<Item = (u32, &'static Goroutine)> {
+    let process = own_process();
+    SLOTS.iter().filter_map(move |slot| {
+        let thread = slot.thread().filter(|thread| thread.process == process)?;
+        Some((thread.thread_id, slot))
+    })
 }
 
 /// Ends goroutine `id`, if it has not ended yet.

@@ -16,7 +16,7 @@ const LISTINGS: usize = 5;
 ///
 /// While threads end, the kernel may leave others out of a listing: it goes on with the next part by a position, and the list
 /// has become shorter. So all is listed again until nothing has changed.
-pub(super) fn threads() -> Option<Vec<u32>> {
+pub(crate) fn threads() -> Option<Vec<u32>> {
     let mut threads = listing()?;
     for _ in 1..LISTINGS {
         let before = threads.len();
@@ -32,7 +32,8 @@ pub(super) fn threads() -> Option<Vec<u32>> {
     Some(threads)
 }
 
-fn listing() -> Option<Vec<u32>> {
+/// As [`threads`], as the kernel lists them once.
+pub(crate) fn listing() -> Option<Vec<u32>> {
     let entries = std::fs::read_dir("/proc/self/task").ok()?;
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
     let mut threads: Vec<u32> = entries.filter_map(number).collect();
@@ -41,7 +42,7 @@ fn listing() -> Option<Vec<u32>> {
 }
 
 /// How many threads the process has. `None` where that is not told. In a microsecond; all their numbers take one each.
-pub(super) fn count() -> Option<usize> {
+pub(crate) fn count() -> Option<usize> {
     use std::os::unix::fs::MetadataExt as _;
     // A directory has a link from each directory in it, and two of its own.
     usize::try_from(std::fs::metadata("/proc/self/task").ok()?.nlink()).ok()?.checked_sub(2)
@@ -49,7 +50,7 @@ pub(super) fn count() -> Option<usize> {
 
 /// Why nothing is known of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoStatus {
+pub(crate) enum NoStatus {
     /// It has ended, but perhaps for what the kernel has to do.
     Gone,
     /// Its file cannot be read: the process has no descriptor left.
@@ -58,18 +59,18 @@ pub(super) enum NoStatus {
 
 /// A thread at one moment.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Status {
+pub(crate) struct Status {
     name: [u8; 16],
     /// A letter: `R` it runs or could, `S` it waits, `D` it waits and no signal wakes it, `T` and `t` it is stopped.
     pub(super) state: u8,
     /// Signals that it blocks, and those that wait for it: bit 0 for signal 1.
-    pub(super) blocked: u64,
+    pub(crate) blocked: u64,
     pub(super) pending: u64,
 }
 
 impl Status {
     /// Of thread `id`.
-    pub(super) fn of(id: u32) -> Result<Self, NoStatus> {
+    pub(crate) fn of(id: u32) -> Result<Self, NoStatus> {
         let mut text = [0; 4096];
         let Some(text) = read(id, "status", &mut text) else {
             return Err(if kernel::is_alive(own_process(), id) {
@@ -101,7 +102,7 @@ impl Status {
     }
 
     /// Its name, with what the file escapes (newline and backslash) as it stands there.
-    pub(super) fn name(&self) -> String {
+    pub(crate) fn name(&self) -> String {
         let len = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
         String::from_utf8_lossy(&self.name[..len]).into_owned()
     }

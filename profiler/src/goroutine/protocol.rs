@@ -303,7 +303,7 @@ impl Progress {
 
 /// What is waited for takes a microsecond, unless its thread has lost its core; and one of a real-time policy that only
 /// yields would keep an ordinary one from getting it back.
-pub(super) fn give_way(tries: &mut u32) {
+pub(crate) fn give_way(tries: &mut u32) {
     #[cfg(loom)]
     {
         let _ = tries;

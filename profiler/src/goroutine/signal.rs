@@ -44,12 +44,12 @@ pub(super) use imp::{Delivery, Signal};
 #[cfg(all(rtprof_supported, not(loom)))]
 mod imp {
     use core::ffi::{c_int, c_void};
-    use core::mem::zeroed;
-    use core::ptr;
     use core::sync::atomic::{AtomicI32, Ordering};
 
+    pub(super) use crate::disposition::is_in_program;
+
+    use crate::disposition;
     use crate::fork_lock::own_process;
-    use crate::modules;
     use crate::sampling::errno;
     use crate::stack::Interrupted;
 
@@ -91,22 +91,19 @@ mod imp {
         Refused,
     }
 
-    /// Whether this code is part of the program itself, and not of a shared library.
-    pub(super) fn is_in_program() -> bool {
-        modules::find(is_in_program as *const () as usize).is_none_or(|module| module.is_main_executable)
-    }
-
     impl Signal {
         /// By the coordinator. `None` if no signal is free.
         pub(crate) fn get() -> Option<Self> {
             let known = SIGNAL.load(Ordering::Relaxed);
-            if known != 0 && disposition(known).is_some_and(|action| action.sa_sigaction == own_address()) {
+            if known != 0 && disposition::is_handled_by(known, handle) {
                 return Some(Self(known));
             }
             // The last ones are those that others are least fond of, but for the very last.
             let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
             let candidates = (first..=last - 4).rev().chain(last - 3..=last);
-            let signal = candidates.into_iter().find(|&signal| is_free(signal) && install(signal))?;
+            // SAFETY: the handler keeps to what a handler may do, and lives as long as this code, which stays loaded (`init`).
+            let install = |signal| unsafe { disposition::install(signal, handle, &[libc::SIG_DFL]) };
+            let signal = candidates.into_iter().find(|&signal| install(signal).is_some())?;
             SIGNAL.store(signal, Ordering::Relaxed);
             Some(Self(signal))
         }
@@ -145,46 +142,8 @@ mod imp {
         }
     }
 
-    fn own_address() -> usize {
-        handle as *const () as usize
-    }
-
-    fn disposition(signal: c_int) -> Option<libc::sigaction> {
-        // SAFETY: an all-zero structure is one, and the call writes to it.
-        unsafe {
-            let mut action: libc::sigaction = zeroed();
-            (libc::sigaction(signal, ptr::null(), &raw mut action) == 0).then_some(action)
-        }
-    }
-
-    fn is_free(signal: c_int) -> bool {
-        disposition(signal).is_some_and(|action| action.sa_sigaction == libc::SIG_DFL)
-    }
-
-    /// Installs our handler, unless the program has one there by now.
-    fn install(signal: c_int) -> bool {
-        // SAFETY: the handler keeps to what a handler may do, and lives as long as this code, which stays loaded (`init`).
-        // The structures are locals.
-        unsafe {
-            let mut action: libc::sigaction = zeroed();
-            action.sa_sigaction = own_address();
-            // On the thread's own stack for handlers, if it has one: it may be on a coroutine's.
-            action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-            // Another handler within ours could wait while we are awaited.
-            libc::sigfillset(&raw mut action.sa_mask);
-            let mut before: libc::sigaction = zeroed();
-            if libc::sigaction(signal, &raw const action, &raw mut before) != 0 {
-                return false;
-            }
-            if before.sa_sigaction == libc::SIG_DFL {
-                return true;
-            }
-            // Installed since we have looked.
-            libc::sigaction(signal, &raw const before, ptr::null_mut());
-            false
-        }
-    }
-
+    // Never inlined, it has one address, by which it is known.
+    #[inline(never)]
     unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         errno::kept(|| {
             // SAFETY: the kernel passes a whole structure, which begins as `Info` does; the fields of one that was sent
@@ -197,18 +156,9 @@ mod imp {
                 let interrupted = unsafe { Interrupted::new(context) };
                 super::super::asking::answer(info.value, interrupted);
             } else {
-                end_as_without_us(signal);
+                disposition::end_as_without_us(signal);
             }
         });
-    }
-
-    /// A signal that somebody else has sent: without us it would have ended the process.
-    fn end_as_without_us(signal: c_int) {
-        // SAFETY: plain calls. The signal is blocked until the handler returns, and then does what it does by default.
-        unsafe {
-            libc::signal(signal, libc::SIG_DFL);
-            libc::syscall(libc::SYS_tgkill, libc::getpid(), libc::syscall(libc::SYS_gettid), signal);
-        }
     }
 }
 

@@ -43,6 +43,11 @@ impl Interrupted {
         Self(registers)
     }
 
+    /// The place of the interruption, as a return address: what looks up frames takes the byte before, for a call ends there.
+    pub(crate) fn frame(self) -> usize {
+        self.0.ip.wrapping_add(1)
+    }
+
     /// Runs `f` on a spare stack with the interrupted thread's stack: the place of the interruption, as a return address,
     /// and all return addresses outwards. `None` if no spare stack or no unwind cache is free at the moment.
     ///
@@ -57,8 +62,7 @@ impl Interrupted {
             let mut callers = [0; MAX_STACK];
             let depth = unwind::walk(registers, stack, &mut callers)?;
             let mut frames = [0; MAX_STACK];
-            // What looks up frames takes the byte before, for a call ends there.
-            frames[0] = registers.ip.wrapping_add(1);
+            frames[0] = self.frame();
             let depth = match depth {
                 0 => 0,
                 _ => finish(&mut callers, depth).min(MAX_STACK - 1),

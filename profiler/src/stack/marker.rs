@@ -24,7 +24,8 @@ pub extern "C" fn thread_does_not_answer() -> u32 {
     3
 }
 
-/// The stack of a thread, in the goroutine profile, that blocks the signal by which it would be asked.
+/// The stack of a thread, in the goroutine profile, that blocks the signal by which it would be asked; and in the CPU profile
+/// of the time of such threads.
 #[inline(never)]
 pub extern "C" fn thread_blocks_signals() -> u32 {
     4
@@ -61,6 +62,19 @@ pub extern "C" fn proc_cannot_be_read() -> u32 {
 #[inline(never)]
 pub extern "C" fn signal_queue_is_full() -> u32 {
     9
+}
+
+/// The stack, in the CPU profile, of processor time without a sample: of threads that ended before they were found, and of
+/// those whose timers did not go off while they ran.
+#[inline(never)]
+pub extern "C" fn cpu_time_not_sampled() -> u32 {
+    10
+}
+
+/// The stack, in the CPU profile, of the time of threads of rtprof's that no signal interrupts.
+#[inline(never)]
+pub extern "C" fn rtprof_helper_thread() -> u32 {
+    11
 }
 
 /// The frame that stands for a marker: like a return address, it is looked up at the byte before.

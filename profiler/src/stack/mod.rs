@@ -18,7 +18,7 @@ mod kernel;
 pub mod marker;
 mod mode;
 pub(crate) mod outermost;
-mod overflow;
+pub(crate) mod overflow;
 #[cfg(rtprof_supported)]
 mod rule;
 #[cfg(rtprof_supported)]

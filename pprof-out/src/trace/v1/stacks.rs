@@ -46,7 +46,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
                 frames.push(names.frame(function, file, line.line.into()));
             }
             if lines.is_empty() {
-                let function = names.text(&format!("{:#x}", address.return_address.wrapping_sub(1)));
+                let function = names.text(&address.stand_in);
                 frames.push(names.frame(function, 0, 0));
             }
         }

@@ -258,7 +258,7 @@ fn what_nobody_runs_for_is_left_out_or_told_of_nobody() {
     assert_eq!((parsed.count(E::HeapAlloc), parsed.count(E::UserLog), parsed.count(E::GcDone)), (2, 2, 1));
     let outside = parsed.events_of(E::UserTaskCreate).next().unwrap();
     // An address in no module stands for itself, and nobody's stack has no root.
-    assert_eq!((outside.p(), outside.functions()), (NO_PROC, vec!["0xf", "0x1f"]));
+    assert_eq!((outside.p(), outside.functions()), (NO_PROC, vec!["0x10", "0x20"]));
 }
 
 #[test]

@@ -1,0 +1,145 @@
+//! The CPU profile: which code uses the processors.
+
+use std::io;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use rtprof_profiler::cpu::{CpuCount, CpuSamples};
+use rtprof_profiler::labels;
+use rtprof_profiler::modules::CaptureSpan;
+use rtprof_profiler::stack::Stack;
+
+use crate::count_profile::{CountProfile, CountRecord, Leaf};
+use crate::encode::{self, Encoder, Header};
+use crate::locations::Locations;
+use crate::sink::Sink;
+use crate::taken::Taken;
+use crate::view::View;
+
+/// The profile's name: that of its endpoint.
+pub(crate) const NAME: &str = "profile";
+
+/// The order is Go's; readers go by position.
+pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("samples", "count"), ("cpu", "nanoseconds")];
+
+/// All samples of a stretch of time.
+#[derive(Clone)]
+pub(crate) struct CpuRecords {
+    /// The most samples first.
+    pub(crate) records: Arc<[CpuRecord]>,
+    /// The processor time that a sample stands for.
+    pub(crate) period_nanos: u64,
+    pub(crate) comments: Vec<String>,
+    pub(crate) taken: Taken,
+}
+
+/// The samples of one stack, under one set of labels.
+#[derive(Clone, Debug)]
+pub(crate) struct CpuRecord {
+    stack: Box<[usize]>,
+    span: CaptureSpan,
+    labels: &'static [(String, String)],
+    /// The kernel's number of the thread, and its name; where threads are told apart.
+    thread: Option<(u32, Arc<str>)>,
+    pub(crate) samples: i64,
+}
+
+impl CpuRecord {
+    pub(crate) fn captured(&self) -> Stack<'_> {
+        Stack { addresses: &self.stack, span: self.span }
+    }
+}
+
+impl CpuRecords {
+    /// What a sampling that began at `start` has brought.
+    pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Self {
+        let CpuSamples { counts, period_nanos, duration, names, remarks, .. } = samples;
+        let names: Vec<(u32, Arc<str>)> = names.into_iter().map(|(id, name)| (id, name.into())).collect();
+        let thread = |id: u32| {
+            let name =
+                names.binary_search_by_key(&id, |(id, _)| *id).map_or("".into(), |at| names[at].1.clone());
+            (id != 0).then_some((id, name))
+        };
+        let record = |count: CpuCount| CpuRecord {
+            labels: labels::resolve(count.labels),
+            thread: thread(count.thread),
+            samples: i64::try_from(count.samples).unwrap_or(i64::MAX),
+            span: count.span,
+            stack: count.stack,
+        };
+        let mut records: Vec<CpuRecord> = counts.into_iter().map(record).collect();
+        records.sort_unstable_by(|a, b| {
+            let key = |record: &CpuRecord| record.thread.as_ref().map(|(id, _)| *id);
+            let by_stack = || a.stack.cmp(&b.stack).then_with(|| key(a).cmp(&key(b)));
+            b.samples.cmp(&a.samples).then_with(by_stack).then_with(|| a.labels.cmp(b.labels))
+        });
+        Self { records: records.into(), period_nanos, comments: remarks, taken: Taken::over(start, duration) }
+    }
+
+    /// Samples and processor time of a record.
+    pub(crate) fn values(&self, record: &CpuRecord) -> [i64; 2] {
+        let period = i64::try_from(self.period_nanos).unwrap_or(i64::MAX);
+        [record.samples, record.samples.saturating_mul(period)]
+    }
+
+    /// The stack of every record.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'_>> + Clone {
+        self.records.iter().map(CpuRecord::captured)
+    }
+
+    /// As a profile of the samples alone, for the text form.
+    fn counts(&self) -> CountProfile<'_> {
+        let record = |record: &CpuRecord| CountRecord {
+            stack: record.stack.to_vec().into(),
+            span: record.span,
+            // Time in the profiler is time.
+            leaf: Leaf::Skip(0),
+            labels: record.labels,
+            count: record.samples,
+        };
+        CountProfile {
+            name: "cpu".into(),
+            records: self.records.iter().map(record).collect(),
+            drop_frames: "",
+            comments: self.comments.clone(),
+            taken: self.taken,
+        }
+    }
+}
+
+/// Writes profile.proto. Go: `profileBuilder`.
+pub(crate) fn write(cpu: &CpuRecords, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+    let mut locations = Locations::new(view);
+    locations.prepare(cpu.stacks());
+    let comments = locations.comments(&cpu.comments);
+    let mut encoder = Encoder::new(
+        sink,
+        &Header {
+            sample_types: &SAMPLE_TYPES,
+            period_type: SAMPLE_TYPES[1],
+            period: i64::try_from(cpu.period_nanos).unwrap_or(i64::MAX),
+            default_sample_type: "",
+            drop_frames: "",
+            comments: &comments,
+            taken: cpu.taken,
+        },
+    );
+    for record in &*cpu.records {
+        let visible = locations.skipped(record.captured(), 0).visible;
+        encoder.sample(|sample, strings| {
+            locations.ids(visible, &mut sample.location_id);
+            sample.value.extend(cpu.values(record));
+            sample.label.extend(encode::text_labels(strings, record.labels));
+            if let Some((id, name)) = &record.thread {
+                sample.label.push(encode::number_label(strings, "thread id", i64::from(*id), ""));
+                sample.label.push(encode::text_label(strings, "thread name", name));
+            }
+        })?;
+    }
+    encoder.finish(&locations)
+}
+
+/// Writes a text for people, with the number of samples of each stack; `go tool pprof` reads it as well.
+pub(crate) fn write_text(cpu: &CpuRecords, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
+    cpu.counts().write_text(view, sink)
+}

@@ -1,0 +1,260 @@
+//! Taking a CPU profile: into a writer, between a start and a stop, or as a snapshot.
+//!
+//! Locks: `CURRENT` guards the profile that is being taken, for the length of a look.
+
+use std::io::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
+use std::time::{Duration, SystemTime};
+
+use rtprof_profiler::cpu::{self, CpuSource, SampledBy, Sampler};
+use rtprof_profiler::fork_lock::own_process;
+use rtprof_profiler::fork_safe::ForkMutex;
+use rtprof_profiler::{labels, sampling};
+
+use crate::cpu::CpuRecords;
+use crate::cpu_error::CpuProfileError;
+use crate::snapshot::Snapshot;
+use crate::symbolizer::Symbolization;
+
+/// How a CPU profile is taken. [`CpuProfileOptions::default`] is right for most.
+#[derive(Clone, Debug)]
+pub struct CpuProfileOptions {
+    /// Samples in a second of a thread's processor time, from 1 to 10,000; 100 by default, as in Go. Above that they are
+    /// still exact where the kernel permits perf_event_open; timers go off 100 to 1000 times a second, and each sample
+    /// stands for several.
+    pub hz: u32,
+    /// By which means threads are interrupted. By default ([`CpuSource::Auto`]) by perf_event_open where it counts the time in
+    /// the kernel too, else by timers.
+    pub source: CpuSource,
+    /// Whether samples bear the labels `thread id` and `thread name`; not by default, for each thread has stacks of its own
+    /// then.
+    pub thread_labels: bool,
+    /// Who finds the names of functions; [`Symbolization::Full`] by default.
+    pub symbolization: Symbolization,
+    /// Whether stacks have the frames that std runs between the beginning of a thread and the program's first function;
+    /// not by default.
+    pub startup_frames: bool,
+    /// How long [`stop_cpu_profile`] waits for the writer to take everything; 10 s by default.
+    pub drain_timeout: Duration,
+}
+
+impl Default for CpuProfileOptions {
+    fn default() -> Self {
+        Self {
+            hz: 100,
+            source: CpuSource::Auto,
+            thread_labels: false,
+            symbolization: Symbolization::Full,
+            startup_frames: false,
+            drain_timeout: Duration::from_secs(10),
+        }
+    }
+}
+
+/// What a CPU profile was made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CpuProfileStats {
+    /// Samples, each of a period of processor time.
+    pub samples: u64,
+    /// For how long threads were sampled.
+    pub duration: Duration,
+    /// By which means.
+    pub sampled_by: SampledBy,
+}
+
+/// A CPU profile that is being taken, for who wants a [`Snapshot`] of it rather than have it written. Dropped, it ends.
+///
+/// ```
+/// # use rtprof_pprof_out as pprof;
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let capture = pprof::CpuCapture::start(&pprof::CpuProfileOptions { hz: 500, ..Default::default() })?;
+/// // … the program's work
+/// let profile = capture.finish()?;
+/// profile.write_collapsed(std::io::sink(), 1, pprof::Symbolization::Full)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct CpuCapture {
+    sampler: Sampler,
+    start: SystemTime,
+    startup_frames: bool,
+}
+
+impl CpuCapture {
+    /// Starts to sample all threads of the process. Of `options`, `symbolization` and `drain_timeout` are of no use here.
+    ///
+    /// # Errors
+    /// As [`start_cpu_profile_with`].
+    pub fn start(options: &CpuProfileOptions) -> Result<Self, CpuProfileError> {
+        let start = SystemTime::now();
+        let sampler = cpu::start(cpu::Options {
+            hz: options.hz,
+            source: options.source,
+            by_thread: options.thread_labels,
+        })?;
+        Ok(Self { sampler, start, startup_frames: options.startup_frames })
+    }
+
+    /// By which means threads are sampled.
+    pub fn sampled_by(&self) -> &SampledBy {
+        self.sampler.sampled_by()
+    }
+
+    /// Ends it, within milliseconds (a second, if a debugger has stopped a thread in the handler), with what it has found.
+    ///
+    /// # Errors
+    /// [`CpuProfileError::Forked`] in a forked child: it is its parent that samples.
+    pub fn finish(self) -> Result<Snapshot, CpuProfileError> {
+        self.finish_with_stats().map(|(snapshot, _)| snapshot)
+    }
+
+    fn finish_with_stats(self) -> Result<(Snapshot, CpuProfileStats), CpuProfileError> {
+        let _workspace = sampling::workspace();
+        let samples = self.sampler.stop().ok_or(CpuProfileError::Forked)?;
+        let stats = CpuProfileStats {
+            samples: samples.counts.iter().map(|count| count.samples).sum(),
+            duration: samples.duration,
+            sampled_by: samples.sampled_by.clone(),
+        };
+        let snapshot = Snapshot::of_cpu(CpuRecords::of(samples, self.start));
+        Ok((if self.startup_frames { snapshot.with_startup_frames() } else { snapshot }, stats))
+    }
+}
+
+/// A profile that is being taken for a writer.
+struct Session {
+    process: u32,
+    capture: CpuCapture,
+    options: CpuProfileOptions,
+    writer: Box<dyn Write + Send>,
+}
+
+#[derive(Default)]
+struct Current {
+    session: Option<Session>,
+    /// The process that is about to have one.
+    starting: Option<u32>,
+    /// Alive as long as a writer is that has not returned in time.
+    stalled: Weak<()>,
+}
+
+static CURRENT: ForkMutex<Option<Current>> = ForkMutex::new(None);
+
+/// Starts a CPU profile of all threads, those that begin later included, which is written to `w` as profile.proto when it is
+/// stopped. Go: `pprof.StartCPUProfile`.
+///
+/// Each thread is interrupted by a signal each time it has used 10 ms of processor time. System calls go on afterwards, but
+/// for some that return `EINTR` (docs/cpu.md). One profile at a time: `/debug/pprof/profile` takes one too.
+///
+/// # Errors
+/// [`CpuProfileError::AlreadyStarted`] if one goes on; others if the system gives neither perf events nor timers, no signal
+/// or no memory, or is not supported. Nothing is left of it then, and `w` is dropped.
+pub fn start_cpu_profile(w: impl Write + Send + 'static) -> Result<(), CpuProfileError> {
+    start_cpu_profile_with(w, CpuProfileOptions::default())
+}
+
+/// As [`start_cpu_profile`], with options.
+///
+/// # Errors
+/// As there, and [`CpuProfileError::InvalidRate`] for an `hz` that is not from 1 to 10,000.
+pub fn start_cpu_profile_with(
+    w: impl Write + Send + 'static,
+    options: CpuProfileOptions,
+) -> Result<(), CpuProfileError> {
+    let own = own_process();
+    {
+        let mut current = CURRENT.lock().ok_or(CpuProfileError::Forked)?;
+        let current = current.get_or_insert_default();
+        match current.session.take_if(|session| session.process != own) {
+            // A parent's: it is not this process's to write what it holds.
+            Some(parents) => std::mem::forget(parents),
+            None if current.session.is_some() || current.starting == Some(own) => {
+                return Err(CpuProfileError::AlreadyStarted);
+            }
+            None if current.stalled.strong_count() > 0 => return Err(CpuProfileError::WriterBusy),
+            None => {}
+        }
+        current.starting = Some(own);
+    }
+    let started = CpuCapture::start(&options);
+    let mut current = CURRENT.lock().ok_or(CpuProfileError::Forked)?;
+    let current = current.get_or_insert_default();
+    current.starting = None;
+    current.session = Some(Session { process: own, capture: started?, options, writer: Box::new(w) });
+    Ok(())
+}
+
+/// Ends the CPU profile that goes on, and returns when its writer has all of it. Go: `pprof.StopCPUProfile`, which does
+/// nothing if there is none.
+///
+/// # Errors
+/// - [`CpuProfileError::NotStarted`] if none goes on that [`start_cpu_profile`] has started.
+/// - [`CpuProfileError::Write`] if the writer fails; what it has taken is no whole profile.
+/// - [`CpuProfileError::WriterStalled`] if it does not take everything within [`CpuProfileOptions::drain_timeout`].
+pub fn stop_cpu_profile() -> Result<CpuProfileStats, CpuProfileError> {
+    let session = match CURRENT.lock() {
+        // Not a parent's, in a forked child.
+        Some(mut current) => current
+            .as_mut()
+            .and_then(|current| current.session.take_if(|session| session.process == own_process())),
+        None => None,
+    };
+    let Session { capture, options, writer, .. } = session.ok_or(CpuProfileError::NotStarted)?;
+    let (snapshot, stats) = capture.finish_with_stats()?;
+    let mut bytes = Vec::new();
+    // It does not fail.
+    snapshot.write_proto(&mut bytes, options.symbolization).map_err(CpuProfileError::Write)?;
+    match written(bytes, writer, options.drain_timeout) {
+        Ok(()) => Ok(stats),
+        Err(error) => Err(error),
+    }
+}
+
+type Job = Box<dyn FnOnce() -> io::Result<()> + Send>;
+
+/// Has `bytes` written by a thread that may be left behind.
+fn written(
+    bytes: Vec<u8>,
+    mut writer: Box<dyn Write + Send>,
+    patience: Duration,
+) -> Result<(), CpuProfileError> {
+    let alive = Arc::new(());
+    let held = alive.clone();
+    let job: Job = Box::new(move || {
+        let _held = held;
+        let write = AssertUnwindSafe(|| writer.write_all(&bytes).and_then(|()| writer.flush()));
+        let end = catch_unwind(write).unwrap_or_else(|_| Err(io::Error::other("it panicked")));
+        // Whatever the writer does in its drop is part of it.
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
+        end
+    });
+    // Where there is no thread for it the job is here still.
+    let job = Arc::new(Mutex::new(Some(job)));
+    let take = |job: &Mutex<Option<Job>>| job.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let (done, waiting) = mpsc::channel();
+    let theirs = job.clone();
+    let thread = std::thread::Builder::new().name("rtprof-profile".into()).spawn(move || {
+        let _labels = labels::set_own("profile");
+        let job = theirs.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(job) = job {
+            // Fails if nobody waits any more.
+            let _ = done.send(job());
+        }
+    });
+    let end = match thread {
+        Ok(_) => waiting.recv_timeout(patience).map_err(drop),
+        Err(_) => take(&job).map_or(Err(()), |job| Ok(job())),
+    };
+    match end {
+        Ok(end) => end.map_err(CpuProfileError::Write),
+        Err(()) => {
+            if let Some(mut current) = CURRENT.lock() {
+                current.get_or_insert_default().stalled = Arc::downgrade(&alive);
+            }
+            Err(CpuProfileError::WriterStalled)
+        }
+    }
+}

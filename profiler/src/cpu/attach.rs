@@ -1,0 +1,140 @@
+//! What it takes to have a thread signalled.
+//!
+//! Threads that the profiler sees begin attach themselves, so that nothing of their lives is missed; the collector attaches
+//! all others, from outside. Where both do at the same time, one of them finds that the thread has a slot already
+//! ([`CpuThread::begin`]).
+
+use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
+use std::io;
+use std::time::Instant;
+
+use super::cpu_time;
+use super::event::value_of;
+use super::perf::PerfEvent;
+use super::thread::{CpuThread, Start};
+use super::timer::Timer;
+use crate::random;
+
+/// How threads are signalled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    /// By events; where these count all of a thread's time, or what it uses outside the kernel.
+    Perf {
+        user_only: bool,
+    },
+    Timers,
+}
+
+pub(super) struct Attacher {
+    way: Way,
+    /// In nanoseconds.
+    period: u64,
+    /// By which signal; 0 for none any more.
+    signal: AtomicI32,
+    /// Events that are open, and the most.
+    open: AtomicUsize,
+    most: usize,
+    started: Instant,
+}
+
+/// From when on a thread is sampled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Since {
+    Birth,
+    Now,
+}
+
+impl Attacher {
+    pub(super) fn new(way: Way, period: u64, signal: i32) -> Self {
+        let (signal, open) = (AtomicI32::new(signal), AtomicUsize::new(0));
+        Self { way, period, signal, open, most: most_events(), started: Instant::now() }
+    }
+
+    pub(super) fn period(&self) -> u64 {
+        self.period
+    }
+
+    /// By which signal threads are told from now on; 0 for none.
+    pub(super) fn set_signal(&self, signal: i32) {
+        self.signal.store(signal, Ordering::Release);
+    }
+
+    /// Whether threads are signalled by timers because there are no events for them.
+    pub(super) fn prefers_perf(&self) -> bool {
+        self.way != Way::Timers
+    }
+
+    /// Has thread `id` signalled, which blocks the `blocked` signals (bit 0 for signal 1). A thread that blocks ours, or gets
+    /// neither event nor timer, has a slot without: it is silent. `None` if it has one already, or has ended, or there is no
+    /// memory. For hooks, of the thread itself; and by the collector.
+    pub(super) fn attach(&self, id: u32, blocked: u64, since: Since) -> Option<&'static CpuThread> {
+        let now = cpu_time::of_thread(id)?;
+        let first = 1 + random::below(self.period);
+        let before = match since {
+            Since::Birth => {
+                // More it cannot have used since, whatever it was taken for.
+                let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+                (now.min(elapsed) + random::below(self.period)) / self.period
+            }
+            Since::Now => 0,
+        };
+        let slot = CpuThread::begin(id, Start { now, first, before }, self.period)?;
+        self.arm_unless_blocked(slot, id, blocked, first);
+        slot.set_ready();
+        Some(slot)
+    }
+
+    /// Has a thread signalled that was silent so far. What it has used meanwhile is its first sample's. By the collector.
+    pub(super) fn arm_silent(&self, slot: &CpuThread, blocked: u64) {
+        let id = slot.id();
+        if let Some(now) = cpu_time::of_thread(id) {
+            self.arm_unless_blocked(slot, id, blocked, slot.until_due(now, self.period));
+        }
+    }
+
+    fn arm_unless_blocked(&self, slot: &CpuThread, id: u32, blocked: u64, first: u64) {
+        let signal = self.signal.load(Ordering::Acquire);
+        if signal == 0 || blocked >> (signal - 1) & 1 != 0 {
+            return;
+        }
+        if let Way::Perf { user_only } = self.way {
+            let is_free = self.open.fetch_add(1, Ordering::Relaxed) < self.most;
+            if is_free && Self::arm_event(slot, id, signal, first, user_only).is_ok() {
+                return;
+            }
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        }
+        if let Ok(timer) = Timer::start(id, signal, value_of(slot.number()), first, self.period) {
+            slot.set_timer(timer);
+        }
+    }
+
+    fn arm_event(slot: &CpuThread, id: u32, signal: i32, first: u64, user_only: bool) -> io::Result<()> {
+        let event = PerfEvent::open(id, first, user_only)?;
+        event.route(id, signal)?;
+        slot.announce_event(&event);
+        match event.enable_once() {
+            Ok(()) => {
+                slot.set_event(event);
+                Ok(())
+            }
+            Err(error) => {
+                slot.revoke_event();
+                Err(error)
+            }
+        }
+    }
+
+    /// An event was closed.
+    pub(super) fn closed_event(&self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A quarter of the descriptors that the process may have: the program needs the others.
+fn most_events() -> usize {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: writes to a local.
+    unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) };
+    usize::try_from(limit.rlim_cur / 4).unwrap_or(usize::MAX)
+}

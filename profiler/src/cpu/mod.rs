@@ -1,0 +1,233 @@
+//! The CPU profile: which code uses the processors, by samples of each thread's processor time.
+//!
+//! Every thread of the process is interrupted by a signal each time it has used a period of processor time, 10 ms by
+//! default, and counts its stack. Threads that wait cost nothing. Go: `runtime.SetCPUProfileRate`, `sigprof`.
+//!
+//! | module | what it answers |
+//! |---|---|
+//! | `perf`, `timer`, `cpu_time` | how the kernel measures a thread's time and says that a period is over |
+//! | `signal`, `event` | by which signal, and what has caused one |
+//! | `thread` | what a sample stands for |
+//! | `samples` | where samples are counted |
+//! | `sampling` | what threads do while they are sampled |
+//! | `attach`, `threads` | how threads are found, and made to be signalled |
+//! | `sampler` | how a sampling begins and ends |
+//! | `current` | how handlers find what they use while it goes on |
+//!
+//! # Locks
+//! None in the handler, nor in threads that begin. The one who stops a sampling gets its samples through a
+//! [`ForkMutex`](crate::fork_safe::ForkMutex).
+
+#[cfg(all(rtprof_supported, not(loom)))]
+mod attach;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod cpu_time;
+#[cfg_attr(any(loom, not(rtprof_supported)), allow(dead_code))]
+mod current;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod event;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod perf;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod sampler;
+#[cfg(not(loom))]
+mod samples;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod sampling;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod signal;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod thread;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod threads;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod timer;
+
+use core::fmt;
+use core::time::Duration;
+use std::io;
+
+#[cfg(not(loom))]
+pub use samples::CpuCount;
+
+/// The most samples in a second of a thread's processor time.
+pub const MAX_HZ: u32 = 10_000;
+
+/// By which means threads are to be signalled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum CpuSource {
+    /// By events of the performance monitor where the kernel lets these count all of a thread's time, else by timers.
+    #[default]
+    Auto,
+    /// By events of the performance monitor, of what threads do outside the kernel if there are no others.
+    Perf,
+    /// By timers.
+    Timers,
+}
+
+/// By which means threads are signalled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SampledBy {
+    /// Events of the performance monitor, on its software clock: exact at any frequency.
+    Perf,
+    /// The same, but of what threads do outside the kernel: they have no sample while they are in it, and the first one
+    /// after that stands for the time in it as well.
+    PerfUserOnly,
+    /// Timers of each thread's processor time, which the kernel looks at 100 to 1000 times in a second.
+    Timers {
+        /// Why events may not be used; `None` if they were not tried.
+        refused: Option<String>,
+    },
+}
+
+impl fmt::Display for SampledBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Perf => f.write_str("perf_event_open, software clock"),
+            Self::PerfUserOnly => {
+                f.write_str("perf_event_open, software clock, outside the kernel only (perf_event_paranoid)")
+            }
+            Self::Timers { refused: None } => f.write_str("timers of each thread"),
+            Self::Timers { refused: Some(error) } => {
+                write!(f, "timers of each thread; perf_event_open: {error}")
+            }
+        }
+    }
+}
+
+/// How threads are sampled.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Samples in a second of a thread's processor time, at most [`MAX_HZ`].
+    pub hz: u32,
+    /// By which means.
+    pub source: CpuSource,
+    /// Whether the samples of each thread are counted apart.
+    pub by_thread: bool,
+}
+
+/// Why a sampling was not started.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Not from 1 to [`MAX_HZ`].
+    InvalidRate(u32),
+    /// Another one goes on.
+    AlreadyStarted,
+    /// The performance monitor may not be used.
+    NoPerf(io::Error),
+    /// Neither the performance monitor nor timers.
+    NoSource {
+        /// Why not the performance monitor, if it was tried.
+        perf: Option<io::Error>,
+        /// Why not timers.
+        timers: io::Error,
+    },
+    /// The program has handlers for all signals that could serve.
+    NoSignal,
+    /// Threads may not be signalled; see [`set_thread_signals`](crate::goroutine::set_thread_signals).
+    SignalsOff,
+    /// The kernel gives no memory.
+    NoMemory,
+    /// The system gives no thread.
+    NoThread(io::Error),
+    /// Not on this platform.
+    Unsupported,
+}
+
+/// What was sampled.
+#[cfg(not(loom))]
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CpuSamples {
+    /// How often each stack was found.
+    pub counts: Vec<CpuCount>,
+    /// The processor time that a sample stands for.
+    pub period_nanos: u64,
+    /// For how long threads were sampled.
+    pub duration: Duration,
+    /// By which means.
+    pub sampled_by: SampledBy,
+    /// Names of threads, by the kernel's numbers; empty unless they were counted apart.
+    pub names: Vec<(u32, String)>,
+    /// What a reader should know.
+    pub remarks: Vec<String>,
+}
+
+/// A sampling that goes on, until this is dropped.
+#[cfg(not(loom))]
+pub struct Sampler {
+    #[cfg(rtprof_supported)]
+    running: sampler::Running,
+}
+
+/// Starts to sample all threads, those that begin meanwhile included. One sampling at a time in a process. Go:
+/// `runtime.SetCPUProfileRate`.
+///
+/// # Errors
+/// See [`StartError`]. Nothing of the sampling is left then.
+#[cfg(not(loom))]
+pub fn start(options: Options) -> Result<Sampler, StartError> {
+    #[cfg(rtprof_supported)]
+    return Ok(Sampler { running: sampler::start(options)? });
+    #[cfg(not(rtprof_supported))]
+    {
+        let _ = options;
+        Err(StartError::Unsupported)
+    }
+}
+
+/// By which means threads would be sampled now; `None` on platforms where they cannot be.
+#[cfg(not(loom))]
+pub fn probe() -> Option<SampledBy> {
+    #[cfg(rtprof_supported)]
+    return sampler::probe();
+    #[cfg(not(rtprof_supported))]
+    None
+}
+
+#[cfg(not(loom))]
+impl Sampler {
+    /// By which means threads are sampled.
+    pub fn sampled_by(&self) -> &SampledBy {
+        #[cfg(rtprof_supported)]
+        return self.running.sampled_by();
+        #[cfg(not(rtprof_supported))]
+        unreachable!("there is none")
+    }
+
+    /// Ends it: within milliseconds, unless a debugger has stopped a thread in the handler, which is waited for for a second.
+    /// `None` in a forked child, whose parent samples.
+    pub fn stop(self) -> Option<CpuSamples> {
+        #[cfg(rtprof_supported)]
+        return self.running.stop();
+        #[cfg(not(rtprof_supported))]
+        None
+    }
+}
+
+#[cfg(not(loom))]
+impl fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sampler").field("sampled_by", self.sampled_by()).finish()
+    }
+}
+
+/// A thread begins. For hooks.
+#[inline]
+pub(crate) fn thread_began() {
+    #[cfg(all(rtprof_supported, not(loom)))]
+    sampling::thread_began();
+}
+
+/// This is a forked child.
+#[cfg(rtprof_supported)]
+pub(crate) fn forked() {
+    #[cfg(not(loom))]
+    sampler::forked();
+}
+
+#[cfg(all(test, rtprof_supported, not(loom)))]
+mod tests;

@@ -1,0 +1,156 @@
+//! Events of the kernel's performance monitor: its software clock of a thread's processor time, which sends the thread a
+//! signal each time a period is over (perf_event_open(2)).
+//!
+//! The clock is a timer of high resolution, which the kernel stops while the thread does not run. So a thread that runs for a
+//! millisecond now and then is found as often as it deserves, at any frequency.
+//!
+//! Each thread gets its own event. With `inherit` new threads would have theirs at once, but all signals would go to the
+//! thread that the first one was made for.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+
+use core::ffi::c_int;
+use core::mem;
+
+/// The first version of `perf_event_attr`, which every kernel takes.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    breakpoint: u32,
+    config1: u64,
+}
+
+const SOFTWARE: u32 = 1;
+const TASK_CLOCK: u64 = 1;
+
+const DISABLED: u64 = 1 << 0;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
+
+/// `PERF_FLAG_FD_CLOEXEC`.
+const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
+
+/// `_IO('$', 0)` and so on.
+const ENABLE: libc::c_ulong = 0x2400;
+const DISABLE: libc::c_ulong = 0x2401;
+const REFRESH: libc::c_ulong = 0x2402;
+/// `_IOW('$', 4, __u64)`.
+const PERIOD: libc::c_ulong = 0x4008_2404;
+
+const SET_SIGNAL: c_int = 10;
+const SET_OWNER: c_int = 15;
+const OWNER_THREAD: c_int = 0;
+
+#[repr(C)]
+struct Owner {
+    kind: c_int,
+    id: libc::pid_t,
+}
+
+/// The shortest period of the kernel.
+pub(super) const SHORTEST: u64 = 10_000;
+
+/// An event of one thread. Ends when dropped.
+pub(super) struct PerfEvent(OwnedFd);
+
+impl PerfEvent {
+    /// For thread `id` of this process, not enabled. It will fire once after `first` nanoseconds of processor time. With
+    /// `user_only` it does not fire while the thread is in the kernel, which the kernel may forbid to watch.
+    pub(super) fn open(id: u32, first: u64, user_only: bool) -> io::Result<Self> {
+        let kernel = if user_only { EXCLUDE_KERNEL } else { 0 };
+        let attributes = Attributes {
+            kind: SOFTWARE,
+            size: size_of::<Attributes>() as u32,
+            config: TASK_CLOCK,
+            sample_period: first.max(SHORTEST),
+            flags: DISABLED | kernel | EXCLUDE_HYPERVISOR,
+            ..Attributes::default()
+        };
+        const ANY_CPU: c_int = -1;
+        const NO_GROUP: c_int = -1;
+        // SAFETY: the kernel reads the structure, whose size it finds in it.
+        let fd = unsafe {
+            let attributes = &raw const attributes;
+            libc::syscall(libc::SYS_perf_event_open, attributes, id, ANY_CPU, NO_GROUP, CLOSE_ON_EXEC)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a descriptor that was made just now.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+    }
+
+    pub(super) fn fd(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+
+    /// Its descriptor, for [`from_raw`](Self::from_raw).
+    pub(super) fn into_raw(self) -> RawFd {
+        let fd = self.fd();
+        mem::forget(self);
+        fd
+    }
+
+    /// # Safety
+    /// From [`into_raw`](Self::into_raw), once.
+    pub(super) unsafe fn from_raw(fd: RawFd) -> Self {
+        // SAFETY: the caller's promise.
+        Self(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+
+    /// Has its signals go to thread `id` as `signal`.
+    pub(super) fn route(&self, id: u32, signal: c_int) -> io::Result<()> {
+        let owner = Owner { kind: OWNER_THREAD, id: id as libc::pid_t };
+        // SAFETY: calls on a descriptor of ours; the structure is a local that the kernel reads.
+        let results = unsafe {
+            [
+                libc::fcntl(self.fd(), SET_OWNER, &raw const owner),
+                libc::fcntl(self.fd(), SET_SIGNAL, signal),
+                libc::fcntl(self.fd(), libc::F_SETFL, libc::O_ASYNC | libc::O_NONBLOCK),
+            ]
+        };
+        if results.contains(&-1) { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    /// Lets it fire once.
+    pub(super) fn enable_once(&self) -> io::Result<()> {
+        // SAFETY: a call on a descriptor of ours.
+        match unsafe { libc::ioctl(self.fd(), REFRESH as _, 1) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+
+    /// Lets it fire no more. Closing it is not enough: a forked child has the descriptor too.
+    pub(super) fn disable(&self) {
+        // SAFETY: calls on a descriptor of ours.
+        unsafe {
+            libc::ioctl(self.fd(), DISABLE as _, 0);
+            libc::fcntl(self.fd(), libc::F_SETFL, libc::O_NONBLOCK);
+        }
+    }
+}
+
+impl Drop for PerfEvent {
+    fn drop(&mut self) {
+        self.disable();
+    }
+}
+
+/// Lets an event fire after each `period` nanoseconds from now on. In a handler, by its thread.
+pub(super) fn go_on(fd: RawFd, period: u64) {
+    // SAFETY: calls on a descriptor of an event of ours, which is closed only when no handler is at work.
+    unsafe {
+        libc::ioctl(fd, PERIOD as _, &raw const period);
+        libc::ioctl(fd, ENABLE as _, 0);
+    }
+}

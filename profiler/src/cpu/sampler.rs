@@ -1,0 +1,359 @@
+//! How a sampling begins and ends, and the thread that looks after the others meanwhile.
+//!
+//! ```text
+//!   collector: each 10 ms: /proc/self/task ──► an event for each new thread
+//!   thread:    begins, if the profiler sees it ──► an event for itself
+//!   thread:    a period of its time is over ──► signal ──► handler ──► Samples
+//! ```
+
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::attach::{Attacher, Way};
+use super::perf::PerfEvent;
+use super::samples::{CpuKey, Samples};
+use super::sampling::{SAMPLING, Sampling};
+use super::signal::Signal;
+use super::threads::{self, Threads};
+use super::timer::Timer;
+use super::{CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, StartError, cpu_time};
+use crate::clock::NANOS;
+use crate::counters::{self, Subject};
+use crate::fork_lock::own_process;
+use crate::fork_safe::ForkMutex;
+use crate::goroutine::{self, kernel_thread_id, proc};
+use crate::helper_thread;
+use crate::labels::LabelSetId;
+use crate::modules;
+use crate::sampling;
+use crate::stack::marker;
+
+/// How often the collector looks how many threads there are.
+const LOOK: Duration = Duration::from_millis(10);
+/// Looks after which it looks which, though their number is the same.
+const LOOKS: u32 = 10;
+/// Looks after a change during which it looks which every time.
+const BUSY_LOOKS: u32 = 100;
+/// A look at all takes at most one in so many parts of the collector's time.
+const SHARE: u32 = 10;
+/// How long it waits for handlers at the end.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// And before that for threads that are behind, whose cores are busy.
+const HURRY: Duration = Duration::from_millis(50);
+
+/// The process that samples; 0 for none. In a forked child it names the parent, and is as good as 0.
+static RUNNING: AtomicU32 = AtomicU32::new(0);
+/// Whether that sampling is about to end.
+static IS_ENDING: AtomicBool = AtomicBool::new(false);
+/// Changes when the collector is to wake up.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// Wakes the collector.
+fn call() {
+    CALLS.fetch_add(1, Ordering::Release);
+    const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: wakes who waits for the word. One waits at most.
+    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAKE, 1) };
+}
+
+/// Waits for a call since `seen`, for `time` at most.
+fn wait_for_call(seen: u32, time: Duration) {
+    let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
+    const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: waits while the word is `seen`; the time is a local.
+    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAIT, seen, &raw const time) };
+}
+
+/// In a forked child.
+pub(super) fn forked() {
+    SAMPLING.forget();
+    super::thread::forked();
+    super::signal::give_back();
+}
+
+/// Permission to sample: one at a time in a process.
+struct Permit(());
+
+impl Permit {
+    /// Waits for the end of a sampling that is ending.
+    fn take() -> Result<Self, StartError> {
+        let own = own_process();
+        let mut tries = 0;
+        loop {
+            let holder = RUNNING.load(Ordering::Acquire);
+            if holder == own {
+                if !IS_ENDING.load(Ordering::Acquire) {
+                    return Err(StartError::AlreadyStarted);
+                }
+                goroutine::pause(&mut tries);
+            } else if RUNNING.compare_exchange(holder, own, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                IS_ENDING.store(false, Ordering::Release);
+                return Ok(Self(()));
+            }
+        }
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        RUNNING.store(0, Ordering::Release);
+    }
+}
+
+/// What the collector and the one who stops it tell each other.
+struct Shared {
+    is_stopping: AtomicBool,
+    /// The samples, once the collector has ended.
+    end: ForkMutex<Option<CpuSamples>>,
+    has_ended: AtomicBool,
+}
+
+/// A sampling that goes on. Ends when dropped.
+pub(super) struct Running {
+    shared: Arc<Shared>,
+    process: u32,
+    sampled_by: SampledBy,
+}
+
+struct Collector {
+    shared: Arc<Shared>,
+    threads: Threads,
+    options: Options,
+    period: u64,
+    started: Instant,
+    /// Nanoseconds of the process.
+    used: u64,
+    sampled_by: SampledBy,
+    /// Until the end.
+    permit: Option<Permit>,
+}
+
+/// Starts it; see [`super::start`].
+pub(super) fn start(options: Options) -> Result<Running, StartError> {
+    if options.hz == 0 || options.hz > MAX_HZ {
+        return Err(StartError::InvalidRate(options.hz));
+    }
+    crate::init::open();
+    if !goroutine::thread_signals() {
+        return Err(StartError::SignalsOff);
+    }
+    let _untracked = sampling::untracked();
+    modules::refresh();
+    let permit = Permit::take()?;
+    let period = NANOS / u64::from(options.hz);
+    let signal = Signal::take().ok_or(StartError::NoSignal)?;
+    let (way, sampled_by) = way(options.source, signal.number(), period)?;
+    let samples = Samples::new().ok_or(StartError::NoMemory)?;
+    let (used, started) = (cpu_time::of_process().unwrap_or(0), Instant::now());
+    let by_thread = options.by_thread;
+    let attacher = Attacher::new(way, period, signal.number());
+    SAMPLING.begin(Box::new(Sampling { samples, attacher, by_thread }));
+    let mut threads = Threads::new(by_thread, signal);
+    SAMPLING.with(|sampling| threads.look(&sampling.attacher, &sampling.samples));
+    let (is_stopping, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    let shared = Arc::new(Shared { is_stopping, end: ForkMutex::new(None), has_ended });
+    let running = Running { shared: shared.clone(), process: own_process(), sampled_by: sampled_by.clone() };
+    let permit = Some(permit);
+    let collector = Collector { shared, threads, options, period, started, used, sampled_by, permit };
+    // Dropped if there is no thread for it, the collector ends the sampling.
+    helper_thread::spawn(c"rtprof-cpu", Box::new(move || collector.run())).map_err(StartError::NoThread)?;
+    Ok(running)
+}
+
+/// In which way threads can be signalled, as the options have it.
+fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), StartError> {
+    let own = kernel_thread_id();
+    let perf = |user_only| PerfEvent::open(own, period, user_only)?.route(own, signal);
+    let refused = match wanted {
+        CpuSource::Timers => None,
+        CpuSource::Auto | CpuSource::Perf => match perf(false) {
+            Ok(()) => return Ok((Way::Perf { user_only: false }, SampledBy::Perf)),
+            Err(error) if wanted == CpuSource::Auto => Some(error),
+            Err(error) => {
+                perf(true).map_err(|_| StartError::NoPerf(error))?;
+                return Ok((Way::Perf { user_only: true }, SampledBy::PerfUserOnly));
+            }
+        },
+    };
+    // One that will not fire.
+    match Timer::start(own, signal, 0, u64::MAX >> 4, u64::MAX >> 4) {
+        Ok(_) => Ok((Way::Timers, SampledBy::Timers { refused: refused.map(|error| error.to_string()) })),
+        Err(timers) => Err(StartError::NoSource { perf: refused, timers }),
+    }
+}
+
+/// What [`start`] would use.
+pub(super) fn probe() -> Option<SampledBy> {
+    match PerfEvent::open(kernel_thread_id(), NANOS, false) {
+        Ok(_) => Some(SampledBy::Perf),
+        Err(error) => Some(SampledBy::Timers { refused: Some(error.to_string()) }),
+    }
+}
+
+impl Running {
+    pub(super) fn sampled_by(&self) -> &SampledBy {
+        &self.sampled_by
+    }
+
+    /// Ends it and returns the samples. `None` in a forked child.
+    pub(super) fn stop(&self) -> Option<CpuSamples> {
+        if self.process != own_process() {
+            return None;
+        }
+        self.end();
+        let mut tries = 0;
+        while !self.shared.has_ended.load(Ordering::Acquire) {
+            goroutine::pause(&mut tries);
+        }
+        self.shared.end.lock()?.take()
+    }
+}
+
+impl Running {
+    /// Tells the collector to end it.
+    fn end(&self) {
+        IS_ENDING.store(true, Ordering::Release);
+        self.shared.is_stopping.store(true, Ordering::Release);
+        call();
+    }
+}
+
+impl Drop for Running {
+    /// Does not wait: whoever starts another one does.
+    fn drop(&mut self) {
+        let is_over = self.shared.is_stopping.load(Ordering::Acquire);
+        if self.process == own_process() && !is_over {
+            self.end();
+        }
+    }
+}
+
+impl Collector {
+    fn run(mut self) {
+        let _untracked = sampling::untracked();
+        let mut threads = None;
+        let (mut looks, mut busy_looks) = (0_u32, 0_u32);
+        let mut not_before = Instant::now();
+        loop {
+            let calls = CALLS.load(Ordering::Acquire);
+            if self.shared.is_stopping.load(Ordering::Acquire) {
+                return;
+            }
+            wait_for_call(calls, LOOK);
+            looks = looks.wrapping_add(1);
+            let now = Instant::now();
+            if now < not_before {
+                continue;
+            }
+            let count = proc::count();
+            let is_due = looks.is_multiple_of(LOOKS);
+            if is_due || busy_looks > 0 || count != threads {
+                let look = |sampling: &Sampling| self.threads.look(&sampling.attacher, &sampling.samples);
+                let has_changed = SAMPLING.with(look).unwrap_or(false);
+                busy_looks = if has_changed { BUSY_LOOKS } else { busy_looks.saturating_sub(1) };
+                threads = count;
+            }
+            SAMPLING.with(|sampling| self.threads.look_at_young(&sampling.attacher));
+            if is_due {
+                // Handlers walk through what was loaded meanwhile.
+                modules::refresh();
+                SAMPLING.with(|sampling| self.threads.hurry(&sampling.attacher));
+                SAMPLING.with(|sampling| self.threads.look_again(&sampling.attacher, &sampling.samples));
+            }
+            not_before = now + now.elapsed() * SHARE;
+        }
+    }
+
+    fn finish(&mut self) -> Option<CpuSamples> {
+        let is_given_up = self.threads.has_lost_its_signal();
+        let begun = Instant::now();
+        while SAMPLING.with(|sampling| self.threads.hurry(&sampling.attacher))? && begun.elapsed() < HURRY {
+            std::thread::sleep(HURRY / 25);
+        }
+        SAMPLING.with(|sampling| self.threads.finish(&sampling.attacher, &sampling.samples))?;
+        let duration = self.started.elapsed();
+        let used = cpu_time::of_process().unwrap_or(0).saturating_sub(self.used);
+        let (begun, mut tries) = (Instant::now(), 0);
+        let ended = SAMPLING.end(|| {
+            goroutine::pause(&mut tries);
+            begun.elapsed() < PATIENCE
+        })?;
+        // A thread may have attached itself until then.
+        threads::sweep();
+        self.threads.close();
+        let sampled: u64 = ended.samples.counts().iter().map(|count| count.samples).sum();
+        let tally = self.threads.tally;
+        let unseen = unseen(used / self.period, sampled, tally.all());
+        if unseen > 0 {
+            let key = CpuKey { labels: LabelSetId::NONE, thread: 0 };
+            ended.samples.add(key, &[marker::frame(marker::cpu_time_not_sampled)], unseen);
+        }
+        let counts = ended.samples.counts();
+        let in_place_of_perf = if ended.attacher.prefers_perf() { tally.timers } else { 0 };
+        let mut remarks = remarks(self.options.hz, &self.sampled_by, in_place_of_perf, is_given_up);
+        remarks.extend(counters::comments(Subject::Cpu));
+        let mut names: Vec<(u32, String)> = self.threads.names.drain().collect();
+        names.sort_unstable();
+        Some(CpuSamples {
+            counts,
+            period_nanos: self.period,
+            duration,
+            sampled_by: self.sampled_by.clone(),
+            names,
+            remarks,
+        })
+    }
+}
+
+impl Drop for Collector {
+    fn drop(&mut self) {
+        let end = self.finish();
+        // Another sampling can be started as soon as this one's end is known.
+        self.permit = None;
+        if let Some(mut told) = self.shared.end.lock() {
+            *told = end;
+        }
+        self.shared.has_ended.store(true, Ordering::Release);
+    }
+}
+
+/// Samples of threads that ended before they were found, or before their first sample: what is left of the time of the
+/// process, in periods, if it is more than the rounding of so many threads' times explains.
+fn unseen(due: u64, sampled: u64, threads: usize) -> u64 {
+    let left = due.saturating_sub(sampled);
+    let rounding = 2.0 + 2.0 * (threads as f64).sqrt();
+    if left as f64 > rounding { left } else { 0 }
+}
+
+/// What a reader should know of how threads were sampled.
+fn remarks(hz: u32, sampled_by: &SampledBy, in_place_of_perf: usize, is_given_up: bool) -> Vec<String> {
+    let mut remarks = vec![format!("rtprof: {hz} samples in a second of processor time, by {sampled_by}")];
+    if in_place_of_perf > 0 {
+        remarks.push(format!(
+            "rtprof: {} threads had timers instead: events were more than a quarter of RLIMIT_NOFILE, or refused",
+            in_place_of_perf
+        ));
+    }
+    if is_given_up {
+        remarks.push(
+            "rtprof: the program has taken every signal that could serve; samples are missing from then on"
+                .into(),
+        );
+    }
+    remarks
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rounding_is_not_taken_for_threads_that_were_not_seen() {
+        assert_eq!(unseen(100, 98, 1), 0);
+        assert_eq!(unseen(100, 90, 1), 10);
+        assert_eq!(unseen(1000, 980, 100), 0, "each of a hundred threads is rounded");
+        assert_eq!(unseen(90, 100, 1), 0);
+    }
+}

@@ -1,0 +1,94 @@
+//! What the samples add up to: a count for each stack, under each set of labels.
+//!
+//! The handler counts in the table itself ([`Table`]: no lock, memory of our own). So nothing waits to be read, and a reader
+//! that comes late loses nothing.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use crate::counters::{COUNTERS, Counter};
+use crate::labels::{self, LabelSetId};
+use crate::modules::CaptureSpan;
+use crate::stack::overflow::Limited;
+use crate::stack::table::{Key, Table};
+
+/// Distinct (stack, labels, thread) that are kept.
+const MAX_STACKS: usize = 1 << 16;
+/// Buckets that may be made beyond that, all with the overflow stack: one a label set.
+const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
+
+/// What distinguishes samples of one stack.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct CpuKey {
+    pub(super) labels: LabelSetId,
+    /// The kernel's number of the thread; 0 where threads are not told apart.
+    pub(super) thread: u32,
+}
+
+impl Key for CpuKey {
+    fn seed(&self) -> u64 {
+        u64::from(self.thread) << 32 | u64::from(self.labels.bits())
+    }
+}
+
+#[derive(Default)]
+pub(super) struct CpuRecord(AtomicU64);
+
+impl Limited for CpuRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.cpu_samples_over_stack_limit
+    }
+}
+
+/// The samples of one stack, under one set of labels.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct CpuCount {
+    /// Return addresses, leaf first. The first is that of the interrupted instruction, plus 1.
+    pub stack: Box<[usize]>,
+    /// When it was captured.
+    pub span: CaptureSpan,
+    /// The labels of the thread.
+    pub labels: LabelSetId,
+    /// The kernel's number of the thread; 0 where threads are not told apart.
+    pub thread: u32,
+    /// How many periods of processor time.
+    pub samples: u64,
+}
+
+/// All samples so far.
+pub(super) struct Samples(Table<CpuKey, CpuRecord>);
+
+impl Samples {
+    /// None yet. `None` if the kernel gives no memory.
+    pub(super) fn new() -> Option<Self> {
+        let table = Table::new(MAX_STACKS);
+        table.open().then_some(Self(table))
+    }
+
+    /// Counts `samples` more of this stack. In a handler too.
+    pub(super) fn add(&self, key: CpuKey, stack: &[usize], samples: u64) {
+        let fold = |key: CpuKey| CpuKey { thread: 0, ..key };
+        if let Some(entry) = self.0.intern_or_fold(key, stack, fold, OVERFLOW_BUCKETS) {
+            entry.record.0.fetch_add(samples, Ordering::Relaxed);
+        }
+    }
+
+    /// All of them.
+    pub(super) fn counts(&self) -> Vec<CpuCount> {
+        let count = |entry: &crate::stack::table::Entry<CpuKey, CpuRecord>| CpuCount {
+            stack: entry.stack().into(),
+            span: entry.captured().span,
+            labels: entry.key.labels,
+            thread: entry.key.thread,
+            samples: entry.record.0.load(Ordering::Relaxed),
+        };
+        self.0.iter().map(count).filter(|count| count.samples > 0).collect()
+    }
+}
+
+impl Drop for Samples {
+    fn drop(&mut self) {
+        // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
+        unsafe { self.0.clear() };
+    }
+}

@@ -1,0 +1,69 @@
+//! What threads do while they are sampled: count their stacks when a signal comes, and attach themselves when they begin.
+
+use super::attach::{Attacher, Since};
+use super::current::Current;
+use super::event::Cause;
+use super::samples::{CpuKey, Samples};
+use super::thread::CpuThread;
+use crate::counters::COUNTERS;
+use crate::goroutine::kernel_thread_id;
+use crate::labels;
+use crate::sampling::errno;
+use crate::stack::{Interrupted, marker};
+
+/// What handlers find.
+pub(super) static SAMPLING: Current<Sampling> = Current::new();
+/// A sampling that goes on.
+pub(super) struct Sampling {
+    pub(super) samples: Samples,
+    pub(super) attacher: Attacher,
+    /// Whether the samples of each thread are counted apart.
+    pub(super) by_thread: bool,
+}
+
+impl Sampling {
+    /// In the handler of the thread that has used up a period.
+    pub(super) fn sample(&self, thread: &CpuThread, cause: Cause, interrupted: Interrupted) {
+        let due = thread.charge(cause, self.attacher.period());
+        if due == 0 {
+            return;
+        }
+        if self.by_thread {
+            thread.note_name();
+        }
+        let thread = if self.by_thread { thread.id() } else { 0 };
+        let key = CpuKey { labels: labels::current_id(), thread };
+        if interrupted.with_stack(|stack| self.samples.add(key, stack, due)).is_none() {
+            COUNTERS.stacks_not_captured.add();
+            let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
+            self.samples.add(key, &stack, due);
+        }
+    }
+}
+
+/// The current thread begins: it attaches itself. For hooks.
+#[inline]
+pub(super) fn thread_began() {
+    if SAMPLING.is_set() {
+        attach_own();
+    }
+}
+
+#[cold]
+fn attach_own() {
+    errno::kept(|| {
+        SAMPLING.with(|sampling| {
+            // The collector finds it, if this does not come off.
+            sampling.attacher.attach(kernel_thread_id(), blocked(), Since::Birth);
+        });
+    });
+}
+
+/// The signals that the current thread blocks: bit 0 for signal 1.
+fn blocked() -> u64 {
+    let mut blocked = 0_u64;
+    let (none, size) = (core::ptr::null::<u64>(), size_of::<u64>());
+    // SAFETY: asks only, and writes to the local, whose size it gets.
+    unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, none, &raw mut blocked, size) };
+    blocked
+}

@@ -1,0 +1,42 @@
+use std::hint::black_box;
+use std::time::Duration;
+
+use super::*;
+use crate::fork_lock::ForkLock;
+use crate::goroutine::kernel_thread_id;
+use crate::stack::marker;
+
+/// One sampling at a time.
+fn alone() -> impl Drop {
+    static ALONE: ForkLock = ForkLock::new();
+    ALONE.lock()
+}
+
+/// Uses this much processor time, and returns how much it was.
+#[inline(never)]
+fn burn(time: Duration) -> Duration {
+    let used = || Duration::from_nanos(cpu_time::own().unwrap());
+    let start = used();
+    while used() - start < time {
+        for i in 0..1000 {
+            black_box(i);
+        }
+    }
+    used() - start
+}
+
+#[test]
+fn a_sampling_counts_the_periods_of_each_thread() {
+    let _alone = alone();
+    for source in [CpuSource::Perf, CpuSource::Timers] {
+        let sampler = start(Options { hz: 1000, source, by_thread: true }).unwrap();
+        let used = burn(Duration::from_millis(100)).as_millis() as u64;
+        let samples = sampler.stop().unwrap();
+        assert_eq!(samples.period_nanos, 1_000_000);
+        let own = samples.counts.iter().filter(|count| count.thread == kernel_thread_id());
+        let sum: u64 = own.map(|count| count.samples).sum();
+        assert!(sum.abs_diff(used) <= 3, "{sum} of {used}, {source:?}");
+        let marker = marker::frame(marker::stack_not_captured);
+        assert!(samples.counts.iter().all(|count| !count.stack.contains(&marker)));
+    }
+}

@@ -1,0 +1,376 @@
+//! What the handler has to know of its thread, in a slot that it finds without a lock.
+//!
+//! # What a sample stands for
+//!
+//! A signal that comes says that a period of the thread's processor time is over, but not that it is the first since the
+//! last one: the kernel keeps one pending signal of a kind, however many were due while the thread was deep in a system
+//! call or blocked signals, and looks at timers only at its ticks. So the handler reads the clock and charges its stack
+//! all periods that are over:
+//!
+//! ```text
+//!   charged ──── period ────┼──── period ────┼── …        samples = round((now - charged) / period)
+//!                                          now            charged += samples · period
+//! ```
+//!
+//! Rounded, for a timer that fires a moment early is on time. Over a thread's life the sum is its time in periods, to
+//! within one.
+//!
+//! The first period of a thread is cut to a random part, and `charged` begins so much earlier: a thread that uses less
+//! than a period in all has a sample with the probability of its part, and a thousand such threads together as many as
+//! they should. Go: the random first expiry of `setThreadCPUProfiler`. A thread that was found some milliseconds after its
+//! birth has used time by then, which its first sample stands for as well: in whole periods, rounded at random.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use super::event::Cause;
+use super::perf::PerfEvent;
+use super::timer::Timer;
+use super::{cpu_time, perf, timer};
+use crate::goroutine::{self, kernel_thread_id};
+use crate::slots::{Place, Slot, Slots};
+
+/// From when on a thread is sampled.
+#[derive(Clone, Copy)]
+pub(super) struct Start {
+    /// Nanoseconds that it has used.
+    pub(super) now: u64,
+    /// Nanoseconds after which it will be signalled for the first time.
+    pub(super) first: u64,
+    /// Periods that the sample of then stands for, besides its own.
+    pub(super) before: u64,
+}
+
+/// What signals a thread, until it is dropped.
+pub(super) enum Armed {
+    Event(PerfEvent),
+    Timer(#[expect(dead_code, reason = "ends when dropped")] Timer),
+    Not,
+}
+
+impl Armed {
+    /// Lets it signal no more. Returns the event, if it is one, whose descriptor stays open.
+    pub(super) fn disabled(self) -> Option<PerfEvent> {
+        match self {
+            Self::Event(event) => {
+                event.disable();
+                Some(event)
+            }
+            Self::Timer(_) | Self::Not => None,
+        }
+    }
+}
+
+/// A thread that is sampled.
+#[repr(C, align(128))]
+pub(super) struct CpuThread {
+    /// The kernel's number; 0 while the slot is free. Written last when it begins, first when it ends.
+    id: AtomicU32,
+    /// Whether it is attached, or will not be: until then it is its maker's.
+    is_ready: AtomicBool,
+    /// The descriptor of its event plus one; 0 for none.
+    fd: AtomicI32,
+    /// The kernel's number of its timer plus one; 0 for none.
+    timer: AtomicI32,
+    /// Nanoseconds of processor time up to which samples were counted.
+    charged: AtomicI64,
+    /// Whether its event is still to be given the period.
+    is_first: AtomicBool,
+    /// The kernel's name of the thread at a sample, as it lies in memory; 0 before.
+    name: [AtomicU64; 2],
+    place: Place,
+}
+
+// SAFETY: atomics of numbers, for which zero is valid: a slot that is free.
+unsafe impl Slot for CpuThread {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+static SLOTS: Slots<CpuThread> = Slots::new();
+
+/// How many slots there are of threads whose numbers have these last digits, so that a new one need not be compared with all.
+static CLAIMS: [AtomicU32; 1 << 16] = [const { AtomicU32::new(0) }; 1 << 16];
+
+fn claims(id: u32) -> &'static AtomicU32 {
+    &CLAIMS[id as usize % CLAIMS.len()]
+}
+
+thread_local! {
+    // The slot of the current thread, and the number that the thread had when it found it. No destructor and no lazy
+    // initialisation, for handlers.
+    static OWN: Cell<Option<(&'static CpuThread, u32)>> = const { Cell::new(None) };
+}
+
+impl CpuThread {
+    /// A slot for thread `id`, which is the caller's alone until it is [ready](Self::set_ready). `None` if there is one already,
+    /// or no memory. By that thread and by the collector.
+    pub(super) fn begin(id: u32, start: Start, period: u64) -> Option<&'static Self> {
+        let slot = SLOTS.take()?;
+        let Start { now, first, before } = start;
+        slot.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Ordering::Relaxed);
+        slot.is_first.store(false, Ordering::Relaxed);
+        slot.is_ready.store(false, Ordering::Relaxed);
+        slot.name.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        slot.id.store(id, Ordering::Release);
+        let is_other = |other: &&Self| !core::ptr::eq(*other, slot) && other.id.load(Ordering::Acquire) == id;
+        // Whoever counts after another sees the slot that this one has published before.
+        if claims(id).fetch_add(1, Ordering::AcqRel) > 0 && SLOTS.iter().any(|other| is_other(&other)) {
+            slot.end();
+            return None;
+        }
+        Some(slot)
+    }
+
+    /// All that are attached. By the collector.
+    pub(super) fn all() -> impl Iterator<Item = &'static Self> {
+        SLOTS.iter().filter(|slot| slot.id() != 0 && slot.is_ready.load(Ordering::Acquire))
+    }
+
+    /// What there is to do for it was done. By its maker.
+    pub(super) fn set_ready(&self) {
+        self.is_ready.store(true, Ordering::Release);
+    }
+
+    /// The kernel's number of the thread; 0 of a slot that is free.
+    pub(super) fn id(&self) -> u32 {
+        self.id.load(Ordering::Acquire)
+    }
+
+    /// This event, which is not enabled yet, will signal it.
+    pub(super) fn announce_event(&self, event: &PerfEvent) {
+        self.is_first.store(true, Ordering::Relaxed);
+        self.fd.store(event.fd() + 1, Ordering::Release);
+    }
+
+    /// That event will not.
+    pub(super) fn revoke_event(&self) {
+        self.is_first.store(false, Ordering::Relaxed);
+        self.fd.store(0, Ordering::Release);
+    }
+
+    /// The event that was announced is the slot's.
+    pub(super) fn set_event(&self, event: PerfEvent) {
+        let fd = event.into_raw();
+        debug_assert_eq!(self.fd.load(Ordering::Relaxed), fd + 1);
+    }
+
+    /// The timer is the slot's.
+    pub(super) fn set_timer(&self, timer: Timer) {
+        self.timer.store(timer.into_raw() + 1, Ordering::Release);
+    }
+
+    /// Takes what signals it. By the collector.
+    pub(super) fn disarm(&self) -> Armed {
+        let (fd, timer) =
+            (self.fd.swap(0, Ordering::AcqRel).checked_sub(1), self.timer.swap(0, Ordering::AcqRel));
+        match (fd.filter(|fd| *fd >= 0), timer) {
+            // SAFETY: from `set_event`, and taken once.
+            (Some(fd), _) => Armed::Event(unsafe { PerfEvent::from_raw(fd) }),
+            (None, 0) => Armed::Not,
+            // SAFETY: from `set_timer`, and taken once.
+            (None, timer) => Armed::Timer(unsafe { Timer::from_raw(timer - 1) }),
+        }
+    }
+
+    /// Has it signalled again, if it is behind by some periods: its first signal was lost, one of somebody else's having been
+    /// pending; or its timer does not go off while it runs, because the kernel's ticks meet others. Returns whether a
+    /// signal is on its way. By the collector.
+    pub(super) fn hurry(&self, period: u64) -> bool {
+        let id = self.id();
+        if cpu_time::of_thread(id).is_none_or(|now| self.missed(now, period) <= 1) {
+            return false;
+        }
+        // One that waits is left alone: its call would be interrupted.
+        if goroutine::is_waiting(id) != Some(false) {
+            return false;
+        }
+        let (fd, timer) = (self.fd.load(Ordering::Acquire) - 1, self.timer.load(Ordering::Acquire) - 1);
+        if fd < 0 && timer >= 0 {
+            timer::fire(timer, period);
+        }
+        if fd >= 0 && self.is_first.swap(false, Ordering::Relaxed) {
+            perf::go_on(fd, period);
+        }
+        true
+    }
+
+    /// Whether nothing signals it. By the collector.
+    pub(super) fn is_silent(&self) -> bool {
+        self.fd.load(Ordering::Acquire) == 0 && self.timer.load(Ordering::Acquire) == 0
+    }
+
+    /// Gives the slot of a thread back that is not signalled any more. By the collector.
+    pub(super) fn end(&'static self) {
+        let id = self.id.swap(0, Ordering::AcqRel);
+        claims(id).fetch_sub(1, Ordering::AcqRel);
+        SLOTS.give_back(self);
+    }
+
+    /// Its number among the slots, by which a timer names it.
+    pub(super) fn number(&self) -> u32 {
+        self.place.number()
+    }
+
+    /// Whether a signal that has come for `cause` is one of its own.
+    fn is_meant(&self, id: u32, cause: Cause) -> bool {
+        self.id.load(Ordering::Acquire) == id
+            && match cause {
+                Cause::Event(fd) => self.fd.load(Ordering::Acquire) == fd + 1,
+                Cause::Timer(number) => self.number() == number,
+            }
+    }
+
+    /// The slot of the current thread, if it was signalled for this cause. In the handler.
+    pub(super) fn of(cause: Cause) -> Option<&'static Self> {
+        let known = OWN.with(Cell::get).filter(|(slot, id)| slot.is_meant(*id, cause));
+        known.map(|(slot, _)| slot).or_else(|| Self::find(cause))
+    }
+
+    /// The first signal of a thread, or a late one.
+    #[cold]
+    fn find(cause: Cause) -> Option<&'static Self> {
+        let id = kernel_thread_id();
+        let slot = SLOTS.iter().find(|slot| slot.is_meant(id, cause))?;
+        OWN.with(|own| own.set(Some((slot, id))));
+        Some(slot)
+    }
+
+    /// Periods that are over since the last sample. In the handler, for `cause`.
+    pub(super) fn charge(&self, cause: Cause, period: u64) -> u64 {
+        if let Cause::Event(fd) = cause
+            && self.is_first.swap(false, Ordering::Relaxed)
+        {
+            perf::go_on(fd, period);
+        }
+        let Some(now) = cpu_time::own() else { return 1 };
+        let charged = self.charged.load(Ordering::Relaxed);
+        let due = periods(now as i64 - charged, period);
+        self.charged.store(charged + (due * period) as i64, Ordering::Relaxed);
+        due
+    }
+
+    /// Notes the kernel's name of the thread, once. In its handler.
+    pub(super) fn note_name(&self) {
+        if self.name[0].load(Ordering::Relaxed) != 0 {
+            return;
+        }
+        let mut name = [0_u64; 2];
+        // SAFETY: the call writes at most 16 bytes to a local of that size.
+        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
+        self.name[1].store(name[1], Ordering::Relaxed);
+        // Last: without it there is no name.
+        self.name[0].store(name[0], Ordering::Release);
+    }
+
+    /// The name that was noted; empty for none.
+    pub(super) fn name(&self) -> String {
+        let mut bytes = [0; 16];
+        for (word, bytes) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
+            bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
+        }
+        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
+        String::from_utf8_lossy(&bytes[..len]).into_owned()
+    }
+
+    /// Whole periods that the thread has used since its last sample, when it has used `now` nanoseconds.
+    pub(super) fn missed(&self, now: u64, period: u64) -> u64 {
+        (now as i64 - self.charged.load(Ordering::Relaxed)).max(0) as u64 / period
+    }
+
+    /// Nanoseconds of the thread, which has used `now`, until its next period is over.
+    pub(super) fn until_due(&self, now: u64, period: u64) -> u64 {
+        let used = (now as i64 - self.charged.load(Ordering::Relaxed)).max(0) as u64;
+        period - used % period
+    }
+
+    /// These were counted elsewhere. By the collector, when the thread is not signalled any more.
+    pub(super) fn skip(&self, periods: u64, period: u64) {
+        self.charged.fetch_add((periods * period) as i64, Ordering::Relaxed);
+    }
+}
+
+/// Periods in a stretch of processor time, to the nearest.
+fn periods(nanos: i64, period: u64) -> u64 {
+    (nanos.max(0) as u64 + period / 2) / period
+}
+
+/// In a forked child: the threads are its parent's.
+pub(super) fn forked() {
+    for slot in SLOTS.iter().filter(|slot| slot.id() != 0) {
+        // The parent has descriptors and timers of its own.
+        let fd = slot.fd.swap(0, Ordering::Relaxed) - 1;
+        if fd >= 0 {
+            // SAFETY: a descriptor of ours, which this process has no use for.
+            unsafe { libc::close(fd) };
+        }
+        slot.timer.store(0, Ordering::Relaxed);
+        slot.end();
+    }
+    OWN.with(|own| own.set(None));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_early_or_late_is_on_time() {
+        let periods = |nanos| periods(nanos, 1000);
+        assert_eq!([990, 1010, 1490, 1510, 4000].map(periods), [1, 1, 1, 2, 4]);
+        assert_eq!([-5, 0, 400].map(periods), [0, 0, 0]);
+    }
+
+    fn begun(id: u32, now: u64, first: u64, before: u64) -> Option<&'static CpuThread> {
+        CpuThread::begin(id, Start { now, first, before }, 1000)
+    }
+
+    #[test]
+    fn the_first_period_is_a_part_and_counts_as_one() {
+        let slot = begun(u32::MAX, 5_000, 300, 0).unwrap();
+        let charged = || slot.charged.load(Ordering::Relaxed);
+        assert_eq!(charged(), 4_300, "so that it is over at 5300");
+        assert_eq!([5_299, 5_300, 6_299, 6_300].map(|now| slot.missed(now, 1000)), [0, 1, 1, 2]);
+        assert_eq!([5_299, 5_300, 6_200].map(|now| slot.until_due(now, 1000)), [1, 1000, 100]);
+        slot.skip(2, 1000);
+        assert_eq!((charged(), slot.missed(0, 1000)), (6_300, 0));
+        assert!(begun(u32::MAX, 0, 1, 0).is_none(), "it has one");
+        slot.end();
+        let slot = begun(u32::MAX, 5_000, 300, 5).unwrap();
+        assert_eq!(slot.missed(5_300, 1000), 6, "those before it was found are the first sample's");
+        slot.end();
+    }
+
+    #[test]
+    fn a_signal_that_was_sent_to_another_is_not_its_own() {
+        let id = kernel_thread_id();
+        let slot = begun(id, 0, 1, 0).unwrap();
+        slot.fd.store(70_001, Ordering::Relaxed);
+        let is_own = |cause| CpuThread::of(cause).is_some_and(|found| core::ptr::eq(found, slot));
+        assert!(is_own(Cause::Event(70_000)) && is_own(Cause::Timer(slot.number())));
+        assert!(is_own(Cause::Event(70_000)), "as remembered");
+        assert!(!is_own(Cause::Event(70_001)));
+        std::thread::scope(|scope| {
+            scope.spawn(|| assert!(!is_own(Cause::Event(70_000)), "of another thread"));
+        });
+        slot.fd.store(0, Ordering::Relaxed);
+        slot.end();
+        assert!(!is_own(Cause::Event(70_000)), "it was ended");
+    }
+
+    /// A thread attaches itself while the collector does.
+    #[test]
+    fn of_two_slots_of_a_thread_one_stays_at_most() {
+        for id in 3_000_000_000..3_000_003_000_u32 {
+            let both = std::thread::scope(|scope| {
+                let other = scope.spawn(move || begun(id, 0, 1, 0).is_some());
+                [begun(id, 0, 1, 0).is_some(), other.join().unwrap()]
+            });
+            let slots: Vec<_> = SLOTS.iter().filter(|slot| slot.id() == id).collect();
+            assert_eq!(slots.len(), both.iter().filter(|has| **has).count());
+            assert!(slots.len() <= 1);
+            slots.into_iter().for_each(CpuThread::end);
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What the program has and does is left to it: its handlers, its signals, its children.
+
+use std::io;
+use std::mem::zeroed;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::Duration;
+
+use rtprof::pprof::{self, CpuProfileOptions, CpuSource};
+
+use crate::support::{child, until};
+use crate::work::{SOURCES, burn, by, profiled, samples_and_missed, samples_of, used};
+
+/// What the process does with a signal.
+pub(crate) fn disposition(signal: i32) -> usize {
+    // SAFETY: an all-zero structure is one, and the call writes to it.
+    unsafe {
+        let mut action: libc::sigaction = zeroed();
+        assert_eq!(libc::sigaction(signal, std::ptr::null(), &raw mut action), 0);
+        action.sa_sigaction
+    }
+}
+
+static HANDLED: AtomicU32 = AtomicU32::new(0);
+
+// Never inlined, it has one address.
+#[inline(never)]
+extern "C" fn count(_: i32) {
+    HANDLED.fetch_add(1, Relaxed);
+}
+
+/// Gives a signal a handler of the program's.
+fn handle(signal: i32) {
+    // SAFETY: the handler adds to a number.
+    assert_ne!(unsafe { libc::signal(signal, count as *const () as usize) }, libc::SIG_ERR);
+}
+
+/// Those that could serve, in the order in which they do.
+const CANDIDATES: [i32; 5] = [libc::SIGURG, libc::SIGWINCH, libc::SIGPROF, libc::SIGSTKFLT, libc::SIGVTALRM];
+
+/// Gives all signals that could serve a handler of the program's.
+pub(crate) fn handle_all_candidates() {
+    CANDIDATES.into_iter().for_each(handle);
+}
+
+/// Sends a signal to the current thread.
+fn raise(signal: i32) {
+    // SAFETY: a plain call.
+    assert_eq!(unsafe { libc::raise(signal) }, 0);
+}
+
+/// Whichever signals the program handles, the profile is there, and none of the program's own is lost.
+#[test]
+fn handlers_of_the_program_get_their_signals() {
+    let signals = CANDIDATES;
+    for source in SOURCES {
+        for handled in 0..signals.len() {
+            let scenario = format!("{source:?} {handled}");
+            child::isolated_as("handlers_of_the_program_get_their_signals", &scenario, || {
+                signals[..handled].iter().copied().for_each(handle);
+                let before = signals.map(disposition);
+                let sent = std::cell::Cell::new(0);
+                let work = || {
+                    for _ in 0..50 {
+                        burn(Duration::from_millis(2));
+                        for &signal in &signals[..handled] {
+                            raise(signal);
+                            sent.set(sent.get() + 1);
+                        }
+                    }
+                };
+                let ((), profile, _) = profiled(by(source, 1000), work);
+                assert_eq!(HANDLED.load(Relaxed), sent.get());
+                let function = "handlers_of_the_program_get_their_signals";
+                let (found, own) = (samples_and_missed(&profile, function), samples_of(&profile, function));
+                assert!(found >= 90 && own > 0, "{own}, and with what timers have missed {found}");
+                assert_eq!(signals.map(disposition), before, "all is as it was");
+            });
+        }
+    }
+}
+
+/// A signal of the number that we use, sent by somebody else, does what it does without us.
+#[test]
+fn signals_of_others_do_what_they_did() {
+    // Ignored by default.
+    child::isolated_as("signals_of_others_do_what_they_did", "ignored", || {
+        for signal in [libc::SIGURG, libc::SIGWINCH] {
+            profiled(CpuProfileOptions::default(), || (0..100).for_each(|_| raise(signal)));
+            handle(signal);
+        }
+    });
+    if child::any() && !child::is("signals_of_others_do_what_they_did", "ends") {
+        return;
+    }
+    let ends = || {
+        [libc::SIGURG, libc::SIGWINCH].into_iter().for_each(handle);
+        pprof::start_cpu_profile(io::sink()).unwrap();
+        raise(libc::SIGPROF);
+        unreachable!("it ends the process by default");
+    };
+    if child::is("signals_of_others_do_what_they_did", "ends") {
+        ends();
+    }
+    let output = child::output("signals_of_others_do_what_they_did", "ends", |_| {});
+    assert_eq!(child::signal(output.status), Some(libc::SIGPROF), "{}", child::report(&output));
+}
+
+/// A program that installs its handler while we sample has the signal from then on, and the profile goes on with another.
+#[test]
+fn a_handler_that_comes_later_has_the_signal() {
+    for source in SOURCES {
+        child::isolated_as("a_handler_that_comes_later_has_the_signal", &format!("{source:?}"), || {
+            let work = || {
+                burn(Duration::from_millis(30));
+                handle(libc::SIGURG);
+                until("another signal is used", || disposition(libc::SIGWINCH) != libc::SIG_DFL);
+                // Sent by us before, and handled by the program.
+                HANDLED.store(0, Relaxed);
+                // All are attached anew, one after the other.
+                (0..4).for_each(|_| late());
+                (0..10).for_each(|_| raise(libc::SIGURG));
+            };
+            let ((), profile, _) = profiled(by(source, 1000), work);
+            assert_eq!(HANDLED.load(Relaxed), 10);
+            let found = samples_and_missed(&profile, "hosts::late");
+            assert!(found >= 200, "{found}");
+            assert_eq!(disposition(libc::SIGURG), count as *const () as usize);
+            assert_eq!(disposition(libc::SIGWINCH), libc::SIG_DFL);
+        });
+    }
+}
+
+#[inline(never)]
+fn late() {
+    std::hint::black_box(burn(Duration::from_millis(100)));
+}
+
+const REPLACED: &str = "RTPROF_TEST_REPLACED";
+
+/// A program that is replaced by another one while it is sampled: what is pending then must not end the other.
+#[test]
+fn exec_is_survived() {
+    for (source, handled) in SOURCES.into_iter().flat_map(|source| [(source, false), (source, true)]) {
+        child::isolated_as("exec_is_survived", &format!("{source:?} {handled}"), || {
+            let rounds: u32 = std::env::var(REPLACED).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            assert_eq!(disposition(libc::SIGURG), libc::SIG_DFL);
+            if rounds == 20 {
+                return;
+            }
+            if handled {
+                // Then it is the next one.
+                handle(libc::SIGURG);
+            }
+            pprof::start_cpu_profile_with(io::sink(), by(source, 10_000)).unwrap();
+            burn(Duration::from_millis(2));
+            let mut command = Command::new(std::env::current_exe().unwrap());
+            command.args(std::env::args().skip(1)).env(REPLACED, (rounds + 1).to_string());
+            panic!("exec: {}", command.exec());
+        });
+    }
+}
+
+/// A forked child is not sampled, and can take a profile of its own, as its parent goes on.
+#[test]
+fn forked_children_can_take_their_own() {
+    for source in SOURCES {
+        crate::support::fork::isolated("forked_children_can_take_their_own", &format!("{source:?}"), || {
+            let work = || {
+                let start = used();
+                for _ in 0..3 {
+                    burn(Duration::from_millis(10));
+                    crate::support::fork::in_a_child("a profile", || {
+                        assert!(pprof::stop_cpu_profile().is_err());
+                        burn(Duration::from_millis(10));
+                        let ((), profile, _) = profiled(by(source, 1000), late);
+                        let found = samples_and_missed(&profile, "hosts::late");
+                        assert!((90..=120).contains(&found), "{found}");
+                    });
+                }
+                burn(Duration::from_millis(30));
+                used() - start
+            };
+            let (used, profile, _) = profiled(by(source, 1000), work);
+            let (found, due) =
+                (samples_and_missed(&profile, "forked_children_can_take"), used.as_millis() as i64);
+            assert!((found - due).abs() <= 20, "{found} of {due}, and nothing of its children's 300");
+        });
+    }
+}
+
+/// Each of these has its parent's handler when it comes to life.
+#[test]
+fn children_of_children_have_the_same_signal() {
+    fn generation(left: u32) {
+        let ((), profile, _) = profiled(CpuProfileOptions::default(), || {
+            assert_ne!(disposition(libc::SIGURG), libc::SIG_DFL);
+            assert_eq!(disposition(libc::SIGWINCH), libc::SIG_DFL);
+            if left > 0 {
+                crate::support::fork::in_a_child("a generation", || {
+                    assert_eq!(disposition(libc::SIGURG), libc::SIG_DFL, "a child is not sampled");
+                    generation(left - 1);
+                });
+            }
+        });
+        profile.check();
+    }
+    crate::support::fork::isolated("children_of_children_have_the_same_signal", "", || generation(6));
+}
+
+/// The kernel keeps one pending signal of a kind: where that is somebody else's, ours is lost, and with it the one that begins
+/// a thread's sampling.
+#[test]
+fn a_first_signal_may_be_lost() {
+    child::isolated("a_first_signal_may_be_lost", || {
+        let block = |how| {
+            // SAFETY: blocks or unblocks one signal of this thread.
+            unsafe {
+                let mut set: libc::sigset_t = zeroed();
+                libc::sigaddset(&raw mut set, libc::SIGURG);
+                libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
+            }
+        };
+        let work = || {
+            block(libc::SIG_BLOCK);
+            raise(libc::SIGURG);
+            burn(Duration::from_millis(5));
+            block(libc::SIG_UNBLOCK);
+            // Several of the collector's looks.
+            (0..5).for_each(|_| late());
+        };
+        let ((), profile, _) = profiled(by(CpuSource::Perf, 1000), work);
+        let (found, own) = (samples_and_missed(&profile, "hosts::late"), samples_of(&profile, "hosts::late"));
+        assert!(found >= 490 && own > 0, "{own}, and without a stack {found}");
+    });
+}

@@ -1,0 +1,136 @@
+//! Where the kernel, or a filter of system calls, does not permit what is needed.
+
+use std::io;
+
+use rtprof::pprof::{self, CpuProfileError, CpuProfileOptions, CpuSource, SampledBy};
+
+use crate::hosts::{disposition, handle_all_candidates};
+use crate::support::{child, descriptors};
+use crate::work::{burn, by, profiled, samples_and_missed, sum};
+use std::time::Duration;
+
+/// Has the kernel refuse these system calls to this process from now on.
+fn refuse(calls: &[libc::c_long]) {
+    let step = |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
+    // The number of the call stands first.
+    let mut filter = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
+    for (at, &call) in calls.iter().enumerate() {
+        let to_refusal = (calls.len() - at) as u8;
+        filter.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, to_refusal));
+    }
+    filter.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0));
+    filter.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0));
+    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
+    const ALL_THREADS: libc::c_long = 1;
+    const FILTER: libc::c_long = 1;
+    // SAFETY: the program outlives the calls.
+    let installed = unsafe {
+        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
+            && libc::syscall(libc::SYS_seccomp, FILTER, ALL_THREADS, &raw const program) == 0
+    };
+    assert!(installed, "{}", io::Error::last_os_error());
+}
+
+#[test]
+fn without_perf_there_are_timers() {
+    child::isolated("without_perf_there_are_timers", || {
+        refuse(&[libc::SYS_perf_event_open]);
+        let (used, profile, stats) = profiled(by(CpuSource::Auto, 1000), || burn(Duration::from_millis(100)));
+        assert!(
+            matches!(&stats.sampled_by, SampledBy::Timers { refused: Some(error) } if error.contains("not permitted"))
+        );
+        let comments = profile.comments();
+        assert!(
+            comments.contains("by timers of each thread; perf_event_open: Operation not permitted"),
+            "{comments}"
+        );
+        let (found, due) = (samples_and_missed(&profile, "burn"), used.as_millis() as i64);
+        assert!((found - due).abs() <= 20, "{found} of {due}");
+        let error = pprof::start_cpu_profile_with(io::sink(), by(CpuSource::Perf, 100)).unwrap_err();
+        assert!(
+            matches!(error, CpuProfileError::NoPerf(_)) && error.to_string().contains("perf_event_paranoid"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn without_any_source_there_is_an_error_and_nothing_else() {
+    child::isolated("without_any_source_there_is_an_error_and_nothing_else", || {
+        let before = (descriptors::open(), disposition(libc::SIGURG));
+        refuse(&[libc::SYS_perf_event_open, libc::SYS_timer_create]);
+        let error = pprof::start_cpu_profile(io::sink()).unwrap_err();
+        assert!(matches!(error, CpuProfileError::NoSource { .. }), "{error}");
+        let says = error.to_string();
+        assert!(says.contains("no timers") && says.contains("does not permit perf_event_open"), "{says}");
+        assert_eq!((descriptors::open(), disposition(libc::SIGURG)), before);
+    });
+}
+
+#[test]
+fn without_a_signal_there_is_an_error() {
+    child::isolated("without_a_signal_there_is_an_error", || {
+        handle_all_candidates();
+        let error = pprof::start_cpu_profile(io::sink()).unwrap_err();
+        assert!(
+            matches!(error, CpuProfileError::NoSignal) && error.to_string().contains("SIGPROF"),
+            "{error}"
+        );
+    });
+}
+
+#[test]
+fn threads_that_may_not_be_signalled_are_not() {
+    child::isolated("threads_that_may_not_be_signalled_are_not", || {
+        rtprof::set_thread_signals(false);
+        let error = pprof::start_cpu_profile(io::sink()).unwrap_err();
+        assert!(matches!(error, CpuProfileError::SignalsOff), "{error}");
+        rtprof::set_thread_signals(true);
+        profiled(CpuProfileOptions::default(), || ());
+    });
+}
+
+/// A quarter of the descriptors at most; the other threads have timers.
+#[test]
+fn descriptors_are_left_to_the_program() {
+    child::isolated("descriptors_are_left_to_the_program", || {
+        descriptors::allow(80);
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let ends = std::sync::Arc::new(std::sync::Mutex::new(ends));
+        let threads: Vec<_> = (0..30)
+            .map(|_| {
+                let ends = ends.clone();
+                std::thread::spawn(move || _ = ends.lock().unwrap().recv())
+            })
+            .collect();
+        let before = descriptors::open();
+        let (most, profile, _) = profiled(by(CpuSource::Auto, 1000), || {
+            burn(Duration::from_millis(50));
+            descriptors::open()
+        });
+        // And what the collector itself may have open at that moment.
+        assert!(most - before <= 22, "{most} open, {before} before");
+        let comments = profile.comments();
+        assert!(comments.contains("threads had timers instead"), "{comments}");
+        drop(end);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// Threads that cannot be listed at the beginning, and are later, are not taken for newborn: what they have done before is not
+/// this profile's.
+#[test]
+fn history_is_not_counted() {
+    child::isolated("history_is_not_counted", || {
+        burn(Duration::from_millis(500));
+        descriptors::allow(200);
+        let mut all: Vec<_> = std::iter::from_fn(|| std::fs::File::open("/dev/null").ok()).collect();
+        let work = || {
+            all.clear();
+            burn(Duration::from_millis(50))
+        };
+        let (used, profile, _) = profiled(by(CpuSource::Auto, 1000), work);
+        let (found, due) = (sum(&profile.samples()).0, used.as_millis() as i64);
+        assert!(found <= due + 100, "{found} of {due}");
+    });
+}
