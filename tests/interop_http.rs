@@ -140,8 +140,7 @@ fn fetch(go: &Go, arguments: &[&str]) -> Fetched {
 
 /// What pprof prints of a live server is what it prints of the file, and what we read there.
 fn check_top(go: &Go, fetched: &Fetched, kind: &str, unit: &str, value: usize) {
-    let told: BTreeMap<_, _> = top::rows(go, &fetched.file, kind, unit).into_iter().collect();
-    assert_eq!(told, top::expected(&fetched.read().samples(), value), "Go {}: -top of {kind}", go.version);
+    top::check(go, &fetched.file, kind, unit, top::expected(&fetched.read().samples(), value));
 }
 
 #[test]

@@ -5,36 +5,14 @@ use std::io;
 use rtprof::pprof::{self, CpuProfileError, CpuProfileOptions, CpuSource, SampledBy};
 
 use crate::hosts::{disposition, handle_all_candidates};
-use crate::support::{child, descriptors};
+use crate::support::{child, descriptors, sandbox};
 use crate::work::{burn, by, profiled, samples_and_missed, sum};
 use std::time::Duration;
-
-/// Has the kernel refuse these system calls to this process from now on.
-fn refuse(calls: &[libc::c_long]) {
-    let step = |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
-    // The number of the call stands first.
-    let mut filter = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
-    for (at, &call) in calls.iter().enumerate() {
-        let to_refusal = (calls.len() - at) as u8;
-        filter.push(step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, to_refusal));
-    }
-    filter.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0));
-    filter.push(step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0));
-    let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-    const ALL_THREADS: libc::c_long = 1;
-    const FILTER: libc::c_long = 1;
-    // SAFETY: the program outlives the calls.
-    let installed = unsafe {
-        libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
-            && libc::syscall(libc::SYS_seccomp, FILTER, ALL_THREADS, &raw const program) == 0
-    };
-    assert!(installed, "{}", io::Error::last_os_error());
-}
 
 #[test]
 fn without_perf_there_are_timers() {
     child::isolated("without_perf_there_are_timers", || {
-        refuse(&[libc::SYS_perf_event_open]);
+        sandbox::refuse(&[libc::SYS_perf_event_open]).expect("a filter");
         let (used, profile, stats) = profiled(by(CpuSource::Auto, 1000), || burn(Duration::from_millis(100)));
         assert!(
             matches!(&stats.sampled_by, SampledBy::Timers { refused: Some(error) } if error.contains("not permitted"))
@@ -58,7 +36,7 @@ fn without_perf_there_are_timers() {
 fn without_any_source_there_is_an_error_and_nothing_else() {
     child::isolated("without_any_source_there_is_an_error_and_nothing_else", || {
         let before = (descriptors::open(), disposition(libc::SIGURG));
-        refuse(&[libc::SYS_perf_event_open, libc::SYS_timer_create]);
+        sandbox::refuse(&[libc::SYS_perf_event_open, libc::SYS_timer_create]).expect("a filter");
         let error = pprof::start_cpu_profile(io::sink()).unwrap_err();
         assert!(matches!(error, CpuProfileError::NoSource { .. }), "{error}");
         let says = error.to_string();

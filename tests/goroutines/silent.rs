@@ -12,7 +12,7 @@ use rtprof::{GoroutineState, goroutine_profile, set_thread_signals, thread, thre
 
 use crate::asked::start;
 use crate::names::{Names, find};
-use crate::support::{Background, child, fork, skipped, until};
+use crate::support::{Background, child, fork, sandbox, skipped, until};
 
 fn comments() -> String {
     let mut text = Vec::new();
@@ -43,19 +43,39 @@ fn beside_others(check: impl FnOnce(&Background)) {
     });
 }
 
-/// What the kernel says of the thread of this name.
-fn thread_state(name: &str) -> Option<char> {
+/// A file of /proc about the thread of this name.
+fn thread_file(name: &str, file: &str) -> Option<String> {
     let threads = std::fs::read_dir("/proc/self/task").expect("/proc");
     threads.flatten().find_map(|thread| {
         let read = |file| std::fs::read_to_string(thread.path().join(file)).ok();
         let is_it = read("comm")?.trim() == name;
-        is_it.then(|| read("stat")?.rsplit_once(") ")?.1.chars().next())?
+        is_it.then(|| read(file))?
     })
+}
+
+/// What the kernel says of the thread of this name.
+fn thread_state(name: &str) -> Option<char> {
+    thread_file(name, "stat")?.rsplit_once(") ")?.1.chars().next()
+}
+
+/// Waits until none of the three is in the handler any more: a thread that has answered may lose the processor before it has
+/// returned, and then it blocks our signal, and does not nap.
+fn wait_until_back() {
+    let is_back = |name: &str| {
+        let status = thread_file(name, "status").expect("it goes on");
+        let mut sets = ["SigPnd:", "SigBlk:"].into_iter();
+        sets.all(|set| {
+            status.lines().any(|line| line.starts_with(set) && line.ends_with("\t0000000000000000"))
+        })
+    };
+    until("none is in the handler", || ["naps", "busy", "ours"].into_iter().all(is_back));
+    until("it naps again", || thread_state("naps") == Some('S'));
 }
 
 /// All three have the frame of this name, and what the kernel says.
 #[track_caller]
 fn all_are_silent(why: &str) {
+    wait_until_back();
     let text = comments();
     let frame = format!("rtprof_profiler::stack::marker::{why}");
     for name in ["naps", "busy", "ours"] {
@@ -247,37 +267,13 @@ fn vfork_until_written(pipe: libc::c_int) {
 fn the_kernel_may_refuse_signals() {
     child::isolated("the_kernel_may_refuse_signals", || {
         beside_others(|_| {
-            // In force for the thread that asks.
-            if let Err(error) = refuse(&[libc::SYS_rt_tgsigqueueinfo, libc::SYS_tgkill]) {
+            if let Err(error) = sandbox::refuse(&[libc::SYS_rt_tgsigqueueinfo, libc::SYS_tgkill]) {
                 skipped("the_kernel_may_refuse_signals", &error.to_string());
                 return;
             }
             all_are_silent("kernel_refuses_signals");
         });
     });
-}
-
-/// Has the current thread's calls of these fail.
-fn refuse(calls: &[libc::c_long]) -> std::io::Result<()> {
-    let statement = |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
-    // The number of the call comes first.
-    let mut program = vec![statement(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
-    for (at, &call) in calls.iter().enumerate() {
-        let to_the_end = (calls.len() - at) as u8;
-        program.push(statement(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, call as u32, to_the_end));
-    }
-    program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0));
-    program.push(statement(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0));
-    let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
-    // SAFETY: the kernel reads the program, which lives until then.
-    unsafe {
-        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-            || libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program) != 0
-        {
-            return Err(std::io::Error::last_os_error());
-        }
-    }
-    Ok(())
 }
 
 /// In a root directory without /proc.
@@ -312,6 +308,7 @@ fn limits_are_told() {
             beside_others(|_| {
                 // What was looked up once is remembered.
                 let _ = comments();
+                wait_until_back();
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 // SAFETY: the call reads the local.
                 assert_eq!(unsafe { libc::setrlimit(resource, &raw const none) }, 0);

@@ -163,14 +163,14 @@ pub(crate) fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
     }
 }
 
-/// Everything a child said, for a failure's message.
+/// Everything a child said, for a failure's message: first why it failed, which CI's summary shows.
 pub(crate) fn report(output: &Output) -> String {
     let (stdout, stderr) = (&output.stdout, &output.stderr);
     format!(
-        "{}\n--- stdout\n{}\n--- stderr\n{}",
+        "{}\n--- stderr\n{}\n--- stdout\n{}",
         describe(output.status),
-        String::from_utf8_lossy(stdout),
-        String::from_utf8_lossy(stderr)
+        String::from_utf8_lossy(stderr),
+        String::from_utf8_lossy(stdout)
     )
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod library;
 pub(crate) mod profile;
 pub(crate) mod random;
 pub(crate) mod room;
+pub(crate) mod sandbox;
 pub(crate) mod threads;
 pub(crate) mod top;
 pub(crate) mod web;

@@ -238,7 +238,11 @@ impl Profile {
             };
             let mut frames: Vec<_> = location.line.iter().enumerate().map(frame).collect();
             if frames.is_empty() {
-                frames.push(Frame { address: location.address, ..Frame::default() });
+                frames.push(Frame {
+                    function: self.unnamed(location),
+                    address: location.address,
+                    ..Frame::default()
+                });
             }
             frames
         };
@@ -249,6 +253,14 @@ impl Profile {
                 labels: sample.label.iter().map(|label| self.label(label)).collect(),
             })
             .collect()
+    }
+
+    /// What pprof shows for a location without a function: its binary, as `[libc.so.6]`, if that is known.
+    fn unnamed(&self, location: &Location) -> String {
+        let mapping = self.mapping.iter().find(|mapping| mapping.id == location.mapping_id);
+        let path = mapping.map_or("", |mapping| self.text(mapping.filename));
+        let file = path.rsplit('/').next().filter(|file| !file.is_empty());
+        file.map_or("<unknown>".into(), |file| format!("[{file}]"))
     }
 
     fn label(&self, label: &Label) -> (String, String) {

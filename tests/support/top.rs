@@ -67,6 +67,19 @@ pub(crate) fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row
     rows
 }
 
+/// What pprof prints of a file is what it should. Shows the rows that differ: a CPU profile has hundreds.
+#[track_caller]
+pub(crate) fn check(go: &Go, path: &Path, kind: &str, unit: &str, mut expected: BTreeMap<String, Row>) {
+    let mut told: BTreeMap<_, _> = rows(go, path, kind, unit).into_iter().collect();
+    let both: Vec<_> =
+        expected.keys().filter(|&name| told.get(name) == expected.get(name)).cloned().collect();
+    for name in both {
+        told.remove(&name);
+        expected.remove(&name);
+    }
+    assert_eq!(told, expected, "Go {}: -top of {kind} of {path:?}", go.version);
+}
+
 /// The sum of what stands at the functions themselves.
 pub(crate) fn total(rows: &[(String, Row)]) -> i64 {
     rows.iter().map(|(_, row)| row.flat).sum()
