@@ -61,7 +61,7 @@ fn none_is_lost_when_others_end() {
 struct WaitsAtTheEnd(Cell<Option<mpsc::Receiver<()>>>);
 
 impl Drop for WaitsAtTheEnd {
-    // Else the name that stands in the stack depends on what else this file has.
+    // Inlined, it would be missing in the stack that the test looks for it in, as it was in one release build.
     #[inline(never)]
     fn drop(&mut self) {
         self.0.take().map(|ends| ends.recv());

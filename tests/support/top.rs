@@ -67,7 +67,7 @@ pub(crate) fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row
     rows
 }
 
-/// What pprof prints of a file is what it should. Shows the rows that differ: a CPU profile has hundreds.
+/// Checks that pprof prints these rows of a file. A failure shows only those that differ: a CPU profile has hundreds of rows.
 #[track_caller]
 pub(crate) fn check(go: &Go, path: &Path, kind: &str, unit: &str, mut expected: BTreeMap<String, Row>) {
     let mut told: BTreeMap<_, _> = rows(go, path, kind, unit).into_iter().collect();
