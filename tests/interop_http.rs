@@ -43,6 +43,13 @@ fn update_the_index() {
 }
 
 #[inline(never)]
+fn search_the_index() {
+    for i in 0..100_000_u32 {
+        black_box(i.wrapping_mul(i));
+    }
+}
+
+#[inline(never)]
 fn start_workers() {
     (0..3).for_each(|_| rtprof::thread::spawn(|| ()).join().expect("it ends"));
     black_box(());
@@ -225,13 +232,15 @@ fn seconds_are_waited_for() {
                     update_the_index();
                 });
             });
+            // What waits between its steps may not meet one CPU sample in a second; this does nothing but compute.
+            scope.spawn(|| background.repeat(search_the_index));
             for go in go::toolchains("seconds_are_waited_for") {
                 for (name, kind, function) in [
                     ("heap", "alloc_space", "keep_documents"),
                     ("allocs", "alloc_space", "keep_documents"),
                     ("block", "contentions", "update_the_index"),
                     ("mutex", "contentions", "update_the_index"),
-                    ("profile", "cpu", "keep_documents"),
+                    ("profile", "cpu", "search_the_index"),
                 ] {
                     let index = format!("-sample_index={kind}");
                     // pprof's own patience with a request of a second would be half a second more.

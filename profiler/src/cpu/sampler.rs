@@ -202,6 +202,7 @@ impl Running {
         if self.process != own_process() {
             return None;
         }
+        SAMPLING.with(Sampling::settle_own);
         self.end();
         let mut tries = 0;
         while !self.shared.has_ended.load(Ordering::Acquire) {

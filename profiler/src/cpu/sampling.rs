@@ -1,6 +1,7 @@
 //! What threads do while they are sampled: count their stacks when a signal comes, and attach themselves when they begin.
 
 use super::attach::{Attacher, Since};
+use super::cpu_time;
 use super::current::Current;
 use super::event::Cause;
 use super::samples::{CpuKey, Samples};
@@ -31,13 +32,30 @@ impl Sampling {
         if self.by_thread {
             thread.note_name();
         }
-        let thread = if self.by_thread { thread.id() } else { 0 };
-        let key = CpuKey { labels: labels::current_id(), thread };
+        let key = self.key(thread);
         if interrupted.with_stack(|stack| self.samples.add(key, stack, due)).is_none() {
             COUNTERS.stacks_not_captured.add();
             let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
             self.samples.add(key, &stack, due);
         }
+    }
+
+    /// Before the current thread ends the sampling: says of the time since its last sample that there is none. A timer that
+    /// has not met the thread while it worked would meet it while it waits for the end, and charge the wait.
+    pub(super) fn settle_own(&self) {
+        let id = kernel_thread_id();
+        let Some(thread) = CpuThread::all().find(|thread| thread.id() == id && !thread.is_silent()) else {
+            return;
+        };
+        let missed = cpu_time::own().map_or(0, |now| thread.settle(now, self.attacher.period()));
+        if missed > 0 {
+            self.samples.add(self.key(thread), &[marker::frame(marker::cpu_time_not_sampled)], missed);
+        }
+    }
+
+    /// Of samples of the current thread.
+    fn key(&self, thread: &CpuThread) -> CpuKey {
+        CpuKey { labels: labels::current_id(), thread: if self.by_thread { thread.id() } else { 0 } }
     }
 }
 

@@ -285,6 +285,20 @@ impl CpuThread {
         period - used % period
     }
 
+    /// Takes over what [`missed`](Self::missed) says, from the handler. Of the current thread, which has used `now`. 0 if there is
+    /// no more than what is due this moment.
+    pub(super) fn settle(&self, now: u64, period: u64) -> u64 {
+        let charged = self.charged.load(Ordering::Relaxed);
+        let missed = self.missed(now, period);
+        let settled = charged + (missed * period) as i64;
+        let exchange = |missed: &u64| {
+            let order = Ordering::Relaxed;
+            *missed > 1 && self.charged.compare_exchange(charged, settled, order, order).is_ok()
+        };
+        // A handler that came in between has counted them.
+        Some(missed).filter(exchange).unwrap_or(0)
+    }
+
     /// These were counted elsewhere. By the collector, when the thread is not signalled any more.
     pub(super) fn skip(&self, periods: u64, period: u64) {
         self.charged.fetch_add((periods * period) as i64, Ordering::Relaxed);
@@ -333,8 +347,14 @@ mod tests {
         assert_eq!(charged(), 4_300, "so that it is over at 5300");
         assert_eq!([5_299, 5_300, 6_299, 6_300].map(|now| slot.missed(now, 1000)), [0, 1, 1, 2]);
         assert_eq!([5_299, 5_300, 6_200].map(|now| slot.until_due(now, 1000)), [1, 1000, 100]);
-        slot.skip(2, 1000);
+        assert_eq!(
+            [6_299, 6_300, 6_300].map(|now| slot.settle(now, 1000)),
+            [0, 2, 0],
+            "one alone is due now"
+        );
         assert_eq!((charged(), slot.missed(0, 1000)), (6_300, 0));
+        slot.skip(2, 1000);
+        assert_eq!(charged(), 8_300);
         assert!(begun(u32::MAX, 0, 1, 0).is_none(), "it has one");
         slot.end();
         let slot = begun(u32::MAX, 5_000, 300, 5).unwrap();
