@@ -27,6 +27,8 @@ mod current;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod event;
 #[cfg(all(rtprof_supported, not(loom)))]
+mod noted_name;
+#[cfg(all(rtprof_supported, not(loom)))]
 mod perf;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod sampler;

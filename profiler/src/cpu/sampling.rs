@@ -23,16 +23,16 @@ pub(super) struct Sampling {
 }
 
 impl Sampling {
-    /// In the handler of the thread that has used up a period.
-    pub(super) fn sample(&self, thread: &CpuThread, cause: Cause, interrupted: Interrupted) {
+    /// In the handler of the thread that has used up a period; `id` is its number, which the slot may have no more.
+    pub(super) fn sample(&self, (thread, id): (&CpuThread, u32), cause: Cause, interrupted: Interrupted) {
         let due = thread.charge(cause, self.attacher.period());
         if due == 0 {
             return;
         }
         if self.by_thread {
-            thread.note_name();
+            thread.name.note();
         }
-        let key = self.key(thread);
+        let key = self.key(id);
         if interrupted.with_stack(|stack| self.samples.add(key, stack, due)).is_none() {
             COUNTERS.stacks_not_captured.add();
             let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
@@ -49,13 +49,13 @@ impl Sampling {
         };
         let missed = cpu_time::own().map_or(0, |now| thread.settle(now, self.attacher.period()));
         if missed > 0 {
-            self.samples.add(self.key(thread), &[marker::frame(marker::cpu_time_not_sampled)], missed);
+            self.samples.add(self.key(id), &[marker::frame(marker::cpu_time_not_sampled)], missed);
         }
     }
 
-    /// Of samples of the current thread.
-    fn key(&self, thread: &CpuThread) -> CpuKey {
-        CpuKey { labels: labels::current_id(), thread: if self.by_thread { thread.id() } else { 0 } }
+    /// Of samples of the current thread, whose number this is.
+    fn key(&self, id: u32) -> CpuKey {
+        CpuKey { labels: labels::current_id(), thread: if self.by_thread { id } else { 0 } }
     }
 }
 

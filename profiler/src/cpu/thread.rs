@@ -21,9 +21,10 @@
 //! birth has used time by then, which its first sample stands for as well: in whole periods, rounded at random.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
 use super::event::Cause;
+use super::noted_name::NotedName;
 use super::perf::PerfEvent;
 use super::timer::Timer;
 use super::{cpu_time, perf, timer};
@@ -76,8 +77,8 @@ pub(super) struct CpuThread {
     charged: AtomicI64,
     /// Whether its event is still to be given the period.
     is_first: AtomicBool,
-    /// The kernel's name of the thread at a sample, as it lies in memory; 0 before.
-    name: [AtomicU64; 2],
+    /// From a sample on.
+    pub(super) name: NotedName,
     place: Place,
 }
 
@@ -112,7 +113,7 @@ impl CpuThread {
         slot.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Ordering::Relaxed);
         slot.is_first.store(false, Ordering::Relaxed);
         slot.is_ready.store(false, Ordering::Relaxed);
-        slot.name.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        slot.name.clear();
         slot.id.store(id, Ordering::Release);
         let is_other = |other: &&Self| !core::ptr::eq(*other, slot) && other.id.load(Ordering::Acquire) == id;
         // Whoever counts after another sees the slot that this one has published before.
@@ -201,11 +202,21 @@ impl CpuThread {
         self.fd.load(Ordering::Acquire) == 0 && self.timer.load(Ordering::Acquire) == 0
     }
 
-    /// Gives the slot of a thread back that is not signalled any more. By the collector.
-    pub(super) fn end(&'static self) {
+    /// The slot is no thread's any more: it is not signalled. By the collector.
+    pub(super) fn retire(&self) {
         let id = self.id.swap(0, Ordering::AcqRel);
         claims(id).fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Another thread may have the slot of one that has ended, or whose handler is done with it. By the collector.
+    pub(super) fn give_back(&'static self) {
         SLOTS.give_back(self);
+    }
+
+    /// Both at once.
+    pub(super) fn end(&'static self) {
+        self.retire();
+        self.give_back();
     }
 
     /// Its number among the slots, by which a timer names it.
@@ -222,19 +233,17 @@ impl CpuThread {
             }
     }
 
-    /// The slot of the current thread, if it was signalled for this cause. In the handler.
-    pub(super) fn of(cause: Cause) -> Option<&'static Self> {
-        let known = OWN.with(Cell::get).filter(|(slot, id)| slot.is_meant(*id, cause));
-        known.map(|(slot, _)| slot).or_else(|| Self::find(cause))
+    /// The current thread's slot and number, if it was signalled for this cause. In the handler.
+    pub(super) fn of(cause: Cause) -> Option<(&'static Self, u32)> {
+        OWN.with(Cell::get).filter(|(slot, id)| slot.is_meant(*id, cause)).or_else(|| Self::find(cause))
     }
 
     /// The first signal of a thread, or a late one.
     #[cold]
-    fn find(cause: Cause) -> Option<&'static Self> {
+    fn find(cause: Cause) -> Option<(&'static Self, u32)> {
         let id = kernel_thread_id();
-        let slot = SLOTS.iter().find(|slot| slot.is_meant(id, cause))?;
-        OWN.with(|own| own.set(Some((slot, id))));
-        Some(slot)
+        let found = SLOTS.iter().find(|slot| slot.is_meant(id, cause)).map(|slot| (slot, id));
+        found.inspect(|_| OWN.with(|own| own.set(found)))
     }
 
     /// Periods that are over since the last sample. In the handler, for `cause`.
@@ -249,29 +258,6 @@ impl CpuThread {
         let due = periods(now as i64 - charged, period);
         self.charged.store(charged + (due * period) as i64, Ordering::Relaxed);
         due
-    }
-
-    /// Notes the kernel's name of the thread, once. In its handler.
-    pub(super) fn note_name(&self) {
-        if self.name[0].load(Ordering::Relaxed) != 0 {
-            return;
-        }
-        let mut name = [0_u64; 2];
-        // SAFETY: the call writes at most 16 bytes to a local of that size.
-        unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
-        self.name[1].store(name[1], Ordering::Relaxed);
-        // Last: without it there is no name.
-        self.name[0].store(name[0], Ordering::Release);
-    }
-
-    /// The name that was noted; empty for none.
-    pub(super) fn name(&self) -> String {
-        let mut bytes = [0; 16];
-        for (word, bytes) in self.name.iter().zip(bytes.chunks_exact_mut(8)) {
-            bytes.copy_from_slice(&word.load(Ordering::Acquire).to_ne_bytes());
-        }
-        let len = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        String::from_utf8_lossy(&bytes[..len]).into_owned()
     }
 
     /// Whole periods that the thread has used since its last sample, when it has used `now` nanoseconds.
@@ -367,16 +353,21 @@ mod tests {
         let id = kernel_thread_id();
         let slot = begun(id, 0, 1, 0).unwrap();
         slot.fd.store(70_001, Ordering::Relaxed);
-        let is_own = |cause| CpuThread::of(cause).is_some_and(|found| core::ptr::eq(found, slot));
+        let is_own = |cause| CpuThread::of(cause).is_some_and(|(found, _)| core::ptr::eq(found, slot));
         assert!(is_own(Cause::Event(70_000)) && is_own(Cause::Timer(slot.number())));
         assert!(is_own(Cause::Event(70_000)), "as remembered");
         assert!(!is_own(Cause::Event(70_001)));
         std::thread::scope(|scope| {
             scope.spawn(|| assert!(!is_own(Cause::Event(70_000)), "of another thread"));
         });
+        let (_, found) = CpuThread::of(Cause::Event(70_000)).unwrap();
         slot.fd.store(0, Ordering::Relaxed);
-        slot.end();
-        assert!(!is_own(Cause::Event(70_000)), "it was ended");
+        slot.retire();
+        assert!(!is_own(Cause::Event(70_000)) && found == id, "it was ended under a handler");
+        let other = begun(id, 0, 1, 0).unwrap();
+        assert!(!core::ptr::eq(other, slot), "the handler still has it");
+        slot.give_back();
+        other.end();
     }
 
     /// A thread attaches itself while the collector does.

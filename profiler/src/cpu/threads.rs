@@ -38,6 +38,8 @@ pub(super) struct Threads {
     signal: Option<Signal>,
     /// Events of threads that live on: their handlers may be about to use them. Closed when no handler is at work.
     closing: Vec<PerfEvent>,
+    /// And their slots, for the same reason.
+    retired: Vec<&'static CpuThread>,
     found: HashMap<u32, &'static CpuThread>,
     /// Silent ones that were found lately, and how often they were looked at: the C library blocks all signals while a
     /// thread is made.
@@ -55,6 +57,7 @@ impl Threads {
             by_thread,
             signal: Some(signal),
             closing: Vec::new(),
+            retired: Vec::new(),
             found: HashMap::new(),
             young: Vec::new(),
             has_looked: false,
@@ -137,7 +140,8 @@ impl Threads {
         }
         let is_silent = matches!(armed, Armed::Not);
         let event = armed.disabled();
-        if let Some(now) = cpu_time::of_thread(id) {
+        let used = cpu_time::of_thread(id);
+        if let Some(now) = used {
             self.closing.extend(event);
             let missed = slot.missed(now, attacher.period());
             // One that is due this moment may be on its way.
@@ -149,7 +153,11 @@ impl Threads {
         if self.by_thread {
             self.names.insert(id, name_of(id, slot));
         }
-        slot.end();
+        slot.retire();
+        match used {
+            Some(_) => self.retired.push(slot),
+            None => slot.give_back(),
+        }
     }
 
     fn count(&self, id: u32, samples: &Samples, is_silent: bool, missed: u64) {
@@ -216,6 +224,7 @@ impl Threads {
     /// Closes what is left, and what the program had for the signal comes back. When no handler is at work, nor will be.
     pub(super) fn close(&mut self) {
         self.closing.clear();
+        self.retired.drain(..).for_each(CpuThread::give_back);
         self.signal = None;
     }
 
@@ -240,7 +249,7 @@ fn goroutine_of(id: u32) -> Option<&'static Goroutine> {
 /// The name that a thread was given: all of it if it is one that the profiler knows, else what the kernel keeps.
 fn name_of(id: u32, slot: &CpuThread) -> String {
     let given = goroutine_of(id).map(Goroutine::name).filter(|name| !name.is_empty());
-    given.or_else(|| Some(Status::of(id).ok()?.name())).unwrap_or_else(|| slot.name())
+    given.or_else(|| Some(Status::of(id).ok()?.name())).unwrap_or_else(|| slot.name.get())
 }
 
 /// Where /proc cannot be read, those that the profiler knows.
