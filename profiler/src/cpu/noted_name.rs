@@ -1,4 +1,4 @@
-//! The kernel's name of a thread, noted by its handler, as it may have ended when it is asked for.
+//! The kernel's name of a thread. Its handler notes it, for the thread may have ended when the name is asked for.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 

@@ -40,14 +40,14 @@ impl Sampling {
         }
     }
 
-    /// Before the current thread ends the sampling: says of the time since its last sample that there is none. A timer that
-    /// has not met the thread while it worked would meet it while it waits for the end, and charge the wait.
+    /// Counts the current thread's time since its last sample as not sampled, before the thread ends the sampling. A timer that
+    /// did not meet the thread while it worked would meet it while it waits for the end, and charge the wait.
     pub(super) fn settle_own(&self) {
         let id = kernel_thread_id();
         let Some(thread) = CpuThread::all().find(|thread| thread.id() == id && !thread.is_silent()) else {
             return;
         };
-        let missed = cpu_time::own().map_or(0, |now| thread.settle(now, self.attacher.period()));
+        let missed = cpu_time::own().map_or(0, |now| thread.settle(now, self.attacher.period(), 2));
         if missed > 0 {
             self.samples.add(self.key(id), &[marker::frame(marker::cpu_time_not_sampled)], missed);
         }

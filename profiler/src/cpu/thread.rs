@@ -77,7 +77,7 @@ pub(super) struct CpuThread {
     charged: AtomicI64,
     /// Whether its event is still to be given the period.
     is_first: AtomicBool,
-    /// From a sample on.
+    /// Noted at the thread's first sample.
     pub(super) name: NotedName,
     place: Place,
 }
@@ -202,18 +202,19 @@ impl CpuThread {
         self.fd.load(Ordering::Acquire) == 0 && self.timer.load(Ordering::Acquire) == 0
     }
 
-    /// The slot is no thread's any more: it is not signalled. By the collector.
+    /// Takes the slot from its thread, which is not signalled any more. By the collector.
     pub(super) fn retire(&self) {
         let id = self.id.swap(0, Ordering::AcqRel);
         claims(id).fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Another thread may have the slot of one that has ended, or whose handler is done with it. By the collector.
+    /// Frees a retired slot for another thread, when no handler can have it: its thread has ended, or no handler is at work.
+    /// By the collector.
     pub(super) fn give_back(&'static self) {
         SLOTS.give_back(self);
     }
 
-    /// Both at once.
+    /// Retires and frees it.
     pub(super) fn end(&'static self) {
         self.retire();
         self.give_back();
@@ -262,7 +263,7 @@ impl CpuThread {
 
     /// Whole periods that the thread has used since its last sample, when it has used `now` nanoseconds.
     pub(super) fn missed(&self, now: u64, period: u64) -> u64 {
-        (now as i64 - self.charged.load(Ordering::Relaxed)).max(0) as u64 / period
+        whole_periods(now as i64 - self.charged.load(Ordering::Relaxed), period)
     }
 
     /// Nanoseconds of the thread, which has used `now`, until its next period is over.
@@ -271,24 +272,25 @@ impl CpuThread {
         period - used % period
     }
 
-    /// Takes over what [`missed`](Self::missed) says, from the handler. Of the current thread, which has used `now`. 0 if there is
-    /// no more than what is due this moment.
-    pub(super) fn settle(&self, now: u64, period: u64) -> u64 {
+    /// Takes the periods that have no sample from the handler, for the caller to count, if they are `least` or more: how many,
+    /// or 0. `now` is what the thread has used. By the thread itself and by the collector.
+    pub(super) fn settle(&self, now: u64, period: u64, least: u64) -> u64 {
         let charged = self.charged.load(Ordering::Relaxed);
-        let missed = self.missed(now, period);
+        let missed = whole_periods(now as i64 - charged, period);
         let settled = charged + (missed * period) as i64;
-        let exchange = |missed: &u64| {
-            let order = Ordering::Relaxed;
-            *missed > 1 && self.charged.compare_exchange(charged, settled, order, order).is_ok()
-        };
-        // A handler that came in between has counted them.
-        Some(missed).filter(exchange).unwrap_or(0)
+        let order = Ordering::Relaxed;
+        // If it fails, a handler or another caller has counted them.
+        if missed >= least && self.charged.compare_exchange(charged, settled, order, order).is_ok() {
+            missed
+        } else {
+            0
+        }
     }
+}
 
-    /// These were counted elsewhere. By the collector, when the thread is not signalled any more.
-    pub(super) fn skip(&self, periods: u64, period: u64) {
-        self.charged.fetch_add((periods * period) as i64, Ordering::Relaxed);
-    }
+/// Periods in a stretch of processor time.
+fn whole_periods(nanos: i64, period: u64) -> u64 {
+    nanos.max(0) as u64 / period
 }
 
 /// Periods in a stretch of processor time, to the nearest.
@@ -333,14 +335,9 @@ mod tests {
         assert_eq!(charged(), 4_300, "so that it is over at 5300");
         assert_eq!([5_299, 5_300, 6_299, 6_300].map(|now| slot.missed(now, 1000)), [0, 1, 1, 2]);
         assert_eq!([5_299, 5_300, 6_200].map(|now| slot.until_due(now, 1000)), [1, 1000, 100]);
-        assert_eq!(
-            [6_299, 6_300, 6_300].map(|now| slot.settle(now, 1000)),
-            [0, 2, 0],
-            "one alone is due now"
-        );
-        assert_eq!((charged(), slot.missed(0, 1000)), (6_300, 0));
-        slot.skip(2, 1000);
-        assert_eq!(charged(), 8_300);
+        let settle = |(now, least)| slot.settle(now, 1000, least);
+        assert_eq!([(6_299, 2), (6_300, 2), (6_300, 2), (7_299, 1), (7_300, 1)].map(settle), [0, 2, 0, 0, 1]);
+        assert_eq!((charged(), slot.missed(0, 1000)), (7_300, 0));
         assert!(begun(u32::MAX, 0, 1, 0).is_none(), "it has one");
         slot.end();
         let slot = begun(u32::MAX, 5_000, 300, 5).unwrap();

@@ -143,11 +143,11 @@ impl Threads {
         let used = cpu_time::of_thread(id);
         if let Some(now) = used {
             self.closing.extend(event);
-            let missed = slot.missed(now, attacher.period());
             // One that is due this moment may be on its way.
-            if is_silent || missed > 1 {
+            let least = if is_silent { 1 } else { 2 };
+            let missed = slot.settle(now, attacher.period(), least);
+            if missed > 0 {
                 self.count(id, samples, is_silent, missed);
-                slot.skip(missed, attacher.period());
             }
         }
         if self.by_thread {
