@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rtprof::pprof::{labels, lookup, set_labels};
 use rtprof::{GoroutineRecord, GoroutineState, goroutine_profile, num_goroutine, thread};
 
-use crate::names::{Names, find};
+use crate::names::{Names, find, wait_for_end_of_search};
 use crate::support::{Background, PATIENCE, child, until};
 
 /// A thread of std.
@@ -152,6 +152,7 @@ fn a_thread_that_waits_in_the_kernel_tells_where_and_waits_on() {
                 assert_eq!(goroutine.labels, labels, "those of std's threads are their own");
                 assert_eq!(goroutine.wait_reason(), None);
             }
+            wait_for_end_of_search();
             for _ in 0..100 {
                 assert_eq!(goroutine_profile().len(), num_goroutine());
             }

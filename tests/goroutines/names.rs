@@ -5,6 +5,8 @@ use std::collections::{HashMap, HashSet};
 use rtprof::pprof::{Symbolization, function_names};
 use rtprof::{GoroutineRecord, goroutine_profile};
 
+use crate::support::{threads, until};
+
 /// Names of addresses that were looked up before.
 #[derive(Default)]
 pub(crate) struct Names(HashMap<usize, String>);
@@ -30,4 +32,9 @@ impl Names {
 /// The goroutine of this name.
 pub(crate) fn find(name: &str) -> Option<GoroutineRecord> {
     goroutine_profile().into_iter().find(|goroutine| goroutine.name == name)
+}
+
+/// Waits until the thread that has found names, a goroutine like others, has ended: so that counts agree.
+pub(crate) fn wait_for_end_of_search() {
+    until("no names are looked up", || threads::nice_values("rtprof-symbols").is_empty());
 }

@@ -10,7 +10,7 @@ use std::time::Instant;
 use rtprof::{goroutine_profile, num_goroutine, thread};
 
 use crate::asked::start;
-use crate::names::{Names, find};
+use crate::names::{Names, find, wait_for_end_of_search};
 use crate::support::{Background, child, stress, until};
 
 const LEAST_SNAPSHOTS: usize = 300;
@@ -86,6 +86,7 @@ fn a_thread_that_waits_in_a_destructor_is_there() {
             names.of(&ending).iter().any(|name| name.contains("WaitsAtTheEnd")).then_some(())
         };
         until("it waits", || is_there().is_some());
+        wait_for_end_of_search();
         assert_eq!(goroutine_profile().len(), num_goroutine());
         drop(end);
         ending.join().expect("it does not panic");

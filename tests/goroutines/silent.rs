@@ -11,7 +11,7 @@ use rtprof::pprof::lookup;
 use rtprof::{GoroutineState, goroutine_profile, set_thread_signals, thread, thread_signals};
 
 use crate::asked::start;
-use crate::names::{Names, find};
+use crate::names::{Names, find, wait_for_end_of_search};
 use crate::support::{Background, child, fork, sandbox, skipped, until};
 
 fn comments() -> String {
@@ -283,6 +283,7 @@ fn proc_may_be_missing() {
         beside_others(|_| {
             // What was looked up once is remembered.
             let _ = comments();
+            wait_for_end_of_search();
             // SAFETY: plain calls.
             let is_in = unsafe { libc::unshare(libc::CLONE_FS) == 0 && libc::chroot(c"/sys".as_ptr()) == 0 };
             if !is_in {
@@ -308,6 +309,7 @@ fn limits_are_told() {
             beside_others(|_| {
                 // What was looked up once is remembered.
                 let _ = comments();
+                wait_for_end_of_search();
                 wait_until_back();
                 let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
                 // SAFETY: the call reads the local.
