@@ -12,7 +12,7 @@
 //!
 //! Each page is a task, from its file to its line in the report, across all of these threads; what is done to it are
 //! regions: `read`, `parse`, `merge`, `write`. The heap grows with the table of words. The writer makes system calls that
-//! wait for the disk.
+//! wait for the disk. Samples of the processor show what the threads compute.
 
 mod corpus;
 
@@ -25,7 +25,7 @@ use std::path::PathBuf;
 use rtprof::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rtprof::sync::{Arc, Mutex};
 use rtprof::thread;
-use rtprof::trace::{self, Task};
+use rtprof::trace::{self, Options, Task};
 
 use corpus::{MIB, plain_text, words};
 
@@ -62,7 +62,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     rtprof::set_heap_goal(16 << 20);
     rtprof::set_mem_profile_rate(64 << 10);
 
-    trace::start(File::create("trace.out")?)?;
+    // Besides what threads wait for: what they compute, at 500 moments in a second of each one's processor time.
+    let options = Options { cpu_hz: 500, ..Options::default() };
+    trace::start_with(File::create("trace.out")?, options)?;
     let (pages, lines) = run(files, budget)?;
     let stats = trace::stop()?;
 

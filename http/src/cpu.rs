@@ -19,8 +19,9 @@ const NAME: &str = "profile";
 /// The answer to a request for a CPU profile. On the engine's thread. When the client goes away, the profile ends.
 pub(crate) async fn answer(link: Link, slots: Slots, asked: CpuAsked) -> Result<Response<Body>, Refusal> {
     let place = slots.take().await?;
-    let CpuAsked { length, form, thread_labels, startup_frames } = asked;
-    let options = CpuProfileOptions { thread_labels, startup_frames, ..CpuProfileOptions::default() };
+    let CpuAsked { length, hz, form, thread_labels, startup_frames } = asked;
+    let mut options = CpuProfileOptions { thread_labels, startup_frames, ..CpuProfileOptions::default() };
+    options.hz = hz.unwrap_or(options.hz);
     let capture = link.computing(move || CpuCapture::start(&options)).await?.map_err(refused)?;
     if let Form::FlameGraph(sample_type) = form {
         let finish = move || capture.finish().map_err(|error| error.to_string());

@@ -158,11 +158,11 @@ impl Handler {
                 self.run(|link, slots| cpu::answer(link, slots.captures, asked)).await
             }
             Route::Trace => {
-                let length = request::trace_seconds(&query, limits)?;
+                let (length, hz) = (request::trace_seconds(&query, limits)?, request::cpu_hz(&query)?);
                 if is_head {
                     return Ok(trace::head());
                 }
-                let options = trace::options(request::startup_frames(&query));
+                let options = trace::options(request::startup_frames(&query), hz);
                 self.run(|link, slots| trace::answer(link, slots.captures, length, options)).await
             }
             Route::Delta(name) if is_head => {

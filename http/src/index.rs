@@ -66,7 +66,13 @@ fn table(page: &mut String, cmdline: bool) {
     );
     for (name, is_on, description) in [
         ("cmdline", cmdline, format!("The program and its arguments.{arguments}")),
-        ("trace", true, "Execution trace, for seconds= (1). Open it with go tool trace.".into()),
+        (
+            "trace",
+            true,
+            "Execution trace, for seconds= (1). Open it with go tool trace. \
+             With hz=100 it has samples of the processor."
+                .into(),
+        ),
         ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
     ] {
         let shown = if is_on { format!("<a href=\"{name}\">{name}</a>") } else { name.to_owned() };
@@ -209,6 +215,8 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>
 <dt>symbolize=full</dt><dd>all names, however long it takes to find them; without it a file has those that are found within
 6 s, or 2 s after its seconds</dd>
+<dt>hz=N</dt><dd>of profile, N samples in a second of a thread's processor time instead of 100; of trace, with so many
+samples in it (without it, with those of a profile that is taken meanwhile)</dd>
 <dt>threads=1</dt><dd>of profile, with the number and the name of each thread as labels of its samples</dd>
 <dt>startup=1</dt><dd>with the frames that std runs between the beginning of a thread and your first function; of trace too</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use rtprof_profiler::cpu::MAX_HZ;
+
 use crate::answer::Refusal;
 use crate::names::Names;
 use crate::query::{Query, integer};
@@ -138,6 +140,8 @@ fn sample_index(query: &Query<'_>, subject: &Subject<'_>) -> Result<usize, Refus
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuAsked {
     pub(crate) length: Duration,
+    /// Samples in a second of a thread's processor time; as many as by default, if none.
+    pub(crate) hz: Option<u32>,
     pub(crate) form: Form,
     /// Whether samples bear the number and the name of their thread.
     pub(crate) thread_labels: bool,
@@ -145,8 +149,8 @@ pub(crate) struct CpuAsked {
 }
 
 impl CpuAsked {
-    /// Reads the parameters. Go: `pprof.Profile`, which knows `seconds` and ignores all else; `format`, `sample_index`,
-    /// `symbolize`, `threads` and `startup` are ours.
+    /// Reads the parameters. Go: `pprof.Profile`, which knows `seconds` and ignores all else; `hz`, `format`,
+    /// `sample_index`, `symbolize`, `threads` and `startup` are ours.
     pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
         let subject = Subject {
             name: "profile",
@@ -154,13 +158,13 @@ impl CpuAsked {
             sample_types: &["samples", "cpu"],
             default_sample_type: 1,
         };
-        let length = cpu_seconds(query, limits)?;
+        let (length, hz) = (cpu_seconds(query, limits)?, cpu_hz(query)?);
         let form = match query.value("format") {
             Some(format) => form(&format, query, &subject)?,
             None => Form::Proto(names(query, limits)?),
         };
         let thread_labels = query.number("threads") != 0;
-        Ok(Self { length, form, thread_labels, startup_frames: startup_frames(query) })
+        Ok(Self { length, hz, form, thread_labels, startup_frames: startup_frames(query) })
     }
 }
 
@@ -173,6 +177,15 @@ fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
         Some(seconds) => Ok(Duration::from_secs(seconds)),
         None => Ok(Duration::from_secs(30.min(limits.max_seconds))),
     }
+}
+
+/// How often a second of processor time is sampled (`hz=`), if that is asked for: of a CPU profile, or in a trace.
+pub(crate) fn cpu_hz(query: &Query<'_>) -> Result<Option<u32>, Refusal> {
+    let Some(hz) = query.value("hz") else { return Ok(None) };
+    let hz = hz.parse().ok().filter(|hz| (1..=MAX_HZ).contains(hz));
+    let refusal =
+        || Refusal::bad_request(format!("invalid value for \"hz\" - must be a number from 1 to {MAX_HZ}"));
+    hz.ok_or_else(refusal).map(Some)
 }
 
 /// For how long a trace is to be taken; may be a fraction. Go: `pprof.Trace`.

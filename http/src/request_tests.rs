@@ -151,6 +151,20 @@ fn captures_have_a_length() {
 }
 
 #[test]
+fn rates_are_those_that_can_be_sampled() {
+    let hz = |query: &str| cpu_hz(&Query::of(&uri(query)));
+    for (query, expected) in [("", None), ("hz=", None), ("hz=1", Some(1)), ("hz=10000", Some(10_000))] {
+        assert_eq!(hz(query), Ok(expected), "{query}");
+        let asked = CpuAsked::of(&Query::of(&uri(query)), LIMITS).unwrap();
+        assert_eq!(asked.hz, expected);
+    }
+    for query in ["hz=0", "hz=-1", "hz=10001", "hz=1e3", "hz=x", "hz=99999999999"] {
+        let refused = Refusal::bad_request("invalid value for \"hz\" - must be a number from 1 to 10000");
+        assert_eq!(hz(query), Err(refused), "{query}");
+    }
+}
+
+#[test]
 fn startup_frames_are_asked_for_by_number() {
     for (query, shown) in
         [("", false), ("startup=0", false), ("startup=x", false), ("startup=1&debug=1", true)]

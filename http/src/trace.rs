@@ -43,9 +43,11 @@ fn refused(error: TraceError) -> Refusal {
     Refusal::internal(format!("Could not enable tracing: {reason}"))
 }
 
-/// How it is recorded. The names of its functions are found by a thread that gives way to the program. Who reads a trace waits for them.
-pub(crate) fn options(startup_frames: bool) -> Options {
-    Options { symbolization: Symbolization::Background, startup_frames, ..Options::default() }
+/// How it is recorded, with samples of the processor if there is a rate. The names of its functions are found by a thread that
+/// gives way to the program. Who reads a trace waits for them.
+pub(crate) fn options(startup_frames: bool, cpu_hz: Option<u32>) -> Options {
+    let cpu_hz = cpu_hz.unwrap_or(0);
+    Options { symbolization: Symbolization::Background, startup_frames, cpu_hz, ..Options::default() }
 }
 
 /// By a writer.

@@ -94,6 +94,7 @@ impl CpuCapture {
             hz: options.hz,
             source: options.source,
             by_thread: options.thread_labels,
+            for_trace: false,
         })?;
         Ok(Self { sampler, start, startup_frames: options.startup_frames })
     }

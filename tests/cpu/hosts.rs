@@ -9,18 +9,10 @@ use std::time::Duration;
 
 use rtprof::pprof::{self, CpuProfileOptions, CpuSource};
 
+use crate::support::processor::{burn, used};
+use crate::support::signals::disposition;
 use crate::support::{child, until};
-use crate::work::{SOURCES, burn, by, profiled, samples_and_missed, samples_of, used};
-
-/// What the process does with a signal.
-pub(crate) fn disposition(signal: i32) -> usize {
-    // SAFETY: an all-zero structure is one, and the call writes to it.
-    unsafe {
-        let mut action: libc::sigaction = zeroed();
-        assert_eq!(libc::sigaction(signal, std::ptr::null(), &raw mut action), 0);
-        action.sa_sigaction
-    }
-}
+use crate::work::{SOURCES, by, profiled, samples_and_missed, samples_of};
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use rtprof::pprof::{self, CpuSource};
 
+use crate::support::processor::burn;
 use crate::support::profile::Profile;
 use crate::support::{child, go, top};
-use crate::work::{burn, by, profiled, samples_and_missed};
+use crate::work::{by, profiled, samples_and_missed};
 
 #[inline(never)]
 fn hot() {

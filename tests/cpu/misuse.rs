@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rtprof::pprof::{self, CpuCapture, CpuProfileError, CpuProfileOptions, CpuSource, Symbolization};
 
-use crate::hosts::disposition;
+use crate::support::processor::burn;
+use crate::support::signals::disposition;
 use crate::support::{child, descriptors, until};
-use crate::work::{Shared, burn, by, profiled, sum};
+use crate::work::{Shared, by, profiled, sum};
 
 #[test]
 fn rates_that_cannot_be_are_refused() {

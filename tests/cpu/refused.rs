@@ -4,9 +4,11 @@ use std::io;
 
 use rtprof::pprof::{self, CpuProfileError, CpuProfileOptions, CpuSource, SampledBy};
 
-use crate::hosts::{disposition, handle_all_candidates};
+use crate::hosts::handle_all_candidates;
+use crate::support::processor::burn;
+use crate::support::signals::disposition;
 use crate::support::{child, descriptors, sandbox};
-use crate::work::{burn, by, profiled, samples_and_missed, sum};
+use crate::work::{by, profiled, samples_and_missed, sum};
 use std::time::Duration;
 
 #[test]

@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 use rtprof::pprof::{self, CpuSource};
 
 use crate::support::library::{Library, libraries};
+use crate::support::processor::burn;
 use crate::support::{Background, child, stress, workload};
-use crate::work::{SOURCES, burn, by, profiled, samples_of};
+use crate::work::{SOURCES, by, profiled, samples_of};
 
 /// As often as anything may be sampled.
 const HZ: u32 = 10_000;

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use rtprof::pprof::{CpuProfileOptions, CpuSource};
 
+use crate::support::processor::{burn, used, used_by_all};
 use crate::support::profile::Profile;
 use crate::support::{child, descriptors, until};
-use crate::work::{SOURCES, burn, by, profiled, sum, used, used_by_all};
+use crate::work::{SOURCES, by, profiled, sum};
 
 fn samples_of_thread(profile: &Profile, name: &str) -> i64 {
     let samples = profile.samples();

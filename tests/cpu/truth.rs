@@ -9,8 +9,9 @@ use std::time::Duration;
 use rtprof::pprof::{self, CpuProfileOptions, CpuSource};
 
 use crate::support::child;
+use crate::support::processor::{burn, used};
 use crate::support::profile::Sample;
-use crate::work::{SOURCES, burn, by, profiled, samples_of, sum, used};
+use crate::work::{SOURCES, by, profiled, samples_of, sum};
 
 #[inline(never)]
 fn half(time: Duration) -> Duration {

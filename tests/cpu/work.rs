@@ -1,10 +1,7 @@
 //! Work whose processor time is known, and the profile of it.
 
-use std::hint::black_box;
 use std::io::Write;
-use std::mem::zeroed;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use rtprof::pprof::{self, CpuProfileOptions, CpuProfileStats, CpuSource};
 
@@ -49,41 +46,6 @@ pub(crate) fn profiled<T>(
     let result = work();
     let stats = pprof::stop_cpu_profile().expect("it stops");
     (result, bytes.profile(), stats)
-}
-
-/// Processor time of the current thread.
-pub(crate) fn used() -> Duration {
-    read(libc::CLOCK_THREAD_CPUTIME_ID)
-}
-
-/// Processor time of the process.
-pub(crate) fn used_by_all() -> Duration {
-    read(libc::CLOCK_PROCESS_CPUTIME_ID)
-}
-
-fn read(clock: libc::clockid_t) -> Duration {
-    // SAFETY: writes to a local.
-    let time = unsafe {
-        let mut time: libc::timespec = zeroed();
-        assert_eq!(libc::clock_gettime(clock, &raw mut time), 0);
-        time
-    };
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
-}
-
-/// Computes for this long, mostly outside the kernel. Returns how long it was.
-#[inline(always)]
-pub(crate) fn burn(time: Duration) -> Duration {
-    let start = used();
-    loop {
-        for i in 0..2000_u32 {
-            black_box(i.wrapping_mul(i));
-        }
-        let now = used() - start;
-        if now >= time {
-            return now;
-        }
-    }
 }
 
 /// Samples and nanoseconds of all these.

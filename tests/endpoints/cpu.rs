@@ -9,6 +9,7 @@ use rtprof::http::serve;
 use rtprof::pprof::{CpuCapture, CpuProfileOptions};
 
 use crate::support::profile::Profile;
+use crate::support::signals::is_sampled;
 use crate::support::web::{self, Connection, End};
 use crate::support::{Background, child, until};
 
@@ -35,16 +36,6 @@ fn beside_work(test: &str, f: impl FnOnce(SocketAddr)) {
             f(server);
         });
     });
-}
-
-/// Whether a CPU profile is being taken: the signal has a handler then. (To try to take one would be in the way.)
-fn goes_on() -> bool {
-    // SAFETY: an all-zero structure is one, and the call writes to it.
-    unsafe {
-        let mut action: libc::sigaction = std::mem::zeroed();
-        assert_eq!(libc::sigaction(libc::SIGURG, std::ptr::null(), &raw mut action), 0);
-        action.sa_sigaction != libc::SIG_DFL
-    }
 }
 
 #[test]
@@ -89,7 +80,7 @@ fn forms() {
         }
         let head = web::ask(server, "HEAD", "/debug/pprof/profile?seconds=30", &[]);
         assert_eq!((head.status, head.end), (200, End::None));
-        assert!(!goes_on(), "nothing is taken for a HEAD");
+        assert!(!is_sampled(), "nothing is taken for a HEAD");
     });
 }
 
@@ -118,7 +109,7 @@ fn a_page_says_that_it_is_recording() {
         assert!(first.contains("Recording profile of ") && first.contains(" for 1 second."), "{first}");
         assert!(rest.starts_with("<style>#recording { display: none; }</style>"), "{rest}");
         assert!(!first.contains("cpu::spins") && rest.contains("cpu::spins"));
-        assert!(rest.trim_end().ends_with("</html>") && !goes_on());
+        assert!(rest.trim_end().ends_with("</html>") && !is_sampled());
     });
 }
 
@@ -139,12 +130,12 @@ fn one_at_a_time() {
             let mut client = Connection::open(server).unwrap();
             let target = format!("/debug/pprof/profile?seconds=600{format}");
             client.send(web::request(server, "GET", &target, &[], "")).unwrap();
-            until("it is taken", goes_on);
+            until("it is taken", is_sampled);
             let answer = web::get(server, "/debug/pprof/profile?seconds=1");
             assert_eq!((answer.status, answer.text()), (500, REFUSED));
             assert!(rtprof::pprof::start_cpu_profile(std::io::sink()).is_err());
             drop(client);
-            until("its client is gone", || !goes_on());
+            until("its client is gone", || !is_sampled());
         }
     });
 }

@@ -8,9 +8,12 @@ use std::time::{Duration, Instant};
 use rtprof::http::serve;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
-use rtprof::trace::{self, EventType};
+use rtprof::trace::{self, Event, EventType};
 
 use crate::support::contention::{thread_id, wait_until_asleep};
+use crate::support::processor::burn;
+use crate::support::profile::Profile;
+use crate::support::signals::is_sampled;
 use crate::support::web::{self, Answer, Connection};
 use crate::support::{Background, PATIENCE, child, until};
 
@@ -204,4 +207,46 @@ fn a_stop_by_the_program(server: SocketAddr) {
     assert!(stats.events > 0 && stats.dropped_events == 0, "{stats:?}");
     let parsed = check(&client.join().expect("it reads"));
     assert!(parsed.count(EventType::GoSleep) >= 4);
+}
+
+#[inline(never)]
+fn spins() {
+    burn(Duration::from_millis(1));
+}
+
+/// With `hz=`; and a profile that is asked for meanwhile is not refused.
+#[test]
+fn samples_of_the_processor_if_asked_for() {
+    child::isolated("samples_of_the_processor_if_asked_for", || {
+        let server = serve("127.0.0.1:0").expect("a port is free").local_addr();
+        let background = Background::default();
+        std::thread::scope(|s| {
+            let _ends = background.ends_here();
+            s.spawn(|| background.repeat(spins));
+            let samples = |query: &str| {
+                let answer = web::get(server, &format!("/debug/pprof/trace?seconds=1{query}"));
+                let parsed = check(&answer);
+                let in_spins =
+                    |sample: &Event<'_>| sample.stack().any(|frame| frame.function.ends_with("::spins"));
+                parsed.events_of(EventType::CpuSample).filter(in_spins).count()
+            };
+            assert_eq!(samples(""), 0);
+            assert!(samples("&hz=500") > 0);
+            for query in ["hz=0", "hz=10001", "hz=x"] {
+                let answer = web::get(server, &format!("/debug/pprof/trace?{query}"));
+                let expected = "invalid value for \"hz\" - must be a number from 1 to 10000\n";
+                assert_eq!((answer.status, answer.text()), (400, expected), "{query}");
+            }
+
+            let mut client = Connection::open(server).expect("the server listens");
+            let target = "/debug/pprof/trace?seconds=600&hz=100";
+            client.send(web::request(server, "GET", target, &[], "")).expect("it reads");
+            until("it samples", is_sampled);
+            let answer = web::get(server, "/debug/pprof/profile?seconds=1&hz=1000");
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            assert_eq!(Profile::read(&answer.body).period, 1_000_000);
+            drop(client);
+            until("the trace is over, and its samples", || !trace::is_enabled() && !is_sampled());
+        });
+    });
 }

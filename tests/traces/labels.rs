@@ -1,9 +1,9 @@
-//! Labels of threads, and samples of the processor, in a trace.
+//! Labels of threads in a trace.
 
 use rtprof::pprof;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
-use rtprof::trace::{EventType, NO_PROC, Parsed};
+use rtprof::trace::{EventType, Parsed};
 
 use crate::support::child;
 use crate::support::contention::{thread_id, wait_until_asleep};
@@ -64,43 +64,5 @@ fn a_thread_shows_the_labels_it_runs_with() {
             parsed.events().filter(|event| event.g() == worker || event.target() == Some(worker)).collect();
         let expected = ["", "", "path=/x tenant=a", "path=/x tenant=a", "worker", ""];
         assert_eq!(labels, expected, "{story:#?}");
-    });
-}
-
-#[inline(never)]
-fn samples_itself() {
-    // Any function will do for an address; the frame is the caller's of what lies before it.
-    let frames = [samples_itself as *const () as usize + 5, main_loop as *const () as usize + 5];
-    rtprof_tracer::cpu_sample(std::hint::black_box(&frames));
-}
-
-#[inline(never)]
-fn main_loop(samples: usize) {
-    for n in 0..samples {
-        std::hint::black_box(n);
-        samples_itself();
-    }
-}
-
-#[test]
-fn samples_of_the_processor_are_of_their_goroutine() {
-    child::isolated("samples_of_the_processor_are_of_their_goroutine", || {
-        const SAMPLES: usize = 5_000;
-        let parsed = traced(|| {
-            named("sampled").spawn(|| main_loop(SAMPLES)).expect("a thread").join().expect("it ends well");
-        });
-        let sampled = parsed.goroutines_named("sampled").next().expect("it is there");
-        let samples: Vec<_> = parsed.events_of(EventType::CpuSample).collect();
-        assert_eq!(samples.len(), SAMPLES);
-        for sample in &samples {
-            assert_eq!(sample.argument("g"), Some(sampled));
-            assert!(sample.argument("p").is_some_and(|p| p != 0 && p != NO_PROC));
-            // What lies at the second address may be inlined into that function.
-            let functions = sample.functions();
-            assert!(functions[0].ends_with("::samples_itself"), "{functions:?}");
-            assert!(functions.iter().any(|function| function.ends_with("::main_loop")), "{functions:?}");
-            assert_eq!(functions.last(), Some(&"sampled"));
-        }
-        assert!(samples.is_sorted_by_key(|sample| sample.time()));
     });
 }

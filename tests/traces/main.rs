@@ -8,6 +8,7 @@ mod interop;
 mod labels;
 mod many_threads;
 mod misuse;
+mod samples;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;

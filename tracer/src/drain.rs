@@ -189,6 +189,11 @@ impl Drain {
         self.session
     }
 
+    /// The tick at which the present generation began.
+    pub fn begin(&self) -> u64 {
+        self.begin
+    }
+
     /// Whether the present generation has gone on for long enough, or recording has ended. To be asked every few
     /// milliseconds: it also sees to it that the heap's curve is up to date.
     pub fn wants_cut(&self) -> bool {
@@ -366,7 +371,8 @@ impl Collected<'_> {
         for buffer in &self.buffers {
             // SAFETY: out of the queue: nobody writes to it until it is given back, by the drop of this.
             let body = buffer.body.with_mut(|body| unsafe { &*body });
-            let place = *places.entry(body.thread).or_insert(lanes.len());
+            // Those outside threads are several, each in its order.
+            let place = *places.entry((body.thread, body.thread_id)).or_insert(lanes.len());
             if place == lanes.len() {
                 let (thread, thread_id) = (body.thread, body.thread_id);
                 lanes.push(LaneRecords { thread, thread_id, is_over: false, buffers: Vec::new() });

@@ -18,9 +18,10 @@ pub struct Generation<'a> {
 /// What a thread has recorded in a generation.
 #[derive(Clone, Debug)]
 pub struct LaneRecords<'a> {
-    /// The goroutine of the thread, which never names another one; 0 for what was recorded outside threads.
+    /// The goroutine of the thread, which never names another one; 0 for what was recorded outside threads, which may be in
+    /// several lanes.
     pub thread: u64,
-    /// The kernel's number of the thread; 0 for what was recorded outside threads.
+    /// The kernel's number of the thread; outside threads, of the lane.
     pub thread_id: u32,
     /// The thread has ended: nothing of it follows in later generations.
     pub is_over: bool,

@@ -108,6 +108,12 @@ pub(crate) fn unlock_for(lock: &AtomicU32, dead: u32) {
     let _ = lock.compare_exchange(dead, 0, Ordering::AcqRel, Ordering::Relaxed);
 }
 
+/// Whether a lock is held by the thread itself, which has been interrupted by a signal handler that wants it: it would wait for
+/// ever. (In models all threads have one number, and no handlers.)
+pub(crate) fn is_own(holder: u32, own: u32) -> bool {
+    !cfg!(loom) && holder == own
+}
+
 /// The lane's lock is held.
 pub(crate) struct Locked<'a>(&'a Lane);
 

@@ -11,7 +11,7 @@
 //! | module | what it answers |
 //! |---|---|
 //! | [`record`], [`generation`] | what is recorded, in a form that knows no trace format |
-//! | `lane`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
+//! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
 //! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
 //! | `tables` | what stands for stacks and strings |
 //! | [`drain`] | start, stop, and the cuts in between |
@@ -19,7 +19,8 @@
 //!
 //! # Rules of the hooks
 //! As in `rtprof_profiler`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
-//! signal handler that interrupts an event of its thread records to the shared lane, without waiting for it for long.
+//! signal handler that interrupts an event of its thread records to a shared lane, without waiting for it for long; the
+//! CPU sampler's has lanes that it does not wait for at all.
 
 #[cfg_attr(loom, allow(dead_code))]
 mod barrier;
@@ -49,6 +50,8 @@ mod recorder;
 mod region;
 #[cfg(not(loom))]
 mod sample;
+#[cfg_attr(loom, allow(dead_code))]
+mod shared;
 #[cfg(not(loom))]
 pub mod states;
 #[cfg_attr(loom, allow(dead_code))]

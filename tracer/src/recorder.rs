@@ -8,8 +8,9 @@ use rtprof_profiler::slots::Slots;
 use crate::barrier::Barrier;
 use crate::buffer::Buffer;
 use crate::buffers::Buffers;
-use crate::lane::{Lane, take, unlock_for, wait};
+use crate::lane::{Lane, is_own, take, wait};
 use crate::queue::Queue;
+use crate::shared::{SharedLane, SharedLanes};
 use crate::turn::Turn;
 
 /// What every hook reads first.
@@ -43,18 +44,14 @@ pub(crate) struct Recorder {
     pub(crate) lanes: Slots<Lane>,
     pub(crate) buffers: Buffers,
     pub(crate) full: Queue,
-    /// Where events go that come from no lane. Its turn is whoever holds `shared_lock`.
-    pub(crate) shared: Lane,
-    /// The kernel's number of the thread that has the shared lane; 0 for none.
-    shared_lock: AtomicU32,
+    /// Where events go that come from no lane: the first for all kinds, the others for signal handlers.
+    pub(crate) shared: SharedLanes,
     pub(crate) losses: Losses,
 }
 
 /// Tries, of 50 microseconds each, after which the reader asks whether the thread that it waits for exists.
 const LOOK_AFTER: u32 = 1000;
 
-/// Tries of a turn to get the shared lane: a signal handler may have interrupted its holder, and would wait for ever.
-const SHARED_TRIES: u32 = 250;
 /// Tries of a turn to get the lock of its own lane, which the reader may hold: some 10 ms, in case the reader has just
 /// lost its core.
 const LANE_TRIES: u32 = 500;
@@ -105,8 +102,7 @@ impl Recorder {
             lanes: Slots::new(),
             buffers: Buffers::new(),
             full: Queue::new(),
-            shared: Lane::new(),
-            shared_lock: AtomicU32::new(0),
+            shared: SharedLane::all(),
             losses: Losses::new(),
         }
     }
@@ -122,8 +118,7 @@ impl Recorder {
             lanes: Slots::new(),
             buffers: Buffers::new(),
             full: Queue::new(),
-            shared: Lane::new(),
-            shared_lock: AtomicU32::new(0),
+            shared: SharedLane::all(),
             losses: Losses::new(),
         }
     }
@@ -152,58 +147,17 @@ impl Recorder {
         Some(f(&mut turn))
     }
 
-    /// Runs `f` in a turn in the shared lane, of the thread that the kernel knows by this number. `None` when nothing is
-    /// recorded, or if another has it for too long.
-    pub(crate) fn with_shared_turn<R>(
-        &'static self,
-        thread_id: u32,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
-    ) -> Option<R> {
-        self.shared_turn(thread_id, |tries, _| tries > SHARED_TRIES, f)
-    }
-
-    /// As [`Recorder::with_shared_turn`], by the reader, who can wait, but not for the dead.
-    pub(crate) fn with_patient_shared_turn<R>(
-        &'static self,
-        patience: &Patience<'_>,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
-    ) -> Option<R> {
-        let gives_up = |tries, holder| patience.ends(tries, holder, |dead| self.free_shared(dead));
-        self.shared_turn(patience.own, gives_up, f)
-    }
-
-    fn shared_turn<R>(
-        &'static self,
-        thread_id: u32,
-        gives_up: impl Fn(u32, u32) -> bool,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
-    ) -> Option<R> {
-        if !take(&self.shared_lock, thread_id, gives_up) {
-            return None;
-        }
-        let mut turn = Turn::new(self, &self.shared, self.generation());
-        if turn.generation() == 0 {
-            return None;
-        }
-        turn.open();
-        Some(f(&mut turn))
-    }
-
     /// The end of a turn.
     #[inline]
     pub(crate) fn end_turn(&self, lane: &Lane) {
-        if core::ptr::eq(lane, &raw const self.shared) {
-            self.shared_lock.store(0, Ordering::Release);
+        // A shared lane lies within the array.
+        let offset = (&raw const *lane).addr().wrapping_sub(self.shared.as_ptr().addr());
+        if offset < size_of_val(&self.shared) {
+            self.shared[offset / size_of::<SharedLane>()].holder.store(0, Ordering::Release);
         } else {
             // Release: who sees it even sees what was written in the turn.
             lane.turn.store(lane.turn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
-    }
-
-    /// A thread has died with the shared lane in its hands: what it has written of an event is whole records.
-    fn free_shared(&self, dead: u32) {
-        self.shared.unlock_for(dead);
-        unlock_for(&self.shared_lock, dead);
     }
 
     /// Gives the lane a new buffer, of `generation`, and the old one, if there is one, to the reader. `None`, counted,
@@ -212,12 +166,13 @@ impl Recorder {
     pub(crate) fn renew(&'static self, lane: &Lane, generation: u32, now: u64) -> Option<&'static Buffer> {
         // Leaves `errno` as it was.
         let _hook = Hook::enter();
-        let own = match lane.thread_id.load(Ordering::Relaxed) {
-            // The shared lane is whoever's.
+        let own = match lane.thread.load(Ordering::Relaxed) {
+            // A shared lane is whoever's.
             0 => kernel_thread_id(),
-            own => own,
+            _ => lane.thread_id.load(Ordering::Relaxed),
         };
-        let locked = lane.lock(own, |tries, _| tries > LANE_TRIES)?;
+        // Its holder itself, if this is a signal handler that has interrupted the reader.
+        let locked = lane.lock(own, |tries, holder| is_own(holder, own) || tries > LANE_TRIES)?;
         let has_filled_one = lane.generation.load(Ordering::Relaxed) == generation;
         if let Some(old) = locked.take() {
             self.full.push(old);
@@ -296,13 +251,16 @@ impl Recorder {
         for lane in self.lanes.iter() {
             all &= self.wait_for_turn(lane, patience) && self.collect_lane(lane, current, patience);
         }
-        let gives_up = |tries, holder| patience.ends(tries, holder, |dead| self.free_shared(dead));
-        let has_shared = take(&self.shared_lock, patience.own, gives_up);
-        if has_shared {
-            all &= self.collect_lane(&self.shared, current, patience);
-            self.end_turn(&self.shared);
+        for shared in &self.shared {
+            let gives_up = |tries, holder| patience.ends(tries, holder, |dead| shared.free(dead));
+            let is_taken = take(&shared.holder, patience.own, gives_up);
+            if is_taken {
+                all &= self.collect_lane(&shared.lane, current, patience);
+                self.end_turn(&shared.lane);
+            }
+            all &= is_taken;
         }
-        all && has_shared
+        all
     }
 
     fn collect_lane(&self, lane: &Lane, current: u32, patience: &Patience<'_>) -> bool {
@@ -356,7 +314,7 @@ pub(crate) struct Patience<'a> {
 impl Patience<'_> {
     /// Whether to give up after so many tries of what thread `holder` is in the way of. If that is dead, `bury` is run, and
     /// the next try may succeed.
-    fn ends(&self, tries: u32, holder: u32, bury: impl Fn(u32)) -> bool {
+    pub(crate) fn ends(&self, tries: u32, holder: u32, bury: impl Fn(u32)) -> bool {
         if !tries.is_multiple_of(LOOK_AFTER) {
             return false;
         }

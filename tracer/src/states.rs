@@ -3,13 +3,15 @@
 //! All of these keep up the goroutine's state whether anything is recorded or not, so that a trace can begin at any moment
 //! and say truly who waits.
 
+use rtprof_profiler::clock;
 use rtprof_profiler::goroutine::{self, Birth, Goroutine, Start, State, WaitReason};
 use rtprof_profiler::observer::Observer;
 
 use crate::record::Kind;
 use crate::thread::{self, any_turn, is_enabled, own_turn, self_turn};
 
-pub(crate) static OBSERVER: Observer = Observer { began, ends, forked, cycle };
+pub(crate) static OBSERVER: Observer =
+    Observer { began, waits, ends, forked, cycle, cpu_sample: crate::sample::cpu_sample };
 
 /// Changes a goroutine's state where nothing is recorded of it. If `to` returns none, nothing is changed.
 #[inline]
@@ -139,6 +141,10 @@ pub fn create_failed(birth: Birth) {
 
 fn began(goroutine: &'static Goroutine) {
     resume(goroutine);
+}
+
+fn waits(goroutine: &'static Goroutine, reason: WaitReason) {
+    announce(goroutine, reason, clock::ticks());
 }
 
 fn ends(goroutine: &'static Goroutine) {

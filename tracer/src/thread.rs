@@ -96,6 +96,18 @@ pub(crate) fn shared_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
     recorded
 }
 
+/// In a turn of a shared lane, for signal handlers.
+pub(crate) fn handler_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
+    if !is_enabled() {
+        return None;
+    }
+    let recorded = RECORDER.with_handler_turn(kernel_thread_id(), f);
+    if recorded.is_none() && is_enabled() {
+        lose();
+    }
+    recorded
+}
+
 /// An event is not recorded.
 pub(crate) fn lose() {
     RECORDER.losses.events.fetch_add(1, Ordering::Relaxed);

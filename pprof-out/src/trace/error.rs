@@ -3,9 +3,11 @@
 use std::fmt;
 use std::io;
 
+use rtprof_profiler::cpu::MAX_HZ;
 use rtprof_tracer::drain::StartError;
 
 use super::Stats;
+use crate::CpuProfileError;
 
 /// Why a trace was not started, or not written as a whole.
 #[derive(Debug)]
@@ -28,6 +30,8 @@ pub enum TraceError {
     NoMemory,
     /// The system gives no thread to write the trace.
     NoThread(io::Error),
+    /// [`Options::cpu_hz`](super::Options::cpu_hz) asks for samples of the processor, and there are none for this reason.
+    CpuSamples(CpuProfileError),
     /// Only on Linux on x86-64 and aarch64.
     Unsupported,
 }
@@ -59,6 +63,11 @@ impl fmt::Display for TraceError {
                 f.write_str("no memory for the trace's buffers; raise the address-space limit")
             }
             Self::NoThread(error) => write!(f, "no thread to write the trace: {error}"),
+            Self::CpuSamples(CpuProfileError::InvalidRate(hz)) => write!(
+                f,
+                "{hz} samples a second cannot be taken; choose a cpu_hz from 1 to {MAX_HZ}, or 0 for none",
+            ),
+            Self::CpuSamples(error) => write!(f, "no CPU samples for the trace (cpu_hz): {error}"),
             Self::Unsupported => f.write_str("traces are recorded on Linux on x86-64 and aarch64 only"),
         }
     }
@@ -68,6 +77,7 @@ impl std::error::Error for TraceError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::Write(error, _) | Self::NoThread(error) => Some(error),
+            Self::CpuSamples(error) => Some(error),
             _ => None,
         }
     }

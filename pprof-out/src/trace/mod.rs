@@ -23,6 +23,7 @@ pub(crate) mod order;
 mod reader;
 #[cfg(test)]
 mod recorded;
+mod samples;
 mod session;
 #[cfg(test)]
 mod simulated;

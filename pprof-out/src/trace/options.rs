@@ -21,6 +21,11 @@ pub struct Options {
     /// Whether stacks have the frames that std runs between the beginning of a thread and the program's first function;
     /// not by default.
     pub startup_frames: bool,
+    /// Samples of the processor in the trace, in a second of a thread's processor time, at most 10,000; 0, the default, for
+    /// none but those of a CPU profile: while one is taken, its samples are in the trace too. A profile that starts takes the
+    /// place of these samples with its own, at its own rate; they go on within a second of its end. Go has those of
+    /// profiles only.
+    pub cpu_hz: u32,
 }
 
 impl Options {
@@ -36,6 +41,7 @@ impl Default for Options {
             buffer_memory: 64 << 20,
             symbolization: Symbolization::Full,
             startup_frames: false,
+            cpu_hz: 0,
         }
     }
 }

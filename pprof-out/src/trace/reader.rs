@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rtprof_profiler::clock;
 use rtprof_tracer::drain::{self, Drain};
 
+use super::samples::Samples;
 use super::session::Session;
 use super::v1::V1;
 use super::{Clock, Encode, Options, Stats, TraceError};
@@ -37,6 +38,8 @@ pub struct Reader {
     session: Arc<Session>,
     /// Until everything was read, or written: no other trace can begin before.
     drain: Option<Drain>,
+    /// As long as it records, if the options ask for them.
+    samples: Option<Samples>,
     encoder: V1,
     /// Encoded and not read yet, from `at` on.
     chunk: Vec<u8>,
@@ -61,12 +64,15 @@ impl Reader {
     /// Starts a trace.
     ///
     /// # Errors
-    /// As [`Reader::start`].
+    /// As [`Reader::start`], and [`TraceError::CpuSamples`] if there are no samples for [`Options::cpu_hz`].
     pub fn start_with(options: Options) -> Result<Self, TraceError> {
         let session = Session::open(options)?;
+        let samples = Samples::start(session.options.cpu_hz).map_err(|error| {
+            session.close();
+            TraceError::CpuSamples(error)
+        })?;
         // Known before the first event: it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
-        let start = clock::ticks();
         let drain = match drain::start(session.options.buffer_memory) {
             Ok(drain) => drain,
             Err(error) => {
@@ -79,6 +85,7 @@ impl Reader {
             }
         };
         session.records(drain.session());
+        let start = drain.begin();
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let mut encoder = V1::new(Clock { ticks_per_second, start }, procs);
         let mut chunk = Vec::new();
@@ -86,6 +93,7 @@ impl Reader {
         Ok(Self {
             session,
             drain: Some(drain),
+            samples,
             encoder,
             chunk,
             at: 0,
@@ -193,8 +201,11 @@ impl Reader {
             drop(collected);
             let is_over = drain.is_over();
             if is_over {
+                self.samples = None;
                 let view = self.session.options.view();
                 self.encoder.end(end, drain.tables(), view, &mut self.chunk);
+            } else if let Some(samples) = &mut self.samples {
+                samples.go_on();
             }
             self.note(end);
         }

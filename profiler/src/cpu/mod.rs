@@ -7,10 +7,11 @@
 //! |---|---|
 //! | `perf`, `timer`, `cpu_time` | how the kernel measures a thread's time and says that a period is over |
 //! | `signal`, `event` | by which signal, and what has caused one |
-//! | `thread` | what a sample stands for |
+//! | `thread`, `rest` | what a sample stands for, and when none is taken |
 //! | `samples` | where samples are counted |
 //! | `sampling` | what threads do while they are sampled |
 //! | `attach`, `threads` | how threads are found, and made to be signalled |
+//! | `permit` | which sampling goes on, and for which it ends |
 //! | `sampler` | how a sampling begins and ends |
 //! | `current` | how handlers find what they use while it goes on |
 //!
@@ -30,6 +31,10 @@ mod event;
 mod noted_name;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod perf;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod permit;
+#[cfg(all(rtprof_supported, not(loom)))]
+mod rest;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod sampler;
 #[cfg(not(loom))]
@@ -108,6 +113,9 @@ pub struct Options {
     pub source: CpuSource,
     /// Whether the samples of each thread are counted apart.
     pub by_thread: bool,
+    /// Whether they are for the execution trace alone. They are not counted then, and the sampling ends when another one
+    /// starts that is not for a trace: the trace has that one's samples.
+    pub for_trace: bool,
 }
 
 /// Why a sampling was not started.
@@ -165,7 +173,8 @@ pub struct Sampler {
     running: sampler::Running,
 }
 
-/// Starts to sample all threads, those that begin meanwhile included. One sampling at a time in a process. Go:
+/// Starts to sample all threads, those that begin meanwhile included. One sampling at a time in a process. While an execution
+/// trace is recorded, every sample that has a stack is in it too. Go:
 /// `runtime.SetCPUProfileRate`.
 ///
 /// # Errors
@@ -198,6 +207,14 @@ impl Sampler {
         return self.running.sampled_by();
         #[cfg(not(rtprof_supported))]
         unreachable!("there is none")
+    }
+
+    /// Whether it is over, because another one has taken its place; see [`Options::for_trace`].
+    pub fn has_ended(&self) -> bool {
+        #[cfg(rtprof_supported)]
+        return self.running.has_ended();
+        #[cfg(not(rtprof_supported))]
+        true
     }
 
     /// Ends it: within milliseconds, unless a debugger has stopped a thread in the handler, which is waited for for a second.

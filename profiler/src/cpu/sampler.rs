@@ -6,13 +6,14 @@
 //!   thread:    a period of its time is over ──► signal ──► handler ──► Samples
 //! ```
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
 use super::attach::{Attacher, Way};
 use super::perf::PerfEvent;
+use super::permit::{Permit, Ticket};
 use super::samples::{CpuKey, Samples};
 use super::sampling::{SAMPLING, Sampling};
 use super::signal::Signal;
@@ -23,10 +24,11 @@ use crate::clock::NANOS;
 use crate::counters::{self, Subject};
 use crate::fork_lock::own_process;
 use crate::fork_safe::ForkMutex;
-use crate::goroutine::{self, kernel_thread_id, proc};
+use crate::goroutine::{self, WaitReason, kernel_thread_id, proc};
 use crate::helper_thread;
 use crate::labels::LabelSetId;
 use crate::modules;
+use crate::observer;
 use crate::sampling;
 use crate::stack::marker;
 
@@ -43,29 +45,6 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// And before that for threads that are behind, whose cores are busy.
 const HURRY: Duration = Duration::from_millis(50);
 
-/// The process that samples; 0 for none. In a forked child it names the parent, and is as good as 0.
-static RUNNING: AtomicU32 = AtomicU32::new(0);
-/// Whether that sampling is about to end.
-static IS_ENDING: AtomicBool = AtomicBool::new(false);
-/// Changes when the collector is to wake up.
-static CALLS: AtomicU32 = AtomicU32::new(0);
-
-/// Wakes the collector.
-fn call() {
-    CALLS.fetch_add(1, Ordering::Release);
-    const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: wakes who waits for the word. One waits at most.
-    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAKE, 1) };
-}
-
-/// Waits for a call since `seen`, for `time` at most.
-fn wait_for_call(seen: u32, time: Duration) {
-    let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
-    const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: waits while the word is `seen`; the time is a local.
-    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAIT, seen, &raw const time) };
-}
-
 /// In a forked child.
 pub(super) fn forked() {
     SAMPLING.forget();
@@ -73,38 +52,8 @@ pub(super) fn forked() {
     super::signal::give_back();
 }
 
-/// Permission to sample: one at a time in a process.
-struct Permit(());
-
-impl Permit {
-    /// Waits for the end of a sampling that is ending.
-    fn take() -> Result<Self, StartError> {
-        let own = own_process();
-        let mut tries = 0;
-        loop {
-            let holder = RUNNING.load(Ordering::Acquire);
-            if holder == own {
-                if !IS_ENDING.load(Ordering::Acquire) {
-                    return Err(StartError::AlreadyStarted);
-                }
-                goroutine::pause(&mut tries);
-            } else if RUNNING.compare_exchange(holder, own, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
-                IS_ENDING.store(false, Ordering::Release);
-                return Ok(Self(()));
-            }
-        }
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        RUNNING.store(0, Ordering::Release);
-    }
-}
-
 /// What the collector and the one who stops it tell each other.
 struct Shared {
-    is_stopping: AtomicBool,
     /// The samples, once the collector has ended.
     end: ForkMutex<Option<CpuSamples>>,
     has_ended: AtomicBool,
@@ -114,6 +63,7 @@ struct Shared {
 pub(super) struct Running {
     shared: Arc<Shared>,
     process: u32,
+    ticket: Ticket,
     sampled_by: SampledBy,
 }
 
@@ -141,20 +91,22 @@ pub(super) fn start(options: Options) -> Result<Running, StartError> {
     }
     let _untracked = sampling::untracked();
     modules::refresh();
-    let permit = Permit::take()?;
+    let permit = Permit::take(options.for_trace)?;
+    let ticket = permit.ticket();
     let period = NANOS / u64::from(options.hz);
     let signal = Signal::take().ok_or(StartError::NoSignal)?;
     let (way, sampled_by) = way(options.source, signal.number(), period)?;
-    let samples = Samples::new().ok_or(StartError::NoMemory)?;
+    let samples =
+        if options.for_trace { Samples::not_kept() } else { Samples::new().ok_or(StartError::NoMemory)? };
     let (used, started) = (cpu_time::of_process().unwrap_or(0), Instant::now());
     let by_thread = options.by_thread;
     let attacher = Attacher::new(way, period, signal.number());
     SAMPLING.begin(Box::new(Sampling { samples, attacher, by_thread }));
     let mut threads = Threads::new(by_thread, signal);
     SAMPLING.with(|sampling| threads.look(&sampling.attacher, &sampling.samples));
-    let (is_stopping, has_ended) = (AtomicBool::new(false), AtomicBool::new(false));
-    let shared = Arc::new(Shared { is_stopping, end: ForkMutex::new(None), has_ended });
-    let running = Running { shared: shared.clone(), process: own_process(), sampled_by: sampled_by.clone() };
+    let shared = Arc::new(Shared { end: ForkMutex::new(None), has_ended: AtomicBool::new(false) });
+    let (process, shown) = (own_process(), sampled_by.clone());
+    let running = Running { shared: shared.clone(), process, ticket, sampled_by: shown };
     let permit = Some(permit);
     let collector = Collector { shared, threads, options, period, started, used, sampled_by, permit };
     // Dropped if there is no thread for it, the collector ends the sampling.
@@ -203,30 +155,24 @@ impl Running {
             return None;
         }
         SAMPLING.with(Sampling::settle_own);
-        self.end();
+        self.ticket.end();
         let mut tries = 0;
-        while !self.shared.has_ended.load(Ordering::Acquire) {
+        while !self.has_ended() {
             goroutine::pause(&mut tries);
         }
         self.shared.end.lock()?.take()
     }
-}
 
-impl Running {
-    /// Tells the collector to end it.
-    fn end(&self) {
-        IS_ENDING.store(true, Ordering::Release);
-        self.shared.is_stopping.store(true, Ordering::Release);
-        call();
+    pub(super) fn has_ended(&self) -> bool {
+        self.shared.has_ended.load(Ordering::Acquire)
     }
 }
 
 impl Drop for Running {
     /// Does not wait: whoever starts another one does.
     fn drop(&mut self) {
-        let is_over = self.shared.is_stopping.load(Ordering::Acquire);
-        if self.process == own_process() && !is_over {
-            self.end();
+        if self.process == own_process() {
+            self.ticket.end();
         }
     }
 }
@@ -234,15 +180,14 @@ impl Drop for Running {
 impl Collector {
     fn run(mut self) {
         let _untracked = sampling::untracked();
+        // A trace would draw it as running, for it does nothing that a trace has.
+        if let Some(own) = goroutine::current() {
+            observer::waits(own, WaitReason::Sleep);
+        }
         let mut threads = None;
         let (mut looks, mut busy_looks) = (0_u32, 0_u32);
         let mut not_before = Instant::now();
-        loop {
-            let calls = CALLS.load(Ordering::Acquire);
-            if self.shared.is_stopping.load(Ordering::Acquire) {
-                return;
-            }
-            wait_for_call(calls, LOOK);
+        while self.permit.as_ref().is_some_and(|permit| !permit.wait_for_end(LOOK)) {
             looks = looks.wrapping_add(1);
             let now = Instant::now();
             if now < not_before {
@@ -270,7 +215,8 @@ impl Collector {
     fn finish(&mut self) -> Option<CpuSamples> {
         let is_given_up = self.threads.has_lost_its_signal();
         let begun = Instant::now();
-        while SAMPLING.with(|sampling| self.threads.hurry(&sampling.attacher))? && begun.elapsed() < HURRY {
+        let hurry = |sampling: &Sampling| self.threads.hurry(&sampling.attacher);
+        while !self.options.for_trace && SAMPLING.with(hurry)? && begun.elapsed() < HURRY {
             std::thread::sleep(HURRY / 25);
         }
         SAMPLING.with(|sampling| self.threads.finish(&sampling.attacher, &sampling.samples))?;

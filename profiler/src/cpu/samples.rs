@@ -56,19 +56,25 @@ pub struct CpuCount {
 }
 
 /// All samples so far.
-pub(super) struct Samples(Table<CpuKey, CpuRecord>);
+pub(super) struct Samples(Option<Table<CpuKey, CpuRecord>>);
 
 impl Samples {
     /// None yet. `None` if the kernel gives no memory.
     pub(super) fn new() -> Option<Self> {
         let table = Table::new(MAX_STACKS);
-        table.open().then_some(Self(table))
+        table.open().then_some(Self(Some(table)))
+    }
+
+    /// None, for ever: what is added is not kept.
+    pub(super) fn not_kept() -> Self {
+        Self(None)
     }
 
     /// Counts `samples` more of this stack. In a handler too.
     pub(super) fn add(&self, key: CpuKey, stack: &[usize], samples: u64) {
         let fold = |key: CpuKey| CpuKey { thread: 0, ..key };
-        if let Some(entry) = self.0.intern_or_fold(key, stack, fold, OVERFLOW_BUCKETS) {
+        let Some(table) = &self.0 else { return };
+        if let Some(entry) = table.intern_or_fold(key, stack, fold, OVERFLOW_BUCKETS) {
             entry.record.0.fetch_add(samples, Ordering::Relaxed);
         }
     }
@@ -82,13 +88,16 @@ impl Samples {
             thread: entry.key.thread,
             samples: entry.record.0.load(Ordering::Relaxed),
         };
-        self.0.iter().map(count).filter(|count| count.samples > 0).collect()
+        let entries = self.0.iter().flat_map(Table::iter);
+        entries.map(count).filter(|count| count.samples > 0).collect()
     }
 }
 
 impl Drop for Samples {
     fn drop(&mut self) {
-        // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
-        unsafe { self.0.clear() };
+        if let Some(table) = &mut self.0 {
+            // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
+            unsafe { table.clear() };
+        }
     }
 }

@@ -9,6 +9,7 @@ use super::thread::CpuThread;
 use crate::counters::COUNTERS;
 use crate::goroutine::kernel_thread_id;
 use crate::labels;
+use crate::observer;
 use crate::sampling::errno;
 use crate::stack::{Interrupted, marker};
 
@@ -33,11 +34,17 @@ impl Sampling {
             thread.name.note();
         }
         let key = self.key(id);
-        if interrupted.with_stack(|stack| self.samples.add(key, stack, due)).is_none() {
+        let count = |stack: &[usize]| {
+            self.samples.add(key, stack, due);
+            observer::cpu_sample(stack, due);
+        };
+        if interrupted.with_stack(count).is_none() {
+            // The trace goes without it: all that is left of the thread's own stack may be a few hundred bytes.
             COUNTERS.stacks_not_captured.add();
             let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
             self.samples.add(key, &stack, due);
         }
+        thread.rest();
     }
 
     /// Counts the current thread's time since its last sample as not sampled, before the thread ends the sampling. A timer that

@@ -29,7 +29,7 @@ fn burn(time: Duration) -> Duration {
 fn a_sampling_counts_the_periods_of_each_thread() {
     let _alone = alone();
     for source in [CpuSource::Perf, CpuSource::Timers] {
-        let sampler = start(Options { hz: 1000, source, by_thread: true }).unwrap();
+        let sampler = start(Options { hz: 1000, source, by_thread: true, for_trace: false }).unwrap();
         let used = burn(Duration::from_millis(100)).as_millis() as u64;
         let samples = sampler.stop().unwrap();
         assert_eq!(samples.period_nanos, 1_000_000);
@@ -39,4 +39,23 @@ fn a_sampling_counts_the_periods_of_each_thread() {
         let marker = marker::frame(marker::stack_not_captured);
         assert!(samples.counts.iter().all(|count| !count.stack.contains(&marker)));
     }
+}
+
+#[test]
+fn a_profile_takes_the_place_of_samples_for_a_trace() {
+    let _alone = alone();
+    let start = |for_trace| start(Options { hz: 100, source: CpuSource::Auto, by_thread: false, for_trace });
+    let is_refused = |other: Result<Sampler, StartError>| matches!(other, Err(StartError::AlreadyStarted));
+    let first = start(true).unwrap();
+    assert!(is_refused(start(true)) && !first.has_ended());
+    let profile = start(false).unwrap();
+    assert!(first.has_ended() && !profile.has_ended());
+    assert!(is_refused(start(true)) && is_refused(start(false)));
+    // One that is over has no part in another's end.
+    drop(first);
+    assert!(is_refused(start(false)) && !profile.has_ended());
+    assert!(profile.stop().is_some());
+    let last = start(true).unwrap();
+    burn(Duration::from_millis(30));
+    assert!(last.stop().unwrap().counts.is_empty(), "they are the trace's alone");
 }

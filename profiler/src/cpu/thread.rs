@@ -26,6 +26,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 use super::event::Cause;
 use super::noted_name::NotedName;
 use super::perf::PerfEvent;
+use super::rest::Rest;
 use super::timer::Timer;
 use super::{cpu_time, perf, timer};
 use crate::goroutine::{self, kernel_thread_id};
@@ -75,6 +76,7 @@ pub(super) struct CpuThread {
     timer: AtomicI32,
     /// Nanoseconds of processor time up to which samples were counted.
     charged: AtomicI64,
+    rest: Rest,
     /// Whether its event is still to be given the period.
     is_first: AtomicBool,
     /// Noted at the thread's first sample.
@@ -111,6 +113,7 @@ impl CpuThread {
         let slot = SLOTS.take()?;
         let Start { now, first, before } = start;
         slot.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Ordering::Relaxed);
+        slot.rest.clear();
         slot.is_first.store(false, Ordering::Relaxed);
         slot.is_ready.store(false, Ordering::Relaxed);
         slot.name.clear();
@@ -247,7 +250,7 @@ impl CpuThread {
         found.inspect(|_| OWN.with(|own| own.set(found)))
     }
 
-    /// Periods that are over since the last sample. In the handler, for `cause`.
+    /// Periods that are over since the last sample; 0 if the thread is to run on undisturbed. In the handler, for `cause`.
     pub(super) fn charge(&self, cause: Cause, period: u64) -> u64 {
         if let Cause::Event(fd) = cause
             && self.is_first.swap(false, Ordering::Relaxed)
@@ -255,10 +258,20 @@ impl CpuThread {
             perf::go_on(fd, period);
         }
         let Some(now) = cpu_time::own() else { return 1 };
+        if !self.rest.begin_work(now) {
+            return 0;
+        }
         let charged = self.charged.load(Ordering::Relaxed);
         let due = periods(now as i64 - charged, period);
         self.charged.store(charged + (due * period) as i64, Ordering::Relaxed);
         due
+    }
+
+    /// The handler is done with the sample.
+    pub(super) fn rest(&self) {
+        if let Some(now) = cpu_time::own() {
+            self.rest.end_work(now);
+        }
     }
 
     /// Whole periods that the thread has used since its last sample, when it has used `now` nanoseconds.

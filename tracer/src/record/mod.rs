@@ -27,7 +27,7 @@
 //! | `End` | the goroutine | running → dead, the next |
 //! | `Status` | anybody | none: its state as of the change `number` |
 //!
-//! A `CpuSample` is of a goroutine that runs, wherever it is recorded.
+//! A `CpuSample` is of a goroutine that runs, wherever it is recorded; or of none, 0, in a thread that has none.
 //!
 //! Collections, and stops of the world, are numbered from 0 in the order in which they happen; there is one at a time.
 //!
@@ -147,8 +147,8 @@ kinds! {
     Log = 26, 4;
     /// goroutine, number, the labels of its thread
     StartLabelled = 27, 3;
-    /// goroutine, stack
-    CpuSample = 28, 2;
+    /// goroutine or 0, stack, how many
+    CpuSample = 28, 3;
 }
 
 /// A goroutine's state as of a change.
@@ -203,7 +203,7 @@ pub enum Record<'a> {
     RegionBegin { task: u64, name: StringId, stack: StackId },
     RegionEnd { task: u64, name: StringId },
     Log { task: u64, category: StringId, stack: StackId, message: &'a [u8] },
-    CpuSample { goroutine: u64, stack: StackId },
+    CpuSample { goroutine: u64, stack: StackId, count: u64 },
 }
 
 /// Why the world was stopped. Go: `stwReason`.

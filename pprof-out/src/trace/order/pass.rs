@@ -86,16 +86,7 @@ impl Order {
                 self.end_turn(reading, tick, record, number, Awaits::Collection, visit)
             }
             Record::StwDone { number } => self.end_turn(reading, tick, record, number, Awaits::Stop, visit),
-            Record::CpuSample { goroutine, .. } => {
-                let target = self.goroutines.at(goroutine);
-                if self.is_alive_or_stale(target)? {
-                    // Not before it was created, which a reader would not bear.
-                    let cause = self.cause_of(target);
-                    let at = self.at(reading, tick, Some(cause));
-                    visit.record(at, target, record);
-                }
-                Ok(())
-            }
+            Record::CpuSample { goroutine, .. } => self.sample(reading, tick, goroutine, record, visit),
             Record::HeapAlloc { .. } | Record::HeapGoal { .. } => {
                 let at = self.at(reading, tick, None);
                 visit.record(at, NONE, record);
@@ -116,6 +107,30 @@ impl Order {
                 Ok(())
             }
         }
+    }
+
+    /// A sample has its own time, lane and goroutine with it, and changes nothing: it may be recorded in another lane, and come
+    /// after what has become of the goroutine since.
+    fn sample(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        goroutine: u64,
+        record: &Record<'_>,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let target = if goroutine == 0 { NONE } else { self.goroutines.at(goroutine) };
+        if target != NONE && !self.goroutines[target].is_known {
+            if !self.goroutines[target].is_absent {
+                return Err(Awaits::Goroutine(target, 0));
+            }
+            self.counts.stale += 1;
+            return Ok(());
+        }
+        let lane = self.lanes.find(goroutine).unwrap_or(SHARED);
+        visit.record(Place { lane, tick, goroutine: reading.goroutine }, target, record);
+        self.counts.records += 1;
+        Ok(())
     }
 
     /// Takes the place in the lane's order, and lifts the tick over that of the cause.

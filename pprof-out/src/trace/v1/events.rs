@@ -148,13 +148,11 @@ impl Writing<'_> {
     fn create(&mut self, proc: u32, tick: u64, place: u32, begun: (u64, u32), stack: u64) {
         let (goroutine, name) = begun;
         let start = self.events.names.start(name, self.tables);
-        let created = self.events.goroutines.begin(place, goroutine, name);
-        created.sequence = 1;
-        created.phase = Phase::Runnable;
-        created.proc = proc;
-        let id = created.id;
-        let tick = self.events.procs.put(proc, tick, EventType::GoCreate, [id, start, stack]);
-        self.events.goroutines[place].tick = tick;
+        let Events { goroutines, procs, .. } = &mut *self.events;
+        let created = goroutines.begin(place, goroutine, name);
+        (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
+        created.created = procs.put(proc, tick, EventType::GoCreate, [created.id, start, stack]);
+        created.tick = created.created;
     }
 
     fn region_end(&mut self, at: Place, tick: u64, key: (u64, u64)) {
@@ -252,7 +250,9 @@ impl Visit for Writing<'_> {
                 events.start_proc(proc, events.lanes[at.lane as usize].thread_id, tick);
                 events.run_as(target, proc, tick, label);
             }
-            Record::CpuSample { stack, .. } => events.sample(target, tick, stack, self.tables),
+            Record::CpuSample { stack, count, .. } => {
+                events.samples((at.lane, target), tick, (stack, count), self.tables)
+            }
             Record::Block { reason, stack } => {
                 let stack = self.stack(at, stack);
                 self.events.block(at.goroutine, tick, reason, stack);

@@ -34,6 +34,8 @@ pub(super) struct Goroutine {
     pub(super) proc: u32,
     /// When that was.
     pub(super) tick: u64,
+    /// When it was created.
+    pub(super) created: u64,
     pub(super) name: StringId,
     /// Task and name of the regions that it is in, the innermost last.
     pub(super) regions: Vec<(u64, u64)>,

@@ -4,16 +4,29 @@ use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::StackId;
 
 use super::events::Events;
-use super::goroutines::Phase;
-use super::procs::OUTSIDE;
+use super::goroutines::NONE;
 
 impl Events {
-    /// A goroutine was found running with this stack. If it does not run, as far as the trace has come, the sample is of
-    /// no P.
-    pub(super) fn sample(&mut self, place: u32, tick: u64, stack: StackId, tables: &dyn Tables) {
-        let goroutine = &self.goroutines[place];
-        let proc = if goroutine.phase == Phase::Running { goroutine.proc } else { OUTSIDE };
-        let stack = self.names.stack(stack, goroutine.name, tables);
-        self.procs.put_sample(tick.max(goroutine.tick), proc, goroutine.id, stack);
+    /// A goroutine, or a thread that has none, was found with this stack when so many periods were over: as many samples of one
+    /// moment, so that their number is the processor time. They are of the P of its thread, whatever the goroutine does as far
+    /// as the trace has come: a thread may use time that is about to wait, and samples may be told late.
+    pub(super) fn samples(
+        &mut self,
+        (lane, place): (u32, u32),
+        tick: u64,
+        (stack, count): (StackId, u64),
+        tables: &dyn Tables,
+    ) {
+        let proc = self.proc_of(lane, tick);
+        let (tick, goroutine, stack) = if place == NONE {
+            (tick, 0, self.names.unnamed_stack(stack, tables))
+        } else {
+            let goroutine = &self.goroutines[place];
+            // The oldest Go takes one that is sampled before it was created for another.
+            (tick.max(goroutine.created), goroutine.id, self.names.stack(stack, goroutine.name, tables))
+        };
+        for _ in 0..count {
+            self.procs.put_sample(tick, proc, goroutine, stack);
+        }
     }
 }

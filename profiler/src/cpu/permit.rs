@@ -1,0 +1,109 @@
+//! One sampling at a time in a process, and which one makes way for which.
+//!
+//! Somebody has asked for a profile and waits for it. Samples that a trace has asked for only add to the trace, and those of
+//! a profile are in the trace as well. So a profile that starts ends the sampling for a trace, and not the other way round:
+//!
+//! | running \ starting | profile | for a trace |
+//! |---|---|---|
+//! | profile | refused | refused |
+//! | for a trace | ends it and starts | refused |
+//! | one that is ending | waits for its end | waits for its end |
+
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::time::Duration;
+
+use super::StartError;
+use crate::fork_lock::own_process;
+use crate::goroutine;
+
+/// Set in [`HOLDER`] of a sampling that a profile may end.
+const YIELDS: u64 = 1 << 62;
+/// Set in [`HOLDER`] of a sampling that is to end.
+const ENDING: u64 = 1 << 63;
+
+/// The sampling that goes on: bits 0 to 31 are its process, 32 to 61 its serial number; 0 for none. In a forked child it names
+/// the parent, and is as good as 0.
+static HOLDER: AtomicU64 = AtomicU64::new(0);
+/// The serial number of the next one.
+static SERIAL: AtomicU32 = AtomicU32::new(0);
+/// Changes when the collector is to wake up.
+static CALLS: AtomicU32 = AtomicU32::new(0);
+
+/// Wakes the collector.
+fn call() {
+    CALLS.fetch_add(1, Ordering::Release);
+    const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: wakes who waits for the word. One waits at most.
+    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAKE, 1) };
+}
+
+/// Waits for a call since `seen`, for `time` at most.
+fn wait_for_call(seen: u32, time: Duration) {
+    let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
+    const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
+    // SAFETY: waits while the word is `seen`; the time is a local.
+    unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAIT, seen, &raw const time) };
+}
+
+/// Permission to sample, until it is dropped.
+pub(super) struct Permit(Ticket);
+
+/// Names a sampling, also when it is over.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket(u64);
+
+impl Permit {
+    /// Waits for the end of a sampling that is ending. One that `yields` can be ended by one that does not.
+    pub(super) fn take(yields: bool) -> Result<Self, StartError> {
+        let own = own_process();
+        let serial = u64::from(SERIAL.fetch_add(1, Ordering::Relaxed) % (1 << 30));
+        let word = u64::from(own) | serial << 32 | if yields { YIELDS } else { 0 };
+        let mut tries = 0;
+        loop {
+            let holder = HOLDER.load(Ordering::Acquire);
+            if holder as u32 != own {
+                let order = (Ordering::AcqRel, Ordering::Relaxed);
+                if HOLDER.compare_exchange(holder, word, order.0, order.1).is_ok() {
+                    return Ok(Self(Ticket(word)));
+                }
+                continue;
+            }
+            if holder & ENDING == 0 {
+                if yields || holder & YIELDS == 0 {
+                    return Err(StartError::AlreadyStarted);
+                }
+                Ticket(holder).end();
+            }
+            goroutine::pause(&mut tries);
+        }
+    }
+
+    pub(super) fn ticket(&self) -> Ticket {
+        self.0
+    }
+
+    /// Waits for so long, or until the sampling is to end. Returns whether it is. By the collector.
+    pub(super) fn wait_for_end(&self, time: Duration) -> bool {
+        let is_ending = || HOLDER.load(Ordering::Acquire) != self.0.0;
+        let calls = CALLS.load(Ordering::Acquire);
+        if !is_ending() {
+            wait_for_call(calls, time);
+        }
+        is_ending()
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        HOLDER.store(0, Ordering::Release);
+    }
+}
+
+impl Ticket {
+    /// Tells the collector to end the sampling. Nothing, if it has been told, or the sampling is over.
+    pub(super) fn end(self) {
+        if HOLDER.compare_exchange(self.0, self.0 | ENDING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            call();
+        }
+    }
+}

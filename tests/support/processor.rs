@@ -1,0 +1,40 @@
+//! Processor time: how much was used, and work that uses it.
+
+use std::hint::black_box;
+use std::mem::zeroed;
+use std::time::Duration;
+
+/// Processor time of the current thread.
+pub(crate) fn used() -> Duration {
+    read(libc::CLOCK_THREAD_CPUTIME_ID)
+}
+
+/// Processor time of the process.
+pub(crate) fn used_by_all() -> Duration {
+    read(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+fn read(clock: libc::clockid_t) -> Duration {
+    // SAFETY: writes to a local.
+    let time = unsafe {
+        let mut time: libc::timespec = zeroed();
+        assert_eq!(libc::clock_gettime(clock, &raw mut time), 0);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Computes for this long, mostly outside the kernel. Returns how long it was.
+#[inline(always)]
+pub(crate) fn burn(time: Duration) -> Duration {
+    let start = used();
+    loop {
+        for i in 0..2000_u32 {
+            black_box(i.wrapping_mul(i));
+        }
+        let now = used() - start;
+        if now >= time {
+            return now;
+        }
+    }
+}
