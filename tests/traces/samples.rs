@@ -1,5 +1,6 @@
 //! Samples of the processor in a trace.
 
+use std::hint::black_box;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -31,20 +32,24 @@ fn samples_in<'a>(trace: &'a Trace, function: &str) -> Vec<Event<'a>> {
     trace.parsed.events_of(EventType::CpuSample).filter(|sample| has(*sample, function)).collect()
 }
 
+// Each does something of its own: the compiler makes one of functions that do the same.
 const TIME: Duration = Duration::from_millis(100);
 
 #[inline(never)]
 fn before() {
+    black_box("before");
     burn(TIME);
 }
 
 #[inline(never)]
 fn during() {
+    black_box("during");
     burn(TIME);
 }
 
 #[inline(never)]
 fn after() {
+    black_box("after");
     burn(TIME);
 }
 
@@ -219,13 +224,13 @@ fn samples_that_cannot_be_are_refused() {
 fn samples_itself() {
     // Any function will do for an address; the frame is the caller's of what lies before it.
     let frames = [samples_itself as *const () as usize + 5, main_loop as *const () as usize + 5];
-    rtprof_tracer::cpu_sample(std::hint::black_box(&frames), 2);
+    rtprof_tracer::cpu_sample(black_box(&frames), 2);
 }
 
 #[inline(never)]
 fn main_loop(samples: usize) {
     for n in 0..samples {
-        std::hint::black_box(n);
+        black_box(n);
         samples_itself();
     }
 }
