@@ -32,9 +32,9 @@ fn samples_in<'a>(trace: &'a Trace, function: &str) -> Vec<Event<'a>> {
     trace.parsed.events_of(EventType::CpuSample).filter(|sample| has(*sample, function)).collect()
 }
 
-// Each does something of its own: the compiler makes one of functions that do the same.
 const TIME: Duration = Duration::from_millis(100);
 
+// These three differ, for the compiler makes one function of those that do the same.
 #[inline(never)]
 fn before() {
     black_box("before");
@@ -119,6 +119,26 @@ fn threads_that_no_hook_has_seen_have_samples() {
             assert_eq!((sample.argument("g"), sample.argument("p")), (Some(0), Some(NO_PROC)));
         }
         check("threads_that_no_hook_has_seen_have_samples", &trace, &[]);
+    });
+}
+
+/// One that std has started has its place in the trace from its first event on.
+#[test]
+fn a_thread_of_std_with_an_event_has_a_lane() {
+    child::isolated("a_thread_of_std_with_an_event_has_a_lane", || {
+        let trace = record_with(sampled(1000), || {
+            let work = || {
+                trace::log("of", "std");
+                during();
+            };
+            std::thread::Builder::new().name("of std".into()).spawn(work).unwrap().join().unwrap();
+        });
+        let (samples, own) = (samples_in(&trace, "during"), trace.goroutine("of std"));
+        assert!(!samples.is_empty(), "of 100 ms");
+        for sample in samples {
+            assert_eq!(sample.argument("g"), Some(own));
+            assert_ne!(sample.argument("p"), Some(NO_PROC));
+        }
     });
 }
 

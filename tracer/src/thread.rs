@@ -86,22 +86,20 @@ pub(crate) fn set_asleep(is_asleep: bool) {
 /// In a turn of the shared lane.
 #[cold]
 pub(crate) fn shared_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-    if !is_enabled() {
-        return None;
-    }
-    let recorded = RECORDER.with_shared_turn(kernel_thread_id(), f);
-    if recorded.is_none() && is_enabled() {
-        lose();
-    }
-    recorded
+    counted(|thread_id| RECORDER.with_shared_turn(thread_id, f))
 }
 
-/// In a turn of a shared lane, for signal handlers.
+/// In a turn of a shared lane for signal handlers.
 pub(crate) fn handler_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
+    counted(|thread_id| RECORDER.with_handler_turn(thread_id, f))
+}
+
+/// Has `turn` record an event of the current thread, whose number it is told, and counts it as lost if that fails.
+fn counted<R>(turn: impl FnOnce(u32) -> Option<R>) -> Option<R> {
     if !is_enabled() {
         return None;
     }
-    let recorded = RECORDER.with_handler_turn(kernel_thread_id(), f);
+    let recorded = turn(kernel_thread_id());
     if recorded.is_none() && is_enabled() {
         lose();
     }

@@ -3,7 +3,7 @@
 use rtprof_profiler::goroutine::State;
 use rtprof_tracer::record::{Record, Status};
 
-use super::goroutines::{Fit, distance};
+use super::goroutines::{Fit, Goroutine, distance};
 use super::lanes::{Awaits, Reading};
 use super::{NONE, Order, Place, SHARED, Visit};
 
@@ -26,7 +26,7 @@ impl Order {
             Record::Create { goroutine, .. } => self.create(reading, tick, goroutine, record, visit),
             Record::CreateFailed { goroutine } => {
                 let target = self.goroutines.at(goroutine);
-                if !self.is_alive_or_stale(target)? {
+                if !self.is_or_stale(target, Goroutine::is_alive)? {
                     return Ok(());
                 }
                 let cause = self.cause_of(target);
@@ -120,11 +120,7 @@ impl Order {
         visit: &mut impl Visit,
     ) -> Passed {
         let target = if goroutine == 0 { NONE } else { self.goroutines.at(goroutine) };
-        if target != NONE && !self.goroutines[target].is_known {
-            if !self.goroutines[target].is_absent {
-                return Err(Awaits::Goroutine(target, 0));
-            }
-            self.counts.stale += 1;
+        if target != NONE && !self.is_or_stale(target, |goroutine| goroutine.is_known)? {
             return Ok(());
         }
         let lane = self.lanes.find(goroutine).unwrap_or(SHARED);
@@ -250,9 +246,10 @@ impl Order {
         Ok(false)
     }
 
-    fn is_alive_or_stale(&mut self, target: u32) -> Result<bool, Awaits> {
+    /// Whether a goroutine, once it is heard of, is as the record needs it. If not, the record is stale, and counted.
+    fn is_or_stale(&mut self, target: u32, fits: impl Fn(&Goroutine) -> bool) -> Result<bool, Awaits> {
         let goroutine = &self.goroutines[target];
-        if goroutine.is_alive() {
+        if fits(goroutine) {
             return Ok(true);
         }
         if !goroutine.is_known && !goroutine.is_absent {
