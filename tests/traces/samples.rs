@@ -95,30 +95,42 @@ fn what_a_profile_has_the_trace_has() {
     }
 }
 
-/// A thread that the profiler has not met has no goroutine. Its samples are there, of none.
+/// A thread that the profiler has not met has a goroutine from its first sample on, which is not shown as running all the
+/// time, since nothing is known of its waits.
 #[test]
-fn threads_that_no_hook_has_seen_have_samples() {
+fn a_thread_that_no_hook_has_seen_has_a_lane() {
     extern "C" fn start(_: *mut libc::c_void) -> *mut libc::c_void {
         during();
         std::ptr::null_mut()
     }
-    child::isolated("threads_that_no_hook_has_seen_have_samples", || {
+    child::isolated("a_thread_that_no_hook_has_seen_has_a_lane", || {
         let trace = record_with(sampled(1000), || {
             // SAFETY: a thread of the C library's, which is joined.
             unsafe {
                 let mut thread = std::mem::zeroed();
                 let none = std::ptr::null_mut();
                 assert_eq!(libc::pthread_create(&raw mut thread, std::ptr::null(), start, none), 0);
+                libc::pthread_setname_np(thread, c"of libc".as_ptr());
                 assert_eq!(libc::pthread_join(thread, std::ptr::null_mut()), 0);
             }
         });
         trace.assert_whole();
-        let samples = samples_in(&trace, "during");
+        let (samples, own) = (samples_in(&trace, "during"), trace.goroutine("of libc"));
         assert!(!samples.is_empty(), "of 100 ms");
         for sample in samples {
-            assert_eq!((sample.argument("g"), sample.argument("p")), (Some(0), Some(NO_PROC)));
+            assert_eq!(sample.argument("g"), Some(own));
+            assert_ne!(sample.argument("p"), Some(NO_PROC));
+            assert_eq!(sample.functions().last(), Some(&"of libc"));
         }
-        check("threads_that_no_hook_has_seen_have_samples", &trace, &[]);
+        use EventType::{CpuSample, GoCreate, GoEnd, GoStart, GoStartLocal, GoSysBlock, GoSysCall, GoSysExit};
+        let story = trace.story(own);
+        let changes = story.iter().map(|event| event.event_type()).filter(|kind| *kind != CpuSample);
+        let changes: Vec<_> = changes.map(|kind| if kind == GoStartLocal { GoStart } else { kind }).collect();
+        let introduced = [GoCreate, GoStart, GoSysCall, GoSysBlock];
+        assert_eq!(changes, [&introduced[..], &[GoSysExit, GoStart, GoEnd]].concat(), "{story:?}");
+        let first = story.iter().position(|event| event.event_type() == CpuSample);
+        assert_eq!(first, Some(introduced.len()), "all samples come after it: {story:?}");
+        check("a_thread_that_no_hook_has_seen_has_a_lane", &trace, &[]);
     });
 }
 

@@ -8,13 +8,14 @@ use crate::turn::Turn;
 
 /// The current thread was found with this stack, return addresses, leaf first, at most [`MAX_STACK`](rtprof_profiler::MAX_STACK),
 /// when `periods` of its processor time were over: so many samples. May be called in the signal handler that has interrupted
-/// it, wherever. Samples of a thread that has no goroutine, because the profiler has not met it yet, are of none. For hooks.
+/// it, wherever. A thread that the profiler has not met yet is registered ([`goroutine::sampled`]); where that cannot be, its
+/// samples are of no goroutine. For hooks.
 /// Go: `traceCPUSample`.
 pub fn cpu_sample(frames: &[usize], periods: u64) {
     if !is_enabled() {
         return;
     }
-    let own = goroutine::known();
+    let own = goroutine::sampled();
     // What the goroutine does is not changed by this: it may be about to wait.
     let sample = |turn: &mut Turn<'_>| {
         if let Some(own) = own {

@@ -103,7 +103,14 @@ thread_local! {
 /// the thread. For hooks. Go: `getg`.
 #[inline]
 pub fn current() -> Option<&'static Goroutine> {
-    own().or_else(enter_foreign)
+    own().or_else(|| enter_foreign(State::Running))
+}
+
+/// As [`current`], in a signal handler that has found the thread at work. One that is registered by this is in a system call
+/// until its first hook: all that is known of it is that it has worked now and then, and it would else be taken for one that
+/// runs all the time. For hooks.
+pub fn sampled() -> Option<&'static Goroutine> {
+    own().or_else(|| enter_foreign(State::Syscall))
 }
 
 /// As [`current`], without registering. For hooks.
@@ -148,9 +155,9 @@ unsafe extern "C" fn forked() {
     }
 }
 
-/// The first hook of a thread that `rtprof::thread` did not start.
+/// The first hook of a thread that `rtprof::thread` did not start, which is in this state.
 #[cold]
-fn enter_foreign() -> Option<&'static Goroutine> {
+fn enter_foreign(state: State) -> Option<&'static Goroutine> {
     if !may_enter(&[NONE]) {
         return None;
     }
@@ -165,7 +172,7 @@ fn enter_foreign() -> Option<&'static Goroutine> {
         return None;
     }
     let name = kernel::ThreadName::current();
-    begin(name.as_str(), Origin::default())
+    begin(name.as_str(), Origin::default(), state)
 }
 
 /// Begins to enter, from one of these states.
@@ -191,11 +198,11 @@ fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     }
     // Without the key, the guard alone ends it.
     exit::arm();
-    begin(name, origin)
+    begin(name, origin, State::Running)
 }
 
-/// The thread is entering.
-fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
+/// The thread is entering. It is in this state, unless it has a creator who has settled that it can run.
+fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine> {
     // Leaves `errno` as it was.
     let _hook = Hook::enter();
     let slot = SLOTS.take();
@@ -214,19 +221,21 @@ fn begin(name: &str, origin: Origin) -> Option<&'static Goroutine> {
             },
         };
         let name = if is_main { "main" } else { name };
-        let state = match origin.birth {
+        let word = match origin.birth {
             Some(birth) => Word::new(State::Runnable, birth.generation),
-            None => Word::new(State::Running, 0),
+            None => Word::new(state, 0),
         };
         slot.set_labels(labels::current_id());
         profile::begin(slot);
-        slot.begin(Identity { id, thread_id, process, name, origin, state });
+        slot.begin(Identity { id, thread_id, process, name, origin, state: word });
     }
     CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));
     if let Some(slot) = slot {
         // After the other one: with an id and no goroutine it would be taken for one that has ended.
         CURRENT_ID.with(|current| current.set(slot.id()));
-        observer::began(slot);
+        if state == State::Running {
+            observer::began(slot);
+        }
         cpu::thread_began();
     }
     slot
@@ -264,12 +273,17 @@ pub(crate) fn known_threads() -> impl Iterator<Item = (u32, &'static Goroutine)>
 
 /// Ends goroutine `id`, if it has not ended yet.
 fn end(goroutine: &'static Goroutine, id: u64) {
+    replace(goroutine, id, NONE);
+}
+
+/// As [`end`]. If it is the current thread's, the thread has `then` instead.
+fn replace(goroutine: &'static Goroutine, id: u64, then: *const Goroutine) {
     let is_own = |current: &Cell<_>| core::ptr::eq(current.get(), goroutine) && goroutine.id() == id;
     if CURRENT.with(is_own) {
         // A thread that was ended in a wait has not said that it waits no more, and its stack goes away.
         goroutine.unpark();
         observer::ends(goroutine);
-        CURRENT.with(|current| current.set(NONE));
+        CURRENT.with(|current| current.set(then));
     }
     if goroutine.end(id) {
         SLOTS.give_back(goroutine);
@@ -280,7 +294,8 @@ fn end(goroutine: &'static Goroutine, id: u64) {
 #[cfg(rtprof_supported)]
 fn leave_thread() {
     if let Some(own) = own() {
-        end(own, CURRENT_ID.with(Cell::get));
+        // At once: a signal handler that finds none would begin another.
+        replace(own, CURRENT_ID.with(Cell::get), LEFT);
     }
     CURRENT.with(|current| current.set(LEFT));
 }

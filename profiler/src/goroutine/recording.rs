@@ -39,7 +39,8 @@ pub(super) enum Seen {
     Waiting,
     /// It waited in the kernel for something else.
     InKernel,
-    /// It did not wait. If its state says that it waits, it is about to, or was woken.
+    /// It did not wait. If its state says that it waits, it is about to, or was woken; if that it is in a system call, it is
+    /// about to or has come back, or nothing is known of it but that it was sampled.
     Running,
 }
 
@@ -47,7 +48,7 @@ impl Header {
     /// That of a goroutine whose number is `id`.
     fn of(goroutine: &Goroutine, id: u64, seen: Seen) -> Self {
         let state = match (goroutine.state().state(), seen) {
-            (State::Waiting(_), Seen::Running) => State::Running,
+            (State::Waiting(_) | State::Syscall, Seen::Running) => State::Running,
             (State::Waiting(_) | State::Running, Seen::InKernel) => State::Syscall,
             (state, _) => state,
         };
