@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use rtprof::sync::Mutex;
 use rtprof_benches::descent::on_distinct_stacks;
 use rtprof_benches::live_heap;
+use rtprof_benches::processor::used_by_all;
 use rtprof_benches::serve::serve;
 use rtprof_benches::statistics::percentile;
 
@@ -39,7 +40,9 @@ fn main() {
             vec![f64::from(port)]
         }
         "work" => work(Duration::from_secs(request.number() as u64)),
-        "cpu" => vec![cpu_millis()],
+        // Of the process, which does nothing but answer while it is scraped: most of the server's threads are gone when
+        // their time could be read.
+        "cpu" => vec![used_by_all().as_secs_f64() * 1e3],
         "busy" => {
             (0..request.number()).for_each(|_| drop(std::thread::spawn(compute)));
             vec![]
@@ -100,15 +103,6 @@ fn one_request(seed: u32) {
         (0..800u32).map(|i| (i.wrapping_mul(2_654_435_761) ^ seed).to_string()).collect();
     words.sort_unstable();
     *SHARED.lock() += black_box(words).len() as u64;
-}
-
-/// CPU time of the whole process, which does nothing but answer while it is scraped: most of the server's threads are
-/// gone when their time could be read.
-fn cpu_millis() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` outlives the call.
-    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
 /// The server's threads, as the kernel has them.

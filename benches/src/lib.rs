@@ -10,10 +10,12 @@
 //! This library holds what the binaries share. It must not name `rtprof`: the subjects that run without
 //! it have to be linked without it.
 
+pub mod busy;
 pub mod churn;
 pub mod coroutine;
 pub mod descent;
 pub mod live_heap;
+pub mod processor;
 pub mod serve;
 pub mod sizes;
 pub mod statistics;

@@ -122,7 +122,9 @@ fn a_thread_that_no_hook_has_seen_has_a_lane() {
             assert_ne!(sample.argument("p"), Some(NO_PROC));
             assert_eq!(sample.functions().last(), Some(&"of libc"));
         }
-        use EventType::{CpuSample, GoCreate, GoEnd, GoStart, GoStartLocal, GoSysBlock, GoSysCall, GoSysExit};
+        use EventType::{
+            CpuSample, GoCreate, GoEnd, GoStart, GoStartLocal, GoSysBlock, GoSysCall, GoSysExit,
+        };
         let story = trace.story(own);
         let changes = story.iter().map(|event| event.event_type()).filter(|kind| *kind != CpuSample);
         let changes: Vec<_> = changes.map(|kind| if kind == GoStartLocal { GoStart } else { kind }).collect();

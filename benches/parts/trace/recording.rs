@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
 
 use rtprof::trace::{self, Options, Reader, Stats};
+use rtprof_benches::processor::used;
 
 pub(crate) struct Recording {
     generations: Arc<AtomicU64>,
@@ -20,7 +21,7 @@ impl Recording {
             while reader.read_chunk().is_some() {
                 read.store(reader.stats().generations, Ordering::Relaxed);
             }
-            cpu_seconds()
+            used().as_secs_f64()
         });
         Self { generations, consumer }
     }
@@ -35,12 +36,4 @@ impl Recording {
         let stats = trace::stop().expect("everything is read");
         (stats, self.consumer.join().expect("reading does not panic"))
     }
-}
-
-/// Processor time of the current thread.
-fn cpu_seconds() -> f64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a local; the clock exists on every kernel.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

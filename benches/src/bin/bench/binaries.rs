@@ -17,7 +17,7 @@ pub(crate) enum Build {
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 13] = [
+const OWN: [&str; 14] = [
     "subject-none",
     "subject-pass-through",
     "subject-rtprof",
@@ -31,10 +31,11 @@ const OWN: [&str; 13] = [
     "part-http",
     "part-storm",
     "part-trace",
+    "part-cpu",
 ];
 
 /// Those of them in which stacks are taken without frame pointers too.
-const CAPTURING: [&str; 4] = ["part-sample", "part-capture", "part-event", "part-trace"];
+const CAPTURING: [&str; 5] = ["part-sample", "part-capture", "part-event", "part-trace", "part-cpu"];
 
 const PEERS: [&str; 6] = [
     "subject-jemalloc",
@@ -55,7 +56,7 @@ impl Binaries {
     ///
     /// # Errors
     /// When cargo cannot be run or fails.
-    pub(crate) fn build(allocators: bool, tracers: bool) -> io::Result<Self> {
+    pub(crate) fn build(allocators: bool, tracers: bool, samplers: bool) -> io::Result<Self> {
         let binaries = Self { target: own_target_directory()? };
         let (mut names, mut features) = (OWN.to_vec(), vec![]);
         if allocators {
@@ -65,6 +66,10 @@ impl Binaries {
         if tracers {
             names.push("part-trace-peers");
             features.push("trace-peers");
+        }
+        if samplers {
+            names.push("part-cpu-peer");
+            features.push("cpu-peers");
         }
         binaries.cargo(Build::Plain, &names, &features.join(","))?;
         if allocators {

@@ -48,6 +48,12 @@ pub(crate) struct Effort {
     pub(crate) drains: usize,
     /// Long traces, each in a process of its own.
     pub(crate) long_traces: usize,
+    /// Stretches of sampled time, and milliseconds of one.
+    pub(crate) cpu_stretches: usize,
+    pub(crate) cpu_millis: usize,
+    /// Processes that are sampled while they compute, and rounds in each.
+    pub(crate) cpu_processes: usize,
+    pub(crate) cpu_rounds: usize,
 }
 
 impl Effort {
@@ -79,6 +85,10 @@ impl Effort {
         sessions: 20,
         drains: 5,
         long_traces: 3,
+        cpu_stretches: 5,
+        cpu_millis: 4_000,
+        cpu_processes: 6,
+        cpu_rounds: 12,
     };
 
     /// Says that everything works, and roughly what it costs.
@@ -109,5 +119,9 @@ impl Effort {
         sessions: 5,
         drains: 1,
         long_traces: 1,
+        cpu_stretches: 1,
+        cpu_millis: 1_000,
+        cpu_processes: 1,
+        cpu_rounds: 4,
     };
 }

@@ -7,6 +7,7 @@ mod allocation;
 mod binaries;
 mod capture;
 mod child;
+mod cpu;
 mod effort;
 mod event;
 mod export;
@@ -32,7 +33,7 @@ use table::Table;
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 11] = [
+const PARTS: [(&str, Part); 12] = [
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
@@ -44,13 +45,14 @@ const PARTS: [(&str, Part); 11] = [
     ("goroutines", goroutines::measure),
     ("http", http::measure),
     ("trace", trace::measure),
+    ("cpu", cpu::measure),
 ];
 
 const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
     --quick   rtprof and its baselines only, few rounds\n\
     PART      only these parts of the table: allocation sample capture uncontended event wait export footprint\n          \
-    goroutines http trace";
+    goroutines http trace cpu";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;
@@ -79,7 +81,7 @@ fn main() -> ExitCode {
 
 fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
     let with_peers = |wanted| effort.peers && parts.iter().any(|(name, _)| *name == wanted);
-    let binaries = Binaries::build(with_peers("allocation"), with_peers("trace"))?;
+    let binaries = Binaries::build(with_peers("allocation"), with_peers("trace"), with_peers("cpu"))?;
     let load_before = machine::load();
     let start = Instant::now();
     let mut table = Table::default();

@@ -44,6 +44,7 @@ pub(crate) enum Unit {
     Millis,
     Bytes,
     MebiBytes,
+    Percent,
 }
 
 impl Unit {
@@ -54,6 +55,7 @@ impl Unit {
             Self::Nanos => format!("{value:.0} ns"),
             Self::Millis => format!("{value:.2} ms"),
             Self::Bytes => format!("{value:.2} B"),
+            Self::Percent => format!("{value:.1} %"),
             Self::MebiBytes => format!("{:.2} MiB", value / (1024.0 * 1024.0)),
         }
     }

@@ -1,0 +1,67 @@
+//! The CPU profiler of the pprof crate, which stands beside rtprof's: its default unwinder.
+//!
+//! Requests: `deliver _ HZ MILLIS` and `at _ HZ DEPTH STEPS`, as of `part-cpu`; its samples are what came.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use pprof::ProfilerGuard;
+use rtprof_benches::busy::{self, KINDS};
+use rtprof_benches::descent::at_depth;
+use rtprof_benches::processor::used_by_all;
+use rtprof_benches::serve::serve;
+use rtprof_benches::work::steps;
+
+fn main() {
+    serve(|request| match request.word() {
+        "deliver" => {
+            let _source = request.word();
+            let hz = request.number();
+            deliver(hz, Duration::from_millis(request.number() as u64))
+        }
+        "at" => {
+            let _who = request.word();
+            let (hz, depth, count) = (request.number(), request.number(), request.number());
+            at(hz, depth, count).to_vec()
+        }
+        other => panic!("unknown request {other}"),
+    });
+}
+
+fn start(hz: usize) -> ProfilerGuard<'static> {
+    ProfilerGuard::new(hz as i32).expect("nothing else profiles")
+}
+
+/// Samples of threads, with their names.
+fn stop(guard: &ProfilerGuard<'static>) -> Vec<(Vec<u8>, f64)> {
+    let report = guard.report().build_unresolved().expect("the profile goes on");
+    let samples = report
+        .data
+        .iter()
+        .map(|(frames, count)| (frames.thread_name[..frames.thread_name_length].to_vec(), *count as f64));
+    samples.collect()
+}
+
+fn deliver(hz: usize, length: Duration) -> Vec<f64> {
+    let (samples, seconds) = busy::run(length, || start(hz), |guard| stop(&guard));
+    let mut answer = vec![];
+    for (kind, seconds) in KINDS.iter().zip(seconds) {
+        let own = samples.iter().filter(|(name, _)| name == kind.name.as_bytes());
+        let came = own.map(|(_, count)| count).sum();
+        answer.extend([came, came, 0.0, seconds]);
+    }
+    answer
+}
+
+fn at(hz: usize, depth: usize, count: usize) -> [f64; 2] {
+    let guard = start(hz);
+    let mut used = Duration::ZERO;
+    at_depth(0, depth, &mut || {
+        black_box(steps(1, count / 10));
+        let begun = used_by_all();
+        black_box(steps(1, count));
+        used = used_by_all() - begun;
+    });
+    let came = stop(&guard).iter().map(|(_, count)| count).sum();
+    [used.as_nanos() as f64, came]
+}

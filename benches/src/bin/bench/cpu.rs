@@ -1,0 +1,200 @@
+//! The CPU profile: which of the samples that are due come, and what they cost.
+
+use std::io;
+
+use rtprof_benches::busy::KINDS;
+use rtprof_benches::statistics::{median, min, ratio};
+
+use crate::binaries::{Binaries, Build};
+use crate::child::Child;
+use crate::effort::Effort;
+use crate::order::Order;
+use crate::table::{Row, Table, Unit};
+
+const RATES: [usize; 2] = [100, 1_000];
+
+/// Work of about 0.1 s.
+const STEPS: usize = 120_000_000;
+
+const PEER: &str = "pprof-rs 0.15";
+
+pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    delivered(binaries, effort, table)?;
+    cost(binaries, effort, table)
+}
+
+/// By whom threads are sampled.
+struct Sampler {
+    who: &'static str,
+    binary: &'static str,
+    source: &'static str,
+}
+
+const SAMPLERS: [Sampler; 3] = [
+    Sampler { who: "rtprof, perf", binary: "part-cpu", source: "perf" },
+    Sampler { who: "rtprof, timers", binary: "part-cpu", source: "timers" },
+    Sampler { who: PEER, binary: "part-cpu-peer", source: "none" },
+];
+
+/// Of the samples of a thread of one kind.
+#[derive(Clone, Default)]
+struct Delivery {
+    /// Percent of those that are due, in each stretch.
+    came: Vec<f64>,
+    /// Samples that the profile has, and those of them that have no stack.
+    charged: f64,
+    without: f64,
+    due: f64,
+}
+
+fn delivered(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    let samplers = if effort.peers { &SAMPLERS[..] } else { &SAMPLERS[..2] };
+    for hz in RATES {
+        let mut deliveries = vec![vec![Delivery::default(); KINDS.len()]; samplers.len()];
+        let mut order = Order::of(samplers.len());
+        for _ in 0..effort.cpu_stretches {
+            for at in order.next_round() {
+                let Sampler { binary, source, .. } = samplers[at];
+                let mut child = Child::start(&binaries.path(Build::Plain, binary))?;
+                let answer = child.ask(&format!("deliver {source} {hz} {}", effort.cpu_millis))?;
+                for (delivery, numbers) in deliveries[at].iter_mut().zip(answer.chunks_exact(4)) {
+                    let due = numbers[3] * hz as f64;
+                    delivery.came.push(numbers[0] / due * 100.0);
+                    delivery.charged += numbers[1];
+                    delivery.without += numbers[2];
+                    delivery.due += due;
+                }
+            }
+        }
+        for (place, kind) in KINDS.iter().enumerate() {
+            for (sampler, deliveries) in samplers.iter().zip(&deliveries) {
+                let delivery = &deliveries[place];
+                let what = format!("samples of a thread, {}, at {hz} Hz", kind.name);
+                let row = Row::of(what, sampler.who, &delivery.came, Unit::Percent);
+                table.add(delivery.judged(row, sampler, kind.name));
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Delivery {
+    fn judged(&self, row: Row, sampler: &Sampler, kind: &str) -> Row {
+        let total = self.charged / self.due * 100.0;
+        let row = match sampler.source {
+            "none" => return row,
+            _ => row.notes(format!(
+                "they stand for {total:.1} % of its time, {} of {} samples without a stack",
+                self.without, self.charged
+            )),
+        };
+        let came = median(&self.came);
+        match (sampler.source, kind) {
+            ("perf", "steady") => row.budget("≥ 99 %", came >= 99.0, "pprof-rs 25 % at 1000 Hz"),
+            ("perf", _) => row.budget("90 to 110 % of its share", (came - 100.0).abs() <= 10.0, ""),
+            // To a whole sample in each stretch.
+            _ => {
+                let rounding = self.came.len() as f64 / self.due * 100.0;
+                row.budget("totals to 1 %", (total - 100.0).abs() <= f64::max(1.0, rounding), "")
+            }
+        }
+    }
+}
+
+/// What runs beside the work.
+struct Contender {
+    who: &'static str,
+    /// As `part-cpu` calls it.
+    name: &'static str,
+    hz: usize,
+    frames: usize,
+}
+
+const NONE: Contender = Contender { who: "not profiled", name: "none", hz: 0, frames: 10 };
+const AGAIN: Contender = Contender { who: "not profiled, again", ..NONE };
+const ALONE: Contender =
+    Contender { who: "the kernel alone, an empty handler", name: "kernel", hz: 0, frames: 10 };
+const OURS: Contender = Contender { who: "rtprof", name: "rtprof", hz: 0, frames: 10 };
+const THEIRS: Contender = Contender { who: PEER, name: "peer", hz: 0, frames: 10 };
+
+const CONTENDERS: [Contender; 10] = [
+    NONE,
+    AGAIN,
+    Contender { hz: 100, ..ALONE },
+    Contender { hz: 1_000, ..ALONE },
+    Contender { hz: 100, ..OURS },
+    Contender { hz: 100, frames: 32, ..OURS },
+    Contender { hz: 1_000, ..OURS },
+    Contender { hz: 1_000, frames: 32, ..OURS },
+    Contender { hz: 100, ..THEIRS },
+    Contender { hz: 1_000, ..THEIRS },
+];
+
+fn cost(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    for (build, with) in [(Build::Plain, "frame pointers"), (Build::NoFramePointers, "no frame pointers")] {
+        let has_peer = effort.peers && build == Build::Plain;
+        let contenders = if has_peer { &CONTENDERS[..] } else { &CONTENDERS[..CONTENDERS.len() - 2] };
+        let mut nanos = vec![vec![]; contenders.len()];
+        let mut signals = vec![0.0; contenders.len()];
+        let mut order = Order::of(contenders.len());
+        for way in 0..effort.cpu_processes {
+            let mut ours = Child::start(&binaries.path(build, "part-cpu"))?;
+            let mut theirs =
+                has_peer.then(|| Child::start(&binaries.path(build, "part-cpu-peer"))).transpose()?;
+            ours.ask(&format!("way {way}"))?;
+            let depths = [10, 32].map(|frames| ours.numbers::<2>(&format!("depth {frames}")));
+            let [[shallow, _], [deep, _]] = match depths {
+                [Ok(shallow), Ok(deep)] => [shallow, deep],
+                [Err(error), _] | [_, Err(error)] => return Err(error),
+            };
+            for _ in 0..effort.cpu_rounds {
+                for at in order.next_round() {
+                    let Contender { name, hz, frames, .. } = contenders[at];
+                    let depth = if frames == 10 { shallow } else { deep };
+                    let child = if name == THEIRS.name { theirs.as_mut() } else { None };
+                    let [took, came] =
+                        child.unwrap_or(&mut ours).numbers(&format!("at {name} {hz} {depth} {STEPS}"))?;
+                    nanos[at].push(took);
+                    signals[at] += came;
+                }
+            }
+        }
+        for (at, contender) in contenders.iter().enumerate().skip(1) {
+            table.add(contender.row(with, &nanos[at], &nanos[0], signals[at]));
+        }
+    }
+    Ok(())
+}
+
+impl Contender {
+    fn row(&self, with: &str, on: &[f64], off: &[f64], signals: f64) -> Row {
+        let Self { who, name, hz, frames } = self;
+        let times = ratio(on, off);
+        let row = Row {
+            who: format!("{who}, {with}"),
+            ratio: format!("{times:.4}"),
+            against: NONE.who.to_owned(),
+            excess: format!("{:+.2} %", (times - 1.0) * 100.0),
+            ..Row::default()
+        };
+        if *hz == 0 {
+            return Row { what: "0.1 s of work".to_owned(), ..row };
+        }
+        // By all the time of all rounds: in one round at 100 Hz there are but ten.
+        let each = (on.iter().sum::<f64>() - off.iter().sum::<f64>()) / signals;
+        let per_round = signals / on.len() as f64;
+        let least = (min(on) - min(off)) / per_round;
+        let row = Row {
+            what: format!("a sample, {frames} frames, at {hz} Hz"),
+            median: Unit::Nanos.show((times - 1.0) * median(off) / per_round),
+            min: Unit::Nanos.show(least),
+            notes: format!("mean {}, {per_round:.0} signals in 0.1 s", Unit::Nanos.show(each)),
+            ..row
+        };
+        match (*name, *hz, with) {
+            ("rtprof", 100, "frame pointers") => row.budget("≤ 1.001", times <= 1.001, ""),
+            ("rtprof", 100, _) => row.budget("≤ 1.005", times <= 1.005, ""),
+            _ => row,
+        }
+    }
+}
