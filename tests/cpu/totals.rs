@@ -127,7 +127,7 @@ fn threads_of_ours_are_there_from_their_birth() {
     }
 }
 
-/// Others are found within 10 ms, if the collector has a core then. What they have done before is their first sample's.
+/// Others are found within 50 ms, if the collector has a core then. What they have done before is their first sample's.
 #[test]
 fn other_threads_are_found() {
     child::isolated("other_threads_are_found", || {

@@ -1,7 +1,7 @@
 //! How a sampling begins and ends, and the thread that looks after the others meanwhile.
 //!
 //! ```text
-//!   collector: each 10 ms: /proc/self/task ──► an event for each new thread
+//!   collector: each 10 to 50 ms: /proc/self/task ──► an event for each new thread
 //!   thread:    begins, if the profiler sees it ──► an event for itself
 //!   thread:    a period of its time is over ──► signal ──► handler ──► Samples
 //! ```
@@ -32,11 +32,14 @@ use crate::observer;
 use crate::sampling;
 use crate::stack::marker;
 
-/// How often the collector looks how many threads there are.
-const LOOK: Duration = Duration::from_millis(10);
-/// Looks after which it looks which, though their number is the same.
-const LOOKS: u32 = 10;
-/// Looks after a change during which it looks which every time.
+/// How often the collector looks how many threads there are. Each time costs some 60 microseconds in a virtual machine, most of
+/// it for waking up.
+const LOOK: Duration = Duration::from_millis(50);
+/// How often it looks which, though their number is the same.
+const FULL_LOOK: Duration = Duration::from_millis(100);
+/// How often it looks which when threads have begun or ended lately, for then others will.
+const BUSY_LOOK: Duration = Duration::from_millis(10);
+/// Looks after a change until that is long ago.
 const BUSY_LOOKS: u32 = 100;
 /// A look at all takes at most one in so many parts of the collector's time.
 const SHARE: u32 = 10;
@@ -184,17 +187,26 @@ impl Collector {
         if let Some(own) = goroutine::current() {
             observer::waits(own, WaitReason::Sleep);
         }
-        let mut threads = None;
-        let (mut looks, mut busy_looks) = (0_u32, 0_u32);
+        // This thread is new, which says nothing of the program's.
+        SAMPLING.with(|sampling| self.threads.look(&sampling.attacher, &sampling.samples));
+        let (mut threads, mut busy_looks) = (proc::count(), 0_u32);
         let mut not_before = Instant::now();
-        while self.permit.as_ref().is_some_and(|permit| !permit.wait_for_end(LOOK)) {
-            looks = looks.wrapping_add(1);
+        let mut full_look = not_before + FULL_LOOK;
+        loop {
+            let is_busy = busy_looks > 0 || self.threads.has_young();
+            let pause = if is_busy { BUSY_LOOK } else { LOOK };
+            if self.permit.as_ref().is_none_or(|permit| permit.wait_for_end(pause)) {
+                return;
+            }
             let now = Instant::now();
             if now < not_before {
                 continue;
             }
             let count = proc::count();
-            let is_due = looks.is_multiple_of(LOOKS);
+            let is_due = now >= full_look;
+            if is_due {
+                full_look = now + FULL_LOOK;
+            }
             if is_due || busy_looks > 0 || count != threads {
                 let look = |sampling: &Sampling| self.threads.look(&sampling.attacher, &sampling.samples);
                 let has_changed = SAMPLING.with(look).unwrap_or(false);

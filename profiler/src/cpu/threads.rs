@@ -112,7 +112,7 @@ impl Threads {
         }
     }
 
-    /// Looks at silent threads that were found lately.
+    /// Looks at silent threads that were found lately, every 10 ms as long as there are any.
     pub(super) fn look_at_young(&mut self, attacher: &Attacher) {
         let Self { young, found, .. } = self;
         young.retain_mut(|(id, looks)| {
@@ -123,6 +123,11 @@ impl Threads {
             }
             slot.is_silent() && *looks < YOUTH
         });
+    }
+
+    /// Whether there are any.
+    pub(super) fn has_young(&self) -> bool {
+        !self.young.is_empty()
     }
 
     /// Ends the sampling of a thread, and counts what of its time has no samples.
