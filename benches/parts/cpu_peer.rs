@@ -1,6 +1,7 @@
 //! The CPU profiler of the pprof crate, which stands beside rtprof's: its default unwinder.
 //!
-//! Requests: `deliver _ HZ MILLIS` and `at _ HZ DEPTH STEPS`, as of `part-cpu`; its samples are what came.
+//! Requests: `deliver _ HZ MILLIS` and `at _ HZ DEPTH STEPS`, as of `part-cpu`, with HZ of 0 for no profile; its
+//! samples are what came.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -54,7 +55,7 @@ fn deliver(hz: usize, length: Duration) -> Vec<f64> {
 }
 
 fn at(hz: usize, depth: usize, count: usize) -> [f64; 2] {
-    let guard = start(hz);
+    let guard = (hz > 0).then(|| start(hz));
     let mut used = Duration::ZERO;
     at_depth(0, depth, &mut || {
         black_box(steps(1, count / 10));
@@ -62,6 +63,6 @@ fn at(hz: usize, depth: usize, count: usize) -> [f64; 2] {
         black_box(steps(1, count));
         used = used_by_all() - begun;
     });
-    let came = stop(&guard).iter().map(|(_, count)| count).sum();
+    let came = guard.map_or(0.0, |guard| stop(&guard).iter().map(|(_, count)| count).sum());
     [used.as_nanos() as f64, came]
 }

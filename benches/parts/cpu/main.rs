@@ -3,7 +3,7 @@
 //! Requests: `deliver SOURCE HZ MILLIS` (answers, for each kind of `busy::KINDS`, signals that came, samples they stood for,
 //! samples without a stack, and the seconds of processor time that were used), `way NUMBER` (which functions the stack
 //! goes through), `depth FRAMES` (answers the depth of recursion that gives a sampled stack of so many frames, and the frames
-//! it really has), `at WHO HZ DEPTH STEPS` (WHO is `rtprof`, `kernel` or, without a profile, `none`; answers nanoseconds of
+//! it really has), `at WHO HZ DEPTH STEPS` (WHO is `perf`, `timers`, `kernel` or, without a profile, `none`; answers nanoseconds of
 //! processor time of the process, and signals that came).
 
 mod kernel_alone;
@@ -72,7 +72,8 @@ fn main() {
             let work = || at(way.get(), depth, count);
             let before = signals()[KINDS.len()] + kernel_alone::signals();
             let nanos = match who {
-                "rtprof" => during(start(CpuSource::Auto, hz, false), work),
+                "perf" => during(start(CpuSource::Perf, hz, false), work),
+                "timers" => during(start(CpuSource::Timers, hz, false), work),
                 "kernel" => during(kernel_alone::Event::start(hz), work),
                 "none" => work(),
                 other => panic!("unknown profiler {other}"),

@@ -106,7 +106,8 @@ impl Threads {
         };
         if let Some(slot) = attacher.attach(id, blocked, since) {
             self.found.insert(id, slot);
-            if slot.is_silent() {
+            // Threads of ours block it for good.
+            if slot.is_silent() && !labels::is_own(labels_of(id)) {
                 self.young.push((id, 0));
             }
         }
@@ -167,7 +168,7 @@ impl Threads {
 
     fn count(&self, id: u32, samples: &Samples, is_silent: bool, missed: u64) {
         let thread = if self.by_thread { id } else { 0 };
-        let labels = goroutine_of(id).map_or(LabelSetId::NONE, Goroutine::labels);
+        let labels = labels_of(id);
         let why = match is_silent {
             true if labels::is_own(labels) => marker::rtprof_helper_thread,
             true => marker::thread_blocks_signals,
@@ -249,6 +250,11 @@ pub(super) fn sweep() {
 
 fn goroutine_of(id: u32) -> Option<&'static Goroutine> {
     goroutine::known_threads().find(|&(thread, _)| thread == id).map(|(_, goroutine)| goroutine)
+}
+
+/// The labels of a thread, as far as the profiler knows it.
+fn labels_of(id: u32) -> LabelSetId {
+    goroutine_of(id).map_or(LabelSetId::NONE, Goroutine::labels)
 }
 
 /// The name that a thread was given: all of it if it is one that the profiler knows, else what the kernel keeps.
