@@ -58,7 +58,7 @@ fn at(hz: usize, depth: usize, count: usize) -> [f64; 2] {
     let guard = (hz > 0).then(|| start(hz));
     let mut used = Duration::ZERO;
     at_depth(0, depth, &mut || {
-        black_box(steps(1, count / 10));
+        black_box(steps(1, count));
         let begun = used_by_all();
         black_box(steps(1, count));
         used = used_by_all() - begun;

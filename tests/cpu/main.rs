@@ -5,6 +5,7 @@ mod hosts;
 mod interop;
 mod misuse;
 mod refused;
+mod room;
 mod stress;
 #[path = "../support/mod.rs"]
 mod support;

@@ -35,7 +35,7 @@ pub(crate) use interrupted::Interrupted;
 pub(crate) use mode::open as open_mode;
 pub use mode::{StackMode, set_stack_mode, stack_mode};
 pub use saved_frame::SavedFrame;
-pub use spare::{with_room, with_room_for_text};
+pub use spare::{most_used as most_used_of_spare, with_room, with_room_for_text};
 
 use crate::counters::COUNTERS;
 use crate::modules::CaptureSpan;

@@ -115,6 +115,7 @@ pub(crate) fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
     result
 }
 
+pub use imp::most_used;
 pub(crate) use imp::open;
 pub(super) use imp::{run, start_of};
 
@@ -168,7 +169,7 @@ mod imp {
         }
         let all =
             (0..count).map(|_| Spare { holder: AtomicU32::new(0), start: UnsafeCell::new(None) }).collect();
-        let spares = Box::new(Spares { base: base.as_ptr() as usize, all });
+        let spares = Box::new(Spares { base: base.as_ptr().expose_provenance(), all });
         SPARES.store(Box::into_raw(spares), Ordering::Release);
     }
 
@@ -201,6 +202,24 @@ mod imp {
             }
             None
         }
+    }
+
+    /// The most bytes that were ever used of a spare stack, of those that are free now, and how many each has. `None` where
+    /// there are none. Below what was used a stack is still as the kernel has mapped it: zeros.
+    pub fn most_used() -> Option<(usize, usize)> {
+        let spares = spares()?;
+        let me = process::number();
+        let used = |(at, spare): (usize, &Spare)| {
+            let order = (Ordering::Acquire, Ordering::Relaxed);
+            spare.holder.compare_exchange(0, me, order.0, order.1).ok()?;
+            let low = core::ptr::with_exposed_provenance::<usize>(spares.base + at * STRIDE + PAGE);
+            // SAFETY: mapped by `open`, and this thread's alone until `holder` is 0 again.
+            let words = unsafe { core::slice::from_raw_parts(low, SIZE / size_of::<usize>()) };
+            let untouched = words.iter().take_while(|&&word| word == 0).count();
+            spare.holder.store(0, Ordering::Release);
+            Some(SIZE - untouched * size_of::<usize>())
+        };
+        Some((spares.all.iter().enumerate().filter_map(used).max()?, SIZE))
     }
 
     /// Where a walk begins for a hook whose stack pointer is `sp`, if it is on a spare stack.
@@ -309,6 +328,10 @@ mod imp {
     use super::Start;
 
     pub(crate) fn open() {}
+
+    pub fn most_used() -> Option<(usize, usize)> {
+        None
+    }
 
     pub(crate) fn start_of(_sp: usize) -> Option<Start> {
         None

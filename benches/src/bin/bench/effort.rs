@@ -87,7 +87,7 @@ impl Effort {
         long_traces: 3,
         cpu_stretches: 5,
         cpu_millis: 4_000,
-        cpu_processes: 6,
+        cpu_processes: 4,
         cpu_rounds: 12,
     };
 

@@ -1,0 +1,119 @@
+//! What the handler needs of stacks: of the thread's own, or its alternate one, and of those that are for it.
+
+use std::hint::black_box;
+use std::io;
+use std::mem::zeroed;
+use std::panic::{catch_unwind, resume_unwind};
+use std::ptr::null_mut;
+use std::time::{Duration, Instant};
+
+use rtprof::pprof::CpuSource;
+use rtprof::trace;
+use rtprof_profiler::stack::most_used_of_spare;
+
+use crate::support::{child, workload};
+use crate::work::{by, profiled, samples_of};
+
+/// What std gives threads for handlers, at least (`SIGSTKSZ`). The kernel's own frame is on it as well.
+const ALTERNATE: usize = 8 << 10;
+
+/// The processor time that is sampled: thousands of samples, of all that is done below.
+const TIME: Duration = Duration::from_millis(500);
+
+// Through the C library, which has no frame pointers.
+extern "C" fn compares(a: *const libc::c_void, b: *const libc::c_void) -> libc::c_int {
+    // SAFETY: `qsort` passes what it sorts.
+    let (a, b) = unsafe { (*a.cast::<u64>(), *b.cast::<u64>()) };
+    black_box(a).cmp(&black_box(b)) as libc::c_int
+}
+
+#[inline(never)]
+fn sorts_in_c() {
+    let mut numbers: Vec<u64> = (0..300).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
+    // SAFETY: so many numbers of that size.
+    unsafe { libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), size_of::<u64>(), Some(compares)) };
+}
+
+/// Deeper than stacks are kept.
+#[inline(never)]
+fn deep(depth: u32, leaf: &dyn Fn()) {
+    match depth {
+        0 => leaf(),
+        depth => deep(depth - 1, leaf),
+    }
+    black_box(depth);
+}
+
+/// Nothing of which the profiler hears but by samples.
+#[inline(never)]
+fn unheard() {
+    sorts_in_c();
+    assert!(catch_unwind(|| deep(20, &|| resume_unwind(Box::new(1)))).is_err());
+    deep(200, &sorts_in_c);
+    black_box(format!("{:?} {}", Instant::now(), 1.5_f64.sin()));
+}
+
+#[inline(never)]
+fn everything() {
+    workload::every_kind();
+    unheard();
+    trace::log("room", "enough");
+}
+
+fn for_a_while(work: fn()) {
+    let started = Instant::now();
+    while started.elapsed() < TIME {
+        work();
+    }
+}
+
+/// Its stack is said to be large enough in the module that has it. In a debug build more is needed by far.
+#[test]
+fn the_handlers_stack_is_large_enough() {
+    child::isolated("the_handlers_stack_is_large_enough", || {
+        rtprof::set_stack_mode(rtprof::StackMode::Unwind);
+        trace::start(io::sink()).unwrap();
+        let options = rtprof::pprof::CpuProfileOptions { thread_labels: true, ..by(CpuSource::Perf, 10_000) };
+        let ((), profile, stats) = profiled(options, || {
+            rtprof::thread::spawn(|| for_a_while(everything)).join().unwrap();
+            std::thread::spawn(|| for_a_while(unheard)).join().unwrap();
+        });
+        trace::stop().unwrap();
+        let (used, size) = most_used_of_spare().expect("they were used");
+        println!("{used} of {size} bytes in {} samples", stats.samples);
+        for function in ["room::everything", "room::unheard"] {
+            assert!(samples_of(&profile, function) > 1000, "{function}");
+        }
+        assert!(used > 1000, "the handler works there");
+        assert!(used <= size - size / 4, "{used} of {size} bytes");
+    });
+}
+
+/// So the handler may run on the 8 KiB that std gives threads for handlers.
+#[test]
+fn the_handler_needs_little_of_an_alternate_stack() {
+    const PAINT: u8 = 0xa5;
+    fn on_painted_stack(work: fn()) -> usize {
+        let mut stack = vec![PAINT; 1 << 20];
+        // SAFETY: the stack lives until the thread has its old one back.
+        unsafe {
+            let ours = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
+            let mut before: libc::stack_t = zeroed();
+            assert_eq!(libc::sigaltstack(&raw const ours, &raw mut before), 0);
+            for_a_while(work);
+            assert_eq!(libc::sigaltstack(&raw const before, null_mut()), 0);
+        }
+        stack.len() - black_box(&stack).iter().take_while(|&&byte| byte == PAINT).count()
+    }
+    child::isolated("the_handler_needs_little_of_an_alternate_stack", || {
+        rtprof::set_stack_mode(rtprof::StackMode::Unwind);
+        trace::start(io::sink()).unwrap();
+        let work = || std::thread::spawn(|| on_painted_stack(everything)).join().unwrap();
+        let (used, profile, _) = profiled(by(CpuSource::Perf, 10_000), work);
+        trace::stop().unwrap();
+        println!("{used} bytes of an alternate stack");
+        assert!(samples_of(&profile, "room::everything") > 1000);
+        assert!(used > 500, "the handler begins there");
+        assert!(used <= ALTERNATE - ALTERNATE / 8, "{used} of {ALTERNATE} bytes");
+    });
+}
