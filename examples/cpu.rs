@@ -6,6 +6,13 @@
 //! cargo run --release --example cpu -- 200     # about 200 MiB
 //! ```
 //!
+//! With an address it writes none, but answers there while it works:
+//!
+//! ```sh
+//! cargo run --release --example cpu -- 1000 127.0.0.1:6060 &
+//! go tool pprof -top 'http://127.0.0.1:6060/debug/pprof/profile?seconds=5'
+//! ```
+//!
 //! What to find in the profile: compression is what the program is for, and takes most. `is_stop_word` is the hot function
 //! that should not be one: it looks through a list, for every word. It takes more time than all the rest of the counting.
 
@@ -38,11 +45,18 @@ fn main() -> Result<(), Box<dyn Error>> {
     let root = corpus::source();
     let files = corpus::pages(&root);
 
-    pprof::start_cpu_profile(File::create("cpu.pb.gz")?)?;
+    let server = std::env::args().nth(2).map(|address| rtprof::http::serve(&*address)).transpose()?;
+    match &server {
+        Some(server) => println!(
+            "profile it: go tool pprof 'http://{}/debug/pprof/profile?seconds=5'",
+            server.local_addr()
+        ),
+        None => pprof::start_cpu_profile(File::create("cpu.pb.gz")?)?,
+    }
     let start = Instant::now();
     let packed = pack(&files, budget);
     let took = start.elapsed();
-    let stats = pprof::stop_cpu_profile()?;
+    let stats = if server.is_none() { Some(pprof::stop_cpu_profile()?) } else { None };
 
     println!(
         "packed {} files of {}, {:.1} MiB into {:.1} MiB, {} distinct words, in {took:.1?}",
@@ -52,6 +66,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         packed.written as f64 / MIB as f64,
         packed.words.len(),
     );
+    let Some(stats) = stats else { return Ok(()) };
     println!("{} samples in {:.1?}, by {}", stats.samples, stats.duration, stats.sampled_by);
     println!("\nWrote cpu.pb.gz. Look at it with:\n");
     println!("    go tool pprof -top cpu.pb.gz");

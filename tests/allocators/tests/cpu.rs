@@ -6,6 +6,8 @@ mod hosts;
 mod misuse;
 #[path = "../../cpu/refused.rs"]
 mod refused;
+#[path = "../../cpu/room.rs"]
+mod room;
 #[path = "../../cpu/stress.rs"]
 mod stress;
 #[path = "../../support/mod.rs"]
