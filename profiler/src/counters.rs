@@ -108,7 +108,7 @@ counters! {
         "stacks were deeper than 128 frames; their outermost frames are missing";
     /// Stacks that could not be walked.
     stacks_not_captured of ALL,
-        "stacks could not be walked (no unwind cache free?) and stand under stack_not_captured";
+        "stacks could not be walked (no unwind cache free, or just switched?) and stand under stack_not_captured";
     /// Frame-pointer walks that were broken and replaced by unwinding.
     stacks_repaired of ALL,
         "stacks were broken for frame pointers (C code in between?) and were unwound by tables instead";

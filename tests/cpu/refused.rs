@@ -8,7 +8,7 @@ use crate::hosts::handle_all_candidates;
 use crate::support::processor::burn;
 use crate::support::signals::disposition;
 use crate::support::{child, descriptors, sandbox};
-use crate::work::{by, profiled, samples_and_missed, sum};
+use crate::work::{by, profiled, samples_and_missed, samples_of, sum};
 use std::time::Duration;
 
 #[test]
@@ -94,6 +94,34 @@ fn descriptors_are_left_to_the_program() {
         assert!(comments.contains("threads had timers instead"), "{comments}");
         drop(end);
         threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+/// Where the kernel gives a thread no timer, its time is told of, and why.
+#[test]
+fn threads_without_a_timer_are_told_of() {
+    child::isolated("threads_without_a_timer_are_told_of", || {
+        let (done, is_done) = std::sync::mpsc::channel();
+        let (end, ends) = std::sync::mpsc::channel::<()>();
+        let (thread, profile, _) = profiled(by(CpuSource::Timers, 1000), || {
+            let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            // SAFETY: a plain call, which reads a local.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
+            let thread = std::thread::spawn(move || {
+                done.send(burn(Duration::from_millis(50))).unwrap();
+                // It lives until after the profile.
+                ends.recv().ok();
+            });
+            is_done.recv().unwrap();
+            thread
+        });
+        drop(end);
+        thread.join().unwrap();
+        let (missed, blocked) =
+            (samples_of(&profile, "cpu_time_not_sampled"), samples_of(&profile, "thread_blocks_signals"));
+        assert!(missed >= 40 && blocked == 0, "{missed} missed, {blocked} blocked");
+        let comments = profile.comments();
+        assert!(comments.contains("gave no timer for 1 threads"), "{comments}");
     });
 }
 

@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 
 use rtprof::pprof::{self, CpuSource};
 
+#[cfg(target_arch = "x86_64")]
+use crate::support::foreign_stack::switches_stacks;
 use crate::support::library::{Library, libraries};
 use crate::support::processor::burn;
 use crate::support::{Background, child, stress, workload};
@@ -103,6 +105,17 @@ fn libraries_that_come_and_go() {
                 }
             };
             assert!(under(source, "stress::called_from_c", &[&load, &load, &allocates]) > 0);
+        });
+    }
+}
+
+/// Signals come while the stack pointer points to no memory.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn stacks_that_are_switched() {
+    for source in SOURCES {
+        child::isolated_as("stacks_that_are_switched", &format!("{source:?}"), || {
+            assert!(under(source, "rtprof_test_compute_at", &[&switches_stacks, &switches_stacks]) > 0);
         });
     }
 }

@@ -45,6 +45,57 @@ fn tolerance(total: f64, share: f64, weight: f64) -> f64 {
     6.0 * (total * share * (1.0 - share) * weight).sqrt() + 2.0 * weight
 }
 
+/// Uses processor time of this thread until it has used so much in all.
+#[inline(always)]
+fn burn_until(end: Duration) {
+    while used() < end {
+        (0..200_u32).for_each(|i| _ = black_box(i.wrapping_mul(i)));
+    }
+}
+
+#[inline(never)]
+fn begins_a_round(end: Duration) {
+    black_box("begins");
+    burn_until(end);
+}
+
+#[inline(never)]
+fn goes_on(end: Duration) {
+    black_box("goes on");
+    burn_until(end);
+}
+
+#[inline(never)]
+fn ends_it(end: Duration) {
+    black_box("ends");
+    burn_until(end);
+}
+
+/// A program that does the same in each period is not found in the same place each time.
+#[test]
+fn rounds_of_a_period_have_their_shares() {
+    child::isolated("rounds_of_a_period_have_their_shares", || {
+        const ROUNDS: u32 = 400;
+        let period = Duration::from_millis(1);
+        let work = || {
+            let start = used();
+            for round in (0..ROUNDS).map(|round| start + period * round) {
+                begins_a_round(round + period / 2);
+                goes_on(round + period * 8 / 10);
+                ends_it(round + period);
+            }
+        };
+        let ((), profile, _) = profiled(by(CpuSource::Perf, 1000), work);
+        for (function, share) in [("begins_a_round", 0.5), ("goes_on", 0.3), ("ends_it", 0.2)] {
+            let found = samples_of(&profile, &format!("truth::{function}")) as f64;
+            let (total, due) = (f64::from(ROUNDS), f64::from(ROUNDS) * share);
+            let within = tolerance(total, share, 1.0);
+            println!("{function}: {found} of {due}");
+            assert!((found - due).abs() <= within, "{function}: {found} of {due}");
+        }
+    });
+}
+
 #[test]
 fn functions_have_their_shares() {
     for (source, weight) in SOURCES.into_iter().zip([1.0, 10.0]) {

@@ -9,6 +9,8 @@ use rtprof::{goroutine_profile, num_goroutine, thread};
 use rtprof_profiler::goroutine;
 
 use crate::asked::start;
+#[cfg(target_arch = "x86_64")]
+use crate::support::foreign_stack::switches_stacks;
 use crate::support::{Background, child, stress, until};
 
 /// Threads that live at one time.
@@ -104,5 +106,28 @@ fn nothing_is_lost_or_left_in_a_storm() {
         until("all signals are handled", || HANDLED.load(Relaxed) == sent.load(Relaxed));
         println!("{} threads, {} signals, {snapshots} snapshots", born.load(Relaxed), sent.load(Relaxed));
         assert!(born.load(Relaxed) > 100 && sent.load(Relaxed) > 100);
+    });
+}
+
+/// They are asked while their stack pointers point to no memory.
+#[cfg(target_arch = "x86_64")]
+#[test]
+fn threads_that_switch_stacks_answer() {
+    child::isolated("threads_that_switch_stacks_answer", || {
+        let background = &Background::default();
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            for _ in 0..2 {
+                scope.spawn(|| background.repeat(switches_stacks));
+            }
+            let (started, mut taken, mut whole) = (Instant::now(), 0, 0);
+            while taken < LEAST_SNAPSHOTS || started.elapsed() < stress() {
+                let all = goroutine_profile();
+                assert!(all.len() >= 3, "{all:?}");
+                whole += all.iter().filter(|goroutine| goroutine.stack().len() > 3).count();
+                taken += 1;
+            }
+            assert!(whole > taken, "{whole} whole stacks in {taken} snapshots");
+        });
     });
 }

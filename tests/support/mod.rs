@@ -7,6 +7,8 @@ pub(crate) mod child;
 pub(crate) mod contention;
 pub(crate) mod descriptors;
 pub(crate) mod dying;
+#[cfg(target_arch = "x86_64")]
+pub(crate) mod foreign_stack;
 pub(crate) mod fork;
 pub(crate) mod go;
 pub(crate) mod inner;

@@ -56,6 +56,30 @@ const LOOK_AFTER: u32 = 1000;
 /// lost its core.
 const LANE_TRIES: u32 = 500;
 
+#[cfg(not(loom))]
+thread_local! {
+    // No destructor and no lazy initialisation, for signal handlers.
+    static IS_HASTY: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
+}
+
+/// Runs `f`, in a signal handler, whose turns do not wait for the lock of their lane: what they wait is time of the thread that
+/// the handler has interrupted, and others may wait for that one.
+#[cfg(not(loom))]
+pub(crate) fn in_haste<R>(f: impl FnOnce() -> R) -> R {
+    let was_hasty = IS_HASTY.with(|is_hasty| is_hasty.replace(true));
+    let result = f();
+    IS_HASTY.with(|is_hasty| is_hasty.set(was_hasty));
+    result
+}
+
+fn lane_tries() -> u32 {
+    #[cfg(not(loom))]
+    if IS_HASTY.with(core::cell::Cell::get) {
+        return 0;
+    }
+    LANE_TRIES
+}
+
 impl Losses {
     #[cfg(not(loom))]
     const fn new() -> Self {
@@ -172,7 +196,7 @@ impl Recorder {
             _ => lane.thread_id.load(Ordering::Relaxed),
         };
         // Its holder itself, if this is a signal handler that has interrupted the reader.
-        let locked = lane.lock(own, |tries, holder| is_own(holder, own) || tries > LANE_TRIES)?;
+        let locked = lane.lock(own, |tries, holder| is_own(holder, own) || tries > lane_tries())?;
         let has_filled_one = lane.generation.load(Ordering::Relaxed) == generation;
         if let Some(old) = locked.take() {
             self.full.push(old);

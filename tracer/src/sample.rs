@@ -3,6 +3,7 @@
 use rtprof_profiler::goroutine::{self, Goroutine};
 
 use crate::record::Kind;
+use crate::recorder::in_haste;
 use crate::thread::{handler_turn, in_own_lane, is_enabled};
 use crate::turn::Turn;
 
@@ -21,12 +22,14 @@ pub fn cpu_sample(frames: &[usize], periods: u64) {
         if let Some(own) = own {
             turn.declare(own);
         }
-        if !turn.count_if_lost() {
+        (!turn.is_blind()).then(|| {
             let (id, stack) = (own.map_or(0, Goroutine::id), turn.stack_of(frames));
             turn.write(Kind::CpuSample, turn.now(), [id, stack.into(), periods]);
-        }
+        })
     };
-    if own.and_then(|own| in_own_lane(own, sample)).is_none() {
-        handler_turn(sample);
-    }
+    in_haste(|| {
+        if own.and_then(|own| in_own_lane(own, sample).flatten()).is_none() {
+            handler_turn(|turn| sample(turn).or_else(|| turn.count_if_lost().then_some(())));
+        }
+    });
 }

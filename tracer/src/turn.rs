@@ -77,6 +77,12 @@ impl<'a> Turn<'a> {
         }
     }
 
+    /// Whether this turn is blind: what it writes is lost.
+    #[inline]
+    pub(crate) fn is_blind(&self) -> bool {
+        self.buffer.is_none()
+    }
+
     /// Whether this turn is blind. Then its event is lost, and counted.
     #[inline]
     pub(crate) fn count_if_lost(&self) -> bool {

@@ -54,6 +54,16 @@ impl Attacher {
         self.period
     }
 
+    /// From one signal of a thread to the next.
+    ///
+    /// A program that does the same in each period would be found in the same place each time. So signals come a little more
+    /// often, by a part that is no simple fraction: they go through all parts of such a round in 34 periods. What a sample
+    /// stands for is read from the clock (see [`super::thread`]), so totals stay what they are; one signal in 34 comes before
+    /// half a period is over, and stands for none.
+    pub(super) fn interval(&self) -> u64 {
+        (u128::from(self.period) * 9_705 / 10_000) as u64
+    }
+
     /// By which signal threads are told from now on; 0 for none.
     pub(super) fn set_signal(&self, signal: i32) {
         self.signal.store(signal, Ordering::Release);
@@ -94,6 +104,7 @@ impl Attacher {
 
     fn arm_unless_blocked(&self, slot: &CpuThread, id: u32, blocked: u64, first: u64) {
         let signal = self.signal.load(Ordering::Acquire);
+        slot.set_refused(false);
         if signal == 0 || blocked >> (signal - 1) & 1 != 0 {
             return;
         }
@@ -104,7 +115,9 @@ impl Attacher {
             }
             self.open.fetch_sub(1, Ordering::Relaxed);
         }
-        if let Ok(timer) = Timer::start(id, signal, value_of(slot.number()), first, self.period) {
+        let timer = Timer::start(id, signal, value_of(slot.number()), first, self.interval());
+        slot.set_refused(timer.is_err());
+        if let Ok(timer) = timer {
             slot.set_timer(timer);
         }
     }

@@ -52,7 +52,10 @@ impl<T> Current<T> {
         fence(Ordering::SeqCst);
         // SAFETY: `end` frees it only after it has seen `users` at 0 when it could not be found any more.
         let result = unsafe { self.value.load(Ordering::Acquire).as_ref() }.map(f);
-        self.users.fetch_sub(1, Ordering::Release);
+        // Not below 0: a signal handler may have interrupted this, forked, and returned here in the child, where nobody is
+        // counted (`forget`).
+        let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
+        let _ = self.users.fetch_update(release, relaxed, |users| users.checked_sub(1));
         result
     }
 

@@ -146,11 +146,11 @@ impl Drop for PerfEvent {
     }
 }
 
-/// Lets an event fire after each `period` nanoseconds from now on. In a handler, by its thread.
-pub(super) fn go_on(fd: RawFd, period: u64) {
+/// Lets an event fire after each `interval` nanoseconds from now on. In a handler, by its thread.
+pub(super) fn go_on(fd: RawFd, interval: u64) {
     // SAFETY: calls on a descriptor of an event of ours, which is closed only when no handler is at work.
     unsafe {
-        libc::ioctl(fd, PERIOD as _, &raw const period);
+        libc::ioctl(fd, PERIOD as _, &raw const interval);
         libc::ioctl(fd, ENABLE as _, 0);
     }
 }

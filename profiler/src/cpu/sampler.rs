@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::attach::{Attacher, Way};
+use super::current::Ended;
 use super::perf::PerfEvent;
 use super::permit::{Permit, Ticket};
 use super::samples::{CpuKey, Samples};
@@ -241,6 +242,9 @@ impl Collector {
         })?;
         // A thread may have attached itself until then.
         threads::sweep();
+        if matches!(ended, Ended::InUse(_)) {
+            self.threads.leak_events();
+        }
         self.threads.close();
         let sampled: u64 = ended.samples.counts().iter().map(|count| count.samples).sum();
         let tally = self.threads.tally;
@@ -251,7 +255,8 @@ impl Collector {
         }
         let counts = ended.samples.counts();
         let in_place_of_perf = if ended.attacher.prefers_perf() { tally.timers } else { 0 };
-        let mut remarks = remarks(self.options.hz, &self.sampled_by, in_place_of_perf, is_given_up);
+        let mut remarks =
+            remarks(self.options.hz, &self.sampled_by, in_place_of_perf, tally.refused, is_given_up);
         remarks.extend(counters::comments(Subject::Cpu));
         let mut names: Vec<(u32, String)> = self.threads.names.drain().collect();
         names.sort_unstable();
@@ -287,12 +292,23 @@ fn unseen(due: u64, sampled: u64, threads: usize) -> u64 {
 }
 
 /// What a reader should know of how threads were sampled.
-fn remarks(hz: u32, sampled_by: &SampledBy, in_place_of_perf: usize, is_given_up: bool) -> Vec<String> {
+fn remarks(
+    hz: u32,
+    sampled_by: &SampledBy,
+    in_place_of_perf: usize,
+    refused: usize,
+    is_given_up: bool,
+) -> Vec<String> {
     let mut remarks = vec![format!("rtprof: {hz} samples in a second of processor time, by {sampled_by}")];
     if in_place_of_perf > 0 {
         remarks.push(format!(
             "rtprof: {} threads had timers instead: events were more than a quarter of RLIMIT_NOFILE, or refused",
             in_place_of_perf
+        ));
+    }
+    if refused > 0 {
+        remarks.push(format!(
+            "rtprof: the kernel gave no timer for {refused} threads (RLIMIT_SIGPENDING?); their time is under cpu_time_not_sampled"
         ));
     }
     if is_given_up {

@@ -26,7 +26,7 @@ pub(super) struct Sampling {
 impl Sampling {
     /// In the handler of the thread that has used up a period; `id` is its number, which the slot may have no more.
     pub(super) fn sample(&self, (thread, id): (&CpuThread, u32), cause: Cause, interrupted: Interrupted) {
-        let due = thread.charge(cause, self.attacher.period());
+        let due = thread.charge(cause, &self.attacher);
         if due == 0 {
             return;
         }

@@ -23,6 +23,7 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
+use super::attach::Attacher;
 use super::event::Cause;
 use super::noted_name::NotedName;
 use super::perf::PerfEvent;
@@ -79,6 +80,8 @@ pub(super) struct CpuThread {
     rest: Rest,
     /// Whether its event is still to be given the period.
     is_first: AtomicBool,
+    /// Whether it does not block the signal, and the kernel gave neither event nor timer for it.
+    is_refused: AtomicBool,
     /// Noted at the thread's first sample.
     pub(super) name: NotedName,
     place: Place,
@@ -115,6 +118,7 @@ impl CpuThread {
         slot.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Ordering::Relaxed);
         slot.rest.clear();
         slot.is_first.store(false, Ordering::Relaxed);
+        slot.is_refused.store(false, Ordering::Relaxed);
         slot.is_ready.store(false, Ordering::Relaxed);
         slot.name.clear();
         slot.id.store(id, Ordering::Release);
@@ -165,6 +169,16 @@ impl CpuThread {
         self.timer.store(timer.into_raw() + 1, Ordering::Release);
     }
 
+    /// The kernel gives nothing that could signal it. By its maker and by the collector.
+    pub(super) fn set_refused(&self, is_refused: bool) {
+        self.is_refused.store(is_refused, Ordering::Relaxed);
+    }
+
+    /// Whether that is so. By the collector.
+    pub(super) fn is_refused(&self) -> bool {
+        self.is_refused.load(Ordering::Relaxed)
+    }
+
     /// Takes what signals it. By the collector.
     pub(super) fn disarm(&self) -> Armed {
         let (fd, timer) =
@@ -181,9 +195,9 @@ impl CpuThread {
     /// Has it signalled again, if it is behind by some periods: its first signal was lost, one of somebody else's having been
     /// pending; or its timer does not go off while it runs, because the kernel's ticks meet others. Returns whether a
     /// signal is on its way. By the collector.
-    pub(super) fn hurry(&self, period: u64) -> bool {
+    pub(super) fn hurry(&self, attacher: &Attacher) -> bool {
         let id = self.id();
-        if cpu_time::of_thread(id).is_none_or(|now| self.missed(now, period) <= 1) {
+        if cpu_time::of_thread(id).is_none_or(|now| self.missed(now, attacher.period()) <= 1) {
             return false;
         }
         // One that waits is left alone: its call would be interrupted.
@@ -192,10 +206,10 @@ impl CpuThread {
         }
         let (fd, timer) = (self.fd.load(Ordering::Acquire) - 1, self.timer.load(Ordering::Acquire) - 1);
         if fd < 0 && timer >= 0 {
-            timer::fire(timer, period);
+            timer::fire(timer, attacher.interval());
         }
         if fd >= 0 && self.is_first.swap(false, Ordering::Relaxed) {
-            perf::go_on(fd, period);
+            perf::go_on(fd, attacher.interval());
         }
         true
     }
@@ -250,21 +264,27 @@ impl CpuThread {
         found.inspect(|_| OWN.with(|own| own.set(found)))
     }
 
-    /// Periods that are over since the last sample; 0 if the thread is to run on undisturbed. In the handler, for `cause`.
-    pub(super) fn charge(&self, cause: Cause, period: u64) -> u64 {
+    /// Periods that are over since the last sample; 0 if none is, or the thread is to run on undisturbed. In the handler, for
+    /// `cause`.
+    pub(super) fn charge(&self, cause: Cause, attacher: &Attacher) -> u64 {
         if let Cause::Event(fd) = cause
             && self.is_first.swap(false, Ordering::Relaxed)
         {
-            perf::go_on(fd, period);
+            perf::go_on(fd, attacher.interval());
         }
+        let period = attacher.period();
         let Some(now) = cpu_time::own() else { return 1 };
         if !self.rest.begin_work(now) {
             return 0;
         }
         let charged = self.charged.load(Ordering::Relaxed);
         let due = periods(now as i64 - charged, period);
-        self.charged.store(charged + (due * period) as i64, Ordering::Relaxed);
-        due
+        let (order, then) = (Ordering::Relaxed, charged + (due * period) as i64);
+        match self.charged.compare_exchange(charged, then, order, order) {
+            Ok(_) => due,
+            // The collector, which ends the thread's sampling, has counted them.
+            Err(_) => 0,
+        }
     }
 
     /// The handler is done with the sample.

@@ -24,6 +24,8 @@ pub(super) struct Tally {
     pub(super) timers: usize,
     /// Neither.
     pub(super) silent: usize,
+    /// Those of the silent that do not block the signal.
+    pub(super) refused: usize,
 }
 
 impl Tally {
@@ -141,22 +143,27 @@ impl Threads {
             Armed::Not => &mut self.tally.silent,
         };
         *count += 1;
+        self.tally.refused += usize::from(slot.is_refused());
         if matches!(armed, Armed::Event(_)) {
             attacher.closed_event();
         }
         let is_silent = matches!(armed, Armed::Not);
         let event = armed.disabled();
         let used = cpu_time::of_thread(id);
+        let mut is_counted = false;
         if let Some(now) = used {
             self.closing.extend(event);
             // One that is due this moment may be on its way.
             let least = if is_silent { 1 } else { 2 };
             let missed = slot.settle(now, attacher.period(), least);
-            if missed > 0 {
-                self.count(id, samples, is_silent, missed);
+            is_counted = missed > 0;
+            if is_counted {
+                self.count(id, samples, is_silent && !slot.is_refused(), missed);
             }
         }
-        if self.by_thread {
+        // Only of those that the profile will name: thousands may have come and gone without a sample.
+        let has_samples = !slot.name.get().is_empty() || is_counted;
+        if self.by_thread && has_samples {
             self.names.insert(id, name_of(id, slot));
         }
         slot.retire();
@@ -166,10 +173,11 @@ impl Threads {
         }
     }
 
-    fn count(&self, id: u32, samples: &Samples, is_silent: bool, missed: u64) {
+    /// Periods of a thread that have no samples, because it blocks the signal or for other reasons.
+    fn count(&self, id: u32, samples: &Samples, blocks: bool, missed: u64) {
         let thread = if self.by_thread { id } else { 0 };
         let labels = labels_of(id);
-        let why = match is_silent {
+        let why = match blocks {
             true if labels::is_own(labels) => marker::rtprof_helper_thread,
             true => marker::thread_blocks_signals,
             false => marker::cpu_time_not_sampled,
@@ -179,7 +187,7 @@ impl Threads {
 
     /// Sees to threads that have used more than they were signalled for. Returns whether there were such that run.
     pub(super) fn hurry(&self, attacher: &Attacher) -> bool {
-        let late = |slot: &&&'static CpuThread| !slot.is_silent() && slot.hurry(attacher.period());
+        let late = |slot: &&&'static CpuThread| !slot.is_silent() && slot.hurry(attacher);
         self.found.values().filter(late).count() > 0
     }
 
@@ -225,6 +233,12 @@ impl Threads {
         self.adopt();
         let all: Vec<u32> = self.found.keys().copied().collect();
         all.into_iter().for_each(|id| self.end(id, attacher, samples));
+    }
+
+    /// A handler may be at work for ever, and use one of them: their descriptors stay open, or they could be another file's by then.
+    pub(super) fn leak_events(&mut self) {
+        self.closing.drain(..).for_each(|event| _ = event.into_raw());
+        self.retired.clear();
     }
 
     /// Closes what is left, and what the program had for the signal comes back. When no handler is at work, nor will be.

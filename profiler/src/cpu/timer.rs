@@ -64,9 +64,9 @@ impl Timer {
 }
 
 /// Has a timer of this number go off now.
-pub(super) fn fire(number: c_int, period: u64) {
+pub(super) fn fire(number: c_int, interval: u64) {
     // At a time that is over.
-    set(number, libc::TIMER_ABSTIME, 1, period);
+    set(number, libc::TIMER_ABSTIME, 1, interval);
 }
 
 fn set(number: c_int, flags: c_int, first: u64, period: u64) -> bool {

@@ -19,7 +19,7 @@ use super::profile::{RECORDING, visit};
 use super::protocol::{Visit, give_way};
 use super::recording::Seen;
 use super::signal::{Delivery, Signal};
-use super::{CURRENT, CURRENT_ID, ENTERING, Goroutine, LEFT, own, stranger_id};
+use super::{CURRENT_ID, ENTERING, Goroutine, LEFT, current_slot, own, stranger_id};
 use crate::stack::{Interrupted, MAX_STACK, marker};
 
 /// Threads that are woken at one time.
@@ -308,7 +308,7 @@ impl Asking<'_> {
 pub(super) fn answer(number: u64, interrupted: Interrupted) {
     QUESTIONS.answer(number, |question| {
         // It is getting a goroutine, which is not known from here yet.
-        if CURRENT.get() == ENTERING {
+        if current_slot() == ENTERING {
             return false;
         }
         let done = interrupted.with_stack(|stack| match question.goroutine {
@@ -343,7 +343,7 @@ fn record_stranger(question: Question, stack: &[usize]) {
             RECORDING.add(own, own.id(), seen, |frames| copy(stack, frames));
         }),
         // Its goroutine has ended, and it is about to, unless it waits in a destructor.
-        None if (CURRENT_ID.get() != 0 || CURRENT.get() == LEFT) && !question.is_in_kernel => {}
+        None if (CURRENT_ID.get() != 0 || current_slot() == LEFT) && !question.is_in_kernel => {}
         None => RECORDING.add_stranger(stranger_id(), seen, |frames| copy(stack, frames)),
     }
 }

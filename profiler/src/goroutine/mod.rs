@@ -43,8 +43,8 @@ mod start;
 mod state;
 
 use core::cell::Cell;
-use core::ptr::{null, without_provenance};
-use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use core::ptr::{null_mut, without_provenance_mut};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
@@ -80,18 +80,19 @@ static MAIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 static NEXT_ID: AtomicU64 = AtomicU64::new(MAIN + 1);
 
 /// The thread has no goroutine.
-const NONE: *const Goroutine = null();
+const NONE: *mut Goroutine = null_mut();
 /// It is getting one: a signal handler must not give it another.
-const ENTERING: *const Goroutine = without_provenance(1);
+const ENTERING: *mut Goroutine = without_provenance_mut(1);
 /// It is beyond its last destructor: nobody would end another one.
-const LEFT: *const Goroutine = without_provenance(2);
+const LEFT: *mut Goroutine = without_provenance_mut(2);
 /// Hooks give it none, as nobody would tell of its end.
-const UNFOLLOWED: *const Goroutine = without_provenance(3);
+const UNFOLLOWED: *mut Goroutine = without_provenance_mut(3);
 
 thread_local! {
     // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread
     // (rust#116390).
-    static CURRENT: Cell<*const Goroutine> = const { Cell::new(NONE) };
+    // Atomic for signal handlers of the thread itself, which may give it a goroutine between any two instructions.
+    static CURRENT: AtomicPtr<Goroutine> = const { AtomicPtr::new(NONE) };
     // The id of that: in a thread that was mistaken for dead the slot may be another's.
     static CURRENT_ID: Cell<u64> = const { Cell::new(0) };
     // The number under which a snapshot has found the thread before it had a goroutine; 0 for none.
@@ -121,9 +122,19 @@ pub fn known() -> Option<&'static Goroutine> {
 
 #[inline]
 fn own() -> Option<&'static Goroutine> {
-    let current = CURRENT.with(Cell::get);
+    let current = current_slot();
     // SAFETY: anything else is a slot's address, and slots are never freed.
     (current.addr() > UNFOLLOWED.addr()).then(|| unsafe { &*current })
+}
+
+/// The address of its slot, or one of the marks above.
+#[inline]
+fn current_slot() -> *mut Goroutine {
+    CURRENT.with(|current| current.load(Ordering::Relaxed))
+}
+
+fn set_current_slot(slot: *mut Goroutine) {
+    CURRENT.with(|current| current.store(slot, Ordering::Relaxed));
 }
 
 /// Most goroutines that were ever live at one time, or a few more: the slots that were made.
@@ -162,12 +173,12 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
         return None;
     }
     if !exit::is_open() {
-        CURRENT.with(|current| current.set(NONE));
+        set_current_slot(NONE);
         return None;
     }
     if !exit::arm() {
         // Counted once, not at each wait.
-        CURRENT.with(|current| current.set(UNFOLLOWED));
+        set_current_slot(UNFOLLOWED);
         COUNTERS.goroutines_not_followed.add();
         return None;
     }
@@ -176,22 +187,24 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
 }
 
 /// Begins to enter, from one of these states.
-fn may_enter(from: &[*const Goroutine]) -> bool {
-    CURRENT.with(|current| {
-        let is_free = from.contains(&current.get());
-        if is_free {
-            current.set(ENTERING);
-        }
-        is_free
-    })
+fn may_enter(from: &[*mut Goroutine]) -> bool {
+    let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+    let enters = |state: &*mut Goroutine| {
+        CURRENT.with(|current| current.compare_exchange(*state, ENTERING, order, failed)).is_ok()
+    };
+    from.iter().any(enters)
 }
 
 /// Gives the current thread a goroutine, or the one it has this name and origin.
 fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     let is_ours = |own: &&Goroutine| own.id() == CURRENT_ID.with(Cell::get);
     if let Some(own) = own().filter(is_ours) {
-        own.describe(name, origin);
-        return Some(own);
+        if origin.birth.is_none() {
+            own.describe(name, origin);
+            return Some(own);
+        }
+        // A sample has met the thread first. The goroutine that its creator has told of would never begin.
+        end(own, own.id());
     }
     if !may_enter(&[NONE, UNFOLLOWED]) {
         return None;
@@ -229,7 +242,7 @@ fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine>
         profile::begin(slot);
         slot.begin(Identity { id, thread_id, process, name, origin, state: word });
     }
-    CURRENT.with(|current| current.set(slot.map_or(NONE, |slot| &raw const *slot)));
+    set_current_slot(slot.map_or(NONE, |slot| (&raw const *slot).cast_mut()));
     if let Some(slot) = slot {
         // After the other one: with an id and no goroutine it would be taken for one that has ended.
         CURRENT_ID.with(|current| current.set(slot.id()));
@@ -277,13 +290,12 @@ fn end(goroutine: &'static Goroutine, id: u64) {
 }
 
 /// As [`end`]. If it is the current thread's, the thread has `then` instead.
-fn replace(goroutine: &'static Goroutine, id: u64, then: *const Goroutine) {
-    let is_own = |current: &Cell<_>| core::ptr::eq(current.get(), goroutine) && goroutine.id() == id;
-    if CURRENT.with(is_own) {
+fn replace(goroutine: &'static Goroutine, id: u64, then: *mut Goroutine) {
+    if core::ptr::eq(current_slot(), goroutine) && goroutine.id() == id {
         // A thread that was ended in a wait has not said that it waits no more, and its stack goes away.
         goroutine.unpark();
         observer::ends(goroutine);
-        CURRENT.with(|current| current.set(then));
+        set_current_slot(then);
     }
     if goroutine.end(id) {
         SLOTS.give_back(goroutine);
@@ -297,7 +309,7 @@ fn leave_thread() {
         // At once: a signal handler that finds none would begin another.
         replace(own, CURRENT_ID.with(Cell::get), LEFT);
     }
-    CURRENT.with(|current| current.set(LEFT));
+    set_current_slot(LEFT);
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]

@@ -71,18 +71,11 @@ pub(crate) struct Status {
 impl Status {
     /// Of thread `id`.
     pub(crate) fn of(id: u32) -> Result<Self, NoStatus> {
-        let mut text = [0; 4096];
-        let Some(text) = read(id, "status", &mut text) else {
-            return Err(if kernel::is_alive(own_process(), id) {
-                NoStatus::Unreadable
-            } else {
-                NoStatus::Gone
-            });
-        };
-        // Where a long line before it leaves no room for it, nothing is known of what it blocks.
-        let mut status = Self { state: b'R', blocked: u64::MAX, ..Self::default() };
-        for line in text.split(|&byte| byte == b'\n') {
-            let Some(colon) = line.iter().position(|&byte| byte == b':') else { continue };
+        let mut status = Self { state: b'R', ..Self::default() };
+        let mut has_read = false;
+        let is_open = for_lines(id, "status", |line| {
+            has_read = true;
+            let Some(colon) = line.iter().position(|&byte| byte == b':') else { return true };
             let value = line[colon + 1..].trim_ascii();
             match &line[..colon] {
                 b"Name" => {
@@ -93,10 +86,18 @@ impl Status {
                 b"SigPnd" => status.pending = hexadecimal(value),
                 b"SigBlk" => {
                     status.blocked = hexadecimal(value);
-                    break;
+                    return false;
                 }
                 _ => {}
             }
+            true
+        });
+        if !is_open || !has_read {
+            return Err(if kernel::is_alive(own_process(), id) {
+                NoStatus::Unreadable
+            } else {
+                NoStatus::Gone
+            });
         }
         if matches!(status.state, b'Z' | b'X') { Err(NoStatus::Gone) } else { Ok(status) }
     }
@@ -136,31 +137,77 @@ fn hexadecimal(text: &[u8]) -> u64 {
 
 /// The beginning of a file of thread `id`, as much as there is room for.
 fn read<'t>(id: u32, file: &str, room: &'t mut [u8]) -> Option<&'t [u8]> {
-    let mut path = [0; 64];
-    write!(&mut path[..63], "/proc/self/task/{id}/{file}").ok()?;
-    let path = CStr::from_bytes_until_nul(&path).ok()?;
     errno::kept(|| {
-        // SAFETY: the calls read the path and write to `room`, whose size they get.
-        unsafe {
-            let fd = libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-            if fd < 0 {
-                return None;
+        let file = File::open(id, file)?;
+        let mut len = 0;
+        while len < room.len() {
+            match file.read(&mut room[len..]) {
+                0 => break,
+                n => len += n,
             }
-            let mut len = 0;
-            while len < room.len() {
-                let n = libc::read(fd, room[len..].as_mut_ptr().cast(), room.len() - len);
-                if n < 0 && errno::get() == libc::EINTR {
-                    continue;
-                }
-                if n <= 0 {
-                    break;
-                }
-                len += n as usize;
+        }
+        (len > 0).then_some(&room[..len])
+    })
+}
+
+/// Calls `see` with each line of a file of thread `id`, as long as it returns true. Of a line that is too long for the memory
+/// here, with its end: a thread may be in thousands of groups, all of which are in one. Returns whether there is the file.
+fn for_lines(id: u32, file: &str, mut see: impl FnMut(&[u8]) -> bool) -> bool {
+    errno::kept(|| {
+        let Some(file) = File::open(id, file) else { return false };
+        let (mut room, mut len) = ([0; 4096], 0);
+        loop {
+            if len == room.len() {
+                len = 0;
             }
-            libc::close(fd);
-            (len > 0).then_some(&room[..len])
+            let n = file.read(&mut room[len..]);
+            if n == 0 {
+                return true;
+            }
+            len += n;
+            let mut rest = 0;
+            while let Some(end) = room[rest..len].iter().position(|&byte| byte == b'\n') {
+                if !see(&room[rest..rest + end]) {
+                    return true;
+                }
+                rest += end + 1;
+            }
+            room.copy_within(rest..len, 0);
+            len -= rest;
         }
     })
+}
+
+/// A file of a thread in /proc, until dropped.
+struct File(libc::c_int);
+
+impl File {
+    fn open(id: u32, file: &str) -> Option<Self> {
+        let mut path = [0; 64];
+        write!(&mut path[..63], "/proc/self/task/{id}/{file}").ok()?;
+        let path = CStr::from_bytes_until_nul(&path).ok()?;
+        // SAFETY: the call reads the path.
+        let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
+        (fd >= 0).then_some(Self(fd))
+    }
+
+    /// Reads more of it. 0 at its end, and if that fails.
+    fn read(&self, room: &mut [u8]) -> usize {
+        loop {
+            // SAFETY: the call writes to `room`, whose size it gets.
+            let n = unsafe { libc::read(self.0, room.as_mut_ptr().cast(), room.len()) };
+            if n >= 0 || errno::get() != libc::EINTR {
+                return n.max(0) as usize;
+            }
+        }
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: opened by `open`.
+        unsafe { libc::close(self.0) };
+    }
 }
 
 #[cfg(all(test, not(loom)))]

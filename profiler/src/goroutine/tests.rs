@@ -3,6 +3,7 @@
 use super::*;
 use crate::fork_safe::ForkMutex;
 use crate::init;
+use core::ptr::without_provenance;
 use std::cell::RefCell;
 use std::collections::HashSet;
 use std::sync::atomic::AtomicUsize;

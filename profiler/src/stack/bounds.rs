@@ -16,8 +16,8 @@
 //!   tell, and is asked by [`kernel::is_readable`], which makes it grow.
 //! - A *foreign* stack, one that the program switched to by itself (a coroutine, a signal handler's alternate stack), may
 //!   be unmapped at any time and its addresses given to a smaller one. Nothing about it can be remembered. A walk begins
-//!   in the page of the stack pointer, which is there, and asks about each further page when it gets there, 0.1 to 0.2 µs
-//!   each.
+//!   in the page of the stack pointer, which is there if it begins on that stack, and asks about each further page when it
+//!   gets there, 0.1 to 0.2 µs each.
 //!
 //! Without /proc every stack is treated as a foreign one.
 
@@ -54,7 +54,7 @@ impl Bounds {
         Self { low, high, is_foreign: false }
     }
 
-    /// The page of a foreign stack that `sp` points into.
+    /// The page of a foreign stack that `sp` points into. It can be read.
     pub(super) fn foreign(sp: usize) -> Self {
         let low = sp & !(PAGE - 1);
         Self { low, high: low.saturating_add(PAGE), is_foreign: true }

@@ -6,12 +6,16 @@
 //!
 //! A handler runs on the 8 KiB that std gives to each thread for its handlers, of which the kernel may have used 3 for the
 //! registers, or on a coroutine's stack. So it does its work on a spare stack ([`super::spare`]).
+//!
+//! Because it need not run on the interrupted stack, there may be none: between the two instructions that switch to another
+//! stack the pointer is at its very end, where the next page may be a guard page, and code that needs one more register may use
+//! this one. So the page is asked about before it is read.
 
 use core::ffi::c_void;
 
-use super::bounds;
+use super::bounds::{self, Bounds};
 use super::spare::{self, Start};
-use super::{MAX_STACK, Registers, finish, unwind};
+use super::{MAX_STACK, Registers, finish, kernel, unwind};
 
 /// Where a signal has interrupted the thread.
 #[derive(Clone, Copy)]
@@ -49,16 +53,17 @@ impl Interrupted {
     }
 
     /// Runs `f` on a spare stack with the interrupted thread's stack: the place of the interruption, as a return address,
-    /// and all return addresses outwards. `None` if no spare stack or no unwind cache is free at the moment.
+    /// and all return addresses outwards. `None` if no spare stack or no unwind cache is free at the moment, or the stack
+    /// pointer points to no memory.
     ///
     /// In a handler, on the thread that was interrupted.
     pub(crate) fn with_stack<R>(self, f: impl FnOnce(&[usize]) -> R) -> Option<R> {
         let Self(registers) = self;
-        let bounds_follow = Start { registers, stack: bounds::Bounds::NONE };
+        let bounds_follow = Start { registers, stack: Bounds::NONE };
         spare::run(bounds_follow, || {
             // Not looked up where it is not known: that may have been interrupted.
-            let stack =
-                bounds::own_stack_at(registers.sp).unwrap_or_else(|| bounds::Bounds::foreign(registers.sp));
+            let foreign = || kernel::is_readable(registers.sp).then(|| Bounds::foreign(registers.sp));
+            let stack = bounds::own_stack_at(registers.sp).or_else(foreign)?;
             let mut callers = [0; MAX_STACK];
             let depth = unwind::walk(registers, stack, &mut callers)?;
             let mut frames = [0; MAX_STACK];
