@@ -104,7 +104,8 @@ impl CpuCapture {
         self.sampler.sampled_by()
     }
 
-    /// Ends it, within milliseconds (a second, if a debugger has stopped a thread in the handler), with what it has found.
+    /// Ends it with what it has found: within milliseconds, and some more where many threads keep the cores busy, and a second if
+    /// a debugger has stopped a thread in the handler.
     ///
     /// # Errors
     /// [`CpuProfileError::Forked`] in a forked child: it is its parent that samples.
@@ -151,8 +152,10 @@ static CURRENT: ForkMutex<Option<Current>> = ForkMutex::new(None);
 /// for some that return `EINTR` (docs/cpu.md). One profile at a time: `/debug/pprof/profile` takes one too.
 ///
 /// # Errors
-/// [`CpuProfileError::AlreadyStarted`] if one goes on; others if the system gives neither perf events nor timers, no signal
-/// or no memory, or is not supported. Nothing is left of it then, and `w` is dropped.
+/// [`CpuProfileError::AlreadyStarted`] if one goes on; [`CpuProfileError::WriterBusy`] if the writer of the one before has not
+/// returned yet; [`CpuProfileError::Forked`] in the child of a process that was about to start or end one; others if the system
+/// gives neither perf events nor timers, no signal or no memory, or is not supported. Nothing is left of it then, and `w` is
+/// dropped.
 pub fn start_cpu_profile(w: impl Write + Send + 'static) -> Result<(), CpuProfileError> {
     start_cpu_profile_with(w, CpuProfileOptions::default())
 }

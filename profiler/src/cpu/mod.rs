@@ -67,7 +67,8 @@ pub enum CpuSource {
     /// By events of the performance monitor where the kernel lets these count all of a thread's time, else by timers.
     #[default]
     Auto,
-    /// By events of the performance monitor, of what threads do outside the kernel if there are no others.
+    /// By events of the performance monitor. Where the kernel forbids those that count its own time, by those that count time in
+    /// user mode only ([`SampledBy::PerfUserOnly`]).
     Perf,
     /// By timers.
     Timers,
@@ -217,8 +218,9 @@ impl Sampler {
         true
     }
 
-    /// Ends it: within milliseconds, unless a debugger has stopped a thread in the handler, which is waited for for a second.
-    /// `None` in a forked child, whose parent samples.
+    /// Ends it: within milliseconds, and some more where others keep the cores busy (half a second with 256 threads that compute
+    /// on 2 cores). A thread that a debugger has stopped in the handler is waited for for a second. `None` in a forked child,
+    /// whose parent samples.
     pub fn stop(self) -> Option<CpuSamples> {
         #[cfg(rtprof_supported)]
         return self.running.stop();
