@@ -36,8 +36,6 @@ pub fn open() {
     crate::thread_create::open();
     crate::stack::unwind::open();
     crate::stack::spare::open();
-    // Handlers ask for it on the little stack that they begin on: not for the first time.
-    crate::process::number();
     crate::modules::refresh();
     crate::stack::outermost::open();
     // Unloaded, it would leave its tables behind, and holes where destructors of threads and fork handlers were.

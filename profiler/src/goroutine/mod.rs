@@ -109,9 +109,10 @@ pub fn current() -> Option<&'static Goroutine> {
 
 /// As [`current`], in a signal handler that has found the thread at work. One that is registered by this is in a system call
 /// until its first hook: all that is known of it is that it has worked now and then, and it would else be taken for one that
-/// runs all the time. For hooks.
+/// runs all the time. `None` also of a thread whose goroutine has ended: it is about to end too. For hooks.
 pub fn sampled() -> Option<&'static Goroutine> {
-    own().or_else(|| enter_foreign(State::Syscall))
+    let is_new = || CURRENT_ID.with(Cell::get) == 0;
+    own().or_else(|| if is_new() { enter_foreign(State::Syscall) } else { None })
 }
 
 /// As [`current`], without registering. For hooks.

@@ -157,6 +157,8 @@ mod imp {
         if spares().is_some() {
             return;
         }
+        // Handlers ask for it on the little stack that they begin on: not for the first time.
+        process::number();
         let count = std::thread::available_parallelism().map_or(4, usize::from).clamp(4, 16);
         let Some(base) = mapping::reserve(count * STRIDE) else { return };
         for at in 0..count {
