@@ -70,15 +70,14 @@ fn main() {
             let (who, hz) = (request.word(), request.number() as u32);
             let (depth, count) = (request.number(), request.number());
             let work = || at(way.get(), depth, count);
-            let before = signals()[KINDS.len()] + kernel_alone::signals();
-            let nanos = match who {
+            let answer = match who {
                 "perf" => during(start(CpuSource::Perf, hz, false), work),
                 "timers" => during(start(CpuSource::Timers, hz, false), work),
                 "kernel" => during(kernel_alone::Event::start(hz), work),
                 "none" => work(),
                 other => panic!("unknown profiler {other}"),
             };
-            vec![nanos, (signals()[KINDS.len()] + kernel_alone::signals() - before) as f64]
+            answer.to_vec()
         }
         other => panic!("unknown request {other}"),
     });
@@ -127,17 +126,18 @@ fn during<R>(_alive: impl Sized, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Nanoseconds of the process for this work.
-fn at(way: usize, depth: usize, count: usize) -> f64 {
-    let mut used = Duration::ZERO;
+/// Nanoseconds of the process for this work, and signals that came meanwhile.
+fn at(way: usize, depth: usize, count: usize) -> [f64; 2] {
+    let came = || signals()[KINDS.len()] + kernel_alone::signals();
+    let (mut used, mut signals) = (Duration::ZERO, 0);
     at_depth(way, depth, &mut || {
         // A profile that goes on: its first samples find everything cold.
         black_box(steps(1, count));
-        let begun = used_by_all();
+        let (begun, before) = (used_by_all(), came());
         black_box(steps(1, count));
-        used = used_by_all() - begun;
+        (used, signals) = (used_by_all() - begun, came() - before);
     });
-    used.as_nanos() as f64
+    [used.as_nanos() as f64, signals as f64]
 }
 
 /// How many frames the stack has that was found most often in work at this depth.
