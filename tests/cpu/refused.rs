@@ -7,8 +7,8 @@ use rtprof::pprof::{self, CpuProfileError, CpuProfileOptions, CpuSource, Sampled
 use crate::hosts::handle_all_candidates;
 use crate::support::processor::burn;
 use crate::support::signals::disposition;
-use crate::support::{child, descriptors, sandbox};
-use crate::work::{by, profiled, samples_and_missed, samples_of, sum};
+use crate::support::{child, descriptors, sandbox, skipped};
+use crate::work::{SOURCES, by, profiled, samples_and_missed, samples_of, sum};
 use std::time::Duration;
 
 #[test]
@@ -122,6 +122,23 @@ fn threads_without_a_timer_are_told_of() {
         assert!(missed >= 40 && blocked == 0, "{missed} missed, {blocked} blocked");
         let comments = profile.comments();
         assert!(comments.contains("gave no timer for "), "{comments}");
+    });
+}
+
+/// What /proc tells of a thread is longer for each group that the thread is in.
+#[test]
+fn threads_in_many_groups_are_sampled() {
+    child::isolated("threads_in_many_groups_are_sampled", || {
+        let groups: Vec<libc::gid_t> = (0..2_000).map(|n| 1_000_000_000 + n).collect();
+        // SAFETY: the call reads so many numbers.
+        if unsafe { libc::setgroups(groups.len(), groups.as_ptr()) } != 0 {
+            return skipped("threads_in_many_groups_are_sampled", "only root may choose groups");
+        }
+        for source in SOURCES {
+            let (used, profile, _) = profiled(by(source, 1000), || burn(Duration::from_millis(50)));
+            let found = samples_and_missed(&profile, "threads_in_many_groups_are_sampled");
+            assert!(found >= used.as_millis() as i64 - 3, "{found} of {used:?}, {source:?}");
+        }
     });
 }
 

@@ -5,13 +5,15 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::time::Instant;
 
+#[cfg(target_arch = "x86_64")]
+use rtprof::GoroutineRecord;
 use rtprof::{goroutine_profile, num_goroutine, thread};
 use rtprof_profiler::goroutine;
 
 use crate::asked::start;
-#[cfg(target_arch = "x86_64")]
-use crate::support::foreign_stack::switches_stacks;
 use crate::support::{Background, child, stress, until};
+#[cfg(target_arch = "x86_64")]
+use crate::support::{PATIENCE, foreign_stack::switches_stacks};
 
 /// Threads that live at one time.
 const AT_ONCE: usize = 8;
@@ -118,16 +120,20 @@ fn threads_that_switch_stacks_answer() {
         std::thread::scope(|scope| {
             let _ends = background.ends_here();
             for _ in 0..2 {
-                scope.spawn(|| background.repeat(switches_stacks));
+                let thread = std::thread::Builder::new().name("switches".into());
+                thread.spawn_scoped(scope, || background.repeat(switches_stacks)).unwrap();
             }
+            let named = |all: &[GoroutineRecord]| all.iter().filter(|it| it.name == "switches").count();
+            until("both are there", || named(&goroutine_profile()) == 2);
             let (started, mut taken, mut whole) = (Instant::now(), 0, 0);
-            while taken < LEAST_SNAPSHOTS || started.elapsed() < stress() {
+            // Now and then they are asked while they are on their own stacks.
+            while taken < LEAST_SNAPSHOTS || started.elapsed() < stress() || whole == 0 {
+                assert!(started.elapsed() < PATIENCE, "no stack in {taken} snapshots");
                 let all = goroutine_profile();
-                assert!(all.len() >= 3, "{all:?}");
-                whole += all.iter().filter(|goroutine| goroutine.stack().len() > 3).count();
+                assert_eq!(named(&all), 2, "{all:?}");
+                whole += all.iter().filter(|it| it.name == "switches" && it.stack().len() > 3).count();
                 taken += 1;
             }
-            assert!(whole > taken, "{whole} whole stacks in {taken} snapshots");
         });
     });
 }

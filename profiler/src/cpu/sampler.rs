@@ -188,9 +188,9 @@ impl Collector {
         if let Some(own) = goroutine::current() {
             observer::waits(own, WaitReason::Sleep);
         }
+        let (mut threads, mut busy_looks) = (proc::count(), 0_u32);
         // This thread is new, which says nothing of the program's.
         SAMPLING.with(|sampling| self.threads.look(&sampling.attacher, &sampling.samples));
-        let (mut threads, mut busy_looks) = (proc::count(), 0_u32);
         let mut not_before = Instant::now();
         let mut full_look = not_before + FULL_LOOK;
         loop {

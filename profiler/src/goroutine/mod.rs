@@ -171,7 +171,8 @@ unsafe extern "C" fn forked() {
 #[cold]
 fn enter_foreign(state: State) -> Option<&'static Goroutine> {
     if !may_enter(&[NONE]) {
-        return None;
+        // A signal handler may just have given it one.
+        return own();
     }
     if !exit::is_open() {
         set_current_slot(NONE);
@@ -199,17 +200,25 @@ fn may_enter(from: &[*mut Goroutine]) -> bool {
 /// Gives the current thread a goroutine, or the one it has this name and origin.
 fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     let is_ours = |own: &&Goroutine| own.id() == CURRENT_ID.with(Cell::get);
-    if let Some(own) = own().filter(is_ours) {
-        if origin.birth.is_none() {
-            own.describe(name, origin);
-            return Some(own);
+    // Once more if a signal handler gives it one between the two questions. Handlers do so only once.
+    for _ in 0..2 {
+        if let Some(own) = own().filter(is_ours) {
+            if origin.birth.is_none() {
+                own.describe(name, origin);
+                return Some(own);
+            }
+            // A sample has met the thread first. The goroutine that its creator has told of would never begin.
+            end(own, own.id());
         }
-        // A sample has met the thread first. The goroutine that its creator has told of would never begin.
-        end(own, own.id());
+        if may_enter(&[NONE, UNFOLLOWED]) {
+            return enter_known(name, origin);
+        }
     }
-    if !may_enter(&[NONE, UNFOLLOWED]) {
-        return None;
-    }
+    None
+}
+
+/// The thread is entering, with what is known of it.
+fn enter_known(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     // Without the key, the guard alone ends it.
     exit::arm();
     begin(name, origin, State::Running)

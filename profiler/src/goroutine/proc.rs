@@ -150,8 +150,9 @@ fn read<'t>(id: u32, file: &str, room: &'t mut [u8]) -> Option<&'t [u8]> {
     })
 }
 
-/// Calls `see` with each line of a file of thread `id`, as long as it returns true. Of a line that is too long for the memory
-/// here, with its end: a thread may be in thousands of groups, all of which are in one. Returns whether there is the file.
+/// Calls `see` with each line of a file of thread `id`, as long as it returns true. Returns whether there is the file.
+///
+/// A line may be longer than the memory here: that of a thread's groups, which may be thousands. Then `see` gets its end alone.
 fn for_lines(id: u32, file: &str, mut see: impl FnMut(&[u8]) -> bool) -> bool {
     errno::kept(|| {
         let Some(file) = File::open(id, file) else { return false };

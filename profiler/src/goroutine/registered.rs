@@ -36,7 +36,7 @@ pub struct Origin {
 }
 
 /// Begins the current thread's goroutine. A thread that hooks have found before is the same goroutine still,
-/// under the new name. Nothing, if there is no memory. Go: `newproc`.
+/// under the new name, unless its creator has settled another number. Nothing, if there is no memory. Go: `newproc`.
 ///
 /// `name` is kept up to 64 bytes.
 pub fn register(name: Option<&str>, origin: Origin) -> Registered {
