@@ -26,6 +26,8 @@ mod account;
 #[cfg(not(loom))]
 mod deadline;
 mod frame;
+#[cfg(all(rtprof_interposed, not(loom)))]
+mod interpose;
 #[cfg(loom)]
 mod model;
 mod primitive;

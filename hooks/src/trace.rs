@@ -2,6 +2,7 @@
 
 use rtprof_profiler::contention::block_profile_rate;
 use rtprof_profiler::goroutine;
+use rtprof_profiler::hidden::{self, Calls};
 use rtprof_tracer::{is_enabled, states};
 
 use crate::frame;
@@ -81,17 +82,21 @@ pub fn syscall<T>(f: impl FnOnce() -> T) -> T {
 }
 
 /// A system call goes on.
-struct Scope;
+struct Scope {
+    /// What interposed calls were hidden before: those that the system call is made by are part of it.
+    hidden_before: hidden::Before,
+}
 
 impl Scope {
     fn enter() -> Self {
         states::enter_syscall();
-        Self
+        Self { hidden_before: hidden::hide(Calls::WAITS) }
     }
 }
 
 impl Drop for Scope {
     fn drop(&mut self) {
+        hidden::restore(self.hidden_before);
         if let Some(own) = goroutine::known() {
             states::resume(own);
         }

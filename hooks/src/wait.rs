@@ -9,6 +9,7 @@
 use crate::model::goroutine;
 #[cfg(not(loom))]
 use rtprof_profiler::goroutine;
+use rtprof_profiler::hidden::{self, Calls};
 pub(crate) use rtprof_profiler::stack::SavedFrame;
 
 pub(crate) use goroutine::{Goroutine, WaitReason};
@@ -55,6 +56,8 @@ pub(crate) struct Wait {
     is_uncounted: bool,
     /// Whether the goroutine says that it waits.
     is_marked: bool,
+    /// What interposed calls were hidden before this wait hides its own; none while it hides none.
+    hidden_before: Option<hidden::Before>,
     /// A frame that stays while the thread waits.
     frame: SavedFrame,
     start: u64,
@@ -82,6 +85,7 @@ impl Wait {
             is_running: false,
             is_uncounted: false,
             is_marked: false,
+            hidden_before: None,
             start: 0,
             until: 0,
             stake: Stake::default(),
@@ -119,12 +123,36 @@ impl Wait {
     fn announce_in(frame: SavedFrame, reason: WaitReason) -> Self {
         let mut wait = Self::prepare_in(frame, reason);
         wait.start_time();
+        wait.hide();
         if let Some(goroutine) = wait.goroutine {
             wait.is_marked = true;
             goroutine.park(wait.frame);
             states::announce(goroutine, reason, wait.start);
         }
         wait
+    }
+
+    /// As [`Wait::begin`], for a wait that began at the tick `start`.
+    #[cfg(rtprof_interposed)]
+    #[inline(always)]
+    pub(crate) fn begin_at(reason: WaitReason, start: u64) -> Self {
+        Self::begin_in_at(SavedFrame::here(), reason, start)
+    }
+
+    #[cfg(rtprof_interposed)]
+    fn begin_in_at(frame: SavedFrame, reason: WaitReason, start: u64) -> Self {
+        let mut wait = Self::prepare_in(frame, reason);
+        wait.is_running = true;
+        wait.start = start;
+        wait.until = start;
+        wait.run();
+        wait
+    }
+
+    /// Whose wait it is.
+    #[cfg(rtprof_interposed)]
+    pub(crate) fn goroutine(&self) -> Option<&'static Goroutine> {
+        self.goroutine
     }
 
     fn start_time(&mut self) {
@@ -143,6 +171,7 @@ impl Wait {
     /// Lets the time run from now on, if it does not already. Before each sleep.
     pub(crate) fn run(&mut self) {
         self.start_time();
+        self.hide();
         // Before a second sleep too: the first is over.
         if let Some(goroutine) = self.goroutine {
             self.is_marked = true;
@@ -185,6 +214,7 @@ impl Wait {
             is_running: true,
             is_uncounted: false,
             is_marked: false,
+            hidden_before: None,
             frame: self.frame,
             start: moved,
             until,
@@ -233,8 +263,19 @@ impl Wait {
         }
     }
 
+    /// What it sleeps in is this wait, and no other one.
+    #[inline]
+    fn hide(&mut self) {
+        if self.hidden_before.is_none() {
+            self.hidden_before = Some(hidden::hide(Calls::WAITS));
+        }
+    }
+
     /// This thread runs again.
     pub(crate) fn unmark(&mut self) {
+        if let Some(before) = self.hidden_before.take() {
+            hidden::restore(before);
+        }
         if self.is_marked
             && let Some(goroutine) = self.goroutine
         {
@@ -257,6 +298,15 @@ impl Drop for Wait {
 pub(crate) fn charged(charge: Charge) {
     if charge.waits != 0 || charge.ticks != 0 {
         report::charged(charge);
+    }
+}
+
+/// Others were woken who had waited for this, whatever it was: reports it with the caller's stack.
+#[cfg(all(rtprof_interposed, not(loom)))]
+#[inline]
+pub(crate) fn woke(charge: Charge) {
+    if charge.waits != 0 {
+        rtprof_profiler::contention::wake_event(charge.waits, charge.ticks);
     }
 }
 

@@ -29,6 +29,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rtprof_profiler::fork_safe::PerProcess;
+use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::labels;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
@@ -286,7 +287,7 @@ fn keep(threads: &Threads, thread: JoinHandle<()>) {
 /// Starts a thread of ours: under our name and label.
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(|| labelled(work))
+    hidden::hiding(Calls::THREADS, || thread.spawn(|| labelled(work)))
 }
 
 /// Runs `work` under our label, so that a user can tell what it allocates from his own.

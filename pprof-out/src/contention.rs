@@ -46,6 +46,8 @@ pub(crate) struct ContentionRecords<'a> {
 pub(crate) struct ContentionRecord<'a> {
     pub(crate) stack: Stack<'a>,
     pub(crate) labels: &'a [(String, String)],
+    /// Whether this was a wake that may have been no unlock.
+    pub(crate) is_wake: bool,
     /// How many waits.
     pub(crate) count: i64,
     /// How many ticks of the clock they took.
@@ -86,6 +88,7 @@ impl ContentionRecords<'static> {
         let records = kind.counts().into_iter().map(|count| ContentionRecord {
             stack: count.stack,
             labels: labels::resolve(count.labels),
+            is_wake: count.is_wake,
             count: count.whole_waits(),
             cycles: count.cycles,
         });
@@ -110,6 +113,13 @@ impl<'a> ContentionRecords<'a> {
     /// The stack of every record.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'a>> + Clone {
         self.records.iter().map(|record| record.stack)
+    }
+
+    /// Those of its records that belong in the profile, as far as names tell.
+    pub(crate) fn shown(&self, locations: &mut Locations) -> Vec<&ContentionRecord<'a>> {
+        let mut is_shown =
+            |record: &&ContentionRecord<'_>| !record.is_wake || locations.may_be_unlock(record.stack);
+        self.records.iter().filter(|record| is_shown(record)).collect()
     }
 
     /// Ticks in a nanosecond.
@@ -141,7 +151,7 @@ pub(crate) fn write(contention: &ContentionRecords<'_>, view: View, sink: &mut S
             taken: contention.taken,
         },
     );
-    for record in &contention.records {
+    for record in contention.shown(&mut locations) {
         let visible = locations.event(record.stack).visible;
         encoder.sample(|sample, strings| {
             locations.ids(visible, &mut sample.location_id);

@@ -13,6 +13,7 @@ fn synthetic(kind: Contention) -> ContentionRecords<'static> {
     let record = |stack: &'static [usize], labels, count, cycles| ContentionRecord {
         stack: stack.into(),
         labels,
+        is_wake: false,
         count,
         cycles,
     };
@@ -111,8 +112,13 @@ fn text_of_nothing() {
 
 /// Largest values at the slowest clock, at one of a nanosecond a tick, and at a fast one.
 fn extreme(ticks_per_second: u64) -> ContentionRecords<'static> {
-    let record =
-        ContentionRecord { stack: (&[0x101][..]).into(), labels: &[], count: i64::MAX, cycles: u64::MAX };
+    let record = ContentionRecord {
+        stack: (&[0x101][..]).into(),
+        labels: &[],
+        is_wake: false,
+        count: i64::MAX,
+        cycles: u64::MAX,
+    };
     ContentionRecords { ticks_per_second, records: vec![record], ..synthetic(Contention::Mutex) }
 }
 
@@ -140,6 +146,7 @@ fn equal_delays_keep_their_order() {
     let record = |stack: &'static [usize], cycles| ContentionRecord {
         stack: stack.into(),
         labels: &[],
+        is_wake: false,
         count: 1,
         cycles,
     };

@@ -30,7 +30,7 @@ pub(crate) fn write(contention: &ContentionRecords<'_>, view: View, sink: &mut S
     let mut text = header(contention);
     let mut bytes = Vec::new();
     let most = most_cycles(contention);
-    for record in &contention.records {
+    for record in contention.shown(&mut locations) {
         let frames = locations.event(record.stack);
         let _ = write!(text, "{} {}", record.cycles.min(most), record.count);
         text::addresses(&mut text, &frames, frames.hidden_at_leaf());

@@ -60,7 +60,7 @@ fn entries_of(contention: &ContentionRecords<'_>) -> Vec<ContentionTopEntry> {
     let mut locations = Locations::new(View::default());
     locations.prepare(contention.stacks());
     let mut functions = ByFunction::default();
-    for record in &contention.records {
+    for record in contention.shown(&mut locations) {
         let waits = Waits { nanos: contention.nanos(record.cycles), count: record.count };
         functions.add(&locations.event(record.stack), waits);
     }
@@ -94,6 +94,7 @@ mod tests {
         let record = |stack: &'static [usize], count, cycles| ContentionRecord {
             stack: stack.into(),
             labels: &[],
+            is_wake: false,
             count,
             cycles,
         };

@@ -10,6 +10,7 @@ use std::time::{Duration, SystemTime};
 use rtprof_profiler::cpu::{self, CpuSource, SampledBy, Sampler};
 use rtprof_profiler::fork_lock::own_process;
 use rtprof_profiler::fork_safe::ForkMutex;
+use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::{labels, sampling};
 
 use crate::cpu::CpuRecords;
@@ -240,15 +241,16 @@ fn written(
     let take = |job: &Mutex<Option<Job>>| job.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (done, waiting) = mpsc::channel();
     let theirs = job.clone();
-    let thread = std::thread::Builder::new().name("rtprof-profile".into()).spawn(move || {
+    let thread = std::thread::Builder::new().name("rtprof-profile".into());
+    let run = move || {
         let _labels = labels::set_own("profile");
         let job = theirs.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(job) = job {
             // Fails if nobody waits any more.
             let _ = done.send(job());
         }
-    });
-    let end = match thread {
+    };
+    let end = match hidden::hiding(Calls::THREADS, || thread.spawn(run)) {
         Ok(_) => waiting.recv_timeout(patience).map_err(drop),
         Err(_) => take(&job).map_or(Err(()), |job| Ok(job())),
     };

@@ -52,8 +52,20 @@ pub(crate) const DROP_FRAMES: &str = concat!(
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
     // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks.
-    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow",
+    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|wait|wake)",
 );
+
+/// Whether a function is what stands in for one of the C library's, or is inside. The function of that name itself
+/// (`pthread_join`) is shown as the C library's would be.
+pub(crate) fn is_interposed(name: &str) -> bool {
+    in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)
+}
+
+/// Whether a function only makes the system call by which locks wait and wake.
+pub(crate) fn is_system_call(name: &str) -> bool {
+    in_crate(name, "parking_lot_core::thread_parker")
+        || in_crate(name, "std::sys") && method(name).is_some_and(|method| method.starts_with("futex_wa"))
+}
 
 /// Whether a function, by its demangled name of either scheme, belongs to the hooks.
 pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
@@ -67,9 +79,15 @@ pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
 /// Whether a function, by its name without type arguments, is what the hooks put between the start of a thread and the
 /// program's closure: in the stack of everything that the thread does, and of no interest in any.
 pub(crate) fn is_thread_start(short_name: &str) -> bool {
-    ["rtprof_hooks::thread::creator::", "rtprof_hooks::thread::scope::Scope::start::"]
-        .iter()
-        .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
+    is_interposed_start(short_name)
+        || ["rtprof_hooks::thread::creator::", "rtprof_hooks::thread::scope::Scope::start::"]
+            .iter()
+            .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
+}
+
+/// Whether a function is the first one of threads whose creation was seen by interposition.
+pub(crate) fn is_interposed_start(short_name: &str) -> bool {
+    short_name == "rtprof_hooks::interpose::threads::thread_start"
 }
 
 /// The drop of a guard, which unlocks and does nothing else. That of anything else may drop the program's objects.

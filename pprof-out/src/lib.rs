@@ -90,6 +90,7 @@ mod thread_create;
 mod top;
 pub mod trace;
 mod view;
+mod wakes;
 
 pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};

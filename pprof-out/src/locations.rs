@@ -19,6 +19,7 @@ use crate::strings::StringTable;
 use crate::symbol_cache::Symbols;
 use crate::symbolizer::{NameSearch, Owned, Symbolizer};
 use crate::view::View;
+use crate::wakes;
 
 /// Every distinct address of an export, resolved once.
 pub(crate) struct Locations {
@@ -145,6 +146,15 @@ impl Locations {
         self.resolve(stack);
         let cut = prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
         self.frames(cut)
+    }
+
+    /// Whether a wake with this stack may have been that of a lock (`wakes`).
+    pub(crate) fn may_be_unlock(&mut self, stack: Stack<'_>) -> bool {
+        self.resolve(stack);
+        let symbols = self.stack.iter().map(|&at| &self.addresses[at as usize].symbols);
+        wakes::may_be_unlock(
+            symbols.flat_map(|symbols| symbols.lines.iter().zip(symbols.classes.iter().copied())),
+        )
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.

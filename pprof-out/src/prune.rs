@@ -31,6 +31,10 @@ pub(crate) enum Class {
     Hook,
     /// The rest of the standard library: as a container over a wait, shown beneath an allocation.
     Library,
+    /// What stands in for the C library's functions: hidden at the leaf of a wait.
+    Interposed,
+    /// What makes a system call for a lock: hidden if nothing but interposed functions lies beneath.
+    SystemCall,
     /// Shown.
     Shown,
 }
@@ -49,7 +53,7 @@ impl Machinery {
     fn is_layer(self, class: Class) -> bool {
         match self {
             Self::Allocator => matches!(class, Class::Entry | Class::Layer),
-            Self::Hooks => matches!(class, Class::Layer | Class::Hook),
+            Self::Hooks => matches!(class, Class::Layer | Class::Hook | Class::SystemCall),
         }
     }
 
@@ -94,6 +98,10 @@ pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
         Class::Layer
     } else if inlines_known && is_library && is_container(name) {
         Class::Container
+    } else if hook_names::is_interposed(name) {
+        Class::Interposed
+    } else if hook_names::is_system_call(name) {
+        Class::SystemCall
     } else if hook_names::is_hook(name, inlines_known) {
         Class::Hook
     } else if inlines_known && is_library && in_crate(name, "std") || name == "__rust_try" {
@@ -240,6 +248,11 @@ pub(crate) fn cut<'a>(
         Some(frame) => Cut { frames: frame, lines: entry_lines(classes(frame)) },
         None => Cut::NONE,
     };
+    if machinery == Machinery::Hooks
+        && let Some(interposed) = interposed(frames, &classes)
+    {
+        return interposed;
+    }
     let hide = |mut cut: Cut, is_hidden: fn(Machinery, Class) -> bool| {
         while cut.frames < frames {
             let lines = classes(cut.frames);
@@ -260,6 +273,27 @@ pub(crate) fn cut<'a>(
         Some(last) => Cut { frames: last, lines: classes(last).len().saturating_sub(1) },
         None => Cut::NONE,
     }
+}
+
+/// The cut of a stack that has been in an interposed function: that one, and what has made the system call. The lock that
+/// the thread waits for is somebody else's, whose functions say what it is, and are shown.
+fn interposed<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Option<Cut> {
+    let lines = (0..frames).flat_map(|frame| {
+        let classes = classes(frame);
+        // An address without symbols is one line, of an unknown class.
+        (0..classes.len().max(1)).map(move |line| (frame, line, classes.get(line).copied()))
+    });
+    let mut is_interposed = false;
+    for (frame, line, class) in lines {
+        match class {
+            Some(Class::Interposed) => is_interposed = true,
+            // What it has called: the recording, closures. Not the program: that may be a signal handler.
+            Some(Class::Layer | Class::Hook | Class::Container | Class::Library) if !is_interposed => {}
+            Some(Class::SystemCall) if is_interposed => {}
+            _ => return is_interposed.then_some(Cut { frames: frame, lines: line }),
+        }
+    }
+    None
 }
 
 /// Hides `skip` more lines, as a caller asked; an address without symbols counts as one.

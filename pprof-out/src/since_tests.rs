@@ -71,6 +71,7 @@ fn waits(kind: Contention, counts: &[(usize, i64, u64)]) -> Snapshot {
     let records = counts.iter().map(|&(at, count, cycles)| ContentionRecord {
         stack: STACKS[at][..].into(),
         labels: &[],
+        is_wake: false,
         count,
         cycles,
     });

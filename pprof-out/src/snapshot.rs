@@ -245,10 +245,12 @@ impl Snapshot {
             Records::Heap(_, heap) => heap.records.iter().try_for_each(|record| {
                 see(&locations.allocation(record.stack), &record.estimated().in_order())
             }),
-            Records::Contention(contention) => contention.records.iter().try_for_each(|record| {
-                let values = [record.count, contention.nanos(record.cycles)];
-                see(&locations.event(record.stack), &values)
-            }),
+            Records::Contention(contention) => {
+                contention.shown(&mut locations).into_iter().try_for_each(|record| {
+                    let values = [record.count, contention.nanos(record.cycles)];
+                    see(&locations.event(record.stack), &values)
+                })
+            }
             Records::Counts(counts) | Records::Goroutines(Goroutines { counts, .. }) => counts
                 .records
                 .iter()

@@ -51,6 +51,9 @@ fn part(name: &str, inlines_known: bool) -> Part {
     if name == "main" {
         return Part::Main;
     }
+    if hook_names::is_interposed_start(name) {
+        return Part::ThreadStart;
+    }
     if in_crate(name, "std") {
         match method(name) {
             Some("lang_start" | "lang_start_internal") => return Part::MainStart,

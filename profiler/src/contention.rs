@@ -32,6 +32,7 @@ use crate::block_record::BlockRecord;
 use crate::clock;
 use crate::fork_lock::ForkLock;
 use crate::labels::{self, LabelSetId};
+use crate::listeners::{self, Listener};
 use crate::random;
 use crate::stack::table::{Key, Table};
 use crate::stack::{MAX_STACK, Stack, capture, with_room};
@@ -45,11 +46,12 @@ const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BlockKey {
     labels: LabelSetId,
+    is_wake: bool,
 }
 
 impl Key for BlockKey {
     fn seed(&self) -> u64 {
-        u64::from(self.labels.bits())
+        u64::from(self.labels.bits()) | u64::from(self.is_wake) << 32
     }
 }
 
@@ -71,6 +73,8 @@ static BLOCK_NANOS: AtomicU64 = AtomicU64::new(0);
 static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
 /// The mutex profile fraction; 0 is off, never negative.
 static MUTEX_FRACTION: AtomicI64 = AtomicI64::new(0);
+/// Held while a rate is set: of two setters at one time the later one sets all that belongs to it.
+static SETTING: ForkLock = ForkLock::new();
 
 pub(crate) fn open() {
     BLOCK.open();
@@ -94,11 +98,10 @@ pub fn set_block_profile_rate(nanos: u64) {
     if rate != 0 {
         crate::init::open();
     }
-    // Of two setters at one time the later one sets both.
-    static SETTING: ForkLock = ForkLock::new();
     let _held = SETTING.lock();
     BLOCK_NANOS.store(nanos, Ordering::Relaxed);
     BLOCK_RATE.store(rate, Ordering::Release);
+    listeners::set(Listener::Block, rate != 0);
 }
 
 /// The rate of the block profile in nanoseconds, as it was set; 0 when it is off.
@@ -120,7 +123,10 @@ pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
     if rate > 0 {
         crate::init::open();
     }
-    MUTEX_FRACTION.swap(rate, Ordering::AcqRel)
+    let _held = SETTING.lock();
+    let previous = MUTEX_FRACTION.swap(rate, Ordering::AcqRel);
+    listeners::set(Listener::Mutex, rate != 0);
+    previous
 }
 
 /// A wait of `cycles` ticks is over: samples it, with the caller's stack. Go: `blockevent`. For hooks.
@@ -139,7 +145,17 @@ pub fn block_event(cycles: u64) {
 pub fn mutex_event(waits: u64, cycles: u64) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
     if fraction > 0 {
-        sample_mutex(waits, cycles, fraction as u64);
+        sample_mutex(waits, cycles, fraction as u64, false);
+    }
+}
+
+/// As [`mutex_event`], of a wake that may have been an unlock or something else that others waited for: a notified condition,
+/// a message. Its stack tells, once its functions have names. For hooks.
+#[inline]
+pub fn wake_event(waits: u64, cycles: u64) {
+    let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
+    if fraction > 0 {
+        sample_mutex(waits, cycles, fraction as u64, true);
     }
 }
 
@@ -153,14 +169,14 @@ pub fn is_mutex_profile_on() -> bool {
 fn sample_block(cycles: u64, rate: u64) {
     if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
-        record(&BLOCK, count, cycles);
+        record(&BLOCK, count, cycles, false);
     }
 }
 
 #[inline(never)]
-fn sample_mutex(waits: u64, cycles: u64, fraction: u64) {
+fn sample_mutex(waits: u64, cycles: u64, fraction: u64, is_wake: bool) {
     if fraction == 1 || random::below(fraction) == 0 {
-        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction));
+        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction), is_wake);
     }
 }
 
@@ -175,15 +191,15 @@ fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
 }
 
 #[inline]
-fn record(buckets: &'static Buckets, count: f64, cycles: u64) {
-    with_room(|| record_here(buckets, count, cycles));
+fn record(buckets: &'static Buckets, count: f64, cycles: u64, is_wake: bool) {
+    with_room(|| record_here(buckets, count, cycles, is_wake));
 }
 
 #[inline(never)]
-fn record_here(buckets: &'static Buckets, count: f64, cycles: u64) {
+fn record_here(buckets: &'static Buckets, count: f64, cycles: u64, is_wake: bool) {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
-    let key = BlockKey { labels: labels::current_id() };
+    let key = BlockKey { labels: labels::current_id(), is_wake };
     if let Some(bucket) = buckets.intern_or_fold(key, &frames[..depth], |key| key, OVERFLOW_BUCKETS) {
         bucket.record.add(count, cycles);
     }
@@ -196,6 +212,8 @@ pub struct BlockCount {
     pub stack: Stack<'static>,
     /// The labels of the thread.
     pub labels: LabelSetId,
+    /// Whether it is from [`wake_event`], so that it may be no unlock.
+    pub is_wake: bool,
     /// How many waits.
     pub count: f64,
     /// How many ticks of the clock they took.
@@ -218,7 +236,8 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
     out.extend(buckets.iter().filter_map(|bucket| {
         let (count, cycles) = bucket.record.read();
         let (stack, labels) = (bucket.captured(), bucket.key.labels);
-        (count > 0.0 || cycles > 0).then_some(BlockCount { stack, labels, count, cycles })
+        let is_wake = bucket.key.is_wake;
+        (count > 0.0 || cycles > 0).then_some(BlockCount { stack, labels, is_wake, count, cycles })
     }));
     out
 }

@@ -21,6 +21,7 @@ mod imp {
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
     use crate::goroutine::{self, Origin};
+    use crate::hidden::{self, Calls};
     use crate::labels;
 
     /// As std's threads have.
@@ -57,10 +58,11 @@ mod imp {
             libc::sigfillset(&raw mut all);
             // The thread inherits it.
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let error =
-                libc::pthread_create(&raw mut thread, &raw const attributes, run, start.cast::<c_void>());
+            let (thread, attributes) = (&raw mut thread, &raw const attributes);
+            let create = || libc::pthread_create(thread, attributes, run, start.cast::<c_void>());
+            let error = hidden::hiding(Calls::THREADS, create);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-            libc::pthread_attr_destroy(&raw mut attributes);
+            libc::pthread_attr_destroy(attributes.cast_mut());
             error
         };
         if error != 0 {

@@ -18,14 +18,20 @@ pub fn open_at_start() {
     open();
 }
 
+/// Whether [`open`] has made everything.
+#[inline]
+pub fn is_open() -> bool {
+    OPEN.load(Ordering::Acquire)
+}
+
 /// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked.
 /// Idempotent. Not for hooks.
 pub fn open() {
-    if OPEN.load(Ordering::Acquire) {
+    if is_open() {
         return;
     }
     let _held = OPENING.lock();
-    if OPEN.load(Ordering::Acquire) {
+    if is_open() {
         return;
     }
     let _untracked = crate::sampling::untracked();

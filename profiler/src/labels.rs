@@ -17,6 +17,7 @@ use std::sync::Arc;
 use crate::counters::COUNTERS;
 use crate::fork_safe::{ForkMutex, PerProcess};
 use crate::goroutine;
+use crate::hidden::{self, Calls};
 
 /// Distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;
@@ -105,10 +106,23 @@ pub struct LabelGuard {
 }
 
 /// Marks the current thread as one of rtprof's until the guard is dropped: profiles have its samples under the label
-/// `rtprof`, so that a user can tell them from the program's.
-pub fn set_own(part: &str) -> LabelGuard {
+/// `rtprof`, so that a user can tell them from the program's, and none of its waits.
+pub fn set_own(part: &str) -> OwnGuard {
     let _untracked = crate::sampling::untracked();
-    set_labels(labels(&[("rtprof", part)]))
+    OwnGuard { _labels: set_labels(labels(&[("rtprof", part)])), before: hidden::hide(Calls::WAITS) }
+}
+
+/// While it lives, the current thread is one of rtprof's. See [`set_own`].
+#[must_use = "the thread is the program's again when the guard is dropped"]
+pub struct OwnGuard {
+    _labels: LabelGuard,
+    before: hidden::Before,
+}
+
+impl Drop for OwnGuard {
+    fn drop(&mut self) {
+        hidden::restore(self.before);
+    }
 }
 
 /// Whether these are the labels of one of rtprof's threads.

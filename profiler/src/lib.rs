@@ -23,6 +23,7 @@
 //! | [`cpu`] | who uses the processors |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
 //! | [`observer`] | what the execution tracer is told of |
+//! | [`listeners`], [`hidden`] | which waits hooks need not look at |
 //!
 //! # Platforms
 //!
@@ -46,8 +47,10 @@ pub mod goroutine;
 mod goroutine_profile;
 #[cfg(not(loom))]
 pub mod helper_thread;
+pub mod hidden;
 pub mod init;
 pub mod labels;
+pub mod listeners;
 pub mod mapping;
 pub mod mem;
 mod mem_profile;

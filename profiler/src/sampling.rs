@@ -189,6 +189,12 @@ impl Drop for Hook {
     }
 }
 
+/// Whether the current thread is in a hook, or does work of the profiler that is [`untracked`].
+#[inline]
+pub(crate) fn is_own_work() -> bool {
+    SAMPLER.with(|s| s.busy.get() || s.untracked.get() > 0)
+}
+
 /// While it lives, allocations of this thread are not sampled: the profiler's own work outside the
 /// hooks (symbolization takes tens of megabytes) stays out of the profile. Frees are still counted.
 pub struct Untracked {

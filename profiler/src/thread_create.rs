@@ -58,6 +58,12 @@ pub fn stack() -> Option<&'static ThreadBucket> {
     with_room(stack_here).flatten()
 }
 
+/// As [`stack`]; `None` also before [`crate::init::open`]. For a caller that may hold locks of an allocator.
+#[inline(never)]
+pub fn stack_if_open() -> Option<&'static ThreadBucket> {
+    if crate::init::is_open() { with_room(stack_here).flatten() } else { None }
+}
+
 #[inline(never)]
 fn stack_here() -> Option<&'static ThreadBucket> {
     let mut frames = [0; MAX_STACK];

@@ -45,6 +45,28 @@ const NOT_CAPTURED: &str = "stack_not_captured";
 
 /// The block or mutex profile as it is written, with what holds for every one of them checked.
 pub(crate) fn written(name: &str) -> Profile {
+    let profile = written_unmodified(name);
+    // Where std's own waits are seen they are in there too.
+    for sample in profile.samples().into_iter().filter(|_| !cfg!(feature = "interpose")) {
+        let leaf = &sample.frames[0].function;
+        assert!(!is_machinery(leaf), "{name}: {leaf} is no function of the user's: {:#?}", sample.frames);
+    }
+    profile
+}
+
+fn is_machinery(leaf: &str) -> bool {
+    MACHINERY.iter().any(|krate| leaf.trim_start_matches('<').starts_with(krate))
+        && !leaf.contains(NOT_CAPTURED)
+}
+
+/// Whether a wait was one of std's, which the test's own threads make.
+fn is_stds(sample: &Sample) -> bool {
+    let leaf = &sample.frames[0].function;
+    is_machinery(leaf) || leaf.starts_with("pthread_")
+}
+
+/// As [`written`], of waits in locks that are not ours: their functions are part of the stack.
+pub(crate) fn written_unmodified(name: &str) -> Profile {
     let mut bytes = Vec::new();
     let profile = rtprof::pprof::lookup(name).expect("it is built in");
     profile.write_to(&mut bytes, 0).expect("a vector takes everything");
@@ -52,9 +74,8 @@ pub(crate) fn written(name: &str) -> Profile {
     assert_eq!(profile.sample_types(), [("contentions", "count"), ("delay", "nanoseconds")]);
     for sample in profile.samples() {
         let leaf = &sample.frames[0].function;
-        let is_machinery = MACHINERY.iter().any(|krate| leaf.trim_start_matches('<').starts_with(krate));
-        let is_machinery = is_machinery && !leaf.contains(NOT_CAPTURED);
-        assert!(!is_machinery, "{name}: {leaf} is no function of the user's: {:#?}", sample.frames);
+        let is_ours = leaf.trim_start_matches('<').starts_with("rtprof_") && !leaf.contains(NOT_CAPTURED);
+        assert!(!is_ours, "{name}: {leaf} is ours: {:#?}", sample.frames);
         // The count is a divisor. An hour is more than any test takes: the difference of two swapped instants
         // is centuries.
         assert!(sample.values[0] >= 1, "{name}: no waits at {leaf}");
@@ -74,34 +95,49 @@ pub(crate) const NONE: Waits = Waits { count: 0, nanos: 0 };
 
 /// All that the mutex profile says; one profile costs half of both.
 pub(crate) fn charged_in_all() -> Waits {
-    waits(&written("mutex"), "")
+    waits(&written("mutex"), "", true)
 }
 
 /// Both profiles at one time.
 pub(crate) struct Seen {
     block: Profile,
     mutex: Profile,
+    without_stds: bool,
 }
 
 impl Seen {
     pub(crate) fn now() -> Self {
-        Self { block: written("block"), mutex: written("mutex") }
+        Self { block: written("block"), mutex: written("mutex"), without_stds: true }
+    }
+
+    /// As [`Seen::now`], where locks are seen that are not ours.
+    pub(crate) fn unmodified() -> Self {
+        Self { block: written_unmodified("block"), mutex: written_unmodified("mutex"), without_stds: false }
     }
 
     /// What the block profile says of stacks with a function of this name in them; of all with "".
     pub(crate) fn blocked(&self, function: &str) -> Waits {
-        waits(&self.block, function)
+        waits(&self.block, function, self.without_stds)
+    }
+
+    /// The samples of the block profile whose stack has a function of this name.
+    pub(crate) fn samples_blocked(&self, function: &str) -> Vec<Sample> {
+        let has_it = |sample: &Sample| sample.frames.iter().any(|frame| is_named(&frame.function, function));
+        self.block.samples().into_iter().filter(has_it).collect()
     }
 
     /// What the mutex profile says of stacks with a function of this name in them; of all with "".
     pub(crate) fn charged(&self, function: &str) -> Waits {
-        waits(&self.mutex, function)
+        waits(&self.mutex, function, self.without_stds)
     }
 }
 
-fn waits(profile: &Profile, function: &str) -> Waits {
+fn waits(profile: &Profile, function: &str, without_stds: bool) -> Waits {
     let mut sum = NONE;
     for sample in profile.samples() {
+        if without_stds && is_stds(&sample) {
+            continue;
+        }
         if function.is_empty() || sample.frames.iter().any(|frame| is_named(&frame.function, function)) {
             sum.count += sample.values[0];
             sum.nanos += sample.values[1];
@@ -121,7 +157,7 @@ pub(crate) fn leaves(profile: &Profile) -> Vec<String> {
         let path = sample.frames[0].function.split("::<").next().expect("a split has a part").to_owned();
         path.rsplit("::").next().expect("so has this").to_owned()
     };
-    profile.samples().into_iter().map(leaf).collect()
+    profile.samples().into_iter().filter(|sample| !is_stds(sample)).map(leaf).collect()
 }
 
 /// A length of time, between two.

@@ -1,15 +1,14 @@
 //! Start, stop, and the one reader: how what was recorded comes out, generation by generation.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use rtprof_profiler::fork_lock::{ForkLock, own_process};
+use rtprof_profiler::listeners::{self, Listener};
 use rtprof_profiler::{clock, goroutine, sampling};
 
 use crate::buffer::Buffer;
-use crate::generation::{Buffered, Generation, LaneRecords};
-use crate::record::Records;
+use crate::collected::Collected;
 use crate::recorder::{Patience, following};
 use crate::tables::{self, View};
 use crate::thread::{self, RECORDER};
@@ -94,6 +93,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     let begin = clock::ticks();
     LAST.store(generation, Ordering::Relaxed);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
+    listeners::set(Listener::Tracer, true);
     let mut drain = Drain {
         session: session(),
         generation,
@@ -106,7 +106,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
         is_quiet: true,
         counts: Counts::default(),
     };
-    drain.declare_all();
+    drain.find_all();
     heap::begin();
     Ok(drain)
 }
@@ -124,6 +124,7 @@ fn end(of: u32) {
         heap::catch_up();
         ENDED.store(clock::ticks(), Ordering::Relaxed);
         RECORDER.epoch.generation.store(0, Ordering::SeqCst);
+        listeners::set(Listener::Tracer, false);
     }
 }
 
@@ -137,6 +138,7 @@ pub(crate) fn forked() {
     if OWNER.load(Ordering::Relaxed) != 0 {
         IS_FORKED.store(true, Ordering::Relaxed);
         RECORDER.epoch.generation.store(0, Ordering::Relaxed);
+        listeners::set(Listener::Tracer, false);
         thread::forget_lane();
     } else {
         thread::close_lane();
@@ -219,7 +221,7 @@ impl Drain {
         if !is_active() {
             // A forked child has no part in its parent's trace.
             self.is_over = true;
-            return Collected { drain: self, buffers: Vec::new(), begin: self.begin, end: self.begin };
+            return Collected { tables: &self.view, buffers: Vec::new(), begin: self.begin, end: self.begin };
         }
         let now = clock::ticks();
         let next = RECORDER.advance(self.generation, false);
@@ -260,7 +262,16 @@ impl Drain {
             }
             None => self.is_over = true,
         }
-        Collected { drain: self, buffers, begin, end }
+        Collected { tables: &self.view, buffers, begin, end }
+    }
+
+    /// As [`declare_all`](Self::declare_all), at the start of a trace. A thread that waits in something that no hook has seen
+    /// would be taken for one that runs.
+    fn find_all(&mut self) {
+        for goroutine in goroutine::slots() {
+            states::find_in_kernel(goroutine);
+        }
+        self.declare_all();
     }
 
     /// Declares all goroutines that have not declared themselves in the present generation.
@@ -348,51 +359,4 @@ fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
         is_over: &|| started.elapsed() > PATIENCE,
     };
     f(&patience)
-}
-
-/// A generation, as it was cut. Its buffers are free again when this is dropped.
-pub struct Collected<'a> {
-    drain: &'a Drain,
-    buffers: Vec<&'static Buffer>,
-    begin: u64,
-    end: u64,
-}
-
-impl Collected<'_> {
-    /// The stacks and strings that its records name, and those of all generations before it.
-    pub fn tables(&self) -> &View {
-        &self.drain.view
-    }
-
-    /// What is in it.
-    pub fn generation(&self) -> Generation<'_> {
-        let mut places = HashMap::new();
-        let mut lanes: Vec<LaneRecords<'_>> = Vec::new();
-        for buffer in &self.buffers {
-            // SAFETY: out of the queue: nobody writes to it until it is given back, by the drop of this.
-            let body = buffer.body.with_mut(|body| unsafe { &*body });
-            // Those outside threads are several, each in its order.
-            let place = *places.entry((body.thread, body.thread_id)).or_insert(lanes.len());
-            if place == lanes.len() {
-                let (thread, thread_id) = (body.thread, body.thread_id);
-                lanes.push(LaneRecords { thread, thread_id, is_over: false, buffers: Vec::new() });
-            }
-            let lane = &mut lanes[place];
-            lane.is_over |= body.is_over;
-            lane.buffers.push(Buffered {
-                goroutine: body.goroutine,
-                is_after_loss: body.is_after_loss,
-                records: Records::new(body.base, body.records()),
-            });
-        }
-        Generation { begin: self.begin, end: self.end, lanes }
-    }
-}
-
-impl Drop for Collected<'_> {
-    fn drop(&mut self) {
-        for buffer in self.buffers.drain(..) {
-            RECORDER.buffers.give_back(buffer);
-        }
-    }
 }

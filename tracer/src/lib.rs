@@ -29,6 +29,8 @@ mod buffer;
 #[cfg_attr(loom, allow(dead_code))]
 mod buffers;
 #[cfg(not(loom))]
+mod collected;
+#[cfg(not(loom))]
 pub mod collector;
 #[cfg(not(loom))]
 pub mod drain;
@@ -63,6 +65,8 @@ mod thread;
 #[cfg_attr(loom, allow(dead_code))]
 mod turn;
 
+#[cfg(not(loom))]
+pub use collected::Collected;
 #[cfg(not(loom))]
 pub use log::log;
 #[cfg(not(loom))]

@@ -88,6 +88,16 @@ fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Opt
     })
 }
 
+/// A goroutine that says that it runs, while the kernel says that its thread waits, is in a system call for all that is known.
+/// Nothing, if it says something else meanwhile. Not for hooks.
+pub(crate) fn find_in_kernel(goroutine: &Goroutine) {
+    // Read before the kernel is asked, so that a change since makes this one fail.
+    let word = goroutine.state();
+    if word.state() == State::Running && goroutine::is_waiting(goroutine.thread_id()) == Some(true) {
+        let _ = goroutine.change(word, word.next(State::Syscall, word.lost()));
+    }
+}
+
 /// The current goroutine lets others run. To be followed by [`resume`]. Go: `traceGoSched`.
 pub fn yields() {
     if !is_enabled() {

@@ -49,7 +49,7 @@ impl Builder {
         T: Send + 'static,
     {
         let creator = Creator::here::<F>(&self.name);
-        creator.has_tried(self.std.spawn(creator.around(f))).map(JoinHandle)
+        creator.create(|| self.std.spawn(creator.around(f))).map(JoinHandle)
     }
 
     /// As [`Builder::spawn`], for an `f` that borrows what need not live for ever.
@@ -73,7 +73,7 @@ impl Builder {
         let creator = Creator::here::<F>(&self.name);
         // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that
         // is not static.
-        creator.has_tried(unsafe { self.std.spawn_unchecked(creator.around(f)) }).map(JoinHandle)
+        creator.create(|| unsafe { self.std.spawn_unchecked(creator.around(f)) }).map(JoinHandle)
     }
 
     /// Starts a thread that belongs to a [`scope`](super::scope).
@@ -95,6 +95,6 @@ impl Builder {
         T: Send + 'scope,
     {
         let creator = Creator::here::<F>(&self.name);
-        creator.has_tried(scope.start(self.std, creator, f))
+        creator.create(|| scope.start(self.std, creator, f))
     }
 }

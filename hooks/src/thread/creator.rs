@@ -3,6 +3,7 @@
 use std::io;
 
 use rtprof_profiler::goroutine::{self, Goroutine, Origin, Registered, Start};
+use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::labels;
 use rtprof_profiler::thread_create;
 use rtprof_tracer::states;
@@ -23,8 +24,15 @@ impl Creator {
         Self(Origin { created_by, creator, start: Some(start), birth: states::create(name, start) })
     }
 
-    /// The thread was made, or not. Counted now and not before: the system may have refused.
-    pub(super) fn has_tried<T>(self, thread: io::Result<T>) -> io::Result<T> {
+    /// Has std make the thread. Counted afterwards: the system may refuse.
+    #[inline(always)]
+    pub(super) fn create<T>(self, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        // Interposed functions would tell of the same thread once more.
+        self.has_tried(hidden::hiding(Calls::THREADS, create))
+    }
+
+    /// The thread was made, or not.
+    fn has_tried<T>(self, thread: io::Result<T>) -> io::Result<T> {
         match (&thread, self.0.created_by, self.0.birth) {
             (Ok(_), Some(bucket), _) => bucket.record.count_one(),
             (Err(_), _, Some(birth)) => states::create_failed(birth),

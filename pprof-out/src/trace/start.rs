@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::labels;
 
 use super::{Options, Reader, TraceError};
@@ -27,7 +28,8 @@ pub fn start(w: impl Write + Send + 'static) -> Result<(), TraceError> {
 pub fn start_with(w: impl Write + Send + 'static, options: Options) -> Result<(), TraceError> {
     let reader = Reader::start_with(options)?;
     // Dropped with the closure if there is no thread for it, the reader ends the trace.
-    let writer = std::thread::Builder::new().name("rtprof-trace".into()).spawn(move || write(reader, w));
+    let thread = std::thread::Builder::new().name("rtprof-trace".into());
+    let writer = hidden::hiding(Calls::THREADS, || thread.spawn(move || write(reader, w)));
     writer.map(drop).map_err(TraceError::NoThread)
 }
 

@@ -188,6 +188,13 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
     begin(name.as_str(), Origin::default(), state)
 }
 
+/// The current thread has another name. That of the main thread's goroutine stays. For hooks.
+pub fn rename(name: &str) {
+    if let Some(own) = own().filter(|own| own.id() != MAIN) {
+        own.rename(name);
+    }
+}
+
 /// Begins to enter, from one of these states.
 fn may_enter(from: &[*mut Goroutine]) -> bool {
     let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);

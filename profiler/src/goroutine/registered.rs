@@ -47,6 +47,15 @@ pub fn register(name: Option<&str>, origin: Origin) -> Registered {
     }
 }
 
+impl Registered {
+    /// The goroutine ends when its thread has run its last destructor; at once, if that will not be noticed.
+    pub fn end_with_thread(self) {
+        if super::exit::arm() {
+            core::mem::forget(self);
+        }
+    }
+}
+
 impl Drop for Registered {
     fn drop(&mut self) {
         if let Some((goroutine, id)) = self.goroutine {

@@ -248,6 +248,11 @@ impl Goroutine {
         self.creator.store(origin.creator, Release);
     }
 
+    /// Gives it another name. Called by the goroutine itself.
+    pub(super) fn rename(&self, name: &str) {
+        self.name.set(name);
+    }
+
     /// The thread it runs on, and the process it is seen in. A fork gives the thread that forked another
     /// number.
     pub(super) fn set_thread(&self, thread_id: u32, process: u32) {

@@ -1,0 +1,88 @@
+//! How the calls that were taken from the C library are made after all.
+
+use core::arch::asm;
+use core::ffi::{CStr, c_int, c_long};
+
+/// Makes a system call, and returns what the kernel returns: from -4095 to -1 it is a negated error number.
+///
+/// # Safety
+/// As the system call.
+#[inline(always)]
+pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize {
+    let [a, b, c, d, e, f] = arguments;
+    let result: isize;
+    // SAFETY: the kernel's convention; what the call does is the caller's responsibility.
+    #[cfg(target_arch = "x86_64")]
+    unsafe {
+        asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") a, in("rsi") b, in("rdx") c, in("r10") d, in("r8") e, in("r9") f,
+            lateout("rcx") _, lateout("r11") _,
+            options(nostack),
+        );
+    }
+    // SAFETY: as above.
+    #[cfg(target_arch = "aarch64")]
+    unsafe {
+        asm!(
+            "svc 0",
+            in("x8") number,
+            inlateout("x0") a => result,
+            in("x1") b, in("x2") c, in("x3") d, in("x4") e, in("x5") f,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// The least of the kernel's negated error numbers.
+const LEAST_ERROR: isize = -4095;
+
+/// What the C library returns where the kernel has returned `result`, with `errno` set.
+pub(super) extern "C" fn returned(result: isize) -> c_long {
+    if (LEAST_ERROR..0).contains(&result) {
+        set_errno(-result as c_int);
+        return -1;
+    }
+    result as c_long
+}
+
+pub(super) fn errno() -> c_int {
+    // SAFETY: the location is this thread's own and always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+pub(super) fn set_errno(value: c_int) {
+    // SAFETY: as above.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// The C library's own definition of a function that this crate defines.
+///
+/// The constructor looks all of them up, since a lookup takes a lock of the loader: a hook only loads an address. `None` before
+/// the constructor has run, and in static programs, which have no other definition under that name.
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) struct Next(core::sync::atomic::AtomicPtr<()>);
+
+#[cfg(not(target_feature = "crt-static"))]
+impl Next {
+    pub(super) const fn new() -> Self {
+        Self(core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()))
+    }
+
+    /// Its address, once it was looked up.
+    #[inline(always)]
+    pub(super) fn address(&self) -> Option<*mut ()> {
+        let address = self.0.load(core::sync::atomic::Ordering::Acquire);
+        (!address.is_null()).then_some(address)
+    }
+
+    /// Looks it up. Not for hooks.
+    pub(super) fn find(&self, name: &CStr) -> Option<*mut ()> {
+        // SAFETY: the name ends in a zero.
+        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        self.0.store(found.cast(), core::sync::atomic::Ordering::Release);
+        self.address()
+    }
+}

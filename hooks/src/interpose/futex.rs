@@ -1,0 +1,222 @@
+//! `syscall`, through which std, parking_lot and crossbeam reach the kernel's futex: they wait until a word in memory changes,
+//! and wake those who wait for it.
+//!
+//! The function itself is what it is in the C library, instruction by instruction, with one comparison more: it keeps nothing
+//! on the stack, so that whatever a program does by it (`clone`, say) works as ever.
+
+use core::ffi::{c_int, c_long};
+use core::mem::ManuallyDrop;
+
+use rtprof_profiler::clock;
+use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
+use rtprof_profiler::hidden::{self, Calls};
+use rtprof_profiler::listeners;
+use rtprof_tracer::states;
+
+use super::forward::{errno, returned, set_errno, system_call};
+use super::watch::unwatched;
+use super::{sleepers, yields};
+use crate::wait::{self, Wait};
+
+/// `long syscall(long number, ...)`
+///
+/// # Safety
+/// As the system call.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    core::arch::naked_asm!(
+        "cmp rdi, {futex_number}",
+        "je {futex}",
+        "mov rax, rdi",
+        "mov rdi, rsi",
+        "mov rsi, rdx",
+        "mov rdx, rcx",
+        "mov r10, r8",
+        "mov r8, r9",
+        "mov r9, [rsp + 8]",
+        "syscall",
+        "cmp rax, -4095",
+        "jae 2f",
+        "ret",
+        "2:",
+        "mov rdi, rax",
+        "jmp {returned}",
+        futex_number = const libc::SYS_futex,
+        futex = sym interposed_futex,
+        returned = sym returned,
+    )
+}
+
+/// `long syscall(long number, ...)`
+///
+/// # Safety
+/// As the system call.
+#[cfg(target_arch = "aarch64")]
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn syscall(
+    number: c_long,
+    a: usize,
+    b: usize,
+    c: usize,
+    d: usize,
+    e: usize,
+    f: usize,
+) -> c_long {
+    core::arch::naked_asm!(
+        "cmp x0, {futex_number}",
+        "b.eq {futex}",
+        "mov x8, x0",
+        "mov x0, x1",
+        "mov x1, x2",
+        "mov x2, x3",
+        "mov x3, x4",
+        "mov x4, x5",
+        "mov x5, x6",
+        "svc 0",
+        "cmn x0, 4095",
+        "b.cs {returned}",
+        "ret",
+        futex_number = const libc::SYS_futex,
+        futex = sym interposed_futex,
+        returned = sym returned,
+    )
+}
+
+/// What a call of the futex does, as far as it matters here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    /// Waits, as one of those who have a bit in common with who wakes.
+    Wait {
+        bits: u32,
+    },
+    /// Wakes so many.
+    Wake {
+        count: u32,
+        bits: u32,
+    },
+    Other,
+}
+
+impl Operation {
+    fn of(operation: usize, value: usize, bits: usize) -> Self {
+        let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+        let count = value as u32;
+        match operation as c_int & !flags {
+            // The last two wait for a lock that the kernel hands over.
+            libc::FUTEX_WAIT | libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Self::Wait { bits: ANY },
+            libc::FUTEX_WAIT_BITSET => Self::Wait { bits: bits as u32 },
+            // Those that are moved to another word instead of being woken wake by themselves, as far as is seen here.
+            libc::FUTEX_WAKE | libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE | libc::FUTEX_WAKE_OP => {
+                Self::Wake { count, bits: ANY }
+            }
+            libc::FUTEX_WAKE_BITSET => Self::Wake { count, bits: bits as u32 },
+            libc::FUTEX_UNLOCK_PI => Self::Wake { count: 1, bits: ANY },
+            _ => Self::Other,
+        }
+    }
+}
+
+const FUTEX_LOCK_PI2: c_int = 13;
+/// `FUTEX_BITSET_MATCH_ANY`
+const ANY: u32 = u32::MAX;
+
+unsafe extern "C" fn interposed_futex(
+    number: c_long,
+    word: usize,
+    operation: usize,
+    value: usize,
+    timeout: usize,
+    word_2: usize,
+    bits: usize,
+) -> c_long {
+    // SAFETY: the caller's call.
+    let call = || returned(unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) });
+    match Operation::of(operation, value, bits) {
+        Operation::Wait { bits } if listeners::are_any() => interposed_wait(word, bits, call),
+        Operation::Wait { .. } => unwatched(call),
+        Operation::Wake { count, bits } => {
+            if listeners::are_any() {
+                interposed_wake(word, count, bits);
+            }
+            call()
+        }
+        Operation::Other => call(),
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_long {
+    if hidden::is_hidden(Calls::WAITS) {
+        return call();
+    }
+    let before = errno();
+    let start = yields::start_of_wait();
+    let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
+    let place = sleepers::enter(word, bits, start, wait.goroutine());
+    set_errno(before);
+    let result = call();
+    let after = errno();
+    match place.and_then(sleepers::leave) {
+        Some(woken) => {
+            wait.woken(woken);
+            ManuallyDrop::into_inner(wait).end();
+        }
+        // The word had changed already: it has not slept.
+        None if result == -1 && after == libc::EAGAIN => drop(ManuallyDrop::into_inner(wait)),
+        None => ManuallyDrop::into_inner(wait).end_if_slept(),
+    }
+    set_errno(after);
+    result
+}
+
+/// Before the kernel wakes them: an effect is not to be seen before its cause.
+#[cold]
+#[inline(never)]
+fn interposed_wake(word: usize, count: u32, bits: u32) {
+    if !sleepers::are_any(word) || hidden::is_hidden(Calls::WAITS) {
+        return;
+    }
+    let before = errno();
+    let charge = sleepers::wake(word, count, bits, clock::ticks(), unblock);
+    wait::woke(charge);
+    set_errno(before);
+}
+
+/// The goroutine, whose wait began at `start`, can run.
+fn unblock(goroutine: &Goroutine, start: u64) {
+    let waits = |state| {
+        state == State::Waiting(WaitReason::Sync) && goroutine.waiting() == Some((WaitReason::Sync, start))
+    };
+    states::unblock_if(goroutine, waits);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn operations() {
+        let of = |operation: c_int| Operation::of(operation as usize, 7, 0b100);
+        let flags = libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME;
+        for flags in [0, flags] {
+            assert_eq!(of(libc::FUTEX_WAIT | flags), Operation::Wait { bits: ANY });
+            assert_eq!(of(libc::FUTEX_WAIT_BITSET | flags), Operation::Wait { bits: 0b100 });
+            assert_eq!(of(libc::FUTEX_WAKE | flags), Operation::Wake { count: 7, bits: ANY });
+            assert_eq!(of(libc::FUTEX_WAKE_BITSET | flags), Operation::Wake { count: 7, bits: 0b100 });
+            assert_eq!(of(libc::FUTEX_UNLOCK_PI | flags), Operation::Wake { count: 1, bits: ANY });
+            assert_eq!(of(libc::FUTEX_TRYLOCK_PI | flags), Operation::Other);
+        }
+    }
+}

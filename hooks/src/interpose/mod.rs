@@ -1,0 +1,72 @@
+//! Functions of the C library that this crate defines in its place, so that a program's waits are seen without a changed line.
+//!
+//! Problem: a program has hundreds of locks, channels and threads in libraries that nobody changes for a profiler. Scheme: they
+//! all end in a few functions of the C library, and a program may define those itself: the linker takes the first definition
+//! that it finds. What is defined here does what the C library's would, and tells the profiler of it:
+//!
+//! ```text
+//!   std, parking_lot, crossbeam, tokio ─► syscall(SYS_futex, ..) ─┐
+//!   std::thread::spawn, C libraries ────► pthread_create ─────────┼─► seen by nobody ─► as in the C library
+//!   std::thread::sleep, JoinHandle::join ► nanosleep, pthread_join ┘
+//!                                                                 └─► Wait ─► the call ─► Wait::end, as of our own locks
+//! ```
+//!
+//! | file | functions | what is recorded |
+//! |---|---|---|
+//! | `futex` | `syscall`, of which only `SYS_futex` is looked at | a wait; who ended it is charged |
+//! | `threads` | `pthread_create`, `pthread_join`, `pthread_setname_np` | threads, their creators and names; the wait for their end |
+//! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
+//! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
+//!
+//! While nothing is recorded a call costs a load and a branch beyond what it costs without us. A call that [`hidden`] says
+//! nothing shall be told of goes the same way.
+//!
+//! # Rules
+//!
+//! What is true of hooks is true here, and more: these functions are called before `main`, in signal handlers, in a forked
+//! child, and by the C library's own code. So they take no lock, allocate nothing, and leave `errno` as the call has left it.
+//! Those that POSIX has as cancellation points are forwarded to the C library, for it to cancel there, and nothing that has
+//! a destructor lives across the call: a thread that is cancelled is unwound through it. (A static program has no other
+//! definition to forward to: there they are system calls, and no cancellation points.)
+
+mod forward;
+mod futex;
+mod sleepers;
+mod sleeps;
+mod threads;
+mod watch;
+mod yields;
+
+use rtprof_profiler::hidden::{self, Calls};
+use rtprof_profiler::listeners;
+
+/// Whether a call that may wait is of interest to anybody.
+#[inline(always)]
+fn is_watched() -> bool {
+    listeners::are_any() && !hidden::is_hidden(Calls::WAITS)
+}
+
+/// Looks up what the hooks forward to. The loader calls this before `main`, and when a library that contains it is loaded.
+extern "C" fn construct() {
+    #[cfg(not(target_feature = "crt-static"))]
+    for (next, name) in [
+        (&threads::next::CREATE, c"pthread_create"),
+        (&threads::next::JOIN, c"pthread_join"),
+        (&threads::next::SETNAME, c"pthread_setname_np"),
+        (&sleeps::next::NANOSLEEP, c"nanosleep"),
+        (&sleeps::next::CLOCK_NANOSLEEP, c"clock_nanosleep"),
+    ] {
+        next.find(name);
+    }
+    rtprof_profiler::init::open_at_start();
+    // SAFETY: the handler only stores to statics, and lives as long as this code, which stays loaded.
+    unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+}
+
+unsafe extern "C" fn forked() {
+    sleepers::forked();
+}
+
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = construct;

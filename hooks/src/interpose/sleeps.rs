@@ -1,0 +1,96 @@
+//! Waits for a time to pass.
+
+use core::ffi::{c_int, c_uint};
+
+use libc::{clockid_t, timespec};
+
+use super::forward::{returned, system_call};
+use super::watch::watch;
+use crate::wait::WaitReason;
+
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) mod next {
+    use super::super::forward::Next;
+
+    pub(in super::super) static NANOSLEEP: Next = Next::new();
+    pub(in super::super) static CLOCK_NANOSLEEP: Next = Next::new();
+}
+
+#[cfg(not(target_feature = "crt-static"))]
+type Nanosleep = unsafe extern "C-unwind" fn(*const timespec, *mut timespec) -> c_int;
+#[cfg(not(target_feature = "crt-static"))]
+type ClockNanosleep = unsafe extern "C-unwind" fn(clockid_t, c_int, *const timespec, *mut timespec) -> c_int;
+
+/// # Safety
+/// As `nanosleep`.
+#[inline(always)]
+unsafe fn next_nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int {
+    #[cfg(not(target_feature = "crt-static"))]
+    if let Some(next) = next::NANOSLEEP.address() {
+        // SAFETY: the C library's function of that name; the caller's promise.
+        return unsafe { core::mem::transmute::<*mut (), Nanosleep>(next)(wanted, left) };
+    }
+    // SAFETY: the caller's promise.
+    let result = unsafe { system_call(libc::SYS_nanosleep, [wanted.addr(), left.addr(), 0, 0, 0, 0]) };
+    returned(result) as c_int
+}
+
+/// `int nanosleep(const struct timespec *, struct timespec *)`
+///
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int {
+    // SAFETY: the caller's promise.
+    watch(WaitReason::Sleep, || unsafe { next_nanosleep(wanted, left) })
+}
+
+/// `int clock_nanosleep(clockid_t, int, const struct timespec *, struct timespec *)`
+///
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn clock_nanosleep(
+    clock: clockid_t,
+    flags: c_int,
+    wanted: *const timespec,
+    left: *mut timespec,
+) -> c_int {
+    let call = || {
+        #[cfg(not(target_feature = "crt-static"))]
+        if let Some(next) = next::CLOCK_NANOSLEEP.address() {
+            // SAFETY: the C library's function of that name; the caller's promise.
+            return unsafe {
+                core::mem::transmute::<*mut (), ClockNanosleep>(next)(clock, flags, wanted, left)
+            };
+        }
+        let arguments = [clock as usize, flags as usize, wanted.addr(), left.addr(), 0, 0];
+        // It returns the error number, and leaves `errno` alone.
+        // SAFETY: the caller's promise.
+        -unsafe { system_call(libc::SYS_clock_nanosleep, arguments) } as c_int
+    };
+    watch(WaitReason::Sleep, call)
+}
+
+/// `int usleep(useconds_t)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C-unwind" fn usleep(micros: c_uint) -> c_int {
+    let wanted =
+        timespec { tv_sec: (micros / 1_000_000).into(), tv_nsec: (micros % 1_000_000 * 1000).into() };
+    // SAFETY: reads a local; what is left is not asked for.
+    watch(WaitReason::Sleep, || unsafe { next_nanosleep(&raw const wanted, core::ptr::null_mut()) })
+}
+
+/// `unsigned sleep(unsigned)`
+#[unsafe(no_mangle)]
+pub(crate) extern "C-unwind" fn sleep(seconds: c_uint) -> c_uint {
+    let mut left = timespec { tv_sec: seconds.into(), tv_nsec: 0 };
+    let (wanted, left) = (&raw const left, &raw mut left);
+    // SAFETY: reads and writes a local, which the kernel reads first.
+    match watch(WaitReason::Sleep, || unsafe { next_nanosleep(wanted, left) }) {
+        0 => 0,
+        // Interrupted: what is left, in whole seconds.
+        // SAFETY: a local, which the kernel has written.
+        _ => unsafe { (*left).tv_sec as c_uint },
+    }
+}

@@ -1,0 +1,212 @@
+//! Threads: who creates them, what they are called, and who waits for their end.
+
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::mem::{ManuallyDrop, MaybeUninit};
+
+use libc::{pthread_attr_t, pthread_t};
+use rtprof_profiler::goroutine::{self, Goroutine, Origin};
+use rtprof_profiler::hidden::{self, Calls};
+use rtprof_profiler::labels::{self, Inherited};
+use rtprof_profiler::slots::{Place, Slot, Slots};
+use rtprof_profiler::thread_create;
+
+use super::forward::{errno, set_errno};
+use super::watch::watch;
+use crate::wait::WaitReason;
+
+/// The first function of a thread.
+type Function = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) mod next {
+    use super::super::forward::Next;
+    use super::{Function, c_char, c_int, c_void, pthread_attr_t, pthread_t};
+
+    pub(in super::super) static CREATE: Next = Next::new();
+    pub(in super::super) static JOIN: Next = Next::new();
+    pub(in super::super) static SETNAME: Next = Next::new();
+
+    type Create = unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Function, *mut c_void) -> c_int;
+    type Join = unsafe extern "C-unwind" fn(pthread_t, *mut *mut c_void) -> c_int;
+    type SetName = unsafe extern "C" fn(pthread_t, *const c_char) -> c_int;
+
+    /// A constructor may make a thread before ours has looked the function up.
+    macro_rules! function {
+        ($next:ident, $name:literal, $type:ty) => {{
+            let address = $next.address().or_else(|| $next.find($name));
+            // SAFETY: the C library's function of that name has this type.
+            address.map(|address| unsafe { core::mem::transmute::<*mut (), $type>(address) })
+        }};
+    }
+
+    pub(super) unsafe fn create(
+        thread: *mut pthread_t,
+        attributes: *const pthread_attr_t,
+        function: Function,
+        argument: *mut c_void,
+    ) -> c_int {
+        match function!(CREATE, c"pthread_create", Create) {
+            // SAFETY: the caller's promise.
+            Some(next) => unsafe { next(thread, attributes, function, argument) },
+            None => libc::EAGAIN,
+        }
+    }
+
+    pub(super) unsafe fn join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
+        match function!(JOIN, c"pthread_join", Join) {
+            // SAFETY: the caller's promise.
+            Some(next) => unsafe { next(thread, result) },
+            None => libc::EINVAL,
+        }
+    }
+
+    pub(super) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> c_int {
+        match function!(SETNAME, c"pthread_setname_np", SetName) {
+            // SAFETY: the caller's promise.
+            Some(next) => unsafe { next(thread, name) },
+            None => libc::ENOSYS,
+        }
+    }
+}
+
+/// The names under which glibc and musl have these functions in a static program too.
+#[cfg(target_feature = "crt-static")]
+mod next {
+    use super::{Function, c_int, c_void, pthread_attr_t, pthread_t};
+
+    unsafe extern "C-unwind" {
+        #[link_name = "__pthread_create"]
+        pub(super) fn create(
+            thread: *mut pthread_t,
+            attributes: *const pthread_attr_t,
+            function: Function,
+            argument: *mut c_void,
+        ) -> c_int;
+        #[link_name = "__pthread_join"]
+        pub(super) fn join(thread: pthread_t, result: *mut *mut c_void) -> c_int;
+    }
+}
+
+/// What a thread is to run, and what its creator has told of it. Taken by the creator, and given back by the thread.
+struct Birth {
+    start: UnsafeCell<MaybeUninit<Start>>,
+    place: Place,
+}
+
+struct Start {
+    function: Function,
+    argument: *mut c_void,
+    origin: Origin,
+    labels: Inherited,
+}
+
+// SAFETY: the cell is the creator's alone until the thread begins, and then the thread's.
+unsafe impl Sync for Birth {}
+
+// SAFETY: uninitialised memory and atomics, for which zero is valid, and nothing that is dropped.
+unsafe impl Slot for Birth {
+    fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+static BIRTHS: Slots<Birth> = Slots::new();
+
+/// `int pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)`
+///
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_create(
+    thread: *mut pthread_t,
+    attributes: *const pthread_attr_t,
+    function: Function,
+    argument: *mut c_void,
+) -> c_int {
+    if hidden::is_hidden(Calls::THREADS) {
+        // SAFETY: the caller's promise.
+        return unsafe { next::create(thread, attributes, function, argument) };
+    }
+    let before = errno();
+    let created_by = thread_create::stack_if_open();
+    let birth = created_by.and_then(|_| BIRTHS.take());
+    let Some(birth) = birth else {
+        set_errno(before);
+        // SAFETY: the caller's promise.
+        return unsafe { next::create(thread, attributes, function, argument) };
+    };
+    let creator = goroutine::current().map_or(0, Goroutine::id);
+    let origin = Origin { created_by, creator, ..Origin::default() };
+    let start = Start { function, argument, origin, labels: labels::inherited() };
+    // SAFETY: taken above, so this thread's alone.
+    unsafe { (*birth.start.get()).write(start) };
+    set_errno(before);
+    let argument = (&raw const *birth).cast_mut().cast();
+    // SAFETY: the caller's promise; and `thread_start` takes what was put there.
+    let result = unsafe { next::create(thread, attributes, thread_start, argument) };
+    let after = errno();
+    match created_by {
+        Some(bucket) if result == 0 => bucket.record.count_one(),
+        // SAFETY: written above; there is no thread to take it.
+        _ => drop(unsafe { take(birth) }),
+    }
+    set_errno(after);
+    result
+}
+
+/// # Safety
+/// Written, and the caller's alone.
+unsafe fn take(birth: &'static Birth) -> Start {
+    // SAFETY: the caller's promise.
+    let start = unsafe { (*birth.start.get()).assume_init_read() };
+    BIRTHS.give_back(birth);
+    start
+}
+
+/// What every thread begins with. The name is one that exports hide.
+unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
+    // SAFETY: `pthread_create` has made it for this thread.
+    let Start { function, argument, origin, labels } = unsafe { take(&*birth.cast::<Birth>()) };
+    // Across the call nothing has a destructor: a thread that calls `pthread_exit` is unwound through here.
+    let labels = ManuallyDrop::new(labels.enter());
+    let goroutine = ManuallyDrop::new(goroutine::register(None, origin));
+    // SAFETY: the promise of who has created the thread.
+    let result = unsafe { function(argument) };
+    ManuallyDrop::into_inner(goroutine).end_with_thread();
+    drop(ManuallyDrop::into_inner(labels));
+    result
+}
+
+/// `int pthread_join(pthread_t, void **)`
+///
+/// # Safety
+/// As in the C library.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
+    // SAFETY: the caller's promise.
+    watch(WaitReason::Join, || unsafe { next::join(thread, result) })
+}
+
+/// `int pthread_setname_np(pthread_t, const char *)`, which std calls in each thread that has a name.
+///
+/// # Safety
+/// As in the C library.
+#[cfg(not(target_feature = "crt-static"))]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
+    // SAFETY: the caller's promise.
+    let result = unsafe { next::set_name(thread, name) };
+    // SAFETY: has no effect.
+    if result == 0 && thread == unsafe { libc::pthread_self() } {
+        // SAFETY: it was good enough for the C library.
+        let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+        let valid = match core::str::from_utf8(name) {
+            Ok(name) => name,
+            // Cut off in the middle of a character.
+            Err(error) => core::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
+        };
+        goroutine::rename(valid);
+    }
+    result
+}

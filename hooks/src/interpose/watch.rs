@@ -1,0 +1,60 @@
+//! A call that may wait, as a wait of the current thread.
+
+use core::mem::ManuallyDrop;
+
+use rtprof_profiler::goroutine;
+use rtprof_profiler::hidden::{self, Calls};
+use rtprof_profiler::listeners;
+use rtprof_tracer::states;
+
+use super::forward::{errno, set_errno};
+use crate::wait::{Wait, WaitReason};
+
+/// Makes `call`, and reports how long it has waited.
+///
+/// In the frame of the function that was called, which stays until `call` is over.
+#[inline(always)]
+pub(super) fn watch<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
+    if listeners::are_any() { interposed_call(reason, call) } else { unwatched(call) }
+}
+
+/// Makes `call` while nobody listens. Should somebody begin to meanwhile, the goroutine may have been found asleep, and is
+/// said to run again.
+#[inline(always)]
+pub(super) fn unwatched<R>(call: impl FnOnce() -> R) -> R {
+    let result = call();
+    if listeners::are_any() {
+        come_back();
+    }
+    result
+}
+
+#[cold]
+#[inline(never)]
+fn come_back() {
+    if hidden::is_hidden(Calls::WAITS) {
+        return;
+    }
+    let errno = errno();
+    if let Some(own) = goroutine::known() {
+        states::resume(own);
+    }
+    set_errno(errno);
+}
+
+#[cold]
+#[inline(never)]
+fn interposed_call<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
+    if hidden::is_hidden(Calls::WAITS) {
+        return call();
+    }
+    let before = errno();
+    // A thread that is cancelled in the call is unwound, without a destructor of ours.
+    let wait = ManuallyDrop::new(Wait::begin(reason));
+    set_errno(before);
+    let result = call();
+    let after = errno();
+    ManuallyDrop::into_inner(wait).end_if_slept();
+    set_errno(after);
+    result
+}

@@ -1,0 +1,115 @@
+//! Which wakes are unlocks.
+//!
+//! The mutex profile has what others waited for a lock. Where waits are seen at the kernel's futex (`hooks::interpose`) a wake
+//! may as well have been a condition that was notified, a message, a thread that was unparked: those have waiters too, but
+//! nobody held anything that he could have given up earlier. What it was stands in the frames next to the hook, once they have
+//! names.
+
+use crate::names::short;
+use crate::prune::Class;
+use crate::symbol_cache::Line;
+
+/// How many functions are looked at: from the system call to the lock's own.
+const NEAR: usize = 8;
+
+/// What a function says of a wake that it has made, directly or not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waker {
+    Lock,
+    Other,
+    Unknown,
+}
+
+/// What stands in paths of locks, of std, parking_lot, lock_api and their like. In lower case.
+const LOCKS: [&str; 5] = ["mutex", "rwlock", "rw_lock", "reentrantlock", "reentrant_lock"];
+
+/// What stands in paths of what else wakes.
+const OTHERS: [&str; 13] = [
+    "condvar",
+    "pthread_cond",
+    "thread_parking",
+    "park",
+    "once",
+    "barrier",
+    "semaphore",
+    "mpsc",
+    "mpmc",
+    "channel",
+    "notify",
+    "waitgroup",
+    "wait_group",
+];
+
+impl Waker {
+    fn of(name: &str) -> Self {
+        let path = short(name).to_lowercase();
+        // The crate's name says nothing of its functions: parking_lot has conditions, and unparks what waits for locks.
+        let is_in = |words: &[&str]| {
+            path.split("::").skip(1).any(|segment| words.iter().any(|word| segment.contains(word)))
+        };
+        // `parking_lot_core::parking_lot::unpark_one` runs beneath a lock and beneath a condition.
+        if path.starts_with("parking_lot_core::") {
+            Self::Unknown
+        } else if is_in(&LOCKS) || path.starts_with("pthread_mutex") || path.starts_with("pthread_rwlock") {
+            Self::Lock
+        } else if is_in(&OTHERS) || path.starts_with("pthread_cond") {
+            Self::Other
+        } else {
+            Self::Unknown
+        }
+    }
+}
+
+/// Whether a wake with this stack, leaf first, was that of a lock. Without names it may have been.
+pub(crate) fn may_be_unlock<'a>(lines: impl Iterator<Item = (&'a Line, Class)>) -> bool {
+    let mut lines = lines.skip_while(|(_, class)| matches!(class, Class::Layer | Class::Hook)).peekable();
+    if lines.peek().is_none() {
+        return true;
+    }
+    let decided = lines
+        .skip_while(|(_, class)| *class == Class::Interposed)
+        .take(NEAR)
+        .map(|(line, _)| Waker::of(&line.function.name))
+        .find(|waker| *waker != Waker::Unknown);
+    decided == Some(Waker::Lock)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn locks_are_told_from_others() {
+        for name in [
+            "<std::sys::sync::mutex::futex::Mutex>::wake",
+            "std::sys::sync::rwlock::futex::RwLock::wake_writer_or_readers",
+            "<std::sync::poison::mutex::MutexGuard<app::Condvar> as core::ops::drop::Drop>::drop",
+            "<parking_lot::raw_mutex::RawMutex>::unlock_slow",
+            "parking_lot::raw_rwlock::RawRwLock::unlock_exclusive_slow",
+            "lock_api::mutex::Mutex<R,T>::unlock",
+            "pthread_mutex_unlock",
+        ] {
+            assert_eq!(Waker::of(name), Waker::Lock, "{name}");
+        }
+        for name in [
+            "<std::sys::sync::condvar::futex::Condvar>::notify_one",
+            "<std::sys::sync::thread_parking::futex::Parker>::unpark",
+            "std::thread::Thread::unpark",
+            "<std::sys::sync::once::futex::CompletionGuard as core::ops::drop::Drop>::drop",
+            "parking_lot::condvar::Condvar::notify_all_slow",
+            "<std::sync::mpmc::waker::Waker>::notify",
+            "pthread_cond_signal",
+        ] {
+            assert_eq!(Waker::of(name), Waker::Other, "{name}");
+        }
+        for name in [
+            "parking_lot_core::parking_lot::unpark_one",
+            "<parking_lot_core::thread_parker::imp::UnparkHandle as parking_lot_core::thread_parker::UnparkHandleT>::unpark",
+            "std::sys::pal::unix::futex::futex_wake",
+            "core::ptr::drop_in_place<std::sync::poison::mutex::MutexGuard<()>>",
+            "app::main",
+        ] {
+            assert_eq!(Waker::of(name), Waker::Unknown, "{name}");
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! What waits for a lock, a channel or a condition of std, parking_lot or crossbeam, and who is charged for it.
+//!
+//! A thread waits for something whose end is known (support/contention.rs): its wait in the block profile is as long as it has
+//! seen itself, and bears the names of the primitive and of the function that used it. Whoever unlocked a lock has the same
+//! time in the mutex profile; whoever sent a message or notified a condition is not in there.
+
+use std::hint::black_box;
+use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, RwLock, mpsc};
+use std::thread::{park, scope, sleep, spawn};
+use std::time::Duration;
+
+use crate::support::child;
+use crate::support::contention::{About, Moment, NONE, Seen, in_vain, queue, record_everything};
+use crate::support::profile::Sample;
+
+const HOLD: Duration = Duration::from_millis(40);
+
+#[inline(never)]
+fn waker<T>(play: impl FnOnce() -> T) -> T {
+    black_box("waker");
+    black_box(play())
+}
+
+#[inline(never)]
+fn waiter<T>(play: impl FnOnce() -> T) -> T {
+    black_box("waiter");
+    black_box(play())
+}
+
+/// What ends a wait.
+#[derive(Clone, Copy, PartialEq)]
+enum Ends {
+    /// An unlock, which the mutex profile has.
+    Unlock,
+    /// Something else, which it does not have.
+    Other,
+    /// The end of a thread that the wake lets end.
+    Thread,
+}
+
+/// A thread waits in `wait`, until this one calls `wake` after a while. A frame of the wait has `primitive` in its name.
+fn scripted(primitive: &str, ends: Ends, wait: impl FnOnce() + Send, wake: impl FnOnce()) {
+    let (began, woke) = scope(|scope| {
+        let waiting = queue(scope, || waiter(wait));
+        sleep(HOLD);
+        let woke = waker(|| Moment::of(wake));
+        waiting.thread.join().expect("the thread ends well");
+        (waiting.began, woke)
+    });
+    let seen = Seen::unmodified();
+    let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
+    let expected = match ends {
+        Ends::Thread => About { most: Moment::now().since(began).most, ..woke.since(began) },
+        _ => woke.since(began),
+    };
+    expected.check("the wait", waited.nanos);
+    match ends {
+        Ends::Unlock => woke.since(began).check("the charge", charged.nanos),
+        // A condition has a mutex too, for which the waiter may have to wait again.
+        _ => woke.since(woke).check("what the waker has unlocked", charged.nanos),
+    }
+    for sample in seen.samples_blocked("waiter") {
+        assert!(names(&sample, primitive), "no {primitive} in {:#?}", sample.frames);
+    }
+}
+
+fn names(sample: &Sample, primitive: &str) -> bool {
+    sample.frames.iter().any(|frame| frame.function.contains(primitive))
+}
+
+macro_rules! waits {
+    ($($name:ident: $primitive:literal, $ends:expr, $play:expr;)*) => {
+        $(#[test]
+        fn $name() {
+            child::isolated(stringify!($name), || {
+                record_everything();
+                let play: fn(&str, Ends) = $play;
+                play($primitive, $ends);
+            });
+        })*
+    };
+}
+
+waits! {
+    std_mutex: "mutex::futex::Mutex", Ends::Unlock, |primitive, ends| {
+        let lock = Mutex::new(());
+        let held = lock.lock().unwrap();
+        scripted(primitive, ends, || drop(black_box(lock.lock().unwrap())), || drop(held));
+    };
+    std_rw_lock_read: "rwlock::futex::RwLock", Ends::Unlock, |primitive, ends| {
+        let lock = RwLock::new(());
+        let held = lock.write().unwrap();
+        scripted(primitive, ends, || drop(black_box(lock.read().unwrap())), || drop(held));
+    };
+    std_rw_lock_write: "rwlock::futex::RwLock", Ends::Unlock, |primitive, ends| {
+        let lock = RwLock::new(());
+        let held = lock.read().unwrap();
+        scripted(primitive, ends, || drop(black_box(lock.write().unwrap())), || drop(held));
+    };
+    std_condvar: "Condvar", Ends::Other, |primitive, ends| {
+        let (lock, condition) = (Mutex::new(false), Condvar::new());
+        let wait = || drop(condition.wait_while(lock.lock().unwrap(), |is_set| !*is_set).unwrap());
+        scripted(primitive, ends, wait, || {
+            *lock.lock().unwrap() = true;
+            condition.notify_one();
+        });
+    };
+    std_once_lock: "once::", Ends::Other, |primitive, ends| {
+        let (once, (send, receive)) = (Arc::new(OnceLock::new()), mpsc::channel::<()>());
+        let (theirs, (began, begun)) = (once.clone(), mpsc::channel());
+        let first = spawn(move || {
+            theirs.get_or_init(|| {
+                began.send(()).unwrap();
+                receive.recv().unwrap();
+            });
+        });
+        begun.recv().unwrap();
+        // The thread that is woken is the one that initialises; it wakes the waiter.
+        scripted(primitive, ends, || *once.get_or_init(|| ()), || {
+            send.send(()).unwrap();
+            first.join().unwrap();
+        });
+    };
+    std_channel: "recv", Ends::Other, |primitive, ends| {
+        let (send, receive) = mpsc::channel();
+        scripted(primitive, ends, move || receive.recv().unwrap(), move || send.send(()).unwrap());
+    };
+    std_bounded_channel: "send", Ends::Other, |primitive, ends| {
+        let (send, receive) = mpsc::sync_channel(1);
+        send.send(()).unwrap();
+        scripted(primitive, ends, move || send.send(()).unwrap(), || receive.recv().unwrap());
+        drop(receive);
+    };
+    std_park: "park", Ends::Other, |primitive, ends| {
+        let (send, receive) = mpsc::channel();
+        let wait = move || {
+            send.send(std::thread::current()).unwrap();
+            park();
+        };
+        let thread = std::sync::OnceLock::new();
+        scripted(primitive, ends, wait, || {
+            thread.get_or_init(|| receive.recv().unwrap()).unpark();
+        });
+    };
+    std_barrier: "barrier::Barrier", Ends::Other, |primitive, ends| {
+        let barrier = Barrier::new(2);
+        scripted(primitive, ends, || { barrier.wait(); }, || { barrier.wait(); });
+    };
+    parking_lot_mutex: "raw_mutex::RawMutex", Ends::Unlock, |primitive, ends| {
+        let lock = parking_lot::Mutex::new(());
+        let held = lock.lock();
+        scripted(primitive, ends, || drop(black_box(lock.lock())), || drop(held));
+    };
+    parking_lot_rw_lock_read: "raw_rwlock::RawRwLock", Ends::Unlock, |primitive, ends| {
+        let lock = parking_lot::RwLock::new(());
+        let held = lock.write();
+        scripted(primitive, ends, || drop(black_box(lock.read())), || drop(held));
+    };
+    parking_lot_rw_lock_write: "raw_rwlock::RawRwLock", Ends::Unlock, |primitive, ends| {
+        let lock = parking_lot::RwLock::new(());
+        let held = lock.read();
+        scripted(primitive, ends, || drop(black_box(lock.write())), || drop(held));
+    };
+    parking_lot_condvar: "Condvar", Ends::Other, |primitive, ends| {
+        let (lock, condition) = (parking_lot::Mutex::new(false), parking_lot::Condvar::new());
+        let wait = || condition.wait_while(&mut lock.lock(), |is_set| !*is_set);
+        scripted(primitive, ends, wait, || {
+            *lock.lock() = true;
+            condition.notify_one();
+        });
+    };
+    crossbeam_channel: "recv", Ends::Other, |primitive, ends| {
+        let (send, receive) = crossbeam_channel::unbounded();
+        scripted(primitive, ends, move || receive.recv().unwrap(), move || send.send(()).unwrap());
+    };
+    crossbeam_bounded_channel: "send", Ends::Other, |primitive, ends| {
+        let (send, receive) = crossbeam_channel::bounded(1);
+        send.send(()).unwrap();
+        scripted(primitive, ends, move || send.send(()).unwrap(), || receive.recv().unwrap());
+    };
+    tokio_blocking_channel: "blocking_recv", Ends::Other, |primitive, ends| {
+        let (send, mut receive) = tokio::sync::mpsc::channel(1);
+        let wait = move || receive.blocking_recv().unwrap();
+        scripted(primitive, ends, wait, move || send.blocking_send(()).unwrap());
+    };
+    std_join: "JoinHandle", Ends::Thread, |primitive, ends| {
+        let (send, receive) = mpsc::channel::<()>();
+        let thread = spawn(move || receive.recv().unwrap());
+        scripted(primitive, ends, || thread.join().unwrap(), move || send.send(()).unwrap());
+    };
+    std_scope: "scope", Ends::Thread, |primitive, ends| {
+        let (send, receive) = mpsc::channel::<()>();
+        scripted(primitive, ends, move || scope(move |scope| { scope.spawn(move || receive.recv().unwrap()); }), move || {
+            send.send(()).unwrap();
+        });
+    };
+}
+
+/// Several wait for one: each for itself, and who wakes them all is charged for all.
+#[test]
+fn a_holder_is_charged_for_all_who_wait() {
+    child::isolated("a_holder_is_charged_for_all_who_wait", || {
+        record_everything();
+        let lock = RwLock::new(());
+        let (begun, woke) = scope(|scope| {
+            let held = lock.write().unwrap();
+            let waiting: Vec<_> =
+                (0..3).map(|_| queue(scope, || waiter(|| drop(lock.read().unwrap())))).collect();
+            sleep(HOLD);
+            let woke = waker(|| Moment::of(|| drop(held)));
+            (waiting.iter().map(|waiting| waiting.began).collect::<Vec<_>>(), woke)
+        });
+        let seen = Seen::unmodified();
+        let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
+        let all: About = begun.iter().map(|&began| woke.since(began)).sum();
+        all.check("all", waited.nanos);
+        assert_eq!((waited.count, charged), (3, waited));
+    });
+}
+
+/// Nothing is woken for nothing: a lock that nobody waits for, and a wait that ends with its time.
+#[test]
+fn a_wait_may_end_by_itself() {
+    child::isolated("a_wait_may_end_by_itself", || {
+        record_everything();
+        let (lock, condition) = (Mutex::new(()), Condvar::new());
+        let waited = waiter(|| {
+            in_vain(HOLD, |timeout| {
+                drop(condition.wait_timeout(lock.lock().unwrap(), timeout).unwrap());
+            })
+        });
+        waker(|| condition.notify_all());
+        let seen = Seen::unmodified();
+        waited.check("the wait", seen.blocked("waiter").nanos);
+        assert_eq!((seen.blocked("waiter").count, seen.charged("")), (1, NONE));
+    });
+}

@@ -1,0 +1,133 @@
+//! Threads of std: who created them, what they are called, and what they wait for.
+
+use std::hint::black_box;
+use std::sync::mpsc;
+use std::thread::{Builder, sleep, spawn};
+use std::time::Duration;
+
+use rtprof::pprof;
+
+use crate::support::child;
+use crate::support::contention::{NONE, Seen, record_everything};
+use crate::support::profile::Profile;
+use crate::support::until;
+
+#[inline(never)]
+fn creates_threads(count: usize) {
+    black_box("creates_threads");
+    for thread in (0..count).map(|_| spawn(|| ())).collect::<Vec<_>>() {
+        thread.join().expect("it does nothing");
+    }
+}
+
+fn profile(name: &str) -> Profile {
+    let mut bytes = Vec::new();
+    let profile = pprof::lookup(name).expect("it is built in");
+    profile.write_to(&mut bytes, 0).expect("a vector takes everything");
+    Profile::read(&bytes)
+}
+
+#[test]
+fn every_thread_has_its_creator() {
+    child::isolated("every_thread_has_its_creator", || {
+        creates_threads(5);
+        let created = |function: &str| -> i64 {
+            let profile = profile("threadcreate");
+            let samples = profile.samples().into_iter();
+            samples
+                .filter(|sample| sample.frames.iter().any(|frame| frame.function.contains(function)))
+                .map(|sample| sample.values[0])
+                .sum()
+        };
+        assert_eq!(created("creates_threads"), 5);
+        // `rtprof::thread` tells of its threads itself.
+        rtprof::thread::spawn(|| ()).join().expect("it does nothing");
+        let here = created("every_thread_has_its_creator::{closure#0}")
+            + created("every_thread_has_its_creator::{{closure}}");
+        assert_eq!(here, 5 + 1);
+    });
+}
+
+#[test]
+fn goroutines_have_the_names_and_creators_of_threads() {
+    child::isolated("goroutines_have_the_names_and_creators_of_threads", || {
+        let (stop, stopped) = mpsc::channel::<()>();
+        let named = Builder::new().name("a name of its own".to_owned());
+        let thread = named.spawn(move || stopped.recv().is_err()).expect("there is a thread to be had");
+        // The kernel keeps 15 bytes.
+        until("the thread has its name", || {
+            rtprof::goroutine_profile().iter().any(|goroutine| goroutine.name == "a name of its o")
+        });
+        let mut text = Vec::new();
+        pprof::lookup("goroutine").unwrap().write_to(&mut text, 2).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let named = |record: &&rtprof::GoroutineRecord| record.name == "a name of its o";
+        let id = rtprof::goroutine_profile().iter().find(named).expect("it waits").id;
+        let dump = text.split("\n\n").find(|dump| dump.starts_with(&format!("goroutine {id} [")));
+        let (_, creator) = dump.and_then(|dump| dump.split_once("created by ")).expect("it has a creator");
+        assert!(creator.contains("threads.rs"), "{creator}");
+        drop(stop);
+        assert!(thread.join().expect("it ends well"));
+        assert!(rtprof::goroutine_profile().iter().all(|goroutine| goroutine.name != "a name of its o"));
+    });
+}
+
+#[test]
+fn threads_inherit_labels() {
+    child::isolated("threads_inherit_labels", || {
+        let inherited = pprof::do_with(pprof::labels(&[("request", "7")]), || {
+            spawn(|| pprof::label("request")).join().expect("it ends well")
+        });
+        assert_eq!(inherited.as_deref(), Some("7"));
+        assert_eq!(spawn(|| pprof::label("request")).join().expect("it ends well"), None);
+    });
+}
+
+/// Nobody can shorten a sleep.
+#[test]
+fn a_sleep_is_no_wait_of_the_block_profile() {
+    child::isolated("a_sleep_is_no_wait_of_the_block_profile", || {
+        record_everything();
+        #[inline(never)]
+        fn sleeper() {
+            black_box("sleeper");
+            sleep(Duration::from_millis(5));
+        }
+        sleeper();
+        assert_eq!(Seen::unmodified().blocked("sleeper"), NONE);
+    });
+}
+
+/// `rtprof::sync` and std in one program: each wait is one.
+#[test]
+fn both_kinds_of_locks_count_a_wait_once() {
+    child::isolated("both_kinds_of_locks_count_a_wait_once", || {
+        record_everything();
+        #[inline(never)]
+        fn waits(wait: impl FnOnce()) {
+            black_box("waits");
+            wait();
+            black_box("waits");
+        }
+        let ours = rtprof::sync::Mutex::new(());
+        let theirs = std::sync::Mutex::new(());
+        std::thread::scope(|scope| {
+            let (held, also_held) = (ours.lock(), theirs.lock().unwrap());
+            let wait = || waits(|| drop(ours.lock()));
+            let first = crate::support::contention::queue(scope, wait);
+            let second = crate::support::contention::queue(scope, || waits(|| drop(theirs.lock().unwrap())));
+            drop((held, also_held));
+            first.thread.join().unwrap();
+            second.thread.join().unwrap();
+        });
+        // A thread of ours waits in `join` while it waits in std's.
+        let (send, receive) = mpsc::channel::<()>();
+        let thread = rtprof::thread::spawn(move || receive.recv().is_err());
+        std::thread::scope(|scope| {
+            let joins = crate::support::contention::queue(scope, || waits(|| drop(thread.join())));
+            drop(send);
+            joins.thread.join().unwrap();
+        });
+        assert_eq!(Seen::unmodified().blocked("waits").count, 3);
+    });
+}
