@@ -32,5 +32,7 @@ mod interpose;
 mod model;
 mod primitive;
 mod queue;
+#[cfg(any(all(rtprof_interposed, not(loom)), all(test, loom)))]
+mod sleepers;
 mod spin;
 mod wait;

@@ -5,6 +5,13 @@ mod locks;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;
+#[path = "../support/trace_go.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_go;
+#[path = "../support/trace.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_of;
+mod traces;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

@@ -123,9 +123,10 @@ pub fn enter_syscall() {
     });
 }
 
-/// The current goroutine is about to start a thread of this name, empty for none. `None` when nothing is recorded: then the thread settles
-/// everything itself. Go: `traceGoCreate`.
-pub fn create(name: &str, start: Start) -> Option<Birth> {
+/// The current goroutine is about to start a thread of this name, empty for none. `None` when nothing is recorded: then the
+/// thread settles everything itself. Without a name and a start the trace has the name from [`rename`], or from what the thread
+/// runs. Go: `traceGoCreate`.
+pub fn create(name: &str, start: Option<Start>) -> Option<Birth> {
     if !is_enabled() {
         return None;
     }
@@ -134,10 +135,23 @@ pub fn create(name: &str, start: Start) -> Option<Birth> {
         if turn.count_if_lost() {
             return None;
         }
-        let (stack, name) = (turn.stack(), turn.title(name, Some(start)));
+        let (stack, name) = (turn.stack(), turn.title(name, start));
         turn.write(Kind::Create, turn.now(), [goroutine, name.into(), stack.into()]);
         Some(Birth { goroutine, generation: turn.generation() })
     })?
+}
+
+/// The current goroutine, which had no name, has this one from now on.
+pub fn rename(name: &str) {
+    if !is_enabled() {
+        return;
+    }
+    own_turn(|turn, own| {
+        if !turn.count_if_lost() {
+            let name = turn.string(name);
+            turn.write(Kind::Name, turn.now(), [own.id(), name.into()]);
+        }
+    });
 }
 
 /// There will be no such thread: the system has refused it.

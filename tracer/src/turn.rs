@@ -19,7 +19,7 @@ use rtprof_profiler::primitive::Ordering;
 
 use crate::buffer::Buffer;
 use crate::lane::Lane;
-use crate::record::{Kind, StackId, StringId, Writer};
+use crate::record::{Kind, NAMED_LATER, StackId, StringId, Writer};
 use crate::recorder::Recorder;
 use crate::tables;
 
@@ -163,10 +163,13 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// The number of a goroutine's [`title`](goroutine::title); 0, counted, if it cannot be kept.
+    /// The number of a goroutine's [`title`](goroutine::title), or [`NAMED_LATER`]; 0, counted, if it cannot be kept.
     pub(crate) fn title(&mut self, name: &str, start: Option<Start>) -> StringId {
         if self.buffer.is_none() {
             return 0;
+        }
+        if name.is_empty() && start.is_none() {
+            return NAMED_LATER;
         }
         self.string(goroutine::title(name, start, &mut [0; MAX_TITLE]))
     }

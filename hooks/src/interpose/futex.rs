@@ -15,7 +15,8 @@ use rtprof_tracer::states;
 
 use super::forward::{errno, returned, set_errno, system_call};
 use super::watch::unwatched;
-use super::{sleepers, yields};
+use super::yields;
+use crate::sleepers::{self, Sleepers};
 use crate::wait::{self, Wait};
 
 /// `long syscall(long number, ...)`
@@ -127,6 +128,9 @@ impl Operation {
     }
 }
 
+/// Who waits for which futex.
+pub(super) static SLEEPERS: Sleepers = Sleepers::new();
+
 const FUTEX_LOCK_PI2: c_int = 13;
 /// `FUTEX_BITSET_MATCH_ANY`
 const ANY: u32 = u32::MAX;
@@ -162,13 +166,13 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
         return call();
     }
     let before = errno();
-    let start = yields::start_of_wait();
+    let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
-    let place = sleepers::enter(word, bits, start, wait.goroutine());
+    let place = SLEEPERS.enter(word, bits, start, wait.goroutine());
     set_errno(before);
     let result = call();
     let after = errno();
-    match place.and_then(sleepers::leave) {
+    match place.and_then(|place| SLEEPERS.leave(place)) {
         Some(woken) => {
             wait.woken(woken);
             ManuallyDrop::into_inner(wait).end();
@@ -185,11 +189,11 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
 #[cold]
 #[inline(never)]
 fn interposed_wake(word: usize, count: u32, bits: u32) {
-    if !sleepers::are_any(word) || hidden::is_hidden(Calls::WAITS) {
+    if !SLEEPERS.are_any(word) || hidden::is_hidden(Calls::WAITS) {
         return;
     }
     let before = errno();
-    let charge = sleepers::wake(word, count, bits, clock::ticks(), unblock);
+    let charge = SLEEPERS.wake(word, count, bits, clock::ticks(), unblock);
     wait::woke(charge);
     set_errno(before);
 }

@@ -31,7 +31,6 @@
 
 mod forward;
 mod futex;
-mod sleepers;
 mod sleeps;
 mod threads;
 mod watch;
@@ -64,7 +63,7 @@ extern "C" fn construct() {
 }
 
 unsafe extern "C" fn forked() {
-    sleepers::forked();
+    futex::SLEEPERS.forked();
 }
 
 #[used]

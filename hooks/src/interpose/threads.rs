@@ -10,6 +10,7 @@ use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::labels::{self, Inherited};
 use rtprof_profiler::slots::{Place, Slot, Slots};
 use rtprof_profiler::thread_create;
+use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
 use super::watch::watch;
@@ -137,7 +138,7 @@ pub(crate) unsafe extern "C" fn pthread_create(
         return unsafe { next::create(thread, attributes, function, argument) };
     };
     let creator = goroutine::current().map_or(0, Goroutine::id);
-    let origin = Origin { created_by, creator, ..Origin::default() };
+    let origin = Origin { created_by, creator, start: None, birth: states::create("", None) };
     let start = Start { function, argument, origin, labels: labels::inherited() };
     // SAFETY: taken above, so this thread's alone.
     unsafe { (*birth.start.get()).write(start) };
@@ -148,8 +149,13 @@ pub(crate) unsafe extern "C" fn pthread_create(
     let after = errno();
     match created_by {
         Some(bucket) if result == 0 => bucket.record.count_one(),
-        // SAFETY: written above; there is no thread to take it.
-        _ => drop(unsafe { take(birth) }),
+        _ => {
+            if let Some(birth) = origin.birth {
+                states::create_failed(birth);
+            }
+            // SAFETY: written above; there is no thread to take it.
+            drop(unsafe { take(birth) });
+        }
     }
     set_errno(after);
     result
@@ -206,7 +212,10 @@ pub(crate) unsafe extern "C" fn pthread_setname_np(thread: pthread_t, name: *con
             // Cut off in the middle of a character.
             Err(error) => core::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
         };
+        let errno = errno();
         goroutine::rename(valid);
+        states::rename(valid);
+        set_errno(errno);
     }
     result
 }

@@ -21,7 +21,7 @@ impl Creator {
         let start = Start::here::<F>();
         let created_by = thread_create::stack();
         let creator = goroutine::current().map_or(0, Goroutine::id);
-        Self(Origin { created_by, creator, start: Some(start), birth: states::create(name, start) })
+        Self(Origin { created_by, creator, start: Some(start), birth: states::create(name, Some(start)) })
     }
 
     /// Has std make the thread. Counted afterwards: the system may refuse.

@@ -26,6 +26,7 @@
 //! | `SyscallBegin`, `SyscallEnd` | the goroutine | running → in a system call, and back; the next |
 //! | `End` | the goroutine | running → dead, the next |
 //! | `Status` | anybody | none: its state as of the change `number` |
+//! | `Name` | the goroutine, which runs | none |
 //!
 //! A `CpuSample` is of a goroutine that runs, wherever it is recorded; or of none, 0, in a thread that has none.
 //!
@@ -50,6 +51,9 @@ use rtprof_profiler::labels::LabelSetId;
 pub type StackId = u32;
 /// A string of the trace's own table; 0 is the empty one.
 pub type StringId = u32;
+
+/// In place of a goroutine's name: it has none yet. Should it be given one, a `Name` tells.
+pub const NAMED_LATER: StringId = StringId::MAX - 2;
 
 /// The most bytes of a log's message that are kept, and of every other string: Go's limit since 1.22.
 pub const MAX_STRING: usize = 1024;
@@ -149,6 +153,8 @@ kinds! {
     StartLabelled = 27, 3;
     /// goroutine or 0, stack, how many
     CpuSample = 28, 3;
+    /// goroutine, its name
+    Name = 29, 2;
 }
 
 /// A goroutine's state as of a change.
@@ -164,7 +170,7 @@ pub struct Status {
     pub thread: u64,
     /// The kernel's number of that thread; 0 when no thread runs it.
     pub thread_id: u32,
-    /// What it is known by, a [`title`](rtprof_profiler::goroutine::title).
+    /// What it is known by, a [`title`](rtprof_profiler::goroutine::title), or [`NAMED_LATER`].
     pub name: StringId,
     /// The stack that created it, where known.
     pub created_by: StackId,
@@ -204,6 +210,7 @@ pub enum Record<'a> {
     RegionEnd { task: u64, name: StringId },
     Log { task: u64, category: StringId, stack: StackId, message: &'a [u8] },
     CpuSample { goroutine: u64, stack: StackId, count: u64 },
+    Name { goroutine: u64, name: StringId },
 }
 
 /// Why the world was stopped. Go: `stwReason`.

@@ -80,6 +80,7 @@ impl<'a> Records<'a> {
             Kind::StartLabelled => {
                 Record::Start { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
             }
+            Kind::Name => Record::Name { goroutine: a, name: b as StringId },
             Kind::CpuSample => Record::CpuSample { goroutine: a, stack: stack_at(1), count: c },
             Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },
             Kind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },

@@ -100,7 +100,8 @@ impl Order {
             | Record::TaskEnd { .. }
             | Record::RegionBegin { .. }
             | Record::RegionEnd { .. }
-            | Record::Log { .. } => {
+            | Record::Log { .. }
+            | Record::Name { .. } => {
                 self.own_is_declared(reading)?;
                 let at = self.at(reading, tick, None);
                 visit.record(at, NONE, record);

@@ -136,7 +136,7 @@ impl Writing<'_> {
 
     /// The P that the lane's goroutine runs on. Without one, what needs one is left out.
     #[inline]
-    fn running(&mut self, at: Place) -> Option<u32> {
+    pub(super) fn running(&mut self, at: Place) -> Option<u32> {
         if let Some(proc) = self.events.goroutines.running(at.goroutine) {
             return Some(proc);
         }
@@ -147,26 +147,13 @@ impl Writing<'_> {
     /// A goroutine is there that was not.
     fn create(&mut self, proc: u32, tick: u64, place: u32, begun: (u64, u32), stack: u64) {
         let (goroutine, name) = begun;
+        let name = self.events.names.known_by(name);
         let start = self.events.names.start(name, self.tables);
         let Events { goroutines, procs, .. } = &mut *self.events;
         let created = goroutines.begin(place, goroutine, name);
         (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
         created.created = procs.put(proc, tick, EventType::GoCreate, [created.id, start, stack]);
         created.tick = created.created;
-    }
-
-    fn region_end(&mut self, at: Place, tick: u64, key: (u64, u64)) {
-        let Some(proc) = self.running(at) else { return };
-        let Events { goroutines, procs, unmatched, .. } = &mut *self.events;
-        let regions = &mut goroutines[at.goroutine].regions;
-        let Some(from) = regions.iter().rposition(|&open| open == key) else {
-            unmatched.region_ends += 1;
-            return;
-        };
-        // The end of an inner one was lost, or comes too late. Readers want the innermost first.
-        for (task, name) in regions.drain(from..).rev() {
-            procs.put(proc, tick, EventType::UserRegion, [task, 1, name, 0]);
-        }
     }
 
     /// What happens on a lane whatever runs there.
@@ -229,6 +216,7 @@ impl Visit for Writing<'_> {
         let events = &mut *self.events;
         match *record {
             Record::Status(_) => {}
+            Record::Name { name, .. } => events.rename(at.goroutine, name),
             Record::Create { goroutine, name, stack } => {
                 let stack = self.stack(at, stack);
                 let proc = self.events.proc_of(at.lane, tick);

@@ -1,12 +1,19 @@
-//! Labels of a goroutine's thread, which its slices show.
+//! Labels of a goroutine's thread, which its slices show; and the name that it gives itself.
 
 use rtprof_profiler::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::cut;
+use rtprof_tracer::record::{StringId, cut};
 
 use super::events::Events;
 
 impl Events {
+    /// A goroutine that was created without a name has this one.
+    pub(super) fn rename(&mut self, place: u32, name: StringId) {
+        if let Some(known_by) = self.goroutines.name(place) {
+            self.names.late.give(known_by, name);
+        }
+    }
+
     /// The id of what the next start of a goroutine shows; 0 if nothing.
     ///
     /// The newest Go shows a label from then on. So one that is over is replaced by the goroutine's name.

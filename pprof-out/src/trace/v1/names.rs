@@ -7,10 +7,11 @@
 use std::collections::HashMap;
 
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{StackId, StringId};
+use rtprof_tracer::record::{NAMED_LATER, StackId, StringId};
 
 use crate::hash::AddressMap;
 
+use super::late_names::LateNames;
 use super::wire::{Frame, put_stack, put_string};
 
 /// What a goroutine without a name is called.
@@ -33,6 +34,8 @@ pub(super) struct Names {
     strings: AddressMap<u32, u64>,
     /// The start stacks of goroutines, by name, and their only frame.
     starts: AddressMap<u32, (u64, Frame)>,
+    /// Goroutines whose names come later.
+    pub(super) late: LateNames,
     /// The PC of each frame.
     frames: HashMap<(u64, u64, u64), u64>,
     /// Stacks of the program's code with the name beneath them.
@@ -57,6 +60,8 @@ pub(super) enum Root {
     None,
     /// What its goroutine is called.
     Name(Frame),
+    /// The same, once that is known.
+    Late(u32),
     /// The same as the leaf.
     Leaf,
 }
@@ -95,14 +100,34 @@ impl Names {
         Frame { pc, function, file, line }
     }
 
-    /// The id of what a goroutine of this name is called.
+    /// What stands for the name of a goroutine from here on: the name itself, or a number of its own.
+    pub(super) fn known_by(&mut self, name: StringId) -> StringId {
+        if name != NAMED_LATER {
+            return name;
+        }
+        let start = self.next_stack();
+        self.late.begin(start)
+    }
+
+    /// The id of what a goroutine of this name is called; 0 where that is not known yet.
     pub(super) fn name_of(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
-        self.named(name, tables).1.function
+        match LateNames::place(name) {
+            Some(place) => self.late.given(place).map_or(0, |given| self.string(given, tables)),
+            None => self.named(name, tables).1.function,
+        }
     }
 
     /// The stack that a goroutine of this name starts with: it has to have one.
     pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
-        self.named(name, tables).0
+        match LateNames::place(name) {
+            Some(place) => self.late.start(place),
+            None => self.named(name, tables).0,
+        }
+    }
+
+    fn next_stack(&mut self) -> u64 {
+        self.last_stack += 1;
+        self.last_stack
     }
 
     fn named(&mut self, name: StringId, tables: &dyn Tables) -> (u64, Frame) {
@@ -110,20 +135,24 @@ impl Names {
             return start;
         }
         let (function, place) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
-        let function = match function {
-            "" => self.text(UNNAMED),
-            hidden if hidden.starts_with(HIDDEN) => self.text(&format!("{UNNAMED} {hidden}")),
-            _ => self.text(function),
-        };
+        let function = self.function(function);
         // Where it was started: `src/main.rs:17`.
         let (file, line) = place.rsplit_once(':').unwrap_or_default();
         let frame = (self.text(file), line.parse().unwrap_or(0));
         let frame = self.frame(function, frame.0, frame.1);
-        self.last_stack += 1;
-        let start = (self.last_stack, frame);
+        let start = (self.next_stack(), frame);
         put_stack(&mut self.definitions, start.0, &[frame]);
         self.starts.insert(name, start);
         start
+    }
+
+    /// The id of a goroutine's name as the tools are to show it.
+    pub(super) fn function(&mut self, name: &str) -> u64 {
+        match name {
+            "" => self.text(UNNAMED),
+            hidden if hidden.starts_with(HIDDEN) => self.text(&format!("{UNNAMED} {hidden}")),
+            _ => self.text(name),
+        }
     }
 
     /// The id of a stack of the records, in a goroutine of this name. Without a stack it is the name alone, as the
@@ -160,16 +189,16 @@ impl Names {
         let root = match name {
             NO_ROOT => Root::None,
             LEAF_AS_ROOT => Root::Leaf,
-            _ => {
-                let (start, frame) = self.named(name, tables);
-                if stack == 0 {
-                    return start;
+            _ if stack == 0 => return self.start(name, tables),
+            _ => match LateNames::place(name) {
+                Some(place) => {
+                    self.late.runs(place, stack);
+                    Root::Late(place)
                 }
-                Root::Name(frame)
-            }
+                None => Root::Name(self.named(name, tables).1),
+            },
         };
-        self.last_stack += 1;
-        let id = self.last_stack;
+        let id = self.next_stack();
         self.code.push(CodeStack { id, stack, root });
         self.stacks.insert(u64::from(stack) << 32 | u64::from(name), id);
         id

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use rtprof_profiler::sampling;
 use rtprof_profiler::stack::Stack;
 use rtprof_tracer::generation::Tables;
+use rtprof_tracer::record::StackId;
 
 use crate::hash::AddressMap;
 use crate::locations::Locations;
+use crate::startup::THREAD_START;
 use crate::symbol_cache::Function;
 use crate::view::View;
 
@@ -30,6 +32,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
     let _workspace = sampling::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
+        settle(names, tables, |_, _| None);
         return 0;
     }
     // Before the loader's list is read for the locations: it tells nothing of what was captured later.
@@ -37,6 +40,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
     let mut locations = Locations::new(view);
     locations.prepare(captured.iter().copied());
     let mut functions = AddressMap::default();
+    settle(names, tables, |names, stack| outermost(names, tables.stack(stack), &mut locations));
     let mut frames = Vec::new();
     for (stack, captured) in stacks.into_iter().zip(captured) {
         frames.clear();
@@ -53,6 +57,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
         let root = match stack.root {
             Root::None => None,
             Root::Name(frame) => Some(frame),
+            Root::Late(place) => names.late.frame(place),
             Root::Leaf => frames.first().copied(),
         };
         shorten(&mut frames, root);
@@ -61,6 +66,38 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
         names.definitions.append(&mut definition);
     }
     locations.late() as u64
+}
+
+/// What a thread runs: its first function, as the tools are to show it, with file and line.
+struct Runs {
+    function: u64,
+    file: u64,
+    line: u64,
+}
+
+/// Names the goroutines that had no name when they were created: by what they have called themselves, or else by what they run.
+fn settle(names: &mut Names, tables: &dyn Tables, mut runs: impl FnMut(&mut Names, StackId) -> Option<Runs>) {
+    for place in 0..names.late.0.len() {
+        let late = names.late.0[place];
+        let runs = late.runs.and_then(|stack| runs(names, stack));
+        let place_of = runs.as_ref().map_or((0, 0), |runs| (runs.file, runs.line));
+        let function = match (late.given, runs) {
+            (None, Some(runs)) => runs.function,
+            (given, _) => names.function(given.map_or("", |given| tables.string(given))),
+        };
+        let frame = names.frame(function, place_of.0, place_of.1);
+        names.late.0[place].frame = Some(frame);
+        put_stack(&mut names.definitions, late.start, &[frame]);
+    }
+}
+
+/// The outermost function of the program's in a stack.
+fn outermost(names: &mut Names, stack: Stack<'_>, locations: &mut Locations) -> Option<Runs> {
+    let frames = locations.event(stack);
+    let lines = frames.shown().flat_map(|(_, lines)| lines);
+    let line = lines.filter(|line| *line.function.name != *THREAD_START).last()?;
+    let (function, file) = (names.function(end_of(&line.function.name)), end_of(&line.function.file));
+    Some(Runs { function, file: names.text(file), line: line.line.into() })
 }
 
 /// The ids of a function's names. Functions are shared objects, nearly always the very same one.

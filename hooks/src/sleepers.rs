@@ -1,0 +1,313 @@
+//! Who waits at which address, since when: so that the thread that wakes one is charged for the wait, and the wait ends when
+//! it was woken and not when the kernel got round to running it.
+//!
+//! ```text
+//!   home of an address           cells
+//!   ┌──────────────────┐         ┌─────────┬───────┬──────┬───────────┐
+//!   │ waiters │ reach  │ ──────► │ address │ since │ bits │ goroutine │  at the home's number, or up to `reach` further on
+//!   └──────────────────┘         └─────────┴───────┴──────┴───────────┘
+//! ```
+//!
+//! A thread takes the first free cell from its address's home on, and has the home know how far that is. One that wakes reads
+//! the home: mostly nobody waits, and that is all. Else it looks at the cells within reach and takes the waiters that have
+//! waited longest, as the kernel does. It takes one by a compare-and-swap of `since`, from the tick at which the wait began to
+//! the tick at which it ends, with the lowest bit set; whoever succeeds is charged for the wait.
+//!
+//! A wait that finds no cell free is a wait that ends by itself.
+//!
+//! # Locks
+//! None.
+
+#[cfg(not(loom))]
+use core::sync::atomic::AtomicU64;
+#[cfg(loom)]
+use loom::sync::atomic::AtomicU64;
+
+use crate::account::Charge;
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::wait::Goroutine;
+
+const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };
+
+/// In place of an address: the cell is free.
+const FREE: usize = 0;
+/// The cell is being filled. No futex lies at an odd address.
+const FILLING: usize = 1;
+
+/// In `since`: the wait is over.
+const IS_WOKEN: u64 = 1;
+
+struct Cell {
+    address: AtomicUsize,
+    since: AtomicU64,
+    goroutine: AtomicPtr<Goroutine>,
+    bits: AtomicU32,
+}
+
+/// How many wait at the addresses of one home, and how far from it the furthest cell is that one of them had: two halves of a
+/// word.
+struct Home(AtomicU64);
+
+/// All who wait.
+pub(crate) struct Sleepers {
+    cells: [Cell; CELLS],
+    homes: [Home; CELLS],
+    /// Whether any cell was ever used, in this process.
+    is_used: AtomicU32,
+}
+
+impl Home {
+    fn read(&self) -> (u32, u32) {
+        let word = self.0.load(Ordering::Acquire);
+        (word as u32, (word >> 32) as u32)
+    }
+
+    fn change(&self, change: impl Fn(u32, u32) -> (u32, u32)) {
+        let both = |word: u64| {
+            let (waiters, reach) = change(word as u32, (word >> 32) as u32);
+            Some(u64::from(waiters) | u64::from(reach) << 32)
+        };
+        // Never fails, as a change is always made.
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, both);
+    }
+}
+
+/// A tick as it can be kept here.
+pub(crate) fn rounded(tick: u64) -> u64 {
+    tick & !IS_WOKEN
+}
+
+fn home_of(address: usize) -> usize {
+    // Fibonacci hashing: the upper bits of the product depend on all of the address.
+    ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CELLS.ilog2())) as usize
+}
+
+/// A waiter's place. Plain data: a thread may be cancelled in its wait.
+#[derive(Clone, Copy)]
+pub(crate) struct Place {
+    home: usize,
+    distance: usize,
+}
+
+impl Sleepers {
+    #[cfg(not(loom))]
+    pub(crate) const fn new() -> Self {
+        const CELL: Cell = Cell {
+            address: AtomicUsize::new(FREE),
+            since: AtomicU64::new(0),
+            goroutine: AtomicPtr::new(core::ptr::null_mut()),
+            bits: AtomicU32::new(0),
+        };
+        Self {
+            cells: [const { CELL }; CELLS],
+            homes: [const { Home(AtomicU64::new(0)) }; CELLS],
+            is_used: AtomicU32::new(0),
+        }
+    }
+
+    fn cell(&self, home: usize, distance: usize) -> &Cell {
+        &self.cells[(home + distance) % CELLS]
+    }
+
+    /// The current thread is about to wait at `address`, since the tick `start`, which is [`rounded`]. `None` if too many do.
+    pub(crate) fn enter(
+        &self,
+        address: usize,
+        bits: u32,
+        start: u64,
+        goroutine: Option<&'static Goroutine>,
+    ) -> Option<Place> {
+        let home = home_of(address);
+        if self.is_used.load(Ordering::Relaxed) == 0 {
+            self.is_used.store(1, Ordering::Relaxed);
+        }
+        let is_taken = |cell: &Cell| {
+            cell.address.load(Ordering::Relaxed) == FREE
+                && cell.address.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        let distance = (0..CELLS).find(|&distance| is_taken(self.cell(home, distance)))?;
+        let cell = self.cell(home, distance);
+        // Before `since`: a waker that has read this, and takes the wait that it has seen, has read what belongs to that wait.
+        cell.bits.store(bits, Ordering::Relaxed);
+        let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
+        cell.goroutine.store(goroutine, Ordering::Relaxed);
+        cell.since.store(start, Ordering::Release);
+        cell.address.store(address, Ordering::Release);
+        self.homes[home].change(|waiters, reach| (waiters + 1, reach.max(distance as u32)));
+        Some(Place { home, distance })
+    }
+
+    /// The current thread, which has this place, waits no more. Returns when it was woken, if by somebody who has said so.
+    pub(crate) fn leave(&self, place: Place) -> Option<u64> {
+        let cell = self.cell(place.home, place.distance);
+        let since = cell.since.swap(IS_WOKEN, Ordering::AcqRel);
+        cell.address.store(FREE, Ordering::Release);
+        self.homes[place.home].change(|waiters, reach| match waiters.saturating_sub(1) {
+            0 => (0, 0),
+            more => (more, reach),
+        });
+        (since & IS_WOKEN != 0).then_some(rounded(since))
+    }
+
+    /// Whether any thread may be waiting at `address`.
+    #[inline]
+    pub(crate) fn are_any(&self, address: usize) -> bool {
+        self.homes[home_of(address)].read().0 != 0
+    }
+
+    /// At most `count` of those who wait at `address`, and have a bit in common with `bits`, are woken at `now`: those who have
+    /// waited longest. Calls `unblock` with the goroutine of each, and with the tick at which it began to wait.
+    pub(crate) fn wake(
+        &self,
+        address: usize,
+        count: u32,
+        bits: u32,
+        now: u64,
+        unblock: impl Fn(&'static Goroutine, u64),
+    ) -> Charge {
+        let home = home_of(address);
+        let now = rounded(now);
+        let mut charge = Charge::default();
+        while charge.waits < u64::from(count) {
+            let Some((cell, since)) = self.longest(home, address, bits) else { break };
+            // SAFETY: null, or from a reference to a slot, which is never freed.
+            let goroutine = unsafe { cell.goroutine.load(Ordering::Relaxed).as_ref() };
+            let woken =
+                cell.since.compare_exchange(since, now | IS_WOKEN, Ordering::AcqRel, Ordering::Relaxed);
+            if woken.is_ok() {
+                charge.waits += 1;
+                charge.ticks += now.saturating_sub(since);
+                if let Some(goroutine) = goroutine {
+                    unblock(goroutine, since);
+                }
+            }
+        }
+        charge
+    }
+
+    /// Who waits longest, and since when.
+    fn longest(&self, home: usize, address: usize, bits: u32) -> Option<(&Cell, u64)> {
+        let (waiters, reach) = self.homes[home].read();
+        if waiters == 0 {
+            return None;
+        }
+        let cells = (0..=reach as usize).map(|distance| self.cell(home, distance));
+        let waiting = cells.filter_map(|cell| {
+            if cell.address.load(Ordering::Acquire) != address {
+                return None;
+            }
+            let since = cell.since.load(Ordering::Acquire);
+            let is_meant = since & IS_WOKEN == 0 && cell.bits.load(Ordering::Relaxed) & bits != 0;
+            is_meant.then_some((cell, since))
+        });
+        waiting.min_by_key(|&(_, since)| since)
+    }
+
+    /// This is a forked child, whose only thread does not wait.
+    #[cfg(not(loom))]
+    pub(crate) fn forked(&self) {
+        if self.is_used.swap(0, Ordering::Relaxed) != 0 {
+            for (cell, home) in self.cells.iter().zip(&self.homes) {
+                cell.address.store(FREE, Ordering::Relaxed);
+                home.0.store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    const ANY: u32 = u32::MAX;
+
+    fn wake(sleepers: &Sleepers, address: usize, count: u32, bits: u32, now: u64) -> (u64, u64) {
+        let charge = sleepers.wake(address, count, bits, now, |_, _| unreachable!("no goroutines here"));
+        (charge.waits, charge.ticks)
+    }
+
+    #[test]
+    fn who_waits_longest_is_woken_first() {
+        let sleepers = Box::new(Sleepers::new());
+        let enter = |start| sleepers.enter(64, ANY, start, None).expect("there is room");
+        let (late, early, middle) = (enter(30), enter(10), enter(20));
+        assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 90));
+        assert_eq!(wake(&sleepers, 128, 9, ANY, 100), (0, 0), "another address");
+        assert_eq!(wake(&sleepers, 64, 9, ANY, 200), (2, 170 + 180));
+        assert_eq!(wake(&sleepers, 64, 9, ANY, 300), (0, 0), "each once");
+        let leave = |place| sleepers.leave(place);
+        assert_eq!([early, middle, late].map(leave), [Some(100), Some(200), Some(200)]);
+        assert!(!sleepers.are_any(64));
+    }
+
+    #[test]
+    fn bits_choose() {
+        let sleepers = Box::new(Sleepers::new());
+        let reader = sleepers.enter(64, 0b01, 10, None).expect("there is room");
+        let writer = sleepers.enter(64, 0b10, 20, None).expect("there is room");
+        assert_eq!(wake(&sleepers, 64, 1, 0b10, 100), (1, 80));
+        assert_eq!((sleepers.leave(reader), sleepers.leave(writer)), (None, Some(100)));
+    }
+
+    #[test]
+    fn a_wait_without_room_is_none() {
+        let sleepers = Box::new(Sleepers::new());
+        let places: Vec<_> =
+            (1..=CELLS).map(|at| sleepers.enter(at * 64, ANY, 10, None).expect("there is room")).collect();
+        assert!(sleepers.enter(64, ANY, 10, None).is_none());
+        assert_eq!(wake(&sleepers, CELLS * 64, 9, ANY, 20), (1, 10), "however far it is from its home");
+        assert_eq!(places.into_iter().filter_map(|place| sleepers.leave(place)).count(), 1);
+        assert!((1..=CELLS).all(|at| !sleepers.are_any(at * 64)));
+        let _left = sleepers.enter(64, ANY, 10, None);
+        sleepers.forked();
+        assert!(!sleepers.are_any(64));
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::sync::Arc;
+
+    impl Sleepers {
+        fn modelled() -> Self {
+            let cell = || Cell {
+                address: AtomicUsize::new(FREE),
+                since: AtomicU64::new(0),
+                goroutine: AtomicPtr::new(core::ptr::null_mut()),
+                bits: AtomicU32::new(0),
+            };
+            Self {
+                cells: core::array::from_fn(|_| cell()),
+                homes: core::array::from_fn(|_| Home(AtomicU64::new(0))),
+                is_used: AtomicU32::new(0),
+            }
+        }
+    }
+
+    /// Two threads wait one after the other, in what may be the same cell. Whoever was charged for one of them has told that
+    /// one, and nobody is charged for a wait that began after the wake.
+    #[test]
+    fn loom_who_is_charged_has_told() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let sleepers = Arc::new(Sleepers::modelled());
+            let waits = |start: u64| {
+                let sleepers = sleepers.clone();
+                loom::thread::spawn(move || {
+                    let place = sleepers.enter(64, 1, start, None).expect("there is room for two");
+                    sleepers.leave(place)
+                })
+            };
+            let (one, other) = (waits(10), waits(20));
+            let charge = sleepers.wake(64, 1, 1, 100, |_, _| ());
+            let told = [one.join().unwrap(), other.join().unwrap()];
+            let told: Vec<u64> = told.into_iter().flatten().collect();
+            assert_eq!(told.len() as u64, charge.waits, "{told:?} and {charge:?}");
+            assert!(told.iter().all(|&woken| woken == 100));
+            assert!([0, 80, 90].contains(&charge.ticks));
+            assert!(!sleepers.are_any(64), "all have left");
+        });
+    }
+}

@@ -1,0 +1,120 @@
+//! Traces of programs of std's locks, channels and threads.
+
+use std::hint::black_box;
+use std::sync::{Condvar, Mutex, mpsc};
+use std::thread::{Builder, sleep, spawn};
+use std::time::Duration;
+
+use rtprof::trace::EventType;
+
+use crate::support::child;
+use crate::support::contention::wait_until_asleep;
+use crate::support::contention::{Moment, thread_id};
+use crate::trace_go::check;
+use crate::trace_of::{has, record};
+
+#[inline(never)]
+fn receives(receive: &mpsc::Receiver<()>) {
+    black_box("receives");
+    receive.recv().expect("there is a sender");
+    black_box("receives");
+}
+
+#[inline(never)]
+fn sends(send: &mpsc::Sender<()>) {
+    black_box("sends");
+    send.send(()).expect("there is a receiver");
+    black_box("sends");
+}
+
+#[inline(never)]
+fn works_without_a_name(begun: &mpsc::Sender<i32>, receive: &mpsc::Receiver<()>) {
+    begun.send(thread_id()).expect("somebody waits for it");
+    receives(receive);
+    sleep(Duration::from_millis(1));
+    black_box("works_without_a_name");
+}
+
+/// A thread of std waits, is woken by the one that sends, sleeps and ends.
+#[test]
+fn a_wait_has_its_waker() {
+    child::isolated("a_wait_has_its_waker", || {
+        for name in [None, Some("worker")] {
+            let (mut began, mut woke) = (None, None);
+            let trace = record(|| {
+                let ((begun, begins), (send, receive)) = (mpsc::channel(), mpsc::channel());
+                let builder = name.map_or_else(Builder::new, |name| Builder::new().name(name.to_owned()));
+                let work = move || works_without_a_name(&begun, &receive);
+                began = Some(Moment::of(|| {
+                    builder.spawn(work).map(drop).expect("there is a thread to be had");
+                    wait_until_asleep(begins.recv().expect("it begins"));
+                }));
+                woke = Some(Moment::of(|| sends(&send)));
+                // It has ended when its end of the channel is gone.
+                assert!(begins.recv().is_err());
+            });
+            trace.assert_whole();
+            trace.assert_in_order();
+            let unnamed = || {
+                let is_it =
+                    |name: &str| name.contains("traces::a_wait_has_its_waker") && name.contains("closure");
+                let all: Vec<_> = trace.parsed.goroutines().collect();
+                let found: Vec<_> = all.iter().filter(|(_, name)| is_it(name)).collect();
+                assert_eq!(found.len(), 1, "{all:?}");
+                found[0].0
+            };
+            let worker = name.map_or_else(unnamed, |name| trace.goroutine(name));
+            let story = trace.story(worker);
+            let of = |kind: EventType| story.iter().copied().filter(move |event| event.event_type() == kind);
+            assert_eq!(of(EventType::GoCreate).count(), 1, "{story:#?}");
+            assert!(has(of(EventType::GoCreate).next().unwrap(), "a_wait_has_its_waker"), "{story:#?}");
+            let waits: Vec<_> = of(EventType::GoBlockSync).filter(|block| has(*block, "receives")).collect();
+            assert_eq!(waits.len(), 1, "{story:#?}");
+            let wakes: Vec<_> = of(EventType::GoUnblock).filter(|wake| has(*wake, "sends")).collect();
+            assert_eq!(wakes.len(), 1, "{story:#?}");
+            assert_ne!(wakes[0].g(), worker);
+            let waited = wakes[0].time() - waits[0].time();
+            woke.unwrap().since(began.unwrap()).check("the wait", waited as i64);
+            assert_eq!(of(EventType::GoSleep).count(), 1, "{story:#?}");
+            let profiles: [(&str, &[&str]); 2] = [("sync", &["receives"]), ("sched", &["sends"])];
+            check("a_wait_has_its_waker", &trace, &profiles);
+        }
+    });
+}
+
+/// Threads that wait since before the trace do not run in it, whether they wait for something that is seen or not.
+#[test]
+fn who_waits_is_not_drawn_as_running() {
+    child::isolated("who_waits_is_not_drawn_as_running", || {
+        let (lock, condition) = (Mutex::new(false), Condvar::new());
+        let (reads, mut writes) = std::io::pipe().expect("there are descriptors");
+        std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let tell_too = tell.clone();
+            let (lock, condition) = (&lock, &condition);
+            let waits = move || {
+                tell.send(thread_id()).unwrap();
+                drop(condition.wait_while(lock.lock().unwrap(), |is_over| !*is_over).unwrap());
+            };
+            Builder::new().name("waits".into()).spawn_scoped(scope, waits).unwrap();
+            let reader = move || {
+                tell_too.send(thread_id()).unwrap();
+                let mut byte = [0];
+                std::io::Read::read_exact(&mut { reads }, &mut byte).unwrap();
+            };
+            Builder::new().name("reads".into()).spawn_scoped(scope, reader).unwrap();
+            told.iter().take(2).for_each(wait_until_asleep);
+            let trace = record(|| {
+                spawn(|| black_box(())).join().unwrap();
+            });
+            for name in ["waits", "reads"] {
+                let story = trace.story(trace.goroutine(name));
+                let last = story.last().expect("it was introduced").event_type();
+                assert!([EventType::GoSysBlock, EventType::GoBlock].contains(&last), "{story:#?}");
+            }
+            *lock.lock().unwrap() = true;
+            condition.notify_all();
+            std::io::Write::write_all(&mut writes, b"x").unwrap();
+        });
+    });
+}
