@@ -10,4 +10,6 @@ for inner in "$@"; do
     echo "over $inner"
     cargo test --manifest-path tests/allocators/Cargo.toml --target-dir target --features "$inner" --release \
         --no-fail-fast
+    cargo test --manifest-path tests/allocators/Cargo.toml --target-dir target --features "$inner,interpose" --release \
+        --no-fail-fast --test unmodified
 done

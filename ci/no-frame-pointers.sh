@@ -10,4 +10,5 @@ cd "$(dirname "$0")/.."
 # An empty RUSTFLAGS puts aside the flag of .cargo/config.toml. Own folder: other flags rebuild everything.
 export RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers"
 cargo test --manifest-path tests/allocators/Cargo.toml --features "${1:-mimalloc}" --release --no-fail-fast
+cargo test --manifest-path tests/allocators/Cargo.toml --features "${1:-mimalloc},interpose" --release --no-fail-fast --test unmodified
 cargo test --release --no-fail-fast -p rtprof-profiler --lib

@@ -92,14 +92,15 @@ pub(crate) struct Place {
 impl Sleepers {
     #[cfg(not(loom))]
     pub(crate) const fn new() -> Self {
-        const CELL: Cell = Cell {
-            address: AtomicUsize::new(FREE),
-            since: AtomicU64::new(0),
-            goroutine: AtomicPtr::new(core::ptr::null_mut()),
-            bits: AtomicU32::new(0),
-        };
         Self {
-            cells: [const { CELL }; CELLS],
+            cells: [const {
+                Cell {
+                    address: AtomicUsize::new(FREE),
+                    since: AtomicU64::new(0),
+                    goroutine: AtomicPtr::new(core::ptr::null_mut()),
+                    bits: AtomicU32::new(0),
+                }
+            }; CELLS],
             homes: [const { Home(AtomicU64::new(0)) }; CELLS],
             is_used: AtomicU32::new(0),
         }

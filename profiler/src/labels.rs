@@ -132,7 +132,7 @@ pub(crate) fn is_own(id: LabelSetId) -> bool {
 
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
 /// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
-/// without. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+/// without, unless the feature `interpose` is on. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     let previous_id = current_id();
     let merged = match current() {

@@ -1,6 +1,8 @@
 //! Programs that know nothing of rtprof: their locks, channels, threads and sleeps, as functions of the C library see them.
 #![cfg(feature = "pprof")]
 
+mod hostile;
+mod interop;
 mod locks;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,18 @@
+//! Waits of unmodified code: tests/unmodified.
+
+#[path = "../../unmodified/hostile.rs"]
+mod hostile;
+#[path = "../../unmodified/locks.rs"]
+mod locks;
+#[path = "../../support/mod.rs"]
+mod support;
+#[path = "../../unmodified/threads.rs"]
+mod threads;
+#[path = "../../support/trace.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_of;
+#[path = "../../unmodified/traces.rs"]
+mod traces;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc<support::inner::Inner> = rtprof::ProfAlloc::new(support::inner::INNER);
