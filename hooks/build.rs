@@ -10,6 +10,7 @@ fn main() {
     let is_wanted = env::var_os("CARGO_FEATURE_INTERPOSE").is_some();
     let is_supported = of("CARGO_CFG_TARGET_OS") == "linux"
         && ["x86_64", "aarch64"].contains(&of("CARGO_CFG_TARGET_ARCH").as_str())
+        && of("CARGO_CFG_TARGET_POINTER_WIDTH") == "64"
         && ["gnu", "musl"].contains(&of("CARGO_CFG_TARGET_ENV").as_str());
     // The compiler tells of a sanitizer on nightly alone, and the flags only where they are not in a wrapper.
     let is_sanitized =

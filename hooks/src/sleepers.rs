@@ -13,6 +13,9 @@
 //! waited longest, as the kernel does. It takes one by a compare-and-swap of `since`, from the tick at which the wait began to
 //! the tick at which it ends, with the lowest bit set; whoever succeeds is charged for the wait.
 //!
+//! A thread that ends within its wait, or forks in it by a bare system call, leaves its cell behind: the next wake at that
+//! address is charged for a wait that was none.
+//!
 //! A wait that finds no cell free is a wait that ends by itself.
 //!
 //! # Locks
@@ -118,6 +121,10 @@ impl Sleepers {
         start: u64,
         goroutine: Option<&'static Goroutine>,
     ) -> Option<Place> {
+        if address <= FILLING {
+            // The kernel will refuse it.
+            return None;
+        }
         let home = home_of(address);
         if self.is_used.load(Ordering::Relaxed) == 0 {
             self.is_used.store(1, Ordering::Relaxed);
@@ -128,7 +135,7 @@ impl Sleepers {
         };
         let distance = (0..CELLS).find(|&distance| is_taken(self.cell(home, distance)))?;
         let cell = self.cell(home, distance);
-        // Before `since`: a waker that has read this, and takes the wait that it has seen, has read what belongs to that wait.
+        // The order matters: see `longest`.
         cell.bits.store(bits, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);
@@ -169,8 +176,7 @@ impl Sleepers {
         let home = home_of(address);
         let now = rounded(now);
         let mut charge = Charge::default();
-        while charge.waits < u64::from(count) {
-            let Some((cell, since)) = self.longest(home, address, bits) else { break };
+        let mut take = |cell: &Cell, since| {
             // SAFETY: null, or from a reference to a slot, which is never freed.
             let goroutine = unsafe { cell.goroutine.load(Ordering::Relaxed).as_ref() };
             let woken =
@@ -182,26 +188,43 @@ impl Sleepers {
                     unblock(goroutine, since);
                 }
             }
+        };
+        if count >= self.homes[home].read().0 {
+            self.waiting(home, address, bits, now).for_each(|(cell, since)| take(cell, since));
+            return charge;
+        }
+        // One that another has taken meanwhile counts too: it was woken.
+        for _ in 0..count {
+            let Some((cell, since)) = self.waiting(home, address, bits, now).min_by_key(|&(_, since)| since)
+            else {
+                break;
+            };
+            take(cell, since);
         }
         charge
     }
 
-    /// Who waits longest, and since when.
-    fn longest(&self, home: usize, address: usize, bits: u32) -> Option<(&Cell, u64)> {
+    /// Who waits at an address since before `now`, and since when.
+    fn waiting(
+        &self,
+        home: usize,
+        address: usize,
+        bits: u32,
+        now: u64,
+    ) -> impl Iterator<Item = (&Cell, u64)> {
         let (waiters, reach) = self.homes[home].read();
-        if waiters == 0 {
-            return None;
-        }
-        let cells = (0..=reach as usize).map(|distance| self.cell(home, distance));
-        let waiting = cells.filter_map(|cell| {
-            if cell.address.load(Ordering::Acquire) != address {
-                return None;
-            }
+        let cells = (0..=reach as usize).filter(move |_| waiters > 0);
+        cells.filter_map(move |distance| {
+            let cell = self.cell(home, distance);
+            // `since` first. Who has read that of a wait reads the address and the bits of the same wait, or later ones; if later
+            // ones, `since` has changed, and the wait cannot be taken.
             let since = cell.since.load(Ordering::Acquire);
-            let is_meant = since & IS_WOKEN == 0 && cell.bits.load(Ordering::Relaxed) & bits != 0;
+            let is_meant = since & IS_WOKEN == 0
+                && since <= now
+                && cell.address.load(Ordering::Acquire) == address
+                && cell.bits.load(Ordering::Relaxed) & bits != 0;
             is_meant.then_some((cell, since))
-        });
-        waiting.min_by_key(|&(_, since)| since)
+        })
     }
 
     /// This is a forked child, whose only thread does not wait.
@@ -286,28 +309,32 @@ mod loom_tests {
         }
     }
 
-    /// Two threads wait one after the other, in what may be the same cell. Whoever was charged for one of them has told that
-    /// one, and nobody is charged for a wait that began after the wake.
+    /// Another address, with the same home.
+    const OTHER: usize = 192;
+
+    /// A thread waits at one address and then at another, in the same cell. Whoever was charged for a wait has told that one, and
+    /// no wait at another address.
     #[test]
     fn loom_who_is_charged_has_told() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
+            assert_eq!(home_of(OTHER), home_of(64));
             let sleepers = Arc::new(Sleepers::modelled());
-            let waits = |start: u64| {
+            // The waker is a spawned thread: loom would never run the main one between two steps of another.
+            let waker = {
                 let sleepers = sleepers.clone();
-                loom::thread::spawn(move || {
-                    let place = sleepers.enter(64, 1, start, None).expect("there is room for two");
-                    sleepers.leave(place)
-                })
+                loom::thread::spawn(move || sleepers.wake(64, 1, 1, 100, |_, _| ()))
             };
-            let (one, other) = (waits(10), waits(20));
-            let charge = sleepers.wake(64, 1, 1, 100, |_, _| ());
-            let told = [one.join().unwrap(), other.join().unwrap()];
-            let told: Vec<u64> = told.into_iter().flatten().collect();
+            let wait = |(address, start): (usize, u64)| {
+                let place = sleepers.enter(address, 1, start, None).expect("nobody else waits");
+                sleepers.leave(place).map(|woken| (address, woken))
+            };
+            let told: Vec<_> = [(64, 10), (OTHER, 20), (64, 30)].into_iter().filter_map(wait).collect();
+            let charge = waker.join().unwrap();
             assert_eq!(told.len() as u64, charge.waits, "{told:?} and {charge:?}");
-            assert!(told.iter().all(|&woken| woken == 100));
-            assert!([0, 80, 90].contains(&charge.ticks));
+            assert!(told.iter().all(|&told| told == (64, 100)), "{told:?}");
+            assert!([0, 70, 90].contains(&charge.ticks), "{charge:?}");
             assert!(!sleepers.are_any(64), "all have left");
         });
     }

@@ -273,9 +273,6 @@ impl Wait {
 
     /// This thread runs again.
     pub(crate) fn unmark(&mut self) {
-        if let Some(before) = self.hidden_before.take() {
-            hidden::restore(before);
-        }
         if self.is_marked
             && let Some(goroutine) = self.goroutine
         {
@@ -283,6 +280,10 @@ impl Wait {
             // First, so that a snapshot that goes on has it waiting.
             goroutine.unpark();
             states::resume(goroutine);
+        }
+        // Last: what has gone before may yield and sleep.
+        if let Some(before) = self.hidden_before.take() {
+            hidden::restore(before);
         }
     }
 }

@@ -151,10 +151,7 @@ impl Locations {
     /// Whether a wake with this stack may have been that of a lock (`wakes`).
     pub(crate) fn may_be_unlock(&mut self, stack: Stack<'_>) -> bool {
         self.resolve(stack);
-        let symbols = self.stack.iter().map(|&at| &self.addresses[at as usize].symbols);
-        wakes::may_be_unlock(
-            symbols.flat_map(|symbols| symbols.lines.iter().zip(symbols.classes.iter().copied())),
-        )
+        wakes::may_be_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.

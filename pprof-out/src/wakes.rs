@@ -7,7 +7,7 @@
 
 use crate::names::short;
 use crate::prune::Class;
-use crate::symbol_cache::Line;
+use crate::symbol_cache::Symbols;
 
 /// How many functions are looked at: from the system call to the lock's own.
 const NEAR: usize = 8;
@@ -60,18 +60,26 @@ impl Waker {
     }
 }
 
-/// Whether a wake with this stack, leaf first, was that of a lock. Without names it may have been.
-pub(crate) fn may_be_unlock<'a>(lines: impl Iterator<Item = (&'a Line, Class)>) -> bool {
-    let mut lines = lines.skip_while(|(_, class)| matches!(class, Class::Layer | Class::Hook)).peekable();
-    if lines.peek().is_none() {
-        return true;
+/// Whether a wake with this stack, leaf first, was that of a lock. It may have been if a function near the hook has no name.
+pub(crate) fn may_be_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> bool {
+    let is_hook =
+        |class: &Class| matches!(class, Class::Layer | Class::Hook | Class::Interposed | Class::SystemCall);
+    let lines = addresses.flat_map(|symbols| {
+        let nameless = symbols.lines.is_empty().then_some(None);
+        let named = symbols.lines.iter().zip(&symbols.classes).map(Some);
+        nameless.into_iter().chain(named)
+    });
+    // The hook's own may stand in one address with the lock's.
+    let near = lines.skip_while(|line| line.is_some_and(|(_, class)| is_hook(class))).take(NEAR);
+    for line in near {
+        let Some((line, _)) = line else { return true };
+        match Waker::of(&line.function.name) {
+            Waker::Lock => return true,
+            Waker::Other => return false,
+            Waker::Unknown => {}
+        }
     }
-    let decided = lines
-        .skip_while(|(_, class)| *class == Class::Interposed)
-        .take(NEAR)
-        .map(|(line, _)| Waker::of(&line.function.name))
-        .find(|waker| *waker != Waker::Unknown);
-    decided == Some(Waker::Lock)
+    false
 }
 
 #[cfg(test)]

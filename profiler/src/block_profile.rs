@@ -109,7 +109,7 @@ pub const MAX_THREAD_RECORDS: usize = 10_000;
 
 /// The stacks that created threads since the program began: a record per thread, those of one stack next
 /// to each other, at most [`MAX_THREAD_RECORDS`] a stack (the `threadcreate` profile has the exact
-/// number). Threads that [`rtprof::thread`] did not create are not known. Go:
+/// number). Threads that [`rtprof::thread`] did not create are not known, unless the feature `interpose` is on. Go:
 /// `runtime.ThreadCreateProfile`.
 ///
 /// [`rtprof::thread`]: https://docs.rs/rtprof/latest/rtprof/thread

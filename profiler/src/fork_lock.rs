@@ -11,6 +11,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use crate::hidden::{self, Calls};
 use crate::sampling;
 
 /// The lock; guards nothing by itself, the owner's documentation says what it protects.
@@ -85,11 +86,10 @@ pub fn own_process() -> u32 {
 
 fn wait(tries: &mut u32) {
     *tries += 1;
-    if *tries < 64 {
-        std::thread::yield_now();
-    } else {
-        std::thread::sleep(Duration::from_micros(100));
-    }
+    hidden::hiding(Calls::WAITS, || match *tries {
+        ..64 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(100)),
+    });
 }
 
 impl Drop for ForkGuard<'_> {

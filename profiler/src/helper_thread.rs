@@ -58,11 +58,11 @@ mod imp {
             libc::sigfillset(&raw mut all);
             // The thread inherits it.
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-            let (thread, attributes) = (&raw mut thread, &raw const attributes);
+            let (thread, attributes) = (&raw mut thread, &raw mut attributes);
             let create = || libc::pthread_create(thread, attributes, run, start.cast::<c_void>());
             let error = hidden::hiding(Calls::THREADS, create);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
-            libc::pthread_attr_destroy(attributes.cast_mut());
+            libc::pthread_attr_destroy(attributes);
             error
         };
         if error != 0 {

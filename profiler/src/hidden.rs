@@ -17,8 +17,10 @@ impl Calls {
     pub const WAITS: Self = Self(1);
     /// Those that create threads.
     pub const THREADS: Self = Self(2);
-    /// All of them.
-    pub const ALL: Self = Self(3);
+    /// Those that may wake a thread which waits in such a call.
+    pub const WAKES: Self = Self(4);
+    /// Those that threads of ours make.
+    pub const OWN: Self = Self(Self::WAITS.0 | Self::WAKES.0);
 }
 
 thread_local! {

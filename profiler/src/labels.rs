@@ -109,7 +109,7 @@ pub struct LabelGuard {
 /// `rtprof`, so that a user can tell them from the program's, and none of its waits.
 pub fn set_own(part: &str) -> OwnGuard {
     let _untracked = crate::sampling::untracked();
-    OwnGuard { _labels: set_labels(labels(&[("rtprof", part)])), before: hidden::hide(Calls::WAITS) }
+    OwnGuard { _labels: set_labels(labels(&[("rtprof", part)])), before: hidden::hide(Calls::OWN) }
 }
 
 /// While it lives, the current thread is one of rtprof's. See [`set_own`].

@@ -14,6 +14,7 @@
 //! a while only, as it may be that of a signal handler that has interrupted the reader. A handler that interrupts a turn
 //! stays out of the lane. A forked child records nothing any more.
 
+use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
 use rtprof_profiler::slots::{Place, Slot};
 
@@ -161,7 +162,7 @@ pub(crate) fn wait(tries: u32) {
     #[cfg(not(loom))]
     match tries {
         0..64 => core::hint::spin_loop(),
-        64..256 => std::thread::yield_now(),
-        _ => std::thread::sleep(std::time::Duration::from_micros(50)),
+        64..256 => hidden::hiding(Calls::WAITS, std::thread::yield_now),
+        _ => hidden::hiding(Calls::WAITS, || std::thread::sleep(std::time::Duration::from_micros(50))),
     }
 }

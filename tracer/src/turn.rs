@@ -321,7 +321,11 @@ impl<'a> Turn<'a> {
                 continue;
             }
             let tick = clock::ticks();
-            // Nobody else changes the state of a goroutine that runs, but it may be declared meanwhile.
+            if !matches!(word.state(), State::Running | State::Dead) {
+                // The start of a trace has taken it for one that waits in the kernel.
+                continue;
+            }
+            // Else nobody changes the state of a goroutine that runs, but it may be declared meanwhile.
             if word.state() == State::Dead || self.change(own, word, to, tick) {
                 return tick;
             }

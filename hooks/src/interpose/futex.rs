@@ -36,6 +36,8 @@ pub(crate) unsafe extern "C" fn syscall(
     f: usize,
 ) -> c_long {
     core::arch::naked_asm!(
+        // Signal handlers and debuggers unwind from here too: the stack is as the caller has left it, to the end.
+        ".cfi_startproc",
         "cmp rdi, {futex_number}",
         "je {futex}",
         "mov rax, rdi",
@@ -52,6 +54,7 @@ pub(crate) unsafe extern "C" fn syscall(
         "2:",
         "mov rdi, rax",
         "jmp {returned}",
+        ".cfi_endproc",
         futex_number = const libc::SYS_futex,
         futex = sym interposed_futex,
         returned = sym returned,
@@ -75,8 +78,12 @@ pub(crate) unsafe extern "C" fn syscall(
     f: usize,
 ) -> c_long {
     core::arch::naked_asm!(
+        ".cfi_startproc",
         "cmp x0, {futex_number}",
-        "b.eq {futex}",
+        // Not `b.eq {futex}`: a conditional branch reaches no further than 1 MiB.
+        "b.ne 2f",
+        "b {futex}",
+        "2:",
         "mov x8, x0",
         "mov x0, x1",
         "mov x1, x2",
@@ -86,8 +93,11 @@ pub(crate) unsafe extern "C" fn syscall(
         "mov x5, x6",
         "svc 0",
         "cmn x0, 4095",
-        "b.cs {returned}",
+        "b.cs 3f",
         "ret",
+        "3:",
+        "b {returned}",
+        ".cfi_endproc",
         futex_number = const libc::SYS_futex,
         futex = sym interposed_futex,
         returned = sym returned,
@@ -117,7 +127,7 @@ impl Operation {
             // The last two wait for a lock that the kernel hands over.
             libc::FUTEX_WAIT | libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Self::Wait { bits: ANY },
             libc::FUTEX_WAIT_BITSET => Self::Wait { bits: bits as u32 },
-            // Those that are moved to another word instead of being woken wake by themselves, as far as is seen here.
+            // Those that are moved to another word instead of being woken are seen to wake by themselves.
             libc::FUTEX_WAKE | libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE | libc::FUTEX_WAKE_OP => {
                 Self::Wake { count, bits: ANY }
             }
@@ -189,7 +199,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
 #[cold]
 #[inline(never)]
 fn interposed_wake(word: usize, count: u32, bits: u32) {
-    if !SLEEPERS.are_any(word) || hidden::is_hidden(Calls::WAITS) {
+    if !SLEEPERS.are_any(word) || hidden::is_hidden(Calls::WAKES) {
         return;
     }
     let before = errno();

@@ -18,7 +18,8 @@
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
-//! While nothing is recorded a call costs a load and a branch beyond what it costs without us. A call that [`hidden`] says
+//! While nothing is recorded a call costs a load and a branch beyond what it costs without us; but each thread is recorded when
+//! it is created, as `rtprof::thread` does. A call that [`hidden`] says
 //! nothing shall be told of goes the same way.
 //!
 //! # Rules

@@ -125,7 +125,8 @@ pub(crate) unsafe extern "C" fn pthread_create(
     function: Function,
     argument: *mut c_void,
 ) -> c_int {
-    if hidden::is_hidden(Calls::THREADS) {
+    // SAFETY: the caller's promise.
+    if hidden::is_hidden(Calls::THREADS) || unsafe { is_small(attributes) } {
         // SAFETY: the caller's promise.
         return unsafe { next::create(thread, attributes, function, argument) };
     }
@@ -159,6 +160,21 @@ pub(crate) unsafe extern "C" fn pthread_create(
     }
     set_errno(after);
     result
+}
+
+/// The least stack of a thread that is told of: what is done before its first function takes some kilobytes.
+const LEAST_STACK: usize = 64 << 10;
+
+/// Whether such a thread has less.
+///
+/// # Safety
+/// Null, or the attributes of a thread.
+unsafe fn is_small(attributes: *const pthread_attr_t) -> bool {
+    let mut size = 0;
+    // SAFETY: the caller's promise; writes to a local.
+    !attributes.is_null()
+        && unsafe { libc::pthread_attr_getstacksize(attributes, &raw mut size) } == 0
+        && size < LEAST_STACK
 }
 
 /// # Safety
@@ -204,7 +220,7 @@ pub(crate) unsafe extern "C" fn pthread_setname_np(thread: pthread_t, name: *con
     // SAFETY: the caller's promise.
     let result = unsafe { next::set_name(thread, name) };
     // SAFETY: has no effect.
-    if result == 0 && thread == unsafe { libc::pthread_self() } {
+    if result == 0 && thread == unsafe { libc::pthread_self() } && goroutine::known().is_some() {
         // SAFETY: it was good enough for the C library.
         let name = unsafe { CStr::from_ptr(name) }.to_bytes();
         let valid = match core::str::from_utf8(name) {

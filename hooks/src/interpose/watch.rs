@@ -49,7 +49,8 @@ fn interposed_call<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
         return call();
     }
     let before = errno();
-    // A thread that is cancelled in the call is unwound, without a destructor of ours.
+    // A thread that is cancelled in the call is unwound, without a destructor of ours. Until its end its goroutine says that it
+    // waits in this frame, which is gone: a snapshot may show a wrong stack of it, from memory that is the thread's still.
     let wait = ManuallyDrop::new(Wait::begin(reason));
     set_errno(before);
     let result = call();

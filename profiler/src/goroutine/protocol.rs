@@ -40,6 +40,7 @@
 //! In a forked child a snapshot goes on that has no coordinator. [`Snapshots::forget`] ends it; where a child was made
 //! without the C library's knowledge, the number of the process tells.
 
+use crate::hidden::{self, Calls};
 use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 
 use super::parked::{Parked, ParkedAt};
@@ -312,15 +313,15 @@ pub(crate) fn give_way(tries: &mut u32) {
     #[cfg(not(loom))]
     {
         *tries += 1;
-        if *tries <= 64 {
-            std::thread::yield_now();
-        } else {
-            let nap = || std::thread::sleep(core::time::Duration::from_micros(50));
-            #[cfg(rtprof_supported)]
-            errno::kept(nap);
-            #[cfg(not(rtprof_supported))]
-            nap();
-        }
+        let nap = || match *tries {
+            ..=64 => std::thread::yield_now(),
+            _ => std::thread::sleep(core::time::Duration::from_micros(50)),
+        };
+        let hidden_nap = || hidden::hiding(Calls::WAITS, nap);
+        #[cfg(rtprof_supported)]
+        errno::kept(hidden_nap);
+        #[cfg(not(rtprof_supported))]
+        hidden_nap();
     }
 }
 

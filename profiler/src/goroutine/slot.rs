@@ -128,8 +128,8 @@ impl Goroutine {
         self.name.with(f)
     }
 
-    /// The stack that created it; `None` where that is not known: of the main thread, and of threads that
-    /// `rtprof::thread` did not create.
+    /// The stack that created it; `None` where that is not known: of the main thread, and of threads that no hook has seen
+    /// created.
     pub fn created_by(&self) -> Option<&'static ThreadBucket> {
         // SAFETY: null, or from a reference to a bucket, which is never freed.
         unsafe { self.created_by.load(Acquire).as_ref() }

@@ -1,11 +1,14 @@
 //! From records to the events of the format.
 
+use std::collections::HashMap;
+
 use rtprof_profiler::goroutine::State;
-use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{Record, StackId, Status, StwReason};
+use rtprof_tracer::generation::{Generation, Tables};
+use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 
 use crate::trace::order::{Place, SHARED, Visit};
 
+use super::called::Begun;
 use super::event::EventType;
 use super::goroutines::{Goroutines, NONE, Phase};
 use super::moves::unknown_thread;
@@ -122,6 +125,9 @@ impl Events {
 pub(super) struct Writing<'a> {
     pub(super) events: &'a mut Events,
     pub(super) tables: &'a dyn Tables,
+    pub(super) generation: &'a Generation<'a>,
+    /// The names that goroutines give themselves in it, once one without a name was created.
+    pub(super) given: Option<HashMap<u64, StringId>>,
 }
 
 impl Writing<'_> {
@@ -145,9 +151,9 @@ impl Writing<'_> {
     }
 
     /// A goroutine is there that was not.
-    fn create(&mut self, proc: u32, tick: u64, place: u32, begun: (u64, u32), stack: u64) {
-        let (goroutine, name) = begun;
-        let name = self.events.names.known_by(name);
+    fn create(&mut self, proc: u32, tick: u64, place: u32, begun: Begun, stack: u64) {
+        let Begun { goroutine, .. } = begun;
+        let name = self.name_of(begun);
         let start = self.events.names.start(name, self.tables);
         let Events { goroutines, procs, .. } = &mut *self.events;
         let created = goroutines.begin(place, goroutine, name);
@@ -178,7 +184,8 @@ impl Visit for Writing<'_> {
 
     fn introduce(&mut self, at: Place, goroutine: u32, owner: Option<u32>, status: &Status) {
         let tick = at.tick >> self.events.shift;
-        let begun = (status.goroutine, status.name);
+        let Status { goroutine: id, name, created_by, .. } = *status;
+        let begun = Begun { goroutine: id, name, created_by };
         let stack = self.events.names.unnamed_stack(status.created_by, self.tables);
         // One that runs without a thread cannot be drawn.
         if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
@@ -217,12 +224,13 @@ impl Visit for Writing<'_> {
         match *record {
             Record::Status(_) => {}
             Record::Name { name, .. } => events.rename(at.goroutine, name),
-            Record::Create { goroutine, name, stack } => {
-                let stack = self.stack(at, stack);
+            Record::Create { goroutine, name, stack: created_by } => {
+                let begun = Begun { goroutine, name, created_by };
+                let stack = self.stack(at, created_by);
                 let proc = self.events.proc_of(at.lane, tick);
                 let is_stopped = !self.events.procs[proc].is_started;
                 self.events.start_proc(proc, self.events.lanes[at.lane as usize].thread_id, tick);
-                self.create(proc, tick, target, (goroutine, name), stack);
+                self.create(proc, tick, target, begun, stack);
                 if is_stopped {
                     self.events.stop_proc(proc, tick);
                 }

@@ -1,8 +1,14 @@
-//! Goroutines whose names are not known when they are created: threads that the C library was asked for. What such a thread is
-//! called it says when it runs, if ever; and what it runs is seen in its first stack. So what a trace says of them is written at
-//! its end.
+//! Goroutines that are created without a name: threads that the C library was asked for.
+//!
+//! Such a thread may give itself a name as soon as it runs, as std's do; so the rest of the generation is searched for it. One
+//! that does not is called by its first function, which is not known before it has done something. What a trace says of those
+//! is written at its end, when its stacks are looked up. They have one name for each stack that creates such threads: what is
+//! kept grows with stacks, not with threads.
 
-use rtprof_tracer::record::{StackId, StringId};
+use std::collections::HashMap;
+
+use rtprof_tracer::generation::Generation;
+use rtprof_tracer::record::{Record, StackId, StringId};
 
 use super::wire::Frame;
 
@@ -12,27 +18,43 @@ const FIRST: StringId = 1 << 31;
 /// The last number that stands for one; beyond it are marks.
 const LAST: StringId = StringId::MAX - 16;
 
-/// One of them.
+/// The names that goroutines give themselves in a generation.
+pub(super) fn given_in(generation: &Generation<'_>) -> HashMap<u64, StringId> {
+    let buffers = generation.lanes.iter().flat_map(|lane| &lane.buffers);
+    let records = buffers.flat_map(|buffer| buffer.records.clone());
+    let names = records.filter_map(|(_, record)| match record {
+        Record::Name { goroutine, name } => Some((goroutine, name)),
+        _ => None,
+    });
+    names.collect()
+}
+
+/// What goroutines are called that one stack has created.
 #[derive(Clone, Copy)]
 pub(super) struct LateName {
-    /// The stack that it was created with.
+    /// The stack that they begin with, in the trace.
     pub(super) start: u64,
-    /// The name that it has given itself.
-    pub(super) given: Option<StringId>,
-    /// The first stack of it that was recorded.
+    /// The first stack of one of them that was recorded.
     pub(super) runs: Option<StackId>,
-    /// What it is called, once that is settled.
+    /// What they are called, once that is settled.
     pub(super) frame: Option<Frame>,
 }
 
 #[derive(Default)]
-pub(super) struct LateNames(pub(super) Vec<LateName>);
+pub(super) struct LateNames {
+    pub(super) all: Vec<LateName>,
+    by_creator: HashMap<StackId, StringId>,
+}
 
 impl LateNames {
-    /// A goroutine is created with the stack `start`. Returns what stands for its name.
-    pub(super) fn begin(&mut self, start: u64) -> StringId {
-        self.0.push(LateName { start, given: None, runs: None, frame: None });
-        (FIRST + (self.0.len() - 1) as u32).min(LAST)
+    /// What stands for the name of a goroutine that this stack has created. `start` makes the id of a stack that is to be
+    /// defined.
+    pub(super) fn of(&mut self, creator: StackId, start: impl FnOnce() -> u64) -> StringId {
+        let Self { all, by_creator } = self;
+        *by_creator.entry(creator).or_insert_with(|| {
+            all.push(LateName { start: start(), runs: None, frame: None });
+            FIRST + (all.len() - 1) as u32
+        })
     }
 
     /// Which of them a name stands for, if for one.
@@ -42,27 +64,16 @@ impl LateNames {
     }
 
     pub(super) fn start(&self, place: u32) -> u64 {
-        self.0[place as usize].start
+        self.all[place as usize].start
     }
 
-    pub(super) fn given(&self, place: u32) -> Option<StringId> {
-        self.0[place as usize].given
-    }
-
-    /// It has this name, if it is one of them.
-    pub(super) fn give(&mut self, name: StringId, given: StringId) {
-        if let Some(place) = Self::place(name) {
-            self.0[place as usize].given = Some(given);
-        }
-    }
-
-    /// It was found with this stack.
+    /// One of them was found with this stack.
     pub(super) fn runs(&mut self, place: u32, stack: StackId) {
-        self.0[place as usize].runs.get_or_insert(stack);
+        self.all[place as usize].runs.get_or_insert(stack);
     }
 
-    /// What it is called; `None` before that is settled.
+    /// What they are called; `None` before that is settled.
     pub(super) fn frame(&self, place: u32) -> Option<Frame> {
-        self.0[place as usize].frame
+        self.all[place as usize].frame
     }
 }

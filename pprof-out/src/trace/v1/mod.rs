@@ -5,13 +5,13 @@
 //! Ps with what happened on each; `Names` the strings and stacks. In a build with debug assertions every event is
 //! checked as it is made.
 
+mod called;
 mod checker;
 pub(crate) mod event;
 mod events;
 mod goroutines;
 mod id_set;
 mod invalid;
-mod labels;
 mod last_change;
 mod late_names;
 mod merge;
@@ -92,7 +92,8 @@ impl Encode for V1 {
     }
 
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, out: &mut Vec<u8>) {
-        self.order.generation(generation, &mut Writing { events: &mut self.events, tables });
+        let mut writing = Writing { events: &mut self.events, tables, generation, given: None };
+        self.order.generation(generation, &mut writing);
         self.write(out);
     }
 

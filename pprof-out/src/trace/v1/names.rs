@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{NAMED_LATER, StackId, StringId};
+use rtprof_tracer::record::{StackId, StringId};
 
 use crate::hash::AddressMap;
 
@@ -34,7 +34,7 @@ pub(super) struct Names {
     strings: AddressMap<u32, u64>,
     /// The start stacks of goroutines, by name, and their only frame.
     starts: AddressMap<u32, (u64, Frame)>,
-    /// Goroutines whose names come later.
+    /// Those of goroutines without a name.
     pub(super) late: LateNames,
     /// The PC of each frame.
     frames: HashMap<(u64, u64, u64), u64>,
@@ -100,19 +100,19 @@ impl Names {
         Frame { pc, function, file, line }
     }
 
-    /// What stands for the name of a goroutine from here on: the name itself, or a number of its own.
-    pub(super) fn known_by(&mut self, name: StringId) -> StringId {
-        if name != NAMED_LATER {
-            return name;
-        }
-        let start = self.next_stack();
-        self.late.begin(start)
+    /// What stands for the name of a goroutine without one that this stack has created.
+    pub(super) fn late(&mut self, creator: StackId) -> StringId {
+        let last = &mut self.last_stack;
+        self.late.of(creator, || {
+            *last += 1;
+            *last
+        })
     }
 
-    /// The id of what a goroutine of this name is called; 0 where that is not known yet.
+    /// The id of what a goroutine of this name is called.
     pub(super) fn name_of(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
         match LateNames::place(name) {
-            Some(place) => self.late.given(place).map_or(0, |given| self.string(given, tables)),
+            Some(_) => self.function(""),
             None => self.named(name, tables).1.function,
         }
     }

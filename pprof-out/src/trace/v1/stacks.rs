@@ -32,7 +32,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
     let _workspace = sampling::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
-        settle(names, tables, |_, _| None);
+        settle(names, |_, _| None);
         return 0;
     }
     // Before the loader's list is read for the locations: it tells nothing of what was captured later.
@@ -40,7 +40,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
     let mut locations = Locations::new(view);
     locations.prepare(captured.iter().copied());
     let mut functions = AddressMap::default();
-    settle(names, tables, |names, stack| outermost(names, tables.stack(stack), &mut locations));
+    settle(names, |names, stack| outermost(names, tables.stack(stack), &mut locations));
     let mut frames = Vec::new();
     for (stack, captured) in stacks.into_iter().zip(captured) {
         frames.clear();
@@ -75,18 +75,15 @@ struct Runs {
     line: u64,
 }
 
-/// Names the goroutines that had no name when they were created: by what they have called themselves, or else by what they run.
-fn settle(names: &mut Names, tables: &dyn Tables, mut runs: impl FnMut(&mut Names, StackId) -> Option<Runs>) {
-    for place in 0..names.late.0.len() {
-        let late = names.late.0[place];
-        let runs = late.runs.and_then(|stack| runs(names, stack));
-        let place_of = runs.as_ref().map_or((0, 0), |runs| (runs.file, runs.line));
-        let function = match (late.given, runs) {
-            (None, Some(runs)) => runs.function,
-            (given, _) => names.function(given.map_or("", |given| tables.string(given))),
-        };
-        let frame = names.frame(function, place_of.0, place_of.1);
-        names.late.0[place].frame = Some(frame);
+/// Names the goroutines without a name by what they run.
+fn settle(names: &mut Names, mut first_function: impl FnMut(&mut Names, StackId) -> Option<Runs>) {
+    for place in 0..names.late.all.len() {
+        let late = names.late.all[place];
+        let runs = late.runs.and_then(|stack| first_function(names, stack));
+        let Runs { function, file, line } =
+            runs.unwrap_or_else(|| Runs { function: names.function(""), file: 0, line: 0 });
+        let frame = names.frame(function, file, line);
+        names.late.all[place].frame = Some(frame);
         put_stack(&mut names.definitions, late.start, &[frame]);
     }
 }

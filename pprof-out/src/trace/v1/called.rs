@@ -1,16 +1,36 @@
-//! Labels of a goroutine's thread, which its slices show; and the name that it gives itself.
+//! What a goroutine is called, and the labels of its thread, which its slices show.
 
 use rtprof_profiler::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{StringId, cut};
+use rtprof_tracer::record::{NAMED_LATER, StackId, StringId, cut};
 
-use super::events::Events;
+use super::events::{Events, Writing};
+use super::late_names::{LateNames, given_in};
+
+/// A goroutine as it is created.
+#[derive(Clone, Copy)]
+pub(super) struct Begun {
+    pub(super) goroutine: u64,
+    pub(super) name: StringId,
+    pub(super) created_by: StackId,
+}
+
+impl Writing<'_> {
+    /// What a goroutine is called from its creation on.
+    pub(super) fn name_of(&mut self, begun: Begun) -> StringId {
+        if begun.name != NAMED_LATER {
+            return begun.name;
+        }
+        let given = self.given.get_or_insert_with(|| given_in(self.generation)).get(&begun.goroutine);
+        given.copied().unwrap_or_else(|| self.events.names.late(begun.created_by))
+    }
+}
 
 impl Events {
     /// A goroutine that was created without a name has this one.
     pub(super) fn rename(&mut self, place: u32, name: StringId) {
-        if let Some(known_by) = self.goroutines.name(place) {
-            self.names.late.give(known_by, name);
+        if self.goroutines.name(place).is_some_and(|name| LateNames::place(name).is_some()) {
+            self.goroutines[place].name = name;
         }
     }
 
