@@ -1,7 +1,7 @@
 //! How the calls that were taken from the C library are made after all.
 
 use core::arch::asm;
-use core::ffi::{CStr, c_int, c_long};
+use core::ffi::{c_int, c_long};
 
 /// Makes a system call, and returns what the kernel returns: from -4095 to -1 it is a negated error number.
 ///
@@ -79,7 +79,7 @@ impl Next {
     }
 
     /// Looks it up. Not for hooks.
-    pub(super) fn find(&self, name: &CStr) -> Option<*mut ()> {
+    pub(super) fn find(&self, name: &core::ffi::CStr) -> Option<*mut ()> {
         // SAFETY: the name ends in a zero.
         let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         self.0.store(found.cast(), core::sync::atomic::Ordering::Release);

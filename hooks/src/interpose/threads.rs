@@ -1,7 +1,9 @@
 //! Threads: who creates them, what they are called, and who waits for their end.
 
 use core::cell::UnsafeCell;
-use core::ffi::{CStr, c_char, c_int, c_void};
+#[cfg(not(target_feature = "crt-static"))]
+use core::ffi::{CStr, c_char};
+use core::ffi::{c_int, c_void};
 use core::mem::{ManuallyDrop, MaybeUninit};
 
 use libc::{pthread_attr_t, pthread_t};
