@@ -62,15 +62,19 @@ impl Waker {
 
 /// Whether a wake with this stack, leaf first, was that of a lock. It may have been if a function near the hook has no name.
 pub(crate) fn may_be_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> bool {
-    let is_hook =
-        |class: &Class| matches!(class, Class::Layer | Class::Hook | Class::Interposed | Class::SystemCall);
     let lines = addresses.flat_map(|symbols| {
         let nameless = symbols.lines.is_empty().then_some(None);
         let named = symbols.lines.iter().zip(&symbols.classes).map(Some);
         nameless.into_iter().chain(named)
     });
-    // The hook's own may stand in one address with the lock's.
-    let near = lines.skip_while(|line| line.is_some_and(|(_, class)| is_hook(class))).take(NEAR);
+    // First the recording, then the interposed function. Parking_lot's functions, which are hooks beneath our own locks, come after
+    // that: here they say what was unlocked.
+    let is_recording = |class: Class| matches!(class, Class::Layer | Class::Hook);
+    let is_call = |class: Class| matches!(class, Class::Interposed | Class::SystemCall);
+    let near = lines
+        .skip_while(|line| line.is_some_and(|(_, class)| is_recording(*class)))
+        .skip_while(|line| line.is_some_and(|(_, class)| is_call(*class)))
+        .take(NEAR);
     for line in near {
         let Some((line, _)) = line else { return true };
         match Waker::of(&line.function.name) {

@@ -23,7 +23,6 @@ use crate::wait::{self, Wait};
 ///
 /// # Safety
 /// As the system call.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn syscall(
@@ -35,8 +34,9 @@ pub(crate) unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
+    // Signal handlers and debuggers unwind from here too: the stack is as the caller has left it, to the end.
+    #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
-        // Signal handlers and debuggers unwind from here too: the stack is as the caller has left it, to the end.
         ".cfi_startproc",
         "cmp rdi, {futex_number}",
         "je {futex}",
@@ -58,25 +58,8 @@ pub(crate) unsafe extern "C" fn syscall(
         futex_number = const libc::SYS_futex,
         futex = sym interposed_futex,
         returned = sym returned,
-    )
-}
-
-/// `long syscall(long number, ...)`
-///
-/// # Safety
-/// As the system call.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(no_mangle)]
-#[unsafe(naked)]
-pub(crate) unsafe extern "C" fn syscall(
-    number: c_long,
-    a: usize,
-    b: usize,
-    c: usize,
-    d: usize,
-    e: usize,
-    f: usize,
-) -> c_long {
+    );
+    #[cfg(target_arch = "aarch64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
         "cmp x0, {futex_number}",
@@ -101,21 +84,17 @@ pub(crate) unsafe extern "C" fn syscall(
         futex_number = const libc::SYS_futex,
         futex = sym interposed_futex,
         returned = sym returned,
-    )
+    );
 }
 
 /// What a call of the futex does, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
-    /// Waits, as one of those who have a bit in common with who wakes.
-    Wait {
-        bits: u32,
-    },
-    /// Wakes so many.
-    Wake {
-        count: u32,
-        bits: u32,
-    },
+    /// Waits, to be woken by a wake that has one of these bits.
+    Wait { bits: u32 },
+    /// Wakes so many of those that wait for one of these bits.
+    Wake { count: u32, bits: u32 },
+    /// Neither.
     Other,
 }
 

@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   std, parking_lot, crossbeam, tokio ─► syscall(SYS_futex, ..) ─┐
-//!   std::thread::spawn, C libraries ────► pthread_create ─────────┼─► seen by nobody ─► as in the C library
+//!   std::thread::spawn, C libraries ────► pthread_create ─────────┼─► unwatched ─► as in the C library
 //!   std::thread::sleep, JoinHandle::join ► nanosleep, pthread_join ┘
 //!                                                                 └─► Wait ─► the call ─► Wait::end, as of our own locks
 //! ```
@@ -18,9 +18,8 @@
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
-//! While nothing is recorded a call costs a load and a branch beyond what it costs without us; but each thread is recorded when
-//! it is created, as `rtprof::thread` does. A call that [`hidden`] says
-//! nothing shall be told of goes the same way.
+//! While nothing is recorded a call costs a load and a branch beyond what it costs without us; so does a call that is
+//! [`hidden`]. Threads are recorded always, when they are created, as those of `rtprof::thread` are.
 //!
 //! # Rules
 //!
