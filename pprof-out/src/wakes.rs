@@ -42,7 +42,7 @@ const OTHERS: [&str; 13] = [
 
 impl Waker {
     fn of(name: &str) -> Self {
-        let path = short(name).to_lowercase();
+        let path = short(dropped(name).unwrap_or(name)).to_lowercase();
         // The crate's name says nothing of its functions: parking_lot has conditions, and unparks what waits for locks.
         let is_in = |words: &[&str]| {
             path.split("::").skip(1).any(|segment| words.iter().any(|word| segment.contains(word)))
@@ -60,7 +60,19 @@ impl Waker {
     }
 }
 
-/// Whether a wake with this stack, leaf first, was that of a lock. It may have been if a function near the hook has no name.
+/// What a function drops, if that is all that it does: often the only trace of a guard, whose own function has jumped to the
+/// system call. Empty if the name does not tell, as that of an inlined function.
+fn dropped(name: &str) -> Option<&str> {
+    let rest =
+        name.strip_prefix("core::ptr::drop_in_place").or_else(|| name.strip_prefix("core::mem::drop"))?;
+    match rest.trim_start_matches("::") {
+        "" => Some(""),
+        kind => kind.strip_prefix('<')?.strip_suffix('>'),
+    }
+}
+
+/// Whether a wake with this stack, leaf first, was that of a lock. It may have been if a function near the hook has no name, or
+/// no line, so that what was inlined into it is not known, or if it has dropped something that is not known.
 pub(crate) fn may_be_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> bool {
     let lines = addresses.flat_map(|symbols| {
         let nameless = symbols.lines.is_empty().then_some(None);
@@ -80,6 +92,7 @@ pub(crate) fn may_be_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) ->
         match Waker::of(&line.function.name) {
             Waker::Lock => return true,
             Waker::Other => return false,
+            Waker::Unknown if line.line == 0 || dropped(&line.function.name) == Some("") => return true,
             Waker::Unknown => {}
         }
     }
@@ -100,6 +113,8 @@ mod tests {
             "parking_lot::raw_rwlock::RawRwLock::unlock_exclusive_slow",
             "lock_api::mutex::Mutex<R,T>::unlock",
             "pthread_mutex_unlock",
+            "core::ptr::drop_in_place<std::sync::poison::mutex::MutexGuard<()>>",
+            "core::mem::drop::<std::sync::poison::rwlock::RwLockWriteGuard<app::T>>",
         ] {
             assert_eq!(Waker::of(name), Waker::Lock, "{name}");
         }
@@ -118,7 +133,7 @@ mod tests {
             "parking_lot_core::parking_lot::unpark_one",
             "<parking_lot_core::thread_parker::imp::UnparkHandle as parking_lot_core::thread_parker::UnparkHandleT>::unpark",
             "std::sys::pal::unix::futex::futex_wake",
-            "core::ptr::drop_in_place<std::sync::poison::mutex::MutexGuard<()>>",
+            "core::ptr::drop_in_place<app::Session<std::sync::poison::mutex::Mutex<()>>>",
             "app::main",
         ] {
             assert_eq!(Waker::of(name), Waker::Unknown, "{name}");
