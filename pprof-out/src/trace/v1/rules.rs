@@ -27,6 +27,8 @@ struct Proc {
 #[derive(Debug)]
 struct Goroutine {
     state: State,
+    /// When it was created.
+    since: u64,
     is_in_syscall: bool,
     is_assisting: bool,
     /// Task and name of the regions that are open, the innermost last.
@@ -120,7 +122,7 @@ impl Rules {
         match event {
             EventType::Gomaxprocs => self.has_gomaxprocs = true,
             EventType::ProcStart | EventType::ProcStop => self.proc(p, event)?,
-            EventType::GoCreate => self.create(current, args)?,
+            EventType::GoCreate => self.create(current, tick, args)?,
             EventType::GoStart | EventType::GoStartLabel | EventType::GoStartLocal => {
                 self.start(p, args[0])?
             }
@@ -160,6 +162,9 @@ impl Rules {
                 if args[2] != 0 && !self.created.contains(args[2]) {
                     self.sampled_early.insert(args[2]);
                 }
+                if self.goroutines.get(&args[2]).is_some_and(|goroutine| goroutine.since == tick) {
+                    refuse!("g {} may already exist: its creation and a sample have one time", args[2]);
+                }
             }
             EventType::FutileWakeup => refuse!("unexpected event type {}", event.number()),
             EventType::Batch | EventType::Frequency | EventType::Stack | EventType::String => {
@@ -184,7 +189,7 @@ impl Rules {
         Ok(())
     }
 
-    fn create(&mut self, current: u64, args: &[u64]) -> Result<(), Violation> {
+    fn create(&mut self, current: u64, tick: u64, args: &[u64]) -> Result<(), Violation> {
         let [goroutine, start_stack, stack] = *args else { return Ok(()) };
         if goroutine == 0 || self.sampled_early.contains(&goroutine) || !self.created.insert(goroutine) {
             refuse!("g {goroutine} already exists");
@@ -208,6 +213,7 @@ impl Rules {
         }
         let new = Goroutine {
             state: State::Runnable,
+            since: tick,
             is_in_syscall: false,
             is_assisting: false,
             regions: Vec::new(),

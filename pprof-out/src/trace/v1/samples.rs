@@ -22,8 +22,9 @@ impl Events {
             (tick, 0, self.names.unnamed_stack(stack, tables))
         } else {
             let goroutine = &self.goroutines[place];
-            // The oldest Go takes one that is sampled before it was created for another.
-            (tick.max(goroutine.created), goroutine.id, self.names.stack(stack, goroutine.name, tables))
+            // Go 1.21 refuses a goroutine that was sampled before it was created. Of two events of one tick it takes
+            // either first, so the sample has to be later.
+            (tick.max(goroutine.created + 1), goroutine.id, self.names.stack(stack, goroutine.name, tables))
         };
         for _ in 0..count {
             self.procs.put_sample(tick, proc, goroutine, stack);

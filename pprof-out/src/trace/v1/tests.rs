@@ -329,3 +329,15 @@ fn who_dies_without_a_word_is_missed() {
     let ids: Vec<u64> = parsed.goroutines().map(|(id, _)| id).collect();
     assert_eq!(ids, [7, 8, (1 << 40) + 1]);
 }
+
+/// Go 1.21 refuses a goroutine whose sample is as old as its creation. A thread may be interrupted when it introduces itself.
+#[test]
+fn samples_are_later_than_the_goroutine() {
+    for sampled in START + 5..START + 20 {
+        let mut sampler = Lane::new(2);
+        sampler.put(sampled, Kind::CpuSample, [1, 0, 1]);
+        let (parsed, _) = trace(&[main_thread(), sampler]);
+        let tick_of = |event| parsed.events_of(event).next().expect("it is there").tick();
+        assert_eq!(tick_of(E::CpuSample), sampled.max(tick_of(E::GoCreate) + 1));
+    }
+}

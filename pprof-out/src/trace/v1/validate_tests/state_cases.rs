@@ -163,6 +163,7 @@ fn goroutines() -> Vec<(&'static str, Vec<u8>, Verdict)> {
             Misread("g 1 loses its name"),
         ),
         ("a sample before the creation", samples(&[[T0 + 25, 1, 2, 7]]), Refused("g 2 already exists")),
+        ("a sample when it is created", samples(&[[T0 + 31, 1, 2, 7]]), Refused("g 2 may already exist")),
         ("a sample before everything", samples(&[[T0 + 1, 1, 2, 7]]), Refused("g 2 already exists")),
         (
             "samples of nobody, of unknown ones, and unsorted",
