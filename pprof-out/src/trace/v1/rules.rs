@@ -28,7 +28,7 @@ struct Proc {
 struct Goroutine {
     state: State,
     /// When it was created.
-    since: u64,
+    created: u64,
     is_in_syscall: bool,
     is_assisting: bool,
     /// Task and name of the regions that are open, the innermost last.
@@ -162,7 +162,7 @@ impl Rules {
                 if args[2] != 0 && !self.created.contains(args[2]) {
                     self.sampled_early.insert(args[2]);
                 }
-                if self.goroutines.get(&args[2]).is_some_and(|goroutine| goroutine.since == tick) {
+                if self.goroutines.get(&args[2]).is_some_and(|goroutine| goroutine.created == tick) {
                     refuse!("g {} may already exist: its creation and a sample have one time", args[2]);
                 }
             }
@@ -213,7 +213,7 @@ impl Rules {
         }
         let new = Goroutine {
             state: State::Runnable,
-            since: tick,
+            created: tick,
             is_in_syscall: false,
             is_assisting: false,
             regions: Vec::new(),
