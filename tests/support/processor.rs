@@ -14,6 +14,24 @@ pub(crate) fn used_by_all() -> Duration {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
 
+/// The clock of one thread's processor time, which others can read as long as the thread lives.
+#[derive(Clone, Copy)]
+pub(crate) struct ThreadClock(libc::clockid_t);
+
+impl ThreadClock {
+    /// Of the current thread.
+    pub(crate) fn own() -> Self {
+        let mut clock = 0;
+        // SAFETY: writes to a local; the thread is alive.
+        assert_eq!(unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) }, 0);
+        Self(clock)
+    }
+
+    pub(crate) fn used(self) -> Duration {
+        read(self.0)
+    }
+}
+
 fn read(clock: libc::clockid_t) -> Duration {
     // SAFETY: writes to a local.
     let time = unsafe {
