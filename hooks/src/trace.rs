@@ -44,7 +44,8 @@ impl WaitKind {
 
 /// Runs `f`, which waits for something that rtprof does not see: a channel of another crate, a socket. The trace shows
 /// the current goroutine waiting meanwhile, with its stack, and then waking by itself; the block profile counts the wait, if
-/// it is on and `f` took about a microsecond or more, unless it is one for the network or for time. (An `f` that took less found
+/// it is on, has such waits ([`BlockKinds`](rtprof_profiler::BlockKinds): by default not those for the network or for time), and `f`
+/// took about a microsecond or more. (An `f` that took less found
 /// what it wanted at once, and has not waited.)
 ///
 /// If `f` does something that is an event of its own, such as locking a contended `rtprof::sync::Mutex` or calling

@@ -242,7 +242,7 @@ impl Wait {
     /// The wait was over at its last wake: reports it, if there was one, with the caller's stack.
     pub(crate) fn end(mut self) {
         self.unmark();
-        if self.is_running && self.reason.is_blocking() {
+        if self.is_running {
             report::blocked(self.reason, clock::since(self.start, self.until));
         }
     }
@@ -326,8 +326,10 @@ mod report {
     use rtprof_profiler::contention;
 
     #[inline]
-    pub(super) fn blocked(_: WaitReason, ticks: u64) {
-        contention::block_event(ticks);
+    pub(super) fn blocked(reason: WaitReason, ticks: u64) {
+        if contention::is_block_kind_on(reason.kind()) {
+            contention::block_event(ticks);
+        }
     }
 
     #[inline]

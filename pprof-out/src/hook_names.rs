@@ -52,7 +52,7 @@ pub(crate) const DROP_FRAMES: &str = concat!(
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
     // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks.
-    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|wait|wake)",
+    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|io|wait|wake)",
 );
 
 /// Whether a function is what stands in for one of the C library's, or is inside. The function of that name itself

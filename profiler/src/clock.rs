@@ -188,6 +188,13 @@ fn measured_now() -> f64 {
     Anchor::now().frequency_since(start)
 }
 
+/// Whether so many ticks are at least `micros` microseconds; `false` until somebody has asked for [`ticks_per_second`]. For hooks.
+#[inline]
+pub fn are_micros(ticks: u64, micros: u64) -> bool {
+    let per_second = TICKS_PER_SECOND.load(Ordering::Relaxed);
+    per_second != 0 && ticks.saturating_mul(1_000_000) >= per_second.saturating_mul(micros)
+}
+
 /// Ticks in a second. Go: `runtime.tickspersecond`. The first call may sleep for 5 ms, and on a machine that has slept
 /// for 15 ms. Not for hooks.
 pub fn ticks_per_second() -> u64 {
@@ -246,6 +253,13 @@ mod tests {
         let most = (after_end - before_start).as_secs_f64();
         assert!((0.98 * least..1.02 * most).contains(&by_ticks), "{by_ticks} s, not {least} to {most} s");
         assert_eq!(ticks_per_second() as f64, per_second, "the answer does not change");
+    }
+
+    #[test]
+    fn microseconds_are_told_from_ticks() {
+        let per_second = ticks_per_second();
+        assert!(are_micros(per_second, 1_000_000) && are_micros(u64::MAX, 20) && are_micros(0, 0));
+        assert!(!are_micros(per_second - 1, 1_000_000) && !are_micros(0, 1));
     }
 
     #[test]

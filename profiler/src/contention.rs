@@ -26,8 +26,9 @@
 //! None. A hook captures its stack, finds or makes its bucket ([`crate::stack::table`]), and adds to two
 //! atomics (`block_record`). Rates are single words, read once an event.
 
-use core::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use crate::block_kinds::BlockKinds;
 use crate::block_record::BlockRecord;
 use crate::clock;
 use crate::fork_lock::ForkLock;
@@ -71,6 +72,8 @@ static MUTEX: std::sync::LazyLock<Buckets> = std::sync::LazyLock::new(|| Table::
 static BLOCK_NANOS: AtomicU64 = AtomicU64::new(0);
 /// The same in ticks; 0 is off. What hooks read.
 static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
+/// The kinds of waits that the block profile has, in bits.
+static BLOCK_KINDS: AtomicU8 = AtomicU8::new(BlockKinds::DEFAULT.bits());
 /// The mutex profile fraction; 0 is off, never negative.
 static MUTEX_FRACTION: AtomicI64 = AtomicI64::new(0);
 /// Held while a rate is set: of two setters at one time the later one sets all that belongs to it.
@@ -102,6 +105,40 @@ pub fn set_block_profile_rate(nanos: u64) {
     BLOCK_NANOS.store(nanos, Ordering::Relaxed);
     BLOCK_RATE.store(rate, Ordering::Release);
     listeners::set(Listener::Block, rate != 0);
+    note_calls();
+}
+
+/// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has. It
+/// takes effect with the waits that end from now on. Go has no such choice.
+pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
+    let _held = SETTING.lock();
+    let previous = BLOCK_KINDS.swap(kinds.bits(), Ordering::Relaxed);
+    note_calls();
+    BlockKinds::from_bits(previous)
+}
+
+/// The kinds of waits that the block profile has.
+#[inline]
+pub fn block_profile_kinds() -> BlockKinds {
+    BlockKinds::from_bits(BLOCK_KINDS.load(Ordering::Relaxed))
+}
+
+/// Whether the block profile has waits of this kind, and is on. For hooks.
+#[inline]
+pub fn is_block_kind_on(kind: BlockKinds) -> bool {
+    BLOCK_RATE.load(Ordering::Relaxed) != 0 && block_profile_kinds().contains(kind)
+}
+
+/// `SETTING` is held.
+fn note_calls() {
+    // Some calls that wait for the network by name are sleeps.
+    let of_calls = [BlockKinds::NETWORK, BlockKinds::SYSCALL, BlockKinds::SLEEP];
+    let has_calls = of_calls.into_iter().any(is_block_kind_on);
+    if has_calls {
+        // So that hooks know how long a call is that is recorded.
+        clock::ticks_per_second();
+    }
+    listeners::set(Listener::BlockCalls, has_calls);
 }
 
 /// The rate of the block profile in nanoseconds, as it was set; 0 when it is off.

@@ -30,6 +30,7 @@
 //! Linux on x86-64 is tested, on aarch64 it builds. Elsewhere everything compiles and records nothing.
 
 pub mod arena;
+mod block_kinds;
 mod block_profile;
 mod block_record;
 pub mod bucket;
@@ -68,6 +69,7 @@ pub mod slots;
 pub mod stack;
 pub mod thread_create;
 
+pub use block_kinds::BlockKinds;
 pub use block_profile::{
     BlockProfileRecord, MAX_THREAD_RECORDS, StackRecord, block_profile, block_profile_into, mutex_profile,
     mutex_profile_into, thread_create_profile, thread_create_profile_into,

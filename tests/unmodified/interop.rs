@@ -1,5 +1,7 @@
 //! The real `go tool trace`, of both versions, reads what was recorded of unmodified code.
 
+use crate::calls::{ended_in, recorded_calls};
+use crate::scenes::{pipe, stream};
 use crate::support::child;
 use crate::trace_go::check;
 use crate::traces::recorded;
@@ -11,6 +13,17 @@ fn go_shows_who_waits_and_who_wakes() {
             let (trace, ..) = recorded(name);
             let profiles: [(&str, &[&str]); 2] = [("sync", &["receives"]), ("sched", &["sends"])];
             check("go_shows_who_waits_and_who_wakes", &trace, &profiles);
+        }
+    });
+}
+
+#[test]
+fn go_shows_calls_that_block() {
+    child::isolated("go_shows_calls_that_block", || {
+        let functions: &[&str] = &["waiter"];
+        check("go_shows_calls_that_block", &recorded_calls(), &[("net", functions), ("syscall", functions)]);
+        for scene in [pipe, stream] {
+            check("go_shows_calls_that_block", &ended_in("waits", scene), &[]);
         }
     });
 }

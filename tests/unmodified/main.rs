@@ -1,9 +1,13 @@
 //! Programs that know nothing of rtprof: their locks, channels, threads and sleeps, as functions of the C library see them.
 #![cfg(feature = "pprof")]
 
+mod calls;
 mod hostile;
 mod interop;
+mod interrupted;
 mod locks;
+mod results;
+mod scenes;
 #[path = "../support/mod.rs"]
 mod support;
 mod threads;

@@ -9,7 +9,8 @@ use rtprof_profiler::{clock, goroutine, sampling};
 
 use crate::buffer::Buffer;
 use crate::collected::Collected;
-use crate::recorder::{Patience, following};
+use crate::everyone::{self, InKernel, patiently};
+use crate::recorder::following;
 use crate::tables::{self, View};
 use crate::thread::{self, RECORDER};
 use crate::{collector, heap, states};
@@ -18,10 +19,6 @@ use crate::{collector, heap, states};
 const PERIOD: Duration = Duration::from_secs(1);
 /// or when full buffers are so many bytes.
 const FULL: usize = 8 << 20;
-/// Goroutines that are declared in one turn of the shared lane.
-const AT_ONCE: usize = 64;
-/// How long to wait for threads that are within an event, and do not run.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Protects start and the end of a trace.
 static STARTING: ForkLock = ForkLock::new();
@@ -75,6 +72,8 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     }
     RECORDER.epoch.barrier.open();
     RECORDER.losses.reset();
+    // So that hooks know how long a call is that is recorded.
+    clock::ticks_per_second();
     let limit = RECORDER.buffers.set_limit(memory);
     let Some(first) = RECORDER.buffers.take(true) else { return Err(StartError::NoMemory) };
     RECORDER.buffers.give_back(first);
@@ -102,11 +101,12 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
         full: FULL.min(limit / 4),
         pending: Vec::new(),
         view: View::default(),
+        in_kernel: InKernel::default(),
         is_over: false,
         is_quiet: true,
         counts: Counts::default(),
     };
-    drain.find_all();
+    drain.in_kernel = InKernel::find_and_declare();
     heap::begin();
     Ok(drain)
 }
@@ -121,7 +121,9 @@ pub fn end_recording(of: u32) {
 /// `STARTING` is held.
 fn end(of: u32) {
     if of == session() && is_active() && RECORDER.generation() != 0 {
+        let _untracked = sampling::untracked();
         heap::catch_up();
+        everyone::tell_calls();
         ENDED.store(clock::ticks(), Ordering::Relaxed);
         RECORDER.epoch.generation.store(0, Ordering::SeqCst);
         listeners::set(Listener::Tracer, false);
@@ -179,6 +181,7 @@ pub struct Drain {
     /// Buffers of the present generation that were full before the last one was cut.
     pending: Vec<&'static Buffer>,
     view: View,
+    in_kernel: InKernel,
     is_over: bool,
     /// Every thread was seen out of its turn.
     is_quiet: bool,
@@ -197,10 +200,12 @@ impl Drain {
     }
 
     /// Whether the present generation has gone on for long enough, or recording has ended. To be asked every few
-    /// milliseconds: it also sees to it that the heap's curve is up to date.
-    pub fn wants_cut(&self) -> bool {
+    /// milliseconds: it also sees to it that the heap's curve is up to date, and looks at threads that were in the kernel.
+    pub fn wants_cut(&mut self) -> bool {
         if RECORDER.generation() != 0 {
             heap::catch_up();
+            let _untracked = sampling::untracked();
+            self.in_kernel.look_again();
         }
         !self.is_over
             && (RECORDER.generation() == 0
@@ -258,40 +263,11 @@ impl Drain {
                 LAST.store(next, Ordering::Relaxed);
                 self.begin = now;
                 self.begun = Instant::now();
-                self.declare_all();
+                everyone::declare();
             }
             None => self.is_over = true,
         }
         Collected { tables: &self.view, buffers, begin, end }
-    }
-
-    /// As [`declare_all`](Self::declare_all), at the start of a trace. A thread that waits in something that no hook has seen
-    /// would be taken for one that runs.
-    fn find_all(&mut self) {
-        for goroutine in goroutine::slots() {
-            states::find_in_kernel(goroutine);
-        }
-        self.declare_all();
-    }
-
-    /// Declares all goroutines that have not declared themselves in the present generation.
-    fn declare_all(&mut self) {
-        let mut goroutines = goroutine::slots().peekable();
-        while goroutines.peek().is_some() {
-            // Not all at once: others have events for that lane too.
-            let declared = patiently(|patience| {
-                RECORDER.with_patient_shared_turn(patience, |turn| {
-                    for goroutine in goroutines.by_ref().take(AT_ONCE) {
-                        turn.make_room(0);
-                        turn.declare(goroutine);
-                    }
-                })
-            });
-            if declared.is_none() {
-                // Recording has ended, or somebody keeps that lane for good.
-                return;
-            }
-        }
     }
 
     /// The stacks and strings of all generations that were cut.
@@ -348,15 +324,4 @@ impl Drop for Drain {
         }
         OWNER.store(0, Ordering::Release);
     }
-}
-
-/// Runs `f` with the patience that the reader has.
-fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
-    let (process, started) = (own_process(), Instant::now());
-    let patience = Patience {
-        own: goroutine::kernel_thread_id(),
-        is_gone: &|thread_id| !goroutine::is_alive(process, thread_id),
-        is_over: &|| started.elapsed() > PATIENCE,
-    };
-    f(&patience)
 }

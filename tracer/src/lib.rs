@@ -14,7 +14,7 @@
 //! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
 //! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
 //! | `tables` | what stands for stacks and strings |
-//! | [`drain`] | start, stop, and the cuts in between |
+//! | [`drain`], `everyone` | start, stop, and the cuts in between |
 //! | `task`, `region`, `log`, `sample`, [`heap`], [`collector`] | what else is recorded |
 //!
 //! # Rules of the hooks
@@ -34,6 +34,8 @@ mod collected;
 pub mod collector;
 #[cfg(not(loom))]
 pub mod drain;
+#[cfg(not(loom))]
+mod everyone;
 pub mod generation;
 #[cfg(not(loom))]
 pub mod heap;

@@ -4,7 +4,7 @@
 //! and say truly who waits.
 
 use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{self, Birth, Goroutine, Start, State, WaitReason};
+use rtprof_profiler::goroutine::{self, Birth, Goroutine, Start, State, WaitReason, Word};
 use rtprof_profiler::observer::Observer;
 
 use crate::record::Kind;
@@ -89,13 +89,36 @@ fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Opt
 }
 
 /// A goroutine that says that it runs, while the kernel says that its thread waits, is in a system call for all that is known.
-/// Nothing, if it says something else meanwhile. Not for hooks.
-pub(crate) fn find_in_kernel(goroutine: &Goroutine) {
+/// Returns its word then. Nothing, if it says something else meanwhile. Not for hooks.
+pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<Word> {
     // Read before the kernel is asked, so that a change since makes this one fail.
     let word = goroutine.state();
-    if word.state() == State::Running && goroutine::is_waiting(goroutine.thread_id()) == Some(true) {
-        let _ = goroutine.change(word, word.next(State::Syscall, word.lost()));
+    let is_there = || goroutine::is_waiting(goroutine.thread_id()) == Some(true);
+    if word.state() != State::Running || !is_there() {
+        return None;
     }
+    let found = word.next(State::Syscall, word.lost());
+    goroutine.change(word, found).is_ok().then_some(found)
+}
+
+/// A call of the current goroutine is over, which began and ended at these ticks and was long: it has done what `state` says
+/// meanwhile, while it was said to run. Go: `traceGoSysBlock`, `traceGoSysExit`.
+#[cold]
+pub fn call_ended(own: &Goroutine, state: State, (begin, end): (u64, u64)) {
+    if !is_enabled() {
+        return;
+    }
+    if own.state().state() != State::Running {
+        // Found in the kernel when the trace began: that tells of the call already.
+        return resume(own);
+    }
+    own_turn(|turn, _| {
+        if !turn.count_if_lost() {
+            let stack = turn.stack();
+            let arguments = [state.number().into(), stack.into(), clock::since(begin, end)];
+            turn.write(Kind::Call, end, arguments);
+        }
+    });
 }
 
 /// The current goroutine lets others run. To be followed by [`resume`]. Go: `traceGoSched`.

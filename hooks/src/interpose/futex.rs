@@ -38,6 +38,7 @@ pub(crate) unsafe extern "C" fn syscall(
     #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
+        "endbr64",
         "cmp rdi, {futex_number}",
         "je {futex}",
         "mov rax, rdi",
@@ -62,6 +63,8 @@ pub(crate) unsafe extern "C" fn syscall(
     #[cfg(target_arch = "aarch64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
+        // `bti c`, for assemblers that do not know it.
+        "hint #34",
         "cmp x0, {futex_number}",
         // Not `b.eq {futex}`: a conditional branch reaches no further than 1 MiB.
         "b.ne 2f",

@@ -5,10 +5,12 @@
 //! that it finds. What is defined here does what the C library's would, and tells the profiler of it:
 //!
 //! ```text
-//!   std, parking_lot, crossbeam, tokio ─► syscall(SYS_futex, ..) ─┐
-//!   std::thread::spawn, C libraries ────► pthread_create ─────────┼─► unwatched ─► as in the C library
-//!   std::thread::sleep, JoinHandle::join ► nanosleep, pthread_join ┘
-//!                                                                 └─► Wait ─► the call ─► Wait::end, as of our own locks
+//!   std, parking_lot, crossbeam, tokio ──► syscall(SYS_futex, ..) ──┐
+//!   std::thread::spawn, C libraries ─────► pthread_create ──────────┼─► unwatched ─► as in the C library
+//!   std::thread::sleep, JoinHandle::join ► nanosleep, pthread_join ─┘
+//!                                                                   └─► Wait ─► the call ─► Wait::end, as of our own locks
+//!   files, sockets, mio, processes ──────► read, recv, epoll_wait ──┬─► as in the C library
+//!                                                                   └─► interposed_io ─► the call ─► recorded, if it was long
 //! ```
 //!
 //! | file | functions | what is recorded |
@@ -16,10 +18,11 @@
 //! | `futex` | `syscall`, of which only `SYS_futex` is looked at | a wait; who ended it is charged |
 //! | `threads` | `pthread_create`, `pthread_join`, `pthread_setname_np` | threads, their creators and names; the wait for their end |
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
+//! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and their like | a system call, if it was long |
+//! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and their like | a wait for the network, if it was one |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
-//! While nothing is recorded a call costs a load and a branch beyond what it costs without us; so does a call that is
-//! [`hidden`]. Threads are recorded always, when they are created, as those of `rtprof::thread` are.
+//! While nothing is recorded a call costs a load and a branch beyond what it costs without us, and a jump. Threads are recorded always, when they are created, as those of `rtprof::thread` are.
 //!
 //! # Rules
 //!
@@ -29,9 +32,18 @@
 //! a destructor lives across the call: a thread that is cancelled is unwound through it. (A static program has no other
 //! definition to forward to: there they are system calls, and no cancellation points.)
 
+mod calls;
+mod define;
+mod descriptors;
+mod files;
 mod forward;
 mod futex;
+#[cfg(not(all(target_env = "musl", target_feature = "crt-static")))]
+mod messages;
+mod polls;
+mod processes;
 mod sleeps;
+mod sockets;
 mod threads;
 mod watch;
 mod yields;
@@ -57,7 +69,12 @@ extern "C" fn construct() {
     ] {
         next.find(name);
     }
+    #[cfg(not(target_feature = "crt-static"))]
+    for functions in [files::NEXT, messages::NEXT, polls::NEXT, processes::NEXT, sockets::NEXT] {
+        define::find(functions);
+    }
     rtprof_profiler::init::open_at_start();
+    listeners::note_calls_are_seen();
     // SAFETY: the handler only stores to statics, and lives as long as this code, which stays loaded.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }

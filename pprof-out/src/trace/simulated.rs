@@ -25,12 +25,8 @@ struct Thread {
     number: u64,
     /// The generation that declared it, 0 after changes that were lost.
     declared: u32,
-    /// A thread that is created has not started.
-    has_started: bool,
     skew: u64,
     regions: Vec<(u64, u64)>,
-    /// Yields in order to run again.
-    is_yielding: bool,
 }
 
 /// A lane under way.
@@ -56,6 +52,8 @@ pub(crate) struct Simulation {
     generation: u32,
     /// How many records of each kind were written.
     pub(crate) written: BTreeMap<u8, usize>,
+    /// How many of the calls were waits.
+    pub(crate) waits_in_calls: usize,
     pub(crate) lost: usize,
 }
 
@@ -83,6 +81,7 @@ impl Simulation {
             now,
             generation: 0,
             written: BTreeMap::new(),
+            waits_in_calls: 0,
             lost: 0,
         };
         for id in 1..=threads {
@@ -101,15 +100,7 @@ impl Simulation {
 
     fn thread(&mut self, state: State, number: u64) -> Thread {
         let skew = self.chance(self.mishaps.skew + 1);
-        Thread {
-            state,
-            number,
-            declared: 0,
-            has_started: true,
-            skew,
-            regions: Vec::new(),
-            is_yielding: false,
-        }
+        Thread { state, number, declared: 0, skew, regions: Vec::new() }
     }
 
     fn chance(&mut self, of: u64) -> u64 {
@@ -273,10 +264,7 @@ impl Simulation {
         let thread = &self.threads[&id];
         match thread.state {
             State::Running => self.run(id),
-            State::Runnable => {
-                self.threads.get_mut(&id).unwrap().has_started = true;
-                self.change(id, id, State::Running, Kind::Start, |number| [id, number]);
-            }
+            State::Runnable => self.change(id, id, State::Running, Kind::Start, |number| [id, number]),
             State::Syscall => self.change(id, id, State::Running, Kind::SyscallEnd, |_| []),
             State::Waiting(_) => match self.chance(3) {
                 0 => self.change(id, id, State::Running, Kind::Wake, |_| []),
@@ -301,15 +289,12 @@ impl Simulation {
     fn run(&mut self, id: u64) {
         self.declare(id, id);
         let (task, name) = (self.chance(3), 4 + self.chance(2));
-        match self.chance(16) {
+        match self.chance(17) {
             0..=3 => {
                 let reason = REASONS[self.chance(6) as usize];
                 self.change(id, id, State::Waiting(reason), Kind::Block, |_| [reason as u64, 1]);
             }
-            4 => {
-                self.change(id, id, State::Runnable, Kind::Yield, |_| [1]);
-                self.threads.get_mut(&id).unwrap().is_yielding = true;
-            }
+            4 => self.change(id, id, State::Runnable, Kind::Yield, |_| [1]),
             5 => self.change(id, id, State::Syscall, Kind::SyscallBegin, |_| [1]),
             6 => self.create(id),
             7 if self.threads.len() > 3 && id != 1 => self.end(id),
@@ -341,6 +326,13 @@ impl Simulation {
                 }
                 self.put(id, Kind::AssistStart, [1]);
                 self.put(id, Kind::AssistDone, []);
+            }
+            15 => {
+                // Some seem longer than the thread has run.
+                let state = [State::Syscall, State::Waiting(WaitReason::Net)][self.chance(2) as usize];
+                let arguments = [state.number().into(), 1, self.chance(5000)];
+                let is_written = self.put(id, Kind::Call, arguments);
+                self.waits_in_calls += usize::from(is_written && state != State::Syscall);
             }
             _ => {
                 let bytes = self.chance(1 << 30);
@@ -375,7 +367,6 @@ impl Simulation {
         }
         self.next_thread += 1;
         let mut thread = self.thread(State::Runnable, 0);
-        thread.has_started = false;
         // Unless the record was lost.
         thread.declared = if self.lane(creator).has_lost { 0 } else { self.generation };
         if self.chance(10) == 0 && thread.declared != 0 {

@@ -24,6 +24,7 @@
 mod ask;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod asking;
+mod call;
 mod exit;
 mod kernel;
 mod name;
@@ -46,6 +47,7 @@ use core::cell::Cell;
 use core::ptr::{null_mut, without_provenance_mut};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+pub use call::{Call, Outer};
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
 pub use profile::{KernelState, Recorded, count, snapshot as stacks};

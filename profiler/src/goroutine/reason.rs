@@ -1,5 +1,7 @@
 //! What a goroutine waits for.
 
+use crate::block_kinds::BlockKinds;
+
 /// Why a goroutine does not run. Go: `waitReason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -76,10 +78,14 @@ impl WaitReason {
         }
     }
 
-    /// Whether such a wait enters the block profile. One that only lets time pass does not, nor one for the
-    /// network, as in Go: no goroutine makes it wait.
-    pub fn is_blocking(self) -> bool {
-        !matches!(self, Self::Sleep | Self::Net)
+    /// The kind of such a wait, for the block profile.
+    pub fn kind(self) -> BlockKinds {
+        match self {
+            Self::Sleep => BlockKinds::SLEEP,
+            Self::Net => BlockKinds::NETWORK,
+            Self::Join => BlockKinds::JOIN,
+            _ => BlockKinds::SYNC,
+        }
     }
 
     /// The reason with this number; `None` for 0, which is no wait.
@@ -98,7 +104,8 @@ mod tests {
         assert_eq!(names.len(), WaitReason::ALL.len());
         for reason in WaitReason::ALL {
             assert_eq!(WaitReason::from_number(reason as u8), Some(reason));
-            assert_eq!(reason.is_blocking(), !["sleep", "IO wait"].contains(&reason.name()));
+            let is_blocking = BlockKinds::DEFAULT.contains(reason.kind());
+            assert_eq!(is_blocking, !["sleep", "IO wait"].contains(&reason.name()), "as in Go");
         }
         assert_eq!(WaitReason::from_number(0), None);
         assert_eq!(WaitReason::from_number(WaitReason::ALL.len() as u8 + 1), None);

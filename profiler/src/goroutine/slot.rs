@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
+use super::call::Call;
 use super::name::Name;
 use super::parked::Parked;
 use super::protocol::Progress;
@@ -28,6 +29,7 @@ pub struct Goroutine {
     /// reads the same number before and after the rest has read one goroutine.
     id: AtomicU64,
     now: Now,
+    call: Call,
     thread_id: AtomicU32,
     process: AtomicU32,
     created_by: AtomicPtr<ThreadBucket>,
@@ -198,6 +200,12 @@ impl Goroutine {
         self.now.waiting()
     }
 
+    /// The call that it is in.
+    #[inline]
+    pub fn call(&self) -> &Call {
+        &self.call
+    }
+
     /// A number that stands for the slot, never 0, its low seven bits 0: for wait queues, which add marks of
     /// their own there.
     #[inline]
@@ -220,6 +228,8 @@ impl Goroutine {
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.origin);
         self.set_thread_number(0);
+        // A thread that was cancelled in a call has not said that it left.
+        self.call.reset();
         self.id.store(identity.id, Release);
         // Last: who finds it alive finds out who it is.
         self.now.reset(identity.state);
@@ -309,6 +319,7 @@ impl Default for Goroutine {
         Self {
             id: AtomicU64::new(0),
             now: Now::default(),
+            call: Call::default(),
             thread_id: AtomicU32::new(0),
             process: AtomicU32::new(0),
             created_by: AtomicPtr::new(core::ptr::null_mut()),

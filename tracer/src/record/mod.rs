@@ -27,6 +27,8 @@
 //! | `End` | the goroutine | running → dead, the next |
 //! | `Status` | anybody | none: its state as of the change `number` |
 //! | `Name` | the goroutine, which runs | none |
+//! | `Call` | the goroutine, which runs | none: for so many ticks until now it was in this state, in a call |
+//! | `InCall` | who ends the trace | none: the goroutine has been in this state since `begin`, in a call, if nothing of it follows |
 //!
 //! A `CpuSample` is of a goroutine that runs, wherever it is recorded; or of none, 0, in a thread that has none.
 //!
@@ -155,6 +157,10 @@ kinds! {
     CpuSample = 28, 3;
     /// goroutine, its name
     Name = 29, 2;
+    /// state, stack, ticks
+    Call = 30, 3;
+    /// goroutine, state, the tick at which that began
+    InCall = 31, 3;
 }
 
 /// A goroutine's state as of a change.
@@ -211,6 +217,8 @@ pub enum Record<'a> {
     Log { task: u64, category: StringId, stack: StackId, message: &'a [u8] },
     CpuSample { goroutine: u64, stack: StackId, count: u64 },
     Name { goroutine: u64, name: StringId },
+    Call { state: State, stack: StackId, ticks: u64 },
+    InCall { goroutine: u64, state: State, begin: u64 },
 }
 
 /// Why the world was stopped. Go: `stwReason`.

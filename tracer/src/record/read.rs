@@ -80,6 +80,8 @@ impl<'a> Records<'a> {
             Kind::StartLabelled => {
                 Record::Start { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
             }
+            Kind::Call => Record::Call { state: State::from_number(a as u8)?, stack: stack_at(1), ticks: c },
+            Kind::InCall => Record::InCall { goroutine: a, state: State::from_number(b as u8)?, begin: c },
             Kind::Name => Record::Name { goroutine: a, name: b as StringId },
             Kind::CpuSample => Record::CpuSample { goroutine: a, stack: stack_at(1), count: c },
             Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },

@@ -87,6 +87,14 @@ impl Order {
             }
             Record::StwDone { number } => self.end_turn(reading, tick, record, number, Awaits::Stop, visit),
             Record::CpuSample { goroutine, .. } => self.sample(reading, tick, goroutine, record, visit),
+            Record::InCall { goroutine, .. } => {
+                let target = self.goroutines.at(goroutine);
+                if self.is_or_stale(target, Goroutine::is_alive)? {
+                    let at = self.at(reading, tick, None);
+                    visit.record(at, target, record);
+                }
+                Ok(())
+            }
             Record::HeapAlloc { .. } | Record::HeapGoal { .. } => {
                 let at = self.at(reading, tick, None);
                 visit.record(at, NONE, record);
@@ -101,7 +109,8 @@ impl Order {
             | Record::RegionBegin { .. }
             | Record::RegionEnd { .. }
             | Record::Log { .. }
-            | Record::Name { .. } => {
+            | Record::Name { .. }
+            | Record::Call { .. } => {
                 self.own_is_declared(reading)?;
                 let at = self.at(reading, tick, None);
                 visit.record(at, NONE, record);

@@ -9,6 +9,7 @@ use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 use crate::trace::order::{Place, SHARED, Visit};
 
 use super::called::Begun;
+use super::calls::Open;
 use super::event::EventType;
 use super::goroutines::{Goroutines, NONE, Phase};
 use super::moves::unknown_thread;
@@ -37,7 +38,7 @@ pub(super) struct Events {
     pub(super) lanes: Vec<Lane>,
     pub(super) names: Names,
     /// By how much ticks are shifted to the right.
-    shift: u32,
+    pub(super) shift: u32,
     has_collection: bool,
     collections: u64,
     /// When the last collection began or ended.
@@ -45,6 +46,8 @@ pub(super) struct Events {
     /// The goroutine that stops the world.
     pub(super) stop_of: Option<u32>,
     stop_tick: u64,
+    /// Calls that go on at the end.
+    pub(super) open_calls: Vec<Open>,
     pub(super) unmatched: Unmatched,
 }
 
@@ -62,6 +65,7 @@ impl Events {
             collection_tick: start,
             stop_of: None,
             stop_tick: start,
+            open_calls: Vec::new(),
             unmatched: Unmatched::default(),
         }
     }
@@ -106,6 +110,7 @@ impl Events {
             self.settle(place, State::Runnable, proc, stands_in, tick);
         }
         self.end_stop(tick);
+        self.begin_open_calls();
         self.end_collection(OUTSIDE, tick);
         for place in self.goroutines.places() {
             if self.goroutines[place].phase == Phase::Running {
@@ -133,7 +138,7 @@ pub(super) struct Writing<'a> {
 impl Writing<'_> {
     /// The stack of what happens at `at`, with the name of the goroutine beneath it.
     #[inline]
-    fn stack(&mut self, at: Place, stack: StackId) -> u64 {
+    pub(super) fn stack(&mut self, at: Place, stack: StackId) -> u64 {
         match self.events.goroutines.name(at.goroutine) {
             None => self.events.names.unnamed_stack(stack, self.tables),
             Some(name) => self.events.names.stack(stack, name, self.tables),
@@ -257,12 +262,9 @@ impl Visit for Writing<'_> {
                 let stack = self.stack(at, stack);
                 self.events.on_lane(at.lane, tick, |events, proc| events.wake(target, proc, tick, stack));
             }
-            Record::Wake | Record::SyscallEnd => {
-                let proc = events.proc_of(at.lane, tick);
-                events.start_proc(proc, events.lanes[at.lane as usize].thread_id, tick);
-                events.wake(at.goroutine, proc, tick, 0);
-                events.run(at.goroutine, proc, tick);
-            }
+            Record::Wake | Record::SyscallEnd => events.come_back(at, tick),
+            Record::Call { state, stack, ticks } => self.call(at, ticks, state, stack),
+            Record::InCall { state, begin, .. } => events.note_open_call(target, begin, state),
             Record::Yield { stack } => {
                 let stack = self.stack(at, stack);
                 let proc = self.events.goroutines[at.goroutine].proc;

@@ -6,6 +6,7 @@
 //! checked as it is made.
 
 mod called;
+mod calls;
 mod checker;
 pub(crate) mod event;
 mod events;

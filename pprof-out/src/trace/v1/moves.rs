@@ -2,7 +2,7 @@
 
 use rtprof_profiler::goroutine::{State, WaitReason};
 
-use crate::trace::order::SHARED;
+use crate::trace::order::{Place, SHARED};
 
 use super::event::EventType;
 use super::events::Events;
@@ -126,6 +126,15 @@ impl Events {
         };
         goroutine.phase = Phase::Runnable;
         (goroutine.proc, goroutine.tick) = (proc, tick);
+    }
+
+    /// waiting or in a system call → running, on the lane where that was recorded: nobody of the program woke it.
+    #[inline]
+    pub(super) fn come_back(&mut self, at: Place, tick: u64) {
+        let proc = self.proc_of(at.lane, tick);
+        self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
+        self.wake(at.goroutine, proc, tick, 0);
+        self.run(at.goroutine, proc, tick);
     }
 
     /// running → dead. Its P has nothing to do.

@@ -100,7 +100,11 @@ fn nothing_is_missing_without_mishaps() {
         use EventType as E;
         let blocks =
             [E::GoBlockSync, E::GoBlockCond, E::GoBlockRecv, E::GoBlockSelect, E::GoBlockNet, E::GoSleep];
-        assert_eq!(of(&blocks), written(Kind::Block), "seed {seed}");
+        let waits_in_calls = run.simulation.waits_in_calls;
+        assert_eq!(of(&blocks), written(Kind::Block) + waits_in_calls, "seed {seed}");
+        // And those that are in one when the trace begins.
+        let system_calls = written(Kind::SyscallBegin) + written(Kind::Call) - waits_in_calls;
+        assert!((system_calls..=system_calls + 8).contains(&of(&[E::GoSysCall])), "seed {seed}");
         assert_eq!(of(&[E::GoEnd]), written(Kind::End) + written(Kind::CreateFailed), "seed {seed}");
         assert_eq!(of(&[E::GoCreate]), written(Kind::Create) + 8, "seed {seed}");
         assert_eq!(of(&[E::UserTaskCreate]), written(Kind::TaskCreate));

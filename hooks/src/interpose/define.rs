@@ -1,0 +1,200 @@
+//! How a function of the C library is defined that is a system call and no more.
+
+use core::ffi::{c_int, c_long};
+#[cfg(not(target_feature = "crt-static"))]
+use core::{
+    ffi::CStr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+/// Something that is passed to the kernel in a register.
+pub(super) trait Word: Copy {
+    fn word(self) -> usize;
+}
+
+macro_rules! words {
+    ($($type:ty)*) => {
+        $(impl Word for $type {
+            #[inline(always)]
+            fn word(self) -> usize {
+                // A signed number keeps its sign, as the C library has it.
+                self as usize
+            }
+        })*
+    };
+}
+
+words!(c_int u32 c_long usize isize);
+
+impl<T> Word for *const T {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+impl<T> Word for *mut T {
+    #[inline(always)]
+    fn word(self) -> usize {
+        self.expose_provenance()
+    }
+}
+
+/// Defines functions of the C library, each of which forwards to the C library's, and does the same by a system call where there is
+/// no other: before the constructor has run, and in a static program.
+///
+/// ```text
+///   fn name(argument: Type, ..) -> Type: what it is for `calls::interposed_io`, => result of the kernel;
+/// ```
+///
+/// And `NEXT`, which says what is to be looked up.
+///
+/// A program makes many of these calls, and most of the time nobody listens. So the function of that name looks at one word and
+/// jumps: it has no frame, and the C library's function returns to the caller itself.
+///
+/// ```text
+///   read ── nobody listens ──► next::read, the C library's, or else kernel::read
+///     └──── somebody does ───► watched::read ─► interposed_io ─► next::read
+/// ```
+macro_rules! interposed {
+    ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty: $call:expr, => $raw:expr;)*) => {
+        /// What each does by a system call.
+        mod kernel {
+            #[allow(clippy::wildcard_imports, reason = "whatever the system calls are given")]
+            use super::*;
+
+            $(pub(super) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                // SAFETY: the caller's promise.
+                $crate::interpose::forward::returned(unsafe { $raw }) as $result
+            })*
+        }
+
+        /// Where each goes on.
+        mod next {
+            use core::sync::atomic::AtomicPtr;
+
+            $(#[allow(non_upper_case_globals, reason = "the name of a function")]
+            pub(super) static $name: AtomicPtr<()> = AtomicPtr::new(super::kernel::$name as *mut ());)*
+        }
+
+        /// What each does while somebody listens.
+        mod watched {
+            #[allow(clippy::wildcard_imports, reason = "whatever decides what kind of call it is")]
+            use super::*;
+
+            $(pub(super) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
+                #[allow(unused_unsafe, reason = "most have no pointer to look at")]
+                // SAFETY: the caller's promise.
+                let call = unsafe { $call };
+                let next = next::$name.load(core::sync::atomic::Ordering::Relaxed);
+                $crate::interpose::calls::interposed_io(call, move || {
+                    // SAFETY: the C library's function of that name, or the one above, which have this type; the caller's promise.
+                    unsafe { core::mem::transmute::<*mut (), Function>(next)($($argument),*) }
+                })
+            })*
+        }
+
+        /// The functions of this file, and what they are called.
+        #[cfg(not(target_feature = "crt-static"))]
+        pub(super) static NEXT: &[(&core::sync::atomic::AtomicPtr<()>, &core::ffi::CStr)] = &[
+            $((&next::$name, $crate::interpose::define::name(concat!(stringify!($name), "\0"))),)*
+        ];
+
+        $(
+            /// The function of this name in the C library.
+            ///
+            /// # Safety
+            /// As in the C library.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
+                // Addresses by way of the table of offsets: in a shared library they may be another object's. Linkers make them
+                // direct where they can.
+                #[cfg(target_arch = "x86_64")]
+                core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "endbr64",
+                    "mov rax, [rip + {listeners}@GOTPCREL]",
+                    "test dword ptr [rax], {of_calls}",
+                    "jne {watched}",
+                    "mov rax, [rip + {next}@GOTPCREL]",
+                    "jmp [rax]",
+                    ".cfi_endproc",
+                    listeners = sym rtprof_profiler::listeners::LISTENERS,
+                    of_calls = const rtprof_profiler::listeners::OF_CALLS,
+                    watched = sym watched::$name,
+                    next = sym next::$name,
+                );
+                #[cfg(target_arch = "aarch64")]
+                core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    // `bti c`, for assemblers that do not know it.
+                    "hint #34",
+                    "adrp x16, :got:{listeners}",
+                    "ldr x16, [x16, :got_lo12:{listeners}]",
+                    "ldr w17, [x16]",
+                    "tst w17, {of_calls}",
+                    "b.eq 2f",
+                    // Not `b.ne {watched}`: a conditional branch reaches no further than 1 MiB.
+                    "b {watched}",
+                    "2:",
+                    "adrp x16, :got:{next}",
+                    "ldr x16, [x16, :got_lo12:{next}]",
+                    "ldr x16, [x16]",
+                    "br x16",
+                    ".cfi_endproc",
+                    listeners = sym rtprof_profiler::listeners::LISTENERS,
+                    of_calls = const rtprof_profiler::listeners::OF_CALLS,
+                    watched = sym watched::$name,
+                    next = sym next::$name,
+                );
+            }
+        )*
+    };
+}
+
+/// Of a name that ends in a zero.
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) const fn name(name: &'static str) -> &'static CStr {
+    match CStr::from_bytes_with_nul(name.as_bytes()) {
+        Ok(name) => name,
+        Err(_) => panic!("a name ends in its only zero"),
+    }
+}
+
+/// Has the functions of a file go on in the C library's, where it has them.
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) fn find(functions: &[(&AtomicPtr<()>, &CStr)]) {
+    for (next, name) in functions {
+        // SAFETY: the name ends in a zero.
+        let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        let mut found = find(name);
+        // Musl has one of each, without the number.
+        let plain = name.to_bytes_with_nul().strip_suffix(b"64\0");
+        if let Some(plain) = plain
+            && found.is_null()
+        {
+            let mut short = [0; 16];
+            short[..plain.len()].copy_from_slice(plain);
+            found = CStr::from_bytes_until_nul(&short).map_or(found, find);
+        }
+        if !found.is_null() {
+            next.store(found.cast(), Ordering::Relaxed);
+        }
+    }
+}
+
+/// A system call with these arguments.
+macro_rules! kernel {
+    ($number:ident $(, $argument:expr)* $(,)?) => {{
+        let mut arguments = [0; 6];
+        let mut rest = arguments.iter_mut();
+        $(if let Some(place) = rest.next() {
+            *place = $crate::interpose::define::Word::word($argument);
+        })*
+        $crate::interpose::forward::system_call(libc::$number, arguments)
+    }};
+}
+
+pub(super) use {interposed, kernel};

@@ -1,0 +1,105 @@
+//! Which waits enter the block profile.
+
+use core::ops::{BitAnd, BitOr};
+
+/// A set of kinds of waits, for [`set_block_profile_kinds`](crate::contention::set_block_profile_kinds).
+///
+/// Of the network, of system calls and of sleeps rtprof knows what is announced to it (`trace::wait`), and with the feature
+/// `interpose` the calls of the C library.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct BlockKinds(u8);
+
+impl BlockKinds {
+    /// No wait.
+    pub const NONE: Self = Self(0);
+    /// Waits for another thread: for locks, conditions, channels, barriers and `unpark`, and those that the program announces.
+    pub const SYNC: Self = Self(1);
+    /// Waits for a thread to end.
+    pub const JOIN: Self = Self(2);
+    /// Waits for sockets, for events by `poll`, `select` and `epoll`, and those that the program announces as such. Go has none of these in its block profile: no goroutine
+    /// causes them. An idle server waits so all the time.
+    pub const NETWORK: Self = Self(4);
+    /// System calls that took more than 20 microseconds: reading and writing files and pipes, waiting for processes, and transfers over
+    /// sockets that do not wait.
+    pub const SYSCALL: Self = Self(8);
+    /// Sleeps.
+    pub const SLEEP: Self = Self(16);
+    /// All waits.
+    pub const ALL: Self = Self(31);
+    /// What the block profile has unless told otherwise, as Go's: waits that another thread of the program ends.
+    pub const DEFAULT: Self = Self(Self::SYNC.0 | Self::JOIN.0);
+
+    /// Whether all of `kinds` are in this set.
+    #[inline]
+    pub const fn contains(self, kinds: Self) -> bool {
+        self.0 & kinds.0 == kinds.0
+    }
+
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Self {
+        Self(bits & Self::ALL.0)
+    }
+}
+
+/// [`BlockKinds::DEFAULT`]
+impl Default for BlockKinds {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
+/// Those of either set.
+impl BitOr for BlockKinds {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// Those of both sets.
+impl BitAnd for BlockKinds {
+    type Output = Self;
+
+    fn bitand(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+}
+
+impl core::fmt::Debug for BlockKinds {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let names = [
+            (Self::SYNC, "SYNC"),
+            (Self::JOIN, "JOIN"),
+            (Self::NETWORK, "NETWORK"),
+            (Self::SYSCALL, "SYSCALL"),
+            (Self::SLEEP, "SLEEP"),
+        ];
+        let mut set = f.debug_set();
+        for (kind, name) in names {
+            if self.contains(kind) {
+                set.entry(&format_args!("{name}"));
+            }
+        }
+        set.finish()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_are_sets() {
+        let both = BlockKinds::SYNC | BlockKinds::SLEEP;
+        assert!(both.contains(BlockKinds::SLEEP) && both.contains(BlockKinds::NONE));
+        assert!(!both.contains(BlockKinds::SLEEP | BlockKinds::NETWORK));
+        assert_eq!(both & BlockKinds::DEFAULT, BlockKinds::SYNC);
+        assert_eq!(BlockKinds::from_bits(u8::MAX), BlockKinds::ALL);
+        assert_eq!(BlockKinds::from_bits(both.bits()), both);
+        assert_eq!(format!("{both:?} {:?}", BlockKinds::NONE), "{SYNC, SLEEP} {}");
+    }
+}

@@ -1,0 +1,362 @@
+//! Calls that read, write or wait for files, sockets and processes: what a trace and the block profile say of those that are long.
+
+use std::hint::black_box;
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread::{Builder, scope, sleep};
+use std::time::{Duration, Instant};
+
+use rtprof::trace::{Event, EventType};
+use rtprof::{BlockKinds, set_block_profile_kinds};
+
+use crate::scenes::{SCENES, Scene, connected, pipe, read_byte, stream, write_byte};
+use crate::support::contention::{
+    About, Moment, NONE, Seen, queue, record_everything, thread_id, wait_until_asleep,
+};
+use crate::support::processor::burn;
+use crate::support::{PATIENCE, child, until};
+use crate::trace_of::{Trace, has, record};
+
+const HOLD: Duration = Duration::from_millis(10);
+
+#[inline(never)]
+fn waiter<T>(play: impl FnOnce() -> T) -> T {
+    black_box("waiter");
+    black_box(play())
+}
+
+/// A thread waits in `wait`, until this one calls `end` after a while. Returns how long the wait must seem.
+fn scripted(wait: impl FnOnce() + Send, end: impl FnOnce()) -> About {
+    let (began, ended, end) = scope(|scope| {
+        let waiting = queue(scope, || waiter(wait));
+        sleep(HOLD);
+        let ended = Moment::of(end);
+        waiting.thread.join().expect("the thread ends well");
+        (waiting.began, ended, Moment::now())
+    });
+    About { least: ended.since(began).least, most: end.since(began).most }
+}
+
+/// What makes a goroutine wait, with `waiter` in its stack.
+fn waits(trace: &Trace) -> Vec<Event<'_>> {
+    let blocks = [
+        EventType::GoSysCall,
+        EventType::GoBlockNet,
+        EventType::GoBlockSync,
+        EventType::GoBlock,
+        EventType::GoSleep,
+    ];
+    let is_one = |event: &Event<'_>| blocks.contains(&event.event_type()) && has(*event, "waiter");
+    trace.parsed.events().filter(is_one).collect()
+}
+
+/// How a wait ends.
+fn end_of<'a>(trace: &'a Trace, wait: Event<'_>) -> Event<'a> {
+    let ends = [EventType::GoSysExit, EventType::GoUnblock, EventType::GoUnblockLocal];
+    let mut later = trace.parsed.events().filter(|event| event.time() > wait.time());
+    later
+        .find(|event| event.target() == Some(wait.g()) && ends.contains(&event.event_type()))
+        .expect("the wait was over")
+}
+
+/// A thread waits for each, in a trace.
+pub(crate) fn recorded_calls() -> Trace {
+    record(|| {
+        for (scene, ..) in SCENES {
+            scene(&mut |wait, end| {
+                scripted(wait, end);
+            });
+        }
+    })
+}
+
+#[test]
+fn a_trace_shows_what_blocks() {
+    child::isolated("a_trace_shows_what_blocks", || {
+        for (at, (scene, expected, _)) in SCENES.into_iter().enumerate() {
+            let mut lasted = About::default();
+            let trace = record(|| scene(&mut |wait, end| lasted = scripted(wait, end)));
+            trace.assert_whole();
+            trace.assert_in_order();
+            let waits = waits(&trace);
+            let kinds: Vec<_> = waits.iter().map(|event| event.event_type()).collect();
+            assert_eq!(kinds, [expected], "scene {at}: {waits:#?}");
+            let time = end_of(&trace, waits[0]).time() - waits[0].time();
+            lasted.check(&format!("scene {at}"), time as i64);
+        }
+    });
+}
+
+/// The block profile has what it is told to have, and by default what Go's has.
+#[test]
+fn the_block_profile_has_the_kinds_it_is_told() {
+    child::isolated("the_block_profile_has_the_kinds_it_is_told", || {
+        record_everything();
+        assert_eq!(rtprof::block_profile_kinds(), BlockKinds::DEFAULT);
+        let mut expected = About::default();
+        let (mut count, mut was) = (0, BlockKinds::DEFAULT);
+        for (at, (scene, _, kind)) in SCENES.into_iter().enumerate() {
+            for kinds in [BlockKinds::DEFAULT, kind, BlockKinds::NONE, BlockKinds::ALL] {
+                assert_eq!(set_block_profile_kinds(kinds), was);
+                was = kinds;
+                scene(&mut |wait, end| {
+                    let lasted = scripted(wait, end);
+                    if kinds.contains(kind) {
+                        expected = expected + lasted;
+                        count += 1;
+                    }
+                });
+            }
+            let seen = Seen::unmodified().blocked("waiter");
+            expected.check(&format!("after scene {at}"), seen.nanos);
+            assert_eq!(seen.count, count, "after scene {at}");
+        }
+        set_block_profile_kinds(BlockKinds::NONE);
+        // Sleeps are a kind too.
+        let seen = Seen::unmodified().blocked("");
+        waiter(|| sleep(HOLD));
+        assert_eq!(Seen::unmodified().blocked(""), seen);
+        set_block_profile_kinds(BlockKinds::SLEEP);
+        waiter(|| sleep(HOLD));
+        // SAFETY: nothing is written.
+        waiter(|| assert_eq!(unsafe { libc::poll(null_mut(), 0, 1) }, 0));
+        assert_eq!(Seen::unmodified().blocked("").count, seen.count + 2);
+        assert_ne!(Seen::unmodified().blocked("waiter"), NONE);
+    });
+}
+
+/// What returns at once is no event, however often it is called.
+#[test]
+fn short_calls_are_no_events() {
+    child::isolated("short_calls_are_no_events", || {
+        let (client, server) = UnixStream::pair().expect("there are descriptors");
+        let mut long = 0;
+        let trace = record(|| {
+            waiter(|| {
+                for _ in 0..2000 {
+                    let started = Instant::now();
+                    write_byte(&server);
+                    read_byte(&client);
+                    let mut poll = libc::pollfd { fd: client.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+                    // SAFETY: a local.
+                    assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 0) }, 0);
+                    // One of them may have been: its thread had no core.
+                    long += usize::from(started.elapsed() >= Duration::from_micros(20)) * 3;
+                }
+            });
+        });
+        let waits = waits(&trace);
+        assert!(waits.len() <= long, "{} of {long}: {:#?}", waits.len(), waits.first());
+    });
+}
+
+/// A socket that does not wait is never said to: a call on it that takes long does its work.
+#[test]
+fn what_refuses_to_wait_does_not_wait() {
+    child::isolated("what_refuses_to_wait_does_not_wait", || {
+        let (client, server) = connected();
+        client.set_nonblocking(true).expect("it is a socket");
+        let mut bytes = vec![0_u8; 4 << 20];
+        let trace = record(|| {
+            for _ in 0..100 {
+                // Not all of these are kept from their core for long.
+                (&client).read(&mut [0]).expect_err("there is nothing to be read");
+            }
+            waiter(|| {
+                let (started, mut long) = (Instant::now(), 0);
+                // Twice what is long: hardly more than the call itself is in between.
+                while long < 20 {
+                    assert!(started.elapsed() < PATIENCE, "nothing takes long");
+                    let begun = Instant::now();
+                    // SAFETY: the vector is as long as that.
+                    let sent =
+                        unsafe { libc::send(client.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
+                    long += usize::from(begun.elapsed() > Duration::from_micros(40));
+                    assert!(sent > 0, "there is room");
+                    let sent = &mut bytes[..sent as usize];
+                    (&server).read_exact(sent).expect("it was sent");
+                }
+            });
+            stream(&mut |wait, end| {
+                scripted(wait, end);
+            });
+        });
+        // Of the other socket, which waits.
+        let is_read = |event: &Event<'_>| has(*event, "read_exact") || has(*event, "read_byte");
+        let waits: Vec<_> = waits(&trace);
+        let (reads, sends): (Vec<_>, Vec<_>) = waits.iter().partition(|event| is_read(event));
+        let kinds = |events: &[&Event<'_>]| events.iter().map(|event| event.event_type()).collect::<Vec<_>>();
+        assert!(kinds(&reads).iter().all(|&kind| kind == EventType::GoBlockNet) && !reads.is_empty());
+        assert!(!sends.is_empty(), "{waits:#?}");
+        // A thread may be kept from its core for so long that it seems to have waited; that is all that is known of it.
+        let as_waits = kinds(&sends).iter().filter(|&&kind| kind != EventType::GoSysCall).count();
+        let kept = |event: &&Event<'_>| {
+            end_of(&trace, **event).time() - event.time() >= Duration::from_millis(1).as_nanos() as u64
+        };
+        let kept = sends.iter().filter(|event| kept(event)).count();
+        assert!(as_waits <= kept, "{as_waits} of {}, {kept} of them for long", sends.len());
+    });
+}
+
+/// A trace that ends while a thread of this name is in the scene's call.
+pub(crate) fn ended_in(name: &str, scene: Scene) -> Trace {
+    let mut trace = None;
+    scene(&mut |wait, end| {
+        scope(|scope| {
+            trace = Some(record(|| {
+                let (tell, told) = mpsc::channel();
+                let body = move || {
+                    tell.send(thread_id()).unwrap();
+                    wait();
+                };
+                let builder = Builder::new().name(name.into());
+                builder.spawn_scoped(scope, body).expect("there is a thread to be had");
+                wait_until_asleep(told.recv().unwrap());
+                sleep(HOLD);
+            }));
+            end();
+        });
+    });
+    trace.expect("it was recorded")
+}
+
+/// A thread that is in a call when the trace ends is shown in it since it began.
+#[test]
+fn a_call_goes_on_at_the_end() {
+    child::isolated("a_call_goes_on_at_the_end", || {
+        let scenes: [(&str, Scene, EventType); 2] =
+            [("reads", pipe, EventType::GoSysBlock), ("receives", stream, EventType::GoBlockNet)];
+        for (name, scene, expected) in scenes {
+            let trace = ended_in(name, scene);
+            let story = trace.story(trace.goroutine(name));
+            let last = story.iter().rposition(|event| event.event_type() == expected);
+            let last = last.unwrap_or_else(|| panic!("{story:#?}"));
+            assert_eq!(last, story.len() - 1, "nothing follows: {story:#?}");
+            let end = trace.parsed.events().map(|event| event.time()).max().expect("there are events");
+            assert!(end - story[last].time() >= HOLD.as_nanos() as u64, "{story:#?}");
+        }
+    });
+}
+
+/// A thread that one trace has found in the kernel, and that runs since, is not in the kernel for the next one.
+#[test]
+fn who_came_back_between_traces_runs() {
+    child::isolated("who_came_back_between_traces_runs", || {
+        let (reads, writes) = std::io::pipe().expect("there are descriptors");
+        let traces = scope(|scope| {
+            let ((tell, told), (stop, stopped)) = (mpsc::channel(), mpsc::channel::<()>());
+            let body = move || {
+                tell.send(thread_id()).unwrap();
+                read_byte(reads);
+                tell.send(0).unwrap();
+                while stopped.try_recv() == Err(mpsc::TryRecvError::Empty) {
+                    burn(Duration::from_millis(1));
+                }
+            };
+            let builder = Builder::new().name("computes".into());
+            builder.spawn_scoped(scope, body).expect("there is a thread to be had");
+            wait_until_asleep(told.recv().unwrap());
+            let in_kernel = record(|| sleep(HOLD));
+            write_byte(&writes);
+            told.recv().unwrap();
+            let running = record(|| sleep(HOLD));
+            drop(stop);
+            [in_kernel, running]
+        });
+        let last = |trace: &Trace| {
+            trace.story(trace.goroutine("computes")).last().expect("it was introduced").event_type()
+        };
+        // The end of a trace stops what runs.
+        assert_eq!(traces.each_ref().map(last), [EventType::GoSysBlock, EventType::GoSched]);
+    });
+}
+
+/// A thread that was in a call when the trace began, and computes since, runs.
+#[test]
+fn who_came_back_in_a_trace_runs() {
+    child::isolated("who_came_back_in_a_trace_runs", || {
+        let mut lasts = HOLD;
+        for attempt in 0.. {
+            let (reads, writes) = std::io::pipe().expect("there are descriptors");
+            let (thread, is_over) = (AtomicI32::new(0), AtomicBool::new(false));
+            let name = format!("computes {attempt}");
+            let trace = scope(|scope| {
+                let body = || {
+                    thread.store(thread_id(), Relaxed);
+                    read_byte(reads);
+                    // Nothing that any hook would hear of.
+                    thread.store(0, Relaxed);
+                    while !is_over.load(Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                };
+                let builder = Builder::new().name(name.clone());
+                builder.spawn_scoped(scope, body).expect("there is a thread to be had");
+                until("it has begun", || thread.load(Relaxed) != 0);
+                wait_until_asleep(thread.load(Relaxed));
+                let trace = record(|| {
+                    write_byte(&writes);
+                    until("it has read", || thread.load(Relaxed) == 0);
+                    sleep(lasts);
+                });
+                is_over.store(true, Relaxed);
+                trace
+            });
+            let story = trace.story(trace.goroutine(&name));
+            if story.last().expect("it was introduced").event_type() == EventType::GoSched {
+                assert!(story.iter().any(|event| event.event_type() == EventType::GoSysExit), "{story:#?}");
+                return;
+            }
+            assert!(lasts < PATIENCE, "it is in a system call for ever: {story:#?}");
+            lasts *= 2;
+        }
+    });
+}
+
+/// Threads that wait for each other by sockets alone, in a trace that comes to the limit of its generations.
+#[test]
+fn calls_go_on_across_generations() {
+    child::isolated("calls_go_on_across_generations", || {
+        let mut lasted = About::default();
+        let trace = record(|| {
+            let (client, server) = connected();
+            lasted = scripted(
+                move || read_byte(&client),
+                || {
+                    // Longer than a generation.
+                    sleep(Duration::from_millis(1500));
+                    write_byte(&server);
+                },
+            );
+        });
+        trace.assert_whole();
+        let waits = waits(&trace);
+        assert_eq!(waits.len(), 1, "{waits:#?}");
+        lasted.check("the wait", (end_of(&trace, waits[0]).time() - waits[0].time()) as i64);
+    });
+}
+
+/// What has no time to wait for is not recorded as a wait for nothing; what has nothing to wait for but time is a sleep.
+#[test]
+fn polls_of_nothing_are_sleeps() {
+    child::isolated("polls_of_nothing_are_sleeps", || {
+        let trace = record(|| {
+            waiter(|| {
+                let millisecond = libc::timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+                // SAFETY: nothing is written.
+                unsafe {
+                    assert_eq!(libc::poll(null_mut(), 0, 1), 0);
+                    assert_eq!(libc::ppoll(null_mut(), 0, &raw const millisecond, null()), 0);
+                    let sets = null_mut();
+                    assert_eq!(libc::pselect(0, sets, sets, sets, &raw const millisecond, null()), 0);
+                }
+            });
+        });
+        let kinds: Vec<_> = waits(&trace).iter().map(|event| event.event_type()).collect();
+        assert_eq!(kinds, [EventType::GoSleep; 3]);
+    });
+}

@@ -1,0 +1,144 @@
+//! What is recorded of all goroutines, by the reader: at the start of a trace, at its cuts and at its end.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use rtprof_profiler::clock;
+use rtprof_profiler::fork_lock::own_process;
+use rtprof_profiler::goroutine::{self, Goroutine, State};
+use rtprof_profiler::listeners;
+
+use crate::record::Kind;
+use crate::recorder::Patience;
+use crate::states;
+use crate::thread::RECORDER;
+use crate::turn::Turn;
+
+/// Goroutines of which something is recorded in one turn of the shared lane.
+const AT_ONCE: usize = 64;
+/// How long to wait for threads that are within an event, and do not run.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A call that takes longer blocks. Go's rule: its `sysmon` takes the P away from a system call after this time.
+const LONG_MICROS: u64 = 20;
+
+/// A goroutine whose thread was found waiting in the kernel when the trace began, and that has done nothing since of which any hook
+/// has told.
+struct Found {
+    goroutine: &'static Goroutine,
+    /// Its last change.
+    number: u64,
+}
+
+/// Those that were found in the kernel.
+#[derive(Default)]
+pub(crate) struct InKernel(VecDeque<Found>);
+
+/// So many threads are looked at again at one time. A look takes some microseconds.
+const LOOKS: usize = 8;
+
+impl InKernel {
+    /// Finds them, at the start of a trace, and declares all. A thread that waits in something that no hook has seen would be taken
+    /// for one that runs.
+    pub(crate) fn find_and_declare() -> Self {
+        let find = |goroutine| {
+            let found = states::find_in_kernel(goroutine)?;
+            Some(Found { goroutine, number: found.number() })
+        };
+        let found = goroutine::slots().filter_map(find).collect();
+        declare();
+        Self(found)
+    }
+
+    /// Looks at some of them again, in turn: one that runs now has come back from a call that had begun before the trace. Only where
+    /// all calls are seen that may wait: elsewhere it may be back in the kernel before anything is written of it.
+    pub(crate) fn look_again(&mut self) {
+        if !listeners::are_calls_seen() {
+            return;
+        }
+        for _ in 0..LOOKS.min(self.0.len()) {
+            let Some(found) = self.0.pop_front() else { return };
+            let Found { goroutine, number } = found;
+            let word = goroutine.state();
+            if word.state() != State::Syscall || word.number() != number {
+                continue;
+            }
+            if goroutine::is_waiting(goroutine.thread_id()) != Some(false) {
+                self.0.push_back(found);
+            } else if goroutine.change(word, word.next(State::Running, word.lost())).is_ok() {
+                record_of([goroutine].into_iter(), |turn, goroutine| turn.declare(goroutine));
+            }
+        }
+    }
+}
+
+/// The next trace finds out for itself.
+impl Drop for InKernel {
+    fn drop(&mut self) {
+        for Found { goroutine, number } in self.0.drain(..) {
+            let word = goroutine.state();
+            if word.state() == State::Syscall && word.number() == number {
+                let _ = goroutine.change(word, word.next(State::Running, word.lost()));
+            }
+        }
+    }
+}
+
+/// Declares all goroutines that have not declared themselves in the present generation.
+pub(crate) fn declare() {
+    record_of(goroutine::slots(), |turn, goroutine| turn.declare(goroutine));
+}
+
+/// Records which goroutines are in a call that is long already: what becomes of it is in no record.
+pub(crate) fn tell_calls() {
+    let in_call = |goroutine: &Goroutine, now| {
+        let (state, ticks) = goroutine.call().get(now)?;
+        let is_it = goroutine.state().state() == State::Running && clock::are_micros(ticks, LONG_MICROS);
+        is_it.then(|| (state, now.wrapping_sub(ticks)))
+    };
+    // Looked for outside of the turn, for which others may wait.
+    let now = clock::ticks();
+    let found: Vec<_> = goroutine::slots().filter(|goroutine| in_call(goroutine, now).is_some()).collect();
+    record_of(found.into_iter(), |turn, goroutine| {
+        turn.declare(goroutine);
+        turn.make_room(0);
+        let now = turn.now();
+        if let Some((state, begin)) = in_call(goroutine, now) {
+            turn.write(Kind::InCall, now, [goroutine.id(), state.number().into(), begin]);
+        }
+    });
+}
+
+/// Records something of each of these goroutines, in the shared lane.
+fn record_of(
+    goroutines: impl Iterator<Item = &'static Goroutine>,
+    record: impl Fn(&mut Turn<'_>, &Goroutine),
+) {
+    let mut goroutines = goroutines.peekable();
+    while goroutines.peek().is_some() {
+        // Not all at once: others have events for that lane too.
+        let recorded = patiently(|patience| {
+            RECORDER.with_patient_shared_turn(patience, |turn| {
+                for goroutine in goroutines.by_ref().take(AT_ONCE) {
+                    turn.make_room(0);
+                    record(turn, goroutine);
+                }
+            })
+        });
+        if recorded.is_none() {
+            // Recording has ended, or somebody keeps that lane for good.
+            return;
+        }
+    }
+}
+
+/// Runs `f` with the patience that the reader has.
+pub(crate) fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
+    let (process, started) = (own_process(), Instant::now());
+    let patience = Patience {
+        own: goroutine::kernel_thread_id(),
+        is_gone: &|thread_id| !goroutine::is_alive(process, thread_id),
+        is_over: &|| started.elapsed() > PATIENCE,
+    };
+    f(&patience)
+}
