@@ -32,6 +32,7 @@ use crate::block_kinds::BlockKinds;
 use crate::block_record::BlockRecord;
 use crate::clock;
 use crate::fork_lock::ForkLock;
+use crate::hidden::{self, Calls};
 use crate::labels::{self, LabelSetId};
 use crate::listeners::{self, Listener};
 use crate::random;
@@ -109,7 +110,8 @@ pub fn set_block_profile_rate(nanos: u64) {
 }
 
 /// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has. It
-/// takes effect with the waits that end from now on. Go has no such choice.
+/// takes effect with the waits that end from now on. The first call that adds kinds to a profile that is on may sleep for 5 ms. Go has
+/// no such choice.
 pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     let _held = SETTING.lock();
     let previous = BLOCK_KINDS.swap(kinds.bits(), Ordering::Relaxed);
@@ -135,8 +137,8 @@ fn note_calls() {
     let of_calls = [BlockKinds::NETWORK, BlockKinds::SYSCALL, BlockKinds::SLEEP];
     let has_calls = of_calls.into_iter().any(is_block_kind_on);
     if has_calls {
-        // So that hooks know how long a call is that is recorded.
-        clock::ticks_per_second();
+        // So that hooks know how long a call is that is recorded. It may sleep, which is no wait of the program's.
+        hidden::hiding(Calls::WAITS, clock::ticks_per_second);
     }
     listeners::set(Listener::BlockCalls, has_calls);
 }

@@ -17,7 +17,7 @@ pub enum Listener {
     Mutex = 2,
     /// The execution tracer.
     Tracer = 4,
-    /// The block profile, if it has waits for the network or system calls.
+    /// The block profile, if it has kinds of waits that such calls are (`OF_CALLS`): for the network, system calls, sleeps.
     BlockCalls = 8,
 }
 

@@ -19,9 +19,6 @@ const AT_ONCE: usize = 64;
 /// How long to wait for threads that are within an event, and do not run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A call that takes longer blocks. Go's rule: its `sysmon` takes the P away from a system call after this time.
-const LONG_MICROS: u64 = 20;
-
 /// A goroutine whose thread was found waiting in the kernel when the trace began, and that has done nothing since of which any hook
 /// has told.
 struct Found {
@@ -93,7 +90,8 @@ pub(crate) fn declare() {
 pub(crate) fn tell_calls() {
     let in_call = |goroutine: &Goroutine, now| {
         let (state, ticks) = goroutine.call().get(now)?;
-        let is_it = goroutine.state().state() == State::Running && clock::are_micros(ticks, LONG_MICROS);
+        let is_it =
+            goroutine.state().state() == State::Running && clock::are_micros(ticks, states::LONG_MICROS);
         is_it.then(|| (state, now.wrapping_sub(ticks)))
     };
     // Looked for outside of the turn, for which others may wait.

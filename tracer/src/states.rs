@@ -13,6 +13,9 @@ use crate::thread::{self, any_turn, is_enabled, own_turn, self_turn};
 pub(crate) static OBSERVER: Observer =
     Observer { began, waits, ends, forked, cycle, cpu_sample: crate::sample::cpu_sample };
 
+/// A call that takes so many microseconds blocks. Go's rule: its `sysmon` takes the P away from a system call after this time.
+pub const LONG_MICROS: u64 = 20;
+
 /// Changes a goroutine's state where nothing is recorded of it. If `to` returns none, nothing is changed.
 #[inline]
 fn change_unrecorded(goroutine: &Goroutine, to: impl Fn(State) -> Option<State>) {

@@ -21,8 +21,6 @@ use super::descriptors;
 use super::forward::{errno, set_errno};
 use crate::wait::WaitReason;
 
-/// Go's rule: a system call of more than 20 microseconds blocks.
-const LONG_MICROS: u64 = 20;
 /// What polls and has time to wait has slept if it took longer: the kernel takes about as long to put a thread to sleep and wake it.
 /// The threads of a server that is busy sleep for less than 20 microseconds at a time.
 const SLEEP_MICROS: u64 = 5;
@@ -70,7 +68,7 @@ impl Call {
     fn is_long(self, ticks: u64) -> bool {
         match self {
             Self::Poll | Self::Sleep => clock::are_micros(ticks, SLEEP_MICROS),
-            _ => clock::are_micros(ticks, LONG_MICROS),
+            _ => clock::are_micros(ticks, states::LONG_MICROS),
         }
     }
 

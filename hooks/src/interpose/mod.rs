@@ -48,6 +48,9 @@ mod threads;
 mod watch;
 mod yields;
 
+#[cfg(not(target_feature = "crt-static"))]
+use core::ffi::c_void;
+
 use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::listeners;
 
@@ -74,9 +77,32 @@ extern "C" fn construct() {
         define::find(functions);
     }
     rtprof_profiler::init::open_at_start();
-    listeners::note_calls_are_seen();
+    if is_active() {
+        listeners::note_calls_are_seen();
+    }
     // SAFETY: the handler only stores to statics, and lives as long as this code, which stays loaded.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
+}
+
+/// Whether the program's calls come here. In a library that another program has loaded the C library's definitions come first.
+fn is_active() -> bool {
+    #[cfg(target_feature = "crt-static")]
+    return true;
+    #[cfg(not(target_feature = "crt-static"))]
+    {
+        let object_of = |address: *const c_void| {
+            // SAFETY: an all-zero structure is one, and a local.
+            let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
+            // SAFETY: any address may be asked for.
+            let is_known = unsafe { libc::dladdr(address, &raw mut found) } != 0;
+            is_known.then_some(found.dli_fbase)
+        };
+        // SAFETY: the name ends in a zero.
+        let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"read".as_ptr()) };
+        // Not the address of `read` here: in a library that may be the C library's as well.
+        let own = object_of(construct as *const c_void);
+        own.is_some() && object_of(called) == own
+    }
 }
 
 unsafe extern "C" fn forked() {
