@@ -13,6 +13,10 @@
 //! waited longest, as the kernel does. It takes one by a compare-and-swap of `since`, from the tick at which the wait began to
 //! the tick at which it ends, with the lowest bit set; whoever succeeds is charged for the wait.
 //!
+//! Where the lock itself is at the address, and not a word that stands for one sleep, a wait goes on until the thread has the lock,
+//! over wakes that came to nothing since another was faster. Then each unlock is charged, from every waiter, with the ticks since
+//! the one before it ([`Sleepers::charge`]), which `since` is moved to: it is the bit of the first that counts the wait.
+//!
 //! A thread that ends within its wait, or forks in it by a bare system call, leaves its cell behind: the next wake at that
 //! address is charged for a wait that was none.
 //!
@@ -37,8 +41,10 @@ const FREE: usize = 0;
 /// The cell is being filled. No futex lies at an odd address.
 const FILLING: usize = 1;
 
-/// In `since`: the wait is over.
+/// In `since`: the wait is over; at a lock, up to here it was charged.
 const IS_WOKEN: u64 = 1;
+/// As `since`: the thread waits no more.
+const LEFT: u64 = IS_WOKEN;
 
 struct Cell {
     address: AtomicUsize,
@@ -145,10 +151,11 @@ impl Sleepers {
         Some(Place { home, distance })
     }
 
-    /// The current thread, which has this place, waits no more. Returns when it was woken, if by somebody who has said so.
+    /// The current thread, which has this place, waits no more. Returns when it was woken, or charged last, if by somebody who has
+    /// said so.
     pub(crate) fn leave(&self, place: Place) -> Option<u64> {
         let cell = self.cell(place.home, place.distance);
-        let since = cell.since.swap(IS_WOKEN, Ordering::AcqRel);
+        let since = cell.since.swap(LEFT, Ordering::AcqRel);
         cell.address.store(FREE, Ordering::Release);
         self.homes[place.home].change(|waiters, reach| match waiters.saturating_sub(1) {
             0 => (0, 0),
@@ -204,6 +211,33 @@ impl Sleepers {
         charge
     }
 
+    /// A lock at `address` is unlocked at `now`: charges it with what each who waits there has waited since the lock was charged
+    /// last. All go on waiting, and one of them may find it free. Calls `told` with the goroutine of each.
+    #[cfg(not(target_feature = "crt-static"))]
+    pub(crate) fn charge(
+        &self,
+        address: usize,
+        now: u64,
+        mut told: impl FnMut(&'static Goroutine),
+    ) -> Charge {
+        let now = rounded(now);
+        let mut charge = Charge::default();
+        for (cell, since) in self.cells_at(home_of(address), address, now) {
+            // SAFETY: as in `wake`.
+            let goroutine = unsafe { cell.goroutine.load(Ordering::Relaxed).as_ref() };
+            let charged =
+                cell.since.compare_exchange(since, now | IS_WOKEN, Ordering::AcqRel, Ordering::Relaxed);
+            if charged.is_ok() {
+                charge.waits += u64::from(since & IS_WOKEN == 0);
+                charge.ticks += now - rounded(since);
+                if let Some(goroutine) = goroutine {
+                    told(goroutine);
+                }
+            }
+        }
+        charge
+    }
+
     /// Who waits at an address since before `now`, and since when.
     fn waiting(
         &self,
@@ -212,6 +246,14 @@ impl Sleepers {
         bits: u32,
         now: u64,
     ) -> impl Iterator<Item = (&Cell, u64)> {
+        let is_meant = move |&(cell, since): &(&Cell, u64)| {
+            since & IS_WOKEN == 0 && cell.bits.load(Ordering::Relaxed) & bits != 0
+        };
+        self.cells_at(home, address, now).filter(is_meant)
+    }
+
+    /// The cells of those who wait at an address since before `now`, with their `since`.
+    fn cells_at(&self, home: usize, address: usize, now: u64) -> impl Iterator<Item = (&Cell, u64)> {
         let (waiters, reach) = self.homes[home].read();
         let cells = (0..=reach as usize).filter(move |_| waiters > 0);
         cells.filter_map(move |distance| {
@@ -219,10 +261,8 @@ impl Sleepers {
             // `since` first. Who has read that of a wait reads the address and the bits of the same wait, or later ones; if later
             // ones, `since` has changed, and the wait cannot be taken.
             let since = cell.since.load(Ordering::Acquire);
-            let is_meant = since & IS_WOKEN == 0
-                && since <= now
-                && cell.address.load(Ordering::Acquire) == address
-                && cell.bits.load(Ordering::Relaxed) & bits != 0;
+            let is_meant =
+                since != LEFT && rounded(since) <= now && cell.address.load(Ordering::Acquire) == address;
             is_meant.then_some((cell, since))
         })
     }
@@ -262,6 +302,25 @@ mod tests {
         let leave = |place| sleepers.leave(place);
         assert_eq!([early, middle, late].map(leave), [Some(100), Some(200), Some(200)]);
         assert!(!sleepers.are_any(64));
+    }
+
+    #[test]
+    fn a_lock_charges_all_for_what_is_new() {
+        let sleepers = Box::new(Sleepers::new());
+        let charge = |address, now| {
+            let charge = sleepers.charge(address, now, |_| unreachable!("no goroutines here"));
+            (charge.waits, charge.ticks)
+        };
+        let enter = |start| sleepers.enter(64, ANY, start, None).expect("there is room");
+        let (first, second) = (enter(10), enter(20));
+        assert_eq!(charge(64, 100), (2, 90 + 80));
+        let third = enter(120);
+        assert_eq!(charge(128, 200), (0, 0), "another address");
+        assert_eq!(charge(64, 200), (1, 100 + 100 + 80));
+        assert_eq!(sleepers.leave(second), Some(200));
+        assert_eq!(charge(64, 250), (0, 50 + 50));
+        assert_eq!([first, third].map(|place| sleepers.leave(place)), [Some(250), Some(250)]);
+        assert_eq!(charge(64, 300), (0, 0));
     }
 
     #[test]
@@ -336,6 +395,31 @@ mod loom_tests {
             assert!(told.iter().all(|&told| told == (64, 100)), "{told:?}");
             assert!([0, 70, 90].contains(&charge.ticks), "{charge:?}");
             assert!(!sleepers.are_any(64), "all have left");
+        });
+    }
+
+    /// As above, for unlocks: what they are charged together is what the waits have told.
+    #[test]
+    fn loom_what_is_charged_was_told() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let sleepers = Arc::new(Sleepers::modelled());
+            let unlocks = {
+                let sleepers = sleepers.clone();
+                loom::thread::spawn(move || [100, 150].map(|now| sleepers.charge(64, now, |_| ())))
+            };
+            let wait = |(address, start): (usize, u64)| {
+                let place = sleepers.enter(address, 1, start, None).expect("nobody else waits");
+                let charged = sleepers.leave(place)?;
+                assert_eq!(address, 64, "charged for another lock");
+                Some(charged - start)
+            };
+            let told: Vec<_> = [(64, 10), (OTHER, 20), (64, 30)].into_iter().filter_map(wait).collect();
+            let charges = unlocks.join().unwrap();
+            let waits: u64 = charges.iter().map(|charge| charge.waits).sum();
+            let ticks: u64 = charges.iter().map(|charge| charge.ticks).sum();
+            assert_eq!((waits, ticks), (told.len() as u64, told.iter().sum()), "{told:?} and {charges:?}");
         });
     }
 }

@@ -13,33 +13,33 @@ use crate::support::child;
 use crate::support::contention::{About, Moment, NONE, Seen, in_vain, queue, record_everything};
 use crate::support::profile::Sample;
 
-const HOLD: Duration = Duration::from_millis(40);
+pub(crate) const HOLD: Duration = Duration::from_millis(40);
 
 #[inline(never)]
-fn waker<T>(play: impl FnOnce() -> T) -> T {
+pub(crate) fn waker<T>(play: impl FnOnce() -> T) -> T {
     black_box("waker");
     black_box(play())
 }
 
 #[inline(never)]
-fn waiter<T>(play: impl FnOnce() -> T) -> T {
+pub(crate) fn waiter<T>(play: impl FnOnce() -> T) -> T {
     black_box("waiter");
     black_box(play())
 }
 
 /// What ends a wait.
 #[derive(Clone, Copy, PartialEq)]
-enum Ends {
+pub(crate) enum Ends {
     /// An unlock, which the mutex profile has.
     Unlock,
     /// Something else, which it does not have.
     Other,
-    /// The end of a thread that the wake lets end.
-    Thread,
+    /// What the wake lets go on, but has no end itself: a thread that is joined, a condition of C.
+    Return,
 }
 
 /// A thread waits in `wait`, until this one calls `wake` after a while. A frame of the wait has `primitive` in its name.
-fn scripted(primitive: &str, ends: Ends, wait: impl FnOnce() + Send, wake: impl FnOnce()) {
+pub(crate) fn scripted(primitive: &str, ends: Ends, wait: impl FnOnce() + Send, wake: impl FnOnce()) {
     let (began, woke) = scope(|scope| {
         let waiting = queue(scope, || waiter(wait));
         sleep(HOLD);
@@ -50,7 +50,7 @@ fn scripted(primitive: &str, ends: Ends, wait: impl FnOnce() + Send, wake: impl 
     let seen = Seen::unmodified();
     let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
     let expected = match ends {
-        Ends::Thread => About { most: Moment::now().since(began).most, ..woke.since(began) },
+        Ends::Return => About { most: Moment::now().since(began).most, ..woke.since(began) },
         _ => woke.since(began),
     };
     expected.check("the wait", waited.nanos);
@@ -188,12 +188,12 @@ waits! {
         let wait = move || receive.blocking_recv().unwrap();
         scripted(primitive, ends, wait, move || send.blocking_send(()).unwrap());
     };
-    std_end: "JoinHandle", Ends::Thread, |primitive, ends| {
+    std_end: "JoinHandle", Ends::Return, |primitive, ends| {
         let (send, receive) = mpsc::channel::<()>();
         let thread = spawn(move || receive.recv().unwrap());
         scripted(primitive, ends, || thread.join().unwrap(), move || send.send(()).unwrap());
     };
-    std_ends: "scope", Ends::Thread, |primitive, ends| {
+    std_ends: "scope", Ends::Return, |primitive, ends| {
         let (send, receive) = mpsc::channel::<()>();
         scripted(primitive, ends, move || scope(move |scope| { scope.spawn(move || receive.recv().unwrap()); }), move || {
             send.send(()).unwrap();

@@ -1,6 +1,8 @@
 //! Programs that know nothing of rtprof: their locks, channels, threads and sleeps, as functions of the C library see them.
 #![cfg(feature = "pprof")]
 
+#[cfg(not(target_feature = "crt-static"))]
+mod c_locks;
 mod calls;
 mod hostile;
 mod interop;

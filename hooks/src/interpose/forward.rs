@@ -63,26 +63,66 @@ pub(super) fn set_errno(value: c_int) {
 /// The constructor looks all of them up, since a lookup takes a lock of the loader: a hook only loads an address. `None` before
 /// the constructor has run, and in static programs, which have no other definition under that name.
 #[cfg(not(target_feature = "crt-static"))]
-pub(super) struct Next(core::sync::atomic::AtomicPtr<()>);
+pub(super) struct Next {
+    address: core::sync::atomic::AtomicPtr<()>,
+    /// The version of it that is meant, where there is that one.
+    version: Option<&'static core::ffi::CStr>,
+}
 
 #[cfg(not(target_feature = "crt-static"))]
 impl Next {
     pub(super) const fn new() -> Self {
-        Self(core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()))
+        Self::versioned(None)
+    }
+
+    pub(super) const fn versioned(version: Option<&'static core::ffi::CStr>) -> Self {
+        Self { address: core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()), version }
     }
 
     /// Its address, once it was looked up.
     #[inline(always)]
     pub(super) fn address(&self) -> Option<*mut ()> {
-        let address = self.0.load(core::sync::atomic::Ordering::Acquire);
+        let address = self.address.load(core::sync::atomic::Ordering::Acquire);
         (!address.is_null()).then_some(address)
     }
 
     /// Looks it up. Not for hooks.
+    #[cold]
     pub(super) fn find(&self, name: &core::ffi::CStr) -> Option<*mut ()> {
         // SAFETY: the name ends in a zero.
-        let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        self.0.store(found.cast(), core::sync::atomic::Ordering::Release);
+        let any = || unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
+        let found = match self.version.map(|version| versioned(name, version)) {
+            Some(found) if !found.is_null() => found,
+            _ => any(),
+        };
+        self.address.store(found.cast(), core::sync::atomic::Ordering::Release);
         self.address()
     }
 }
+
+/// Null where libraries have no versions of functions, or not this one.
+#[cfg(not(target_feature = "crt-static"))]
+fn versioned(name: &core::ffi::CStr, version: &core::ffi::CStr) -> *mut core::ffi::c_void {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: both end in a zero.
+    return unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
+    #[cfg(not(target_env = "gnu"))]
+    {
+        let _ = (name, version);
+        core::ptr::null_mut()
+    }
+}
+
+/// The C library's function behind a [`Next`], as one of this type. A constructor of the program's may call it before ours has
+/// looked it up.
+#[cfg(not(target_feature = "crt-static"))]
+macro_rules! function {
+    ($next:expr, $name:literal, $type:ty) => {{
+        let address = $next.address().or_else(|| $next.find($name));
+        // SAFETY: the C library's function of that name has this type.
+        address.map(|address| unsafe { core::mem::transmute::<*mut (), $type>(address) })
+    }};
+}
+
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) use function;

@@ -17,6 +17,7 @@
 //! |---|---|---|
 //! | `futex` | `syscall`, of which only `SYS_futex` is looked at | a wait; who ended it is charged |
 //! | `threads` | `pthread_create`, `pthread_join`, `pthread_setname_np` | threads, their creators and names; the wait for their end |
+//! | `locks`, `conditions` | `pthread_mutex_lock`, `pthread_cond_wait` and their like | a wait; the unlocks that made it long are charged |
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
 //! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and their like | a system call, if it was long |
 //! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and their like | a wait for the network, if it was one |
@@ -33,11 +34,15 @@
 //! definition to forward to: there they are system calls, and no cancellation points.)
 
 mod calls;
+#[cfg(not(target_feature = "crt-static"))]
+mod conditions;
 mod define;
 mod descriptors;
 mod files;
 mod forward;
 mod futex;
+#[cfg(not(target_feature = "crt-static"))]
+mod locks;
 #[cfg(not(all(target_env = "musl", target_feature = "crt-static")))]
 mod messages;
 mod polls;
@@ -75,6 +80,11 @@ extern "C" fn construct() {
     #[cfg(not(target_feature = "crt-static"))]
     for functions in [files::NEXT, messages::NEXT, polls::NEXT, processes::NEXT, sockets::NEXT] {
         define::find(functions);
+    }
+    #[cfg(not(target_feature = "crt-static"))]
+    {
+        locks::find();
+        conditions::find();
     }
     rtprof_profiler::init::open_at_start();
     if is_active() {

@@ -23,7 +23,7 @@ type Function = unsafe extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) mod next {
-    use super::super::forward::Next;
+    use super::super::forward::{Next, function};
     use super::{Function, c_char, c_int, c_void, pthread_attr_t, pthread_t};
 
     pub(in super::super) static CREATE: Next = Next::new();
@@ -33,15 +33,6 @@ pub(super) mod next {
     type Create = unsafe extern "C" fn(*mut pthread_t, *const pthread_attr_t, Function, *mut c_void) -> c_int;
     type Join = unsafe extern "C-unwind" fn(pthread_t, *mut *mut c_void) -> c_int;
     type SetName = unsafe extern "C" fn(pthread_t, *const c_char) -> c_int;
-
-    /// A constructor may make a thread before ours has looked the function up.
-    macro_rules! function {
-        ($next:ident, $name:literal, $type:ty) => {{
-            let address = $next.address().or_else(|| $next.find($name));
-            // SAFETY: the C library's function of that name has this type.
-            address.map(|address| unsafe { core::mem::transmute::<*mut (), $type>(address) })
-        }};
-    }
 
     pub(super) unsafe fn create(
         thread: *mut pthread_t,

@@ -1,0 +1,532 @@
+//! Mutexes and conditions of C, which wait inside the C library.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_int, c_void};
+use std::hint::black_box;
+use std::mem::zeroed;
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread::{Builder, scope, sleep};
+use std::time::Duration;
+
+use rtprof::trace::EventType;
+
+use crate::locks::{Ends, HOLD, scripted, waiter, waker};
+use crate::support::contention::{
+    Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
+};
+use crate::support::{Background, child, fork, until};
+use crate::trace_of::{has, record};
+
+/// Which of the two functions with a deadline.
+#[derive(Clone, Copy, Debug)]
+enum By {
+    /// Of the clock that is set.
+    Set,
+    #[cfg(target_env = "gnu")]
+    Chosen(libc::clockid_t),
+}
+
+impl By {
+    fn clock(self) -> libc::clockid_t {
+        match self {
+            Self::Set => libc::CLOCK_REALTIME,
+            #[cfg(target_env = "gnu")]
+            Self::Chosen(clock) => clock,
+        }
+    }
+
+    fn deadline(self, timeout: Duration) -> libc::timespec {
+        // SAFETY: a local.
+        let now = unsafe {
+            let mut now = zeroed();
+            assert_eq!(libc::clock_gettime(self.clock(), &raw mut now), 0);
+            now
+        };
+        let nanos = now.tv_nsec + i64::from(timeout.subsec_nanos());
+        libc::timespec {
+            tv_sec: now.tv_sec + timeout.as_secs() as i64 + nanos / 1_000_000_000,
+            tv_nsec: nanos % 1_000_000_000,
+        }
+    }
+}
+
+unsafe extern "C-unwind" {
+    #[cfg(target_env = "gnu")]
+    fn pthread_mutex_clocklock(
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> c_int;
+    #[cfg(target_env = "gnu")]
+    fn pthread_cond_clockwait(
+        condition: *mut libc::pthread_cond_t,
+        mutex: *mut libc::pthread_mutex_t,
+        clock: libc::clockid_t,
+        until: *const libc::timespec,
+    ) -> c_int;
+}
+
+/// A mutex of C, and a condition that goes with it.
+pub(crate) struct CLock {
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    condition: UnsafeCell<libc::pthread_cond_t>,
+    is_set: AtomicI32,
+}
+
+// SAFETY: both are made to be used by many threads.
+unsafe impl Sync for CLock {}
+
+// SAFETY: of all, they live as long as the lock, and stay where they are while it is borrowed.
+impl CLock {
+    pub(crate) fn new() -> Box<Self> {
+        Self::of_kind(libc::PTHREAD_MUTEX_NORMAL)
+    }
+
+    pub(crate) fn of_kind(kind: c_int) -> Box<Self> {
+        // SAFETY: zero is what the initialisers of both libraries are.
+        let lock: Box<Self> =
+            unsafe { Box::new(Self { mutex: zeroed(), condition: zeroed(), is_set: AtomicI32::new(0) }) };
+        // SAFETY: locals, and a mutex that is not in use yet.
+        unsafe {
+            let mut attributes = zeroed();
+            assert_eq!(libc::pthread_mutexattr_init(&raw mut attributes), 0);
+            assert_eq!(libc::pthread_mutexattr_settype(&raw mut attributes, kind), 0);
+            assert_eq!(libc::pthread_mutex_init(lock.mutex.get(), &raw const attributes), 0);
+        }
+        lock
+    }
+
+    pub(crate) fn lock(&self) -> c_int {
+        // SAFETY: see above.
+        unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
+    }
+
+    fn try_lock(&self) -> c_int {
+        // SAFETY: see above.
+        unsafe { libc::pthread_mutex_trylock(self.mutex.get()) }
+    }
+
+    fn lock_by(&self, by: By, timeout: Duration) -> c_int {
+        let deadline = by.deadline(timeout);
+        // SAFETY: see above.
+        unsafe {
+            match by {
+                By::Set => libc::pthread_mutex_timedlock(self.mutex.get(), &raw const deadline),
+                #[cfg(target_env = "gnu")]
+                By::Chosen(clock) => pthread_mutex_clocklock(self.mutex.get(), clock, &raw const deadline),
+            }
+        }
+    }
+
+    pub(crate) fn unlock(&self) -> c_int {
+        // SAFETY: see above.
+        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) }
+    }
+
+    pub(crate) fn wait(&self) -> c_int {
+        // SAFETY: see above.
+        unsafe { libc::pthread_cond_wait(self.condition.get(), self.mutex.get()) }
+    }
+
+    fn wait_by(&self, by: By, timeout: Duration) -> c_int {
+        let deadline = by.deadline(timeout);
+        let (condition, mutex) = (self.condition.get(), self.mutex.get());
+        // SAFETY: see above.
+        unsafe {
+            match by {
+                By::Set => libc::pthread_cond_timedwait(condition, mutex, &raw const deadline),
+                #[cfg(target_env = "gnu")]
+                By::Chosen(clock) => pthread_cond_clockwait(condition, mutex, clock, &raw const deadline),
+            }
+        }
+    }
+
+    fn wait_until_set(&self, mut wait: impl FnMut(&Self) -> c_int) {
+        assert_eq!(self.lock(), 0);
+        while self.is_set.load(Relaxed) == 0 {
+            assert_eq!(wait(self), 0);
+        }
+        assert_eq!(self.unlock(), 0);
+    }
+
+    fn set(&self, signal: unsafe extern "C" fn(*mut libc::pthread_cond_t) -> c_int) {
+        assert_eq!(self.lock(), 0);
+        self.is_set.store(1, Relaxed);
+        // SAFETY: see above.
+        assert_eq!(unsafe { signal(self.condition.get()) }, 0);
+        assert_eq!(self.unlock(), 0);
+    }
+}
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn all_clocks() -> Vec<By> {
+    vec![
+        By::Set,
+        #[cfg(target_env = "gnu")]
+        By::Chosen(libc::CLOCK_MONOTONIC),
+    ]
+}
+
+#[test]
+fn a_mutex() {
+    child::isolated("a_mutex", || {
+        record_everything();
+        let lock = CLock::new();
+        lock.lock();
+        let wait = || assert_eq!((lock.lock(), lock.unlock()), (0, 0));
+        scripted("pthread_mutex_lock", Ends::Unlock, wait, || assert_eq!(lock.unlock(), 0));
+        let seen = Seen::unmodified();
+        assert_eq!((seen.blocked("waiter").count, seen.charged("waker").count), (1, 1));
+        assert_eq!(seen.charged("pthread_mutex_unlock"), seen.charged("waker"), "the primitive is named");
+    });
+}
+
+#[test]
+fn a_mutex_with_a_deadline() {
+    for (at, by) in all_clocks().into_iter().enumerate() {
+        child::isolated_as("a_mutex_with_a_deadline", &at.to_string(), || {
+            record_everything();
+            let lock = CLock::new();
+            lock.lock();
+            let wait = || assert_eq!((lock.lock_by(by, HOUR), lock.unlock()), (0, 0));
+            scripted("pthread_mutex_", Ends::Unlock, wait, || assert_eq!(lock.unlock(), 0));
+        });
+    }
+}
+
+#[test]
+fn a_condition() {
+    let signals = [libc::pthread_cond_signal, libc::pthread_cond_broadcast];
+    for (at, signal) in signals.into_iter().enumerate() {
+        child::isolated_as("a_condition", &at.to_string(), || {
+            record_everything();
+            let lock = CLock::new();
+            let wait = || lock.wait_until_set(CLock::wait);
+            scripted("pthread_cond_wait", Ends::Return, wait, || lock.set(signal));
+        });
+    }
+}
+
+/// A thread that holds the mutex and waits for a condition gives the mutex up, as an unlock does.
+#[test]
+fn who_waits_for_a_condition_gives_up_its_mutex() {
+    child::isolated("who_waits_for_a_condition_gives_up_its_mutex", || {
+        record_everything();
+        let lock = CLock::new();
+        let (held, waited) = scope(|scope| {
+            lock.lock();
+            let waiting = queue(scope, || waiter(|| assert_eq!((lock.lock(), lock.unlock()), (0, 0))));
+            sleep(HOLD);
+            let held = Moment::now().since(waiting.began);
+            let waited = waker(|| {
+                let waited =
+                    in_vain(HOLD, |timeout| assert_eq!(lock.wait_by(By::Set, timeout), libc::ETIMEDOUT));
+                lock.unlock();
+                waited
+            });
+            waiting.thread.join().unwrap();
+            (held, waited)
+        });
+        let seen = Seen::unmodified();
+        let (blocked, charged) = (seen.blocked("waiter"), seen.charged("waker"));
+        assert!(charged.count == 1 && (blocked.nanos - charged.nanos).abs() <= 2, "{blocked:?} {charged:?}");
+        // All of it, unless the thread that was woken did not come in time.
+        let by_condition = seen.charged("pthread_cond_timedwait").nanos;
+        assert!(by_condition >= held.least.as_nanos() as i64 - 2000, "{by_condition} of {held:?}");
+        waited.check("the condition", seen.blocked("waker").nanos);
+    });
+}
+
+/// A thread that was woken may find the mutex taken again. All that it waits is charged to who has held it.
+#[test]
+fn who_takes_it_again_is_charged_too() {
+    child::isolated("who_takes_it_again_is_charged_too", || {
+        record_everything();
+        let lock = CLock::new();
+        let (began, woke) = scope(|scope| {
+            lock.lock();
+            let waiting = queue(scope, || waiter(|| assert_eq!((lock.lock(), lock.unlock()), (0, 0))));
+            // The thread that was woken takes some microseconds to come.
+            let woke = waker(|| {
+                Moment::of(|| {
+                    for _ in 0..20 {
+                        sleep(HOLD / 20);
+                        lock.unlock();
+                        if lock.try_lock() != 0 {
+                            return;
+                        }
+                    }
+                    lock.unlock();
+                })
+            });
+            waiting.thread.join().unwrap();
+            (waiting.began, woke)
+        });
+        let seen = Seen::unmodified();
+        let waited = seen.blocked("waiter");
+        woke.since(began).check("the wait", waited.nanos);
+        assert_eq!(waited.count, 1);
+        // Each record is cut off at a nanosecond, and one that counts no wait stands for one: its unlock has another stack.
+        let charged = seen.charged("waker");
+        assert!(
+            (1..=2).contains(&charged.count) && (waited.nanos - charged.nanos).abs() <= 20,
+            "{waited:?} {charged:?}"
+        );
+    });
+}
+
+#[inline(never)]
+fn inner(lock: &CLock) {
+    black_box("inner");
+    assert_eq!(lock.unlock(), 0);
+    black_box("inner");
+}
+
+/// A recursive mutex is unlocked by the last of its unlocks.
+#[test]
+fn a_recursive_mutex_is_unlocked_once() {
+    child::isolated("a_recursive_mutex_is_unlocked_once", || {
+        record_everything();
+        let lock = CLock::of_kind(libc::PTHREAD_MUTEX_RECURSIVE);
+        assert_eq!((lock.lock(), lock.lock(), lock.lock()), (0, 0, 0));
+        let wait = || assert_eq!((lock.lock(), lock.lock(), lock.unlock(), lock.unlock()), (0, 0, 0, 0));
+        scripted("pthread_mutex_lock", Ends::Unlock, wait, || {
+            inner(&lock);
+            inner(&lock);
+            assert_eq!(lock.unlock(), 0);
+        });
+        let seen = Seen::unmodified();
+        assert_eq!((seen.charged("waker").count, seen.charged("inner")), (1, NONE));
+    });
+}
+
+/// A time that is over ends a wait, and no unlock is charged for what came after the last one.
+#[test]
+fn a_time_may_be_over() {
+    for (at, by) in all_clocks().into_iter().enumerate() {
+        child::isolated_as("a_time_may_be_over", &at.to_string(), || {
+            record_everything();
+            let lock = CLock::new();
+            lock.lock();
+            let waited = scope(|scope| {
+                let wait = || {
+                    waiter(|| in_vain(HOLD, |timeout| assert_eq!(lock.lock_by(by, timeout), libc::ETIMEDOUT)))
+                };
+                scope.spawn(wait).join().unwrap()
+            });
+            waker(|| lock.unlock());
+            lock.lock();
+            let condition =
+                waker(|| in_vain(HOLD, |timeout| assert_eq!(lock.wait_by(by, timeout), libc::ETIMEDOUT)));
+            lock.unlock();
+            let seen = Seen::unmodified();
+            waited.check("the mutex", seen.blocked("waiter").nanos);
+            condition.check("the condition", seen.blocked("waker").nanos);
+            assert_eq!((seen.blocked("waiter").count, seen.blocked("waker").count), (1, 1));
+            assert_eq!((seen.charged("waiter"), seen.charged("waker")), (NONE, NONE));
+        });
+    }
+}
+
+/// Threads fight for a mutex: what they have waited is what was charged, but for those whose wait was over before it began.
+#[test]
+fn waits_and_charges_agree() {
+    child::isolated("waits_and_charges_agree", || {
+        record_everything();
+        let (lock, background) = (CLock::new(), Background::default());
+        scope(|scope| {
+            let ends = background.ends_here();
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    background.repeat(|| {
+                        waiter(|| assert_eq!(lock.lock(), 0));
+                        for turn in 0..2000 {
+                            black_box(turn);
+                        }
+                        waiter(|| assert_eq!(lock.unlock(), 0));
+                    });
+                });
+            }
+            until("there are waits", || Seen::unmodified().charged("waiter").count > 200);
+            drop(ends);
+        });
+        let seen = Seen::unmodified();
+        let (waited, charged) = (seen.blocked("waiter"), seen.charged("waiter"));
+        assert!(charged.count <= waited.count, "{waited:?} {charged:?}");
+        let cut_off = charged.count + waited.count;
+        assert!(charged.nanos <= waited.nanos + cut_off, "{waited:?} {charged:?}");
+    });
+}
+
+#[inline(never)]
+fn unlocks(lock: &CLock) {
+    black_box("unlocks");
+    lock.unlock();
+    black_box("unlocks");
+}
+
+#[inline(never)]
+fn signals(lock: &CLock) {
+    black_box("signals");
+    lock.set(libc::pthread_cond_signal);
+    black_box("signals");
+}
+
+/// In a trace a wait for a mutex is one for another goroutine, that for a condition is Go's for a condition, and both have a waker.
+#[test]
+fn a_trace_has_both() {
+    child::isolated("a_trace_has_both", || {
+        let (lock, has_it) = (CLock::new(), AtomicBool::new(false));
+        lock.lock();
+        let trace = record(|| {
+            let (tell, told) = mpsc::channel();
+            scope(|scope| {
+                let waits = || {
+                    tell.send(thread_id()).unwrap();
+                    waiter(|| {
+                        lock.wait_until_set(|lock| {
+                            has_it.store(true, Relaxed);
+                            lock.wait()
+                        });
+                    });
+                };
+                Builder::new().name("c thread".into()).spawn_scoped(scope, waits).unwrap();
+                let id = told.recv().unwrap();
+                wait_until_asleep(id);
+                unlocks(&lock);
+                until("it has the mutex", || has_it.load(Relaxed));
+                signals(&lock);
+            });
+        });
+        trace.assert_whole();
+        trace.assert_in_order();
+        let story = trace.story(trace.goroutine("c thread"));
+        for (block, waker) in [(EventType::GoBlockSync, "unlocks"), (EventType::GoBlockCond, "signals")] {
+            let at = story.iter().position(|event| event.event_type() == block && has(*event, "waiter"));
+            let at = at.unwrap_or_else(|| panic!("no {block:?} in {story:#?}"));
+            let wake = story[at + 1..].iter().find(|event| event.event_type() == EventType::GoUnblock);
+            assert!(wake.is_some_and(|wake| has(*wake, waker)), "{story:#?}");
+        }
+    });
+}
+
+/// What the functions return is what the C library's return, whether anything is recorded or not.
+#[test]
+fn results_are_those_of_the_c_library() {
+    child::isolated("results_are_those_of_the_c_library", || {
+        let outcomes = || {
+            let [normal, recursive, checked] =
+                [libc::PTHREAD_MUTEX_NORMAL, libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK]
+                    .map(CLock::of_kind);
+            let passed = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+            let mut all = vec![
+                normal.lock(),
+                normal.try_lock(),
+                normal.lock_by(By::Set, Duration::ZERO),
+                normal.unlock(),
+            ];
+            all.extend([recursive.lock(), recursive.lock(), recursive.unlock(), recursive.unlock()]);
+            all.extend([checked.lock(), checked.lock(), checked.unlock(), checked.unlock()]);
+            // SAFETY: a local; the mutex is free.
+            all.push(unsafe { libc::pthread_mutex_timedlock(normal.mutex.get(), &raw const passed) });
+            all.extend([normal.wait_by(By::Set, Duration::ZERO), normal.unlock()]);
+            #[cfg(target_env = "gnu")]
+            // SAFETY: as above; the mutex is not locked.
+            all.extend(unsafe {
+                [
+                    pthread_mutex_clocklock(normal.mutex.get(), libc::CLOCK_TAI, &raw const passed),
+                    pthread_mutex_clocklock(normal.mutex.get(), libc::CLOCK_MONOTONIC, &raw const passed),
+                    normal.unlock(),
+                ]
+            });
+            // SAFETY: as above; nobody waits.
+            all.extend(unsafe {
+                [
+                    libc::pthread_cond_signal(normal.condition.get()),
+                    libc::pthread_cond_broadcast(normal.condition.get()),
+                ]
+            });
+            all
+        };
+        let (busy, late, again, denied) = (libc::EBUSY, libc::ETIMEDOUT, libc::EDEADLK, libc::EPERM);
+        let mut expected = vec![0, busy, late, 0, 0, 0, 0, 0, 0, again, 0, denied, 0, late, 0];
+        if cfg!(target_env = "gnu") {
+            expected.extend([libc::EINVAL, 0, 0]);
+        }
+        expected.extend([0, 0]);
+        let check = |when: &str| {
+            // SAFETY: this thread's own.
+            unsafe { *libc::__errno_location() = 4000 };
+            assert_eq!(outcomes(), expected, "{when}");
+            assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(4000), "{when}");
+        };
+        check("while nothing is recorded");
+        record_everything();
+        check("while waits are");
+        record(|| check("while a trace is too")).assert_whole();
+    });
+}
+
+/// A thread that is cancelled while it waits for a condition has its mutex again, and may unlock it.
+#[test]
+fn threads_are_cancelled_in_conditions() {
+    static THREAD: AtomicI32 = AtomicI32::new(0);
+    extern "C-unwind" fn waits(lock: *mut c_void) -> *mut c_void {
+        // SAFETY: the lock outlives the thread.
+        let lock = unsafe { &*lock.cast::<CLock>() };
+        lock.lock();
+        THREAD.store(thread_id(), Relaxed);
+        lock.wait();
+        null_mut()
+    }
+    child::isolated("threads_are_cancelled_in_conditions", || {
+        record_everything();
+        let lock = CLock::new();
+        let trace = record(|| {
+            // SAFETY: the thread is joined, and has nothing to drop.
+            unsafe {
+                let (mut thread, mut value) = (zeroed(), null_mut());
+                let function: extern "C-unwind" fn(*mut c_void) -> *mut c_void = waits;
+                let function: extern "C" fn(*mut c_void) -> *mut c_void = std::mem::transmute(function);
+                let argument = (&raw const *lock).cast_mut().cast();
+                assert_eq!(libc::pthread_create(&raw mut thread, null(), function, argument), 0);
+                until("the thread has begun", || THREAD.load(Relaxed) != 0);
+                wait_until_asleep(THREAD.load(Relaxed));
+                assert_eq!(libc::pthread_cancel(thread), 0);
+                assert_eq!(libc::pthread_join(thread, &raw mut value), 0);
+                assert_eq!(value.addr(), usize::MAX, "it was cancelled");
+            }
+            assert_eq!(lock.try_lock(), libc::EBUSY, "it has ended with the mutex");
+        });
+        trace.assert_in_order();
+        until("it has ended", || rtprof::goroutine_profile().len() == 2);
+    });
+}
+
+/// A child that was forked while others waited for a mutex of C has locks of its own.
+#[test]
+fn children_lock_mutexes_of_c() {
+    fork::isolated("children_lock_mutexes_of_c", "", || {
+        record_everything();
+        let (background, lock) = (Background::default(), CLock::new());
+        scope(|scope| {
+            let _ends = background.ends_here();
+            for _ in 0..2 {
+                scope.spawn(|| background.repeat(|| assert_eq!((lock.lock(), lock.unlock()), (0, 0))));
+            }
+            for _ in 0..10 {
+                fork::in_a_child("waits for a thread of its own", || {
+                    record_everything();
+                    let own = CLock::new();
+                    std::thread::scope(|scope| {
+                        scope.spawn(|| own.set(libc::pthread_cond_broadcast));
+                        own.wait_until_set(CLock::wait);
+                    });
+                });
+            }
+        });
+    });
+}
