@@ -15,6 +15,7 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use rtprof::trace::{self, EventType, Parsed};
+use support::fixture::{Fixture, succeed};
 use support::profile::{Frame, Profile, Sample};
 use support::{child, go};
 
@@ -60,39 +61,11 @@ mod by_unwind_tables {
 fn build(flags: Flags, arguments: &[&str]) -> PathBuf {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("chain");
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("builds-{}", flags.0));
-    copy_fixture(root, &package);
-
-    let mut command = Command::new(env!("CARGO"));
-    command.current_dir(&package).args(["build", "--quiet", "--offline"]).args(arguments);
-    command.arg("--target-dir").arg(&target).env("RUSTFLAGS", flags.1);
-    for inherited in ["CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
-        command.env_remove(inherited);
-    }
-    let output = child::finish(&mut command);
-    assert!(output.status.success(), "{command:?}: {}", child::report(&output));
+    let mut command = Fixture::copied("chain").cargo("build", &target, flags.1);
+    succeed(command.args(arguments));
     let built = target.join(if arguments.contains(&"--release") { "release" } else { "debug" });
     built.join("chain")
-}
-
-/// A copy outside of the sources, where cargo may write its lock file: ours, so that it needs no network.
-fn copy_fixture(root: &Path, package: &Path) {
-    let fixture = root.join("tests/fixtures/chain");
-    std::fs::create_dir_all(package.join("src")).expect("the build's own folder can be written");
-    let manifest = std::fs::read_to_string(fixture.join("Cargo.toml")).expect("it is in the repository");
-    let manifest = manifest.replace("../../..", &root.to_string_lossy());
-    write_if_changed(&package.join("Cargo.toml"), &manifest);
-    write_if_changed(&package.join("src/main.rs"), SOURCE);
-    std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file is there");
-}
-
-fn write_if_changed(path: &Path, text: &str) {
-    if std::fs::read_to_string(path).is_ok_and(|old| old == text) {
-        return;
-    }
-    std::fs::write(path, text).expect("the build's own folder can be written");
 }
 
 /// What a fixture wrote.

@@ -7,6 +7,7 @@ pub(crate) mod child;
 pub(crate) mod contention;
 pub(crate) mod descriptors;
 pub(crate) mod dying;
+pub(crate) mod fixture;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod foreign_stack;
 pub(crate) mod fork;

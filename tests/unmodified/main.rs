@@ -9,6 +9,7 @@ mod interop;
 mod interrupted;
 mod locks;
 mod results;
+mod sandboxed;
 mod scenes;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,0 +1,184 @@
+//! Waits of unmodified code are seen however a program is linked, and where they cannot be it runs as without rtprof.
+//!
+//! The fixture `waits` waits for locks, channels, threads and sockets, in its own code and in a library of C, and compares with what
+//! the profiles say. Here it is built in each way.
+//!
+//! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs the kinds that differ most.
+#![cfg(feature = "pprof")]
+
+mod support;
+
+use std::env::consts::ARCH;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard};
+
+use support::fixture::{Fixture, succeed};
+use support::library::compile;
+use support::skipped;
+
+fn tmp(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// The builds share folders, so they take turns.
+fn turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A way to build the fixture.
+#[derive(Clone, Copy)]
+struct Build {
+    /// The folder of what is built so.
+    name: &'static str,
+    toolchain: Option<&'static str>,
+    /// The compiler's flags.
+    flags: &'static str,
+    /// What follows the architecture in the name of another target.
+    target: Option<&'static str>,
+    arguments: &'static [&'static str],
+}
+
+const PLAIN: Build = Build { name: "links", toolchain: None, flags: "", target: None, arguments: &[] };
+const RELEASE: Build = Build { arguments: &["--release"], ..PLAIN };
+
+impl Build {
+    fn is_release(self) -> bool {
+        self.arguments.contains(&"--release")
+    }
+
+    fn target(self) -> Option<String> {
+        self.target.map(|rest| format!("{ARCH}-{rest}"))
+    }
+
+    /// A command of rustc or cargo, of the toolchain.
+    fn tool(self, name: &str) -> Command {
+        let mut command = Command::new(name);
+        command.args(self.toolchain.map(|toolchain| format!("+{toolchain}")));
+        command
+    }
+
+    fn library_folder(self) -> Option<PathBuf> {
+        let mut command = self.tool("rustc");
+        command.args(["--print", "target-libdir"]).env_remove("RUSTUP_TOOLCHAIN");
+        command.args(self.target().iter().flat_map(|target| ["--target", target]));
+        let output = command.output().ok().filter(|output| output.status.success())?;
+        let folder = PathBuf::from(String::from_utf8(output.stdout).expect("a path").trim());
+        folder.is_dir().then_some(folder)
+    }
+
+    /// Builds the fixture, or says that what it takes is not installed. Returns the folder of its programs.
+    fn make(self, test: &str) -> Option<PathBuf> {
+        if self.library_folder().is_none() {
+            skipped(test, "this toolchain, or its standard library for this target, is not installed");
+            return None;
+        }
+        let target = tmp(self.name);
+        let fixture = Fixture::copied("waits");
+        let mut command = fixture.cargo("build", &target, self.flags);
+        if let Some(toolchain) = self.toolchain {
+            // Rustup chooses the toolchain for what is called by its name alone.
+            command.env("RUSTUP_TOOLCHAIN", toolchain);
+        }
+        command.args(self.target().iter().flat_map(|target| ["--target", target]));
+        succeed(command.args(self.arguments));
+        let built = self.target().map_or(target.clone(), |name| target.join(name));
+        Some(built.join(if self.is_release() { "release" } else { "debug" }))
+    }
+
+    /// Its waits are seen, and those in a library that it loads, where it can load one.
+    fn sees(self, test: &str) {
+        let _turn = turn();
+        let Some(folder) = self.make(test) else { return };
+        let mut command = Command::new(folder.join("waits"));
+        command.arg("seen");
+        let is_static =
+            self.flags.contains("+crt-static") || self.target.is_some_and(|name| name.contains("musl"));
+        if !is_static {
+            command.arg(receiving_library());
+        }
+        if self.flags.contains("prefer-dynamic") {
+            command.env("LD_LIBRARY_PATH", self.library_folder().expect("it was there"));
+        }
+        succeed(&mut command);
+    }
+}
+
+/// A library of C, which calls `recv`.
+fn receiving_library() -> PathBuf {
+    let folder = tmp("receives");
+    std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/receives.c");
+    let mut command = Command::new("cc");
+    command.args(["-shared", "-fPIC"]);
+    compile(command, &source, folder.join("libreceives.so"))
+}
+
+macro_rules! linked {
+    ($($name:ident: $build:expr;)*) => {
+        $(#[test]
+        #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
+        fn $name() {
+            let build: Build = $build;
+            build.sees(stringify!($name));
+        })*
+    };
+}
+
+const GNU_LD: &str = "-Clink-arg=-fuse-ld=bfd";
+const STRIPPED: [&str; 3] = ["--release", "--config", "profile.release.strip='symbols'"];
+const THIN_LTO: [&str; 3] = ["--release", "--config", "profile.release.lto='thin'"];
+const FAT_LTO: [&str; 3] = ["--release", "--config", "profile.release.lto='fat'"];
+const MUSL: Option<&str> = Some("unknown-linux-musl");
+
+// By the compiler's own linker, which is LLD on x86-64, unless they say something else.
+linked! {
+    debug: PLAIN;
+    release: RELEASE;
+    thin_lto: Build { arguments: &THIN_LTO, ..RELEASE };
+    fat_lto: Build { arguments: &FAT_LTO, ..RELEASE };
+    gnu_ld: Build { name: "links-gnu-ld", flags: GNU_LD, ..PLAIN };
+    gnu_ld_stripped: Build { name: "links-gnu-ld", flags: GNU_LD, arguments: &STRIPPED, ..PLAIN };
+    standard_library_apart: Build { name: "links-dynamic", flags: "-Cprefer-dynamic", ..PLAIN };
+    c_library_inside: Build {
+        // With a target, or procedural macros would be built so too.
+        name: "links-crt-static", flags: "-Ctarget-feature=+crt-static", target: Some("unknown-linux-gnu"), ..RELEASE
+    };
+    musl: Build { name: "links-musl", target: MUSL, ..PLAIN };
+    musl_fat_lto: Build { name: "links-musl", target: MUSL, arguments: &FAT_LTO, ..PLAIN };
+}
+
+/// In the harness of tests.
+#[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
+fn cargo_test() {
+    let _turn = turn();
+    succeed(Fixture::copied("waits").cargo("test", &tmp(PLAIN.name), "").args(["--test", "seen"]));
+}
+
+/// A library that another program loads: the C library's functions come first, and the library runs.
+#[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
+fn loaded_by_another_program() {
+    let _turn = turn();
+    let folder = PLAIN.make("loaded_by_another_program").expect("it needs nothing special");
+    succeed(Command::new(folder.join("host")).arg(folder.join("libwaits.so")));
+}
+
+/// Under AddressSanitizer, which has functions of these names itself.
+#[test]
+#[ignore = "builds a program in many ways; ci/builds.sh runs it"]
+fn sanitized() {
+    let _turn = turn();
+    let build = Build {
+        name: "links-sanitized",
+        toolchain: Some("nightly"),
+        flags: "-Zsanitizer=address",
+        target: Some("unknown-linux-gnu"),
+        ..PLAIN
+    };
+    if let Some(folder) = build.make("sanitized") {
+        succeed(Command::new(folder.join("waits")).arg("unseen"));
+    }
+}

@@ -1,0 +1,64 @@
+//! Programs of tests/fixtures that a test builds by cargo, in ways that differ from its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::child;
+
+/// A copy outside of the sources, where cargo may write its lock file.
+pub(crate) struct Fixture {
+    package: PathBuf,
+}
+
+impl Fixture {
+    pub(crate) fn copied(name: &str) -> Self {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+        let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        copy_folder(&root.join("tests/fixtures").join(name), &package);
+        let manifest = package.join("Cargo.toml");
+        let text = std::fs::read_to_string(root.join("tests/fixtures").join(name).join("Cargo.toml"));
+        let text = text.expect("it is in the repository").replace("../../..", &root.to_string_lossy());
+        write_if_changed(&manifest, text.as_bytes());
+        // Ours, so that it needs no network. Cargo removes what the fixture has no use for.
+        std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file is there");
+        Self { package }
+    }
+
+    /// `cargo build` or another verb, with the compiler's flags, and none that are inherited.
+    pub(crate) fn cargo(&self, verb: &str, target: &Path, flags: &str) -> Command {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(&self.package).args([verb, "--quiet", "--offline"]);
+        command.arg("--target-dir").arg(target).env("RUSTFLAGS", flags);
+        for inherited in ["CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_TARGET", "CARGO_BUILD_RUSTFLAGS"] {
+            command.env_remove(inherited);
+        }
+        command
+    }
+}
+
+/// Runs the command, and fails with all that it said unless it ended well.
+#[track_caller]
+pub(crate) fn succeed(command: &mut Command) {
+    let output = child::finish(command);
+    assert!(output.status.success(), "{command:?}: {}", child::report(&output));
+}
+
+fn copy_folder(from: &Path, into: &Path) {
+    std::fs::create_dir_all(into).expect("the build's own folder can be written");
+    for entry in std::fs::read_dir(from).expect("it is in the repository") {
+        let path = entry.expect("it can be read").path();
+        let copy = into.join(path.file_name().expect("it has a name"));
+        if path.is_dir() {
+            copy_folder(&path, &copy);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            write_if_changed(&copy, &std::fs::read(&path).expect("it can be read"));
+        }
+    }
+}
+
+fn write_if_changed(path: &Path, text: &[u8]) {
+    if std::fs::read(path).is_ok_and(|old| old == text) {
+        return;
+    }
+    std::fs::write(path, text).expect("the build's own folder can be written");
+}

@@ -1,0 +1,107 @@
+//! A program that has forbidden itself all system calls but those it needs: what is recorded needs no others.
+
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::{Mutex, mpsc};
+use std::thread::sleep;
+use std::time::Duration;
+
+use rtprof::{BlockKinds, set_block_profile_kinds};
+
+use crate::support::contention::record_everything;
+use crate::support::{child, sandbox, until};
+use crate::trace_of::Kept;
+
+/// What std and the C library call for threads, locks, memory, time and sockets.
+const NEEDED: [libc::c_long; 30] = [
+    libc::SYS_brk,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_clone,
+    libc::SYS_clone3,
+    libc::SYS_close,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+    libc::SYS_fcntl,
+    libc::SYS_futex,
+    libc::SYS_getrandom,
+    libc::SYS_madvise,
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_munmap,
+    libc::SYS_nanosleep,
+    libc::SYS_prctl,
+    libc::SYS_prlimit64,
+    libc::SYS_read,
+    libc::SYS_recvfrom,
+    libc::SYS_rseq,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_sched_yield,
+    libc::SYS_sendto,
+    libc::SYS_set_robust_list,
+    libc::SYS_sigaltstack,
+    libc::SYS_socketpair,
+    libc::SYS_write,
+];
+
+/// What rtprof calls besides, once in each thread: its number, and where its stack ends. docs/unmodified.md has them too.
+const OURS: [libc::c_long; 4] = [libc::SYS_getpid, libc::SYS_gettid, libc::SYS_ioctl, libc::SYS_openat];
+
+/// What the thread that writes a trace calls: it looks in /proc what other threads do.
+const WRITERS: [libc::c_long; 3] = [libc::SYS_lseek, libc::SYS_membarrier, libc::SYS_statx];
+
+/// Threads that are made, wait for each other in every way, and end.
+fn works() {
+    let (near, far) = UnixStream::pair().expect("there are descriptors");
+    let (send, receive) = mpsc::channel();
+    let lock = std::sync::Arc::new(Mutex::new(0));
+    let theirs = lock.clone();
+    let thread = std::thread::Builder::new().name("sandboxed".into());
+    let thread = thread.spawn(move || {
+        for number in receive {
+            *theirs.lock().unwrap() += number;
+            { &far }.write_all(b"x").unwrap();
+        }
+    });
+    for number in 0..100 {
+        let held = lock.lock().unwrap();
+        send.send(number).unwrap();
+        sleep(Duration::from_micros(100));
+        drop(held);
+        { &near }.read_exact(&mut [0]).unwrap();
+    }
+    drop(send);
+    thread.unwrap().join().unwrap();
+    assert_eq!(*lock.lock().unwrap(), 99 * 50);
+}
+
+/// A program works as before once it has forbidden itself what it does not need. (A trace is not ended then: that reads the
+/// program's file, for names.)
+#[test]
+fn no_other_system_call_is_made() {
+    for what in ["nothing", "waits", "a trace"] {
+        child::isolated_as("no_other_system_call_is_made", what, || {
+            let is_recorded = what != "nothing";
+            let kept = Kept::default();
+            if is_recorded {
+                record_everything();
+                set_block_profile_kinds(BlockKinds::ALL);
+            }
+            if what == "a trace" {
+                rtprof::trace::start(kept.clone()).expect("no other goes on");
+            }
+            works();
+            let others: &[_] = if what == "a trace" { &WRITERS } else { &[] };
+            sandbox::kill_at_all_but(&[&NEEDED[..], &OURS, others].concat()).expect("a filter");
+            let before = kept.bytes().len();
+            (0..5).for_each(|_| works());
+            let waits: i64 = rtprof::block_profile().iter().map(|record| record.count).sum();
+            assert!(waits >= 600 || !is_recorded, "{waits} waits");
+            if what == "a trace" {
+                until("the trace grows", || kept.bytes().len() > before);
+            }
+        });
+    }
+}
