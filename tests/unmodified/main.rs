@@ -8,6 +8,7 @@ mod hostile;
 mod interop;
 mod interrupted;
 mod locks;
+mod programs;
 mod results;
 mod sandboxed;
 mod scenes;

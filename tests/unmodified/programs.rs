@@ -1,0 +1,219 @@
+//! Whole programs of libraries that know nothing of rtprof: what their traces say of each thread's time is what the kernel says.
+
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, mpsc};
+use std::thread::Builder;
+use std::time::Duration;
+
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use rtprof::trace::EventType;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use crate::support::child;
+use crate::support::processor::burn;
+use crate::trace_go::check;
+use crate::trace_of::{Trace, record};
+
+/// What the kernel says of a thread.
+#[derive(Clone, Copy, Debug)]
+struct Time {
+    /// For how long it ran,
+    ran: Duration,
+    /// and for how long it waited for a processor.
+    stood_in_line: Duration,
+}
+
+/// The threads of this process that live, by name.
+fn times() -> HashMap<String, Time> {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
+    let time = |task: std::io::Result<std::fs::DirEntry>| {
+        let path = task.expect("it can be read").path();
+        let read = |file: &str| std::fs::read_to_string(path.join(file)).expect("the thread lives");
+        let nanos = |text: &str| Duration::from_nanos(text.parse().expect("a number"));
+        let text = read("schedstat");
+        let mut numbers = text.split_whitespace().map(nanos);
+        let mut next = || numbers.next().expect("there are three");
+        (read("comm").trim().to_owned(), Time { ran: next(), stood_in_line: next() })
+    };
+    tasks.map(time).collect()
+}
+
+/// For how long the only goroutine of this name ran before `end`, by the trace.
+fn running(trace: &Trace, name: &str, end: u64) -> Duration {
+    let own = trace.goroutine(name);
+    let (mut since, mut sum) = (None, 0);
+    for event in trace.parsed.events().filter(|event| event.time() <= end) {
+        match event.event_type() {
+            EventType::GoStart | EventType::GoStartLocal | EventType::GoStartLabel => {
+                if event.target() == Some(own) {
+                    since = Some(event.time());
+                }
+            }
+            EventType::GoEnd
+            | EventType::GoStop
+            | EventType::GoSched
+            | EventType::GoPreempt
+            | EventType::GoSleep
+            | EventType::GoBlock
+            | EventType::GoBlockSend
+            | EventType::GoBlockRecv
+            | EventType::GoBlockSelect
+            | EventType::GoBlockSync
+            | EventType::GoBlockCond
+            | EventType::GoBlockNet
+            | EventType::GoSysBlock
+                if event.g() == own =>
+            {
+                sum += since.take().map_or(0, |since| event.time() - since);
+            }
+            _ => {}
+        }
+    }
+    Duration::from_nanos(sum + since.map_or(0, |since| end - since))
+}
+
+/// Records the program, which calls what it is given when it has worked, and compares.
+fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut())) {
+    let mut told = HashMap::new();
+    let trace = record(|| {
+        program(&mut || {
+            told = times();
+            rtprof::trace::log("worked", "");
+        });
+    });
+    // Threads of the pool end while the trace does.
+    trace.assert_whole_but_for_what_began_before();
+    trace.assert_in_order();
+    let mut logs = trace.parsed.events_of(EventType::UserLog);
+    let end = logs.next().expect("it was logged").time();
+    for name in threads {
+        let Time { ran, stood_in_line } = told[*name];
+        let shown = running(&trace, name, end);
+        // What the kernel does to put a thread to sleep is its time, and not that of the goroutine, which waits.
+        let (least, most) = (ran.mul_f64(0.95), (ran + stood_in_line).mul_f64(1.05));
+        let about = format!(
+            "{name} ran for {ran:?}, stood in line for {stood_in_line:?}, is shown to run for {shown:?}"
+        );
+        eprintln!("{about}");
+        assert!((least..=most).contains(&shown), "{about}");
+    }
+    check(test, &trace, &[]);
+}
+
+/// Channels of std: threads that compute what others have sent.
+fn channels(worked: &mut dyn FnMut()) {
+    let (tell, told) = mpsc::channel();
+    let end = Arc::new(Barrier::new(3));
+    let (send, receive) = mpsc::sync_channel::<usize>(4);
+    let (send_on, receive_on) = mpsc::channel();
+    let named = |name: &str| Builder::new().name(name.to_owned());
+    let (theirs, tell_too) = (end.clone(), tell.clone());
+    let first = named("first").spawn(move || {
+        for number in receive {
+            burn(Duration::from_micros(1000));
+            send_on.send(number).unwrap();
+        }
+        drop(send_on);
+        tell_too.send(()).unwrap();
+        theirs.wait();
+    });
+    let theirs = end.clone();
+    let second = named("second").spawn(move || {
+        for _ in receive_on {
+            burn(Duration::from_micros(1000));
+        }
+        tell.send(()).unwrap();
+        theirs.wait();
+    });
+    for number in 0..100 {
+        std::thread::sleep(Duration::from_micros(500));
+        send.send(number).unwrap();
+    }
+    drop(send);
+    told.iter().take(2).for_each(drop);
+    worked();
+    end.wait();
+    for thread in [first, second] {
+        thread.unwrap().join().unwrap();
+    }
+}
+
+/// Rayon: a pool that has work now and then.
+fn pool(worked: &mut dyn FnMut()) {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(2).thread_name(|at| format!("pool {at}"));
+    let pool = pool.build().unwrap();
+    for _ in 0..20 {
+        pool.install(|| {
+            (0..16).into_par_iter().for_each(|_| assert!(!burn(Duration::from_micros(500)).is_zero()))
+        });
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    worked();
+}
+
+async fn serves(mut stream: tokio::net::TcpStream) {
+    let mut byte = [0];
+    while stream.read_exact(&mut byte).await.is_ok() {
+        burn(Duration::from_micros(200));
+        stream.write_all(&byte).await.unwrap();
+    }
+}
+
+fn asks(server: SocketAddr) {
+    let mut stream = TcpStream::connect(server).unwrap();
+    stream.set_nodelay(true).unwrap();
+    for _ in 0..200 {
+        stream.write_all(b"x").unwrap();
+        stream.read_exact(&mut [0]).unwrap();
+        burn(Duration::from_micros(600));
+    }
+}
+
+/// A server of tokio's, under load.
+fn server(worked: &mut dyn FnMut()) {
+    let number = AtomicUsize::new(0);
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name_fn(move || format!("worker {}", number.fetch_add(1, Relaxed)))
+        .enable_all()
+        .build()
+        .unwrap();
+    let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
+    let address = listener.local_addr().unwrap();
+    let accepting = runtime.spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            stream.set_nodelay(true).unwrap();
+            tokio::spawn(serves(stream));
+        }
+    });
+    let (tell, told) = mpsc::channel();
+    let end = Arc::new(Barrier::new(4));
+    let clients: Vec<_> = (0..3)
+        .map(|at| {
+            let (tell, end) = (tell.clone(), end.clone());
+            let asks = move || {
+                asks(address);
+                tell.send(()).unwrap();
+                end.wait();
+            };
+            Builder::new().name(format!("client {at}")).spawn(asks).unwrap()
+        })
+        .collect();
+    told.iter().take(3).for_each(drop);
+    worked();
+    end.wait();
+    clients.into_iter().for_each(|client| client.join().unwrap());
+    accepting.abort();
+}
+
+#[test]
+fn threads_run_as_long_as_they_compute() {
+    let test = "threads_run_as_long_as_they_compute";
+    child::isolated_as(test, "channels", || compare(test, &["first", "second"], channels));
+    child::isolated_as(test, "pool", || compare(test, &["pool 0", "pool 1"], pool));
+    let threads = ["worker 0", "worker 1", "client 0", "client 1", "client 2"];
+    child::isolated_as(test, "server", || compare(test, &threads, server));
+}
