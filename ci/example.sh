@@ -182,3 +182,33 @@ while IFS= read -r line; do
     done
     head -n 12 "$output.fetched"
 done < <(ci/readme.sh fetch)
+kill -- -"$group"
+wait "$group" 2>/dev/null || true
+
+# The server that knows nothing of rtprof: its hot lock is first in the one profile, its slow channel in the other.
+[[ -n "$go" ]] || exit 0
+unmodified="$(ci/readme.sh unmodified) -- 127.0.0.1:0"
+echo "+ $unmodified &"
+cargo build --release --features interpose --example unmodified
+setsid bash -euo pipefail -c "exec $unmodified" >"$output" 2>&1 &
+group=$!
+ends=$((SECONDS + 60))
+address=
+until [[ -n "$address" ]]; do
+    kill -0 "$group" || { cat "$output" >&2; exit 1; }
+    deadline "$ends" "the server listens"
+    sleep 0.2
+    address="$(sed -n 's|.*http://\([0-9.:]*\)/debug/pprof/\..*|\1|p' "$output" | head -n 1)"
+done
+while IFS= read -r line; do
+    echo "+ $line"
+    line="${line//127.0.0.1:6060/$address}"
+    case "$line" in *mutex*) wanted=count_order ;; *) wanted=archive ;; esac
+    until bash -euo pipefail -c "$line" >"$output.fetched" 2>"$output.err" </dev/null &&
+        awk 'found { print; exit } /flat%/ { found = 1 }' "$output.fetched" | grep -q "unmodified::$wanted\( (inline)\)\?$"; do
+        cat "$output.fetched" "$output.err"
+        deadline "$ends" "$wanted is first"
+        sleep 0.5
+    done
+    cat "$output.fetched"
+done < <(ci/readme.sh unmodified-look)

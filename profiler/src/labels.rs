@@ -126,7 +126,7 @@ impl Drop for OwnGuard {
 }
 
 /// Whether these are the labels of one of rtprof's threads.
-pub(crate) fn is_own(id: LabelSetId) -> bool {
+pub fn is_own(id: LabelSetId) -> bool {
     resolve(id).iter().any(|(key, _)| key == "rtprof")
 }
 

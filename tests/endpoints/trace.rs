@@ -26,6 +26,17 @@ fn check(answer: &Answer) -> trace::Parsed {
     trace::validate(&answer.body).expect("Go's tools read it")
 }
 
+/// The thread that has started the trace, and then writes it now and then, is not drawn as one that computes.
+fn check_ours(parsed: &trace::Parsed) {
+    let ours: Vec<_> = parsed.goroutines_named("rtprof-http").collect();
+    assert!(!ours.is_empty(), "{:?}", parsed.goroutines().collect::<Vec<_>>());
+    for goroutine in ours {
+        let is_about = |event: &Event<'_>| event.g() == goroutine || event.target() == Some(goroutine);
+        let story: Vec<_> = parsed.events().filter(is_about).collect();
+        assert_eq!(story.last().map(Event::event_type), Some(EventType::GoSysBlock), "{story:#?}");
+    }
+}
+
 #[track_caller]
 fn check_refused(answer: &Answer) {
     assert_eq!((answer.status, answer.text()), (500, REFUSED));
@@ -120,6 +131,7 @@ fn a_whole_one(server: SocketAddr) {
             let (count, least) = (parsed.count(event), rounds * each);
             assert!(count >= least, "{event:?}: {count} of {least}");
         }
+        check_ours(&parsed);
         if rounds >= 10 {
             return;
         }

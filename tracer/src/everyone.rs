@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rtprof_profiler::clock;
 use rtprof_profiler::fork_lock::own_process;
 use rtprof_profiler::goroutine::{self, Goroutine, State};
-use rtprof_profiler::listeners;
+use rtprof_profiler::{labels, listeners};
 
 use crate::record::Kind;
 use crate::recorder::Patience;
@@ -60,7 +60,10 @@ impl InKernel {
             if word.state() != State::Syscall || word.number() != number {
                 continue;
             }
-            if goroutine::is_waiting(goroutine.thread_id()) != Some(false) {
+            // Ours runs now and then, and tells nothing of it.
+            if labels::is_own(goroutine.labels())
+                || goroutine::is_waiting(goroutine.thread_id()) != Some(false)
+            {
                 self.0.push_back(found);
             } else if goroutine.change(word, word.next(State::Running, word.lost())).is_ok() {
                 record_of([goroutine].into_iter(), |turn, goroutine| turn.declare(goroutine));

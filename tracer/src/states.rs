@@ -5,6 +5,7 @@
 
 use rtprof_profiler::clock;
 use rtprof_profiler::goroutine::{self, Birth, Goroutine, Start, State, WaitReason, Word};
+use rtprof_profiler::labels;
 use rtprof_profiler::observer::Observer;
 
 use crate::record::Kind;
@@ -92,12 +93,13 @@ fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Opt
 }
 
 /// A goroutine that says that it runs, while the kernel says that its thread waits, is in a system call for all that is known.
-/// Returns its word then. Nothing, if it says something else meanwhile. Not for hooks.
+/// So is a thread of ours, which waits nearly all of the time in calls that nothing tells of, and may be running only to start this
+/// trace. Returns its word then. Nothing, if it says something else meanwhile. Not for hooks.
 pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<Word> {
     // Read before the kernel is asked, so that a change since makes this one fail.
     let word = goroutine.state();
     let is_there = || goroutine::is_waiting(goroutine.thread_id()) == Some(true);
-    if word.state() != State::Running || !is_there() {
+    if word.state() != State::Running || !labels::is_own(goroutine.labels()) && !is_there() {
         return None;
     }
     let found = word.next(State::Syscall, word.lost());
