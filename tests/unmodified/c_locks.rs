@@ -1,7 +1,6 @@
 //! Mutexes and conditions of C, which wait inside the C library.
 
-use std::cell::UnsafeCell;
-use std::ffi::{c_int, c_void};
+use std::ffi::c_void;
 use std::hint::black_box;
 use std::mem::zeroed;
 use std::ptr::{null, null_mut};
@@ -12,153 +11,15 @@ use std::time::Duration;
 
 use rtprof::trace::EventType;
 
+#[cfg(target_env = "gnu")]
+use crate::c_lock::pthread_mutex_clocklock;
+use crate::c_lock::{By, CLock};
 use crate::locks::{Ends, HOLD, scripted, waiter, waker};
 use crate::support::contention::{
     Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
 };
 use crate::support::{Background, child, fork, until};
 use crate::trace_of::{has, record};
-
-/// Which of the two functions with a deadline.
-#[derive(Clone, Copy, Debug)]
-enum By {
-    /// Of the clock that is set.
-    Set,
-    #[cfg(target_env = "gnu")]
-    Chosen(libc::clockid_t),
-}
-
-impl By {
-    fn clock(self) -> libc::clockid_t {
-        match self {
-            Self::Set => libc::CLOCK_REALTIME,
-            #[cfg(target_env = "gnu")]
-            Self::Chosen(clock) => clock,
-        }
-    }
-
-    fn deadline(self, timeout: Duration) -> libc::timespec {
-        // SAFETY: a local.
-        let now = unsafe {
-            let mut now = zeroed();
-            assert_eq!(libc::clock_gettime(self.clock(), &raw mut now), 0);
-            now
-        };
-        let nanos = now.tv_nsec + i64::from(timeout.subsec_nanos());
-        libc::timespec {
-            tv_sec: now.tv_sec + timeout.as_secs() as i64 + nanos / 1_000_000_000,
-            tv_nsec: nanos % 1_000_000_000,
-        }
-    }
-}
-
-unsafe extern "C-unwind" {
-    #[cfg(target_env = "gnu")]
-    fn pthread_mutex_clocklock(
-        mutex: *mut libc::pthread_mutex_t,
-        clock: libc::clockid_t,
-        until: *const libc::timespec,
-    ) -> c_int;
-    #[cfg(target_env = "gnu")]
-    fn pthread_cond_clockwait(
-        condition: *mut libc::pthread_cond_t,
-        mutex: *mut libc::pthread_mutex_t,
-        clock: libc::clockid_t,
-        until: *const libc::timespec,
-    ) -> c_int;
-}
-
-/// A mutex of C, and a condition that goes with it.
-pub(crate) struct CLock {
-    mutex: UnsafeCell<libc::pthread_mutex_t>,
-    condition: UnsafeCell<libc::pthread_cond_t>,
-    is_set: AtomicI32,
-}
-
-// SAFETY: both are made to be used by many threads.
-unsafe impl Sync for CLock {}
-
-// SAFETY: of all, they live as long as the lock, and stay where they are while it is borrowed.
-impl CLock {
-    pub(crate) fn new() -> Box<Self> {
-        Self::of_kind(libc::PTHREAD_MUTEX_NORMAL)
-    }
-
-    pub(crate) fn of_kind(kind: c_int) -> Box<Self> {
-        // SAFETY: zero is what the initialisers of both libraries are.
-        let lock: Box<Self> =
-            unsafe { Box::new(Self { mutex: zeroed(), condition: zeroed(), is_set: AtomicI32::new(0) }) };
-        // SAFETY: locals, and a mutex that is not in use yet.
-        unsafe {
-            let mut attributes = zeroed();
-            assert_eq!(libc::pthread_mutexattr_init(&raw mut attributes), 0);
-            assert_eq!(libc::pthread_mutexattr_settype(&raw mut attributes, kind), 0);
-            assert_eq!(libc::pthread_mutex_init(lock.mutex.get(), &raw const attributes), 0);
-        }
-        lock
-    }
-
-    pub(crate) fn lock(&self) -> c_int {
-        // SAFETY: see above.
-        unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
-    }
-
-    fn try_lock(&self) -> c_int {
-        // SAFETY: see above.
-        unsafe { libc::pthread_mutex_trylock(self.mutex.get()) }
-    }
-
-    fn lock_by(&self, by: By, timeout: Duration) -> c_int {
-        let deadline = by.deadline(timeout);
-        // SAFETY: see above.
-        unsafe {
-            match by {
-                By::Set => libc::pthread_mutex_timedlock(self.mutex.get(), &raw const deadline),
-                #[cfg(target_env = "gnu")]
-                By::Chosen(clock) => pthread_mutex_clocklock(self.mutex.get(), clock, &raw const deadline),
-            }
-        }
-    }
-
-    pub(crate) fn unlock(&self) -> c_int {
-        // SAFETY: see above.
-        unsafe { libc::pthread_mutex_unlock(self.mutex.get()) }
-    }
-
-    pub(crate) fn wait(&self) -> c_int {
-        // SAFETY: see above.
-        unsafe { libc::pthread_cond_wait(self.condition.get(), self.mutex.get()) }
-    }
-
-    fn wait_by(&self, by: By, timeout: Duration) -> c_int {
-        let deadline = by.deadline(timeout);
-        let (condition, mutex) = (self.condition.get(), self.mutex.get());
-        // SAFETY: see above.
-        unsafe {
-            match by {
-                By::Set => libc::pthread_cond_timedwait(condition, mutex, &raw const deadline),
-                #[cfg(target_env = "gnu")]
-                By::Chosen(clock) => pthread_cond_clockwait(condition, mutex, clock, &raw const deadline),
-            }
-        }
-    }
-
-    fn wait_until_set(&self, mut wait: impl FnMut(&Self) -> c_int) {
-        assert_eq!(self.lock(), 0);
-        while self.is_set.load(Relaxed) == 0 {
-            assert_eq!(wait(self), 0);
-        }
-        assert_eq!(self.unlock(), 0);
-    }
-
-    fn set(&self, signal: unsafe extern "C" fn(*mut libc::pthread_cond_t) -> c_int) {
-        assert_eq!(self.lock(), 0);
-        self.is_set.store(1, Relaxed);
-        // SAFETY: see above.
-        assert_eq!(unsafe { signal(self.condition.get()) }, 0);
-        assert_eq!(self.unlock(), 0);
-    }
-}
 
 const HOUR: Duration = Duration::from_secs(3600);
 

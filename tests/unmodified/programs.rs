@@ -47,10 +47,10 @@ fn running(trace: &Trace, name: &str, end: u64) -> Duration {
     let (mut since, mut sum) = (None, 0);
     for event in trace.parsed.events().filter(|event| event.time() <= end) {
         match event.event_type() {
-            EventType::GoStart | EventType::GoStartLocal | EventType::GoStartLabel => {
-                if event.target() == Some(own) {
-                    since = Some(event.time());
-                }
+            EventType::GoStart | EventType::GoStartLocal | EventType::GoStartLabel
+                if event.target() == Some(own) =>
+            {
+                since = Some(event.time());
             }
             EventType::GoEnd
             | EventType::GoStop

@@ -1,0 +1,66 @@
+//! Without races: loom_tests has those.
+
+use super::*;
+
+const ANY: u32 = u32::MAX;
+
+fn wake(sleepers: &Sleepers, address: usize, count: u32, bits: u32, now: u64) -> (u64, u64) {
+    let charge = sleepers.wake(address, count, bits, now, |_, _| unreachable!("no goroutines here"));
+    (charge.waits, charge.ticks)
+}
+
+#[test]
+fn who_waits_longest_is_woken_first() {
+    let sleepers = Box::new(Sleepers::new());
+    let enter = |start| sleepers.enter(64, ANY, start, None).expect("there is room");
+    let (late, early, middle) = (enter(30), enter(10), enter(20));
+    assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 90));
+    assert_eq!(wake(&sleepers, 128, 9, ANY, 100), (0, 0), "another address");
+    assert_eq!(wake(&sleepers, 64, 9, ANY, 200), (2, 170 + 180));
+    assert_eq!(wake(&sleepers, 64, 9, ANY, 300), (0, 0), "each once");
+    let leave = |place| sleepers.leave(place);
+    assert_eq!([early, middle, late].map(leave), [Some(100), Some(200), Some(200)]);
+    assert!(!sleepers.are_any(64));
+}
+
+#[test]
+fn a_lock_charges_all_for_what_is_new() {
+    let sleepers = Box::new(Sleepers::new());
+    let charge = |address, now| {
+        let charge = sleepers.charge(address, now, |_| unreachable!("no goroutines here"));
+        (charge.waits, charge.ticks)
+    };
+    let enter = |start| sleepers.enter(64, ANY, start, None).expect("there is room");
+    let (first, second) = (enter(10), enter(20));
+    assert_eq!(charge(64, 100), (2, 90 + 80));
+    let third = enter(120);
+    assert_eq!(charge(128, 200), (0, 0), "another address");
+    assert_eq!(charge(64, 200), (1, 100 + 100 + 80));
+    assert_eq!(sleepers.leave(second), Some(200));
+    assert_eq!(charge(64, 250), (0, 50 + 50));
+    assert_eq!([first, third].map(|place| sleepers.leave(place)), [Some(250), Some(250)]);
+    assert_eq!(charge(64, 300), (0, 0));
+}
+
+#[test]
+fn bits_choose() {
+    let sleepers = Box::new(Sleepers::new());
+    let reader = sleepers.enter(64, 0b01, 10, None).expect("there is room");
+    let writer = sleepers.enter(64, 0b10, 20, None).expect("there is room");
+    assert_eq!(wake(&sleepers, 64, 1, 0b10, 100), (1, 80));
+    assert_eq!((sleepers.leave(reader), sleepers.leave(writer)), (None, Some(100)));
+}
+
+#[test]
+fn a_wait_without_room_is_none() {
+    let sleepers = Box::new(Sleepers::new());
+    let places: Vec<_> =
+        (1..=CELLS).map(|at| sleepers.enter(at * 64, ANY, 10, None).expect("there is room")).collect();
+    assert!(sleepers.enter(64, ANY, 10, None).is_none());
+    assert_eq!(wake(&sleepers, CELLS * 64, 9, ANY, 20), (1, 10), "however far it is from its home");
+    assert_eq!(places.into_iter().filter_map(|place| sleepers.leave(place)).count(), 1);
+    assert!((1..=CELLS).all(|at| !sleepers.are_any(at * 64)));
+    let _left = sleepers.enter(64, ANY, 10, None);
+    sleepers.forked();
+    assert!(!sleepers.are_any(64));
+}
