@@ -15,7 +15,7 @@
 //!
 //! Where the lock itself is at the address, and not a word that stands for one sleep, a wait goes on until the thread has the lock,
 //! over wakes that came to nothing since another was faster. Then each unlock is charged, from every waiter, with the ticks since
-//! the one before it ([`Sleepers::charge`]), which `since` is moved to: it is the bit of the first that counts the wait.
+//! the one before it ([`Sleepers::charge`]), and `since` becomes its tick. The first one sets the bit, and counts the wait.
 //!
 //! A thread that ends within its wait, or forks in it by a bare system call, leaves its cell behind: the next wake at that
 //! address is charged for a wait that was none.
@@ -141,7 +141,7 @@ impl Sleepers {
         };
         let distance = (0..CELLS).find(|&distance| is_taken(self.cell(home, distance)))?;
         let cell = self.cell(home, distance);
-        // The order matters: see `longest`.
+        // The order matters: see `cells_at`.
         cell.bits.store(bits, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);

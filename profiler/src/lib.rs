@@ -57,6 +57,8 @@ pub mod mem;
 mod mem_profile;
 pub mod mem_record;
 pub mod modules;
+#[cfg(not(loom))]
+pub mod nap;
 pub mod observer;
 pub mod own_files;
 pub mod primitive;

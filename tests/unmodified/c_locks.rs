@@ -16,7 +16,7 @@ use crate::c_lock::pthread_mutex_clocklock;
 use crate::c_lock::{By, CLock};
 use crate::locks::{Ends, HOLD, scripted, waiter, waker};
 use crate::support::contention::{
-    Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
+    About, Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
 };
 use crate::support::{Background, child, fork, until};
 use crate::trace_of::{has, record};
@@ -101,41 +101,49 @@ fn who_waits_for_a_condition_gives_up_its_mutex() {
     });
 }
 
+/// A thread waits for the mutex, which this one unlocks and takes again, if it is faster. Returns how long the thread has waited, and
+/// how often it was too late.
+fn taken_again(lock: &CLock) -> (About, usize) {
+    let (mut times, mut began) = (0, None);
+    let woke = scope(|scope| {
+        lock.lock();
+        let waiting = queue(scope, || waiter(|| assert_eq!((lock.lock(), lock.unlock()), (0, 0))));
+        began = Some(waiting.began);
+        waker(|| {
+            Moment::of(|| {
+                for _ in 0..20 {
+                    sleep(HOLD / 20);
+                    lock.unlock();
+                    if lock.try_lock() != 0 {
+                        return;
+                    }
+                    times += 1;
+                }
+                lock.unlock();
+            })
+        })
+    });
+    (woke.since(began.expect("it began")), times)
+}
+
 /// A thread that was woken may find the mutex taken again. All that it waits is charged to who has held it.
 #[test]
 fn who_takes_it_again_is_charged_too() {
     child::isolated("who_takes_it_again_is_charged_too", || {
         record_everything();
-        let lock = CLock::new();
-        let (began, woke) = scope(|scope| {
-            lock.lock();
-            let waiting = queue(scope, || waiter(|| assert_eq!((lock.lock(), lock.unlock()), (0, 0))));
-            // The thread that was woken takes some microseconds to come.
-            let woke = waker(|| {
-                Moment::of(|| {
-                    for _ in 0..20 {
-                        sleep(HOLD / 20);
-                        lock.unlock();
-                        if lock.try_lock() != 0 {
-                            return;
-                        }
-                    }
-                    lock.unlock();
-                })
-            });
-            waiting.thread.join().unwrap();
-            (waiting.began, woke)
+        let (lock, mut all, mut rounds) = (CLock::new(), About::default(), 0);
+        // The thread that was woken takes some microseconds to come: nearly always too many.
+        until("the mutex is taken again", || {
+            let (waited, times) = taken_again(&lock);
+            (all, rounds) = (all + waited, rounds + 1);
+            times > 0
         });
         let seen = Seen::unmodified();
-        let waited = seen.blocked("waiter");
-        woke.since(began).check("the wait", waited.nanos);
-        assert_eq!(waited.count, 1);
-        // Each record is cut off at a nanosecond, and one that counts no wait stands for one: its unlock has another stack.
-        let charged = seen.charged("waker");
-        assert!(
-            (1..=2).contains(&charged.count) && (waited.nanos - charged.nanos).abs() <= 20,
-            "{waited:?} {charged:?}"
-        );
+        let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
+        all.check("the waits", waited.nanos);
+        assert_eq!(waited.count, rounds);
+        // Each record is cut off at a nanosecond. How many there are depends on how the compiler has unrolled the loop.
+        assert!((waited.nanos - charged.nanos).abs() <= 20 * rounds, "{waited:?} {charged:?}");
     });
 }
 

@@ -13,7 +13,7 @@ use crate::support::{child, sandbox, until};
 use crate::trace_of::Kept;
 
 /// What std and the C library call for threads, locks, memory, time and sockets.
-const NEEDED: [libc::c_long; 30] = [
+const NEEDED: [libc::c_long; 31] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
     libc::SYS_clock_nanosleep,
@@ -28,6 +28,7 @@ const NEEDED: [libc::c_long; 30] = [
     libc::SYS_madvise,
     libc::SYS_mmap,
     libc::SYS_mprotect,
+    libc::SYS_mremap,
     libc::SYS_munmap,
     libc::SYS_nanosleep,
     libc::SYS_prctl,
@@ -49,8 +50,8 @@ const NEEDED: [libc::c_long; 30] = [
 /// What rtprof calls besides, once in each thread: its number, and where its stack ends. docs/unmodified.md has them too.
 const OURS: [libc::c_long; 4] = [libc::SYS_getpid, libc::SYS_gettid, libc::SYS_ioctl, libc::SYS_openat];
 
-/// What the thread that writes a trace calls: it looks in /proc what other threads do.
-const WRITERS: [libc::c_long; 3] = [libc::SYS_lseek, libc::SYS_membarrier, libc::SYS_statx];
+/// What the thread that writes a trace calls: it looks in /proc what other threads do, and whether one lives that does not go on.
+const WRITERS: [libc::c_long; 4] = [libc::SYS_lseek, libc::SYS_membarrier, libc::SYS_statx, libc::SYS_tgkill];
 
 /// Threads that are made, wait for each other in every way, and end.
 fn works() {

@@ -163,6 +163,6 @@ pub(crate) fn wait(tries: u32) {
     match tries {
         0..64 => core::hint::spin_loop(),
         64..256 => hidden::hiding(Calls::WAITS, std::thread::yield_now),
-        _ => hidden::hiding(Calls::WAITS, || std::thread::sleep(std::time::Duration::from_micros(50))),
+        _ => rtprof_profiler::nap::nap(),
     }
 }

@@ -148,7 +148,7 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
             wait.woken(until);
             ManuallyDrop::into_inner(wait).end();
         }
-        // Its time was over, or its holder ended without an unlock.
+        // Its time was over, or the unlock came before this thread was seen to wait, or the holder ended without one.
         _ => ManuallyDrop::into_inner(wait).end_if_slept(),
     }
     set_errno(after);
@@ -211,7 +211,8 @@ unsafe fn stays_locked(mutex: *mut pthread_mutex_t) -> bool {
     /// `PTHREAD_MUTEX_RECURSIVE`, in the bits of the type that tell how it is locked again.
     const RECURSIVE: c_int = 1;
     const KINDS: c_int = 3;
-    // SAFETY: the caller's promise. Both are only written by who has locked the mutex, and when it is made.
+    // SAFETY: the caller's promise. Both are only written by who has locked the mutex, and when it is made; but for bits of the kind
+    // that are not looked at.
     let word = |at: usize| unsafe { mutex.cast::<c_int>().add(at).read_volatile() };
     if cfg!(target_env = "musl") {
         // `_m_type` and `_m_count`, which the first lock leaves at zero.

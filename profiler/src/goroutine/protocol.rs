@@ -315,7 +315,7 @@ pub(crate) fn give_way(tries: &mut u32) {
         *tries += 1;
         let nap = || match *tries {
             ..=64 => std::thread::yield_now(),
-            _ => std::thread::sleep(core::time::Duration::from_micros(50)),
+            _ => crate::nap::nap(),
         };
         let hidden_nap = || hidden::hiding(Calls::WAITS, nap);
         #[cfg(rtprof_supported)]
