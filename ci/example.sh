@@ -95,22 +95,35 @@ fi
 # A minute, on the clock.
 deadline() { ((SECONDS < $1)) || { echo "not within a minute: $2" >&2; exit 1; }; }
 
+# Starts a program that serves profiles, waits until it answers, and sets `address` and `group`: it and all that it starts end
+# together. What it writes is in $output.
+start() {
+    setsid bash -euo pipefail -c "exec $1" >"$output" 2>&1 &
+    group=$!
+    trap 'kill -- -"$group" 2>/dev/null || true; rm -f "$output" "$output.err" "$output.fetched"' EXIT
+    local ends=$((SECONDS + 60))
+    address=
+    until [[ -n "$address" ]] && curl --silent --fail --output /dev/null "http://$address/debug/pprof/"; do
+        kill -0 "$group" || { cat "$output" >&2; exit 1; }
+        deadline "$ends" "the program listens"
+        sleep 0.2
+        address="$(sed -n 's|.*http://\([0-9.:]*\)/debug/pprof/.*|\1|p' "$output" | head -n 1)"
+    done
+}
+
+# Ends what was started last.
+end() {
+    kill -- -"$group"
+    wait "$group" 2>/dev/null || true
+}
+
 # The program that hangs tells in which two lines; on any port here, as its own may be taken.
 hang="$(ci/readme.sh hang) -- 127.0.0.1:0"
 echo "+ $hang &"
 cargo build --release --example hang
-# Its input stays open, and empty. Its group, so that all end together.
-setsid bash -euo pipefail -c "exec $hang < <(exec sleep 1000 2>/dev/null)" >"$output" 2>&1 &
-group=$!
-trap 'kill -- -"$group" 2>/dev/null || true; rm -f "$output" "$output.err" "$output.fetched"' EXIT
+# Its input stays open, and empty.
+start "$hang < <(exec sleep 1000 2>/dev/null)"
 ends=$((SECONDS + 60))
-address=
-until [[ -n "$address" ]]; do
-    kill -0 "$group" || { cat "$output" >&2; exit 1; }
-    deadline "$ends" "the program listens"
-    sleep 0.2
-    address="$(sed -n 's|.*http://\([0-9.:]*\)/debug/pprof/.*|\1|p' "$output" | head -n 1)"
-done
 line="$(ci/readme.sh hang-look)"
 echo "+ $line"
 line="${line//127.0.0.1:6060/$address}"
@@ -132,26 +145,13 @@ until bash -euo pipefail -c "$line" >"$output.fetched" </dev/null && names_both;
     sleep 0.2
 done
 head -n 24 "$output.fetched"
-kill -- -"$group"
-wait "$group" 2>/dev/null || true
+end
 
 # The service answers what the README has us type; on any port too.
 service="$(ci/readme.sh service) -- 127.0.0.1:0"
 echo "+ $service &"
 cargo build --release --features axum --example service
-# Its group, so that cargo, the service and its clients end together.
-setsid bash -euo pipefail -c "exec $service" >"$output" 2>&1 &
-group=$!
-trap 'kill -- -"$group" 2>/dev/null || true; rm -f "$output" "$output.err" "$output.fetched"' EXIT
-
-ends=$((SECONDS + 60))
-address=
-until [[ -n "$address" ]] && curl --silent --fail --output /dev/null "http://$address/debug/pprof/"; do
-    kill -0 "$group" || { cat "$output" >&2; exit 1; }
-    deadline "$ends" "the service listens"
-    sleep 0.2
-    address="$(sed -n 's|.*http://\([0-9.:]*\)/debug/pprof/\..*|\1|p' "$output" | head -n 1)"
-done
+start "$service"
 grep -q 'go tool pprof' "$output" || { echo "it does not print the command to type next" >&2; exit 1; }
 
 # Whether the answer to a line of the README has what the example is about in it.
@@ -182,27 +182,18 @@ while IFS= read -r line; do
     done
     head -n 12 "$output.fetched"
 done < <(ci/readme.sh fetch)
-kill -- -"$group"
-wait "$group" 2>/dev/null || true
+end
 
 # The server that knows nothing of rtprof: its hot lock is first in the one profile, its slow channel in the other.
 [[ -n "$go" ]] || exit 0
 unmodified="$(ci/readme.sh unmodified) -- 127.0.0.1:0"
 echo "+ $unmodified &"
 cargo build --release --features interpose --example unmodified
-setsid bash -euo pipefail -c "exec $unmodified" >"$output" 2>&1 &
-group=$!
-ends=$((SECONDS + 60))
-address=
-until [[ -n "$address" ]]; do
-    kill -0 "$group" || { cat "$output" >&2; exit 1; }
-    deadline "$ends" "the server listens"
-    sleep 0.2
-    address="$(sed -n 's|.*http://\([0-9.:]*\)/debug/pprof/\..*|\1|p' "$output" | head -n 1)"
-done
+start "$unmodified"
 while IFS= read -r line; do
     echo "+ $line"
     line="${line//127.0.0.1:6060/$address}"
+    ends=$((SECONDS + 60))
     case "$line" in *mutex*) wanted=count_order ;; *) wanted=archive ;; esac
     until bash -euo pipefail -c "$line" >"$output.fetched" 2>"$output.err" </dev/null &&
         awk 'found { print; exit } /flat%/ { found = 1 }' "$output.fetched" | grep -q "unmodified::$wanted\( (inline)\)\?$"; do
