@@ -39,13 +39,21 @@ pub(crate) enum Ends {
 }
 
 /// A thread waits in `wait`, until this one calls `wake` after a while. A frame of the wait has `primitive` in its name.
-pub(crate) fn scripted(primitive: &str, ends: Ends, wait: impl FnOnce() + Send, wake: impl FnOnce()) {
-    let (began, woke) = scope(|scope| {
+///
+/// What `wait` returns is dropped when all is over: closing a channel takes its lock, for which the thread might have to wait
+/// as well.
+pub(crate) fn scripted<T: Send>(
+    primitive: &str,
+    ends: Ends,
+    wait: impl FnOnce() -> T + Send,
+    wake: impl FnOnce(),
+) {
+    let (began, woke, _kept) = scope(|scope| {
         let waiting = queue(scope, || waiter(wait));
         sleep(HOLD);
         let woke = waker(|| Moment::of(wake));
-        waiting.thread.join().expect("the thread ends well");
-        (waiting.began, woke)
+        let kept = waiting.thread.join().expect("the thread ends well");
+        (waiting.began, woke, kept)
     });
     let seen = Seen::unmodified();
     let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
@@ -128,13 +136,16 @@ waits! {
     };
     std_message: "recv", Ends::Other, |primitive, ends| {
         let (send, receive) = mpsc::channel();
-        scripted(primitive, ends, move || receive.recv().unwrap(), move || send.send(()).unwrap());
+        let wait = move || {
+            receive.recv().unwrap();
+            receive
+        };
+        scripted(primitive, ends, wait, || send.send(()).unwrap());
     };
     std_full_queue: "send", Ends::Other, |primitive, ends| {
         let (send, receive) = mpsc::sync_channel(1);
         send.send(()).unwrap();
-        scripted(primitive, ends, move || send.send(()).unwrap(), || receive.recv().unwrap());
-        drop(receive);
+        scripted(primitive, ends, || send.send(()).unwrap(), || receive.recv().unwrap());
     };
     std_pause: "park", Ends::Other, |primitive, ends| {
         let (send, receive) = mpsc::channel();
@@ -176,17 +187,21 @@ waits! {
     };
     crossbeam_message: "recv", Ends::Other, |primitive, ends| {
         let (send, receive) = crossbeam_channel::unbounded();
-        scripted(primitive, ends, move || receive.recv().unwrap(), move || send.send(()).unwrap());
+        let wait = move || {
+            receive.recv().unwrap();
+            receive
+        };
+        scripted(primitive, ends, wait, || send.send(()).unwrap());
     };
     crossbeam_full_queue: "send", Ends::Other, |primitive, ends| {
         let (send, receive) = crossbeam_channel::bounded(1);
         send.send(()).unwrap();
-        scripted(primitive, ends, move || send.send(()).unwrap(), || receive.recv().unwrap());
+        scripted(primitive, ends, || send.send(()).unwrap(), || receive.recv().unwrap());
     };
     tokio_message: "blocking_recv", Ends::Other, |primitive, ends| {
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
-        let wait = move || receive.blocking_recv().unwrap();
-        scripted(primitive, ends, wait, move || send.blocking_send(()).unwrap());
+        let wait = || receive.blocking_recv().unwrap();
+        scripted(primitive, ends, wait, || send.blocking_send(()).unwrap());
     };
     std_end: "JoinHandle", Ends::Return, |primitive, ends| {
         let (send, receive) = mpsc::channel::<()>();
