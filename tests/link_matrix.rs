@@ -96,7 +96,7 @@ impl Build {
         let is_static =
             self.flags.contains("+crt-static") || self.target.is_some_and(|name| name.contains("musl"));
         if !is_static {
-            command.arg(receiving_library());
+            command.arg(library_of_c());
         }
         if self.flags.contains("prefer-dynamic") {
             command.env("LD_LIBRARY_PATH", self.library_folder().expect("it was there"));
@@ -105,14 +105,14 @@ impl Build {
     }
 }
 
-/// A library of C, which calls `recv`.
-fn receiving_library() -> PathBuf {
-    let folder = tmp("receives");
+/// A library of C, which waits in functions of the C library.
+fn library_of_c() -> PathBuf {
+    let folder = tmp("waits_in_c");
     std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/receives.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/waits_in_c.c");
     let mut command = Command::new("cc");
     command.args(["-shared", "-fPIC"]);
-    compile(command, &source, folder.join("libreceives.so"))
+    compile(command, &source, folder.join("libwaits_in_c.so"))
 }
 
 macro_rules! linked {

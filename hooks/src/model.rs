@@ -228,16 +228,30 @@ pub(crate) mod parking {
 
 /// The registry, of which models need nothing.
 pub(crate) mod goroutine {
+    use loom::sync::atomic::{AtomicU64, Ordering};
+
     pub(crate) use rtprof_profiler::goroutine::WaitReason;
     use rtprof_profiler::stack::SavedFrame;
 
-    pub(crate) struct Goroutine;
+    #[derive(Default)]
+    pub(crate) struct Goroutine {
+        /// None: it has no id.
+        id: Option<&'static AtomicU64>,
+    }
 
     pub(crate) fn current() -> Option<&'static Goroutine> {
         None
     }
 
     impl Goroutine {
+        pub(crate) fn with_id(id: &'static AtomicU64) -> Self {
+            Self { id: Some(id) }
+        }
+
+        pub(crate) fn id(&self) -> u64 {
+            self.id.map_or(0, |id| id.load(Ordering::Relaxed))
+        }
+
         pub(crate) fn token(&self) -> usize {
             0
         }
@@ -247,7 +261,7 @@ pub(crate) mod goroutine {
         pub(crate) fn unpark(&self) {}
 
         pub(crate) unsafe fn from_token(_: usize) -> &'static Self {
-            &Self
+            &Self { id: None }
         }
     }
 }

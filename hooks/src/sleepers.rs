@@ -3,9 +3,9 @@
 //!
 //! ```text
 //!   home of an address           cells
-//!   ┌──────────────────┐         ┌─────────┬───────┬──────┬───────────┐
-//!   │ waiters │ reach  │ ──────► │ address │ since │ bits │ goroutine │  at the home's number, or up to `reach` further on
-//!   └──────────────────┘         └─────────┴───────┴──────┴───────────┘
+//!   ┌──────────────────┐         ┌─────────┬───────┬──────┬────────────────┐
+//!   │ waiters │ reach  │ ──────► │ address │ since │ bits │ goroutine, id  │  at the home's number, or up to `reach` further on
+//!   └──────────────────┘         └─────────┴───────┴──────┴────────────────┘
 //! ```
 //!
 //! A thread takes the first free cell from its address's home on, and has the home know how far that is. One that wakes reads
@@ -17,8 +17,10 @@
 //! over wakes that came to nothing since another was faster. Then each unlock is charged, from every waiter, with the ticks since
 //! the one before it ([`Sleepers::charge`]), and `since` becomes its tick. The first one sets the bit, and counts the wait.
 //!
-//! A thread that ends within its wait, or forks in it by a bare system call, leaves its cell behind: the next wake at that
-//! address is charged for a wait that was none.
+//! A thread that is cancelled in its wait leaves its cell behind. Its goroutine has ended then, and the slot has another id or
+//! none: the next thread that comes across the cell frees it, by a compare-and-swap of `since` too.
+//!
+//! In a forked child all of this is the parent's. The first thread there that waits or wakes empties it.
 //!
 //! A wait that finds no cell free is a wait that ends by itself.
 //!
@@ -32,7 +34,7 @@ use loom::sync::atomic::AtomicU64;
 
 use crate::account::Charge;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
-use crate::wait::Goroutine;
+use crate::wait::{Goroutine, process};
 
 const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };
 
@@ -50,6 +52,8 @@ struct Cell {
     address: AtomicUsize,
     since: AtomicU64,
     goroutine: AtomicPtr<Goroutine>,
+    /// The lower half of the goroutine's id.
+    id: AtomicU32,
     bits: AtomicU32,
 }
 
@@ -61,9 +65,14 @@ struct Home(AtomicU64);
 pub(crate) struct Sleepers {
     cells: [Cell; CELLS],
     homes: [Home; CELLS],
-    /// Whether any cell was ever used, in this process.
-    is_used: AtomicU32,
+    /// The process whose threads these are; [`UNUSED`] before the first one waits.
+    process: AtomicU32,
 }
+
+/// In place of a process.
+const UNUSED: u32 = 0;
+/// In place of a process: a thread empties the cells. No process has this number.
+const EMPTYING: u32 = u32::MAX;
 
 impl Home {
     fn read(&self) -> (u32, u32) {
@@ -84,6 +93,18 @@ impl Home {
 /// A tick as it can be kept here.
 pub(crate) fn rounded(tick: u64) -> u64 {
     tick & !IS_WOKEN
+}
+
+impl Cell {
+    /// Whether the thread whose cell it was has ended.
+    fn is_abandoned(&self) -> bool {
+        self.goroutine().is_some_and(|goroutine| goroutine.id() as u32 != self.id.load(Ordering::Relaxed))
+    }
+
+    fn goroutine(&self) -> Option<&'static Goroutine> {
+        // SAFETY: null, or from a reference to a slot, which is never freed.
+        unsafe { self.goroutine.load(Ordering::Relaxed).as_ref() }
+    }
 }
 
 fn home_of(address: usize) -> usize {
@@ -107,11 +128,12 @@ impl Sleepers {
                     address: AtomicUsize::new(FREE),
                     since: AtomicU64::new(0),
                     goroutine: AtomicPtr::new(core::ptr::null_mut()),
+                    id: AtomicU32::new(0),
                     bits: AtomicU32::new(0),
                 }
             }; CELLS],
             homes: [const { Home(AtomicU64::new(0)) }; CELLS],
-            is_used: AtomicU32::new(0),
+            process: AtomicU32::new(UNUSED),
         }
     }
 
@@ -127,22 +149,19 @@ impl Sleepers {
         start: u64,
         goroutine: Option<&'static Goroutine>,
     ) -> Option<Place> {
-        if address <= FILLING {
-            // The kernel will refuse it.
+        // The kernel will refuse such an address.
+        if address <= FILLING || !self.is_of_this_process() {
             return None;
         }
         let home = home_of(address);
-        if self.is_used.load(Ordering::Relaxed) == 0 {
-            self.is_used.store(1, Ordering::Relaxed);
-        }
-        let is_taken = |cell: &Cell| {
-            cell.address.load(Ordering::Relaxed) == FREE
-                && cell.address.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        };
-        let distance = (0..CELLS).find(|&distance| is_taken(self.cell(home, distance)))?;
+        let distance = self.take_free(home).or_else(|| {
+            self.free_abandoned();
+            self.take_free(home)
+        })?;
         let cell = self.cell(home, distance);
         // The order matters: see `cells_at`.
         cell.bits.store(bits, Ordering::Relaxed);
+        cell.id.store(goroutine.map_or(0, Goroutine::id) as u32, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);
         cell.since.store(start, Ordering::Release);
@@ -151,17 +170,53 @@ impl Sleepers {
         Some(Place { home, distance })
     }
 
+    /// Takes a free cell, and returns how far from `home` it is.
+    fn take_free(&self, home: usize) -> Option<usize> {
+        let is_taken = |cell: &Cell| {
+            cell.address.load(Ordering::Relaxed) == FREE
+                && cell.address.compare_exchange(FREE, FILLING, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        (0..CELLS).find(|&distance| is_taken(self.cell(home, distance)))
+    }
+
     /// The current thread, which has this place, waits no more. Returns when it was woken, or charged last, if by somebody who has
     /// said so.
     pub(crate) fn leave(&self, place: Place) -> Option<u64> {
         let cell = self.cell(place.home, place.distance);
         let since = cell.since.swap(LEFT, Ordering::AcqRel);
+        self.free(cell, place.home);
+        (since & IS_WOKEN != 0).then_some(rounded(since))
+    }
+
+    /// Frees a cell which the caller has marked as left.
+    fn free(&self, cell: &Cell, home: usize) {
         cell.address.store(FREE, Ordering::Release);
-        self.homes[place.home].change(|waiters, reach| match waiters.saturating_sub(1) {
+        self.homes[home].change(|waiters, reach| match waiters.saturating_sub(1) {
             0 => (0, 0),
             more => (more, reach),
         });
-        (since & IS_WOKEN != 0).then_some(rounded(since))
+    }
+
+    /// Frees a cell whose thread has ended, unless another thread does. `since` was read before it was seen to be abandoned: if
+    /// it is the same still, the cell was not used by another thread meanwhile.
+    #[cold]
+    fn free_abandoned_one(&self, cell: &Cell, since: u64) {
+        let address = cell.address.load(Ordering::Relaxed);
+        if address > FILLING
+            && cell.since.compare_exchange(since, LEFT, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+        {
+            self.free(cell, home_of(address));
+        }
+    }
+
+    #[cold]
+    fn free_abandoned(&self) {
+        for cell in &self.cells {
+            let since = cell.since.load(Ordering::Acquire);
+            if since != LEFT && cell.is_abandoned() {
+                self.free_abandoned_one(cell, since);
+            }
+        }
     }
 
     /// Whether any thread may be waiting at `address`.
@@ -184,8 +239,7 @@ impl Sleepers {
         let now = rounded(now);
         let mut charge = Charge::default();
         let mut take = |cell: &Cell, since| {
-            // SAFETY: null, or from a reference to a slot, which is never freed.
-            let goroutine = unsafe { cell.goroutine.load(Ordering::Relaxed).as_ref() };
+            let goroutine = cell.goroutine();
             let woken =
                 cell.since.compare_exchange(since, now | IS_WOKEN, Ordering::AcqRel, Ordering::Relaxed);
             if woken.is_ok() {
@@ -223,8 +277,7 @@ impl Sleepers {
         let now = rounded(now);
         let mut charge = Charge::default();
         for (cell, since) in self.cells_at(home_of(address), address, now) {
-            // SAFETY: as in `wake`.
-            let goroutine = unsafe { cell.goroutine.load(Ordering::Relaxed).as_ref() };
+            let goroutine = cell.goroutine();
             let charged =
                 cell.since.compare_exchange(since, now | IS_WOKEN, Ordering::AcqRel, Ordering::Relaxed);
             if charged.is_ok() {
@@ -254,28 +307,48 @@ impl Sleepers {
 
     /// The cells of those who wait at an address since before `now`, with their `since`.
     fn cells_at(&self, home: usize, address: usize, now: u64) -> impl Iterator<Item = (&Cell, u64)> {
-        let (waiters, reach) = self.homes[home].read();
+        let (waiters, reach) = if self.is_of_this_process() { self.homes[home].read() } else { (0, 0) };
         let cells = (0..=reach as usize).filter(move |_| waiters > 0);
         cells.filter_map(move |distance| {
             let cell = self.cell(home, distance);
             // `since` first. Who has read that of a wait reads the address and the bits of the same wait, or later ones; if later
             // ones, `since` has changed, and the wait cannot be taken.
             let since = cell.since.load(Ordering::Acquire);
+            if since != LEFT && cell.is_abandoned() {
+                self.free_abandoned_one(cell, since);
+                return None;
+            }
             let is_meant =
                 since != LEFT && rounded(since) <= now && cell.address.load(Ordering::Acquire) == address;
             is_meant.then_some((cell, since))
         })
     }
 
-    /// This is a forked child, whose only thread does not wait.
-    #[cfg(not(loom))]
-    pub(crate) fn forked(&self) {
-        if self.is_used.swap(0, Ordering::Relaxed) != 0 {
-            for (cell, home) in self.cells.iter().zip(&self.homes) {
-                cell.address.store(FREE, Ordering::Relaxed);
-                home.0.store(0, Ordering::Relaxed);
-            }
+    /// Whether the cells are of this process's threads, as they are but for a moment in which a thread of a forked child empties
+    /// them.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        let (own, of) = (process::number(), self.process.load(Ordering::Acquire));
+        of == own || self.empty_for(own, of)
+    }
+
+    /// Empties the cells, which are those of the process `of`, for the current one.
+    #[cold]
+    fn empty_for(&self, own: u32, of: u32) -> bool {
+        let changed = |to| self.process.compare_exchange(of, to, Ordering::AcqRel, Ordering::Acquire);
+        if of == UNUSED {
+            // Not to touch the memory. Another thread may have been faster.
+            return changed(own).map_or_else(|seen| seen == own, |_| true);
         }
+        if of == EMPTYING || changed(EMPTYING).is_err() {
+            return false;
+        }
+        for (cell, home) in self.cells.iter().zip(&self.homes) {
+            cell.since.store(LEFT, Ordering::Relaxed);
+            cell.address.store(FREE, Ordering::Relaxed);
+            home.0.store(0, Ordering::Relaxed);
+        }
+        self.process.store(own, Ordering::Release);
+        true
     }
 }
 

@@ -9,12 +9,13 @@ impl Sleepers {
             address: AtomicUsize::new(FREE),
             since: AtomicU64::new(0),
             goroutine: AtomicPtr::new(core::ptr::null_mut()),
+            id: AtomicU32::new(0),
             bits: AtomicU32::new(0),
         };
         Self {
             cells: core::array::from_fn(|_| cell()),
             homes: core::array::from_fn(|_| Home(AtomicU64::new(0))),
-            is_used: AtomicU32::new(0),
+            process: AtomicU32::new(UNUSED),
         }
     }
 }
@@ -71,5 +72,32 @@ fn loom_what_is_charged_was_told() {
         let waits: u64 = charges.iter().map(|charge| charge.waits).sum();
         let ticks: u64 = charges.iter().map(|charge| charge.ticks).sum();
         assert_eq!((waits, ticks), (told.len() as u64, told.iter().sum()), "{told:?} and {charges:?}");
+    });
+}
+
+/// A thread has ended in its wait, and two come across its cell: one that wakes, and one that wakes and then waits, perhaps in that cell.
+/// It is freed once, nothing is charged for the wait that was left, and the other wait is charged as ever.
+#[test]
+fn loom_what_was_abandoned_is_freed_once() {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(|| {
+        let sleepers = Arc::new(Sleepers::modelled());
+        let id: &'static _ = Box::leak(Box::new(loom::sync::atomic::AtomicU64::new(7)));
+        let goroutine: &'static _ = Box::leak(Box::new(Goroutine::with_id(id)));
+        sleepers.enter(64, 1, 10, Some(goroutine)).expect("nobody else waits");
+        id.store(8, Ordering::Relaxed);
+        let wake = |sleepers: &Sleepers, now| sleepers.wake(64, 1, 1, now, |_, _| panic!("it has ended"));
+        let waker = {
+            let sleepers = sleepers.clone();
+            loom::thread::spawn(move || wake(&sleepers, 100))
+        };
+        assert_eq!(wake(&sleepers, 15), Charge::default());
+        let place = sleepers.enter(64, 1, 20, None).expect("there are two cells");
+        let woken = sleepers.leave(place);
+        let charge = waker.join().unwrap();
+        assert_eq!(woken, (charge.waits == 1).then_some(100), "{charge:?}");
+        assert_eq!(charge.ticks, charge.waits * 80, "{charge:?}");
+        assert_eq!(sleepers.homes[home_of(64)].read(), (0, 0), "each was counted once");
     });
 }

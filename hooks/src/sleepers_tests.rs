@@ -1,6 +1,7 @@
 //! Without races: loom_tests has those.
 
 use super::*;
+use rtprof_profiler::goroutine;
 
 const ANY: u32 = u32::MAX;
 
@@ -60,7 +61,45 @@ fn a_wait_without_room_is_none() {
     assert_eq!(wake(&sleepers, CELLS * 64, 9, ANY, 20), (1, 10), "however far it is from its home");
     assert_eq!(places.into_iter().filter_map(|place| sleepers.leave(place)).count(), 1);
     assert!((1..=CELLS).all(|at| !sleepers.are_any(at * 64)));
-    let _left = sleepers.enter(64, ANY, 10, None);
-    sleepers.forked();
+}
+
+/// A thread waits at the address, and ends without leaving.
+fn abandon(sleepers: &Sleepers, address: usize) {
+    let enters = || {
+        let own = goroutine::current();
+        assert!(own.is_some(), "the registry is open");
+        sleepers.enter(address, ANY, 10, own).expect("there is room");
+    };
+    std::thread::scope(|scope| scope.spawn(enters).join().unwrap());
+}
+
+#[test]
+fn who_has_ended_waits_no_more() {
+    rtprof_profiler::init::open();
+    let sleepers = Box::new(Sleepers::new());
+    abandon(&sleepers, 64);
+    let other = sleepers.enter(64, ANY, 20, None).expect("there is room");
+    assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 80), "who waits is woken, not who waited before");
+    assert_eq!(sleepers.leave(other), Some(100));
     assert!(!sleepers.are_any(64));
+
+    abandon(&sleepers, 64);
+    let charge = sleepers.charge(64, 100, |_| unreachable!("it has ended"));
+    assert_eq!((charge.waits, charge.ticks, sleepers.are_any(64)), (0, 0, false));
+
+    (1..=CELLS).for_each(|at| abandon(&sleepers, at * 64));
+    assert!((1..=CELLS).all(|at| sleepers.enter(at * 64, ANY, 10, None).is_some()), "their room is free");
+}
+
+#[test]
+fn another_process_has_other_threads() {
+    let sleepers = Box::new(Sleepers::new());
+    let _left = sleepers.enter(64, ANY, 10, None);
+    // As in a child of the process, whatever has made it.
+    sleepers.process.store(1, Ordering::Relaxed);
+    assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (0, 0));
+    assert!(!sleepers.are_any(64));
+    let own = sleepers.enter(64, ANY, 10, None).expect("there is room");
+    assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 90));
+    assert_eq!(sleepers.leave(own), Some(100));
 }

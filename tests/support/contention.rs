@@ -298,7 +298,7 @@ pub(crate) fn wait_until_asleep(thread: i32) {
 
 /// Which sleep of its life a thread is in, if it is in one.
 #[track_caller]
-fn sleep_number(thread: i32) -> Option<u64> {
+pub(crate) fn sleep_number(thread: i32) -> Option<u64> {
     let status = match std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) {
         Ok(status) => status,
         Err(error) => panic!("thread {thread} has ended and not waited: {error}"),

@@ -30,11 +30,26 @@ pub(crate) fn isolated(test: &str, scenario: &str, body: impl FnOnce()) {
     child::isolated_with(test, scenario, set, body);
 }
 
+/// As in the C library, which keeps its allocator usable in the child, and calls what was registered for forks.
+pub(crate) fn fork() -> i32 {
+    // SAFETY: the child calls into the allocator and into rtprof, whose promise this is.
+    unsafe { libc::fork() }
+}
+
+/// By the system call alone, of which no library hears. No other thread may be at work.
+pub(crate) fn bare_fork() -> i32 {
+    // SAFETY: as above; with these arguments all of it is copied.
+    unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }
+}
+
 /// Runs `body` in a forked child of [`isolated`], and fails unless that ends well and in time.
 pub(crate) fn in_a_child(what: &str, body: impl FnOnce()) {
-    // SAFETY: the child calls into libc's allocator, which glibc keeps usable after a fork, and into
-    // rtprof, whose promise this is.
-    let pid = unsafe { libc::fork() };
+    in_a_child_by(fork, what, body);
+}
+
+/// As [`in_a_child`], in a child that `make` makes.
+pub(crate) fn in_a_child_by(make: fn() -> i32, what: &str, body: impl FnOnce()) {
+    let pid = make();
     assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
     if pid == 0 {
         // SAFETY: a plain system call.

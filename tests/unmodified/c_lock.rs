@@ -40,6 +40,9 @@ impl By {
 }
 
 unsafe extern "C-unwind" {
+    fn pthread_mutexattr_setrobust(attributes: *mut libc::pthread_mutexattr_t, robust: c_int) -> c_int;
+    fn pthread_mutexattr_setprotocol(attributes: *mut libc::pthread_mutexattr_t, protocol: c_int) -> c_int;
+    fn pthread_mutex_consistent(mutex: *mut libc::pthread_mutex_t) -> c_int;
     #[cfg(target_env = "gnu")]
     pub(crate) fn pthread_mutex_clocklock(
         mutex: *mut libc::pthread_mutex_t,
@@ -72,6 +75,27 @@ impl CLock {
     }
 
     pub(crate) fn of_kind(kind: c_int) -> Box<Self> {
+        // SAFETY: see `with`.
+        Self::with(|attributes| unsafe { libc::pthread_mutexattr_settype(attributes, kind) })
+    }
+
+    /// Another thread gets it when the one that holds it has ended.
+    pub(crate) fn robust() -> Box<Self> {
+        // SAFETY: see `with`.
+        Self::with(|attributes| unsafe {
+            pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST)
+        })
+    }
+
+    /// The thread that holds it has the priority of those that wait for it.
+    pub(crate) fn inheriting() -> Box<Self> {
+        // SAFETY: see `with`.
+        Self::with(|attributes| unsafe {
+            pthread_mutexattr_setprotocol(attributes, libc::PTHREAD_PRIO_INHERIT)
+        })
+    }
+
+    fn with(set: impl FnOnce(*mut libc::pthread_mutexattr_t) -> c_int) -> Box<Self> {
         // SAFETY: zero is what the initialisers of both libraries are.
         let lock: Box<Self> =
             unsafe { Box::new(Self { mutex: zeroed(), condition: zeroed(), is_set: AtomicI32::new(0) }) };
@@ -79,7 +103,7 @@ impl CLock {
         unsafe {
             let mut attributes = zeroed();
             assert_eq!(libc::pthread_mutexattr_init(&raw mut attributes), 0);
-            assert_eq!(libc::pthread_mutexattr_settype(&raw mut attributes, kind), 0);
+            assert_eq!(set(&raw mut attributes), 0);
             assert_eq!(libc::pthread_mutex_init(lock.mutex.get(), &raw const attributes), 0);
         }
         lock
@@ -110,6 +134,11 @@ impl CLock {
     pub(crate) fn unlock(&self) -> c_int {
         // SAFETY: see above.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) }
+    }
+
+    pub(crate) fn is_consistent(&self) -> c_int {
+        // SAFETY: see above.
+        unsafe { pthread_mutex_consistent(self.mutex.get()) }
     }
 
     pub(crate) fn wait(&self) -> c_int {

@@ -1,10 +1,7 @@
 //! Mutexes and conditions of C, which wait inside the C library.
 
-use std::ffi::c_void;
 use std::hint::black_box;
-use std::mem::zeroed;
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread::{Builder, scope, sleep};
 use std::time::Duration;
@@ -18,7 +15,7 @@ use crate::locks::{Ends, HOLD, scripted, waiter, waker};
 use crate::support::contention::{
     About, Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
 };
-use crate::support::{Background, child, fork, until};
+use crate::support::{Background, child, until};
 use crate::trace_of::{has, record};
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -148,7 +145,7 @@ fn who_takes_it_again_is_charged_too() {
 }
 
 #[inline(never)]
-fn unlocks(lock: &CLock) {
+pub(crate) fn unlocks(lock: &CLock) {
     black_box("unlocks");
     assert_eq!(lock.unlock(), 0);
     black_box("unlocks");
@@ -329,66 +326,5 @@ fn results_are_those_of_the_c_library() {
         record_everything();
         check("while waits are");
         record(|| check("while a trace is too")).assert_whole();
-    });
-}
-
-/// A thread that is cancelled while it waits for a condition has its mutex again, and may unlock it.
-#[test]
-fn threads_are_cancelled_in_conditions() {
-    static THREAD: AtomicI32 = AtomicI32::new(0);
-    extern "C-unwind" fn waits(lock: *mut c_void) -> *mut c_void {
-        // SAFETY: the lock outlives the thread.
-        let lock = unsafe { &*lock.cast::<CLock>() };
-        lock.lock();
-        THREAD.store(thread_id(), Relaxed);
-        lock.wait();
-        null_mut()
-    }
-    child::isolated("threads_are_cancelled_in_conditions", || {
-        record_everything();
-        let lock = CLock::new();
-        let trace = record(|| {
-            // SAFETY: the thread is joined, and has nothing to drop.
-            unsafe {
-                let (mut thread, mut value) = (zeroed(), null_mut());
-                let function: extern "C-unwind" fn(*mut c_void) -> *mut c_void = waits;
-                let function: extern "C" fn(*mut c_void) -> *mut c_void = std::mem::transmute(function);
-                let argument = (&raw const *lock).cast_mut().cast();
-                assert_eq!(libc::pthread_create(&raw mut thread, null(), function, argument), 0);
-                until("the thread has begun", || THREAD.load(Relaxed) != 0);
-                wait_until_asleep(THREAD.load(Relaxed));
-                assert_eq!(libc::pthread_cancel(thread), 0);
-                assert_eq!(libc::pthread_join(thread, &raw mut value), 0);
-                assert_eq!(value.addr(), usize::MAX, "it was cancelled");
-            }
-            assert_eq!(lock.try_lock(), libc::EBUSY, "it has ended with the mutex");
-        });
-        trace.assert_in_order();
-        until("it has ended", || rtprof::goroutine_profile().len() == 2);
-    });
-}
-
-/// A child that was forked while others waited for a mutex of C has locks of its own.
-#[test]
-fn children_lock_mutexes_of_c() {
-    fork::isolated("children_lock_mutexes_of_c", "", || {
-        record_everything();
-        let (background, lock) = (Background::default(), CLock::new());
-        scope(|scope| {
-            let _ends = background.ends_here();
-            for _ in 0..2 {
-                scope.spawn(|| background.repeat(|| assert_eq!((lock.lock(), lock.unlock()), (0, 0))));
-            }
-            for _ in 0..10 {
-                fork::in_a_child("waits for a thread of its own", || {
-                    record_everything();
-                    let own = CLock::new();
-                    std::thread::scope(|scope| {
-                        scope.spawn(|| own.set(libc::pthread_cond_broadcast));
-                        own.wait_until_set(CLock::wait);
-                    });
-                });
-            }
-        });
     });
 }

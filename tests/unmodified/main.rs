@@ -2,6 +2,8 @@
 #![cfg(feature = "pprof")]
 
 #[cfg(not(target_feature = "crt-static"))]
+mod c_kinds;
+#[cfg(not(target_feature = "crt-static"))]
 mod c_lock;
 #[cfg(not(target_feature = "crt-static"))]
 mod c_locks;

@@ -22,6 +22,7 @@ use rtprof_tracer::states;
 
 use super::forward::{Next, errno, function, set_errno};
 use super::futex::SLEEPERS;
+use super::mutex;
 use super::watch::unwatched;
 use crate::account::Charge;
 use crate::sleepers;
@@ -170,20 +171,26 @@ fn interposed_unlock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) 
     result
 }
 
-/// What the unlock that follows is charged with. Says that one of the waiters can run: before that is so, since an effect is not to
-/// be seen before its cause.
+/// What the unlock that follows is charged with. Says that one of the waiters can run, if it will wake one: before that is so, since an
+/// effect is not to be seen before its cause.
 ///
 /// # Safety
 /// The current thread holds the mutex, or has the C library find out.
 pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
+    if !SLEEPERS.are_any(mutex.addr()) || hidden::is_hidden(Calls::WAKES) {
+        return Charge::default();
+    }
     // SAFETY: the caller's promise.
-    if !SLEEPERS.are_any(mutex.addr()) || hidden::is_hidden(Calls::WAKES) || unsafe { stays_locked(mutex) } {
+    let (stays_locked, wakes_one) = unsafe { (mutex::stays_locked(mutex), mutex::wakes_one(mutex)) };
+    if stays_locked {
         return Charge::default();
     }
     let now = clock::ticks();
+    // One that was woken, found it taken, and sleeps again is behind the others, and is said to run all the while.
     let longest: Cell<Option<(u64, &Goroutine)>> = Cell::new(None);
     let charge = SLEEPERS.charge(mutex.addr(), now, |goroutine| {
-        if goroutine.state().state() == State::Waiting(WaitReason::MutexLock)
+        if wakes_one
+            && goroutine.state().state() == State::Waiting(WaitReason::MutexLock)
             && let Some((WaitReason::MutexLock, start)) = goroutine.waiting()
             && longest.get().is_none_or(|(longest, _)| start < longest)
         {
@@ -200,25 +207,4 @@ pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
         });
     }
     charge
-}
-
-/// Whether an unlock leaves the mutex locked: a recursive one, by a thread that has locked it more than once. The layout is part of
-/// the binary interface of either library.
-///
-/// # Safety
-/// A mutex that the current thread has locked.
-unsafe fn stays_locked(mutex: *mut pthread_mutex_t) -> bool {
-    /// `PTHREAD_MUTEX_RECURSIVE`, in the bits of the type that tell how it is locked again.
-    const RECURSIVE: c_int = 1;
-    const KINDS: c_int = 3;
-    // SAFETY: the caller's promise. Both are only written by who has locked the mutex, and when it is made; but for bits of the kind
-    // that are not looked at.
-    let word = |at: usize| unsafe { mutex.cast::<c_int>().add(at).read_volatile() };
-    if cfg!(target_env = "musl") {
-        // `_m_type` and `_m_count`, which the first lock leaves at zero.
-        word(0) & KINDS == RECURSIVE && word(5) > 0
-    } else {
-        // `__kind` and `__count`.
-        word(4) & KINDS == RECURSIVE && word(1) > 1
-    }
 }

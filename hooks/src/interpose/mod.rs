@@ -17,7 +17,7 @@
 //! |---|---|---|
 //! | `futex` | `syscall`, of which only `SYS_futex` is looked at | a wait; who ended it is charged |
 //! | `threads` | `pthread_create`, `pthread_join`, `pthread_setname_np` | threads, their creators and names; the wait for their end |
-//! | `locks`, `conditions` | `pthread_mutex_lock`, `pthread_cond_wait` and their like | a wait; the unlocks that made it long are charged |
+//! | `locks`, `conditions` | `pthread_mutex_lock`, `pthread_cond_wait` and their like | a wait; the unlocks that made it long are charged. `mutex` reads what a mutex says of itself |
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
 //! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and their like | a system call, if it was long |
 //! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and their like | a wait for the network, if it was one |
@@ -45,6 +45,8 @@ mod futex;
 mod locks;
 #[cfg(not(all(target_env = "musl", target_feature = "crt-static")))]
 mod messages;
+#[cfg(not(target_feature = "crt-static"))]
+mod mutex;
 mod polls;
 mod processes;
 mod sleeps;
@@ -116,7 +118,8 @@ fn is_active() -> bool {
 }
 
 unsafe extern "C" fn forked() {
-    futex::SLEEPERS.forked();
+    // Now, when it has one thread.
+    futex::SLEEPERS.is_of_this_process();
 }
 
 #[used]

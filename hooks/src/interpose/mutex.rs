@@ -1,0 +1,72 @@
+//! What a mutex of C says of itself, by its layout, which is part of the binary interface of either C library.
+//!
+//! ```text
+//!   glibc   __lock   __count    __owner   __nusers   __kind        (nptl/bits/struct_mutex.h, 64 bits)
+//!   musl    _m_type  _m_lock    _m_waiters  ..  ..   _m_count      (src/internal/pthread_impl.h)
+//! ```
+//!
+//! An unlock is charged with what others have waited. That is wrong where it unlocks nothing, and what is said of who can run is wrong
+//! where it wakes no thread: neither is known when the function has returned, since others may have the mutex by then.
+
+use core::ffi::c_int;
+
+use libc::pthread_mutex_t;
+use rtprof_profiler::goroutine::{self, Goroutine};
+
+/// The bits of the kind that tell what happens when it is locked again.
+const AGAIN: c_int = 3;
+/// `PTHREAD_MUTEX_RECURSIVE`
+const RECURSIVE: c_int = 1;
+/// `PTHREAD_MUTEX_ERRORCHECK`
+const CHECKED: c_int = 2;
+/// In the word that is locked, where it has the number of the thread that holds it: others wait. `FUTEX_WAITERS`.
+const WAITERS: c_int = c_int::MIN;
+
+/// One `int` of a mutex.
+///
+/// # Safety
+/// A mutex that the current thread has locked, and one of its first six.
+unsafe fn word(mutex: *mut pthread_mutex_t, at: usize) -> c_int {
+    // SAFETY: the caller's promise. Other threads write to some of these meanwhile, as the C library does.
+    unsafe { mutex.cast::<c_int>().add(at).read_volatile() }
+}
+
+fn thread_id() -> u32 {
+    goroutine::known().map_or_else(goroutine::kernel_thread_id, Goroutine::thread_id)
+}
+
+/// Whether an unlock leaves the mutex locked: a recursive one that the current thread has locked more than once, and one that knows
+/// that another thread has locked it.
+///
+/// # Safety
+/// As in the C library's unlock.
+pub(super) unsafe fn stays_locked(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: the caller's promise.
+    let word = |at| unsafe { word(mutex, at) };
+    let (kind, count, owner) = if cfg!(target_env = "musl") {
+        // The first lock leaves the count at zero.
+        (word(0), word(5) + 1, word(1) & 0x3fff_ffff)
+    } else {
+        (word(4), word(1), word(2))
+    };
+    let again = kind & AGAIN;
+    again == RECURSIVE && count > 1 || (again == RECURSIVE || again == CHECKED) && owner as u32 != thread_id()
+}
+
+/// Whether an unlock wakes a thread. One that is about to sleep, or was woken and is on its way, is not woken.
+///
+/// # Safety
+/// As [`stays_locked`].
+pub(super) unsafe fn wakes_one(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: the caller's promise.
+    let word = |at| unsafe { word(mutex, at) };
+    if cfg!(target_env = "musl") {
+        return word(1) & WAITERS != 0 || word(2) > 0;
+    }
+    /// `PTHREAD_MUTEX_ROBUST_NORMAL_NP` and `PTHREAD_MUTEX_PRIO_INHERIT_NP`: the word has the thread's number.
+    const NUMBERED: c_int = 16 | 32;
+    /// Others wait. Above these bits may be the ceiling of a priority.
+    const CONTENDED: c_int = 2;
+    let lock = word(0);
+    if word(4) & NUMBERED != 0 { lock & WAITERS != 0 } else { lock & 3 == CONTENDED }
+}

@@ -1,0 +1,324 @@
+//! Mutexes of C of all kinds, and threads and processes that end with one.
+
+use std::ffi::{c_int, c_void};
+use std::hint::black_box;
+use std::io::Error;
+use std::mem::{transmute, zeroed};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::ptr::{null, null_mut};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
+use std::sync::{Barrier, mpsc};
+use std::thread::{Builder, Scope, ScopedJoinHandle, scope, sleep};
+
+use rtprof::trace::{Event, EventType};
+
+use crate::c_lock::CLock;
+use crate::c_locks::unlocks;
+use crate::locks::{Ends, HOLD, scripted, waiter};
+use crate::support::contention::{
+    About, Moment, NONE, Seen, queue, record_everything, sleep_number, thread_id, wait_until_asleep,
+};
+use crate::support::{child, fork, until};
+use crate::trace_of::{Trace, has, record};
+
+fn all_kinds() -> Vec<Box<CLock>> {
+    let mut kinds =
+        vec![libc::PTHREAD_MUTEX_NORMAL, libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK];
+    if cfg!(target_env = "gnu") {
+        const PTHREAD_MUTEX_ADAPTIVE_NP: c_int = 3;
+        kinds.push(PTHREAD_MUTEX_ADAPTIVE_NP);
+    }
+    kinds.into_iter().map(CLock::of_kind).chain([CLock::robust(), CLock::inheriting()]).collect()
+}
+
+fn set_errno(value: c_int) {
+    // SAFETY: this thread's own.
+    unsafe { *libc::__errno_location() = value };
+}
+
+/// A wait for any of them is seen, charged, and leaves `errno` alone.
+#[test]
+fn mutexes_of_all_kinds() {
+    for (at, lock) in all_kinds().into_iter().enumerate() {
+        child::isolated_as("mutexes_of_all_kinds", &at.to_string(), || {
+            record_everything();
+            lock.lock();
+            let errno_after = |call: &dyn Fn() -> c_int| {
+                set_errno(4000);
+                assert_eq!(call(), 0);
+                Error::last_os_error().raw_os_error()
+            };
+            let wait = || {
+                let errno = errno_after(&|| lock.lock());
+                assert_eq!((errno, lock.unlock()), (Some(4000), 0));
+            };
+            scripted("pthread_mutex_lock", Ends::Unlock, wait, || {
+                assert_eq!(errno_after(&|| lock.unlock()), Some(4000));
+            });
+            let seen = Seen::unmodified();
+            assert_eq!((seen.blocked("waiter").count, seen.charged("waker").count), (1, 1));
+        });
+    }
+}
+
+/// Starts a thread of this name, and returns when it waits for the lock; it calls `once_in` and unlocks it then. With the kernel's number
+/// of it.
+fn waits_for<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    lock: &'scope CLock,
+    once_in: impl FnOnce() + Send + 'scope,
+) -> (i32, ScopedJoinHandle<'scope, ()>) {
+    let (tell, told) = mpsc::channel();
+    let waits = move || {
+        tell.send(thread_id()).expect("the test listens");
+        assert_eq!(lock.lock(), 0);
+        once_in();
+        assert_eq!(lock.unlock(), 0);
+    };
+    let thread = Builder::new().name(name).spawn_scoped(scope, waits).expect("there are threads");
+    let id = told.recv().expect("the thread has begun");
+    wait_until_asleep(id);
+    (id, thread)
+}
+
+/// Who let the goroutine of this name run, if anybody: the events.
+fn wakes<'trace>(trace: &'trace Trace, name: &str) -> Vec<Event<'trace>> {
+    let goroutine = trace.goroutine(name);
+    let is_wake =
+        |event: &Event<'_>| event.event_type() == EventType::GoUnblock && event.target() == Some(goroutine);
+    trace.parsed.events().filter(is_wake).collect()
+}
+
+/// In a trace the unlock wakes the thread.
+#[test]
+fn traces_have_mutexes_of_all_kinds() {
+    for (at, lock) in all_kinds().into_iter().enumerate() {
+        child::isolated_as("traces_have_mutexes_of_all_kinds", &at.to_string(), || {
+            let trace = record(|| {
+                lock.lock();
+                scope(|scope| {
+                    waits_for(scope, "waits".into(), &lock, || ());
+                    unlocks(&lock);
+                });
+            });
+            trace.assert_whole();
+            trace.assert_in_order();
+            let wakes = wakes(&trace, "waits");
+            assert!(wakes.len() == 1 && has(wakes[0], "unlocks"), "{wakes:#?}");
+        });
+    }
+}
+
+/// The mutex is unlocked twice while three threads wait for it, and taken again each time. Returns whether the kernel has woken one of
+/// them, and none has got it; then the trace says of that one alone that it can run.
+fn one_was_woken() -> bool {
+    let (lock, has_served, mut woken) = (CLock::new(), AtomicBool::new(false), Vec::new());
+    let name = |at: usize| format!("waits {at}");
+    let serve = || has_served.store(true, Relaxed);
+    lock.lock();
+    let trace = scope(|scope| {
+        let mut is_held = false;
+        let trace = record(|| {
+            let ids = [0, 1, 2].map(|at| waits_for(scope, name(at), &lock, serve).0);
+            let before = ids.map(sleep_number);
+            // The first one takes microseconds to come, and sleeps again.
+            is_held = (0..2).all(|_| (lock.unlock(), lock.try_lock()) == (0, 0));
+            if is_held && !has_served.load(Relaxed) {
+                ids.iter().for_each(|id| wait_until_asleep(*id));
+                woken = (0..3).filter(|&at| sleep_number(ids[at]) != before[at]).collect();
+            }
+        });
+        if is_held {
+            lock.unlock();
+        }
+        trace
+    });
+    if woken.len() != 1 {
+        return false;
+    }
+    let can_run: Vec<_> = (0..3).filter(|&at| !wakes(&trace, &name(at)).is_empty()).collect();
+    assert_eq!(can_run, woken);
+    true
+}
+
+#[test]
+fn who_was_not_woken_waits_in_a_trace() {
+    child::isolated("who_was_not_woken_waits_in_a_trace", || until("one is woken", one_was_woken));
+}
+
+/// An unlock that fails unlocks nothing, and makes others wait no longer.
+#[test]
+fn what_fails_is_not_charged() {
+    for (at, kind) in [libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK].into_iter().enumerate()
+    {
+        child::isolated_as("what_fails_is_not_charged", &at.to_string(), || {
+            record_everything();
+            let lock = CLock::of_kind(kind);
+            lock.lock();
+            let wait = || assert_eq!((lock.lock(), lock.unlock()), (0, 0));
+            scripted("pthread_mutex_lock", Ends::Unlock, wait, || {
+                scope(|scope| scope.spawn(|| denied(&lock)).join().unwrap());
+                assert_eq!(lock.unlock(), 0);
+            });
+            let seen = Seen::unmodified();
+            assert_eq!((seen.charged("waker").count, seen.charged("denied")), (1, NONE));
+        });
+    }
+}
+
+#[inline(never)]
+fn denied(lock: &CLock) {
+    black_box("denied");
+    assert_eq!(lock.unlock(), libc::EPERM);
+    black_box("denied");
+}
+
+/// A thread ends with a mutex that others get then: they have waited, and no unlock has ended it.
+#[test]
+fn who_held_it_has_ended() {
+    child::isolated("who_held_it_has_ended", || {
+        let ended_with_it = |lock: &CLock| scope(|scope| scope.spawn(|| lock.lock()).join().unwrap());
+        let outcomes = || {
+            let lock = CLock::robust();
+            let first = [ended_with_it(&lock), lock.lock(), lock.is_consistent(), lock.unlock()];
+            let second = [ended_with_it(&lock), lock.lock(), lock.unlock(), lock.lock()];
+            (first, second)
+        };
+        let (dead, lost) = (libc::EOWNERDEAD, libc::ENOTRECOVERABLE);
+        let expected = ([0, dead, 0, 0], [0, dead, 0, lost]);
+        assert_eq!(outcomes(), expected, "while nothing is recorded");
+        record_everything();
+        record(|| assert_eq!(outcomes(), expected, "while all is")).assert_whole();
+
+        let (lock, is_asleep) = (CLock::robust(), Barrier::new(2));
+        let (tell, told) = mpsc::channel();
+        scope(|scope| {
+            let holder = scope.spawn(|| {
+                assert_eq!(lock.lock(), 0);
+                tell.send(()).unwrap();
+                is_asleep.wait();
+            });
+            told.recv().unwrap();
+            let waiting = queue(scope, || waiter(|| assert_eq!(lock.lock(), libc::EOWNERDEAD)));
+            sleep(HOLD);
+            let least = Moment::now().since(waiting.began).least;
+            is_asleep.wait();
+            holder.join().unwrap();
+            waiting.thread.join().unwrap();
+            let waited = About { least, most: Moment::now().since(waiting.began).most };
+            let seen = Seen::unmodified();
+            waited.check("the wait", seen.blocked("waiter").nanos);
+            assert_eq!(seen.charged("pthread_mutex_unlock"), NONE);
+        });
+    });
+}
+
+/// What a thread of C does, with an argument.
+type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+
+/// Starts a thread of C.
+fn start(run: Start, lock: &CLock) -> libc::pthread_t {
+    // SAFETY: the argument is a lock that outlives the thread, as all callers join it. To unwind out of such a function is how a
+    // thread is cancelled.
+    unsafe {
+        let mut thread = zeroed();
+        let run = transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(run);
+        let argument = (&raw const *lock).cast_mut().cast();
+        assert_eq!(libc::pthread_create(&raw mut thread, null(), run, argument), 0);
+        thread
+    }
+}
+
+/// Cancels a thread, which ends by that.
+fn cancel(thread: libc::pthread_t) {
+    let mut value = null_mut();
+    // SAFETY: the thread was not joined, and has nothing to drop.
+    unsafe {
+        assert_eq!(libc::pthread_cancel(thread), 0);
+        assert_eq!(libc::pthread_join(thread, &raw mut value), 0);
+    }
+    assert_eq!(value.addr(), usize::MAX, "it was cancelled");
+}
+
+static THREAD: AtomicI32 = AtomicI32::new(0);
+
+/// Waits for the condition, for ever.
+extern "C-unwind" fn waits_for_ever(lock: *mut c_void) -> *mut c_void {
+    // SAFETY: see `start`.
+    let lock = unsafe { &*lock.cast::<CLock>() };
+    lock.lock();
+    THREAD.store(thread_id(), Relaxed);
+    lock.wait();
+    null_mut()
+}
+
+/// A thread that is cancelled while it waits for a condition has its mutex again, and may unlock it.
+#[test]
+fn threads_are_cancelled_in_conditions() {
+    child::isolated("threads_are_cancelled_in_conditions", || {
+        record_everything();
+        let lock = CLock::new();
+        let trace = record(|| {
+            let thread = start(waits_for_ever, &lock);
+            until("the thread has begun", || THREAD.load(Relaxed) != 0);
+            wait_until_asleep(THREAD.load(Relaxed));
+            cancel(thread);
+            assert_eq!(lock.try_lock(), libc::EBUSY, "it has ended with the mutex");
+        });
+        trace.assert_in_order();
+        until("it has ended", || rtprof::goroutine_profile().len() == 2);
+    });
+}
+
+/// However many threads were cancelled in their waits, those of others are seen from begin to end.
+#[test]
+fn many_threads_are_cancelled() {
+    child::isolated("many_threads_are_cancelled", || {
+        record_everything();
+        // More than there are places for those who wait (hooks/src/sleepers.rs).
+        for _ in 0..(1 << 12) + 100 {
+            let lock = CLock::new();
+            cancel(start(waits_for_ever, &lock));
+        }
+        let lock = CLock::new();
+        lock.lock();
+        let wait = || assert_eq!((lock.lock(), lock.unlock()), (0, 0));
+        scripted("pthread_mutex_lock", Ends::Unlock, wait, || assert_eq!(lock.unlock(), 0));
+    });
+}
+
+fn locks_in_a_child(inherited: &CLock) {
+    unlocks(inherited);
+    assert_eq!(Seen::unmodified().charged("unlocks"), NONE, "no thread here has waited");
+    let own = CLock::new();
+    scope(|scope| {
+        scope.spawn(|| own.set(libc::pthread_cond_broadcast));
+        own.wait_until_set(CLock::wait);
+    });
+}
+
+/// A child has the locks of its parent, and none of the threads that wait for them.
+#[test]
+fn children_lock_mutexes_of_c() {
+    fork::isolated("children_lock_mutexes_of_c", "", || {
+        record_everything();
+        let lock = CLock::new();
+        lock.lock();
+        scope(|scope| {
+            for _ in 0..2 {
+                queue(scope, || assert_eq!((lock.lock(), lock.unlock()), (0, 0)));
+            }
+            let children = || {
+                for make in [fork::fork, fork::bare_fork] {
+                    (0..5).for_each(|_| fork::in_a_child_by(make, "unlocks it", || locks_in_a_child(&lock)));
+                }
+            };
+            // The threads end, whatever the children do.
+            let outcome = catch_unwind(AssertUnwindSafe(children));
+            unlocks(&lock);
+            outcome.unwrap_or_else(|failure| resume_unwind(failure));
+        });
+        assert_eq!(Seen::unmodified().charged("unlocks").count, 2, "they have waited here");
+    });
+}
