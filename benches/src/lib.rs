@@ -11,6 +11,7 @@
 //! it have to be linked without it.
 
 pub mod busy;
+pub mod calls;
 pub mod churn;
 pub mod coroutine;
 pub mod descent;

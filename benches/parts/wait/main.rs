@@ -1,6 +1,6 @@
 //! Threads that wait for each other: for a lock, for a message.
 //!
-//! Requests: `rates BLOCK MUTEX`; `way NUMBER` (which functions the stacks go through); `depth JOB FRAMES`
+//! Requests: `rates BLOCK MUTEX`; `trace on|off`; `way NUMBER` (which functions the stacks go through); `depth JOB FRAMES`
 //! (answers the depth of recursion that gives recorded stacks of so many frames, and the frames they really
 //! have); and the jobs, each of which answers nanoseconds, and waits and contended unlocks that were recorded,
 //! all for one operation:
@@ -19,6 +19,8 @@ mod contention;
 mod hand_over;
 #[path = "../recorded.rs"]
 mod recorded;
+#[path = "../traced.rs"]
+mod traced;
 mod work_queue;
 
 use rtprof_benches::descent::depth_for;
@@ -26,6 +28,7 @@ use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::team::{Place, Team};
 
 use recorded::{Profile, dropped, set_rates};
+use traced::set_trace;
 use work_queue::Load;
 
 /// Threads of the largest job.
@@ -37,6 +40,10 @@ fn main() {
     serve(|request| match request.word() {
         "rates" => {
             set_rates(request.number(), request.number());
+            vec![]
+        }
+        "trace" => {
+            set_trace(request.word() == "on");
             vec![]
         }
         "way" => {

@@ -14,10 +14,12 @@ pub(crate) enum Build {
     JemallocProfiling,
     /// No frame pointers in Rust code.
     NoFramePointers,
+    /// Unmodified code is seen.
+    Interposed,
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 14] = [
+const OWN: [&str; 15] = [
     "subject-none",
     "subject-pass-through",
     "subject-rtprof",
@@ -28,6 +30,7 @@ const OWN: [&str; 14] = [
     "part-lock",
     "part-event",
     "part-wait",
+    "part-calls",
     "part-http",
     "part-storm",
     "part-trace",
@@ -36,6 +39,9 @@ const OWN: [&str; 14] = [
 
 /// Those of them in which stacks are taken without frame pointers too.
 const CAPTURING: [&str; 5] = ["part-sample", "part-capture", "part-event", "part-trace", "part-cpu"];
+
+/// Those of them that are measured with unmodified code seen as well.
+const INTERPOSED: [&str; 3] = ["part-calls", "part-wait", "part-lock"];
 
 const PEERS: [&str; 6] = [
     "subject-jemalloc",
@@ -46,17 +52,28 @@ const PEERS: [&str; 6] = [
     "subject-dhat",
 ];
 
+/// What is built beside our own binaries.
+pub(crate) struct Wanted {
+    /// Peers.
+    pub(crate) allocators: bool,
+    pub(crate) tracers: bool,
+    pub(crate) samplers: bool,
+    /// Our own with unmodified code seen.
+    pub(crate) interposed: bool,
+}
+
 /// Where the binaries are.
 pub(crate) struct Binaries {
     target: PathBuf,
 }
 
 impl Binaries {
-    /// Builds all of them, and those of the peers that take part, saying what it does.
+    /// Builds our own, and what else is wanted, saying what it does.
     ///
     /// # Errors
     /// When cargo cannot be run or fails.
-    pub(crate) fn build(allocators: bool, tracers: bool, samplers: bool) -> io::Result<Self> {
+    pub(crate) fn build(wanted: Wanted) -> io::Result<Self> {
+        let Wanted { allocators, tracers, samplers, interposed } = wanted;
         let binaries = Self { target: own_target_directory()? };
         let (mut names, mut features) = (OWN.to_vec(), vec![]);
         if allocators {
@@ -80,6 +97,9 @@ impl Binaries {
             )?;
         }
         binaries.cargo(Build::NoFramePointers, &CAPTURING, "")?;
+        if interposed {
+            binaries.cargo(Build::Interposed, &INTERPOSED, "interpose")?;
+        }
         Ok(binaries)
     }
 
@@ -93,6 +113,7 @@ impl Binaries {
             Build::Plain => self.target.clone(),
             Build::JemallocProfiling => self.target.join("bench-jemalloc-profiling"),
             Build::NoFramePointers => self.target.join("bench-no-frame-pointers"),
+            Build::Interposed => self.target.join("bench-interposed"),
         }
     }
 

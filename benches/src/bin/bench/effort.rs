@@ -20,6 +20,9 @@ pub(crate) struct Effort {
     /// Processes whose threads wait for each other, and rounds in each.
     pub(crate) wait_processes: usize,
     pub(crate) wait_rounds: usize,
+    /// Processes whose calls are measured with and without being seen, and rounds in each.
+    pub(crate) interpose_processes: usize,
+    pub(crate) interpose_rounds: usize,
     /// Numbers of records to export, each with the number of processes to do it in.
     pub(crate) exports: &'static [(usize, usize)],
     /// Exports after the first in each process.
@@ -69,6 +72,8 @@ impl Effort {
         lock_rounds: 4,
         wait_processes: 7,
         wait_rounds: 15,
+        interpose_processes: 5,
+        interpose_rounds: 10,
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
         snapshots: 60,
@@ -103,6 +108,8 @@ impl Effort {
         lock_rounds: 1,
         wait_processes: 2,
         wait_rounds: 4,
+        interpose_processes: 1,
+        interpose_rounds: 4,
         exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
         warm_exports: 3,
         snapshots: 15,

@@ -14,6 +14,7 @@ mod export;
 mod footprint;
 mod goroutines;
 mod http;
+mod interpose;
 mod machine;
 mod order;
 mod sample;
@@ -26,20 +27,21 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use binaries::Binaries;
+use binaries::{Binaries, Wanted};
 use effort::Effort;
 use table::Table;
 
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 12] = [
+const PARTS: [(&str, Part); 13] = [
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
     ("uncontended", uncontended::measure),
     ("event", event::measure),
     ("wait", wait::measure),
+    ("interpose", interpose::measure),
     ("export", export::measure),
     ("footprint", footprint::measure),
     ("goroutines", goroutines::measure),
@@ -51,8 +53,8 @@ const PARTS: [(&str, Part); 12] = [
 const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
     --quick   rtprof and its baselines only, few rounds\n\
-    PART      only these parts of the table: allocation sample capture uncontended event wait export footprint\n          \
-    goroutines http trace cpu";
+    PART      only these parts of the table: allocation sample capture uncontended event wait interpose export\n          \
+    footprint goroutines http trace cpu";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;
@@ -80,8 +82,13 @@ fn main() -> ExitCode {
 }
 
 fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
-    let with_peers = |wanted| effort.peers && parts.iter().any(|(name, _)| *name == wanted);
-    let binaries = Binaries::build(with_peers("allocation"), with_peers("trace"), with_peers("cpu"))?;
+    let has = |wanted| parts.iter().any(|(name, _)| *name == wanted);
+    let binaries = Binaries::build(Wanted {
+        allocators: effort.peers && has("allocation"),
+        tracers: effort.peers && has("trace"),
+        samplers: effort.peers && has("cpu"),
+        interposed: has("interpose"),
+    })?;
     let load_before = machine::load();
     let start = Instant::now();
     let mut table = Table::default();

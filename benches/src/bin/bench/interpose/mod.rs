@@ -1,0 +1,73 @@
+//! What it costs that the waits of unmodified code are seen: calls by themselves, and programs that make many.
+//!
+//! A program in which they are seen is linked otherwise, so it is another one: each contender is a build of the same source.
+
+mod calls;
+mod jobs;
+
+use std::io;
+
+use crate::binaries::{Binaries, Build};
+use crate::child::Child;
+use crate::effort::Effort;
+use crate::table::Table;
+
+/// One that takes turns with the others.
+struct Contender {
+    who: &'static str,
+    child: usize,
+    /// Nanoseconds of the block profile, fraction of the mutex profile.
+    rates: (u64, u64),
+    trace: bool,
+}
+
+/// Places in [`CONTENDERS`].
+const BASELINE: usize = 0;
+const AGAIN: usize = 1;
+const OFF: usize = 2;
+const USUAL: usize = 3;
+const ALL: usize = 4;
+const TRACE: usize = 5;
+
+const CONTENDERS: [Contender; 6] = [
+    Contender { who: "without `interpose`", child: 0, rates: (0, 0), trace: false },
+    Contender { who: "the same again (A/A)", child: 1, rates: (0, 0), trace: false },
+    Contender { who: "with it, profiles off", child: 2, rates: (0, 0), trace: false },
+    Contender { who: "with it, block 10000, mutex 10", child: 2, rates: (10_000, 10), trace: false },
+    Contender { who: "with it, block 1, mutex 1", child: 2, rates: (1, 1), trace: false },
+    Contender { who: "with it, a trace", child: 2, rates: (0, 0), trace: true },
+];
+
+/// By contender, one value per round.
+type Values = [Vec<f64>; CONTENDERS.len()];
+
+/// Processes of one part: two of one build, one of the other.
+struct Children([Child; 3]);
+
+impl Children {
+    fn start(binaries: &Binaries, part: &str) -> io::Result<Self> {
+        let start = |build| Child::start(&binaries.path(build, part));
+        Ok(Self([start(Build::Plain)?, start(Build::Plain)?, start(Build::Interposed)?]))
+    }
+
+    /// Has a contender do things, and returns the numbers of each.
+    fn ask(&mut self, place: usize, requests: &[String]) -> io::Result<Vec<Vec<f64>>> {
+        let Contender { child, rates: (block, mutex), trace, .. } = CONTENDERS[place];
+        let child = &mut self.0[child];
+        child.ask(&format!("rates {block} {mutex}"))?;
+        if trace {
+            child.ask("trace on")?;
+        }
+        let numbers = requests.iter().map(|request| child.ask(request)).collect();
+        if trace {
+            child.ask("trace off")?;
+        }
+        numbers
+    }
+}
+
+/// Measures calls and programs, and adds their rows.
+pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    calls::measure(binaries, effort, table)?;
+    jobs::measure(binaries, effort, table)
+}

@@ -1,0 +1,202 @@
+//! Calls of the C library, one after the other, none of which waits.
+
+use std::cell::UnsafeCell;
+use std::ffi::c_void;
+use std::fmt::Debug;
+use std::fs::{File, OpenOptions};
+use std::hint::black_box;
+use std::mem::zeroed;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::ptr::{null, null_mut};
+use std::time::Instant;
+
+/// What the calls are made on.
+pub struct Calls {
+    zero: File,
+    null: File,
+    /// A file with a byte in it, which has no name.
+    own: OwnedFd,
+    ends: [UnixStream; 2],
+    /// Nobody connects to it, and it does not wait.
+    listener: TcpListener,
+    set: OwnedFd,
+    mutex: UnsafeCell<libc::pthread_mutex_t>,
+    condition: UnsafeCell<libc::pthread_cond_t>,
+    word: u32,
+}
+
+/// A call, or two that go together.
+type Call = fn(&Calls);
+
+macro_rules! calls {
+    ($($name:literal: |$calls:pat_param| $body:expr;)*) => {
+        /// All that are measured, by their names.
+        const CALLS: &[(&str, Call)] = &[$(
+            // SAFETY: what is passed to the C library lives until it returns, and it keeps nothing; the mutex and the condition stay
+            // where they are, since the calls borrow them.
+            ($name, |$calls| unsafe { $body }),
+        )*];
+    };
+}
+
+calls! {
+    "syscall": |_| assert!(libc::syscall(libc::SYS_getppid) >= 0);
+    "syscall-futex": |calls| is(0, {
+        libc::syscall(libc::SYS_futex, &raw const calls.word, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1)
+    });
+    "read": |calls| is(1, libc::read(calls.zero.as_raw_fd(), byte(&mut 0), 1));
+    "write": |calls| is(1, libc::write(calls.null.as_raw_fd(), byte(&mut 0), 1));
+    "readv": |calls| is(1, libc::readv(calls.zero.as_raw_fd(), &bytes(&mut 0), 1));
+    "writev": |calls| is(1, libc::writev(calls.null.as_raw_fd(), &bytes(&mut 0), 1));
+    "pread": |calls| is(1, libc::pread(calls.own.as_raw_fd(), byte(&mut 0), 1, 0));
+    "pwrite": |calls| is(1, libc::pwrite(calls.own.as_raw_fd(), byte(&mut 0), 1, 0));
+    "sendfile": |calls| is(0, libc::sendfile(calls.null.as_raw_fd(), calls.own.as_raw_fd(), &mut 1, 1));
+    "fsync": |calls| is(-1, libc::fsync(calls.null.as_raw_fd()));
+    "fdatasync": |calls| is(-1, libc::fdatasync(calls.null.as_raw_fd()));
+    "flock": |calls| is(0, libc::flock(calls.own.as_raw_fd(), libc::LOCK_UN));
+    "send+recv": |calls| {
+        let [to, from] = calls.ends();
+        is(1, libc::send(to, byte(&mut 0), 1, 0));
+        is(1, libc::recv(from, byte(&mut 0), 1, 0));
+    };
+    "sendto+recvfrom": |calls| {
+        let [to, from] = calls.ends();
+        is(1, libc::sendto(to, byte(&mut 0), 1, 0, null(), 0));
+        is(1, libc::recvfrom(from, byte(&mut 0), 1, 0, null_mut(), null_mut()));
+    };
+    "sendmsg+recvmsg": |calls| {
+        let [to, from] = calls.ends();
+        let (mut value, mut message) = (0, zeroed::<libc::msghdr>());
+        let mut part = bytes(&mut value);
+        message.msg_iov = &raw mut part;
+        message.msg_iovlen = 1;
+        is(1, libc::sendmsg(to, &raw const message, 0));
+        is(1, libc::recvmsg(from, &raw mut message, 0));
+    };
+    "accept": |calls| is(-1, libc::accept(calls.listener.as_raw_fd(), null_mut(), null_mut()));
+    "accept4": |calls| is(-1, libc::accept4(calls.listener.as_raw_fd(), null_mut(), null_mut(), 0));
+    "connect": |calls| is(-1, libc::connect(calls.ends()[0], &zeroed(), size_of::<libc::sockaddr>() as u32));
+    "poll": |calls| is(0, libc::poll(&mut calls.polled(), 1, 0));
+    "ppoll": |calls| is(0, libc::ppoll(&mut calls.polled(), 1, &time(0), null()));
+    "select": |_| is(0, libc::select(0, null_mut(), null_mut(), null_mut(), &mut zeroed()));
+    "epoll_wait": |calls| is(0, libc::epoll_wait(calls.set.as_raw_fd(), &mut zeroed(), 1, 0));
+    "epoll_pwait": |calls| is(0, libc::epoll_pwait(calls.set.as_raw_fd(), &mut zeroed(), 1, 0, null()));
+    "waitpid": |_| is(-1, libc::waitpid(-1, null_mut(), libc::WNOHANG));
+    "wait4": |_| is(-1, libc::wait4(-1, null_mut(), libc::WNOHANG, null_mut()));
+    "waitid": |_| is(-1, libc::waitid(libc::P_ALL, 0, &mut zeroed(), libc::WNOHANG | libc::WEXITED));
+    "nanosleep": |_| is(-1, libc::nanosleep(&time(-1), null_mut()));
+    "clock_nanosleep": |_| {
+        is(libc::EINVAL, libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &time(-1), null_mut()));
+    };
+    "sched_yield": |_| is(0, libc::sched_yield());
+    "pthread_mutex_lock+unlock": |calls| {
+        is(0, libc::pthread_mutex_lock(calls.mutex.get()));
+        is(0, libc::pthread_mutex_unlock(calls.mutex.get()));
+    };
+    "pthread_mutex_timedlock+unlock": |calls| {
+        is(0, libc::pthread_mutex_timedlock(calls.mutex.get(), &time(0)));
+        is(0, libc::pthread_mutex_unlock(calls.mutex.get()));
+    };
+    "pthread_cond_signal": |calls| is(0, libc::pthread_cond_signal(calls.condition.get()));
+    "pthread_cond_broadcast": |calls| is(0, libc::pthread_cond_broadcast(calls.condition.get()));
+}
+
+/// A call that has done something else than it should has cost something else.
+#[inline(always)]
+fn is<T: PartialEq + Debug>(expected: T, result: T) {
+    assert_eq!(result, expected, "{}", std::io::Error::last_os_error());
+}
+
+fn byte(value: &mut u8) -> *mut c_void {
+    (&raw mut *value).cast()
+}
+
+fn bytes(value: &mut u8) -> libc::iovec {
+    libc::iovec { iov_base: byte(value), iov_len: 1 }
+}
+
+/// No time, or, below zero, none that a clock has.
+fn time(nanos: i64) -> libc::timespec {
+    libc::timespec { tv_sec: 0, tv_nsec: nanos }
+}
+
+/// The names of all, each of one call, or of two with a `+` between them.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    CALLS.iter().map(|(name, _)| *name)
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Calls {
+    /// Opens what they need.
+    ///
+    /// # Panics
+    /// When the system has no room for a few descriptors.
+    pub fn new() -> Self {
+        let open = |path| OpenOptions::new().read(true).write(true).open(path).expect("every Linux has it");
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        listener.set_nonblocking(true).expect("sockets can");
+        let (a, b) = UnixStream::pair().expect("there is room");
+        // SAFETY: plain system calls, whose descriptors belong to nobody else.
+        let [own, set] = unsafe {
+            [libc::memfd_create(c"own".as_ptr(), 0), libc::epoll_create1(0)].map(|descriptor| {
+                assert!(descriptor >= 0, "there is room");
+                OwnedFd::from_raw_fd(descriptor)
+            })
+        };
+        // SAFETY: a plain system call.
+        assert_eq!(unsafe { libc::ftruncate(own.as_raw_fd(), 1) }, 0, "there is room");
+        Self {
+            zero: open("/dev/zero"),
+            null: open("/dev/null"),
+            own,
+            ends: [a, b],
+            listener,
+            set,
+            mutex: UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER),
+            condition: UnsafeCell::new(libc::PTHREAD_COND_INITIALIZER),
+            word: 0,
+        }
+    }
+
+    fn ends(&self) -> [i32; 2] {
+        [self.ends[0].as_raw_fd(), self.ends[1].as_raw_fd()]
+    }
+
+    /// Nothing comes there.
+    fn polled(&self) -> libc::pollfd {
+        libc::pollfd { fd: self.ends[0].as_raw_fd(), events: libc::POLLIN, revents: 0 }
+    }
+
+    /// Nanoseconds for one call of this name.
+    ///
+    /// # Panics
+    /// When there is none of this name, or it fails.
+    pub fn measure(&self, name: &str, count: usize) -> f64 {
+        let (_, call) = CALLS.iter().find(|(known, _)| *known == name).expect("driver and part agree");
+        let call = black_box(*call);
+        (0..count / 8).for_each(|_| call(self));
+        let start = Instant::now();
+        (0..count).for_each(|_| call(self));
+        start.elapsed().as_nanos() as f64 / count as f64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_can_be_made_again_and_again() {
+        let calls = Calls::new();
+        for name in names() {
+            assert!(calls.measure(name, 20) > 0.0, "{name}");
+        }
+    }
+}
