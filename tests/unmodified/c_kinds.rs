@@ -21,14 +21,14 @@ use crate::support::contention::{
 use crate::support::{child, fork, until};
 use crate::trace_of::{Trace, has, record};
 
-fn all_kinds() -> Vec<Box<CLock>> {
+fn all_kinds() -> impl Iterator<Item = Box<CLock>> {
     let mut kinds =
         vec![libc::PTHREAD_MUTEX_NORMAL, libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK];
     if cfg!(target_env = "gnu") {
         const PTHREAD_MUTEX_ADAPTIVE_NP: c_int = 3;
         kinds.push(PTHREAD_MUTEX_ADAPTIVE_NP);
     }
-    kinds.into_iter().map(CLock::of_kind).chain([CLock::robust(), CLock::inheriting()]).collect()
+    kinds.into_iter().map(CLock::of_kind).chain([CLock::robust(), CLock::inheriting()])
 }
 
 fn set_errno(value: c_int) {
@@ -39,7 +39,7 @@ fn set_errno(value: c_int) {
 /// A wait for any of them is seen, charged, and leaves `errno` alone.
 #[test]
 fn mutexes_of_all_kinds() {
-    for (at, lock) in all_kinds().into_iter().enumerate() {
+    for (at, lock) in all_kinds().enumerate() {
         child::isolated_as("mutexes_of_all_kinds", &at.to_string(), || {
             record_everything();
             lock.lock();
@@ -93,7 +93,7 @@ fn wakes<'trace>(trace: &'trace Trace, name: &str) -> Vec<Event<'trace>> {
 /// In a trace the unlock wakes the thread.
 #[test]
 fn traces_have_mutexes_of_all_kinds() {
-    for (at, lock) in all_kinds().into_iter().enumerate() {
+    for (at, lock) in all_kinds().enumerate() {
         child::isolated_as("traces_have_mutexes_of_all_kinds", &at.to_string(), || {
             let trace = record(|| {
                 lock.lock();
