@@ -198,6 +198,14 @@ waits! {
         send.send(()).unwrap();
         scripted(primitive, ends, || send.send(()).unwrap(), || receive.recv().unwrap());
     };
+    flume_message: "recv", Ends::Other, |primitive, ends| {
+        let (send, receive) = flume::unbounded();
+        let wait = move || {
+            receive.recv().unwrap();
+            receive
+        };
+        scripted(primitive, ends, wait, || send.send(()).unwrap());
+    };
     tokio_message: "blocking_recv", Ends::Other, |primitive, ends| {
         let (send, mut receive) = tokio::sync::mpsc::channel(1);
         let wait = || receive.blocking_recv().unwrap();

@@ -1,5 +1,7 @@
 //! Waits of unmodified code: tests/unmodified.
 
+#[path = "../../unmodified/c_kinds.rs"]
+mod c_kinds;
 #[path = "../../unmodified/c_lock.rs"]
 mod c_lock;
 #[path = "../../unmodified/c_locks.rs"]
