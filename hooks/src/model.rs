@@ -42,6 +42,10 @@ pub(crate) mod process {
     pub(crate) fn number() -> u32 {
         1
     }
+
+    pub(crate) fn is_shared_with_vfork() -> bool {
+        true
+    }
 }
 
 pub(crate) mod clock {

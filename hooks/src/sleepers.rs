@@ -117,6 +117,8 @@ fn home_of(address: usize) -> usize {
 pub(crate) struct Place {
     home: usize,
     distance: usize,
+    /// As in the cell.
+    id: u32,
 }
 
 impl Sleepers {
@@ -161,13 +163,16 @@ impl Sleepers {
         let cell = self.cell(home, distance);
         // The order matters: see `cells_at`.
         cell.bits.store(bits, Ordering::Relaxed);
-        cell.id.store(goroutine.map_or(0, Goroutine::id) as u32, Ordering::Relaxed);
+        // One that was taken for dead, as it may be in a child that no library was told of, cannot be told from a dead one.
+        let goroutine = goroutine.filter(|goroutine| goroutine.id() != 0);
+        let id = goroutine.map_or(0, Goroutine::id) as u32;
+        cell.id.store(id, Ordering::Relaxed);
         let goroutine = goroutine.map_or(core::ptr::null_mut(), |own| (&raw const *own).cast_mut());
         cell.goroutine.store(goroutine, Ordering::Relaxed);
         cell.since.store(start, Ordering::Release);
         cell.address.store(address, Ordering::Release);
         self.homes[home].change(|waiters, reach| (waiters + 1, reach.max(distance as u32)));
-        Some(Place { home, distance })
+        Some(Place { home, distance, id })
     }
 
     /// Takes a free cell, and returns how far from `home` it is.
@@ -181,9 +186,17 @@ impl Sleepers {
 
     /// The current thread, which has this place, waits no more. Returns when it was woken, or charged last, if by somebody who has
     /// said so.
+    ///
+    /// `None` also if the cell was taken from it: its process was forked meanwhile.
     pub(crate) fn leave(&self, place: Place) -> Option<u64> {
         let cell = self.cell(place.home, place.distance);
+        if cell.id.load(Ordering::Relaxed) != place.id {
+            return None;
+        }
         let since = cell.since.swap(LEFT, Ordering::AcqRel);
+        if since == LEFT {
+            return None;
+        }
         self.free(cell, place.home);
         (since & IS_WOKEN != 0).then_some(rounded(since))
     }
@@ -331,7 +344,17 @@ impl Sleepers {
         of == own || self.empty_for(own, of)
     }
 
-    /// Empties the cells, which are those of the process `of`, for the current one.
+    /// This is a forked child with one thread, which may be in a wait.
+    #[cfg(not(loom))]
+    pub(crate) fn forked(&self) {
+        // The number of the process does not tell: the parent may have had the same one, in another namespace.
+        if self.process.load(Ordering::Relaxed) != UNUSED {
+            self.empty();
+            self.process.store(process::number(), Ordering::Release);
+        }
+    }
+
+    /// Empties the cells, which are those of the process `of`, for the current one. Returns whether they are of the current one.
     #[cold]
     fn empty_for(&self, own: u32, of: u32) -> bool {
         let changed = |to| self.process.compare_exchange(of, to, Ordering::AcqRel, Ordering::Acquire);
@@ -339,16 +362,25 @@ impl Sleepers {
             // Not to touch the memory. Another thread may have been faster.
             return changed(own).map_or_else(|seen| seen == own, |_| true);
         }
+        if !process::is_shared_with_vfork() {
+            // A child of `vfork` has another number, and these are the cells of its parent. So they stay, and children that the C
+            // library has forked empty them by `forked`.
+            return true;
+        }
         if of == EMPTYING || changed(EMPTYING).is_err() {
             return false;
         }
+        self.empty();
+        self.process.store(own, Ordering::Release);
+        true
+    }
+
+    fn empty(&self) {
         for (cell, home) in self.cells.iter().zip(&self.homes) {
             cell.since.store(LEFT, Ordering::Relaxed);
             cell.address.store(FREE, Ordering::Relaxed);
             home.0.store(0, Ordering::Relaxed);
         }
-        self.process.store(own, Ordering::Release);
-        true
     }
 }
 

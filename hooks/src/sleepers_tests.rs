@@ -96,10 +96,27 @@ fn another_process_has_other_threads() {
     let sleepers = Box::new(Sleepers::new());
     let _left = sleepers.enter(64, ANY, 10, None);
     // As in a child of the process, whatever has made it.
-    sleepers.process.store(1, Ordering::Relaxed);
+    sleepers.process.store(process::number() + 1, Ordering::Relaxed);
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (0, 0));
     assert!(!sleepers.are_any(64));
     let own = sleepers.enter(64, ANY, 10, None).expect("there is room");
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (1, 90));
     assert_eq!(sleepers.leave(own), Some(100));
+}
+
+/// A thread that was forked in its wait comes back from it.
+#[test]
+fn who_was_forked_has_no_place() {
+    let sleepers = Box::new(Sleepers::new());
+    let place = sleepers.enter(64, ANY, 10, None).expect("there is room");
+    sleepers.forked();
+    assert_eq!(sleepers.leave(place), None);
+    // In the same cell, perhaps.
+    rtprof_profiler::init::open();
+    let other = sleepers.enter(64, ANY, 20, goroutine::current()).expect("there is room");
+    assert_eq!(sleepers.leave(place), None);
+    let charge = sleepers.wake(64, 1, ANY, 100, |_, since| assert_eq!(since, 20));
+    assert_eq!((charge.waits, charge.ticks), (1, 80));
+    assert_eq!(sleepers.leave(other), Some(100));
+    assert!(!sleepers.are_any(64));
 }

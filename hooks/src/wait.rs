@@ -11,6 +11,8 @@ use crate::model::goroutine;
 use rtprof_profiler::goroutine;
 use rtprof_profiler::hidden::{self, Calls};
 pub(crate) use rtprof_profiler::stack::SavedFrame;
+#[cfg(all(rtprof_interposed, not(loom)))]
+use rtprof_profiler::wait_site::WaitSite;
 
 pub(crate) use goroutine::{Goroutine, WaitReason};
 
@@ -302,12 +304,12 @@ pub(crate) fn charged(charge: Charge) {
     }
 }
 
-/// Others were woken who had waited for this, whatever it was: reports it with the caller's stack.
+/// Others were woken who had waited for this, one of them there: reports it with the caller's stack.
 #[cfg(all(rtprof_interposed, not(loom)))]
 #[inline]
-pub(crate) fn woke(charge: Charge) {
+pub(crate) fn woke(charge: Charge, waited_at: Option<&'static WaitSite>) {
     if charge.waits != 0 {
-        rtprof_profiler::contention::wake_event(charge.waits, charge.ticks);
+        rtprof_profiler::contention::wake_event(charge.waits, charge.ticks, waited_at);
     }
 }
 

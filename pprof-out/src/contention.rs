@@ -1,7 +1,7 @@
 //! The block and mutex profiles: where the program waits, and who makes it wait.
 
 use std::cmp::Reverse;
-use std::io;
+use std::{io, iter};
 
 use rtprof_profiler::clock;
 use rtprof_profiler::contention::{self, BlockCount};
@@ -48,6 +48,8 @@ pub(crate) struct ContentionRecord<'a> {
     pub(crate) labels: &'a [(String, String)],
     /// Whether this was a wake that may have been no unlock.
     pub(crate) is_wake: bool,
+    /// Where the first has waited that such a wake has ended, if that is known: the innermost frames.
+    pub(crate) waited_at: Option<Stack<'a>>,
     /// How many waits.
     pub(crate) count: i64,
     /// How many ticks of the clock they took.
@@ -89,6 +91,7 @@ impl ContentionRecords<'static> {
             stack: count.stack,
             labels: labels::resolve(count.labels),
             is_wake: count.is_wake,
+            waited_at: count.waited_at,
             count: count.whole_waits(),
             cycles: count.cycles,
         });
@@ -110,15 +113,16 @@ fn sorted(mut records: Vec<ContentionRecord<'_>>) -> Vec<ContentionRecord<'_>> {
 }
 
 impl<'a> ContentionRecords<'a> {
-    /// The stack of every record.
+    /// All that needs names: the stack of every record, and those that tell what the record is.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'a>> + Clone {
-        self.records.iter().map(|record| record.stack)
+        self.records.iter().flat_map(|record| iter::once(record.stack).chain(record.waited_at))
     }
 
     /// Those of its records that belong in the profile, as far as names tell.
     pub(crate) fn shown(&self, locations: &mut Locations) -> Vec<&ContentionRecord<'a>> {
-        let mut is_shown =
-            |record: &&ContentionRecord<'_>| !record.is_wake || locations.may_be_unlock(record.stack);
+        let mut is_shown = |record: &&ContentionRecord<'_>| {
+            !record.is_wake || locations.may_be_unlock(record.stack, record.waited_at)
+        };
         self.records.iter().filter(|record| is_shown(record)).collect()
     }
 

@@ -14,6 +14,7 @@ fn synthetic(kind: Contention) -> ContentionRecords<'static> {
         stack: stack.into(),
         labels,
         is_wake: false,
+        waited_at: None,
         count,
         cycles,
     };
@@ -116,6 +117,7 @@ fn extreme(ticks_per_second: u64) -> ContentionRecords<'static> {
         stack: (&[0x101][..]).into(),
         labels: &[],
         is_wake: false,
+        waited_at: None,
         count: i64::MAX,
         cycles: u64::MAX,
     };
@@ -147,6 +149,7 @@ fn equal_delays_keep_their_order() {
         stack: stack.into(),
         labels: &[],
         is_wake: false,
+        waited_at: None,
         count: 1,
         cycles,
     };

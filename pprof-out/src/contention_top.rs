@@ -95,6 +95,7 @@ mod tests {
             stack: stack.into(),
             labels: &[],
             is_wake: false,
+            waited_at: None,
             count,
             cycles,
         };

@@ -148,10 +148,15 @@ impl Locations {
         self.frames(cut)
     }
 
-    /// Whether a wake with this stack may have been that of a lock (`wakes`).
-    pub(crate) fn may_be_unlock(&mut self, stack: Stack<'_>) -> bool {
+    /// Whether a wake with this stack may have been that of a lock (`wakes`), where one waited at `waited_at`.
+    pub(crate) fn may_be_unlock(&mut self, stack: Stack<'_>, waited_at: Option<Stack<'_>>) -> bool {
+        let told = self.tell_unlock(stack).or_else(|| self.tell_unlock(waited_at?));
+        told.unwrap_or(true)
+    }
+
+    fn tell_unlock(&mut self, stack: Stack<'_>) -> Option<bool> {
         self.resolve(stack);
-        wakes::may_be_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
+        wakes::tell_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.

@@ -72,6 +72,7 @@ fn waits(kind: Contention, counts: &[(usize, i64, u64)]) -> Snapshot {
         stack: STACKS[at][..].into(),
         labels: &[],
         is_wake: false,
+        waited_at: None,
         count,
         cycles,
     });

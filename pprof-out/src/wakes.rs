@@ -3,10 +3,10 @@
 //! The mutex profile has what others waited for a lock. Where waits are seen at the kernel's futex (`hooks::interpose`) a wake
 //! may as well have been a condition that was notified, a message, a thread that was unparked: those have waiters too, but
 //! nobody held anything that he could have given up earlier. What it was stands in the frames next to the hook, once they have
-//! names.
+//! names, or else in those of the thread that was woken.
 
 use crate::names::short;
-use crate::prune::Class;
+use crate::prune::{Class, in_crate};
 use crate::symbol_cache::Symbols;
 
 /// How many functions are looked at: from the system call to the lock's own.
@@ -23,10 +23,27 @@ enum Waker {
 /// What stands in paths of locks, of std, parking_lot, lock_api and their like. In lower case.
 const LOCKS: [&str; 5] = ["mutex", "rwlock", "rw_lock", "reentrantlock", "reentrant_lock"];
 
-/// What stands in paths of what else wakes.
-const OTHERS: [&str; 13] = [
+/// Whose functions are believed when they say that they wake for another reason. A program's own are called what it likes, and are
+/// all that is left where a guard was dropped by a jump.
+const CRATES: [&str; 13] = [
+    "async_channel",
+    "crossbeam_channel",
+    "crossbeam_utils",
+    "event_listener",
+    "flume",
+    "futures_channel",
+    "futures_executor",
+    "kanal",
+    "once_cell",
+    "parking",
+    "parking_lot",
+    "std",
+    "tokio",
+];
+
+/// What stands in paths of those functions. In lower case.
+const OTHERS: [&str; 12] = [
     "condvar",
-    "pthread_cond",
     "thread_parking",
     "park",
     "once",
@@ -45,14 +62,17 @@ impl Waker {
         let path = short(dropped(name).unwrap_or(name)).to_lowercase();
         // The crate's name says nothing of its functions: parking_lot has conditions, and unparks what waits for locks.
         let is_in = |words: &[&str]| {
-            path.split("::").skip(1).any(|segment| words.iter().any(|word| segment.contains(word)))
+            // A closure is called by `FnOnce::call_once`.
+            let mut segments = path.split("::").skip(1).filter(|segment| *segment != "call_once");
+            segments.any(|segment| words.iter().any(|word| segment.contains(word)))
         };
+        let is_believed = || CRATES.iter().any(|krate| in_crate(&path, krate));
         // `parking_lot_core::parking_lot::unpark_one` runs beneath a lock and beneath a condition.
         if path.starts_with("parking_lot_core::") {
             Self::Unknown
         } else if is_in(&LOCKS) || path.starts_with("pthread_mutex") || path.starts_with("pthread_rwlock") {
             Self::Lock
-        } else if is_in(&OTHERS) || path.starts_with("pthread_cond") {
+        } else if is_believed() && is_in(&OTHERS) || path.starts_with("pthread_cond") {
             Self::Other
         } else {
             Self::Unknown
@@ -71,9 +91,13 @@ fn dropped(name: &str) -> Option<&str> {
     }
 }
 
-/// Whether a wake with this stack, leaf first, was that of a lock. It may have been if a function near the hook has no name, or
-/// no line, so that what was inlined into it is not known, or if it has dropped something that is not known.
-pub(crate) fn may_be_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> bool {
+/// Whether a wake with this stack, leaf first, was an unlock, or a wait with this stack was one for a lock: as the first function near
+/// the hook says that says anything. `None` if none does, or one before that has no name, or no line, so that what was inlined into it
+/// is not known, or has dropped something that is not known.
+///
+/// A function that ends by dropping a guard jumps to the lock's function, which jumps to the system call, and neither is in the stack.
+/// The thread that has waited tells then: what it is in has not returned.
+pub(crate) fn tell_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> Option<bool> {
     let lines = addresses.flat_map(|symbols| {
         let nameless = symbols.lines.is_empty().then_some(None);
         let named = symbols.lines.iter().zip(&symbols.classes).map(Some);
@@ -88,15 +112,15 @@ pub(crate) fn may_be_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) ->
         .skip_while(|line| line.is_some_and(|(_, class)| is_call(*class)))
         .take(NEAR);
     for line in near {
-        let Some((line, _)) = line else { return true };
+        let (line, _) = line?;
         match Waker::of(&line.function.name) {
-            Waker::Lock => return true,
-            Waker::Other => return false,
-            Waker::Unknown if line.line == 0 || dropped(&line.function.name) == Some("") => return true,
+            Waker::Lock => return Some(true),
+            Waker::Other => return Some(false),
+            Waker::Unknown if line.line == 0 || dropped(&line.function.name) == Some("") => return None,
             Waker::Unknown => {}
         }
     }
-    false
+    None
 }
 
 #[cfg(test)]
@@ -125,6 +149,8 @@ mod tests {
             "<std::sys::sync::once::futex::CompletionGuard as core::ops::drop::Drop>::drop",
             "parking_lot::condvar::Condvar::notify_all_slow",
             "<std::sync::mpmc::waker::Waker>::notify",
+            "crossbeam_channel::waker::SyncWaker::notify",
+            "<tokio::sync::notify::Notify>::notify_waiters",
             "pthread_cond_signal",
         ] {
             assert_eq!(Waker::of(name), Waker::Other, "{name}");
@@ -135,6 +161,9 @@ mod tests {
             "std::sys::pal::unix::futex::futex_wake",
             "core::ptr::drop_in_place<app::Session<std::sync::poison::mutex::Mutex<()>>>",
             "app::main",
+            "app::channel::Inbox::notify_all",
+            "<app::main::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            "<std::panic::AssertUnwindSafe<app::main::{closure#0}> as core::ops::function::FnOnce<()>>::call_once",
         ] {
             assert_eq!(Waker::of(name), Waker::Unknown, "{name}");
         }

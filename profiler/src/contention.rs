@@ -36,8 +36,9 @@ use crate::hidden::{self, Calls};
 use crate::labels::{self, LabelSetId};
 use crate::listeners::{self, Listener};
 use crate::random;
-use crate::stack::table::{Key, Table};
+use crate::stack::table::{Entry, Key, Table};
 use crate::stack::{MAX_STACK, Stack, capture, with_room};
+use crate::wait_site::{self, WaitSite};
 
 /// Distinct (stack, labels) that each of the two profiles keeps.
 const MAX_STACKS: usize = 1 << 16;
@@ -83,6 +84,7 @@ static SETTING: ForkLock = ForkLock::new();
 pub(crate) fn open() {
     BLOCK.open();
     MUTEX.open();
+    wait_site::open();
 }
 
 /// Sets the rate of the block profile: on average one wait is sampled for every `nanos` nanoseconds that
@@ -184,17 +186,17 @@ pub fn block_event(cycles: u64) {
 pub fn mutex_event(waits: u64, cycles: u64) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
     if fraction > 0 {
-        sample_mutex(waits, cycles, fraction as u64, false);
+        sample_mutex(waits, cycles, fraction as u64, None);
     }
 }
 
 /// As [`mutex_event`], of a wake that may have been an unlock or something else that others waited for: a notified condition,
-/// a message. Its stack tells, once its functions have names. For hooks.
+/// a message. Its stack tells, once its functions have names, or else the place where one of them has waited. For hooks.
 #[inline]
-pub fn wake_event(waits: u64, cycles: u64) {
+pub fn wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
     if fraction > 0 {
-        sample_mutex(waits, cycles, fraction as u64, true);
+        sample_mutex(waits, cycles, fraction as u64, Some(Wake { waited_at }));
     }
 }
 
@@ -208,14 +210,14 @@ pub fn is_mutex_profile_on() -> bool {
 fn sample_block(cycles: u64, rate: u64) {
     if is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);
-        record(&BLOCK, count, cycles, false);
+        record(&BLOCK, count, cycles, None);
     }
 }
 
 #[inline(never)]
-fn sample_mutex(waits: u64, cycles: u64, fraction: u64, is_wake: bool) {
+fn sample_mutex(waits: u64, cycles: u64, fraction: u64, wake: Option<Wake>) {
     if fraction == 1 || random::below(fraction) == 0 {
-        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction), is_wake);
+        record(&MUTEX, waits as f64 * fraction as f64, cycles.saturating_mul(fraction), wake);
     }
 }
 
@@ -230,18 +232,27 @@ fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
 }
 
 #[inline]
-fn record(buckets: &'static Buckets, count: f64, cycles: u64, is_wake: bool) {
-    with_room(|| record_here(buckets, count, cycles, is_wake));
+fn record(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<Wake>) {
+    with_room(|| record_here(buckets, count, cycles, wake));
 }
 
 #[inline(never)]
-fn record_here(buckets: &'static Buckets, count: f64, cycles: u64, is_wake: bool) {
+fn record_here(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<Wake>) {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
-    let key = BlockKey { labels: labels::current_id(), is_wake };
+    let key = BlockKey { labels: labels::current_id(), is_wake: wake.is_some() };
     if let Some(bucket) = buckets.intern_or_fold(key, &frames[..depth], |key| key, OVERFLOW_BUCKETS) {
+        if let Some(Wake { waited_at: Some(site) }) = wake {
+            bucket.record.note_wait_site(site);
+        }
         bucket.record.add(count, cycles);
     }
+}
+
+/// What [`wake_event`] tells beside the stack.
+#[derive(Clone, Copy)]
+struct Wake {
+    waited_at: Option<&'static WaitSite>,
 }
 
 /// A bucket of the block or mutex profile: what its samples stand for.
@@ -253,6 +264,8 @@ pub struct BlockCount {
     pub labels: LabelSetId,
     /// Whether it is from [`wake_event`], so that it may be no unlock.
     pub is_wake: bool,
+    /// Where the first has waited that such a wake has ended, if that is known: the innermost frames.
+    pub waited_at: Option<Stack<'static>>,
     /// How many waits.
     pub count: f64,
     /// How many ticks of the clock they took.
@@ -276,7 +289,9 @@ fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
         let (count, cycles) = bucket.record.read();
         let (stack, labels) = (bucket.captured(), bucket.key.labels);
         let is_wake = bucket.key.is_wake;
-        (count > 0.0 || cycles > 0).then_some(BlockCount { stack, labels, is_wake, count, cycles })
+        let waited_at = bucket.record.wait_site().map(Entry::captured);
+        let counted = BlockCount { stack, labels, is_wake, waited_at, count, cycles };
+        (count > 0.0 || cycles > 0).then_some(counted)
     }));
     out
 }

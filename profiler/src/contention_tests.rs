@@ -315,7 +315,7 @@ fn a_full_table_keeps_totals() {
     assert!(SMALL.open());
     let over = COUNTERS.waits_over_stack_limit.get();
     for _ in 0..3 {
-        (0..STACKS).for_each(|number| at_stack(number, 0, &|number| record(&SMALL, 1.0, number, false)));
+        (0..STACKS).for_each(|number| at_stack(number, 0, &|number| record(&SMALL, 1.0, number, None)));
     }
     let counts = counts(&SMALL);
     assert!(counts.len() <= LIMIT + 1, "{} records", counts.len());

@@ -70,6 +70,7 @@ pub mod sampling;
 pub mod slots;
 pub mod stack;
 pub mod thread_create;
+pub mod wait_site;
 
 pub use block_kinds::BlockKinds;
 pub use block_profile::{

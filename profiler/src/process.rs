@@ -27,7 +27,7 @@ pub fn number() -> u32 {
 }
 
 /// Whether a child of `vfork`, which runs in its parent's memory, has its parent's number. Asked after [`number`]. For hooks.
-pub(crate) fn is_shared_with_vfork() -> bool {
+pub fn is_shared_with_vfork() -> bool {
     !ptr::eq(NUMBER.load(Ordering::Relaxed), &raw const UNKNOWN)
 }
 

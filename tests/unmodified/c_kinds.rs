@@ -4,10 +4,9 @@ use std::ffi::{c_int, c_void};
 use std::hint::black_box;
 use std::io::Error;
 use std::mem::{transmute, zeroed};
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
-use std::sync::{Barrier, mpsc};
+use std::sync::mpsc;
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope, sleep};
 
 use rtprof::trace::{Event, EventType};
@@ -98,6 +97,7 @@ fn traces_have_mutexes_of_all_kinds() {
             let trace = record(|| {
                 lock.lock();
                 scope(|scope| {
+                    let _ends = lock.unlocked_by_panic();
                     waits_for(scope, "waits".into(), &lock, || ());
                     unlocks(&lock);
                 });
@@ -118,6 +118,7 @@ fn one_was_woken() -> bool {
     let serve = || has_served.store(true, Relaxed);
     lock.lock();
     let trace = scope(|scope| {
+        let _ends = lock.unlocked_by_panic();
         let mut is_held = false;
         let trace = record(|| {
             let ids = [0, 1, 2].map(|at| waits_for(scope, name(at), &lock, serve).0);
@@ -150,11 +151,10 @@ fn who_was_not_woken_waits_in_a_trace() {
 /// An unlock that fails unlocks nothing, and makes others wait no longer.
 #[test]
 fn what_fails_is_not_charged() {
-    for (at, kind) in [libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK].into_iter().enumerate()
-    {
+    let kinds = [libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK].map(CLock::of_kind);
+    for (at, lock) in kinds.into_iter().chain([CLock::robust(), CLock::inheriting()]).enumerate() {
         child::isolated_as("what_fails_is_not_charged", &at.to_string(), || {
             record_everything();
-            let lock = CLock::of_kind(kind);
             lock.lock();
             let wait = || assert_eq!((lock.lock(), lock.unlock()), (0, 0));
             scripted("pthread_mutex_lock", Ends::Unlock, wait, || {
@@ -191,19 +191,23 @@ fn who_held_it_has_ended() {
         record_everything();
         record(|| assert_eq!(outcomes(), expected, "while all is")).assert_whole();
 
-        let (lock, is_asleep) = (CLock::robust(), Barrier::new(2));
+        let lock = CLock::robust();
         let (tell, told) = mpsc::channel();
+        let (end, ends) = mpsc::channel::<()>();
+        let lock = &lock;
         scope(|scope| {
-            let holder = scope.spawn(|| {
+            let end = end;
+            let holder = scope.spawn(move || {
                 assert_eq!(lock.lock(), 0);
                 tell.send(()).unwrap();
-                is_asleep.wait();
+                // Until the other end is dropped.
+                assert!(ends.recv().is_err());
             });
             told.recv().unwrap();
             let waiting = queue(scope, || waiter(|| assert_eq!(lock.lock(), libc::EOWNERDEAD)));
             sleep(HOLD);
             let least = Moment::now().since(waiting.began).least;
-            is_asleep.wait();
+            drop(end);
             holder.join().unwrap();
             waiting.thread.join().unwrap();
             let waited = About { least, most: Moment::now().since(waiting.began).most };
@@ -306,18 +310,14 @@ fn children_lock_mutexes_of_c() {
         let lock = CLock::new();
         lock.lock();
         scope(|scope| {
+            let _ends = lock.unlocked_by_panic();
             for _ in 0..2 {
                 queue(scope, || assert_eq!((lock.lock(), lock.unlock()), (0, 0)));
             }
-            let children = || {
-                for make in [fork::fork, fork::bare_fork] {
-                    (0..5).for_each(|_| fork::in_a_child_by(make, "unlocks it", || locks_in_a_child(&lock)));
-                }
-            };
-            // The threads end, whatever the children do.
-            let outcome = catch_unwind(AssertUnwindSafe(children));
+            for make in [fork::fork, fork::bare_fork] {
+                (0..5).for_each(|_| fork::in_a_child_by(make, "unlocks it", || locks_in_a_child(&lock)));
+            }
             unlocks(&lock);
-            outcome.unwrap_or_else(|failure| resume_unwind(failure));
         });
         assert_eq!(Seen::unmodified().charged("unlocks").count, 2, "they have waited here");
     });

@@ -141,6 +141,11 @@ impl CLock {
         unsafe { pthread_mutex_consistent(self.mutex.get()) }
     }
 
+    /// Unlocks it if the test panics: threads that wait for it end then, and the test fails.
+    pub(crate) fn unlocked_by_panic(&self) -> impl Drop {
+        UnlockedByPanic(self)
+    }
+
     pub(crate) fn wait(&self) -> c_int {
         // SAFETY: see above.
         unsafe { libc::pthread_cond_wait(self.condition.get(), self.mutex.get()) }
@@ -173,5 +178,15 @@ impl CLock {
         // SAFETY: see above.
         assert_eq!(unsafe { signal(self.condition.get()) }, 0);
         assert_eq!(self.unlock(), 0);
+    }
+}
+
+struct UnlockedByPanic<'a>(&'a CLock);
+
+impl Drop for UnlockedByPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.unlock();
+        }
     }
 }

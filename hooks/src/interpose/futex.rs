@@ -4,6 +4,7 @@
 //! The function itself is what it is in the C library, instruction by instruction, with one comparison more: it keeps nothing
 //! on the stack, so that whatever a program does by it (`clone`, say) works as ever.
 
+use core::cell::Cell;
 use core::ffi::{c_int, c_long};
 use core::mem::ManuallyDrop;
 
@@ -11,6 +12,7 @@ use rtprof_profiler::clock;
 use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
 use rtprof_profiler::hidden::{self, Calls};
 use rtprof_profiler::listeners;
+use rtprof_profiler::wait_site;
 use rtprof_tracer::states;
 
 use super::forward::{errno, returned, set_errno, system_call};
@@ -160,6 +162,9 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
     let before = errno();
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
+    if let Some(own) = wait.goroutine() {
+        own.note_wait_site(wait_site::here());
+    }
     let place = SLEEPERS.enter(word, bits, start, wait.goroutine());
     set_errno(before);
     let result = call();
@@ -185,8 +190,13 @@ fn interposed_wake(word: usize, count: u32, bits: u32) {
         return;
     }
     let before = errno();
-    let charge = SLEEPERS.wake(word, count, bits, clock::ticks(), unblock);
-    wait::woke(charge);
+    let waited_at = Cell::new(None);
+    let charge = SLEEPERS.wake(word, count, bits, clock::ticks(), |goroutine, start| {
+        // It waits until it is woken below, or else that is where it goes on from now.
+        waited_at.set(goroutine.wait_site());
+        unblock(goroutine, start);
+    });
+    wait::woke(charge, waited_at.get());
     set_errno(before);
 }
 

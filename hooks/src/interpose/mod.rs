@@ -118,8 +118,7 @@ fn is_active() -> bool {
 }
 
 unsafe extern "C" fn forked() {
-    // Now, when it has one thread.
-    futex::SLEEPERS.is_of_this_process();
+    futex::SLEEPERS.forked();
 }
 
 #[used]

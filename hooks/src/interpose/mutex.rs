@@ -19,7 +19,12 @@ const AGAIN: c_int = 3;
 const RECURSIVE: c_int = 1;
 /// `PTHREAD_MUTEX_ERRORCHECK`
 const CHECKED: c_int = 2;
-/// In the word that is locked, where it has the number of the thread that holds it: others wait. `FUTEX_WAITERS`.
+/// `PTHREAD_MUTEX_ROBUST_NORMAL_NP` and `PTHREAD_MUTEX_PRIO_INHERIT_NP` of glibc: the word that is locked has the number of the
+/// thread that holds it.
+const NUMBERED: c_int = 16 | 32;
+/// The number in such a word. `FUTEX_TID_MASK`
+const THREAD: c_int = 0x3fff_ffff;
+/// In such a word: others wait. `FUTEX_WAITERS`
 const WAITERS: c_int = c_int::MIN;
 
 /// One `int` of a mutex.
@@ -36,7 +41,7 @@ fn thread_id() -> u32 {
 }
 
 /// Whether an unlock leaves the mutex locked: a recursive one that the current thread has locked more than once, and one that knows
-/// that another thread has locked it.
+/// that another thread has locked it, where the unlock fails.
 ///
 /// # Safety
 /// As in the C library's unlock.
@@ -44,13 +49,17 @@ pub(super) unsafe fn stays_locked(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: the caller's promise.
     let word = |at| unsafe { word(mutex, at) };
     let (kind, count, owner) = if cfg!(target_env = "musl") {
+        let kind = word(0);
         // The first lock leaves the count at zero.
-        (word(0), word(5) + 1, word(1) & 0x3fff_ffff)
+        (kind & AGAIN, word(5) + 1, (kind & 15 != 0).then(|| word(1) & THREAD))
     } else {
-        (word(4), word(1), word(2))
+        let kind = word(4);
+        let has_owner = [RECURSIVE, CHECKED].contains(&(kind & AGAIN));
+        // `__owner` stands for something else after the end of a thread that has held it.
+        let owner = if kind & NUMBERED != 0 { Some(word(0) & THREAD) } else { has_owner.then(|| word(2)) };
+        (kind & AGAIN, word(1), owner)
     };
-    let again = kind & AGAIN;
-    again == RECURSIVE && count > 1 || (again == RECURSIVE || again == CHECKED) && owner as u32 != thread_id()
+    kind == RECURSIVE && count > 1 || owner.is_some_and(|owner| owner as u32 != thread_id())
 }
 
 /// Whether an unlock wakes a thread. One that is about to sleep, or was woken and is on its way, is not woken.
@@ -63,8 +72,6 @@ pub(super) unsafe fn wakes_one(mutex: *mut pthread_mutex_t) -> bool {
     if cfg!(target_env = "musl") {
         return word(1) & WAITERS != 0 || word(2) > 0;
     }
-    /// `PTHREAD_MUTEX_ROBUST_NORMAL_NP` and `PTHREAD_MUTEX_PRIO_INHERIT_NP`: the word has the thread's number.
-    const NUMBERED: c_int = 16 | 32;
     /// Others wait. Above these bits may be the ceiling of a priority.
     const CONTENDED: c_int = 2;
     let lock = word(0);

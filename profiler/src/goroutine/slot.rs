@@ -14,6 +14,7 @@ use crate::labels::LabelSetId;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
 use crate::thread_create::ThreadBucket;
+use crate::wait_site::WaitSite;
 
 /// Tries of a reader that goroutines keep coming and going under.
 const TRIES: usize = 8;
@@ -39,6 +40,7 @@ pub struct Goroutine {
     progress: Progress,
     parked: Parked,
     thread_number: AtomicU64,
+    wait_site: AtomicPtr<WaitSite>,
     name: Name,
     place: Place,
 }
@@ -118,6 +120,19 @@ impl Goroutine {
     /// Notes the number that std has for its thread. Called by the goroutine itself, before it waits. For hooks.
     pub fn set_thread_number(&self, number: u64) {
         self.thread_number.store(number, Relaxed);
+    }
+
+    /// Where its last wait was that others may have ended, if that was noted.
+    pub fn wait_site(&self) -> Option<&'static WaitSite> {
+        // SAFETY: null, or from a static reference.
+        unsafe { self.wait_site.load(Acquire).as_ref() }
+    }
+
+    /// Notes where its next wait is. Called by the goroutine itself. For hooks.
+    #[inline]
+    pub fn note_wait_site(&self, site: Option<&'static WaitSite>) {
+        let site = site.map_or(core::ptr::null_mut(), |site| (&raw const *site).cast_mut());
+        self.wait_site.store(site, Release);
     }
 
     /// Its name, at most 64 bytes of it; empty when it has none.
@@ -228,6 +243,7 @@ impl Goroutine {
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.origin);
         self.set_thread_number(0);
+        self.note_wait_site(None);
         // A thread that was cancelled in a call has not said that it left.
         self.call.reset();
         self.id.store(identity.id, Release);
