@@ -150,13 +150,11 @@ impl Locations {
 
     /// Whether a wake with this stack may have been that of a lock (`wakes`), where one waited at `waited_at`.
     pub(crate) fn may_be_unlock(&mut self, stack: Stack<'_>, waited_at: Option<Stack<'_>>) -> bool {
-        let told = self.tell_unlock(stack).or_else(|| self.tell_unlock(waited_at?));
-        told.unwrap_or(true)
-    }
-
-    fn tell_unlock(&mut self, stack: Stack<'_>) -> Option<bool> {
-        self.resolve(stack);
-        wakes::tell_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
+        let mut tell = |stack| {
+            self.resolve(stack);
+            wakes::tell_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
+        };
+        tell(stack).or_else(|| tell(waited_at?)).unwrap_or(true)
     }
 
     /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.

@@ -1,7 +1,7 @@
 //! The counts of one bucket of the block or mutex profile. Go: `blockRecord`.
 
-use crate::primitive::{AtomicPtr, AtomicU64, Ordering};
-use crate::wait_site::WaitSite;
+use crate::primitive::{AtomicU64, Ordering};
+use crate::wait_site::{NotedSite, WaitSite};
 
 /// How many waits, and how many ticks they took in all.
 ///
@@ -15,22 +15,20 @@ pub(crate) struct BlockRecord {
     count: AtomicU64,
     cycles: AtomicU64,
     /// Where the first has waited whose wait it was, if that is known.
-    wait_site: AtomicPtr<WaitSite>,
+    wait_site: NotedSite,
 }
 
 impl BlockRecord {
     /// Notes where a wait was that an event stands for. Only the first is kept: what one stack has ended is of one kind.
     pub(crate) fn note_wait_site(&self, site: &'static WaitSite) {
-        if self.wait_site.load(Ordering::Relaxed).is_null() {
-            // The entry was published by an acquire and release of its table; who reads it here has to see it whole too.
-            self.wait_site.store((&raw const *site).cast_mut(), Ordering::Release);
+        if self.wait_site.get().is_none() {
+            self.wait_site.note(Some(site));
         }
     }
 
     /// What was noted.
     pub(crate) fn wait_site(&self) -> Option<&'static WaitSite> {
-        // SAFETY: null, or from a static reference.
-        unsafe { self.wait_site.load(Ordering::Acquire).as_ref() }
+        self.wait_site.get()
     }
 
     /// Adds an event that stands for `count` waits of `cycles` ticks together. The sum of ticks stays

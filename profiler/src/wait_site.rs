@@ -8,7 +8,10 @@
 //!
 //! None: see [`crate::stack::table`].
 
+use core::ptr;
+
 use crate::contention;
+use crate::primitive::{AtomicPtr, Ordering};
 use crate::stack::table::{Entry, Key, Table};
 use crate::stack::{MAX_STACK, capture, with_room};
 
@@ -29,6 +32,25 @@ impl Key for Frames {
 
 /// A place where threads wait. Never freed.
 pub type WaitSite = Entry<Frames, ()>;
+
+/// A note of a place, or of none.
+#[derive(Default)]
+pub struct NotedSite(AtomicPtr<WaitSite>);
+
+impl NotedSite {
+    /// What was noted last.
+    pub fn get(&self) -> Option<&'static WaitSite> {
+        // SAFETY: null, or from a static reference.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Notes it. For hooks.
+    #[inline]
+    pub fn note(&self, site: Option<&'static WaitSite>) {
+        // Release: whoever reads the note reads the place as well.
+        self.0.store(site.map_or(ptr::null_mut(), |site| (&raw const *site).cast_mut()), Ordering::Release);
+    }
+}
 
 #[cfg(not(loom))]
 static SITES: Table<Frames, ()> = Table::new(MAX_SITES);

@@ -163,7 +163,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
     if let Some(own) = wait.goroutine() {
-        own.note_wait_site(wait_site::here());
+        own.wait_site().note(wait_site::here());
     }
     let place = SLEEPERS.enter(word, bits, start, wait.goroutine());
     set_errno(before);
@@ -193,7 +193,7 @@ fn interposed_wake(word: usize, count: u32, bits: u32) {
     let waited_at = Cell::new(None);
     let charge = SLEEPERS.wake(word, count, bits, clock::ticks(), |goroutine, start| {
         // It waits until it is woken below, or else that is where it goes on from now.
-        waited_at.set(goroutine.wait_site());
+        waited_at.set(goroutine.wait_site().get());
         unblock(goroutine, start);
     });
     wait::woke(charge, waited_at.get());

@@ -56,8 +56,8 @@ pub(crate) use protocol::give_way as pause;
 pub use reason::WaitReason;
 pub use registered::{Birth, Origin, Registered, register};
 pub use signal::{set_thread_signals, thread_signals};
-pub use slot::{Goroutine, Snapshot};
-pub use snapshot::all;
+pub use slot::Goroutine;
+pub use snapshot::{Snapshot, all};
 pub use start::{MAX_TITLE, Start, title};
 pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 

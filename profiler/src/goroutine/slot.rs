@@ -8,13 +8,14 @@ use super::parked::Parked;
 use super::protocol::Progress;
 use super::reason::WaitReason;
 use super::registered::Origin;
+use super::snapshot::Snapshot;
 use super::start::{Start, StartCell};
 use super::state::{Now, State, Word};
 use crate::labels::LabelSetId;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
 use crate::thread_create::ThreadBucket;
-use crate::wait_site::WaitSite;
+use crate::wait_site::NotedSite;
 
 /// Tries of a reader that goroutines keep coming and going under.
 const TRIES: usize = 8;
@@ -40,7 +41,7 @@ pub struct Goroutine {
     progress: Progress,
     parked: Parked,
     thread_number: AtomicU64,
-    wait_site: AtomicPtr<WaitSite>,
+    wait_site: NotedSite,
     name: Name,
     place: Place,
 }
@@ -67,24 +68,6 @@ pub(super) struct Identity<'a> {
     pub(super) origin: Origin,
     /// What it does at first.
     pub(super) state: Word,
-}
-
-/// A live goroutine as of one moment.
-#[derive(Clone)]
-#[non_exhaustive]
-pub struct Snapshot {
-    /// See [`Goroutine::id`].
-    pub id: u64,
-    /// See [`Goroutine::thread_id`].
-    pub thread_id: u32,
-    /// See [`Goroutine::name`].
-    pub name: String,
-    /// See [`Goroutine::created_by`].
-    pub created_by: Option<&'static ThreadBucket>,
-    /// See [`Goroutine::start`].
-    pub start: Option<Start>,
-    /// See [`Goroutine::waiting`].
-    pub waiting: Option<(WaitReason, u64)>,
 }
 
 /// Which thread a goroutine is.
@@ -122,17 +105,9 @@ impl Goroutine {
         self.thread_number.store(number, Relaxed);
     }
 
-    /// Where its last wait was that others may have ended, if that was noted.
-    pub fn wait_site(&self) -> Option<&'static WaitSite> {
-        // SAFETY: null, or from a static reference.
-        unsafe { self.wait_site.load(Acquire).as_ref() }
-    }
-
-    /// Notes where its next wait is. Called by the goroutine itself. For hooks.
-    #[inline]
-    pub fn note_wait_site(&self, site: Option<&'static WaitSite>) {
-        let site = site.map_or(core::ptr::null_mut(), |site| (&raw const *site).cast_mut());
-        self.wait_site.store(site, Release);
+    /// Where its last wait was that others may have ended. Noted by the goroutine itself, before it waits.
+    pub fn wait_site(&self) -> &NotedSite {
+        &self.wait_site
     }
 
     /// Its name, at most 64 bytes of it; empty when it has none.
@@ -243,7 +218,7 @@ impl Goroutine {
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.origin);
         self.set_thread_number(0);
-        self.note_wait_site(None);
+        self.wait_site.note(None);
         // A thread that was cancelled in a call has not said that it left.
         self.call.reset();
         self.id.store(identity.id, Release);
@@ -348,19 +323,6 @@ impl Default for Goroutine {
             name: Name::default(),
             place: Place::default(),
         }
-    }
-}
-
-impl core::fmt::Debug for Snapshot {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.debug_struct("Goroutine")
-            .field("id", &self.id)
-            .field("thread_id", &self.thread_id)
-            .field("name", &self.name)
-            .field("created_by", &self.created_by.map(|bucket| bucket.stack()))
-            .field("start", &self.start)
-            .field("waiting", &self.waiting)
-            .finish_non_exhaustive()
     }
 }
 

@@ -4,9 +4,43 @@
 //! fork leaves it behind. So whoever asks for all goroutines compares them with what the kernel knows, and
 //! ends those that are no more.
 
-use super::slot::{Goroutine, Snapshot, Thread};
+use super::reason::WaitReason;
+use super::slot::{Goroutine, Thread};
+use super::start::Start;
 use super::{kernel, others, own};
 use crate::fork_lock::own_process;
+use crate::thread_create::ThreadBucket;
+
+/// A live goroutine as of one moment.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Snapshot {
+    /// See [`Goroutine::id`].
+    pub id: u64,
+    /// See [`Goroutine::thread_id`].
+    pub thread_id: u32,
+    /// See [`Goroutine::name`].
+    pub name: String,
+    /// See [`Goroutine::created_by`].
+    pub created_by: Option<&'static ThreadBucket>,
+    /// See [`Goroutine::start`].
+    pub start: Option<Start>,
+    /// See [`Goroutine::waiting`].
+    pub waiting: Option<(WaitReason, u64)>,
+}
+
+impl core::fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Goroutine")
+            .field("id", &self.id)
+            .field("thread_id", &self.thread_id)
+            .field("name", &self.name)
+            .field("created_by", &self.created_by.map(|bucket| bucket.stack()))
+            .field("start", &self.start)
+            .field("waiting", &self.waiting)
+            .finish_non_exhaustive()
+    }
+}
 
 /// All goroutines that are live, in the order of their ids. One that begins or ends meanwhile may be there
 /// or not. Allocates, and asks the kernel about each: not for hooks. Go: `runtime.GoroutineProfile`.
