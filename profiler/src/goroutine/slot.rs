@@ -320,6 +320,7 @@ impl Default for Goroutine {
             progress: Progress::default(),
             parked: Parked::default(),
             thread_number: AtomicU64::new(0),
+            wait_site: NotedSite::default(),
             name: Name::default(),
             place: Place::default(),
         }
