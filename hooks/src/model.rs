@@ -237,7 +237,6 @@ pub(crate) mod goroutine {
     pub(crate) use rtprof_profiler::goroutine::WaitReason;
     use rtprof_profiler::stack::SavedFrame;
 
-    #[derive(Default)]
     pub(crate) struct Goroutine {
         /// None: it has no id.
         id: Option<&'static AtomicU64>,

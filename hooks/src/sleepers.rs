@@ -18,7 +18,8 @@
 //! the one before it ([`Sleepers::charge`]), and `since` becomes its tick. The first one sets the bit, and counts the wait.
 //!
 //! A thread that is cancelled in its wait leaves its cell behind. Its goroutine has ended then, and the slot has another id or
-//! none: the next thread that comes across the cell frees it, by a compare-and-swap of `since` too.
+//! none: the next thread that comes across the cell frees it, by a compare-and-swap of `since` too. (Of a thread without a goroutine
+//! it cannot be told, and its cell stays.)
 //!
 //! In a forked child all of this is the parent's. The first thread there that waits or wakes empties it.
 //!

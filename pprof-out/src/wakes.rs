@@ -91,12 +91,12 @@ fn dropped(name: &str) -> Option<&str> {
     }
 }
 
-/// Whether a wake with this stack, leaf first, was an unlock, or a wait with this stack was one for a lock: as the first function near
-/// the hook says that says anything. `None` if none does, or one before that has no name, or no line, so that what was inlined into it
-/// is not known, or has dropped something that is not known.
+/// Whether a wake with this stack, leaf first, was an unlock, or a wait with this stack was for a lock. The innermost function with a
+/// telling name decides. `None` if there is none near the hook, or if a function further in has no name, has no line (so that it is not
+/// known what was inlined into it), or has dropped something unknown.
 ///
-/// A function that ends by dropping a guard jumps to the lock's function, which jumps to the system call, and neither is in the stack.
-/// The thread that has waited tells then: what it is in has not returned.
+/// A function that ends by dropping a guard jumps to the lock's function, which jumps to the system call: neither is in the stack of the
+/// wake. The stack of the thread that has waited tells then, since it is still in the functions that it waits in.
 pub(crate) fn tell_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> Option<bool> {
     let lines = addresses.flat_map(|symbols| {
         let nameless = symbols.lines.is_empty().then_some(None);

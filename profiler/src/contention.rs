@@ -203,7 +203,8 @@ pub fn wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>)
 /// Whether [`mutex_event`] may record anything. For hooks.
 #[inline]
 pub fn is_mutex_profile_on() -> bool {
-    MUTEX_FRACTION.load(Ordering::Relaxed) > 0
+    // Acquire: as in `block_event`.
+    MUTEX_FRACTION.load(Ordering::Acquire) > 0
 }
 
 #[inline(never)]

@@ -186,7 +186,7 @@ pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
         return Charge::default();
     }
     let now = clock::ticks();
-    // One that was woken, found it taken, and sleeps again is behind the others, and is said to run all the while.
+    // A thread that was woken and found it taken sleeps again, behind the others. It is still said to be runnable, so it is not meant.
     let longest: Cell<Option<(u64, &Goroutine)>> = Cell::new(None);
     let charge = SLEEPERS.charge(mutex.addr(), now, |goroutine| {
         if wakes_one
