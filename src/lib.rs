@@ -12,7 +12,7 @@ pub mod trace;
 
 pub use rtprof_allocator::{ProfAlloc, set_alloc_free_trace};
 #[doc(inline)]
-pub use rtprof_hooks::{sync, thread};
+pub use rtprof_hooks::{sync, task, thread};
 #[cfg(feature = "pprof")]
 pub use rtprof_pprof_out::stack;
 pub use rtprof_profiler::clock::ticks_per_second;

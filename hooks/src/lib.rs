@@ -18,6 +18,8 @@
 
 pub mod sync;
 #[cfg(not(loom))]
+pub mod task;
+#[cfg(not(loom))]
 pub mod thread;
 #[cfg(not(loom))]
 pub mod trace;

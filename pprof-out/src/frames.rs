@@ -150,8 +150,8 @@ mod tests {
     fn both_ends_are_cut_between_lines() {
         const WHOLE: Option<Piece> = Some(Piece::Whole);
         let lines = |from, to| Some(Piece::Lines(from, to));
-        let main = Some(Hidden { from: (1, 1), to: (3, 1), is_thread: false });
-        let thread = Some(Hidden { from: (2, 0), to: (4, 1), is_thread: true });
+        let main = Some(Hidden { from: (1, 1), to: (3, 1), is_thread: false, is_task: false });
+        let thread = Some(Hidden { from: (2, 0), to: (4, 1), is_thread: true, is_task: false });
         assert_eq!(pieces((0, 0), None), [WHOLE; 5]);
         assert_eq!(pieces((1, 1), None), [None, lines(1, 2), WHOLE, WHOLE, WHOLE]);
         assert_eq!(pieces((0, 1), main), [lines(1, 2), lines(0, 1), None, lines(1, 2), WHOLE]);

@@ -2,7 +2,7 @@
 //! them.
 //!
 //! ```text
-//! # goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}
+//! # goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}, polls goroutine 9
 //!
 //! goroutine 7 [chan receive, 3 minutes]:
 //! app::queue::take(...)
@@ -23,12 +23,13 @@ use std::fmt::Write as _;
 use std::io;
 use std::iter;
 
-use rtprof_profiler::GoroutineState;
-use rtprof_profiler::goroutine::{self, Goroutine, KernelState, Recorded, Start};
+use rtprof_profiler::goroutine::{self, KernelState, Recorded, Start};
 use rtprof_profiler::labels;
 use rtprof_profiler::modules;
 use rtprof_profiler::sampling;
 use rtprof_profiler::stack::Stack;
+use rtprof_profiler::task;
+use rtprof_profiler::{GoroutineKind, GoroutineState};
 
 use crate::frames::Address;
 use crate::goroutines::Goroutines;
@@ -64,11 +65,14 @@ pub(crate) fn write(goroutines: &Goroutines, view: View, sink: &mut Sink<'_>) ->
 ///
 /// The names of functions are looked up as for a profile: the first call takes tens of milliseconds in a large program.
 pub fn stack(all: bool) -> String {
+    if all {
+        task::request();
+    }
     let text = {
         let _workspace = sampling::workspace();
         let mut each = goroutine::stacks();
         if !all {
-            let own = goroutine::known().map_or(0, Goroutine::id);
+            let own = goroutine::current_id();
             each.retain(|goroutine| goroutine.id == own);
         }
         let mut locations = locations(&each, View::default());
@@ -91,7 +95,7 @@ pub(crate) fn locations(each: &[Recorded], view: View) -> Locations {
     let mut locations = Locations::new(view);
     let stacks = each.iter().flat_map(|goroutine| {
         let own = Stack { addresses: &goroutine.stack, span: goroutine.span };
-        iter::once(own).chain(goroutine.created_by.map(|bucket| bucket.captured()))
+        iter::once(own).chain(goroutine.branches.iter().copied()).chain(goroutine.created_by)
     });
     locations.prepare(stacks);
     locations
@@ -111,9 +115,14 @@ fn one_of_all(text: &mut String, number: usize, goroutine: &Recorded, locations:
     }
 }
 
-/// `# goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}: D in io_schedule`.
+/// `# goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}, polls goroutine 9: D in io_schedule`, and
+/// `# goroutine 9: task "app::serve", started at src/main.rs:31, polled 3 times, on thread 4711`.
 fn about(text: &mut String, goroutine: &Recorded) {
-    let _ = write!(text, "# goroutine {}: thread {}", goroutine.id, goroutine.thread_id);
+    let is_task = goroutine.kind == GoroutineKind::Task;
+    let _ = match is_task {
+        true => write!(text, "# goroutine {}: task", goroutine.id),
+        false => write!(text, "# goroutine {}: thread {}", goroutine.id, goroutine.thread_id),
+    };
     let name = goroutine.title();
     if !name.is_empty() {
         text.push(' ');
@@ -125,6 +134,18 @@ fn about(text: &mut String, goroutine: &Recorded) {
             labels.iter().map(|(key, value)| format!("{}: {}", word(key), word(value))).collect();
         let _ = write!(text, " {{{}}}", cut(&pairs.join(", ")));
     }
+    if is_task {
+        if let Some(at) = goroutine.start.map(Start::at) {
+            let _ = write!(text, ", started at {}:{}", cut(at.file()), at.line());
+        }
+        let times = if goroutine.polls == 1 { "time" } else { "times" };
+        let _ = write!(text, ", polled {} {times}", goroutine.polls);
+        if goroutine.thread_id != 0 {
+            let _ = write!(text, ", on thread {}", goroutine.thread_id);
+        }
+    } else if goroutine.polled[0] != 0 {
+        let _ = write!(text, ", polls goroutine {}", goroutine.polled[0]);
+    }
     if let Some(kernel) = &goroutine.kernel {
         let _ = write!(text, ": {}", kernel_state(kernel));
     }
@@ -133,7 +154,20 @@ fn about(text: &mut String, goroutine: &Recorded) {
 
 fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     header(text, goroutine);
-    let stack = Stack { addresses: &goroutine.stack, span: goroutine.span };
+    frames(text, Stack { addresses: &goroutine.stack, span: goroutine.span }, locations);
+    created_by(text, goroutine, locations);
+    for &branch in &goroutine.branches {
+        // A reader of Go's form passes over lines between goroutines.
+        let _ = writeln!(text, "\n# goroutine {} awaits also:", goroutine.id);
+        let mut lines = String::new();
+        frames(&mut lines, branch, locations);
+        lines.lines().for_each(|line| {
+            let _ = writeln!(text, "# {line}");
+        });
+    }
+}
+
+fn frames(text: &mut String, stack: Stack<'_>, locations: &mut Locations) {
     for (address, lines) in locations.event(stack).shown() {
         if lines.is_empty() {
             let _ = writeln!(text, "{}(...)\n\t??:0 +0x0", place_in_file(address.return_address));
@@ -143,7 +177,6 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
             place(text, &line.function.file, line.line, address.symbols.offset);
         }
     }
-    created_by(text, goroutine, locations);
 }
 
 /// `libc.so.6+0x147b76`: an address whose function is not known, in its file's numbering.
@@ -195,8 +228,8 @@ fn plain(part: &str) -> String {
 
 /// `created by app::main in goroutine 1`, and the line that did.
 fn created_by(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
-    let Some(bucket) = goroutine.created_by else { return };
-    let creator: Option<(&Address, &[Line])> = locations.event(bucket.captured()).shown().next();
+    let Some(stack) = goroutine.created_by else { return };
+    let creator: Option<(&Address, &[Line])> = locations.event(stack).shown().next();
     let Some((address, lines)) = creator else { return };
     let line = lines.first();
     let _ = match line {

@@ -16,7 +16,7 @@ const CRATES: [&str; 6] =
 const COLLECTOR: &str = "rtprof_allocator::collector";
 
 /// Modules of ours that run no code of the program.
-const INNER_MODULES: [&str; 9] = [
+const INNER_MODULES: [&str; 10] = [
     "account",
     "deadline",
     "queue",
@@ -25,6 +25,7 @@ const INNER_MODULES: [&str; 9] = [
     "sync::mutex",
     "sync::rw_lock",
     "sync::semaphore",
+    "task::waker",
     "wait",
 ];
 
@@ -42,9 +43,9 @@ const WORDS: [&str; 39] = [
 /// that never call back into the program may match. `lock_api`'s therefore only over our own raw locks, as the
 /// program may have put its own beneath them; and no guard that shares ownership, which may drop the data.
 pub(crate) const DROP_FRAMES: &str = concat!(
-    r"<?rtprof_profiler::(stack|contention|thread_create)::.*",
+    r"<?rtprof_profiler::(stack|contention|thread_create|task::(await_stack|slot))::.*",
     // No ` as ` but of a trait that is known: one of the program's may do anything.
-    r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|wait)::([^ ]|, )*",
+    r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|task::waker|wait)::([^ ]|, )*",
     r"( as (lock_api|core)::([^ ]|, )*)?",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), ([^ ]|, )*>>",
@@ -81,6 +82,17 @@ pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
 pub(crate) fn is_thread_start(short_name: &str) -> bool {
     is_interposed_start(short_name)
         || ["rtprof_hooks::thread::creator::", "rtprof_hooks::thread::scope::Scope::start::"]
+            .iter()
+            .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
+}
+
+/// What polls a task: the outermost function of its stacks.
+pub(crate) const TASK_START: &str = "rtprof_profiler::task::boundary::poll_task";
+
+/// Whether a function, by its name without type arguments, is what stands between [`TASK_START`] and the future of a task.
+pub(crate) fn is_task_start(short_name: &str) -> bool {
+    short_name.starts_with("rtprof_profiler::task::boundary::run")
+        || ["rtprof_hooks::task::instrumented::", "rtprof_hooks::task::tracked::"]
             .iter()
             .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
 }
@@ -242,6 +254,24 @@ mod tests {
             "app::main::{closure#0}",
         ] {
             assert!(!is_thread_start(&short(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_task() {
+        for name in [
+            "rtprof_profiler::task::boundary::run::call::<app::main::{closure#0}, u8>",
+            "rtprof_profiler::task::boundary::run::<app::main::{closure#0}, u8>",
+            "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>::{closure#0}",
+            "rtprof_hooks::task::instrumented::Instrumented<F>::poll::{{closure}}",
+            "<rtprof_hooks::task::instrumented::Instrumented<F> as core::future::future::Future>::poll::{closure#0}",
+        ] {
+            assert!(is_task_start(&short(name)), "{name}");
+        }
+        for name in
+            ["app::main::{closure#0}", "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>", TASK_START]
+        {
+            assert!(!is_task_start(&short(name)), "{name}");
         }
     }
 

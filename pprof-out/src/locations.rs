@@ -166,7 +166,7 @@ impl Locations {
     }
 
     fn frames(&self, cut: Cut) -> Frames<'_> {
-        let visible = Visible { cut, startup: self.startup };
+        let visible = Visible { cut, startup: self.startup.filter(|hidden| hidden.leaves_any_after(cut)) };
         let Self { addresses, stack, thread_start, .. } = self;
         Frames { addresses, stack, visible, thread_start }
     }
@@ -195,10 +195,7 @@ impl Locations {
     fn startup_here(&self) -> Option<Hidden> {
         let symbols = |frame: usize| &self.addresses[self.stack[frame] as usize].symbols;
         let hidden = startup::find(self.stack.len(), |frame| symbols(frame).startup)?;
-        // Something must remain.
-        let (end, lines) = hidden.to;
-        let remains = hidden.is_thread || end + 1 < self.stack.len() || lines < symbols(end).lines.len();
-        remains.then_some(hidden)
+        hidden.leaves_any(self.stack.len(), |frame| symbols(frame).lines.len()).then_some(hidden)
     }
 
     fn classes(&self, frame: usize) -> &[Class] {

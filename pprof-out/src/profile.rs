@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rtprof_profiler::fork_safe::ForkMutex;
 use rtprof_profiler::modules::CaptureSpan;
+use rtprof_profiler::task;
 use rtprof_profiler::{MAX_STACK, goroutine, init, mem, sampling, stack};
 
 use crate::contention::{self, Contention, ContentionRecords};
@@ -211,6 +212,10 @@ impl Profile {
     /// A forked child whose parent was changing this profile of the program's own at the instant of the fork has
     /// lost it.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
+        if matches!(*self.0, Kind::Goroutine) {
+            // Before: it runs the program's code, whose memory is the program's.
+            task::request();
+        }
         let _workspace = sampling::workspace();
         Ok(match &*self.0 {
             Kind::Heap(view) => Snapshot::of_heap(*view, HeapRecords::take()),

@@ -15,11 +15,18 @@
 //! With the marker goes what calls the program's closure for it: `FnOnce::call_once`, and our closure around that of a
 //! thread. A stack without both markers, such as one of a thread that C has made, is shown as it is.
 //!
+//! The stack of an async task begins with the function that polls it, which is both:
+//!
+//! ```text
+//!   leaf …  app::inner::{closure}  app::outer::{closure} │ Instrumented::poll::{closure}  run::call  poll_task
+//!                                                          hidden
+//! ```
+//!
 //! As with the leaf (`prune`), inlined functions share an address with those that they were inlined into, so the
 //! ends fall between lines.
 
 use crate::hook_names;
-use crate::prune::{in_crate, method};
+use crate::prune::{Cut, in_crate, method};
 
 /// What a thread's first function is called where its frames are hidden.
 pub(crate) const THREAD_START: &str = "thread start";
@@ -42,6 +49,8 @@ enum Part {
     ThreadStart,
     /// `__rust_begin_short_backtrace`.
     Marker,
+    /// What polls a task.
+    TaskStart,
     /// What calls the program's closure.
     Glue,
     Other,
@@ -50,6 +59,9 @@ enum Part {
 fn part(name: &str, inlines_known: bool) -> Part {
     if name == "main" {
         return Part::Main;
+    }
+    if name == hook_names::TASK_START {
+        return Part::TaskStart;
     }
     if hook_names::is_interposed_start(name) {
         return Part::ThreadStart;
@@ -74,7 +86,7 @@ fn is_library(name: &str) -> bool {
 }
 
 fn is_ours(name: &str) -> bool {
-    hook_names::is_thread_start(name)
+    hook_names::is_thread_start(name) || hook_names::is_task_start(name)
 }
 
 /// What an address means for the start of a thread.
@@ -93,6 +105,7 @@ pub(crate) struct Startup {
 enum Beginning {
     Main,
     Thread,
+    Task,
 }
 
 impl Startup {
@@ -109,6 +122,10 @@ impl Startup {
                 Part::MainStart => startup.outer = Some((line + 1, Beginning::Main)),
                 Part::ThreadStart => startup.outer = Some((line + 1, Beginning::Thread)),
                 Part::Marker => startup.before_marker = Some(glue),
+                Part::TaskStart => {
+                    startup.outer = Some((line + 1, Beginning::Task));
+                    startup.before_marker = Some(glue);
+                }
                 Part::Glue | Part::Other => {}
             }
             if part != Part::Glue {
@@ -139,9 +156,22 @@ pub(crate) struct Hidden {
     pub(crate) to: (usize, usize),
     /// Whether the outermost address is shown as [`THREAD_START`], with none of its lines.
     pub(crate) is_thread: bool,
+    /// Whether the stack is a task's, of which nothing further out is shown.
+    pub(crate) is_task: bool,
 }
 
 impl Hidden {
+    /// Whether anything of a stack of `len` addresses remains to be shown, of which `lines` tells how many lines one has.
+    pub(crate) fn leaves_any(self, len: usize, lines: impl Fn(usize) -> usize) -> bool {
+        let (end, hidden) = self.to;
+        self.is_thread || end + 1 < len || hidden < lines(end) || self.is_task && self.from > (0, 0)
+    }
+
+    /// Whether anything remains of a stack of which this much is hidden at its leaf.
+    pub(crate) fn leaves_any_after(self, cut: Cut) -> bool {
+        !self.is_task || (cut.frames, cut.lines) < self.from
+    }
+
     /// The same in a stack with so many more addresses at its leaf.
     pub(crate) fn after(self, more: usize) -> Self {
         Self { from: (self.from.0 + more, self.from.1), to: (self.to.0 + more, self.to.1), ..self }
@@ -157,7 +187,8 @@ impl Hidden {
 pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> {
     let mut ends = (len.saturating_sub(BEYOND)..len).rev();
     let (end, (lines, beginning)) = ends.find_map(|frame| Some((frame, at(frame).outer?)))?;
-    let mut markers = (end.saturating_sub(BETWEEN)..end).rev();
+    let nearest = end + usize::from(beginning == Beginning::Task);
+    let mut markers = (end.saturating_sub(BETWEEN)..nearest).rev();
     let (mut from, mut shown) = markers.find_map(|frame| Some((frame, at(frame).before_marker?)))?;
     while shown == 0
         && let Some(inner) = from.checked_sub(1)
@@ -169,6 +200,7 @@ pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> 
         from: (from, shown as usize),
         to: (end, lines as usize),
         is_thread: beginning == Beginning::Thread,
+        is_task: beginning == Beginning::Task,
     })
 }
 
@@ -199,11 +231,14 @@ mod tests {
             &["std::rt::lang_start"],
             &["main"],
         ];
-        let all = Hidden { from: (2, 0), to: (6, 0), is_thread: false };
+        let all = Hidden { from: (2, 0), to: (6, 0), is_thread: false, is_task: false };
         assert_eq!(hidden(stack, true), Some(all));
         // Everything inlined, or nothing.
         let inlined: &[&[&str]] = &[&["app::main", CALL, MARKER], &[CATCH, "std::rt::lang_start", "main"]];
-        assert_eq!(hidden(inlined, true), Some(Hidden { from: (0, 1), to: (1, 2), is_thread: false }));
+        assert_eq!(
+            hidden(inlined, true),
+            Some(Hidden { from: (0, 1), to: (1, 2), is_thread: false, is_task: false })
+        );
         let bare: &[&[&str]] =
             &[&["app::main"], &[CALL], &[CALL], &[MARKER], &["std::rt::lang_start_internal"], &["main"]];
         assert_eq!(hidden(bare, true), Some(Hidden { from: (1, 0), to: (5, 0), ..all }));
@@ -223,7 +258,7 @@ mod tests {
             &["std::thread::Builder::spawn_unchecked_::{closure#1}"],
             &["alloc::boxed::Box::call_once", start],
         ];
-        let all = Hidden { from: (0, 2), to: (3, 2), is_thread: true };
+        let all = Hidden { from: (0, 2), to: (3, 2), is_thread: true, is_task: false };
         assert_eq!(hidden(stack, true), Some(all));
         assert_eq!(hidden(stack, false).map(|hidden| hidden.from), Some((1, 0)));
         // Before the closure there is no marker, and nothing to hide.
@@ -231,6 +266,25 @@ mod tests {
         // A marker without a beginning: a stack that was cut off at its outer end.
         assert_eq!(hidden(&stack[..3], true), None);
         assert_eq!(hidden(&[], true), None);
+    }
+
+    #[test]
+    fn the_start_of_a_task() {
+        let stack: &[&[&str]] = &[
+            &["tokio::sync::notify::Notified::poll"],
+            &[
+                "app::inner::{closure#0}",
+                "app::outer::{closure#0}",
+                "rtprof_hooks::task::tracked::Tracked::poll::{closure#0}",
+            ],
+            &["rtprof_profiler::task::boundary::run::call"],
+            &[hook_names::TASK_START],
+        ];
+        let all = Hidden { from: (1, 2), to: (3, 1), is_thread: false, is_task: true };
+        assert_eq!(hidden(stack, true), Some(all));
+        // Where inlined functions are not known, any of these may have the program's in it.
+        assert_eq!(hidden(stack, false).map(|hidden| hidden.from), Some((3, 0)));
+        assert_eq!(hidden(&stack[..3], true), None, "without the boundary it is no task's");
     }
 
     #[test]
@@ -245,7 +299,10 @@ mod tests {
             &[MARKER],
             &["std::rt::lang_start_internal"],
         ];
-        assert_eq!(hidden(stack, true), Some(Hidden { from: (4, 0), to: (6, 1), is_thread: false }));
+        assert_eq!(
+            hidden(stack, true),
+            Some(Hidden { from: (4, 0), to: (6, 1), is_thread: false, is_task: false })
+        );
         assert_eq!(hidden(&[&[MARKER], &["app::thread_start"]], true), None);
         assert_eq!(hidden(&[&["app::main"], &["app::std::thread_start"]], true), None);
     }

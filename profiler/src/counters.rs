@@ -120,7 +120,10 @@ counters! {
         "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow";
     /// Threads that got no slot in the registry of goroutines.
     goroutines_not_followed of &[ThreadCreate, Goroutine],
-        "times a thread could not be registered as a goroutine: no memory, too many threads, or no key for their end";
+        "times a thread or task could not be registered as a goroutine: no memory, too many of them, or no key for the end of threads";
+    /// Awaits beyond the number of distinct stacks that are kept.
+    task_stacks_over_limit of &[Goroutine],
+        "times a task awaited at a stack beyond the 65536 distinct ones that are kept, which is not in the profile";
     /// Snapshots of goroutines for which the kernel gave no memory.
     goroutines_without_memory of &[Goroutine],
         "times goroutines could not be recorded: no memory (address-space limit?)";

@@ -6,6 +6,7 @@ use core::time::Duration;
 use crate::clock;
 use crate::goroutine::{self, KernelState, Recorded, State, WaitReason};
 use crate::labels;
+use crate::task;
 
 /// What kind of goroutine it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -79,7 +80,12 @@ pub struct GoroutineRecord {
     pub started_at: Option<(String, u32)>,
     /// Return addresses, leaf first.
     pub frames: Vec<usize>,
-    /// The kernel's number of its thread.
+    /// Of a task that waits for several things at once, as in `select!` or `join!`: the stacks of those that were polled before the
+    /// last, at most five. One of them may have been over in the same poll.
+    pub branches: Vec<Vec<usize>>,
+    /// Of a task: how often it was polled. Wraps at 2^32.
+    pub polls: u32,
+    /// The kernel's number of its thread. Of a task: that of the thread which polls it; 0 if none does.
     pub thread_id: u32,
     /// Of a thread whose stack could not be had: what the kernel says that it does.
     pub kernel: Option<KernelState>,
@@ -90,6 +96,11 @@ impl GoroutineRecord {
     /// why.
     pub fn stack(&self) -> &[usize] {
         &self.frames
+    }
+
+    /// The stacks of all that it waits for: [`stack`](Self::stack) first.
+    pub fn stacks(&self) -> impl Iterator<Item = &[usize]> {
+        core::iter::once(self.stack()).chain(self.branches.iter().map(Vec::as_slice))
     }
 
     /// What it waited for, if it waited.
@@ -111,13 +122,15 @@ impl From<Recorded> for GoroutineRecord {
         Self {
             id: recorded.id,
             name,
-            kind: GoroutineKind::Thread,
+            kind: recorded.kind,
             state: recorded.state.into(),
             waited,
             labels: labels::resolve(recorded.labels).to_vec(),
             created_by: recorded.creator,
             started_at: recorded.start.map(|start| (start.at().file().to_owned(), start.at().line())),
             frames: recorded.stack,
+            branches: recorded.branches.iter().map(|stack| stack.to_vec()).collect(),
+            polls: recorded.polls,
             thread_id: recorded.thread_id,
             kernel: recorded.kernel,
         }
@@ -146,16 +159,18 @@ impl Recorded {
 /// that of one in `rtprof::trace::wait` if a trace or the block profile is on. Any other thread, also one that rtprof does not
 /// know, is asked by a signal, unless [`set_thread_signals`](goroutine::set_thread_signals) forbids it. One that does not
 /// answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says why, and
-/// [`GoroutineRecord::kernel`]. A call lasts 12 s at most, unless a debugger stops a single thread inside the
-/// handler. Not for signal handlers: it takes a lock. It calls the program's allocator, and if that asks for all goroutines
-/// in its turn it gets none.
+/// [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first, and waited for up to 2 s
+/// ([`task`]). A call lasts 14 s at most, unless a debugger stops a single thread inside the handler. Not for signal handlers: it
+/// takes a lock. It calls the program's allocator, and if that asks for all goroutines in its turn it gets none.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
+    task::request();
     goroutine::stacks().into_iter().map(GoroutineRecord::from).collect()
 }
 
 /// As [`goroutine_profile`], into the program's memory. Returns the number of records there are, and whether
 /// they fitted; if `records` is too short nothing is written.
 pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) {
+    task::request();
     let all = goroutine::stacks();
     if all.len() > records.len() {
         return (all.len(), false);

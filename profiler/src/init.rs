@@ -40,6 +40,7 @@ pub fn open() {
     crate::mem::open();
     crate::contention::open();
     crate::thread_create::open();
+    crate::task::open();
     crate::stack::unwind::open();
     crate::stack::spare::open();
     crate::modules::refresh();

@@ -20,6 +20,7 @@
 //! | [`mem`], [`mem_record`], [`cycle`] | how events become a consistent profile while the program runs on |
 //! | [`contention`], [`clock`] | which waits are sampled, and what is recorded of them |
 //! | [`thread_create`], [`goroutine`] | who creates threads, which there are, and where |
+//! | [`task`] | which async tasks there are, and where they await |
 //! | [`cpu`] | who uses the processors |
 //! | [`modules`], [`labels`], [`counters`] | what exporters need beside the counts |
 //! | [`observer`] | what the execution tracer is told of |
@@ -69,6 +70,7 @@ pub mod rate;
 pub mod sampling;
 pub mod slots;
 pub mod stack;
+pub mod task;
 pub mod thread_create;
 pub mod wait_site;
 

@@ -50,6 +50,7 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 pub use call::{Call, Outer};
 pub use kernel::{give_way, is_alive, is_waiting, thread_id as kernel_thread_id, thread_time};
 pub use name::MAX_NAME;
+pub(crate) use name::Name;
 pub use profile::{KernelState, Recorded, count, snapshot as stacks};
 #[cfg(all(rtprof_supported, not(loom)))]
 pub(crate) use protocol::give_way as pause;
@@ -58,6 +59,7 @@ pub use registered::{Birth, Origin, Registered, register};
 pub use signal::{set_thread_signals, thread_signals};
 pub use slot::Goroutine;
 pub use snapshot::{Snapshot, all};
+pub(crate) use start::StartCell;
 pub use start::{MAX_TITLE, Start, title};
 pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 
@@ -68,6 +70,7 @@ use crate::labels;
 use crate::observer;
 use crate::sampling::{self, Hook};
 use crate::slots::Slots;
+use crate::task::{self, Task};
 use slot::Identity;
 
 #[cfg(not(loom))]
@@ -117,6 +120,13 @@ pub fn sampled() -> Option<&'static Goroutine> {
     own().or_else(|| if is_new() { enter_foreign(State::Syscall) } else { None })
 }
 
+/// The number of the goroutine that runs: of the task that the current thread polls, or of the thread; 0 where the thread has
+/// no goroutine. For hooks. Go: `goid`.
+#[inline]
+pub fn current_id() -> u64 {
+    current().map_or(0, |own| own.polls().map_or(own.id(), Task::id))
+}
+
 /// As [`current`], without registering. For hooks.
 #[inline]
 pub fn known() -> Option<&'static Goroutine> {
@@ -164,6 +174,7 @@ unsafe extern "C" fn forked() {
     cpu::forked();
     profile::forked();
     observer::forked();
+    task::forked();
     if let Some(own) = own() {
         own.set_thread(kernel::thread_id(), own_process());
     }

@@ -17,7 +17,7 @@ const TRIES: usize = 64;
 const TRIES: usize = 2;
 
 #[cfg_attr(not(loom), derive(Default))]
-pub(super) struct Name {
+pub(crate) struct Name {
     version: AtomicU32,
     len: AtomicU32,
     words: [AtomicU64; MAX_NAME / WORD],
@@ -25,7 +25,7 @@ pub(super) struct Name {
 
 impl Name {
     /// Replaces the name; what does not fit is cut off at a character's boundary. One writer at a time.
-    pub(super) fn set(&self, name: &str) {
+    pub(crate) fn set(&self, name: &str) {
         let mut len = name.len().min(MAX_NAME);
         while !name.is_char_boundary(len) {
             len -= 1;
@@ -44,7 +44,7 @@ impl Name {
     }
 
     /// Runs `f` with the name; with an empty one if it was being written at every try.
-    pub(super) fn with<T>(&self, f: impl FnOnce(&str) -> T) -> T {
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&str) -> T) -> T {
         let mut bytes = [0; MAX_NAME];
         for _ in 0..TRIES {
             let version = self.version.load(Ordering::Acquire);

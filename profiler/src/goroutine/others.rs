@@ -39,9 +39,11 @@ mod imp {
     use super::super::signal::{self, Signal};
     use super::super::{State, kernel, proc};
     use super::*;
+    use crate::goroutine_profile::GoroutineKind;
     use crate::labels::LabelSetId;
     use crate::modules::CaptureSpan;
     use crate::stack::marker;
+    use crate::task::snapshot::MAX_NESTED;
 
     /// The threads of the process.
     pub(crate) fn list() -> Listed {
@@ -215,6 +217,7 @@ mod imp {
             // No other thread has ever had both, and both together are more than the numbers of goroutines: those count
             // from 1, and a machine runs for some seconds before it runs a program.
             id: started << 22 | u64::from(thread.id),
+            kind: GoroutineKind::Thread,
             thread_id: thread.id,
             name: String::new(),
             start: None,
@@ -224,6 +227,9 @@ mod imp {
             waited_ticks: 0,
             labels: LabelSetId::NONE,
             stack: vec![marker::frame(why)],
+            branches: Vec::new(),
+            polled: [0; MAX_NESTED],
+            polls: 0,
             span: CaptureSpan::now(),
             kernel: None,
         };

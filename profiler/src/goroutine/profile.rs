@@ -8,6 +8,7 @@
 //! (see [`Permit`]), and counted.
 
 use core::cell::Cell;
+use core::sync::atomic::Ordering;
 
 use super::others::{self, Listed, Others};
 use super::protocol::{Snapshots, Visit};
@@ -16,11 +17,13 @@ use super::{Goroutine, SLOTS, State, current};
 use crate::clock;
 use crate::counters::COUNTERS;
 use crate::fork_lock::{ForkGuard, ForkLock, own_process};
+use crate::goroutine_profile::GoroutineKind;
 use crate::labels::LabelSetId;
 use crate::modules::CaptureSpan;
 use crate::sampling::Hook;
-use crate::stack::{SavedFrame, capture, marker, with_room};
-use crate::thread_create::ThreadBucket;
+use crate::stack::{SavedFrame, Stack, capture, marker, with_room};
+use crate::task;
+use crate::task::snapshot::Polled;
 
 use super::parked::ParkedAt;
 use super::start::Start;
@@ -75,14 +78,16 @@ impl Drop for Mark {
 pub struct Recorded {
     /// Its number.
     pub id: u64,
-    /// The kernel's number of its thread.
+    /// What kind it is.
+    pub kind: GoroutineKind,
+    /// The kernel's number of its thread. Of a task: of the thread that polls it; 0 if none does.
     pub thread_id: u32,
     /// Its name; empty when it has none.
     pub name: String,
     /// What it runs, and where it was started, where that is known.
     pub start: Option<Start>,
     /// The stack that created it, where that is known.
-    pub created_by: Option<&'static ThreadBucket>,
+    pub created_by: Option<Stack<'static>>,
     /// The number of the goroutine that created it; 0 where that is not known.
     pub creator: u64,
     /// What it did.
@@ -93,6 +98,12 @@ pub struct Recorded {
     pub labels: LabelSetId,
     /// Return addresses, leaf first.
     pub stack: Vec<usize>,
+    /// Of a task that waits for several things at once: the stacks of all but the first.
+    pub branches: Vec<Stack<'static>>,
+    /// Of a thread: the numbers of the tasks that it polls, from the innermost; then zeros.
+    pub polled: Polled,
+    /// Of a task: how often it was polled. Wraps at 2^32.
+    pub polls: u32,
     /// When the stack was captured.
     pub span: CaptureSpan,
     /// Of a thread whose stack could not be had: what the kernel says that it does.
@@ -183,6 +194,8 @@ pub(super) fn visit(number: u64, goroutine: &'static Goroutine, id: u64) -> Visi
 ///
 /// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside; other threads are asked by a
 /// signal. Where one has not answered there is a single frame that says why (see [`marker`]), and [`Recorded::kernel`].
+///
+/// [`task::request`] comes before, so that async tasks have stacks.
 pub fn snapshot() -> Vec<Recorded> {
     crate::init::open();
     // Before the lock: it may be the first hook of the thread.
@@ -196,12 +209,14 @@ pub fn snapshot() -> Vec<Recorded> {
     // Before the cut. A thread that begins meanwhile may be there or not.
     let mut listed = others::look(live);
     let mut room = live.count + listed.len() + SLACK;
+    let mut limit;
     let others = loop {
         // SAFETY: with the lock, and no snapshot goes on.
         if !unsafe { RECORDING.prepare(room) } {
             COUNTERS.goroutines_without_memory.add();
             return Vec::new();
         }
+        limit = super::NEXT_ID.load(Ordering::Relaxed);
         match record_all(own, process, &listed, room) {
             None => listed = others::list(),
             Some(others) if RECORDING.overflow() == 0 && !others.is_too_small() => break others,
@@ -214,7 +229,8 @@ pub fn snapshot() -> Vec<Recorded> {
     // SAFETY: with the lock, and the snapshot is closed.
     unsafe { RECORDING.for_each(|header, frames| all.push(Recorded::of(header, frames, now))) };
     others.complete(&mut all);
-    let own = own.map_or(0, Goroutine::id);
+    task::snapshot::add(&mut all, limit, now);
+    let own = super::current_id();
     all.sort_unstable_by_key(|goroutine: &Recorded| (goroutine.id != own, goroutine.id));
     all
 }
@@ -264,7 +280,7 @@ fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, ro
 /// `runtime.NumGoroutine`.
 pub fn count() -> usize {
     let live = super::snapshot::end_dead(own_process());
-    live.count + others::count_strangers(live)
+    live.count + others::count_strangers(live) + task::snapshot::count()
 }
 
 impl Recorded {
@@ -276,15 +292,19 @@ impl Recorded {
         };
         Self {
             id: header.id,
+            kind: GoroutineKind::Thread,
             thread_id: header.thread_id,
             name: header.name().to_owned(),
             start: header.start,
-            created_by: header.created_by,
+            created_by: header.created_by.map(|bucket| bucket.captured()),
             creator: header.creator,
             state,
             waited_ticks,
             labels: header.labels,
             stack: frames.to_vec(),
+            branches: Vec::new(),
+            polled: header.polled,
+            polls: 0,
             span: header.span,
             kernel: None,
         }

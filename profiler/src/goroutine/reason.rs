@@ -36,10 +36,12 @@ pub enum WaitReason {
     Select,
     /// For the network, or another device.
     Net,
+    /// For what an async task awaits: its stack says what.
+    Await,
 }
 
 impl WaitReason {
-    const ALL: [Self; 15] = [
+    const ALL: [Self; 16] = [
         Self::MutexLock,
         Self::RwLockRead,
         Self::RwLockWrite,
@@ -55,6 +57,7 @@ impl WaitReason {
         Self::Sync,
         Self::Select,
         Self::Net,
+        Self::Await,
     ];
 
     /// As profiles show it: Go's words where Go has the thing, since tools group by them.
@@ -75,6 +78,7 @@ impl WaitReason {
             Self::Sync => "sync wait",
             Self::Select => "select",
             Self::Net => "IO wait",
+            Self::Await => "await",
         }
     }
 

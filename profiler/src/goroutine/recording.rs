@@ -12,6 +12,7 @@ use crate::labels::{self, LabelSetId};
 use crate::mapping::{self, PAGE};
 use crate::modules::CaptureSpan;
 use crate::stack::MAX_STACK;
+use crate::task::snapshot::{MAX_NESTED, Polled, polled};
 use crate::thread_create::ThreadBucket;
 
 /// A goroutine as it was when it was recorded.
@@ -26,6 +27,8 @@ pub(super) struct Header {
     pub(super) start: Option<Start>,
     pub(super) created_by: Option<&'static ThreadBucket>,
     pub(super) creator: u64,
+    /// The tasks that its thread polls.
+    pub(super) polled: Polled,
     pub(super) span: CaptureSpan,
     name: [u8; MAX_NAME],
     name_len: usize,
@@ -66,6 +69,7 @@ impl Header {
             start: goroutine.start(),
             created_by: goroutine.created_by(),
             creator: goroutine.creator(),
+            polled: polled(goroutine.polls()),
             span: CaptureSpan::now(),
             name,
             name_len,
@@ -84,6 +88,7 @@ impl Header {
             start: None,
             created_by: None,
             creator: 0,
+            polled: [0; MAX_NESTED],
             span: CaptureSpan::now(),
             name: [0; MAX_NAME],
             name_len: 0,

@@ -14,6 +14,7 @@ use super::state::{Now, State, Word};
 use crate::labels::LabelSetId;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64};
 use crate::slots::{Place, Slot};
+use crate::task::Task;
 use crate::thread_create::ThreadBucket;
 use crate::wait_site::NotedSite;
 
@@ -40,6 +41,8 @@ pub struct Goroutine {
     labels: AtomicU32,
     progress: Progress,
     parked: Parked,
+    /// The task that its thread polls, the innermost one. Of core: it is no part of a model.
+    polls: core::sync::atomic::AtomicPtr<Task>,
     thread_number: AtomicU64,
     wait_site: NotedSite,
     name: Name,
@@ -108,6 +111,20 @@ impl Goroutine {
     /// Where its last wait was that others may have ended. Noted by the goroutine itself, before it waits.
     pub fn wait_site(&self) -> &NotedSite {
         &self.wait_site
+    }
+
+    /// The task that its thread polls: the innermost one. For hooks.
+    #[inline]
+    pub fn polls(&self) -> Option<&'static Task> {
+        // SAFETY: null, or from a reference to a slot, which is never freed.
+        unsafe { self.polls.load(Relaxed).as_ref() }
+    }
+
+    /// Notes which task its thread polls from now on. Called by the goroutine itself. For hooks.
+    #[inline]
+    pub fn set_polls(&self, task: Option<&'static Task>) {
+        let task = task.map_or(core::ptr::null_mut(), |task| (&raw const *task).cast_mut());
+        self.polls.store(task, Relaxed);
     }
 
     /// Its name, at most 64 bytes of it; empty when it has none.
@@ -217,6 +234,7 @@ impl Goroutine {
     pub(super) fn begin(&self, identity: Identity<'_>) {
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.origin);
+        self.set_polls(None);
         self.set_thread_number(0);
         self.wait_site.note(None);
         // A thread that was cancelled in a call has not said that it left.
@@ -319,6 +337,7 @@ impl Default for Goroutine {
             labels: AtomicU32::new(0),
             progress: Progress::default(),
             parked: Parked::default(),
+            polls: core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()),
             thread_number: AtomicU64::new(0),
             wait_site: NotedSite::default(),
             name: Name::default(),

@@ -106,7 +106,7 @@ impl core::fmt::Write for Text<'_> {
 
 /// A [`Start`] in a slot. Its two halves may be read of two goroutines; the slot's id tells.
 #[cfg_attr(not(loom), derive(Default))]
-pub(super) struct StartCell {
+pub(crate) struct StartCell {
     /// A `fn() -> &'static str`, or null.
     runs: AtomicPtr<()>,
     at: AtomicPtr<Location<'static>>,
@@ -115,7 +115,7 @@ pub(super) struct StartCell {
 impl StartCell {
     // Release, in both: who reads any of this of a new goroutine, and then looks at the id again, sees that the old
     // one is over.
-    pub(super) fn set(&self, start: Option<Start>) {
+    pub(crate) fn set(&self, start: Option<Start>) {
         let (runs, at) = match start {
             Some(start) => (start.runs as *mut (), (&raw const *start.at).cast_mut()),
             None => (core::ptr::null_mut(), core::ptr::null_mut()),
@@ -124,7 +124,7 @@ impl StartCell {
         self.at.store(at, Ordering::Release);
     }
 
-    pub(super) fn get(&self) -> Option<Start> {
+    pub(crate) fn get(&self) -> Option<Start> {
         let runs = self.runs.load(Ordering::Acquire);
         // SAFETY: null, or from a static reference.
         let at = unsafe { self.at.load(Ordering::Acquire).as_ref() }?;

@@ -77,6 +77,45 @@ pub extern "C" fn rtprof_helper_thread() -> u32 {
     11
 }
 
+/// The stack of a thread, in the goroutine profile, that was polling a task when it was recorded, and of whose own frames none
+/// was kept.
+#[inline(never)]
+pub extern "C" fn stack_is_the_tasks() -> u32 {
+    12
+}
+
+/// The stack of a task, in the goroutine profile, that was polled while no thread was found polling it: it begins and ends its
+/// polls, or moves between threads, too fast.
+#[inline(never)]
+pub extern "C" fn task_is_polled() -> u32 {
+    13
+}
+
+/// The stack of a task, in the goroutine profile, that was never polled yet.
+#[inline(never)]
+pub extern "C" fn task_was_not_polled_yet() -> u32 {
+    14
+}
+
+/// The stack of a task, in the goroutine profile, that was woken and will be polled, and has not noted where it awaited before.
+#[inline(never)]
+pub extern "C" fn task_was_woken() -> u32 {
+    15
+}
+
+/// The stack of a task, in the goroutine profile, that waits and has not noted where: its executor has not polled it since it was
+/// asked to, or its leaf has not asked to be woken in its last poll.
+#[inline(never)]
+pub extern "C" fn task_was_not_polled_for_its_stack() -> u32 {
+    16
+}
+
+/// The stack of a task, in the goroutine profile, that waits while no waker of it is left, and has not noted where.
+#[inline(never)]
+pub extern "C" fn task_has_no_waker() -> u32 {
+    17
+}
+
 /// The frame that stands for a marker: like a return address, it is looked up at the byte before.
 pub fn frame(marker: extern "C" fn() -> u32) -> usize {
     marker as usize + 1

@@ -146,6 +146,7 @@ pub(super) fn block_event(reason: WaitReason) -> EventType {
         | WaitReason::Semaphore
         | WaitReason::Join
         | WaitReason::Park
+        | WaitReason::Await
         | WaitReason::Sync => EventType::GoBlockSync,
     }
 }

@@ -1,0 +1,52 @@
+//! The future around a task's.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use rtprof_profiler::goroutine::Start;
+
+use super::tracked::Tracked;
+
+pin_project! {
+    /// A future that is a task of its own in profiles. Made by [`instrument`](super::instrument()) and [`Instrument`](super::Instrument).
+    ///
+    /// The task begins when this is made, and ends when the future is ready or dropped. It takes no memory from the program's
+    /// allocator. Polled again after it was ready, it does what the future does.
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Instrumented<F> {
+        #[pin]
+        future: F,
+        // After the future: it runs until it is dropped.
+        task: Option<Tracked>,
+    }
+}
+
+impl<F> Instrumented<F> {
+    #[track_caller]
+    pub(super) fn new(name: &str, future: F) -> Self {
+        Self { future, task: Tracked::begin(name, Start::here::<F>()) }
+    }
+}
+
+impl<F: Future> Future for Instrumented<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let Some(task) = this.task else { return this.future.poll(context) };
+        let result = task.poll(context.waker(), |waker| this.future.poll(&mut Context::from_waker(waker)));
+        if result.is_ready() {
+            *this.task = None;
+        }
+        result
+    }
+}
+
+impl<F> fmt::Debug for Instrumented<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Instrumented").field("task", &self.task).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,134 @@
+//! Where a task awaits: the stacks at which leaf futures cloned its waker in the last poll.
+//!
+//! A task that waits has no stack of its own: its poll has returned. But when a leaf future suspends, it clones the waker, deep
+//! inside the poll, and the stack there is the chain of async functions that await each other, down to the leaf. Each such
+//! stack is kept once, and the task has a pointer to it.
+//!
+//! # Locks
+//!
+//! None: see [`crate::stack::table`].
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use super::boundary;
+use crate::counters::COUNTERS;
+use crate::sampling::Hook;
+use crate::stack::table::{Entry, Key, Table};
+use crate::stack::{MAX_STACK, Stack, capture, with_room};
+
+/// Distinct stacks that are kept.
+const MAX_STACKS: usize = 1 << 16;
+
+/// Stacks of a task that are kept: of so many branches of a `select!` or `join!`.
+pub const MAX_BRANCHES: usize = 6;
+
+/// What distinguishes stacks beside their frames: nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Frames;
+
+impl Key for Frames {
+    fn seed(&self) -> u64 {
+        0
+    }
+}
+
+/// A stack of a task, out to the poll of its future. Never freed.
+pub(super) type TaskStack = Entry<Frames, ()>;
+
+#[cfg(not(loom))]
+static STACKS: Table<Frames, ()> = Table::new(MAX_STACKS);
+#[cfg(loom)]
+static STACKS: std::sync::LazyLock<Table<Frames, ()>> = std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+
+pub(super) fn open() {
+    STACKS.open();
+}
+
+/// The caller's stack, out to the poll of the innermost task. `None`, counted, where there is no room for it.
+#[inline(never)]
+pub(super) fn here() -> Option<&'static TaskStack> {
+    // Leaves `errno` as it was.
+    let _hook = Hook::enter();
+    with_room(intern_here).flatten()
+}
+
+#[inline(never)]
+fn intern_here() -> Option<&'static TaskStack> {
+    let mut frames = [0; MAX_STACK];
+    let depth = capture(&mut frames);
+    let depth = boundary::innermost(&frames[..depth]).map_or(depth, |at| at + 1);
+    let stack = STACKS.intern(Frames, &frames[..depth]).ok();
+    if stack.is_none() {
+        COUNTERS.task_stacks_over_limit.add();
+    }
+    stack
+}
+
+/// A stack of a task, or none.
+#[derive(Default)]
+pub(super) struct StackCell(AtomicPtr<TaskStack>);
+
+impl StackCell {
+    pub(super) fn get(&self) -> Option<Stack<'static>> {
+        // SAFETY: null, or from a static reference.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }.map(|stack| stack.captured())
+    }
+
+    #[inline]
+    pub(super) fn set(&self, stack: Option<&'static TaskStack>) {
+        self.0.store(
+            stack.map_or(core::ptr::null_mut(), |stack| (&raw const *stack).cast_mut()),
+            Ordering::Release,
+        );
+    }
+}
+
+/// The stacks that the last poll has left: the last ones, each once, in the order in which they were left. Written by the thread
+/// that polls; read by others, who compare the number of polls before and after.
+#[derive(Default)]
+pub(super) struct AwaitStacks {
+    count: AtomicU32,
+    stacks: [StackCell; MAX_BRANCHES],
+}
+
+impl AwaitStacks {
+    /// A poll begins: what the last one has left is over.
+    #[inline]
+    pub(super) fn clear(&self) {
+        if self.count.load(Ordering::Relaxed) != 0 {
+            self.count.store(0, Ordering::Release);
+        }
+    }
+
+    /// Whether the last poll has left none.
+    pub(super) fn is_empty(&self) -> bool {
+        self.count.load(Ordering::Acquire) == 0
+    }
+
+    /// A leaf clones the waker here. By the thread that polls the task.
+    pub(super) fn add_here(&self) {
+        let Some(stack) = here() else { return };
+        let count = self.count.load(Ordering::Relaxed) as usize;
+        let is_this = |cell: &StackCell| core::ptr::eq(cell.0.load(Ordering::Relaxed), stack);
+        // A leaf that is polled again in the same poll; or the oldest, if there is no room.
+        let gone = self.stacks[..count].iter().position(is_this).or((count == MAX_BRANCHES).then_some(0));
+        let last = match gone {
+            Some(gone) => {
+                for at in gone + 1..count {
+                    self.stacks[at - 1].0.store(self.stacks[at].0.load(Ordering::Relaxed), Ordering::Release);
+                }
+                count - 1
+            }
+            None => count,
+        };
+        self.stacks[last].set(Some(stack));
+        self.count.store(last as u32 + 1, Ordering::Release);
+    }
+
+    /// Those there are, the last one first: what a future was polled for last is what it waits for, where an earlier leaf of the
+    /// same poll may be over.
+    pub(super) fn get(&self) -> impl Iterator<Item = Stack<'static>> {
+        let count = (self.count.load(Ordering::Acquire) as usize).min(MAX_BRANCHES);
+        self.stacks[..count].iter().rev().filter_map(StackCell::get)
+    }
+}

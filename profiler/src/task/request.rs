@@ -1,0 +1,149 @@
+//! When tasks note where they await: on request.
+//!
+//! Problem: to note the stack at each await costs a tenth of a microsecond, which most programs never look at. But a task that
+//! waits for ever was last polled before the first look, and has noted nothing.
+//!
+//! Scheme: a request turns the noting on for [`LEASE`]; and tasks that wait without a stack are woken once, as if their wait
+//! might be over. A future must expect that ([`Future::poll`]: "spurious wake-ups"), and suspends again, under a waker that
+//! differs from the last one, so that every leaf clones it. Those who look regularly find the noting on, and wake no task.
+
+use core::cell::Cell;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use super::slot::Task;
+use super::{TASKS, forks_looked_at};
+use crate::clock;
+#[cfg(not(loom))]
+use crate::nap::nap;
+#[cfg(loom)]
+use loom::thread::yield_now as nap;
+
+/// For how long after the last request tasks note where they await.
+pub const LEASE: Duration = Duration::from_secs(5 * 60);
+/// How long a request waits for tasks to be polled, while none is.
+const PATIENCE: Duration = Duration::from_millis(100);
+/// How long it waits at most.
+const LONGEST: Duration = Duration::from_secs(2);
+
+/// When tasks note where they await, so that the goroutine profile can tell.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum AwaitStacks {
+    /// From the first look at goroutines until five minutes after the last. The first one has tasks that wait polled once.
+    #[default]
+    OnRequest = 0,
+    /// Always: no task is ever polled for its stack, but one that was polled last before this was set.
+    Always,
+    /// Never. Tasks that wait are in the profile without a stack.
+    Never,
+}
+
+static MODE: AtomicU8 = AtomicU8::new(AwaitStacks::OnRequest as u8);
+static IS_ON: AtomicBool = AtomicBool::new(false);
+/// The tick at which the lease is over.
+static UNTIL: AtomicU64 = AtomicU64::new(0);
+
+thread_local! {
+    static IS_REQUESTING: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Sets when tasks note where they await; returns the previous setting.
+pub fn set_await_stacks(mode: AwaitStacks) -> AwaitStacks {
+    let before = MODE.swap(mode as u8, Ordering::Relaxed);
+    IS_ON.store(mode == AwaitStacks::Always, Ordering::Relaxed);
+    mode_of(before)
+}
+
+/// When tasks note where they await.
+pub fn await_stacks() -> AwaitStacks {
+    mode_of(MODE.load(Ordering::Relaxed))
+}
+
+fn mode_of(number: u8) -> AwaitStacks {
+    [AwaitStacks::OnRequest, AwaitStacks::Always, AwaitStacks::Never]
+        .into_iter()
+        .find(|&mode| mode as u8 == number)
+        .unwrap_or_default()
+}
+
+/// Whether tasks note where they await. For hooks.
+#[inline]
+pub fn is_on() -> bool {
+    IS_ON.load(Ordering::Relaxed)
+}
+
+/// To be called now and then, with the tick that it is: ends the noting when the lease is over. For hooks.
+#[inline]
+pub(super) fn look_at_lease(now: u64) {
+    if is_on() && clock::since(now, UNTIL.load(Ordering::Relaxed)) == 0 {
+        end_lease();
+    }
+}
+
+#[cold]
+fn end_lease() {
+    if await_stacks() != AwaitStacks::Always {
+        IS_ON.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The current thread requests stacks. The code of an executor that it wakes may look at goroutines too.
+struct Requesting;
+
+impl Requesting {
+    /// `None` if it does so already.
+    fn begin() -> Option<Self> {
+        (!IS_REQUESTING.replace(true)).then_some(Self)
+    }
+}
+
+impl Drop for Requesting {
+    fn drop(&mut self) {
+        IS_REQUESTING.set(false);
+    }
+}
+
+/// Somebody is about to look at all tasks: lets them note where they await, and waits until those have that wait already. Not
+/// for hooks: wakes tasks, which runs code of their executors, and sleeps for up to two seconds.
+pub fn request() {
+    crate::init::open();
+    if await_stacks() == AwaitStacks::Never {
+        return;
+    }
+    let Some(_requesting) = Requesting::begin() else { return };
+    let lease = LEASE.as_secs() * clock::ticks_per_second();
+    UNTIL.store(clock::ticks().wrapping_add(lease), Ordering::Relaxed);
+    IS_ON.store(true, Ordering::Relaxed);
+    // Those of a parent are woken in the parent.
+    let forks = forks_looked_at();
+    let tasks = TASKS.iter().filter(|task| task.is_in(forks));
+    let asked: Vec<Asked> = tasks.filter_map(ask).collect();
+    await_answers(asked);
+}
+
+/// A task that was asked, its number, and how many polls there had been.
+type Asked = (&'static Task, u64, u32);
+
+fn ask(task: &'static Task) -> Option<Asked> {
+    let id = task.id();
+    let polls = task.is_unknown().filter(|_| id != 0)?;
+    task.ask(polls).then_some((task, id, polls))
+}
+
+fn await_answers(mut asked: Vec<Asked>) {
+    let start = Instant::now();
+    let mut last_answer = start;
+    loop {
+        let before = asked.len();
+        asked.retain(|&(task, id, polls)| !task.has_answered(id, polls));
+        let now = Instant::now();
+        if asked.len() < before {
+            last_answer = now;
+        }
+        if asked.is_empty() || now - last_answer > PATIENCE || now - start > LONGEST {
+            return;
+        }
+        nap();
+    }
+}

@@ -1,0 +1,234 @@
+use super::*;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering as Std};
+
+/// A task whose wakers of the executor's are counted.
+#[derive(Default)]
+struct Counted {
+    shared: SharedWaker<Token>,
+    tally: Arc<Tally>,
+}
+
+#[derive(Default)]
+struct Tally {
+    /// Tokens that exist.
+    live: AtomicI32,
+    made: AtomicU32,
+    woken: AtomicU32,
+    /// How often the slot was given up.
+    ends: AtomicU32,
+}
+
+/// Stands for a waker of the executor's.
+struct Token {
+    is_alive: bool,
+    tally: Arc<Tally>,
+}
+
+impl Drop for Token {
+    fn drop(&mut self) {
+        assert!(self.is_alive);
+        self.is_alive = false;
+        self.tally.live.fetch_sub(1, Std::Relaxed);
+    }
+}
+
+impl Counted {
+    fn begin() -> Self {
+        let task = Self::default();
+        task.shared.begin();
+        task
+    }
+
+    fn token(&self) -> Token {
+        self.tally.made.fetch_add(1, Std::Relaxed);
+        self.tally.live.fetch_add(1, Std::Relaxed);
+        Token { is_alive: true, tally: self.tally.clone() }
+    }
+
+    fn settle(&self, released: Released<Token>) {
+        if released.is_last {
+            self.tally.ends.fetch_add(1, Std::Relaxed);
+        }
+    }
+
+    /// Polls; `leaf` is what is inside.
+    fn poll(&self, leaf: impl FnOnce()) {
+        self.shared.enter();
+        leaf();
+        self.settle(self.shared.leave());
+    }
+
+    /// A leaf clones the waker, in a poll.
+    fn share(&self) {
+        match self.shared.share() {
+            Share::Counted => {}
+            // SAFETY: by the thread that polls.
+            Share::Empty => unsafe { self.shared.put(self.token()) },
+            Share::Full => panic!("there are few"),
+        }
+    }
+
+    /// By the holder of a clone.
+    fn wake(&self) {
+        let wake = |token: &Token| {
+            assert!(token.is_alive);
+            self.tally.woken.fetch_add(1, Std::Relaxed);
+        };
+        if let Some(released) = self.shared.release_to_wake() {
+            wake(released.waker.as_ref().expect("held for the clone"));
+            return self.settle(released);
+        }
+        self.shared.note_wake();
+        // SAFETY: the clone is held.
+        unsafe { self.shared.with(wake) }.expect("held for the clone");
+        self.release();
+    }
+
+    fn release(&self) {
+        self.settle(self.shared.release());
+    }
+
+    fn end(&self) {
+        self.settle(self.shared.end());
+    }
+
+    fn live(&self) -> i32 {
+        self.tally.live.load(Std::Relaxed)
+    }
+
+    fn check_end(&self) {
+        assert_eq!(self.tally.ends.load(Std::Relaxed), 1, "the slot is given up once");
+        assert_eq!(self.live(), 0, "each waker of the executor's was dropped");
+        assert_eq!(self.shared.doing(), Doing(0));
+    }
+}
+
+#[cfg(not(loom))]
+#[test]
+fn the_executors_waker_is_held_as_long_as_there_are_clones() {
+    let task = Counted::begin();
+    task.poll(|| task.share());
+    assert_eq!(task.live(), 1, "a leaf may wake the task");
+    assert!(task.shared.acquire());
+    task.release();
+    assert_eq!(task.live(), 1);
+    task.wake();
+    assert_eq!((task.live(), task.tally.woken.load(Std::Relaxed)), (0, 1), "it was used up");
+    assert!(task.shared.doing().is_woken());
+    assert!(!task.shared.acquire(), "no waker is left");
+    task.poll(|| {
+        assert!(!task.shared.doing().is_woken());
+        task.share();
+        task.share();
+        task.release();
+        task.release();
+        assert_eq!(task.live(), 1, "the poll may use it");
+    });
+    assert_eq!(task.live(), 0, "no leaf has kept it");
+    task.poll(|| {
+        task.share();
+        task.wake();
+    });
+    assert_eq!((task.live(), task.shared.doing().is_woken()), (0, true), "it woke itself");
+    task.poll(|| task.share());
+    task.end();
+    assert_eq!(task.live(), 1, "clones outlive the future");
+    assert!(!task.shared.acquire());
+    task.wake();
+    task.check_end();
+}
+
+#[cfg(not(loom))]
+#[test]
+fn more_clones_than_can_be_counted_are_refused() {
+    let task = Counted::begin();
+    task.poll(|| {
+        (0..MANY).for_each(|_| task.share());
+        assert_eq!(task.shared.share(), Share::Full);
+        assert!(!task.shared.acquire());
+        (0..MANY).for_each(|_| task.release());
+    });
+    task.end();
+    task.check_end();
+}
+
+#[cfg(loom)]
+fn check(model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(3);
+    builder.check(model);
+}
+
+/// A leaf's clone wakes the task, or is dropped, while the task is polled for another reason and clones anew.
+#[cfg(loom)]
+#[test]
+fn loom_the_last_clone_is_given_up_during_a_poll() {
+    for wakes in [true, false] {
+        check(move || {
+            let task = loom::sync::Arc::new(Counted::begin());
+            task.poll(|| task.share());
+            let leaf = {
+                let task = task.clone();
+                loom::thread::spawn(move || if wakes { task.wake() } else { task.release() })
+            };
+            task.poll(|| task.share());
+            leaf.join().unwrap();
+            assert_eq!(task.live(), 1, "held as long as a clone is there");
+            assert_eq!(task.tally.woken.load(Std::Relaxed), u32::from(wakes));
+            task.release();
+            task.end();
+            task.check_end();
+        });
+    }
+}
+
+/// Two clones are given up while a poll begins and ends.
+#[cfg(loom)]
+#[test]
+fn loom_all_clones_are_given_up_during_a_poll() {
+    check(|| {
+        let task = loom::sync::Arc::new(Counted::begin());
+        task.poll(|| {
+            task.share();
+            task.share();
+        });
+        let leaves: [_; 2] = std::array::from_fn(|leaf| {
+            let task = task.clone();
+            loom::thread::spawn(move || if leaf == 0 { task.wake() } else { task.release() })
+        });
+        task.poll(|| ());
+        for leaf in leaves {
+            leaf.join().unwrap();
+        }
+        assert_eq!(task.live(), 0);
+        task.end();
+        task.check_end();
+    });
+}
+
+/// Whoever looks at tasks wakes one whose last clone is given up and whose future ends.
+#[cfg(loom)]
+#[test]
+fn loom_it_is_acquired_at_its_end() {
+    check(|| {
+        let task = loom::sync::Arc::new(Counted::begin());
+        task.poll(|| task.share());
+        let looks = {
+            let task = task.clone();
+            loom::thread::spawn(move || {
+                if task.shared.acquire() {
+                    task.wake();
+                }
+            })
+        };
+        let leaf = {
+            let task = task.clone();
+            loom::thread::spawn(move || task.release())
+        };
+        task.end();
+        looks.join().unwrap();
+        leaf.join().unwrap();
+        task.check_end();
+    });
+}
