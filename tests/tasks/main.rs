@@ -1,0 +1,17 @@
+//! Async tasks in the goroutine profile: who awaits what, at which line.
+#![cfg(feature = "pprof")]
+
+mod by_hand;
+mod churn;
+mod dump;
+mod leaves;
+mod misuse;
+mod nested;
+#[cfg(feature = "tokio")]
+mod spawning;
+mod states;
+#[path = "../support/mod.rs"]
+mod support;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

@@ -1,0 +1,287 @@
+//! Futures and wakers that are used in ways that executors rarely do.
+
+use std::future::{pending, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Instant;
+
+use rtprof::task::{AwaitStacks, Instrument, set_await_stacks};
+use rtprof::{GoroutineState, num_goroutine};
+
+use crate::by_hand::{Leaf, Woken, poll};
+use crate::dump;
+use crate::leaves::lasting_runtime;
+use crate::states::find;
+use crate::support::{Background, PATIENCE, child, until};
+
+#[test]
+fn polled_after_it_was_ready() {
+    child::isolated("polled_after_it_was_ready", || {
+        let before = num_goroutine();
+        let executor = Arc::new(Woken::default());
+        let mut future = pin!(async { 7 }.instrument());
+        assert_eq!(poll(future.as_mut(), &executor), Poll::Ready(7));
+        assert_eq!(num_goroutine(), before, "it has ended");
+        let panic = catch_unwind(AssertUnwindSafe(|| poll(future.as_mut(), &executor))).expect_err("as ever");
+        assert_eq!(*panic.downcast::<&str>().expect("text"), "`async fn` resumed after completion");
+        // One that does not mind.
+        let mut future = pin!(poll_fn(|_| Poll::Ready(8)).instrument());
+        for _ in 0..2 {
+            assert_eq!(poll(future.as_mut(), &executor), Poll::Ready(8));
+        }
+        assert_eq!(num_goroutine(), before);
+    });
+}
+
+/// The waker leads to the executor that has polled last, and a leaf that asks again is heard.
+#[test]
+fn moved_between_executors() {
+    child::isolated("moved_between_executors", || {
+        for mode in [AwaitStacks::Never, AwaitStacks::Always] {
+            set_await_stacks(mode);
+            let [first, second] = [Arc::new(Woken::default()), Arc::new(Woken::default())];
+            let leaf = Leaf::default();
+            let mut future = Box::pin(leaf.clone().instrument_named("moved"));
+            for _ in 0..2 {
+                assert!(poll(future.as_mut(), &first).is_pending());
+            }
+            let wakers = leaf.take();
+            assert_eq!(wakers.len(), if mode == AwaitStacks::Always { 2 } else { 1 });
+            wakers.last().expect("one").wake_by_ref();
+            assert_eq!((first.count(), second.count()), (1, 0));
+            assert_eq!(find("moved").expect("it is there").state, GoroutineState::Runnable);
+
+            assert!(poll(future.as_mut(), &second).is_pending());
+            leaf.take().pop().expect("the leaf was asked anew").wake();
+            assert_eq!((first.count(), second.count()), (1, 1));
+            drop(wakers);
+            // Nothing leads to the first any more.
+            assert!(poll(future.as_mut(), &second).is_pending());
+            assert_eq!(Arc::strong_count(&first), 1);
+            let last = leaf.take();
+            last.iter().for_each(Waker::wake_by_ref);
+            assert_eq!((first.count(), second.count()), (1, 1 + last.len()));
+
+            drop(future);
+            assert!(find("moved").is_none());
+            last.into_iter().for_each(Waker::wake);
+            assert!(second.count() > 1, "woken after its end, it does no harm");
+            assert_eq!(Arc::strong_count(&second), 1, "all wakers are gone");
+        }
+    });
+}
+
+/// A task that has no waker any more lets go of the executor's, which may free the task then.
+#[test]
+fn the_executor_is_not_kept() {
+    child::isolated("the_executor_is_not_kept", || {
+        let executor = Arc::new(Woken::default());
+        let leaf = Leaf::default();
+        let mut future = Box::pin(leaf.clone().instrument_named("kept"));
+        assert!(poll(future.as_mut(), &executor).is_pending());
+        assert_eq!(Arc::strong_count(&executor), 2);
+        drop(leaf.take());
+        assert_eq!(Arc::strong_count(&executor), 1);
+        let stuck = find("kept").expect("it is there");
+        assert!(stuck.wait_reason().is_some(), "{stuck:?}");
+        assert!(dump::tasks()["kept"].frames[0].function.contains("task_has_no_waker"));
+    });
+}
+
+#[test]
+fn dropped_by_a_panic_in_a_poll() {
+    child::isolated("dropped_by_a_panic_in_a_poll", || {
+        let before = num_goroutine();
+        let runtime = lasting_runtime();
+        let panics = async {
+            tokio::task::yield_now().await;
+            let _inner = pending::<()>().instrument_named("inner");
+            panic!("in a poll");
+        };
+        let panicked = runtime.block_on(runtime.spawn(panics.instrument_named("panics")));
+        assert!(panicked.expect_err("it panics").is_panic());
+        until("both have ended", || find("panics").is_none() && find("inner").is_none());
+        // The thread polls nothing any more, and its next task is seen as ever.
+        let sees =
+            runtime.spawn(async { rtprof::goroutine_profile()[0].name.clone() }.instrument_named("next"));
+        assert_eq!(runtime.block_on(sees).expect("it ends"), "next");
+        assert!(num_goroutine() >= before);
+    });
+}
+
+/// Our part of a wake takes no lock and no memory, so that it may come from a signal handler wherever the executor's may.
+#[test]
+fn woken_by_a_signal_handler() {
+    child::isolated("woken_by_a_signal_handler", || {
+        static WAKER: Mutex<Option<Waker>> = Mutex::new(None);
+        static HANDLED: AtomicUsize = AtomicUsize::new(0);
+        extern "C" fn handler(_signal: i32) {
+            // The interrupted code may hold the lock.
+            if let Ok(Some(waker)) = WAKER.try_lock().as_deref() {
+                let clone = waker.clone();
+                clone.wake();
+                waker.wake_by_ref();
+                HANDLED.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        // SAFETY: a handler of this type, which only wakes.
+        unsafe { libc::signal(libc::SIGUSR1, handler as *const () as usize) };
+        // SAFETY: the number of this thread.
+        let thread = unsafe { libc::pthread_self() };
+        let executor = Arc::new(Woken::default());
+        let leaf = Leaf::default();
+        let mut future = Box::pin(leaf.clone().instrument_named("signalled"));
+        let mut polls = 0u64;
+        let background = Background::default();
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| {
+                // SAFETY: the thread waits for the scope to end.
+                background.repeat(|| assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0));
+            });
+            // Without a sleep, which so many signals would not let come to its end.
+            let start = Instant::now();
+            while HANDLED.load(Ordering::Relaxed) < 500 {
+                assert!(start.elapsed() < PATIENCE, "it was not woken often enough");
+                assert!(poll(future.as_mut(), &executor).is_pending());
+                polls += 1;
+                if let Some(waker) = leaf.take().pop() {
+                    *WAKER.lock().expect("nobody panics") = Some(waker);
+                }
+            }
+        });
+        let handled = HANDLED.load(Ordering::Relaxed);
+        assert_eq!(executor.count(), 2 * handled, "no wake was lost");
+        let seen = find("signalled").expect("it is there");
+        assert_eq!(u64::from(seen.polls), polls);
+        *WAKER.lock().expect("nobody panics") = None;
+        drop(future);
+        assert_eq!(Arc::strong_count(&executor), 1, "no clone was lost");
+    });
+}
+
+/// The textbook's executor: tasks are kept by their wakers, and its queue.
+mod queue {
+    use std::pin::Pin;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::sync::{Arc, Mutex};
+    use std::task::{Context, Wake};
+
+    type Boxed = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+    struct Queued {
+        future: Mutex<Option<Boxed>>,
+        queue: Sender<Arc<Queued>>,
+    }
+
+    impl Wake for Queued {
+        fn wake(self: Arc<Self>) {
+            self.queue.send(self.clone()).ok();
+        }
+    }
+
+    pub(super) struct Executor {
+        queue: Sender<Arc<Queued>>,
+        ready: Receiver<Arc<Queued>>,
+    }
+
+    impl Executor {
+        pub(super) fn new() -> Self {
+            let (queue, ready) = channel();
+            Self { queue, ready }
+        }
+
+        pub(super) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
+            let future = Mutex::new(Some(Box::pin(future) as Boxed));
+            self.queue.send(Arc::new(Queued { future, queue: self.queue.clone() })).expect("it is there");
+        }
+
+        /// Polls what can run.
+        pub(super) fn run(&self) {
+            while let Ok(task) = self.ready.try_recv() {
+                let waker = task.clone().into();
+                let mut future = task.future.lock().expect("nobody panics");
+                let polled =
+                    future.as_mut().map(|future| future.as_mut().poll(&mut Context::from_waker(&waker)));
+                if polled.is_some_and(|polled| polled.is_ready()) {
+                    *future = None;
+                }
+            }
+        }
+    }
+}
+
+/// An executor whose tasks live as long as their wakers drops the futures of all, also of one that was woken and will not be
+/// polled any more.
+#[test]
+fn tasks_that_their_wakers_keep_are_dropped() {
+    child::isolated("tasks_that_their_wakers_keep_are_dropped", || {
+        for mode in [AwaitStacks::Never, AwaitStacks::Always] {
+            set_await_stacks(mode);
+            let before = num_goroutine();
+            let executor = queue::Executor::new();
+            let (leaf, held) = (Leaf::default(), Arc::new(()));
+            for _ in 0..3 {
+                let (leaf, held) = (leaf.clone(), held.clone());
+                executor.spawn(
+                    async move {
+                        leaf.await;
+                        drop(held);
+                    }
+                    .instrument(),
+                );
+            }
+            executor.run();
+            assert_eq!((Arc::strong_count(&held), num_goroutine()), (4, before + 3));
+            let mut wakers = leaf.take();
+            assert_eq!(wakers.len(), 3);
+            drop(wakers.pop());
+            assert_eq!(Arc::strong_count(&held), 3, "no waker is left");
+            wakers.pop().expect("two are left").wake();
+            drop(executor);
+            assert_eq!(Arc::strong_count(&held), 2, "it was thrown away in the queue");
+            wakers.pop().expect("one is left").wake();
+            assert_eq!(Arc::strong_count(&held), 1, "the executor is gone");
+            assert_eq!(num_goroutine(), before);
+        }
+    });
+}
+
+/// An executor's waker that looks at all goroutines, or panics.
+#[test]
+fn a_waker_that_looks_or_panics_when_it_is_asked() {
+    struct Looks(AtomicUsize);
+    static DEPTH: AtomicUsize = AtomicUsize::new(0);
+    impl Wake for Looks {
+        fn wake(self: Arc<Self>) {
+            assert_eq!(DEPTH.fetch_add(1, Ordering::Relaxed), 0, "a look within a look asks no task");
+            assert!(!rtprof::goroutine_profile().is_empty());
+            DEPTH.fetch_sub(1, Ordering::Relaxed);
+            assert!(self.0.fetch_add(1, Ordering::Relaxed) % 2 == 1, "on purpose");
+        }
+    }
+    child::isolated("a_waker_that_looks_or_panics_when_it_is_asked", || {
+        let (looks, leaf) = (Arc::new(Looks(AtomicUsize::new(0))), Leaf::default());
+        let mut futures = [(); 2].map(|()| Box::pin(leaf.clone().instrument_named("asked")));
+        for future in &mut futures {
+            assert!(future.as_mut().poll(&mut Context::from_waker(&looks.clone().into())).is_pending());
+        }
+        assert!(find("asked").is_some());
+        assert_eq!(
+            looks.0.load(Ordering::Relaxed),
+            2,
+            "asked once each, and the panic is not that of the look"
+        );
+        drop(futures);
+        let mut wakers = leaf.take();
+        assert_eq!(wakers.len(), 2);
+        let waker = wakers.pop().expect("it was polled");
+        drop(wakers);
+        let panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
+        assert!(panic.is_err(), "the executor's panic is that of who wakes");
+        assert_eq!(Arc::strong_count(&looks), 1, "no clone was lost");
+    });
+}
