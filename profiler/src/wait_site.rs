@@ -8,11 +8,9 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use core::ptr;
-
 use crate::contention;
-use crate::primitive::{AtomicPtr, Ordering};
-use crate::stack::table::{Entry, Key, Table};
+use crate::stack::kept::{Frames, KeptStack, NotedStack};
+use crate::stack::table::Table;
 use crate::stack::{MAX_STACK, capture, with_room};
 
 /// The frames that are kept: those of the profiler, the system call, and the lock's own.
@@ -20,37 +18,11 @@ const FRAMES: usize = 16;
 /// Places that are kept.
 const MAX_SITES: usize = 1 << 12;
 
-/// What distinguishes places beside their frames: nothing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Frames;
-
-impl Key for Frames {
-    fn seed(&self) -> u64 {
-        0
-    }
-}
-
-/// A place where threads wait. Never freed.
-pub type WaitSite = Entry<Frames, ()>;
+/// A place where threads wait.
+pub type WaitSite = KeptStack;
 
 /// A note of a place, or of none.
-#[derive(Default)]
-pub struct NotedSite(AtomicPtr<WaitSite>);
-
-impl NotedSite {
-    /// What was noted last.
-    pub fn get(&self) -> Option<&'static WaitSite> {
-        // SAFETY: null, or from a static reference.
-        unsafe { self.0.load(Ordering::Acquire).as_ref() }
-    }
-
-    /// Notes it. For hooks.
-    #[inline]
-    pub fn note(&self, site: Option<&'static WaitSite>) {
-        // Release: whoever reads the note reads the place as well.
-        self.0.store(site.map_or(ptr::null_mut(), |site| (&raw const *site).cast_mut()), Ordering::Release);
-    }
-}
+pub type NotedSite = NotedStack;
 
 #[cfg(not(loom))]
 static SITES: Table<Frames, ()> = Table::new(MAX_SITES);

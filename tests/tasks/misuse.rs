@@ -36,6 +36,40 @@ fn polled_after_it_was_ready() {
     });
 }
 
+/// A task takes no memory from the program's allocator, from its beginning to its end.
+#[test]
+fn nothing_is_allocated() {
+    child::isolated("nothing_is_allocated", || {
+        rtprof::set_mem_profile_rate(1);
+        let executor: std::task::Waker = Arc::new(Woken::default()).into();
+        let mut context = Context::from_waker(&executor);
+        let allocated =
+            || -> i64 { rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum() };
+        for mode in [AwaitStacks::Never, AwaitStacks::Always] {
+            set_await_stacks(mode);
+            let mut waker = None;
+            let mut rounds = |count: usize| {
+                for _ in 0..count {
+                    let clones = poll_fn(|context| {
+                        waker = Some(context.waker().clone());
+                        Poll::<()>::Pending
+                    });
+                    let mut future = pin!(clones.instrument_named("a name"));
+                    assert!(future.as_mut().poll(&mut context).is_pending());
+                    assert!(future.as_mut().poll(&mut context).is_pending());
+                }
+                waker.take().expect("it was polled").wake();
+            };
+            rounds(1);
+            let before = allocated();
+            rounds(1000);
+            let after = allocated();
+            // What `mem_profile` itself makes is a few dozen.
+            assert!(after - before < 500, "{} objects in {mode:?}", after - before);
+        }
+    });
+}
+
 /// The waker leads to the executor that has polled last, and a leaf that asks again is heard.
 #[test]
 fn moved_between_executors() {

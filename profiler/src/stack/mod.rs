@@ -14,6 +14,7 @@ mod frame_pointer;
 mod hash;
 #[cfg(rtprof_supported)]
 mod interrupted;
+pub mod kept;
 mod kernel;
 pub mod marker;
 mod mode;

@@ -8,12 +8,13 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use super::boundary;
 use crate::counters::COUNTERS;
 use crate::sampling::Hook;
-use crate::stack::table::{Entry, Key, Table};
+use crate::stack::kept::{Frames, KeptStack, NotedStack};
+use crate::stack::table::Table;
 use crate::stack::{MAX_STACK, Stack, capture, with_room};
 
 /// Distinct stacks that are kept.
@@ -21,19 +22,6 @@ const MAX_STACKS: usize = 1 << 16;
 
 /// Stacks of a task that are kept: of so many branches of a `select!` or `join!`.
 pub const MAX_BRANCHES: usize = 6;
-
-/// What distinguishes stacks beside their frames: nothing.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Frames;
-
-impl Key for Frames {
-    fn seed(&self) -> u64 {
-        0
-    }
-}
-
-/// A stack of a task, out to the poll of its future. Never freed.
-pub(super) type TaskStack = Entry<Frames, ()>;
 
 #[cfg(not(loom))]
 static STACKS: Table<Frames, ()> = Table::new(MAX_STACKS);
@@ -46,14 +34,14 @@ pub(super) fn open() {
 
 /// The caller's stack, out to the poll of the innermost task. `None`, counted, where there is no room for it.
 #[inline(never)]
-pub(super) fn here() -> Option<&'static TaskStack> {
+pub(super) fn here() -> Option<&'static KeptStack> {
     // Leaves `errno` as it was.
     let _hook = Hook::enter();
     with_room(intern_here).flatten()
 }
 
 #[inline(never)]
-fn intern_here() -> Option<&'static TaskStack> {
+fn intern_here() -> Option<&'static KeptStack> {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     let depth = boundary::innermost(&frames[..depth]).map_or(depth, |at| at + 1);
@@ -64,31 +52,12 @@ fn intern_here() -> Option<&'static TaskStack> {
     stack
 }
 
-/// A stack of a task, or none.
-#[derive(Default)]
-pub(super) struct StackCell(AtomicPtr<TaskStack>);
-
-impl StackCell {
-    pub(super) fn get(&self) -> Option<Stack<'static>> {
-        // SAFETY: null, or from a static reference.
-        unsafe { self.0.load(Ordering::Acquire).as_ref() }.map(|stack| stack.captured())
-    }
-
-    #[inline]
-    pub(super) fn set(&self, stack: Option<&'static TaskStack>) {
-        self.0.store(
-            stack.map_or(core::ptr::null_mut(), |stack| (&raw const *stack).cast_mut()),
-            Ordering::Release,
-        );
-    }
-}
-
 /// The stacks that the last poll has left: the last ones, each once, in the order in which they were left. Written by the thread
 /// that polls; read by others, who compare the number of polls before and after.
 #[derive(Default)]
 pub(super) struct AwaitStacks {
     count: AtomicU32,
-    stacks: [StackCell; MAX_BRANCHES],
+    stacks: [NotedStack; MAX_BRANCHES],
 }
 
 impl AwaitStacks {
@@ -109,19 +78,19 @@ impl AwaitStacks {
     pub(super) fn add_here(&self) {
         let Some(stack) = here() else { return };
         let count = self.count.load(Ordering::Relaxed) as usize;
-        let is_this = |cell: &StackCell| core::ptr::eq(cell.0.load(Ordering::Relaxed), stack);
+        let is_this = |noted: &NotedStack| noted.get().is_some_and(|noted| core::ptr::eq(noted, stack));
         // A leaf that is polled again in the same poll; or the oldest, if there is no room.
         let gone = self.stacks[..count].iter().position(is_this).or((count == MAX_BRANCHES).then_some(0));
         let last = match gone {
             Some(gone) => {
                 for at in gone + 1..count {
-                    self.stacks[at - 1].0.store(self.stacks[at].0.load(Ordering::Relaxed), Ordering::Release);
+                    self.stacks[at - 1].note(self.stacks[at].get());
                 }
                 count - 1
             }
             None => count,
         };
-        self.stacks[last].set(Some(stack));
+        self.stacks[last].note(Some(stack));
         self.count.store(last as u32 + 1, Ordering::Release);
     }
 
@@ -129,6 +98,6 @@ impl AwaitStacks {
     /// same poll may be over.
     pub(super) fn get(&self) -> impl Iterator<Item = Stack<'static>> {
         let count = (self.count.load(Ordering::Acquire) as usize).min(MAX_BRANCHES);
-        self.stacks[..count].iter().rev().filter_map(StackCell::get)
+        self.stacks[..count].iter().rev().filter_map(|noted| Some(noted.get()?.captured()))
     }
 }

@@ -4,13 +4,14 @@ use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsiz
 use core::task::Waker;
 use std::panic::{self, AssertUnwindSafe};
 
-use super::await_stack::{AwaitStacks, StackCell};
+use super::await_stack::AwaitStacks;
 use super::shared_waker::{Doing, Released, Share, SharedWaker};
 use super::{FORKS, TASKS, request};
 use crate::clock;
 use crate::goroutine::{Name, Start, StartCell};
 use crate::slots::{Place, Slot};
 use crate::stack::Stack;
+use crate::stack::kept::NotedStack;
 
 /// Tries of a reader under whom tasks are polled.
 const TRIES: usize = 8;
@@ -40,7 +41,7 @@ pub struct Task {
     /// How many forks led to its process.
     forks: AtomicU32,
     creator: AtomicU64,
-    created_by: StackCell,
+    created_by: NotedStack,
     start: StartCell,
     name: Name,
     place: Place,
@@ -66,7 +67,7 @@ unsafe impl Slot for Task {
             is_asked: AtomicBool::new(false),
             forks: AtomicU32::new(0),
             creator: AtomicU64::new(0),
-            created_by: StackCell::default(),
+            created_by: NotedStack::default(),
             start: StartCell::default(),
             name: Name::default(),
             place: Place::default(),
@@ -105,7 +106,7 @@ impl Task {
         self.name.set(name);
         self.start.set(Some(start));
         self.creator.store(creator, Ordering::Release);
-        self.created_by.set(if request::is_on() { super::await_stack::here() } else { None });
+        self.created_by.note(if request::is_on() { super::await_stack::here() } else { None });
         self.forks.store(FORKS.load(Ordering::Relaxed), Ordering::Release);
         self.asked.store(u32::MAX, Ordering::Release);
         self.awaits.clear();
@@ -332,7 +333,7 @@ impl Task {
                 name: self.name.with(str::to_owned),
                 start: self.start.get(),
                 creator: self.creator.load(Ordering::Acquire),
-                created_by: self.created_by.get(),
+                created_by: self.created_by.get().map(|stack| stack.captured()),
             };
             if self.id.load(Ordering::Relaxed) != id {
                 continue;

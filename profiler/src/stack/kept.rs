@@ -1,0 +1,39 @@
+//! Stacks that are kept for what they say, with nothing counted for them, and cells that name one.
+
+use core::ptr;
+
+use super::table::{Entry, Key};
+use crate::primitive::{AtomicPtr, Ordering};
+
+/// What distinguishes such stacks beside their frames: nothing.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Frames;
+
+impl Key for Frames {
+    fn seed(&self) -> u64 {
+        0
+    }
+}
+
+/// A stack that is kept. Never freed.
+pub type KeptStack = Entry<Frames, ()>;
+
+/// A note of a kept stack, or of none.
+#[derive(Default)]
+pub struct NotedStack(AtomicPtr<KeptStack>);
+
+impl NotedStack {
+    /// What was noted last.
+    pub fn get(&self) -> Option<&'static KeptStack> {
+        // SAFETY: null, or from a static reference.
+        unsafe { self.0.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// Notes it. For hooks.
+    #[inline]
+    pub fn note(&self, stack: Option<&'static KeptStack>) {
+        // Release: whoever reads the note reads the stack as well.
+        self.0
+            .store(stack.map_or(ptr::null_mut(), |stack| (&raw const *stack).cast_mut()), Ordering::Release);
+    }
+}
