@@ -22,6 +22,9 @@ pub(crate) const NAME: &str = "profile";
 /// The order is Go's; readers go by position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("samples", "count"), ("cpu", "nanoseconds")];
 
+/// The label with the name of a task.
+const TASK_LABEL: &str = "task";
+
 /// All samples of a stretch of time.
 #[derive(Clone)]
 pub(crate) struct CpuRecords {
@@ -41,6 +44,8 @@ pub(crate) struct CpuRecord {
     labels: &'static [(String, String)],
     /// The kernel's number of the thread, and its name; where threads are told apart.
     thread: Option<(u32, Arc<str>)>,
+    /// The name of the task, if it was given one.
+    task: Option<Arc<str>>,
     pub(crate) samples: i64,
 }
 
@@ -63,14 +68,15 @@ impl CpuRecords {
         let record = |count: CpuCount| CpuRecord {
             labels: labels::resolve(count.labels),
             thread: thread(count.thread),
+            task: count.task,
             samples: i64::try_from(count.samples).unwrap_or(i64::MAX),
             span: count.span,
             stack: count.stack,
         };
         let mut records: Vec<CpuRecord> = counts.into_iter().map(record).collect();
         records.sort_unstable_by(|a, b| {
-            let key = |record: &CpuRecord| record.thread.as_ref().map(|(id, _)| *id);
-            let by_stack = || a.stack.cmp(&b.stack).then_with(|| key(a).cmp(&key(b)));
+            let by_stack = || a.stack.cmp(&b.stack).then_with(|| a.thread.cmp(&b.thread));
+            let by_stack = || by_stack().then_with(|| a.task.cmp(&b.task));
             b.samples.cmp(&a.samples).then_with(by_stack).then_with(|| a.labels.cmp(b.labels))
         });
         Self { records: records.into(), period_nanos, comments: remarks, taken: Taken::over(start, duration) }
@@ -130,6 +136,11 @@ pub(crate) fn write(cpu: &CpuRecords, view: View, sink: &mut Sink<'_>) -> io::Re
             locations.ids(visible, &mut sample.location_id);
             sample.value.extend(cpu.values(record));
             sample.label.extend(encode::text_labels(strings, record.labels));
+            // The program's own label of that key goes before.
+            let is_free = || record.labels.iter().all(|(key, _)| key != TASK_LABEL);
+            if let Some(name) = record.task.as_ref().filter(|_| is_free()) {
+                sample.label.push(encode::text_label(strings, TASK_LABEL, name));
+            }
             if let Some((id, name)) = &record.thread {
                 sample.label.push(encode::number_label(strings, "thread id", i64::from(*id), ""));
                 sample.label.push(encode::text_label(strings, "thread name", name));

@@ -87,11 +87,11 @@ pub(crate) fn is_thread_start(short_name: &str) -> bool {
 }
 
 /// What polls a task: the outermost function of its stacks.
-pub(crate) const TASK_START: &str = "rtprof_profiler::task::boundary::poll_task";
+pub(crate) const TASK_START: &str = "rtprof_profiler::boundary::poll_task";
 
 /// Whether a function, by its name without type arguments, is what stands between [`TASK_START`] and the future of a task.
 pub(crate) fn is_task_start(short_name: &str) -> bool {
-    short_name.starts_with("rtprof_profiler::task::boundary::run")
+    short_name.starts_with("rtprof_profiler::boundary::run")
         || ["rtprof_hooks::task::instrumented::", "rtprof_hooks::task::tracked::"]
             .iter()
             .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn the_start_of_a_task() {
         for name in [
-            "rtprof_profiler::task::boundary::run::call::<app::main::{closure#0}, u8>",
-            "rtprof_profiler::task::boundary::run::<app::main::{closure#0}, u8>",
+            "rtprof_profiler::boundary::run::call::<app::main::{closure#0}, u8>",
+            "rtprof_profiler::boundary::run::<app::main::{closure#0}, u8>",
             "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>::{closure#0}",
             "rtprof_hooks::task::instrumented::Instrumented<F>::poll::{{closure}}",
             "<rtprof_hooks::task::instrumented::Instrumented<F> as core::future::future::Future>::poll::{closure#0}",

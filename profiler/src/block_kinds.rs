@@ -24,10 +24,14 @@ impl BlockKinds {
     pub const SYSCALL: Self = Self(8);
     /// Sleeps.
     pub const SLEEP: Self = Self(16);
+    /// Waits of async tasks (`rtprof::task`) until they are woken, whatever for: also those for a socket or a time, and for an instant
+    /// those of `yield_now`. While the profile has them, tasks note where they await at each await.
+    pub const AWAIT: Self = Self(32);
     /// All waits.
-    pub const ALL: Self = Self(31);
-    /// What the block profile has unless told otherwise, as Go's: waits that another thread of the program ends.
-    pub const DEFAULT: Self = Self(Self::SYNC.0 | Self::JOIN.0);
+    pub const ALL: Self = Self(63);
+    /// What the block profile has unless told otherwise: as Go's, waits of threads that another thread of the program ends, and waits
+    /// of async tasks.
+    pub const DEFAULT: Self = Self(Self::SYNC.0 | Self::JOIN.0 | Self::AWAIT.0);
 
     /// Whether all of `kinds` are in this set.
     #[inline]
@@ -77,6 +81,7 @@ impl core::fmt::Debug for BlockKinds {
             (Self::NETWORK, "NETWORK"),
             (Self::SYSCALL, "SYSCALL"),
             (Self::SLEEP, "SLEEP"),
+            (Self::AWAIT, "AWAIT"),
         ];
         let mut set = f.debug_set();
         for (kind, name) in names {

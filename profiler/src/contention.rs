@@ -38,6 +38,7 @@ use crate::listeners::{self, Listener};
 use crate::random;
 use crate::stack::table::{Entry, Key, Table};
 use crate::stack::{MAX_STACK, Stack, capture, with_room};
+use crate::task;
 use crate::wait_site::{self, WaitSite};
 
 /// Distinct (stack, labels) that each of the two profiles keeps.
@@ -111,8 +112,8 @@ pub fn set_block_profile_rate(nanos: u64) {
     note_calls();
 }
 
-/// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has. It
-/// takes effect with the waits that end from now on. The first call that adds kinds to a profile that is on may sleep for 5 ms. Go has
+/// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has, and the waits
+/// of async tasks. It takes effect with the waits that end from now on. The first call that adds kinds to a profile that is on may sleep for 5 ms. Go has
 /// no such choice.
 pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     let _held = SETTING.lock();
@@ -143,6 +144,7 @@ fn note_calls() {
         hidden::hiding(Calls::WAITS, clock::ticks_per_second);
     }
     listeners::set(Listener::BlockCalls, has_calls);
+    task::note_waits(is_block_kind_on(BlockKinds::AWAIT));
 }
 
 /// The rate of the block profile in nanoseconds, as it was set; 0 when it is off.
@@ -177,6 +179,15 @@ pub fn block_event(cycles: u64) {
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 {
         sample_block(cycles.max(1), rate);
+    }
+}
+
+/// A task has waited `cycles` ticks, for what is noted of it: samples it. For hooks.
+pub(crate) fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
+    let rate = BLOCK_RATE.load(Ordering::Acquire);
+    if rate != 0 && is_block_sampled(cycles, rate) {
+        let (count, cycles) = block_weight(cycles, rate);
+        add(&BLOCK, BlockKey { labels, is_wake: false }, stack, count, cycles, None);
     }
 }
 
@@ -242,7 +253,18 @@ fn record_here(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     let key = BlockKey { labels: labels::current_id(), is_wake: wake.is_some() };
-    if let Some(bucket) = buckets.intern_or_fold(key, &frames[..depth], |key| key, OVERFLOW_BUCKETS) {
+    add(buckets, key, &frames[..depth], count, cycles, wake);
+}
+
+fn add(
+    buckets: &'static Buckets,
+    key: BlockKey,
+    stack: &[usize],
+    count: f64,
+    cycles: u64,
+    wake: Option<Wake>,
+) {
+    if let Some(bucket) = buckets.intern_or_fold(key, stack, |key| key, OVERFLOW_BUCKETS) {
         if let Some(Wake { waited_at: Some(site) }) = wake {
             bucket.record.note_wait_site(site);
         }
@@ -261,7 +283,7 @@ struct Wake {
 pub struct BlockCount {
     /// Who waited, or was waited for.
     pub stack: Stack<'static>,
-    /// The labels of the thread.
+    /// The labels of the thread or task.
     pub labels: LabelSetId,
     /// Whether it is from [`wake_event`], so that it may be no unlock.
     pub is_wake: bool,

@@ -69,9 +69,21 @@ pub fn current_id() -> LabelSetId {
     CURRENT_ID.with(Cell::get)
 }
 
+/// Labels that are current somewhere, with their number: on a thread, or in a task while it is not polled.
+#[derive(Debug, Default)]
+pub struct Current {
+    pairs: Option<Arc<Pairs>>,
+    id: LabelSetId,
+}
+
+/// The labels of this thread, to be handed on or read. Does not allocate.
+pub fn current() -> Current {
+    Current { pairs: current_pairs(), id: current_id() }
+}
+
 /// A share of this thread's current labels. Readers hold one, because the program may drop the
 /// guard while it reads.
-fn current() -> Option<Arc<Pairs>> {
+fn current_pairs() -> Option<Arc<Pairs>> {
     let held = CURRENT.with(Cell::get);
     if held.is_null() {
         return None;
@@ -84,15 +96,58 @@ fn current() -> Option<Arc<Pairs>> {
     }
 }
 
-/// Makes `pairs` current and returns what was.
-fn replace(pairs: Option<Arc<Pairs>>, id: LabelSetId) -> Option<Arc<Pairs>> {
-    CURRENT_ID.with(|c| c.set(id));
-    if let Some(own) = goroutine::known() {
-        own.set_labels(id);
+impl Current {
+    /// The number of the set.
+    pub fn id(&self) -> LabelSetId {
+        self.id
     }
-    let old = CURRENT.with(|c| c.replace(pairs.map_or(core::ptr::null(), Arc::into_raw)));
-    // SAFETY: the cell owned the count that the `Arc` made here takes over.
-    (!old.is_null()).then(|| unsafe { Arc::from_raw(old) })
+
+    /// These and `labels`; a key that is there already takes the new value.
+    #[must_use]
+    pub fn with(self, labels: LabelSet) -> Self {
+        let pairs = match self.pairs {
+            Some(outer) => {
+                let mut all = Pairs::clone(&outer);
+                all.extend(labels.0.iter().map(|(k, v)| (k.clone(), v.clone())));
+                Arc::new(all)
+            }
+            None => labels.0,
+        };
+        let id = number(&pairs);
+        Self { pairs: Some(pairs), id }
+    }
+
+    /// Makes them those of the current thread until the guard is dropped.
+    pub fn enter(mut self) -> LabelGuard {
+        self.swap();
+        LabelGuard { previous: self, _of_this_thread: PhantomData }
+    }
+
+    /// Exchanges them with those of the current thread: of what it polls, if it polls a task.
+    pub fn swap(&mut self) {
+        self.swap_unseen();
+        let id = current_id();
+        if let Some(thread) = goroutine::known() {
+            match thread.polls() {
+                Some(task) => task.set_labels(id),
+                None => thread.set_labels(id),
+            }
+        }
+    }
+
+    /// Exchanges them with those of the current thread, whose goroutine keeps its own: a poll begins or ends. For hooks.
+    #[inline]
+    pub fn swap_unseen(&mut self) {
+        let held = CURRENT.with(Cell::get);
+        if self.pairs.is_none() && held.is_null() {
+            return;
+        }
+        let pairs = self.pairs.take().map_or(core::ptr::null(), Arc::into_raw);
+        CURRENT.with(|c| c.set(pairs));
+        self.id = CURRENT_ID.with(|c| c.replace(self.id));
+        // SAFETY: the cell owned the count that the `Arc` made here takes over.
+        self.pairs = (!held.is_null()).then(|| unsafe { Arc::from_raw(held) });
+    }
 }
 
 /// Puts the labels back that a [`set_labels`] replaced, when dropped. Meant to live in a scope:
@@ -100,9 +155,14 @@ fn replace(pairs: Option<Arc<Pairs>>, id: LabelSetId) -> Option<Arc<Pairs>> {
 /// of them had found.
 #[must_use = "the labels end when the guard is dropped"]
 pub struct LabelGuard {
-    previous: Option<Arc<Pairs>>,
-    previous_id: LabelSetId,
+    previous: Current,
     _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for LabelGuard {
+    fn drop(&mut self) {
+        self.previous.swap();
+    }
 }
 
 /// Marks the current thread as one of rtprof's until the guard is dropped: profiles have its samples under the label
@@ -132,50 +192,14 @@ pub fn is_own(id: LabelSetId) -> bool {
 
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
 /// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
-/// without, unless the feature `interpose` is on. Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+/// without, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the thread has its
+/// own again when the poll ends, and tasks that are made meanwhile have them as well. Go: `pprof.SetGoroutineLabels`, and the
+/// first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
-    let previous_id = current_id();
-    let merged = match current() {
-        Some(outer) => {
-            let mut all = Pairs::clone(&outer);
-            all.extend(labels.0.iter().map(|(k, v)| (k.clone(), v.clone())));
-            Arc::new(all)
-        }
-        None => labels.0,
-    };
-    let id = number(&merged);
-    let previous = replace(Some(merged), id);
-    LabelGuard { previous, previous_id, _of_this_thread: PhantomData }
+    current().with(labels).enter()
 }
 
-impl Drop for LabelGuard {
-    fn drop(&mut self) {
-        drop(replace(self.previous.take(), self.previous_id));
-    }
-}
-
-/// The labels of the thread that made it, for a thread that it starts.
-#[derive(Debug)]
-pub struct Inherited {
-    pairs: Option<Arc<Pairs>>,
-    id: LabelSetId,
-}
-
-/// The labels of this thread. Does not allocate.
-pub fn inherited() -> Inherited {
-    Inherited { pairs: current(), id: current_id() }
-}
-
-impl Inherited {
-    /// Makes them those of the current thread until the guard is dropped.
-    pub fn enter(self) -> LabelGuard {
-        let previous_id = current_id();
-        let previous = replace(self.pairs, self.id);
-        LabelGuard { previous, previous_id, _of_this_thread: PhantomData }
-    }
-}
-
-/// Runs `f` under the labels of the thread and these. Go: `pprof.Do`.
+/// Runs `f` under the labels of the thread and these. For a future there is `rtprof::task::do_with`. Go: `pprof.Do`.
 pub fn do_with<T>(labels: LabelSet, f: impl FnOnce() -> T) -> T {
     let _guard = set_labels(labels);
     f()
@@ -183,13 +207,13 @@ pub fn do_with<T>(labels: LabelSet, f: impl FnOnce() -> T) -> T {
 
 /// The current value of a label of this thread. Go: `pprof.Label`.
 pub fn label(key: &str) -> Option<String> {
-    current()?.get(key).cloned()
+    current_pairs()?.get(key).cloned()
 }
 
 /// Calls `f` for each label of this thread, in the order of keys, until it returns `false`.
 /// Go: `pprof.ForLabels`.
 pub fn for_labels(mut f: impl FnMut(&str, &str) -> bool) {
-    if let Some(pairs) = current() {
+    if let Some(pairs) = current_pairs() {
         pairs.iter().all(|(k, v)| f(k, v));
     }
 }
@@ -271,7 +295,7 @@ mod tests {
         assert_eq!(label("b"), None);
         drop(inner);
         assert_eq!(label("a").as_deref(), Some("1"), "what the last guard had found, still alive");
-        drop(replace(None, LabelSetId::NONE));
+        Current::default().swap();
         assert_eq!(resolve(LabelSetId::OVERFLOW), [("labels".into(), "overflow".into())]);
     }
 }

@@ -34,6 +34,7 @@ pub mod arena;
 mod block_kinds;
 mod block_profile;
 mod block_record;
+pub(crate) mod boundary;
 pub mod bucket;
 pub mod clock;
 pub mod contention;

@@ -9,6 +9,7 @@ mod room;
 mod stress;
 #[path = "../support/mod.rs"]
 mod support;
+mod tasks;
 mod totals;
 mod truth;
 mod work;

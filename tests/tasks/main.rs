@@ -1,9 +1,11 @@
 //! Async tasks in the goroutine profile: who awaits what, at which line.
 #![cfg(feature = "pprof")]
 
+mod block;
 mod by_hand;
 mod churn;
 mod dump;
+mod labels;
 mod leaves;
 mod misuse;
 mod nested;

@@ -9,7 +9,7 @@ use core::mem::{ManuallyDrop, MaybeUninit};
 use libc::{pthread_attr_t, pthread_t};
 use rtprof_profiler::goroutine::{self, Goroutine, Origin};
 use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::labels::{self, Inherited};
+use rtprof_profiler::labels::{self, Current};
 use rtprof_profiler::slots::{Place, Slot, Slots};
 use rtprof_profiler::thread_create;
 use rtprof_tracer::states;
@@ -92,7 +92,7 @@ struct Start {
     function: Function,
     argument: *mut c_void,
     origin: Origin,
-    labels: Inherited,
+    labels: Current,
 }
 
 // SAFETY: the cell is the creator's alone until the thread begins, and then the thread's.
@@ -133,7 +133,7 @@ pub(crate) unsafe extern "C" fn pthread_create(
     };
     let creator = goroutine::current().map_or(0, Goroutine::id);
     let origin = Origin { created_by, creator, start: None, birth: states::create("", None) };
-    let start = Start { function, argument, origin, labels: labels::inherited() };
+    let start = Start { function, argument, origin, labels: labels::current() };
     // SAFETY: taken above, so this thread's alone.
     unsafe { (*birth.start.get()).write(start) };
     set_errno(before);

@@ -27,6 +27,11 @@
 //! Futures that a task polls with wakers of another make, as `FuturesUnordered`, `buffer_unordered` and a long `join_all` do, end
 //! its stack: instrument them where they are pushed, and each is a task too.
 //!
+//! # Labels
+//!
+//! A task has the labels of what made it, and keeps them when it moves between threads. They are current while it is polled, so
+//! that samples of the heap, of locks and of the CPU have them too. [`do_with`] adds some for a future.
+//!
 //! # What it costs
 //!
 //! No allocation. A task whose future or wakers are leaked by the program keeps its slot of 256 bytes.
@@ -34,6 +39,7 @@
 mod instrumented;
 #[cfg(feature = "tokio")]
 mod join_set;
+mod labelled;
 #[cfg(feature = "tokio")]
 mod spawn;
 mod tracked;
@@ -42,6 +48,7 @@ mod waker;
 pub use instrumented::Instrumented;
 #[cfg(feature = "tokio")]
 pub use join_set::JoinSet;
+pub use labelled::{Labelled, do_with};
 pub use rtprof_profiler::task::{AwaitStacks, await_stacks, set_await_stacks};
 #[cfg(feature = "tokio")]
 pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_named};

@@ -4,6 +4,7 @@ use core::mem::ManuallyDrop;
 use core::task::{Poll, Waker};
 
 use rtprof_profiler::goroutine::{self, Goroutine, Start};
+use rtprof_profiler::labels::{self, Current};
 use rtprof_profiler::task::{self, Task};
 
 use super::waker::{self, Side};
@@ -13,14 +14,16 @@ use super::waker::{self, Side};
 pub(super) struct Tracked {
     task: &'static Task,
     side: Side,
+    /// Those of the task; those of the thread while it is polled.
+    labels: Current,
 }
 
 impl Tracked {
-    /// Begins a task. `None` if there is no memory for it.
+    /// Begins a task, under the labels of the caller. `None` if there is no memory for it.
     #[track_caller]
     pub(super) fn begin(name: &str, start: Start) -> Option<Self> {
         let task = task::begin(name, start)?;
-        Some(Self { task, side: Side::default() })
+        Some(Self { task, side: Side::default(), labels: labels::current() })
     }
 
     /// Polls the task's future: `poll` does, with the waker that it is given.
@@ -37,7 +40,8 @@ impl Tracked {
         let waker: &ManuallyDrop<Waker> = &own;
         let waker: &Waker = if is_shared { waker } else { executor };
         thread.set_polls(Some(self.task));
-        let mut inside = Inside { thread, task: self.task, outer, is_ready: false };
+        self.labels.swap_unseen();
+        let mut inside = Inside { thread, task: self.task, labels: &mut self.labels, outer, is_ready: false };
         let result = task::run(|| poll(waker));
         inside.is_ready = result.is_ready();
         drop(inside);
@@ -77,17 +81,20 @@ impl Drop for Tracked {
 }
 
 /// A poll that goes on, also one that ends by a panic.
-struct Inside {
+struct Inside<'a> {
     thread: &'static Goroutine,
     task: &'static Task,
+    /// Those of the thread.
+    labels: &'a mut Current,
     outer: Option<&'static Task>,
     /// The task ends, which its owner sees to.
     is_ready: bool,
 }
 
-impl Drop for Inside {
+impl Drop for Inside<'_> {
     #[inline]
     fn drop(&mut self) {
+        self.labels.swap_unseen();
         // Dropped last, also if code of the executor's panics.
         let _restores = Restores { thread: self.thread, outer: self.outer };
         if !self.is_ready {

@@ -49,7 +49,7 @@ impl Creator {
 
     /// `body` with the goroutine around it, under the labels of the caller. A panic ends the goroutine and goes on to std.
     pub(super) fn around<T>(self, body: impl FnOnce() -> T) -> impl FnOnce() -> T {
-        let labels = labels::inherited();
+        let labels = labels::current();
         move || {
             let _labels = labels.enter();
             let _goroutine = self.enter();

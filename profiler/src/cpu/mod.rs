@@ -8,7 +8,7 @@
 //! | `perf`, `timer`, `cpu_time` | how the kernel measures a thread's time and says that a period is over |
 //! | `signal`, `event` | by which signal, and what has caused one |
 //! | `thread`, `rest` | what a sample stands for, and when none is taken |
-//! | `samples` | where samples are counted |
+//! | `samples`, `task_names` | where samples are counted, and the names of tasks kept that they were taken in |
 //! | `sampling` | what threads do while they are sampled |
 //! | `attach`, `threads` | how threads are found, and made to be signalled |
 //! | `permit` | which sampling goes on, and for which it ends |
@@ -43,6 +43,8 @@ mod samples;
 mod sampling;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod signal;
+#[cfg(not(loom))]
+mod task_names;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod thread;
 #[cfg(all(rtprof_supported, not(loom)))]

@@ -18,6 +18,7 @@ use super::permit::{Permit, Ticket};
 use super::samples::{CpuKey, Samples};
 use super::sampling::{SAMPLING, Sampling};
 use super::signal::Signal;
+use super::task_names::TaskName;
 use super::threads::{self, Threads};
 use super::timer::Timer;
 use super::{CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, StartError, cpu_time};
@@ -250,7 +251,7 @@ impl Collector {
         let tally = self.threads.tally;
         let unseen = unseen(used / self.period, sampled, tally.all());
         if unseen > 0 {
-            let key = CpuKey { labels: LabelSetId::NONE, thread: 0 };
+            let key = CpuKey { labels: LabelSetId::NONE, thread: 0, task: TaskName::NONE };
             ended.samples.add(key, &[marker::frame(marker::cpu_time_not_sampled)], unseen);
         }
         let counts = ended.samples.counts();

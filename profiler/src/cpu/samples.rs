@@ -4,12 +4,15 @@
 //! that comes late loses nothing.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::HashMap;
+use std::sync::Arc;
 
+use super::task_names::{TaskName, TaskNames};
 use crate::counters::{COUNTERS, Counter};
 use crate::labels::{self, LabelSetId};
 use crate::modules::CaptureSpan;
 use crate::stack::overflow::Limited;
-use crate::stack::table::{Key, Table};
+use crate::stack::table::{Entry, Key, Table};
 
 /// Distinct (stack, labels, thread) that are kept.
 const MAX_STACKS: usize = 1 << 16;
@@ -22,11 +25,13 @@ pub(super) struct CpuKey {
     pub(super) labels: LabelSetId,
     /// The kernel's number of the thread; 0 where threads are not told apart.
     pub(super) thread: u32,
+    /// The name of the task that the thread polled.
+    pub(super) task: TaskName,
 }
 
 impl Key for CpuKey {
     fn seed(&self) -> u64 {
-        u64::from(self.thread) << 32 | u64::from(self.labels.bits())
+        (u64::from(self.thread) << 32 | u64::from(self.labels.bits())) ^ (self.task.number() as u64) << 16
     }
 }
 
@@ -47,22 +52,31 @@ pub struct CpuCount {
     pub stack: Box<[usize]>,
     /// When it was captured.
     pub span: CaptureSpan,
-    /// The labels of the thread.
+    /// The labels of the thread or task.
     pub labels: LabelSetId,
     /// The kernel's number of the thread; 0 where threads are not told apart.
     pub thread: u32,
+    /// The name of the task, if it was given one.
+    pub task: Option<Arc<str>>,
     /// How many periods of processor time.
     pub samples: u64,
 }
 
 /// All samples so far.
-pub(super) struct Samples(Option<Table<CpuKey, CpuRecord>>);
+pub(super) struct Samples(Option<Kept>);
+
+struct Kept {
+    counts: Table<CpuKey, CpuRecord>,
+    task_names: TaskNames,
+}
 
 impl Samples {
     /// None yet. `None` if the kernel gives no memory.
     pub(super) fn new() -> Option<Self> {
-        let table = Table::new(MAX_STACKS);
-        table.open().then_some(Self(Some(table)))
+        let counts = Table::new(MAX_STACKS);
+        // First what it frees again when it is dropped.
+        let kept = Kept { task_names: TaskNames::new()?, counts };
+        kept.counts.open().then_some(Self(Some(kept)))
     }
 
     /// None, for ever: what is added is not kept.
@@ -72,32 +86,38 @@ impl Samples {
 
     /// Counts `samples` more of this stack. In a handler too.
     pub(super) fn add(&self, key: CpuKey, stack: &[usize], samples: u64) {
-        let fold = |key: CpuKey| CpuKey { thread: 0, ..key };
-        let Some(table) = &self.0 else { return };
-        if let Some(entry) = table.intern_or_fold(key, stack, fold, OVERFLOW_BUCKETS) {
+        let fold = |key: CpuKey| CpuKey { thread: 0, task: TaskName::NONE, ..key };
+        let Some(kept) = &self.0 else { return };
+        if let Some(entry) = kept.counts.intern_or_fold(key, stack, fold, OVERFLOW_BUCKETS) {
             entry.record.0.fetch_add(samples, Ordering::Relaxed);
         }
     }
 
+    /// The name of the task that the current thread polls. In its handler.
+    pub(super) fn task_name(&self) -> TaskName {
+        self.0.as_ref().map_or(TaskName::NONE, |kept| kept.task_names.of_polled())
+    }
+
     /// All of them.
     pub(super) fn counts(&self) -> Vec<CpuCount> {
-        let count = |entry: &crate::stack::table::Entry<CpuKey, CpuRecord>| CpuCount {
+        let Some(kept) = &self.0 else { return Vec::new() };
+        let names: HashMap<TaskName, Arc<str>> =
+            kept.task_names.all().map(|(kept, name)| (kept, name.into())).collect();
+        let count = |entry: &Entry<CpuKey, CpuRecord>| CpuCount {
             stack: entry.stack().into(),
             span: entry.captured().span,
             labels: entry.key.labels,
             thread: entry.key.thread,
+            task: names.get(&entry.key.task).cloned(),
             samples: entry.record.0.load(Ordering::Relaxed),
         };
-        let entries = self.0.iter().flat_map(Table::iter);
-        entries.map(count).filter(|count| count.samples > 0).collect()
+        kept.counts.iter().map(count).filter(|count| count.samples > 0).collect()
     }
 }
 
-impl Drop for Samples {
+impl Drop for Kept {
     fn drop(&mut self) {
-        if let Some(table) = &mut self.0 {
-            // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
-            unsafe { table.clear() };
-        }
+        // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
+        unsafe { self.counts.clear() };
     }
 }

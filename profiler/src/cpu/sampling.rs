@@ -5,7 +5,9 @@ use super::cpu_time;
 use super::current::Current;
 use super::event::Cause;
 use super::samples::{CpuKey, Samples};
+use super::task_names::TaskName;
 use super::thread::CpuThread;
+use crate::boundary;
 use crate::counters::COUNTERS;
 use crate::goroutine::kernel_thread_id;
 use crate::labels;
@@ -35,7 +37,12 @@ impl Sampling {
         }
         let key = self.key(id);
         let count = |stack: &[usize]| {
-            self.samples.add(key, stack, due);
+            // The part of a task is by itself.
+            let (stack, task) = match boundary::end(stack) {
+                Some(end) => (&stack[..end], self.samples.task_name()),
+                None => (stack, TaskName::NONE),
+            };
+            self.samples.add(CpuKey { task, ..key }, stack, due);
             observer::cpu_sample(stack, due);
         };
         if interrupted.with_stack(count).is_none() {
@@ -62,7 +69,8 @@ impl Sampling {
 
     /// Of samples of the current thread, whose number this is.
     fn key(&self, id: u32) -> CpuKey {
-        CpuKey { labels: labels::current_id(), thread: if self.by_thread { id } else { 0 } }
+        let thread = if self.by_thread { id } else { 0 };
+        CpuKey { labels: labels::current_id(), thread, task: TaskName::NONE }
     }
 }
 

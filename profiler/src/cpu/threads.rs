@@ -7,6 +7,7 @@ use super::cpu_time;
 use super::perf::PerfEvent;
 use super::samples::{CpuKey, Samples};
 use super::signal::Signal;
+use super::task_names::TaskName;
 use super::thread::{Armed, CpuThread};
 use crate::fork_lock::own_process;
 use crate::goroutine::proc::{self, NoStatus, Status};
@@ -182,7 +183,7 @@ impl Threads {
             true => marker::thread_blocks_signals,
             false => marker::cpu_time_not_sampled,
         };
-        samples.add(CpuKey { labels, thread }, &[marker::frame(why)], missed);
+        samples.add(CpuKey { labels, thread, task: TaskName::NONE }, &[marker::frame(why)], missed);
     }
 
     /// Sees to threads that have used more than they were signalled for. Returns whether there were such that run.

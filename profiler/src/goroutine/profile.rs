@@ -21,7 +21,7 @@ use crate::goroutine_profile::GoroutineKind;
 use crate::labels::LabelSetId;
 use crate::modules::CaptureSpan;
 use crate::sampling::Hook;
-use crate::stack::{SavedFrame, Stack, capture, marker, with_room};
+use crate::stack::{SavedFrame, Stack, capture_whole, marker, with_room};
 use crate::task;
 use crate::task::snapshot::Polled;
 
@@ -254,9 +254,9 @@ fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, ro
     let _close = Close(number);
     match own {
         Some(own) => {
-            own.progress().settle_own(number, || RECORDING.add(own, own.id(), Seen::Running, capture))
+            own.progress().settle_own(number, || RECORDING.add(own, own.id(), Seen::Running, capture_whole))
         }
-        None => RECORDING.add_stranger(super::stranger_id(), Seen::Running, capture),
+        None => RECORDING.add_stranger(super::stranger_id(), Seen::Running, capture_whole),
     }
     for goroutine in SLOTS.iter() {
         let id = goroutine.id_of_now();

@@ -88,6 +88,7 @@ impl WaitReason {
             Self::Sleep => BlockKinds::SLEEP,
             Self::Net => BlockKinds::NETWORK,
             Self::Join => BlockKinds::JOIN,
+            Self::Await => BlockKinds::AWAIT,
             _ => BlockKinds::SYNC,
         }
     }

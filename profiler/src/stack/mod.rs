@@ -1,7 +1,8 @@
 //! Stacks: capture, hash, and the table that keeps each distinct one once.
 //!
 //! A stack is a list of return addresses, leaf first, of at most [`MAX_STACK`] frames, from the
-//! function that called [`capture`] out to `main` or the thread's first function. Frames of the
+//! function that called [`capture`] out to `main`, the thread's first function, or where an async task is
+//! polled ([`crate::boundary`]) to the task's. Frames of the
 //! profiler itself are at its leaf end; they are hidden at export, by name, because how many there
 //! are depends on inlining.
 //!
@@ -38,6 +39,7 @@ pub use mode::{StackMode, set_stack_mode, stack_mode};
 pub use saved_frame::SavedFrame;
 pub use spare::{most_used as most_used_of_spare, with_room, with_room_for_text};
 
+use crate::boundary;
 use crate::counters::COUNTERS;
 use crate::modules::CaptureSpan;
 use bounds::Bounds;
@@ -129,8 +131,8 @@ fn registers() -> Registers {
     }
 }
 
-/// Captures the caller's stack into `frames` and returns its depth. The first frames may be those
-/// of the profiler.
+/// Captures the caller's stack into `frames` and returns its depth: that of the task which the thread polls, if it polls one. The
+/// first frames may be those of the profiler.
 ///
 /// Never 0 on a supported platform: a stack that cannot be walked is the single frame
 /// [`marker::stack_not_captured`], and is counted.
@@ -138,13 +140,27 @@ fn registers() -> Registers {
 /// Callers in hooks make sure with [`with_room`] that the program's stack has room for them.
 #[inline(never)]
 pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
-    let registers = registers();
+    let depth = walked_from(registers(), frames);
+    match boundary::end(&frames[..depth]) {
+        Some(end) => end,
+        None => finish(frames, depth),
+    }
+}
+
+/// As [`capture`], out to the end of the thread's stack, with all tasks that it polls.
+#[inline(never)]
+pub(crate) fn capture_whole(frames: &mut [usize; MAX_STACK]) -> usize {
+    let depth = walked_from(registers(), frames);
+    finish(frames, depth)
+}
+
+#[inline]
+fn walked_from(registers: Registers, frames: &mut [usize; MAX_STACK]) -> usize {
     let Start { registers, stack } = match bounds::own_stack_at(registers.sp) {
         Some(stack) => Start { registers, stack },
         None => elsewhere(registers),
     };
-    let depth = walked(registers, stack, frames);
-    finish(frames, depth)
+    walked(registers, stack, frames)
 }
 
 /// The stack from these registers outwards, start-up frames and all; 0 where it cannot be walked.

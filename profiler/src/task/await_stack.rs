@@ -8,10 +8,11 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
 
-use super::boundary;
+use super::shared_waker::Doing;
 use crate::counters::COUNTERS;
+use crate::labels::{self, LabelSetId};
 use crate::sampling::Hook;
 use crate::stack::kept::{Frames, KeptStack, NotedStack};
 use crate::stack::table::Table;
@@ -32,7 +33,7 @@ pub(super) fn open() {
     STACKS.open();
 }
 
-/// The caller's stack, out to the poll of the innermost task. `None`, counted, where there is no room for it.
+/// The caller's stack. `None`, counted, where there is no room for it.
 #[inline(never)]
 pub(super) fn here() -> Option<&'static KeptStack> {
     // Leaves `errno` as it was.
@@ -44,7 +45,6 @@ pub(super) fn here() -> Option<&'static KeptStack> {
 fn intern_here() -> Option<&'static KeptStack> {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
-    let depth = boundary::innermost(&frames[..depth]).map_or(depth, |at| at + 1);
     let stack = STACKS.intern(Frames, &frames[..depth]).ok();
     if stack.is_none() {
         COUNTERS.task_stacks_over_limit.add();
@@ -56,17 +56,53 @@ fn intern_here() -> Option<&'static KeptStack> {
 /// that polls; read by others, who compare the number of polls before and after.
 #[derive(Default)]
 pub(super) struct AwaitStacks {
-    count: AtomicU32,
+    /// The number of polls there had been when the task was last asked to be polled for its stack.
+    asked: AtomicU32,
+    /// Whether the poll that goes on is only for that.
+    is_asked: AtomicBool,
+    count: AtomicU8,
+    /// The labels under which the last one was left.
+    labels: AtomicU16,
     stacks: [NotedStack; MAX_BRANCHES],
 }
 
 impl AwaitStacks {
-    /// A poll begins: what the last one has left is over.
+    /// A task begins.
+    pub(super) fn reset(&self) {
+        self.asked.store(u32::MAX, Ordering::Release);
+        self.clear();
+    }
+
+    /// What the last poll has left is over.
     #[inline]
     pub(super) fn clear(&self) {
         if self.count.load(Ordering::Relaxed) != 0 {
             self.count.store(0, Ordering::Release);
         }
+    }
+
+    /// A poll begins; `before` is what the task did. Returns whether the poll is only for its stack.
+    #[inline]
+    pub(super) fn begin_poll(&self, before: Doing) -> bool {
+        let is_asked = self.was_asked(before.polls()) && !before.is_woken();
+        self.is_asked.store(is_asked, Ordering::Relaxed);
+        is_asked
+    }
+
+    /// Whether the poll that goes on is only for its stack. By the thread that polls.
+    #[inline]
+    pub(super) fn is_only_asked(&self) -> bool {
+        self.is_asked.load(Ordering::Relaxed)
+    }
+
+    /// The task is to be polled for its stack, after so many polls.
+    pub(super) fn ask(&self, polls: u32) {
+        self.asked.store(polls, Ordering::Release);
+    }
+
+    /// Whether it was, and not polled since.
+    pub(super) fn was_asked(&self, polls: u32) -> bool {
+        self.asked.load(Ordering::Acquire) == polls
     }
 
     /// Whether the last poll has left none.
@@ -91,7 +127,13 @@ impl AwaitStacks {
             None => count,
         };
         self.stacks[last].note(Some(stack));
-        self.count.store(last as u32 + 1, Ordering::Release);
+        self.labels.store(labels::current_id().bits() as u16, Ordering::Release);
+        self.count.store(last as u8 + 1, Ordering::Release);
+    }
+
+    /// The labels under which the last one was left, if there is one.
+    pub(super) fn labels(&self) -> Option<LabelSetId> {
+        (!self.is_empty()).then(|| LabelSetId::from_bits(self.labels.load(Ordering::Acquire).into()))
     }
 
     /// Those there are, the last one first: what a future was polled for last is what it waits for, where an earlier leaf of the

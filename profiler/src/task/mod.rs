@@ -9,7 +9,7 @@
 //! |---|---|
 //! | `slot` | who a task is |
 //! | `shared_waker` | what it does, and how it is woken |
-//! | `boundary` | where its frames end on the stack of the thread that polls it |
+//! | [`boundary`] | where its frames end on the stack of the thread that polls it |
 //! | `await_stack` | where it awaits |
 //! | `request` | when it notes that |
 //! | `snapshot` | what the goroutine profile has of it |
@@ -26,7 +26,6 @@
 //! None.
 
 mod await_stack;
-mod boundary;
 mod request;
 mod shared_waker;
 mod slot;
@@ -35,13 +34,17 @@ pub(crate) mod snapshot;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub use await_stack::MAX_BRANCHES;
-pub use boundary::run;
+pub(crate) use request::note_waits;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, request, set_await_stacks};
 pub use slot::{Identity, Task};
 
+pub use crate::boundary::run;
+
+use crate::boundary;
 use crate::counters::COUNTERS;
 use crate::fork_lock::own_process;
 use crate::goroutine::{self, Goroutine, Start};
+use crate::labels;
 use crate::slots::Slots;
 
 #[cfg(not(loom))]
@@ -80,14 +83,15 @@ fn forks_looked_at() -> u32 {
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Begins a task, created by the caller. `None`, counted, when there is no memory for it.
+/// Begins a task, created by the caller, under its labels. `None`, counted, when there is no memory for it.
 pub fn begin(name: &str, start: Start) -> Option<&'static Task> {
     crate::init::open();
+    boundary::note_in_use();
     let slot = TASKS.take();
     if slot.is_none() {
         COUNTERS.goroutines_not_followed.add();
     }
     let slot = slot?;
-    slot.begin(goroutine::reserve_id(), name, start, goroutine::current_id());
+    slot.begin(goroutine::reserve_id(), name, start, goroutine::current_id(), labels::current_id());
     Some(slot)
 }

@@ -8,7 +8,7 @@
 //! differs from the last one, so that every leaf clones it. Those who look regularly find the noting on, and wake no task.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use super::slot::Task;
@@ -35,12 +35,17 @@ pub enum AwaitStacks {
     OnRequest = 0,
     /// Always: no task is ever polled for its stack, but one that was polled last before this was set.
     Always,
-    /// Never. Tasks that wait are in the profile without a stack.
+    /// Never, unless the block profile has waits of tasks. Tasks that wait are in the goroutine profile without a stack.
     Never,
 }
 
 static MODE: AtomicU8 = AtomicU8::new(AwaitStacks::OnRequest as u8);
-static IS_ON: AtomicBool = AtomicBool::new(false);
+/// Why tasks note where they await: bits.
+static WHY: AtomicU8 = AtomicU8::new(0);
+/// The goroutine profile may want it.
+const FOR_LOOKS: u8 = 1;
+/// The block profile has waits of tasks.
+const FOR_WAITS: u8 = 2;
 /// The tick at which the lease is over.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 
@@ -51,7 +56,7 @@ thread_local! {
 /// Sets when tasks note where they await; returns the previous setting.
 pub fn set_await_stacks(mode: AwaitStacks) -> AwaitStacks {
     let before = MODE.swap(mode as u8, Ordering::Relaxed);
-    IS_ON.store(mode == AwaitStacks::Always, Ordering::Relaxed);
+    set(FOR_LOOKS, mode == AwaitStacks::Always);
     mode_of(before)
 }
 
@@ -70,13 +75,32 @@ fn mode_of(number: u8) -> AwaitStacks {
 /// Whether tasks note where they await. For hooks.
 #[inline]
 pub fn is_on() -> bool {
-    IS_ON.load(Ordering::Relaxed)
+    WHY.load(Ordering::Relaxed) != 0
+}
+
+fn set(why: u8, is_on: bool) {
+    if is_on {
+        WHY.fetch_or(why, Ordering::Relaxed);
+    } else {
+        WHY.fetch_and(!why, Ordering::Relaxed);
+    }
+}
+
+/// Notes whether the block profile has waits of tasks.
+pub(crate) fn note_waits(has_them: bool) {
+    set(FOR_WAITS, has_them);
+}
+
+/// Whether the block profile has waits of tasks. For hooks.
+#[inline]
+pub(super) fn has_waits() -> bool {
+    WHY.load(Ordering::Relaxed) & FOR_WAITS != 0
 }
 
 /// To be called now and then, with the tick that it is: ends the noting when the lease is over. For hooks.
 #[inline]
 pub(super) fn look_at_lease(now: u64) {
-    if is_on() && clock::since(now, UNTIL.load(Ordering::Relaxed)) == 0 {
+    if WHY.load(Ordering::Relaxed) & FOR_LOOKS != 0 && clock::since(now, UNTIL.load(Ordering::Relaxed)) == 0 {
         end_lease();
     }
 }
@@ -84,7 +108,7 @@ pub(super) fn look_at_lease(now: u64) {
 #[cold]
 fn end_lease() {
     if await_stacks() != AwaitStacks::Always {
-        IS_ON.store(false, Ordering::Relaxed);
+        set(FOR_LOOKS, false);
     }
 }
 
@@ -114,7 +138,7 @@ pub fn request() {
     let Some(_requesting) = Requesting::begin() else { return };
     let lease = LEASE.as_secs() * clock::ticks_per_second();
     UNTIL.store(clock::ticks().wrapping_add(lease), Ordering::Relaxed);
-    IS_ON.store(true, Ordering::Relaxed);
+    set(FOR_LOOKS, true);
     // Those of a parent are woken in the parent.
     let forks = forks_looked_at();
     let tasks = TASKS.iter().filter(|task| task.is_in(forks));

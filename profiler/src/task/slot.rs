@@ -1,6 +1,8 @@
 //! A task: the slot that says who it is, what it does, and where it awaits.
 
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+mod read;
+
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::task::Waker;
 use std::panic::{self, AssertUnwindSafe};
 
@@ -8,13 +10,15 @@ use super::await_stack::AwaitStacks;
 use super::shared_waker::{Doing, Released, Share, SharedWaker};
 use super::{FORKS, TASKS, request};
 use crate::clock;
+use crate::contention;
 use crate::goroutine::{Name, Start, StartCell};
+use crate::labels::LabelSetId;
+use crate::sampling::Hook;
 use crate::slots::{Place, Slot};
-use crate::stack::Stack;
 use crate::stack::kept::NotedStack;
+use crate::stack::marker;
 
-/// Tries of a reader under whom tasks are polled.
-const TRIES: usize = 8;
+pub(super) use read::Seen;
 
 /// An async task that the profiler follows.
 ///
@@ -27,6 +31,8 @@ pub struct Task {
     shared: SharedWaker<Waker>,
     /// The tick at which the last poll ended.
     since: AtomicU64,
+    /// The tick at which it was woken last, as far as the block profile had waits of tasks.
+    woken: AtomicU64,
     /// While it is polled: the executor's waker of that poll.
     executor: AtomicPtr<Waker>,
     /// What the executor's waker that is shared consists of, to tell it from another.
@@ -34,12 +40,10 @@ pub struct Task {
     /// While it is polled: the task inside whose poll it is polled.
     outer: AtomicPtr<Task>,
     awaits: AwaitStacks,
-    /// The number of polls there had been when it was last asked to be polled for its stack.
-    asked: AtomicU32,
-    /// Whether the poll that goes on is only for its stack.
-    is_asked: AtomicBool,
     /// How many forks led to its process.
     forks: AtomicU32,
+    /// Its labels: while it is polled, those that are current.
+    labels: AtomicU32,
     creator: AtomicU64,
     created_by: NotedStack,
     start: StartCell,
@@ -59,13 +63,13 @@ unsafe impl Slot for Task {
             id: AtomicU64::new(0),
             shared: SharedWaker::default(),
             since: AtomicU64::new(0),
+            woken: AtomicU64::new(0),
             executor: AtomicPtr::new(core::ptr::null_mut()),
             held: [AtomicUsize::new(0), AtomicUsize::new(0)],
             outer: AtomicPtr::new(core::ptr::null_mut()),
             awaits: AwaitStacks::default(),
-            asked: AtomicU32::new(0),
-            is_asked: AtomicBool::new(false),
             forks: AtomicU32::new(0),
+            labels: AtomicU32::new(0),
             creator: AtomicU64::new(0),
             created_by: NotedStack::default(),
             start: StartCell::default(),
@@ -84,32 +88,25 @@ impl core::fmt::Debug for Task {
 /// What tells an executor's waker from another one.
 pub type Identity = [usize; 2];
 
-/// What is known of a task as of one moment.
-pub(super) struct Seen {
-    pub(super) id: u64,
-    pub(super) doing: Doing,
-    pub(super) since: u64,
-    pub(super) awaits: Vec<Stack<'static>>,
-    pub(super) name: String,
-    pub(super) start: Option<Start>,
-    pub(super) creator: u64,
-    pub(super) created_by: Option<Stack<'static>>,
-}
-
 impl Task {
     /// Its number, among those of goroutines; 0 when its future is gone.
     pub fn id(&self) -> u64 {
         self.id.load(Ordering::Relaxed)
     }
 
-    pub(super) fn begin(&self, id: u64, name: &str, start: Start, creator: u64) {
+    /// Runs `f` with the name that it was given; an empty one if none was. For hooks.
+    pub(crate) fn with_name<T>(&self, f: impl FnOnce(&str) -> T) -> T {
+        self.name.with(f)
+    }
+
+    pub(super) fn begin(&self, id: u64, name: &str, start: Start, creator: u64, labels: LabelSetId) {
         self.name.set(name);
         self.start.set(Some(start));
         self.creator.store(creator, Ordering::Release);
+        self.set_labels(labels);
         self.created_by.note(if request::is_on() { super::await_stack::here() } else { None });
         self.forks.store(FORKS.load(Ordering::Relaxed), Ordering::Release);
-        self.asked.store(u32::MAX, Ordering::Release);
-        self.awaits.clear();
+        self.awaits.reset();
         self.shared.begin();
         // Last: who finds the number finds the rest.
         self.id.store(id, Ordering::Release);
@@ -120,6 +117,10 @@ impl Task {
     /// # Safety
     /// By the owner of the future, once.
     pub unsafe fn end(&'static self) {
+        let doing = self.shared.doing();
+        if request::has_waits() && !doing.is_inside() {
+            self.charge_wait(doing);
+        }
         self.id.store(0, Ordering::Release);
         self.settle(self.shared.end());
     }
@@ -156,14 +157,41 @@ impl Task {
     ) -> bool {
         self.executor.store((&raw const *executor).cast_mut(), Ordering::Release);
         let before = self.shared.enter();
-        let is_asked = before.polls() == self.asked.load(Ordering::Relaxed) && !before.is_woken();
-        self.is_asked.store(is_asked, Ordering::Relaxed);
+        let is_asked = self.awaits.begin_poll(before);
+        if request::has_waits() && !is_asked {
+            self.charge_wait(before);
+        }
         self.outer.store(
             outer.map_or(core::ptr::null_mut(), |outer| (&raw const *outer).cast_mut()),
             Ordering::Relaxed,
         );
         self.awaits.clear();
         !before.has_waker() || self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) == identity
+    }
+
+    /// A wait is over, as which it was doing `waited`: an event of the block profile. By the owner of the future.
+    #[cold]
+    fn charge_wait(&self, waited: Doing) {
+        if waited.polls() == 0 {
+            return;
+        }
+        let end = if waited.is_woken() { self.woken.load(Ordering::Acquire) } else { clock::ticks() };
+        // 0 if it was woken during the poll, or before the profile had waits of tasks.
+        let ticks = clock::since(self.since.load(Ordering::Relaxed), end);
+        if ticks == 0 {
+            return;
+        }
+        let labels = self.awaits.labels();
+        let own_labels = || LabelSetId::from_bits(self.labels.load(Ordering::Relaxed));
+        let unknown = match waited.is_woken() || waited.has_waker() {
+            true => [marker::frame(marker::task_was_not_polled_for_its_stack)],
+            false => [marker::frame(marker::task_has_no_waker)],
+        };
+        let noted = self.awaits.get().next();
+        let stack = noted.as_ref().map_or(&unknown[..], |stack| stack);
+        // Leaves `errno` as it was.
+        let _hook = Hook::enter();
+        contention::await_event(ticks, stack, labels.unwrap_or_else(own_labels));
     }
 
     /// Ends a poll after which the future waits. For hooks.
@@ -173,12 +201,17 @@ impl Task {
     #[inline]
     pub unsafe fn leave(&'static self) {
         // One that was polled for its stack has waited all the time.
-        if !self.is_asked.load(Ordering::Relaxed) {
+        if !self.awaits.is_only_asked() {
             let now = clock::ticks();
             self.since.store(now, Ordering::Release);
             request::look_at_lease(now);
         }
         self.settle(self.shared.leave());
+    }
+
+    /// Notes its labels. By the thread that polls it.
+    pub(crate) fn set_labels(&self, labels: LabelSetId) {
+        self.labels.store(labels.bits(), Ordering::Release);
     }
 
     /// While it is polled: the task inside whose poll that is.
@@ -248,6 +281,7 @@ impl Task {
     /// As [`Task::share`].
     #[inline]
     pub unsafe fn wake_by_ref(&self) {
+        self.note_when_woken();
         // First: the executor may poll it at once.
         self.shared.note_wake();
         // SAFETY: the caller's promise.
@@ -264,6 +298,7 @@ impl Task {
     /// The caller holds the clone.
     #[inline]
     pub unsafe fn wake(&'static self) {
+        self.note_when_woken();
         match self.shared.release_to_wake() {
             Some(released) => {
                 if let Some(waker) = self.settled(released) {
@@ -279,6 +314,15 @@ impl Task {
         }
     }
 
+    /// It is about to be woken, perhaps not for the first time.
+    #[inline]
+    fn note_when_woken(&self) {
+        if request::has_waits() && !self.shared.doing().is_woken() {
+            // Before the word says so, so that the thread that polls it next reads this.
+            self.woken.store(clock::ticks(), Ordering::Release);
+        }
+    }
+
     /// Whether it waits and its stack is not known, although a poll would tell it. Then: how many polls there were.
     pub(super) fn is_unknown(&self) -> Option<u32> {
         let doing = self.shared.doing();
@@ -290,11 +334,11 @@ impl Task {
     /// of the executor's.
     pub(super) fn ask(&'static self, polls: u32) -> bool {
         // Not once more where the executor has not come to it yet.
-        if self.asked.load(Ordering::Acquire) == polls || !self.shared.acquire() {
+        if self.awaits.was_asked(polls) || !self.shared.acquire() {
             return false;
         }
         let _held = Held(self);
-        self.asked.store(polls, Ordering::Release);
+        self.awaits.ask(polls);
         // SAFETY: a clone is held. The task is not woken as far as it knows itself.
         let wake = || unsafe { self.shared.with(Waker::wake_by_ref) };
         // A panic of the executor's is not that of whoever looks at tasks.
@@ -310,44 +354,6 @@ impl Task {
     /// The process of this task is this one, to which so many forks have led.
     pub(super) fn set_forks(&self, forks: u32) {
         self.forks.store(forks, Ordering::Relaxed);
-    }
-
-    /// Whether a task of this process is in the slot.
-    pub(super) fn is_in(&self, forks: u32) -> bool {
-        self.id.load(Ordering::Acquire) != 0 && self.forks.load(Ordering::Relaxed) == forks
-    }
-
-    /// The task in this slot, if there is one in this process, of one piece.
-    pub(super) fn read(&self, forks: u32) -> Option<Seen> {
-        for attempt in 1..=TRIES {
-            let id = self.id.load(Ordering::Acquire);
-            if id == 0 || self.forks.load(Ordering::Acquire) != forks {
-                return None;
-            }
-            let doing = self.shared.doing();
-            let mut seen = Seen {
-                id,
-                doing,
-                since: self.since.load(Ordering::Acquire),
-                awaits: self.awaits.get().collect(),
-                name: self.name.with(str::to_owned),
-                start: self.start.get(),
-                creator: self.creator.load(Ordering::Acquire),
-                created_by: self.created_by.get().map(|stack| stack.captured()),
-            };
-            if self.id.load(Ordering::Relaxed) != id {
-                continue;
-            }
-            if self.shared.doing() == doing {
-                return Some(seen);
-            }
-            if attempt == TRIES {
-                // It is polled all the time: where it awaits is not known for any moment.
-                seen.awaits.clear();
-                return Some(seen);
-            }
-        }
-        None
     }
 }
 

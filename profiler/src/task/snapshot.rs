@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 
 use super::slot::{Seen, Task};
-use super::{TASKS, boundary, forks_looked_at};
+use super::{TASKS, forks_looked_at};
+use crate::boundary;
 use crate::clock;
 use crate::goroutine::{Recorded, State, WaitReason};
 use crate::goroutine_profile::GoroutineKind;
-use crate::labels::LabelSetId;
 use crate::modules::CaptureSpan;
 use crate::stack::{MAX_STACK, marker};
 
@@ -97,7 +97,7 @@ fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
 }
 
 fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
-    let Seen { id, doing, since, awaits, name, start, creator, created_by } = seen;
+    let Seen { id, doing, since, labels, awaits, await_labels, name, start, creator, created_by } = seen;
     let mut recorded = Recorded {
         id,
         kind: GoroutineKind::Task,
@@ -108,7 +108,7 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
         creator,
         state: State::Runnable,
         waited_ticks: 0,
-        labels: LabelSetId::NONE,
+        labels,
         stack: Vec::new(),
         branches: Vec::new(),
         polled: [0; MAX_NESTED],
@@ -122,6 +122,7 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
             Some(first) => {
                 recorded.stack = first.to_vec();
                 recorded.span = first.span;
+                recorded.labels = await_labels.unwrap_or(labels);
             }
             None => recorded.stack = vec![marker::frame(unknown)],
         }

@@ -10,6 +10,7 @@
 //! ```
 
 use core::mem::ManuallyDrop;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 /// Runs `f`, as what is inside a poll of a task.
 #[inline]
@@ -33,14 +34,28 @@ pub fn run<F: FnOnce() -> R, R>(f: F) -> R {
     unsafe { ManuallyDrop::into_inner(cell.result) }
 }
 
-/// The frame of a stack, leaf first, at which the innermost task ends.
-pub(super) fn innermost(frames: &[usize]) -> Option<usize> {
-    frames.iter().position(|&frame| is_boundary(frame))
+/// Whether there was a task yet: without one no stack is searched.
+static IS_IN_USE: AtomicBool = AtomicBool::new(false);
+
+/// There are tasks. Before the first is polled.
+pub(crate) fn note_in_use() {
+    if !IS_IN_USE.load(Ordering::Relaxed) {
+        IS_IN_USE.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How many frames of a stack, leaf first, are those of the innermost task; `None` if there is none. For hooks.
+#[inline]
+pub(crate) fn end(frames: &[usize]) -> Option<usize> {
+    if !IS_IN_USE.load(Ordering::Relaxed) {
+        return None;
+    }
+    frames.iter().position(|&frame| is_boundary(frame)).map(|at| at + 1)
 }
 
 /// Whether a return address is in [`poll_task`].
 #[cfg(rtprof_supported)]
-pub(super) fn is_boundary(return_address: usize) -> bool {
+pub(crate) fn is_boundary(return_address: usize) -> bool {
     /// From the first instruction to the one that the call returns to.
     const RETURN: usize = if cfg!(target_arch = "x86_64") { 6 } else { 12 };
     return_address == poll_task as *const () as usize + RETURN
@@ -100,32 +115,35 @@ unsafe extern "C-unwind" fn poll_task(cell: *mut (), call: unsafe extern "C-unwi
 }
 
 #[cfg(not(rtprof_supported))]
-pub(super) fn is_boundary(_return_address: usize) -> bool {
+pub(crate) fn is_boundary(_return_address: usize) -> bool {
     false
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]
 mod tests {
     use super::*;
-    use crate::stack::{MAX_STACK, capture};
+    use crate::stack::{MAX_STACK, capture, capture_whole};
 
     #[inline(never)]
     fn boundaries() -> (usize, usize) {
         let mut frames = [0; MAX_STACK];
-        let depth = capture(&mut frames);
+        let own = capture(&mut frames);
+        let depth = capture_whole(&mut frames);
         let all = frames[..depth].iter().filter(|&&frame| is_boundary(frame)).count();
-        (all, innermost(&frames[..depth]).map_or(0, |at| depth - at))
+        (all, depth - own)
     }
 
     #[test]
     fn stacks_have_the_boundaries_of_the_polls_that_go_on() {
         crate::init::open();
-        assert_eq!(boundaries().0, 0);
-        let (one, outer) = run(boundaries);
+        note_in_use();
+        assert_eq!(boundaries(), (0, 0));
+        let (one, beyond_it) = run(boundaries);
         assert_eq!(one, 1);
-        let (two, inner) = run(|| run(boundaries));
+        assert!(beyond_it > 0);
+        let (two, beyond_both) = run(|| run(boundaries));
         assert_eq!(two, 2);
-        assert!(inner > outer, "the innermost comes first");
+        assert!(beyond_both > beyond_it, "the innermost comes first");
     }
 
     #[test]

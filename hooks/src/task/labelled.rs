@@ -1,0 +1,68 @@
+//! A future under labels.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use rtprof_profiler::labels::{self, Current, LabelSet};
+
+pin_project! {
+    /// A future that runs under labels. Made by [`do_with`].
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Labelled<F> {
+        #[pin]
+        future: F,
+        // Those of the future; while it is polled, those of what polls it.
+        labels: Current,
+    }
+}
+
+/// Runs `future` under the labels of the caller and these; a key that is set already takes the new value. They are current while
+/// it is polled, on any thread: samples that it takes have them, tasks and threads of rtprof that it starts inherit them, and so
+/// does what it awaits. A task that awaits in it has them in the goroutine profile. Go: `pprof.Do`.
+///
+/// ```
+/// # use rtprof_hooks as rtprof;
+/// # use rtprof_profiler::labels;
+/// # mod pprof { pub use rtprof_profiler::labels::labels; }
+/// # async fn handle() {}
+/// # async fn serve() {
+/// rtprof::task::do_with(pprof::labels(&[("route", "/orders")]), handle()).await;
+/// # }
+/// ```
+pub fn do_with<F: Future>(labels: LabelSet, future: F) -> Labelled<F> {
+    Labelled { future, labels: labels::current().with(labels) }
+}
+
+impl<F: Future> Future for Labelled<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let _inside = Inside::begin(this.labels);
+        this.future.poll(context)
+    }
+}
+
+/// The future's labels are current until this is dropped, also by a panic.
+struct Inside<'a>(&'a mut Current);
+
+impl<'a> Inside<'a> {
+    fn begin(labels: &'a mut Current) -> Self {
+        labels.swap();
+        Self(labels)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.swap();
+    }
+}
+
+impl<F> fmt::Debug for Labelled<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Labelled").field("labels", &self.labels).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! The names of tasks in which samples were taken, each kept once: a task may have ended when its name is asked for.
+
+use crate::goroutine::{self, Goroutine, MAX_NAME};
+use crate::stack::kept::Frames;
+use crate::stack::table::Table;
+
+/// Distinct names that are kept. Samples in tasks of other names have none.
+const MAX_NAMES: usize = 1024;
+
+const WORD: usize = size_of::<usize>();
+
+/// A name that is kept, or none.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct TaskName(usize);
+
+impl TaskName {
+    pub(super) const NONE: Self = Self(0);
+
+    /// A number that stands for it; 0 for none.
+    pub(super) fn number(self) -> usize {
+        self.0
+    }
+}
+
+/// All of them.
+pub(super) struct TaskNames(Table<Frames, ()>);
+
+impl TaskNames {
+    /// None yet. `None` if the kernel gives no memory.
+    pub(super) fn new() -> Option<Self> {
+        let table = Table::new(MAX_NAMES);
+        table.open().then_some(Self(table))
+    }
+
+    /// That of the task which the current thread polls. In a handler too.
+    pub(super) fn of_polled(&self) -> TaskName {
+        let task = goroutine::known().and_then(Goroutine::polls);
+        task.map_or(TaskName::NONE, |task| task.with_name(|name| self.keep(name)))
+    }
+
+    fn keep(&self, name: &str) -> TaskName {
+        if name.is_empty() {
+            return TaskName::NONE;
+        }
+        let mut words = [0; MAX_NAME / WORD];
+        for (word, bytes) in words.iter_mut().zip(name.as_bytes().chunks(WORD)) {
+            let mut padded = [0; WORD];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            *word = usize::from_ne_bytes(padded);
+        }
+        let words = &words[..name.len().div_ceil(WORD)];
+        self.0.intern(Frames, words).map_or(TaskName::NONE, |entry| TaskName((&raw const *entry).addr()))
+    }
+
+    /// All names that are kept.
+    pub(super) fn all(&self) -> impl Iterator<Item = (TaskName, String)> {
+        self.0.iter().map(|entry| {
+            let mut bytes: Vec<u8> = entry.stack().iter().flat_map(|word| word.to_ne_bytes()).collect();
+            // A name that ends with such a byte loses it.
+            bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
+            (TaskName((&raw const *entry).addr()), String::from_utf8_lossy(&bytes).into_owned())
+        })
+    }
+}
+
+impl Drop for TaskNames {
+    fn drop(&mut self) {
+        // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
+        unsafe { self.0.clear() };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_kept_once() {
+        let names = TaskNames::new().expect("there is memory");
+        let long = "\u{fc}".repeat(MAX_NAME / 2);
+        let given = ["a", "12345678", "123456789", long.as_str()];
+        let kept = given.map(|name| names.keep(name));
+        assert_eq!(given.map(|name| names.keep(name)), kept);
+        for (name, kept) in given.iter().zip(kept) {
+            assert!(names.all().any(|all| all == (kept, (*name).to_owned())), "{name}");
+        }
+        assert_eq!((names.all().count(), names.keep("")), (given.len(), TaskName::NONE));
+        let all = (0..2 * MAX_NAMES).filter(|n| names.keep(&n.to_string()) != TaskName::NONE).count();
+        assert_eq!(all, MAX_NAMES - given.len(), "what is too much has no name");
+    }
+}

@@ -1,0 +1,193 @@
+//! Waits of tasks in the block profile.
+
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::thread::yield_now;
+use std::time::{Duration, Instant};
+
+use rtprof::pprof;
+use rtprof::task::{AwaitStacks, Instrument, do_with, set_await_stacks};
+use rtprof::{BlockKinds, set_block_profile_kinds, set_block_profile_rate};
+use tokio::runtime::Builder;
+
+use crate::by_hand::{Leaf, Woken, poll};
+use crate::states::find;
+use crate::support::child;
+use crate::support::contention::{About, Moment, NONE, Seen, Waits, record_everything};
+
+/// For how long a task waits in these tests, and longer than the calls around it take.
+const WAIT: Duration = Duration::from_millis(20);
+
+/// Lets time pass.
+fn pass() {
+    let start = Instant::now();
+    while start.elapsed() < WAIT {
+        yield_now();
+    }
+}
+
+async fn first(leaf: Leaf) {
+    leaf.await;
+}
+
+async fn second(leaf: Leaf) {
+    leaf.await;
+}
+
+/// The first wait is over at the second poll, and so on; the last one is not over.
+#[test]
+fn each_wait_is_an_event_at_the_place_that_awaits() {
+    child::isolated("each_wait_is_an_event_at_the_place_that_awaits", || {
+        record_everything();
+        let executor = Arc::new(Woken::default());
+        let (polls, leaf, last) = (AtomicUsize::new(0), Leaf::default(), Leaf::default());
+        let awaits = async {
+            let (mut waits_first, mut waits_second) = (Box::pin(first(leaf.clone())), Box::pin(second(last)));
+            std::future::poll_fn(|context| match polls.fetch_add(1, Ordering::Relaxed) {
+                0 | 1 => waits_first.as_mut().poll(context),
+                _ => waits_second.as_mut().poll(context),
+            })
+            .await;
+        };
+        let label = pprof::labels(&[("where", "first")]);
+        let mut task = Box::pin(do_with(label, awaits).instrument_named("waits"));
+        let mut expected = About::default();
+        for _ in 0..2 {
+            let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
+            pass();
+            // That it is woken once more does not matter, nor when it is polled.
+            let woken = Moment::of(|| leaf.take().pop().expect("it was kept").wake());
+            pass();
+            expected = expected + woken.since(began);
+        }
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        let seen = Seen::now();
+        let waits = seen.blocked("first");
+        assert_eq!(waits.count, 2);
+        expected.check("both waits", waits.nanos);
+        assert!(expected.most < WAIT * 4, "the time until it is polled is no part of it: {expected:?}");
+        for sample in seen.samples_blocked("first") {
+            assert_eq!(sample.labels.get("where").map(String::as_str), Some("first"));
+            let functions: Vec<_> = sample.frames.iter().map(|frame| frame.function.as_str()).collect();
+            assert!(functions[0].contains("Leaf"), "{functions:?}");
+            assert!(functions.last().expect("a function").contains("Labelled"), "{functions:?}");
+        }
+        assert_eq!(seen.blocked("second"), NONE);
+        let began = Moment::now();
+        pass();
+        let ended = Moment::of(|| drop(task));
+        let waits = Seen::now().blocked("second");
+        assert_eq!(waits.count, 1, "it was dropped while it waited");
+        assert!(waits.nanos >= ended.since(began).least.as_nanos() as i64, "{waits:?}");
+    });
+}
+
+/// A task that wakes itself, or is polled for its stack, has not ended a wait.
+#[test]
+fn what_is_no_wait_is_no_event() {
+    child::isolated("what_is_no_wait_is_no_event", || {
+        record_everything();
+        let runtime = Builder::new_current_thread().build().expect("a runtime");
+        let mut polls = 0;
+        let yields = std::future::poll_fn(|context| {
+            context.waker().wake_by_ref();
+            let cloned = context.waker().clone();
+            cloned.wake();
+            polls += 1;
+            if polls == 10 { Poll::Ready(()) } else { Poll::Pending }
+        });
+        runtime.block_on(yields.instrument());
+        let executor = Arc::new(Woken::default());
+        let mut never_polled = Box::pin(first(Leaf::default()).instrument());
+        never_polled.set(first(Leaf::default()).instrument());
+        drop(never_polled);
+        assert_eq!(Seen::now().blocked(""), NONE);
+
+        set_await_stacks(AwaitStacks::Never);
+        set_block_profile_kinds(BlockKinds::ALL);
+        set_block_profile_kinds(BlockKinds::DEFAULT & BlockKinds::SYNC);
+        let leaf = Leaf::default();
+        let mut task = Box::pin(first(leaf.clone()).instrument_named("asked"));
+        for _ in 0..3 {
+            assert!(poll(task.as_mut(), &executor).is_pending());
+            assert_eq!(find("asked").expect("it is there").stack().len(), 1, "nothing is noted");
+        }
+        assert_eq!(Seen::now().blocked(""), NONE, "the profile has no waits of tasks");
+
+        // Its last poll was before there were stacks, and it is asked for one.
+        set_block_profile_kinds(BlockKinds::AWAIT);
+        set_await_stacks(AwaitStacks::OnRequest);
+        let woken = executor.count();
+        assert!(find("asked").is_some());
+        assert_eq!(executor.count(), woken + 1);
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        assert_eq!(Seen::now().blocked(""), NONE, "it has waited all the time");
+        leaf.take().pop().expect("it was kept").wake();
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        assert_eq!(Seen::now().blocked("first").count, 1);
+    });
+}
+
+/// Waits that are over before their stack was noted have an event all the same.
+#[test]
+fn a_wait_without_a_stack() {
+    child::isolated("a_wait_without_a_stack", || {
+        let (leaf, executor) = (Leaf::default(), Arc::new(Woken::default()));
+        let mut task = Box::pin(first(leaf.clone()).instrument());
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        set_block_profile_rate(1);
+        leaf.take().pop().expect("it was kept").wake();
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        set_block_profile_rate(0);
+        leaf.take().pop().expect("it was kept").wake();
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        let records = rtprof::block_profile();
+        assert_eq!(records.len(), 1, "{records:?}");
+        assert_eq!((records[0].count, records[0].stack().len()), (1, 1));
+    });
+}
+
+#[inline(never)]
+async fn receives(messages: &mut tokio::sync::mpsc::Receiver<()>) -> Option<()> {
+    let message = messages.recv().await;
+    black_box(message)
+}
+
+/// What a script of waits says, the profile says: on a runtime with two workers, by a channel.
+#[test]
+fn a_script_of_waits() {
+    child::isolated("a_script_of_waits", || {
+        const MESSAGES: i64 = 20;
+        record_everything();
+        set_block_profile_kinds(BlockKinds::AWAIT);
+        let runtime = Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let (send, mut messages) = tokio::sync::mpsc::channel(1);
+        let receiver = async move {
+            let mut most = Duration::ZERO;
+            let mut start = Instant::now();
+            while receives(&mut messages).await.is_some() {
+                most += start.elapsed();
+                start = Instant::now();
+            }
+            most + start.elapsed()
+        };
+        let receiver = runtime.spawn(receiver.instrument_named("receiver"));
+        let least = Duration::from_millis(2);
+        for message in 0..MESSAGES {
+            crate::support::until("it waits", || {
+                find("receiver")
+                    .is_some_and(|task| task.wait_reason().is_some() && task.polls as i64 > message)
+            });
+            std::thread::sleep(least);
+            send.blocking_send(()).expect("it is received");
+        }
+        drop(send);
+        let most = runtime.block_on(receiver).expect("it ends");
+        let Waits { count, nanos } = Seen::now().blocked("receives");
+        // It may have been about to wait for the end when the channel was closed.
+        assert!((MESSAGES..=MESSAGES + 1).contains(&count), "{count}");
+        About { least: least * MESSAGES as u32, most }.check("all waits", nanos);
+    });
+}
