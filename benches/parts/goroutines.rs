@@ -6,12 +6,12 @@
 //! and then as long without).
 
 use std::hint::black_box;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
 use rtprof_benches::descent::at_depth;
 use rtprof_benches::serve::serve;
+use rtprof_benches::stall::Watch;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
@@ -69,30 +69,12 @@ fn start(kind: &str, count: usize, frames: usize) -> Vec<f64> {
 }
 
 fn stall(rounds: usize) -> Vec<f64> {
-    let (stop, longest) = (AtomicBool::new(false), AtomicU64::new(0));
+    let watch = Watch::default();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
-            let mut before = Instant::now();
-            while !stop.load(Relaxed) {
-                let now = Instant::now();
-                longest.fetch_max((now - before).as_nanos() as u64, Relaxed);
-                before = now;
-            }
-        });
-        std::thread::sleep(Duration::from_millis(20));
-        let pause = |work: &dyn Fn()| {
-            longest.store(0, Relaxed);
-            work();
-            longest.load(Relaxed) as f64 / 1e6
-        };
-        let mut out = vec![];
-        for _ in 0..rounds {
-            let started = Instant::now();
-            out.push(pause(&|| (0..SNAPSHOTS).for_each(|_| drop(black_box(rtprof::goroutine_profile())))));
-            let took = started.elapsed();
-            out.push(pause(&|| std::thread::sleep(took)));
-        }
-        stop.store(true, Relaxed);
-        out
+        scope.spawn(|| watch.run());
+        let snapshots = || (0..SNAPSHOTS).for_each(|_| drop(black_box(rtprof::goroutine_profile())));
+        let pauses = watch.pauses(rounds, snapshots);
+        watch.stop();
+        pauses
     })
 }

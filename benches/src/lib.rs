@@ -10,6 +10,7 @@
 //! This library holds what the binaries share. It must not name `rtprof`: the subjects that run without
 //! it have to be linked without it.
 
+pub mod async_work;
 pub mod busy;
 pub mod calls;
 pub mod churn;
@@ -19,6 +20,7 @@ pub mod live_heap;
 pub mod processor;
 pub mod serve;
 pub mod sizes;
+pub mod stall;
 pub mod statistics;
 pub mod storm;
 pub mod subject;

@@ -19,7 +19,7 @@ pub(crate) enum Build {
 }
 
 /// The binaries built without any peer.
-const OWN: [&str; 15] = [
+const OWN: [&str; 16] = [
     "subject-none",
     "subject-pass-through",
     "subject-rtprof",
@@ -27,6 +27,7 @@ const OWN: [&str; 15] = [
     "part-capture",
     "part-export",
     "part-goroutines",
+    "part-tasks",
     "part-lock",
     "part-event",
     "part-wait",

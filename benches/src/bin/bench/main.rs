@@ -19,6 +19,7 @@ mod machine;
 mod order;
 mod sample;
 mod table;
+mod tasks;
 mod trace;
 mod uncontended;
 mod wait;
@@ -34,7 +35,7 @@ use table::Table;
 /// A part of the table: measures and adds its rows.
 type Part = fn(&Binaries, &Effort, &mut Table) -> io::Result<()>;
 
-const PARTS: [(&str, Part); 13] = [
+const PARTS: [(&str, Part); 14] = [
     ("allocation", allocation::measure),
     ("sample", sample::measure),
     ("capture", capture::measure),
@@ -45,6 +46,7 @@ const PARTS: [(&str, Part); 13] = [
     ("export", export::measure),
     ("footprint", footprint::measure),
     ("goroutines", goroutines::measure),
+    ("tasks", tasks::measure),
     ("http", http::measure),
     ("trace", trace::measure),
     ("cpu", cpu::measure),
@@ -54,7 +56,7 @@ const USAGE: &str = "usage: bench [--quick] [PART]...\n\
     \n\
     --quick   rtprof and its baselines only, few rounds\n\
     PART      only these parts of the table: allocation sample capture uncontended event wait interpose export\n          \
-    footprint goroutines http trace cpu";
+    footprint goroutines tasks http trace cpu";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;

@@ -1,0 +1,125 @@
+//! Async tasks: what they cost that are followed, and snapshots of them.
+//!
+//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds a task or poll; HOW is `plain`, `off`, `on` with stacks noted at each
+//! await, or `block` with waits sampled one in 10 microseconds), `start COUNT FRAMES` (tasks that wait, with so many frames of
+//! recursion; answers milliseconds and stacks of the first look), `snapshot` (answers milliseconds and records), `stall ROUNDS`
+//! (answers milliseconds for each round: the longest pause of a task that runs, while snapshots are taken, and then as long
+//! without).
+
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rtprof::GoroutineKind;
+use rtprof::task::{AwaitStacks, Instrument, instrument, set_await_stacks};
+use rtprof_benches::async_work::{Plain, Spawn, Work, runtime};
+use rtprof_benches::serve::{Request, serve};
+use rtprof_benches::stall::Watch;
+use tokio::runtime::Runtime;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+/// Snapshots in a round of `stall`.
+const SNAPSHOTS: usize = 3;
+
+fn main() {
+    let mut runtimes = HashMap::new();
+    serve(|request| match request.word() {
+        "work" => {
+            let name = request.word();
+            let runtime = runtimes.entry(name.to_owned()).or_insert_with(|| runtime(name));
+            vec![work(runtime, request)]
+        }
+        "start" => {
+            let runtime = runtimes.entry("multi".into()).or_insert_with(|| runtime("multi"));
+            start(runtime, request.number(), request.number())
+        }
+        "snapshot" => snapshot(|_| true).to_vec(),
+        "stall" => stall(&runtimes["multi"], request.number()),
+        other => panic!("unknown request {other}"),
+    });
+}
+
+/// Followed.
+#[derive(Clone, Copy)]
+struct Instrumented;
+
+impl Spawn for Instrumented {
+    fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        tokio::spawn(instrument(future))
+    }
+}
+
+fn work(runtime: &Runtime, request: &mut Request<'_>) -> f64 {
+    let (work, how, count) = (Work::named(request.word()), request.word(), request.number());
+    match how {
+        "plain" => return work.nanos(runtime, count, Plain),
+        "off" => {}
+        "on" => _ = set_await_stacks(AwaitStacks::Always),
+        "block" => rtprof::set_block_profile_rate(10_000),
+        other => panic!("unknown way {other}"),
+    }
+    let nanos = work.nanos(runtime, count, Instrumented);
+    set_await_stacks(AwaitStacks::OnRequest);
+    rtprof::set_block_profile_rate(0);
+    nanos
+}
+
+/// Waits for ever, under `frames` frames.
+fn waits(frames: usize, leaf: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
+    Box::pin(async move {
+        match frames {
+            // As many kinds of leaves as there are ways to wait.
+            0 => tokio::select! {
+                () = leaf.notified() => {}
+                () = tokio::time::sleep(Duration::from_secs(1 << 20)) => {}
+            },
+            _ => waits(frames - 1, leaf).await,
+        }
+    })
+}
+
+fn start(runtime: &Runtime, count: usize, frames: usize) -> Vec<f64> {
+    let leaf = Arc::new(Notify::new());
+    for _ in 0..count {
+        runtime.spawn(waits(frames, leaf.clone()).instrument_named("waits"));
+    }
+    // Until all wait: without a look at them, which would turn the noting on.
+    set_await_stacks(AwaitStacks::Never);
+    let waiting = || {
+        let all = rtprof::goroutine_profile();
+        all.iter().filter(|task| task.kind == GoroutineKind::Task && task.wait_reason().is_some()).count()
+    };
+    while waiting() < count {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    set_await_stacks(AwaitStacks::OnRequest);
+    snapshot(|task| task.name == "waits" && task.stack().len() > frames).to_vec()
+}
+
+/// Milliseconds, and how many records are `counted`.
+fn snapshot(counted: impl Fn(&rtprof::GoroutineRecord) -> bool) -> [f64; 2] {
+    let started = Instant::now();
+    let all = black_box(rtprof::goroutine_profile());
+    let took = started.elapsed();
+    [took.as_secs_f64() * 1e3, all.iter().filter(|record| counted(record)).count() as f64]
+}
+
+fn stall(runtime: &Runtime, rounds: usize) -> Vec<f64> {
+    let watch = Arc::new(Watch::default());
+    let watched = watch.clone();
+    let runs = runtime.spawn(async move { watched.run() }.instrument_named("runs"));
+    let pauses = watch.pauses(rounds, || (0..SNAPSHOTS).for_each(|_| _ = snapshot(|_| true)));
+    watch.stop();
+    runtime.block_on(runs).expect("it does not panic");
+    pauses
+}

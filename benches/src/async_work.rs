@@ -1,0 +1,103 @@
+//! Work of async tasks on tokio's runtimes.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::unbounded_channel;
+use tokio::task::JoinHandle;
+
+/// How tasks are spawned.
+pub trait Spawn: Copy + Send + Sync + 'static {
+    /// As `tokio::spawn`.
+    fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static;
+}
+
+/// By tokio, as it is.
+#[derive(Clone, Copy)]
+pub struct Plain;
+
+impl Spawn for Plain {
+    fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        tokio::spawn(future)
+    }
+}
+
+/// The runtime that a request names: `current` has one thread, `multi` two workers.
+///
+/// # Panics
+/// At another name.
+pub fn runtime(name: &str) -> Runtime {
+    let mut builder = match name {
+        "current" => Builder::new_current_thread(),
+        "multi" => Builder::new_multi_thread(),
+        other => panic!("unknown runtime {other}"),
+    };
+    builder.worker_threads(2).enable_all().build().expect("a runtime")
+}
+
+/// What is timed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A task is spawned and joined.
+    Spawn,
+    /// Two tasks send a message back and forth.
+    PingPong,
+}
+
+impl Work {
+    /// The one that a request names.
+    ///
+    /// # Panics
+    /// At another name.
+    pub fn named(name: &str) -> Self {
+        match name {
+            "spawn" => Self::Spawn,
+            "ping" => Self::PingPong,
+            other => panic!("unknown work {other}"),
+        }
+    }
+
+    /// Nanoseconds for a task, or for a poll, of `count`; done inside a task of the runtime.
+    pub fn nanos(self, runtime: &Runtime, count: usize, spawn: impl Spawn) -> f64 {
+        let nanos = match self {
+            Self::Spawn => runtime.spawn(spawn_and_join(spawn, count)),
+            Self::PingPong => runtime.spawn(ping_pong(spawn, count)),
+        };
+        runtime.block_on(nanos).expect("it does not panic")
+    }
+}
+
+async fn spawn_and_join(spawn: impl Spawn, count: usize) -> f64 {
+    let start = Instant::now();
+    for n in 0..count {
+        black_box(spawn.spawn(async move { black_box(n) }).await.expect("it does not panic"));
+    }
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+async fn ping_pong(spawn: impl Spawn, count: usize) -> f64 {
+    let ((there, mut arrives), (back, mut returns)) = (unbounded_channel(), unbounded_channel());
+    let start = Instant::now();
+    let sends = spawn.spawn(async move {
+        for n in 0..count / 2 {
+            there.send(n).expect("it is received");
+            returns.recv().await.expect("it comes back");
+        }
+    });
+    let answers = spawn.spawn(async move {
+        while let Some(n) = arrives.recv().await {
+            back.send(n).expect("it is received");
+        }
+    });
+    sends.await.expect("it does not panic");
+    answers.await.expect("it does not panic");
+    start.elapsed().as_nanos() as f64 / count as f64
+}
