@@ -92,6 +92,7 @@ pub(crate) const TASK_START: &str = "rtprof_profiler::boundary::poll_task";
 /// Whether a function, by its name without type arguments, is what stands between [`TASK_START`] and the future of a task.
 pub(crate) fn is_task_start(short_name: &str) -> bool {
     short_name.starts_with("rtprof_profiler::boundary::run")
+        || short_name.starts_with("rtprof_hooks::task::labelled::")
         || ["rtprof_hooks::task::instrumented::", "rtprof_hooks::task::tracked::"]
             .iter()
             .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
@@ -264,6 +265,7 @@ mod tests {
             "rtprof_profiler::boundary::run::<app::main::{closure#0}, u8>",
             "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>::{closure#0}",
             "rtprof_hooks::task::instrumented::Instrumented<F>::poll::{{closure}}",
+            "<rtprof_hooks::task::labelled::Labelled<F> as core::future::future::Future>::poll",
             "<rtprof_hooks::task::instrumented::Instrumented<F> as core::future::future::Future>::poll::{closure#0}",
         ] {
             assert!(is_task_start(&short(name)), "{name}");

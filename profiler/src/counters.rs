@@ -122,8 +122,11 @@ counters! {
     goroutines_not_followed of &[ThreadCreate, Goroutine],
         "times a thread or task could not be registered as a goroutine: no memory, too many of them, or no key for the end of threads";
     /// Awaits beyond the number of distinct stacks that are kept.
-    task_stacks_over_limit of &[Goroutine],
-        "times a task awaited at a stack beyond the 65536 distinct ones that are kept, which is not in the profile";
+    task_stacks_over_limit of &[Goroutine, Block],
+        "times a task awaited at a stack beyond the 65536 distinct ones that are kept, which is not in profiles";
+    /// CPU samples in tasks beyond the number of distinct names that a profile keeps.
+    task_names_over_limit of &[Cpu],
+        "CPU samples are without the label task: a profile keeps 1024 distinct names of tasks";
     /// Snapshots of goroutines for which the kernel gave no memory.
     goroutines_without_memory of &[Goroutine],
         "times goroutines could not be recorded: no memory (address-space limit?)";

@@ -83,7 +83,7 @@ pub struct GoroutineRecord {
     /// Of a task that waits for several things at once, as in `select!` or `join!`: the stacks of those that were polled before the
     /// last, at most five. One of them may have been over in the same poll.
     pub branches: Vec<Vec<usize>>,
-    /// Of a task: how often it was polled. Wraps at 2^32.
+    /// Of a task: how often it was polled. Wraps at 2^31.
     pub polls: u32,
     /// The kernel's number of its thread. Of a task: that of the thread which polls it; 0 if none does.
     pub thread_id: u32,

@@ -193,7 +193,8 @@ pub fn is_own(id: LabelSetId) -> bool {
 /// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
 /// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
 /// without, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the thread has its
-/// own again when the poll ends, and tasks that are made meanwhile have them as well. Go: `pprof.SetGoroutineLabels`, and the
+/// own again when the poll ends, and tasks that are made meanwhile have them as well. (The guard is not `Send`: across an await it
+/// lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`, and the
 /// first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     current().with(labels).enter()

@@ -66,8 +66,7 @@ fn samples_have_the_name_and_labels_of_the_task() {
                 let outermost = functions.last().expect("a function");
                 let is_threads = key == (None, Some("thread"));
                 assert_eq!(sample.has("polls_once"), is_threads, "{functions:?}");
-                let is_task = outermost.contains("computes") || outermost.contains("Labelled");
-                assert_eq!(is_task, !is_threads, "{functions:?}");
+                assert_eq!(outermost.contains("tasks::"), !is_threads, "{functions:?}");
             }
         }
     });

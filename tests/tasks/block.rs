@@ -1,5 +1,6 @@
 //! Waits of tasks in the block profile.
 
+use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -72,7 +73,8 @@ fn each_wait_is_an_event_at_the_place_that_awaits() {
             assert_eq!(sample.labels.get("where").map(String::as_str), Some("first"));
             let functions: Vec<_> = sample.frames.iter().map(|frame| frame.function.as_str()).collect();
             assert!(functions[0].contains("Leaf"), "{functions:?}");
-            assert!(functions.last().expect("a function").contains("Labelled"), "{functions:?}");
+            assert!(functions.last().expect("a function").contains("{closure"), "{functions:?}");
+            assert!(functions.iter().all(|function| !function.contains("rtprof_")), "{functions:?}");
         }
         assert_eq!(seen.blocked("second"), NONE);
         let began = Moment::now();
@@ -127,6 +129,101 @@ fn what_is_no_wait_is_no_event() {
         leaf.take().pop().expect("it was kept").wake();
         assert!(poll(task.as_mut(), &executor).is_pending());
         assert_eq!(Seen::now().blocked("first").count, 1);
+    });
+}
+
+/// A task that a parent polls for other reasons waits all the time, in one place; then in another.
+#[test]
+fn a_poll_without_a_wake_ends_no_wait() {
+    child::isolated("a_poll_without_a_wake_ends_no_wait", || {
+        record_everything();
+        let executor = Arc::new(Woken::default());
+        let (moves_on, leaf) = (Cell::new(false), Leaf::default());
+        let (here, there) = (Box::pin(first(leaf.clone())), Box::pin(second(leaf.clone())));
+        let (mut here, mut there) = (here, there);
+        let awaits = std::future::poll_fn(|context| match moves_on.get() {
+            false => here.as_mut().poll(context),
+            true => there.as_mut().poll(context),
+        });
+        let mut task = Box::pin(awaits.instrument_named("waits"));
+        let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
+        for _ in 0..10 {
+            assert!(poll(task.as_mut(), &executor).is_pending());
+        }
+        pass();
+        assert_eq!(Seen::now().blocked(""), NONE);
+        let waited = find("waits").expect("it is there").waited;
+        assert!(waited >= WAIT, "since the first poll: {waited:?}");
+        moves_on.set(true);
+        let moved = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
+        let seen = Seen::now();
+        assert_eq!((seen.blocked("first").count, seen.blocked("second").count), (1, 0));
+        moved.since(began).check("the first wait", seen.blocked("first").nanos);
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        drop(task);
+        assert_eq!(Seen::now().blocked("second").count, 1);
+    });
+}
+
+/// A poll for the task's stack that finds it ready ends its wait.
+#[test]
+fn a_wait_that_is_found_to_be_over() {
+    child::isolated("a_wait_that_is_found_to_be_over", || {
+        record_everything();
+        let executor = Arc::new(Woken::default());
+        let (is_over, leaf) = (Cell::new(false), Leaf::default());
+        let mut waits = Box::pin(first(leaf));
+        let ends = std::future::poll_fn(|context| match is_over.get() {
+            false => waits.as_mut().poll(context),
+            true => Poll::Ready(()),
+        });
+        let mut task = Box::pin(ends.instrument());
+        let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
+        pass();
+        is_over.set(true);
+        let ended = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_ready()));
+        let waits = Seen::now().blocked("first");
+        assert_eq!(waits.count, 1);
+        ended.since(began).check("the wait", waits.nanos);
+    });
+}
+
+/// Neither a panic nor what destructors do is a wait.
+#[test]
+fn the_end_of_a_task_is_no_wait() {
+    child::isolated("the_end_of_a_task_is_no_wait", || {
+        struct Destructs<'a>(&'a Cell<Option<Moment>>);
+        impl Drop for Destructs<'_> {
+            fn drop(&mut self) {
+                self.0.set(Some(Moment::now()));
+                pass();
+            }
+        }
+        record_everything();
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| {}));
+        let executor = Arc::new(Woken::default());
+        let mut panics = Box::pin(async { panic!("on purpose") }.instrument());
+        let polls = std::panic::AssertUnwindSafe(|| poll(panics.as_mut(), &executor));
+        assert!(std::panic::catch_unwind(polls).is_err());
+        std::panic::set_hook(hook);
+        drop(panics);
+        assert_eq!(Seen::now().blocked(""), NONE);
+
+        let (leaf, ended) = (Leaf::default(), Cell::new(None));
+        let destructs = Destructs(&ended);
+        let waits = async {
+            let _destructs = destructs;
+            first(leaf.clone()).await;
+        };
+        let mut task = Box::pin(waits.instrument());
+        let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
+        let least = Moment::now().since(began).least;
+        drop(task);
+        let waits = Seen::now().blocked("first");
+        assert_eq!(waits.count, 1);
+        let most = ended.get().expect("it was dropped").since(began).most;
+        About { least, most }.check("the wait", waits.nanos);
     });
 }
 

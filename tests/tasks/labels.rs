@@ -15,7 +15,8 @@ use tokio::task::yield_now;
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::leaves::lasting_runtime;
 use crate::states::{find, waits};
-use crate::support::{child, contention, profile::Profile, until};
+use crate::support::profile::{Profile, Sample};
+use crate::support::{child, contention, until};
 
 fn of(name: &str) -> LabelSet {
     pprof::labels(&[("of", name)])
@@ -46,6 +47,9 @@ fn a_task_keeps_the_labels_of_what_made_it() {
             assert_eq!(find("inherits").as_ref().and_then(seen), Some("maker"));
             // A guard that lives across an await is the task's.
             let _guard = set_labels(of("guard"));
+            let all = goroutine_profile();
+            let thread = all.iter().find(|thread| thread.name == "main").expect("it is there");
+            assert_eq!((seen(&all[0]), seen(thread)), (Some("guard"), None));
             leaf.clone().await;
             drop(inherits);
         };
@@ -85,6 +89,57 @@ fn a_panic_in_a_poll_leaves_the_threads_labels() {
             std::panic::AssertUnwindSafe(|| bare.as_mut().poll(&mut Context::from_waker(Waker::noop())));
         assert!(std::panic::catch_unwind(polls).is_err());
         assert_eq!(current().as_deref(), Some("thread"));
+    });
+}
+
+/// A guard that lives across an await is dropped with its future, wherever that is: the labels there stay as they are.
+#[test]
+fn a_future_that_is_dropped_leaves_the_threads_labels() {
+    child::isolated("a_future_that_is_dropped_leaves_the_threads_labels", || {
+        /// Allocates in the drop.
+        struct Destructs;
+        impl Drop for Destructs {
+            fn drop(&mut self) {
+                assert_eq!(current().as_deref(), Some("guard"), "destructors have the labels of the future");
+                drop(allocates(100));
+            }
+        }
+        let holds = || async {
+            let _guard = set_labels(of("guard"));
+            let _destructs = Destructs;
+            pending::<()>().await;
+        };
+        rtprof::set_mem_profile_rate(1);
+        let executor = Arc::new(Woken::default());
+        let _thread = set_labels(of("thread"));
+        let mut task = Box::pin(pprof::do_with(of("maker"), || holds().instrument()));
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        drop(task);
+        assert_eq!(current().as_deref(), Some("thread"), "after a task");
+
+        let mut future = Box::pin(do_with(of("future"), holds()));
+        assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+        drop(future);
+        assert_eq!(current().as_deref(), Some("thread"), "after a future");
+
+        let within = async {
+            let mut future = Box::pin(do_with(of("future"), holds()));
+            assert!(future.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
+            drop(future);
+            assert_eq!(current().as_deref(), Some("thread"), "in a poll, by inheritance");
+        };
+        assert!(poll(Box::pin(within.instrument()).as_mut(), &executor).is_ready());
+        drop(_thread);
+        assert_eq!(current(), None);
+
+        rtprof::set_mem_profile_rate(0);
+        let heap = Profile::heap();
+        let samples = heap.samples_of("allocates");
+        assert_eq!(samples.iter().map(|sample| sample.values[0]).sum::<i64>(), 3);
+        let of_guard = |sample: &&Sample| sample.labels.get("of").is_some_and(|of| of == "guard");
+        assert_eq!(samples.iter().filter(of_guard).count(), samples.len());
+        let is_whole = |sample: &&Sample| sample.has("a_future_that_is_dropped");
+        assert_eq!(samples.iter().filter(is_whole).count(), samples.len(), "{samples:#?}");
     });
 }
 

@@ -1,7 +1,7 @@
 //! Tasks that are polled inside the polls of others.
 
-use std::future::pending;
-use std::pin::pin;
+use std::future::{pending, poll_fn};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 
@@ -110,6 +110,57 @@ fn instrumented_within_an_instrumented_one() {
             if round % 2 == 0 {
                 leaf.0.lock().expect("nobody panics").extend(wakers);
             }
+        }
+    });
+}
+
+async fn looks_first(leaf: Pin<&mut Leaf>) {
+    let mut leaf = Some(leaf);
+    poll_fn(|context| {
+        let leaf = leaf.take().expect("it is polled once");
+        assert!(leaf.poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+}
+
+async fn then_awaits(leaf: Pin<&mut Leaf>) {
+    leaf.await;
+}
+
+/// A future that hands its own clone of the waker on.
+async fn hands_a_clone_on<F: Future>(future: F) -> F::Output {
+    let mut future = pin!(future);
+    poll_fn(|context| {
+        let waker = context.waker().clone();
+        future.as_mut().poll(&mut Context::from_waker(&waker))
+    })
+    .await
+}
+
+/// A leaf that keeps its waker as long as that would wake the same task is seen where it is polled last, in each poll.
+#[test]
+fn a_leaf_is_seen_where_it_is_polled_last() {
+    child::isolated("a_leaf_is_seen_where_it_is_polled_last", || {
+        set_await_stacks(AwaitStacks::Always);
+        let executor = Arc::new(Woken::default());
+        let twice = async {
+            let mut leaf = pin!(Leaf::default());
+            looks_first(leaf.as_mut()).await;
+            then_awaits(leaf.as_mut()).await;
+        };
+        let mut twice = Box::pin(twice.instrument_named("twice"));
+        let mut handed = Box::pin(hands_a_clone_on(Leaf::default()).instrument_named("handed"));
+        for _ in 0..4 {
+            assert!(poll(twice.as_mut(), &executor).is_pending());
+            assert!(poll(handed.as_mut(), &executor).is_pending());
+            let tasks = dump::tasks();
+            let functions = |name: &str| -> Vec<_> {
+                tasks[name].frames.iter().map(|frame| frame.function.clone()).collect()
+            };
+            let (twice, handed) = (functions("twice"), functions("handed"));
+            assert!(twice.iter().any(|function| function.contains("then_awaits")), "{twice:?}");
+            assert!(handed[0].contains("Leaf"), "{handed:?}");
         }
     });
 }

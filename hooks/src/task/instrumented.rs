@@ -1,6 +1,7 @@
 //! The future around a task's.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
@@ -16,17 +17,29 @@ pin_project! {
     /// allocator. Polled again after it was ready, it does what the future does.
     #[must_use = "futures do nothing unless polled"]
     pub struct Instrumented<F> {
+        // Dropped with the task, or after it.
         #[pin]
-        future: F,
-        // After the future: it runs until it is dropped.
+        future: ManuallyDrop<F>,
         task: Option<Tracked>,
+    }
+
+    impl<F> PinnedDrop for Instrumented<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            // SAFETY: dropped where it lies, and not used again: this is the end of what it is in.
+            let drop = || unsafe { ManuallyDrop::drop(this.future.get_unchecked_mut()) };
+            match this.task {
+                Some(task) => task.drop_future(drop),
+                None => drop(),
+            }
+        }
     }
 }
 
 impl<F> Instrumented<F> {
     #[track_caller]
     pub(super) fn new(name: &str, future: F) -> Self {
-        Self { future, task: Tracked::begin(name, Start::here::<F>()) }
+        Self { task: Tracked::begin(name, Start::here::<F>()), future: ManuallyDrop::new(future) }
     }
 }
 
@@ -36,8 +49,10 @@ impl<F: Future> Future for Instrumented<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        let Some(task) = this.task else { return this.future.poll(context) };
-        let result = task.poll(context.waker(), |waker| this.future.poll(&mut Context::from_waker(waker)));
+        // SAFETY: a field of what is pinned, from which it is not moved.
+        let future = unsafe { this.future.map_unchecked_mut(|future| &mut **future) };
+        let Some(task) = this.task else { return future.poll(context) };
+        let result = task.poll(context.waker(), |waker| future.poll(&mut Context::from_waker(waker)));
         if result.is_ready() {
             *this.task = None;
         }

@@ -1,6 +1,7 @@
 //! A future under labels.
 
 use core::fmt;
+use core::mem::ManuallyDrop;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
@@ -12,15 +13,25 @@ pin_project! {
     #[must_use = "futures do nothing unless polled"]
     pub struct Labelled<F> {
         #[pin]
-        future: F,
+        future: ManuallyDrop<F>,
         // Those of the future; while it is polled, those of what polls it.
         labels: Current,
+    }
+
+    impl<F> PinnedDrop for Labelled<F> {
+        fn drop(this: Pin<&mut Self>) {
+            let this = this.project();
+            let _inside = Inside::begin(this.labels);
+            // SAFETY: dropped where it lies, and not used again: this is the end of what it is in.
+            unsafe { ManuallyDrop::drop(this.future.get_unchecked_mut()) };
+        }
     }
 }
 
 /// Runs `future` under the labels of the caller and these; a key that is set already takes the new value. They are current while
 /// it is polled, on any thread: samples that it takes have them, tasks and threads of rtprof that it starts inherit them, and so
-/// does what it awaits. A task that awaits in it has them in the goroutine profile. Go: `pprof.Do`.
+/// does what it awaits. A task that awaits in it has them in the goroutine profile. A future that is a task already keeps the labels of
+/// what made it: label first, instrument last. Go: `pprof.Do`.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -32,7 +43,7 @@ pin_project! {
 /// # }
 /// ```
 pub fn do_with<F: Future>(labels: LabelSet, future: F) -> Labelled<F> {
-    Labelled { future, labels: labels::current().with(labels) }
+    Labelled { future: ManuallyDrop::new(future), labels: labels::current().with(labels) }
 }
 
 impl<F: Future> Future for Labelled<F> {
@@ -41,7 +52,8 @@ impl<F: Future> Future for Labelled<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let _inside = Inside::begin(this.labels);
-        this.future.poll(context)
+        // SAFETY: a field of what is pinned, from which it is not moved.
+        unsafe { this.future.map_unchecked_mut(|future| &mut **future) }.poll(context)
     }
 }
 

@@ -5,15 +5,14 @@ use core::task::{Poll, Waker};
 
 use rtprof_profiler::goroutine::{self, Goroutine, Start};
 use rtprof_profiler::labels::{self, Current};
-use rtprof_profiler::task::{self, Task};
+use rtprof_profiler::task::{self, Begun, Task};
 
-use super::waker::{self, Side};
+use super::waker;
 
 /// A task, which ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct Tracked {
     task: &'static Task,
-    side: Side,
     /// Those of the task; those of the thread while it is polled.
     labels: Current,
 }
@@ -23,7 +22,7 @@ impl Tracked {
     #[track_caller]
     pub(super) fn begin(name: &str, start: Start) -> Option<Self> {
         let task = task::begin(name, start)?;
-        Some(Self { task, side: Side::default(), labels: labels::current() })
+        Some(Self { task, labels: labels::current() })
     }
 
     /// Polls the task's future: `poll` does, with the waker that it is given.
@@ -31,24 +30,41 @@ impl Tracked {
     pub(super) fn poll<T>(&mut self, executor: &Waker, poll: impl FnOnce(&Waker) -> Poll<T>) -> Poll<T> {
         // A thread that is about to end has none.
         let Some(thread) = goroutine::current() else { return poll(executor) };
+        let is_noted = task::is_on();
         let outer = thread.polls();
         // SAFETY: the future is the caller's, and the poll ends below, or with the future.
-        let is_shared = unsafe { self.task.enter(executor, waker::identity(executor), outer) };
-        self.side = self.side.next();
+        let begun = unsafe { self.task.enter(executor, || waker::identity(executor), outer) };
         // SAFETY: used only if it is shared, during this poll, and not dropped.
-        let own = unsafe { waker::of_poll(self.task, self.side) };
+        let own = unsafe { waker::of_poll(self.task, is_noted) };
         let waker: &ManuallyDrop<Waker> = &own;
-        let waker: &Waker = if is_shared { waker } else { executor };
-        thread.set_polls(Some(self.task));
-        self.labels.swap_unseen();
-        let mut inside = Inside { thread, task: self.task, labels: &mut self.labels, outer, is_ready: false };
+        let waker: &Waker = if begun.is_shared { waker } else { executor };
+        let inside = self.inside(thread, outer);
         let result = task::run(|| poll(waker));
-        inside.is_ready = result.is_ready();
-        drop(inside);
-        if task::is_on() && result.is_pending() {
+        inside.end(begun, result.is_ready());
+        if is_noted && result.is_pending() {
             awaits_in_outer(executor);
         }
         result
+    }
+}
+
+impl Tracked {
+    /// The current thread runs the task's future.
+    #[inline]
+    fn inside(&mut self, thread: &'static Goroutine, outer: Option<&'static Task>) -> Inside<'_> {
+        thread.set_polls(Some(self.task));
+        self.labels.swap_unseen();
+        Inside { thread, task: self.task, labels: &mut self.labels, outer }
+    }
+
+    /// Drops the task's future, which was not ready: `drop` does. What destructors do is the task's.
+    pub(super) fn drop_future(&mut self, drop: impl FnOnce()) {
+        let Some(thread) = goroutine::current() else { return drop() };
+        let outer = thread.polls();
+        // SAFETY: the future is the caller's, and the task ends with it.
+        unsafe { self.task.enter_end(outer) };
+        let _inside = self.inside(thread, outer);
+        task::run(drop);
     }
 }
 
@@ -80,39 +96,39 @@ impl Drop for Tracked {
     }
 }
 
-/// A poll that goes on, also one that ends by a panic.
+/// A poll of the task goes on, or its future is dropped.
 struct Inside<'a> {
     thread: &'static Goroutine,
     task: &'static Task,
     /// Those of the thread.
     labels: &'a mut Current,
+    /// What the thread polled before.
     outer: Option<&'static Task>,
-    /// The task ends, which its owner sees to.
-    is_ready: bool,
 }
 
-impl Drop for Inside<'_> {
+impl Inside<'_> {
+    /// The poll is over.
     #[inline]
-    fn drop(&mut self) {
+    fn end(self, begun: Begun, is_ready: bool) {
+        let mut inside = ManuallyDrop::new(self);
+        // SAFETY: that poll.
+        unsafe { inside.task.leave(begun, is_ready) };
+        inside.restore();
+    }
+
+    #[inline]
+    fn restore(&mut self) {
         self.labels.swap_unseen();
-        // Dropped last, also if code of the executor's panics.
-        let _restores = Restores { thread: self.thread, outer: self.outer };
-        if !self.is_ready {
-            // SAFETY: the poll was begun, and is over.
-            unsafe { self.task.leave() };
-        }
+        self.thread.set_polls(self.outer);
     }
 }
 
-/// What the thread polled before.
-struct Restores {
-    thread: &'static Goroutine,
-    outer: Option<&'static Task>,
-}
-
-impl Drop for Restores {
-    #[inline]
+/// The poll ends by a panic, or the future was dropped.
+impl Drop for Inside<'_> {
+    #[cold]
     fn drop(&mut self) {
-        self.thread.set_polls(self.outer);
+        // SAFETY: the poll was begun; and no poll of a future follows that was dropped.
+        unsafe { self.task.leave_by_panic() };
+        self.restore();
     }
 }

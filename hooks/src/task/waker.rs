@@ -4,9 +4,16 @@
 //! where they suspend: that is when the task notes where it awaits.
 //!
 //! A leaf does not clone a waker that would wake the same task as the one it has ([`Waker::will_wake`]): polled a second time,
-//! perhaps from another line, it would leave no stack. So there are several tables of functions that do the same. While stacks
-//! are wanted, the waker of a poll has another table than its clones, which have another one than those of the poll before: every
-//! leaf takes the waker for a new one, also where what polls it hands it a clone.
+//! perhaps from another line, it would leave no stack. So there are four tables of the same functions; wakers are the same if
+//! their tables are. While stacks are wanted, the waker of a poll has another table than its clones, and these another one than
+//! those of the poll before: every leaf takes the waker for a new one, also where what polls it hands it a clone.
+//!
+//! | poll | table of its waker | of the clones |
+//! |---|---|---|
+//! | no stacks wanted | 0 | 0 |
+//! | first | 3 | 1 |
+//! | second | 2 | 0 |
+//! | third | 3 | 1 |
 
 use core::mem::ManuallyDrop;
 use core::task::{RawWaker, RawWakerVTable, Waker};
@@ -14,36 +21,19 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 use rtprof_profiler::goroutine::{self, Goroutine};
 use rtprof_profiler::task::{self, Identity, Task};
 
-/// Which of the tables the last poll took: an index of [`TABLES`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Side(usize);
-
-/// Added to a side: the table of the waker that a poll is given, not of its clones.
+/// Added to the number of the table of clones: that of the waker which a poll is given.
 const OF_POLL: usize = 2;
 
-impl Side {
-    /// The one for the next poll.
-    #[inline]
-    pub(super) fn next(self) -> Self {
-        if task::is_on() { Self(self.0 ^ 1) } else { self }
-    }
-}
-
 /// One array, so that no linker makes one table of two.
-static TABLES: [RawWakerVTable; 4] =
-    [table::<0>(), table::<1>(), table::<OF_POLL>(), table::<{ OF_POLL + 1 }>()];
+static TABLES: [RawWakerVTable; 4] = [const { RawWakerVTable::new(clone, wake, wake_by_ref, release) }; 4];
 
-const fn table<const INDEX: usize>() -> RawWakerVTable {
-    RawWakerVTable::new(clone::<INDEX>, wake, wake_by_ref, release)
-}
-
-/// The waker of a poll, which is not counted.
+/// The waker of a poll, which is not counted. `is_noted`: where it is cloned.
 ///
 /// # Safety
 /// It is used during a poll of the task in which its waker may be handed out, and not dropped.
 #[inline]
-pub(super) unsafe fn of_poll(task: &'static Task, side: Side) -> ManuallyDrop<Waker> {
-    let table = if task::is_on() { side.0 + OF_POLL } else { side.0 };
+pub(super) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
+    let table = if is_noted { usize::from(task.is_other_side()) + OF_POLL } else { 0 };
     // SAFETY: the functions of the tables keep the contract of wakers for a task whose slot is never freed: those that are
     // counted keep the executor's waker in it, and so does the poll.
     ManuallyDrop::new(unsafe { Waker::from_raw(raw(task, &TABLES[table])) })
@@ -81,7 +71,7 @@ pub(super) fn task_behind(waker: &Waker) -> Option<&'static Task> {
     is_ours.then(|| unsafe { task_of(waker.data()) })
 }
 
-unsafe fn clone<const INDEX: usize>(data: *const ()) -> RawWaker {
+unsafe fn clone(data: *const ()) -> RawWaker {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
     if task::is_on() && is_polled(task) {
@@ -89,7 +79,7 @@ unsafe fn clone<const INDEX: usize>(data: *const ()) -> RawWaker {
     }
     // SAFETY: the caller's waker is a clone, or that of a poll.
     match unsafe { task.share(|| is_polled(task), identity) } {
-        None => raw(task, const { &TABLES[INDEX % OF_POLL] }),
+        None => raw(task, &TABLES[usize::from(task.is_other_side())]),
         Some(executors) => {
             let executors = ManuallyDrop::new(executors);
             RawWaker::new(executors.data(), executors.vtable())
@@ -114,7 +104,7 @@ unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
     // SAFETY: the caller's waker is a clone, or that of a poll.
-    unsafe { task.wake_by_ref() };
+    unsafe { task.wake_by_ref(|| is_polled(task)) };
 }
 
 unsafe fn release(data: *const ()) {

@@ -13,7 +13,7 @@ use crate::goroutine::kernel_thread_id;
 use crate::labels;
 use crate::observer;
 use crate::sampling::errno;
-use crate::stack::{Interrupted, marker};
+use crate::stack::{Interrupted, MAX_STACK, marker};
 
 /// What handlers find.
 pub(super) static SAMPLING: Current<Sampling> = Current::new();
@@ -40,6 +40,8 @@ impl Sampling {
             // The part of a task is by itself.
             let (stack, task) = match boundary::end(stack) {
                 Some(end) => (&stack[..end], self.samples.task_name()),
+                // It ends further out.
+                None if stack.len() == MAX_STACK => (stack, self.samples.task_name()),
                 None => (stack, TaskName::NONE),
             };
             self.samples.add(CpuKey { task, ..key }, stack, due);
@@ -49,7 +51,7 @@ impl Sampling {
             // The trace goes without it: all that is left of the thread's own stack may be a few hundred bytes.
             COUNTERS.stacks_not_captured.add();
             let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
-            self.samples.add(key, &stack, due);
+            self.samples.add(CpuKey { task: self.samples.task_name(), ..key }, &stack, due);
         }
         thread.rest();
     }

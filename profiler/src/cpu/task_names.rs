@@ -1,5 +1,6 @@
 //! The names of tasks in which samples were taken, each kept once: a task may have ended when its name is asked for.
 
+use crate::counters::COUNTERS;
 use crate::goroutine::{self, Goroutine, MAX_NAME};
 use crate::stack::kept::Frames;
 use crate::stack::table::Table;
@@ -49,7 +50,13 @@ impl TaskNames {
             *word = usize::from_ne_bytes(padded);
         }
         let words = &words[..name.len().div_ceil(WORD)];
-        self.0.intern(Frames, words).map_or(TaskName::NONE, |entry| TaskName((&raw const *entry).addr()))
+        match self.0.intern(Frames, words) {
+            Ok(entry) => TaskName((&raw const *entry).addr()),
+            Err(_) => {
+                COUNTERS.task_names_over_limit.add();
+                TaskName::NONE
+            }
+        }
     }
 
     /// All names that are kept.

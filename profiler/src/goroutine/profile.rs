@@ -102,7 +102,7 @@ pub struct Recorded {
     pub branches: Vec<Stack<'static>>,
     /// Of a thread: the numbers of the tasks that it polls, from the innermost; then zeros.
     pub polled: Polled,
-    /// Of a task: how often it was polled. Wraps at 2^32.
+    /// Of a task: how often it was polled. Wraps at 2^31.
     pub polls: u32,
     /// When the stack was captured.
     pub span: CaptureSpan,

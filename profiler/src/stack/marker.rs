@@ -103,14 +103,14 @@ pub extern "C" fn task_was_woken() -> u32 {
     15
 }
 
-/// The stack of a task, in the goroutine profile, that waits and has not noted where: its executor has not polled it since it was
+/// The stack of a task, in the goroutine or block profile, that waits and has not noted where: its executor has not polled it since it was
 /// asked to, or its leaf has not asked to be woken in its last poll.
 #[inline(never)]
 pub extern "C" fn task_was_not_polled_for_its_stack() -> u32 {
     16
 }
 
-/// The stack of a task, in the goroutine profile, that waits while no waker of it is left, and has not noted where.
+/// The stack of a task, in the goroutine or block profile, that waits while no waker of it is left, and has not noted where.
 #[inline(never)]
 pub extern "C" fn task_has_no_waker() -> u32 {
     17

@@ -8,9 +8,9 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 
-use super::shared_waker::Doing;
+use super::noted::{Noted, NotedSeen};
 use crate::counters::COUNTERS;
 use crate::labels::{self, LabelSetId};
 use crate::sampling::Hook;
@@ -58,11 +58,7 @@ fn intern_here() -> Option<&'static KeptStack> {
 pub(super) struct AwaitStacks {
     /// The number of polls there had been when the task was last asked to be polled for its stack.
     asked: AtomicU32,
-    /// Whether the poll that goes on is only for that.
-    is_asked: AtomicBool,
-    count: AtomicU8,
-    /// The labels under which the last one was left.
-    labels: AtomicU16,
+    noted: Noted,
     stacks: [NotedStack; MAX_BRANCHES],
 }
 
@@ -70,29 +66,13 @@ impl AwaitStacks {
     /// A task begins.
     pub(super) fn reset(&self) {
         self.asked.store(u32::MAX, Ordering::Release);
-        self.clear();
+        self.noted.set(NotedSeen::NOTHING);
     }
 
-    /// What the last poll has left is over.
+    /// What is noted of the last poll.
     #[inline]
-    pub(super) fn clear(&self) {
-        if self.count.load(Ordering::Relaxed) != 0 {
-            self.count.store(0, Ordering::Release);
-        }
-    }
-
-    /// A poll begins; `before` is what the task did. Returns whether the poll is only for its stack.
-    #[inline]
-    pub(super) fn begin_poll(&self, before: Doing) -> bool {
-        let is_asked = self.was_asked(before.polls()) && !before.is_woken();
-        self.is_asked.store(is_asked, Ordering::Relaxed);
-        is_asked
-    }
-
-    /// Whether the poll that goes on is only for its stack. By the thread that polls.
-    #[inline]
-    pub(super) fn is_only_asked(&self) -> bool {
-        self.is_asked.load(Ordering::Relaxed)
+    pub(super) fn noted(&self) -> &Noted {
+        &self.noted
     }
 
     /// The task is to be polled for its stack, after so many polls.
@@ -107,13 +87,14 @@ impl AwaitStacks {
 
     /// Whether the last poll has left none.
     pub(super) fn is_empty(&self) -> bool {
-        self.count.load(Ordering::Acquire) == 0
+        self.noted.get().stacks() == 0
     }
 
     /// A leaf clones the waker here. By the thread that polls the task.
     pub(super) fn add_here(&self) {
         let Some(stack) = here() else { return };
-        let count = self.count.load(Ordering::Relaxed) as usize;
+        let noted = self.noted.get();
+        let count = noted.stacks();
         let is_this = |noted: &NotedStack| noted.get().is_some_and(|noted| core::ptr::eq(noted, stack));
         // A leaf that is polled again in the same poll; or the oldest, if there is no room.
         let gone = self.stacks[..count].iter().position(is_this).or((count == MAX_BRANCHES).then_some(0));
@@ -127,19 +108,25 @@ impl AwaitStacks {
             None => count,
         };
         self.stacks[last].note(Some(stack));
-        self.labels.store(labels::current_id().bits() as u16, Ordering::Release);
-        self.count.store(last as u8 + 1, Ordering::Release);
+        self.noted.set(noted.with_stacks(last as u8 + 1, labels::current_id()));
     }
 
     /// The labels under which the last one was left, if there is one.
     pub(super) fn labels(&self) -> Option<LabelSetId> {
-        (!self.is_empty()).then(|| LabelSetId::from_bits(self.labels.load(Ordering::Acquire).into()))
+        let noted = self.noted.get();
+        (noted.stacks() != 0).then(|| noted.labels())
+    }
+
+    /// The last one.
+    pub(super) fn last(&self) -> Option<&'static KeptStack> {
+        let count = self.noted.get().stacks().min(MAX_BRANCHES);
+        self.stacks.get(count.checked_sub(1)?)?.get()
     }
 
     /// Those there are, the last one first: what a future was polled for last is what it waits for, where an earlier leaf of the
     /// same poll may be over.
     pub(super) fn get(&self) -> impl Iterator<Item = Stack<'static>> {
-        let count = (self.count.load(Ordering::Acquire) as usize).min(MAX_BRANCHES);
+        let count = self.noted.get().stacks().min(MAX_BRANCHES);
         self.stacks[..count].iter().rev().filter_map(|noted| Some(noted.get()?.captured()))
     }
 }

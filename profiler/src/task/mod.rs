@@ -8,9 +8,10 @@
 //! | part | what it answers |
 //! |---|---|
 //! | `slot` | who a task is |
-//! | `shared_waker` | what it does, and how it is woken |
+//! | `polls` | how often it was polled, and whether it is polled now |
+//! | `shared_waker` | how it is woken, and whether it was |
 //! | [`boundary`] | where its frames end on the stack of the thread that polls it |
-//! | `await_stack` | where it awaits |
+//! | `await_stack`, `noted` | where it awaits, and what else is noted of its last poll |
 //! | `request` | when it notes that |
 //! | `snapshot` | what the goroutine profile has of it |
 //!
@@ -26,6 +27,8 @@
 //! None.
 
 mod await_stack;
+mod noted;
+mod polls;
 mod request;
 mod shared_waker;
 mod slot;
@@ -36,7 +39,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub use await_stack::MAX_BRANCHES;
 pub(crate) use request::note_waits;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, request, set_await_stacks};
-pub use slot::{Identity, Task};
+pub use slot::{Begun, Identity, Task};
 
 pub use crate::boundary::run;
 

@@ -35,7 +35,8 @@ pub enum AwaitStacks {
     OnRequest = 0,
     /// Always: no task is ever polled for its stack, but one that was polled last before this was set.
     Always,
-    /// Never, unless the block profile has waits of tasks. Tasks that wait are in the goroutine profile without a stack.
+    /// Not for the goroutine profile: tasks that wait are there without a stack. While the block profile has waits of tasks, stacks are
+    /// noted all the same.
     Never,
 }
 

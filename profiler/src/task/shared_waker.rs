@@ -5,25 +5,31 @@
 //! waker is gone: if the task kept one itself, it would keep itself alive for ever.
 //!
 //! Scheme: as long as there are clones of our waker, one waker of the executor's lies here. One word says how many clones there
-//! are, whether the waker is here, and what the task does:
+//! are, whether the waker is here, and when the task was woken:
 //!
 //! ```text
-//!   63          32 31                                        0
-//!   ┌─────────────┬──────┬──────┬───────┬──────┬──────────────┐
-//!   │ polls begun │ LIVE │ HELD │ INSIDE│ WOKEN│    clones    │
-//!   └─────────────┴──────┴──────┴───────┴──────┴──────────────┘
+//!   63                32 31           26 25   24 23             0
+//!   ┌────────────────────┬──────────────┬───────┬────────────────┐
+//!   │ woken after so     │              │ LIVE, │ clones         │
+//!   │ many polls         │              │ HELD  │                │
+//!   └────────────────────┴──────────────┴───────┴────────────────┘
 //! ```
 //!
 //! | flag | is set while | set by | cleared by |
 //! |---|---|---|---|
 //! | `LIVE` | the future is alive | [`begin`](SharedWaker::begin) | [`end`](SharedWaker::end) |
-//! | `INSIDE` | a poll goes on | [`enter`](SharedWaker::enter) | [`leave`](SharedWaker::leave) |
-//! | `WOKEN` | it was woken and not polled since | who wakes it | `enter` |
-//! | `HELD` | a waker of the executor's is here | the first clone in a poll | who gives up the last clone outside a poll, or `leave` |
+//! | `HELD` | a waker of the executor's is here, and a clone of ours anywhere | the first clone | who gives up the last clone |
 //!
-//! The waker is put here by the thread that polls, while there is none and no clone. It stays as it is as long as there are
-//! clones or the poll goes on, so that whoever has a clone, and whoever uses the waker of the poll, may read it. Who takes it
-//! out copies it first, and owns the copy if the change of the word succeeds: nobody waits for anybody.
+//! While the waker is not here, only the owner of the future changes the word, with plain stores; while it is, all do by
+//! compare-and-swap. So a poll whose leaf clones the waker for the first time, and the end of a future, cost no locked instruction.
+//!
+//! A task is woken, and not polled since, if the number of its polls is still the one after which it was woken. So the thread that
+//! polls it changes nothing here; and a wake that meets the beginning of a poll may be counted to the poll before.
+//!
+//! The waker is put here by the thread that polls, while there is none. It stays as it is as long as there are clones, so whoever
+//! has a clone may read it. Who takes it out copies it first, while the last clone is still counted, and owns the copy if the
+//! change of the word succeeds: nobody waits for anybody. The waker of a poll is no clone: it leads to the waker that the
+//! executor has given for the poll.
 //!
 //! # Locks
 //!
@@ -36,11 +42,11 @@ use crate::primitive::{AtomicU64, Ordering, UnsafeCell};
 const CLONES: u64 = (1 << 24) - 1;
 /// Clones of a waker beyond which it is not shared any more. Far from [`CLONES`], as threads count first and look then.
 const MANY: u64 = CLONES / 2;
-const WOKEN: u64 = 1 << 24;
-const INSIDE: u64 = 1 << 25;
-const HELD: u64 = 1 << 26;
-const LIVE: u64 = 1 << 27;
-const POLL: u64 = 1 << 32;
+const HELD: u64 = 1 << 24;
+const LIVE: u64 = 1 << 25;
+const WOKEN: u32 = 32;
+/// After no number of polls, of which there are 2^31.
+const NEVER: u64 = (u32::MAX as u64) << WOKEN;
 
 /// See the module's documentation. `W` is the executor's waker.
 pub(super) struct SharedWaker<W> {
@@ -51,27 +57,19 @@ pub(super) struct SharedWaker<W> {
 // SAFETY: the waker is used and dropped by any thread, under the rules of the word.
 unsafe impl<W: Send + Sync> Sync for SharedWaker<W> {}
 
-/// What a task does, as of one moment.
+/// The word, as of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Doing(u64);
+pub(super) struct WakerSeen(u64);
 
-impl Doing {
-    /// The number of polls that have begun. Wraps at 2^32.
-    pub(super) fn polls(self) -> u32 {
-        (self.0 >> 32) as u32
-    }
-
-    /// It is polled.
-    pub(super) fn is_inside(self) -> bool {
-        self.0 & INSIDE != 0
-    }
-
-    /// It was woken, and is polled soon.
-    pub(super) fn is_woken(self) -> bool {
-        self.0 & WOKEN != 0
+impl WakerSeen {
+    /// After how many polls it was woken last.
+    #[inline]
+    pub(super) fn woken_after(self) -> u32 {
+        (self.0 >> WOKEN) as u32
     }
 
     /// A waker of the executor's is here: one may be woken by [`SharedWaker::acquire`].
+    #[inline]
     pub(super) fn has_waker(self) -> bool {
         self.0 & HELD != 0
     }
@@ -88,7 +86,7 @@ pub(super) enum Share {
     Full,
 }
 
-/// What is left to do for whoever has given up a clone, a poll or the future.
+/// What is left to do for whoever has given up a clone or the future.
 #[must_use = "the executor's waker is dropped, and the slot given back"]
 pub(super) struct Released<W> {
     /// To be dropped: it may run code of the executor's.
@@ -110,31 +108,12 @@ impl<W> Default for SharedWaker<W> {
 impl<W> SharedWaker<W> {
     /// The future begins, in a slot that is the caller's alone.
     pub(super) fn begin(&self) {
-        self.word.store(LIVE, Ordering::Release);
+        self.word.store(LIVE | NEVER, Ordering::Release);
     }
 
-    /// What the task does.
     #[inline]
-    pub(super) fn doing(&self) -> Doing {
-        Doing(self.word.load(Ordering::Acquire))
-    }
-
-    /// Begins a poll, by the owner of the future. Returns what the task did before.
-    #[inline]
-    pub(super) fn enter(&self) -> Doing {
-        let mut word = self.word.load(Ordering::Acquire);
-        loop {
-            match self.change(word, word.wrapping_add(POLL) & !WOKEN | INSIDE) {
-                Ok(()) => return Doing(word),
-                Err(seen) => word = seen,
-            }
-        }
-    }
-
-    /// Ends a poll after which the future waits.
-    #[inline]
-    pub(super) fn leave(&self) -> Released<W> {
-        self.release_as(|word| word & !INSIDE)
+    pub(super) fn get(&self) -> WakerSeen {
+        WakerSeen(self.word.load(Ordering::Acquire))
     }
 
     /// Counts one more clone, for the holder of another, or during a poll.
@@ -162,11 +141,23 @@ impl<W> SharedWaker<W> {
     pub(super) unsafe fn put(&self, waker: W) {
         // SAFETY: nobody else puts one, and nobody reads while there is none.
         self.waker.with_mut(|place| unsafe { place.write(MaybeUninit::new(waker)) });
-        let mut word = self.word.load(Ordering::Relaxed);
-        // Others may note meanwhile that they wake the task.
-        while let Err(seen) = self.change(word, (word + 1) | HELD) {
-            word = seen;
+        // Nobody else changes the word.
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store((word + 1) | HELD, Ordering::Release);
+    }
+
+    /// Counts one more clone, for one who may hold none, and gives it up again soon. `false` if the waker is not here.
+    #[inline]
+    pub(super) fn hold(&self) -> bool {
+        let mut word = self.word.load(Ordering::Acquire);
+        // Also beyond `MANY`: threads are fewer than the rest.
+        while word & HELD != 0 {
+            match self.change(word, word + 1) {
+                Ok(()) => return true,
+                Err(seen) => word = seen,
+            }
         }
+        false
     }
 
     /// Counts one more clone, for one who holds none: of a task that is alive and can be woken.
@@ -181,26 +172,40 @@ impl<W> SharedWaker<W> {
         false
     }
 
-    /// Runs `f` with the executor's waker, if there is one.
+    /// Runs `f` with the executor's waker.
     ///
     /// # Safety
-    /// The caller holds a clone, or uses the waker of a poll that goes on.
+    /// The caller holds a clone.
     #[inline]
-    pub(super) unsafe fn with<R>(&self, f: impl FnOnce(&W) -> R) -> Option<R> {
-        let is_held = self.word.load(Ordering::Acquire) & HELD != 0;
-        // SAFETY: it is here, and stays as it is, as long as there is a clone or the poll goes on.
-        is_held.then(|| self.waker.with(|waker| f(unsafe { &*waker.cast::<W>() })))
+    pub(super) unsafe fn with<R>(&self, f: impl FnOnce(&W) -> R) -> R {
+        // Acquire: what was put here before there was a clone is read.
+        self.word.load(Ordering::Acquire);
+        // SAFETY: it is here, and stays as it is, as long as there is a clone.
+        self.waker.with(|waker| f(unsafe { (*waker).assume_init_ref() }))
     }
 
-    /// Notes that the task is woken.
+    /// Notes that the task is woken, after so many polls. `is_own` says that the current thread polls the task: one that does not, and
+    /// uses the waker of a poll while there is no clone, notes nothing.
     #[inline]
-    pub(super) fn note_wake(&self) {
-        let mut word = self.word.load(Ordering::Relaxed);
-        while word & (LIVE | WOKEN) == LIVE {
-            match self.change(word, word | WOKEN) {
-                Ok(()) => return,
+    pub(super) fn note_wake(&self, polls: impl Fn() -> u32, is_own: impl FnOnce() -> bool) {
+        let mut word = self.word.load(Ordering::Acquire);
+        let mut after = polls();
+        while word & (HELD | LIVE) == HELD | LIVE && WakerSeen(word).woken_after() != after {
+            match self.change(word, woken(word, after)) {
+                Ok(()) => {
+                    // A poll may have begun meanwhile.
+                    let now = polls();
+                    if now == after {
+                        return;
+                    }
+                    after = now;
+                    word = self.word.load(Ordering::Acquire);
+                }
                 Err(seen) => word = seen,
             }
+        }
+        if word & HELD == 0 && is_own() {
+            self.word.store(woken(word, after), Ordering::Release);
         }
     }
 
@@ -210,14 +215,14 @@ impl<W> SharedWaker<W> {
         self.release_as(|word| word - 1)
     }
 
-    /// Gives up a clone that wakes the task, if it is the last one and no poll goes on: then the executor's waker is returned, to
-    /// be used up. `None`, and nothing is given up, if it stays here for others.
+    /// Gives up a clone that wakes the task, after so many polls, if it is the last one: then the executor's waker is returned, to be
+    /// used up. `None`, and nothing is given up, if it stays here for others.
     #[inline]
-    pub(super) fn release_to_wake(&self) -> Option<Released<W>> {
+    pub(super) fn release_to_wake(&self, polls: u32) -> Option<Released<W>> {
         let mut word = self.word.load(Ordering::Acquire);
-        while word & (CLONES | INSIDE) == 1 {
-            let woken = if word & LIVE == 0 { 0 } else { ((word - 1) | WOKEN) & !HELD };
-            match self.take_out(word, woken) {
+        while word & CLONES == 1 {
+            let next = if word & LIVE == 0 { 0 } else { woken(word - 1, polls) & !HELD };
+            match self.take_out(word, next) {
                 Ok(released) => return Some(released),
                 Err(seen) => word = seen,
             }
@@ -225,13 +230,13 @@ impl<W> SharedWaker<W> {
         None
     }
 
-    /// Changes the word, and takes the waker out if neither a clone nor a poll is left.
+    /// Changes the word, and takes the waker out if no clone is left.
     #[inline]
     fn release_as(&self, change: impl Fn(u64) -> u64) -> Released<W> {
         let mut word = self.word.load(Ordering::Acquire);
         loop {
             let next = change(word);
-            let result = match next & (CLONES | INSIDE) {
+            let result = match next & CLONES {
                 0 if next & LIVE == 0 => self.take_out(word, 0),
                 0 if next & HELD != 0 => self.take_out(word, next & !HELD),
                 _ => self.change(word, next).map(|()| Released::NOTHING),
@@ -243,11 +248,11 @@ impl<W> SharedWaker<W> {
         }
     }
 
-    /// Changes the word, which no clone and no poll is left in, to one without the waker.
+    /// Changes the word, in which the last clone is, to one without the waker.
     #[inline]
     fn take_out(&self, word: u64, next: u64) -> Result<Released<W>, u64> {
-        // SAFETY: it is there, and stays as it is until the word is changed: the caller has a clone, ends the poll or the future.
-        // The copy is used only if the change succeeds: then no other one is.
+        // SAFETY: it is there, and stays as it is until the word is changed, as the caller has the last clone. The copy is used only
+        // if the change succeeds: then no other one is.
         let copy = (word & HELD != 0).then(|| unsafe { self.waker.with(|waker| waker.read()) });
         self.change(word, next)?;
         // SAFETY: initialised, says the word before.
@@ -257,13 +262,23 @@ impl<W> SharedWaker<W> {
 
     /// The future is gone.
     pub(super) fn end(&self) -> Released<W> {
-        self.release_as(|word| word & !(LIVE | INSIDE | WOKEN))
+        if self.word.load(Ordering::Acquire) & HELD == 0 {
+            self.word.store(0, Ordering::Release);
+            return Released { waker: None, is_last: true };
+        }
+        self.release_as(|word| word & !LIVE)
     }
 
     #[inline]
     fn change(&self, from: u64, to: u64) -> Result<(), u64> {
         self.word.compare_exchange_weak(from, to, Ordering::AcqRel, Ordering::Acquire).map(drop)
     }
+}
+
+/// The word of a task that is woken after so many polls.
+#[inline]
+fn woken(word: u64, polls: u32) -> u64 {
+    word & u64::from(u32::MAX) | u64::from(polls) << WOKEN
 }
 
 #[cfg(test)]

@@ -1,3 +1,4 @@
+use super::super::polls::Polls;
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering as Std};
@@ -6,6 +7,7 @@ use std::sync::atomic::{AtomicI32, AtomicU32, Ordering as Std};
 #[derive(Default)]
 struct Counted {
     shared: SharedWaker<Token>,
+    polls: Polls,
     tally: Arc<Tally>,
 }
 
@@ -54,9 +56,14 @@ impl Counted {
 
     /// Polls; `leaf` is what is inside.
     fn poll(&self, leaf: impl FnOnce()) {
-        self.shared.enter();
+        self.polls.enter();
         leaf();
-        self.settle(self.shared.leave());
+        self.polls.leave();
+    }
+
+    #[cfg(not(loom))]
+    fn is_woken(&self) -> bool {
+        self.shared.get().woken_after() == self.polls.get().count()
     }
 
     /// A leaf clones the waker, in a poll.
@@ -69,20 +76,33 @@ impl Counted {
         }
     }
 
+    fn wake_by(&self, token: &Token) {
+        assert!(token.is_alive);
+        self.tally.woken.fetch_add(1, Std::Relaxed);
+    }
+
     /// By the holder of a clone.
     fn wake(&self) {
-        let wake = |token: &Token| {
-            assert!(token.is_alive);
-            self.tally.woken.fetch_add(1, Std::Relaxed);
-        };
-        if let Some(released) = self.shared.release_to_wake() {
-            wake(released.waker.as_ref().expect("held for the clone"));
+        if let Some(released) = self.shared.release_to_wake(self.polls.get().count()) {
+            self.wake_by(released.waker.as_ref().expect("held for the clone"));
             return self.settle(released);
         }
-        self.shared.note_wake();
+        self.shared.note_wake(|| self.polls.get().count(), || false);
         // SAFETY: the clone is held.
-        unsafe { self.shared.with(wake) }.expect("held for the clone");
+        unsafe { self.shared.with(|token| self.wake_by(token)) };
         self.release();
+    }
+
+    /// By one who uses the waker of a poll. Returns whether a waker of the executor's was there.
+    fn wake_in_poll(&self, is_own: bool) -> bool {
+        self.shared.note_wake(|| self.polls.get().count(), || is_own);
+        let is_held = self.shared.hold();
+        if is_held {
+            // SAFETY: it is held.
+            unsafe { self.shared.with(|token| self.wake_by(token)) };
+            self.release();
+        }
+        is_held
     }
 
     fn release(&self) {
@@ -100,7 +120,7 @@ impl Counted {
     fn check_end(&self) {
         assert_eq!(self.tally.ends.load(Std::Relaxed), 1, "the slot is given up once");
         assert_eq!(self.live(), 0, "each waker of the executor's was dropped");
-        assert_eq!(self.shared.doing(), Doing(0));
+        assert_eq!(self.shared.get(), WakerSeen(0));
     }
 }
 
@@ -115,22 +135,26 @@ fn the_executors_waker_is_held_as_long_as_there_are_clones() {
     assert_eq!(task.live(), 1);
     task.wake();
     assert_eq!((task.live(), task.tally.woken.load(Std::Relaxed)), (0, 1), "it was used up");
-    assert!(task.shared.doing().is_woken());
+    assert!(task.is_woken());
     assert!(!task.shared.acquire(), "no waker is left");
     task.poll(|| {
-        assert!(!task.shared.doing().is_woken());
+        assert!(!task.is_woken());
+        assert!(!task.wake_in_poll(true), "there is no clone");
+        assert!(task.is_woken());
         task.share();
+        assert!(task.wake_in_poll(true));
         task.share();
         task.release();
         task.release();
-        assert_eq!(task.live(), 1, "the poll may use it");
+        assert_eq!(task.live(), 0, "no leaf has kept it");
     });
-    assert_eq!(task.live(), 0, "no leaf has kept it");
+    assert!(task.is_woken(), "in the last poll");
     task.poll(|| {
+        assert!(!task.is_woken());
         task.share();
         task.wake();
     });
-    assert_eq!((task.live(), task.shared.doing().is_woken()), (0, true), "it woke itself");
+    assert_eq!((task.live(), task.is_woken()), (0, true), "it woke itself");
     task.poll(|| task.share());
     task.end();
     assert_eq!(task.live(), 1, "clones outlive the future");
@@ -202,6 +226,58 @@ fn loom_all_clones_are_given_up_during_a_poll() {
             leaf.join().unwrap();
         }
         assert_eq!(task.live(), 0);
+        task.end();
+        task.check_end();
+    });
+}
+
+/// The waker of a poll is used on another thread, while a leaf gives up the last clone and the poll clones anew.
+#[cfg(loom)]
+#[test]
+fn loom_the_waker_of_a_poll_is_used_elsewhere() {
+    check(|| {
+        let task = loom::sync::Arc::new(Counted::begin());
+        task.poll(|| task.share());
+        let leaf = {
+            let task = task.clone();
+            loom::thread::spawn(move || task.release())
+        };
+        task.poll(|| {
+            let elsewhere = {
+                let task = task.clone();
+                loom::thread::spawn(move || task.wake_in_poll(false))
+            };
+            task.share();
+            elsewhere.join().unwrap();
+        });
+        leaf.join().unwrap();
+        assert_eq!(task.live(), 1, "held as long as a clone is there");
+        task.release();
+        task.end();
+        task.check_end();
+    });
+}
+
+/// Of two polls a wake is counted to the one that it was for.
+#[cfg(loom)]
+#[test]
+fn loom_a_wake_is_of_the_poll_that_it_ends() {
+    check(|| {
+        let task = loom::sync::Arc::new(Counted::begin());
+        task.poll(|| {
+            task.share();
+            task.share();
+        });
+        let leaf = {
+            let task = task.clone();
+            loom::thread::spawn(move || task.wake())
+        };
+        task.poll(|| ());
+        leaf.join().unwrap();
+        // Woken before that poll began, or since.
+        let after = task.shared.get().woken_after();
+        assert!((1..=2).contains(&after), "{after}");
+        task.release();
         task.end();
         task.check_end();
     });

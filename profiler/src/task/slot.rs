@@ -1,22 +1,22 @@
 //! A task: the slot that says who it is, what it does, and where it awaits.
 
 mod read;
+mod wait;
+mod wake;
 
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::task::Waker;
-use std::panic::{self, AssertUnwindSafe};
 
 use super::await_stack::AwaitStacks;
-use super::shared_waker::{Doing, Released, Share, SharedWaker};
-use super::{FORKS, TASKS, request};
+use super::noted::Flag;
+use super::polls::{Polls, PollsSeen};
+use super::shared_waker::{SharedWaker, WakerSeen};
+use super::{FORKS, request};
 use crate::clock;
-use crate::contention;
 use crate::goroutine::{Name, Start, StartCell};
 use crate::labels::LabelSetId;
-use crate::sampling::Hook;
 use crate::slots::{Place, Slot};
 use crate::stack::kept::NotedStack;
-use crate::stack::marker;
 
 pub(super) use read::Seen;
 
@@ -26,7 +26,8 @@ pub(super) use read::Seen;
 /// one, which [`Task::id`] tells apart.
 #[repr(C, align(128))]
 pub struct Task {
-    /// 0 while the slot has no future. Written last when a task begins and first when it ends.
+    /// Its number, and above [`NUMBER`] how many forks led to its process; 0 while the slot has no future. Written last when a task
+    /// begins and first when it ends.
     id: AtomicU64,
     shared: SharedWaker<Waker>,
     /// The tick at which the last poll ended.
@@ -40,8 +41,7 @@ pub struct Task {
     /// While it is polled: the task inside whose poll it is polled.
     outer: AtomicPtr<Task>,
     awaits: AwaitStacks,
-    /// How many forks led to its process.
-    forks: AtomicU32,
+    polls: Polls,
     /// Its labels: while it is polled, those that are current.
     labels: AtomicU32,
     creator: AtomicU64,
@@ -68,7 +68,7 @@ unsafe impl Slot for Task {
             held: [AtomicUsize::new(0), AtomicUsize::new(0)],
             outer: AtomicPtr::new(core::ptr::null_mut()),
             awaits: AwaitStacks::default(),
-            forks: AtomicU32::new(0),
+            polls: Polls::default(),
             labels: AtomicU32::new(0),
             creator: AtomicU64::new(0),
             created_by: NotedStack::default(),
@@ -85,13 +85,63 @@ impl core::fmt::Debug for Task {
     }
 }
 
+/// The bits of a task's number.
+const NUMBER: u64 = (1 << 48) - 1;
+
+/// Its number, and how many forks led to its process: of those, the low 16 bits.
+fn identified(number: u64, forks: u32) -> u64 {
+    number & NUMBER | u64::from(forks) << NUMBER.count_ones()
+}
+
+/// What a task does, as of one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Doing {
+    polls: PollsSeen,
+    waker: WakerSeen,
+}
+
+impl Doing {
+    /// The number of polls that have begun. Wraps at 2^31.
+    #[inline]
+    pub(super) fn polls(self) -> u32 {
+        self.polls.count()
+    }
+
+    /// It is polled.
+    #[inline]
+    pub(super) fn is_inside(self) -> bool {
+        self.polls.is_inside()
+    }
+
+    /// It was woken, and is polled soon.
+    #[inline]
+    pub(super) fn is_woken(self) -> bool {
+        self.waker.woken_after() == self.polls.count()
+    }
+
+    /// It may be woken.
+    #[inline]
+    pub(super) fn has_waker(self) -> bool {
+        self.waker.has_waker()
+    }
+}
+
+/// A poll that has begun.
+#[must_use = "it is to be ended"]
+pub struct Begun {
+    /// Whether the task's own waker may be handed out: not if clones of it lead to another executor.
+    pub is_shared: bool,
+    /// What the task waits for on, if it does.
+    wait: Option<wait::Wait>,
+}
+
 /// What tells an executor's waker from another one.
 pub type Identity = [usize; 2];
 
 impl Task {
     /// Its number, among those of goroutines; 0 when its future is gone.
     pub fn id(&self) -> u64 {
-        self.id.load(Ordering::Relaxed)
+        self.id.load(Ordering::Relaxed) & NUMBER
     }
 
     /// Runs `f` with the name that it was given; an empty one if none was. For hooks.
@@ -105,11 +155,31 @@ impl Task {
         self.creator.store(creator, Ordering::Release);
         self.set_labels(labels);
         self.created_by.note(if request::is_on() { super::await_stack::here() } else { None });
-        self.forks.store(FORKS.load(Ordering::Relaxed), Ordering::Release);
+        self.polls.reset();
         self.awaits.reset();
         self.shared.begin();
         // Last: who finds the number finds the rest.
-        self.id.store(id, Ordering::Release);
+        self.id.store(identified(id, FORKS.load(Ordering::Relaxed)), Ordering::Release);
+    }
+
+    /// What it does.
+    #[inline]
+    fn doing(&self) -> Doing {
+        let polls = self.polls.get();
+        Doing { polls, waker: self.shared.get() }
+    }
+
+    /// Its future is about to be dropped, inside a poll of `outer`, before it was ready. For hooks.
+    ///
+    /// # Safety
+    /// By the owner of the future, who calls [`Task::end`] next.
+    pub unsafe fn enter_end(&'static self, outer: Option<&'static Self>) {
+        let before = self.doing();
+        if before.polls() != 0 {
+            self.charge_last(before);
+        }
+        self.set_outer(outer);
+        self.polls.enter_end();
     }
 
     /// Its future is gone. For hooks.
@@ -117,33 +187,12 @@ impl Task {
     /// # Safety
     /// By the owner of the future, once.
     pub unsafe fn end(&'static self) {
-        let doing = self.shared.doing();
-        if request::has_waits() && !doing.is_inside() {
-            self.charge_wait(doing);
-        }
         self.id.store(0, Ordering::Release);
+        self.polls.leave();
         self.settle(self.shared.end());
     }
 
-    /// Does what is left to do.
-    #[inline]
-    fn settle(&'static self, released: Released<Waker>) {
-        if let Some(waker) = self.settled(released) {
-            drop(waker);
-        }
-    }
-
-    /// Gives the slot back if it is not needed any more. The waker that is returned comes last: it runs code of the executor's.
-    #[inline]
-    fn settled(&'static self, released: Released<Waker>) -> Option<Waker> {
-        if released.is_last {
-            TASKS.give_back(self);
-        }
-        released.waker
-    }
-
-    /// Begins a poll under a waker of the executor's, inside a poll of `outer`. Returns whether the task's own waker may be handed
-    /// out: not if clones of it lead to another executor. For hooks.
+    /// Begins a poll under a waker of the executor's, inside a poll of `outer`. For hooks.
     ///
     /// # Safety
     /// By the owner of the future, who calls [`Task::leave`] or [`Task::end`] afterwards, and not both at once. The waker lives
@@ -152,61 +201,59 @@ impl Task {
     pub unsafe fn enter(
         &'static self,
         executor: &Waker,
-        identity: Identity,
+        identity: impl FnOnce() -> Identity,
         outer: Option<&'static Self>,
-    ) -> bool {
-        self.executor.store((&raw const *executor).cast_mut(), Ordering::Release);
-        let before = self.shared.enter();
-        let is_asked = self.awaits.begin_poll(before);
-        if request::has_waits() && !is_asked {
-            self.charge_wait(before);
+    ) -> Begun {
+        self.executor.store((&raw const *executor).cast_mut(), Ordering::Relaxed);
+        let before = Doing { polls: self.polls.enter(), waker: self.shared.get() };
+        let mut begun = Begun { is_shared: true, wait: None };
+        let is_woken = before.is_woken() || before.polls() == 0;
+        if request::is_on() || !is_woken || !self.awaits.noted().get().is_nothing() {
+            begun.wait = self.resume(before);
         }
-        self.outer.store(
-            outer.map_or(core::ptr::null_mut(), |outer| (&raw const *outer).cast_mut()),
-            Ordering::Relaxed,
-        );
-        self.awaits.clear();
-        !before.has_waker() || self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) == identity
+        self.set_outer(outer);
+        if before.has_waker() && self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) != identity() {
+            begun.is_shared = false;
+            self.awaits.noted().add(Flag::IsUnseen);
+        }
+        begun
     }
 
-    /// A wait is over, as which it was doing `waited`: an event of the block profile. By the owner of the future.
-    #[cold]
-    fn charge_wait(&self, waited: Doing) {
-        if waited.polls() == 0 {
-            return;
-        }
-        let end = if waited.is_woken() { self.woken.load(Ordering::Acquire) } else { clock::ticks() };
-        // 0 if it was woken during the poll, or before the profile had waits of tasks.
-        let ticks = clock::since(self.since.load(Ordering::Relaxed), end);
-        if ticks == 0 {
-            return;
-        }
-        let labels = self.awaits.labels();
-        let own_labels = || LabelSetId::from_bits(self.labels.load(Ordering::Relaxed));
-        let unknown = match waited.is_woken() || waited.has_waker() {
-            true => [marker::frame(marker::task_was_not_polled_for_its_stack)],
-            false => [marker::frame(marker::task_has_no_waker)],
-        };
-        let noted = self.awaits.get().next();
-        let stack = noted.as_ref().map_or(&unknown[..], |stack| stack);
-        // Leaves `errno` as it was.
-        let _hook = Hook::enter();
-        contention::await_event(ticks, stack, labels.unwrap_or_else(own_labels));
-    }
-
-    /// Ends a poll after which the future waits. For hooks.
+    /// Ends a poll; the future waits, or `is_ready`. For hooks.
     ///
     /// # Safety
     /// By the owner of the future, after [`Task::enter`].
     #[inline]
-    pub unsafe fn leave(&'static self) {
-        // One that was polled for its stack has waited all the time.
-        if !self.awaits.is_only_asked() {
-            let now = clock::ticks();
-            self.since.store(now, Ordering::Release);
-            request::look_at_lease(now);
+    pub unsafe fn leave(&self, begun: Begun, is_ready: bool) {
+        if is_ready {
+            // Its owner ends it.
+            return self.end_wait(begun.wait);
         }
-        self.settle(self.shared.leave());
+        self.begin_wait(begun.wait);
+        self.polls.leave();
+    }
+
+    /// Ends a poll that has panicked. For hooks.
+    ///
+    /// # Safety
+    /// By the owner of the future, after [`Task::enter`].
+    #[cold]
+    pub unsafe fn leave_by_panic(&self) {
+        self.awaits.noted().add(Flag::HasPanicked);
+        self.since.store(clock::ticks(), Ordering::Release);
+        self.polls.leave();
+    }
+
+    /// Which clones of its waker a poll hands out: those of one poll differ from those of the next, while stacks are wanted. For
+    /// hooks.
+    #[inline]
+    pub fn is_other_side(&self) -> bool {
+        self.awaits.noted().get().has(Flag::OtherSide)
+    }
+
+    fn set_outer(&self, outer: Option<&'static Self>) {
+        let outer = outer.map_or(core::ptr::null_mut(), |outer| (&raw const *outer).cast_mut());
+        self.outer.store(outer, Ordering::Relaxed);
     }
 
     /// Notes its labels. By the thread that polls it.
@@ -228,142 +275,9 @@ impl Task {
         }
     }
 
-    /// Counts a clone of its waker. If that cannot be counted, returns a clone of the executor's, to be used in its place.
-    /// `is_polled` says that the current thread polls this task. For hooks.
-    ///
-    /// # Safety
-    /// The caller holds a clone of the task's waker, or uses the waker of a poll in which it may be handed out.
-    #[inline]
-    pub unsafe fn share(
-        &self,
-        is_polled: impl FnOnce() -> bool,
-        identity: impl FnOnce(&Waker) -> Identity,
-    ) -> Option<Waker> {
-        match self.shared.share() {
-            Share::Counted => None,
-            // SAFETY: the caller's promise.
-            Share::Full => unsafe { self.shared.with(Waker::clone) },
-            Share::Empty => {
-                // SAFETY: there is no clone, so the caller uses the waker of a poll.
-                let executor = unsafe { self.executor() };
-                if !is_polled() {
-                    return Some(executor.clone());
-                }
-                for (part, value) in self.held.iter().zip(identity(executor)) {
-                    part.store(value, Ordering::Relaxed);
-                }
-                // SAFETY: this thread polls the task.
-                unsafe { self.shared.put(executor.clone()) };
-                None
-            }
-        }
-    }
-
-    /// # Safety
-    /// A poll goes on, and does not end meanwhile.
-    unsafe fn executor(&self) -> &Waker {
-        // SAFETY: that of the poll, which lives as long.
-        unsafe { &*self.executor.load(Ordering::Acquire) }
-    }
-
-    /// Gives up a clone of its waker. For hooks.
-    ///
-    /// # Safety
-    /// The caller holds the clone.
-    #[inline]
-    pub unsafe fn release(&'static self) {
-        self.settle(self.shared.release());
-    }
-
-    /// Wakes it. For hooks.
-    ///
-    /// # Safety
-    /// As [`Task::share`].
-    #[inline]
-    pub unsafe fn wake_by_ref(&self) {
-        self.note_when_woken();
-        // First: the executor may poll it at once.
-        self.shared.note_wake();
-        // SAFETY: the caller's promise.
-        let woken = unsafe { self.shared.with(Waker::wake_by_ref) };
-        if woken.is_none() {
-            // SAFETY: there is no clone, so the caller uses the waker of a poll.
-            unsafe { self.executor() }.wake_by_ref();
-        }
-    }
-
-    /// Wakes it, and gives up a clone of its waker. For hooks.
-    ///
-    /// # Safety
-    /// The caller holds the clone.
-    #[inline]
-    pub unsafe fn wake(&'static self) {
-        self.note_when_woken();
-        match self.shared.release_to_wake() {
-            Some(released) => {
-                if let Some(waker) = self.settled(released) {
-                    waker.wake();
-                }
-            }
-            None => {
-                // Also if the executor's code panics.
-                let _held = Held(self);
-                // SAFETY: the clone is held.
-                unsafe { self.wake_by_ref() };
-            }
-        }
-    }
-
-    /// It is about to be woken, perhaps not for the first time.
-    #[inline]
-    fn note_when_woken(&self) {
-        if request::has_waits() && !self.shared.doing().is_woken() {
-            // Before the word says so, so that the thread that polls it next reads this.
-            self.woken.store(clock::ticks(), Ordering::Release);
-        }
-    }
-
-    /// Whether it waits and its stack is not known, although a poll would tell it. Then: how many polls there were.
-    pub(super) fn is_unknown(&self) -> Option<u32> {
-        let doing = self.shared.doing();
-        let waits = !doing.is_inside() && !doing.is_woken() && doing.polls() > 0;
-        (waits && doing.has_waker() && self.awaits.is_empty()).then(|| doing.polls())
-    }
-
-    /// Has it polled, so that it leaves its stack. `false` if it has been asked before, or cannot be woken. Not for hooks: runs code
-    /// of the executor's.
-    pub(super) fn ask(&'static self, polls: u32) -> bool {
-        // Not once more where the executor has not come to it yet.
-        if self.awaits.was_asked(polls) || !self.shared.acquire() {
-            return false;
-        }
-        let _held = Held(self);
-        self.awaits.ask(polls);
-        // SAFETY: a clone is held. The task is not woken as far as it knows itself.
-        let wake = || unsafe { self.shared.with(Waker::wake_by_ref) };
-        // A panic of the executor's is not that of whoever looks at tasks.
-        panic::catch_unwind(AssertUnwindSafe(wake)).is_ok()
-    }
-
-    /// Whether it was polled since it was asked, or is gone.
-    pub(super) fn has_answered(&self, id: u64, polls: u32) -> bool {
-        let doing = self.shared.doing();
-        self.id.load(Ordering::Acquire) != id || doing.polls() != polls && !doing.is_inside()
-    }
-
     /// The process of this task is this one, to which so many forks have led.
     pub(super) fn set_forks(&self, forks: u32) {
-        self.forks.store(forks, Ordering::Relaxed);
-    }
-}
-
-/// A clone of a task's waker, given up when this is dropped.
-struct Held(&'static Task);
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        // SAFETY: the clone is this one's.
-        unsafe { self.0.release() };
+        self.id.store(identified(self.id(), forks), Ordering::Relaxed);
     }
 }
 

@@ -12,6 +12,8 @@ mod room;
 mod stress;
 #[path = "../../support/mod.rs"]
 mod support;
+#[path = "../../cpu/tasks.rs"]
+mod tasks;
 #[path = "../../cpu/totals.rs"]
 mod totals;
 #[path = "../../cpu/truth.rs"]

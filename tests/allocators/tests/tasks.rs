@@ -1,11 +1,15 @@
 //! Async tasks: all of tests/tasks that needs no feature.
 
+#[path = "../../tasks/block.rs"]
+mod block;
 #[path = "../../tasks/by_hand.rs"]
 mod by_hand;
 #[path = "../../tasks/churn.rs"]
 mod churn;
 #[path = "../../tasks/dump.rs"]
 mod dump;
+#[path = "../../tasks/labels.rs"]
+mod labels;
 #[path = "../../tasks/leaves.rs"]
 mod leaves;
 #[path = "../../tasks/misuse.rs"]

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{Doing, Task};
+use super::{Doing, NUMBER, Task, identified};
 use crate::goroutine::Start;
 use crate::labels::LabelSetId;
 use crate::stack::Stack;
@@ -28,19 +28,20 @@ pub(in crate::task) struct Seen {
 impl Task {
     /// Whether a task of this process is in the slot.
     pub(in crate::task) fn is_in(&self, forks: u32) -> bool {
-        self.id.load(Ordering::Acquire) != 0 && self.forks.load(Ordering::Relaxed) == forks
+        let id = self.id.load(Ordering::Acquire);
+        id != 0 && id == identified(id, forks)
     }
 
     /// The task in this slot, if there is one in this process, of one piece.
     pub(in crate::task) fn read(&self, forks: u32) -> Option<Seen> {
         for attempt in 1..=TRIES {
             let id = self.id.load(Ordering::Acquire);
-            if id == 0 || self.forks.load(Ordering::Acquire) != forks {
+            if id == 0 || id != identified(id, forks) {
                 return None;
             }
-            let doing = self.shared.doing();
+            let doing = self.doing();
             let mut seen = Seen {
-                id,
+                id: id & NUMBER,
                 doing,
                 since: self.since.load(Ordering::Acquire),
                 labels: LabelSetId::from_bits(self.labels.load(Ordering::Acquire)),
@@ -54,7 +55,7 @@ impl Task {
             if self.id.load(Ordering::Relaxed) != id {
                 continue;
             }
-            if self.shared.doing() == doing {
+            if self.doing() == doing {
                 return Some(seen);
             }
             if attempt == TRIES {

@@ -1,0 +1,87 @@
+//! What is noted of a task's last poll, in one word: 0 for nothing, so that a poll finds out with one look.
+//!
+//! ```text
+//!   31            16 15          8 7      0
+//!   ┌───────────────┬─────────────┬────────┐
+//!   │ labels of the │ flags       │ stacks │
+//!   │ last stack    │             │        │
+//!   └───────────────┴─────────────┴────────┘
+//! ```
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+use crate::labels::LabelSetId;
+
+/// Written by the thread that polls the task.
+#[derive(Default)]
+pub(super) struct Noted(AtomicU32);
+
+/// As of one moment.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct NotedSeen(u32);
+
+/// What is true of a poll.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Flag {
+    /// It began without a wake: as far as is known the task waits on.
+    WaitsOn = 1 << 8,
+    /// Its waker was not ours: who wakes the task is not seen.
+    IsUnseen = 1 << 9,
+    /// The task was woken before the poll was over.
+    WokenInside = 1 << 10,
+    /// It ended by a panic.
+    HasPanicked = 1 << 11,
+    /// Its clones of the waker are of the other side.
+    OtherSide = 1 << 12,
+}
+
+impl Noted {
+    #[inline]
+    pub(super) fn get(&self) -> NotedSeen {
+        NotedSeen(self.0.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(super) fn set(&self, noted: NotedSeen) {
+        self.0.store(noted.0, Ordering::Release);
+    }
+
+    pub(super) fn add(&self, flag: Flag) {
+        self.set(self.get().with(flag, true));
+    }
+}
+
+impl NotedSeen {
+    pub(super) const NOTHING: Self = Self(0);
+
+    #[inline]
+    pub(super) fn is_nothing(self) -> bool {
+        self == Self::NOTHING
+    }
+
+    #[inline]
+    pub(super) fn has(self, flag: Flag) -> bool {
+        self.0 & flag as u32 != 0
+    }
+
+    pub(super) fn with(self, flag: Flag, is_set: bool) -> Self {
+        if is_set { Self(self.0 | flag as u32) } else { Self(self.0 & !(flag as u32)) }
+    }
+
+    /// How many stacks there are.
+    pub(super) fn stacks(self) -> usize {
+        (self.0 as u8).into()
+    }
+
+    /// The labels under which the last one was left.
+    pub(super) fn labels(self) -> LabelSetId {
+        LabelSetId::from_bits(self.0 >> 16)
+    }
+
+    /// So many stacks, the last one under these labels.
+    pub(super) fn with_stacks(self, stacks: u8, labels: LabelSetId) -> Self {
+        const FLAGS: u32 = 0xff00;
+        Self(labels.bits() << 16 | self.0 & FLAGS | u32::from(stacks))
+    }
+}

@@ -1,0 +1,74 @@
+//! How often a task was polled, and whether it is polled now.
+
+use crate::primitive::{AtomicU32, Ordering};
+
+/// Written by the thread that polls the task, with plain stores: a change of a word that others change too takes as long as all else
+/// at a poll.
+///
+/// ```text
+///   31              1 0
+///   ┌────────────────┬────────┐
+///   │ polls begun    │ INSIDE │
+///   └────────────────┴────────┘
+/// ```
+#[cfg_attr(not(loom), derive(Default))]
+pub(super) struct Polls(AtomicU32);
+
+const INSIDE: u32 = 1;
+const POLL: u32 = 2;
+
+/// Of one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct PollsSeen(u32);
+
+impl PollsSeen {
+    /// The number of polls that have begun. Wraps at 2^31.
+    #[inline]
+    pub(super) fn count(self) -> u32 {
+        self.0 / POLL
+    }
+
+    /// A poll goes on.
+    #[inline]
+    pub(super) fn is_inside(self) -> bool {
+        self.0 & INSIDE != 0
+    }
+}
+
+impl Polls {
+    /// A task begins that was not polled yet.
+    pub(super) fn reset(&self) {
+        self.0.store(0, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn get(&self) -> PollsSeen {
+        PollsSeen(self.0.load(Ordering::Acquire))
+    }
+
+    /// A poll begins, by the owner of the future. Returns what was before.
+    #[inline]
+    pub(super) fn enter(&self) -> PollsSeen {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store(before.wrapping_add(POLL) | INSIDE, Ordering::Release);
+        PollsSeen(before)
+    }
+
+    /// The future is dropped, which is no poll.
+    pub(super) fn enter_end(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) | INSIDE, Ordering::Release);
+    }
+
+    /// It is over.
+    #[inline]
+    pub(super) fn leave(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !INSIDE, Ordering::Release);
+    }
+}
+
+#[cfg(loom)]
+impl Default for Polls {
+    fn default() -> Self {
+        Self(AtomicU32::new(0))
+    }
+}

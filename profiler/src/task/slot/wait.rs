@@ -1,0 +1,141 @@
+//! Waits of a task: when one begins, and when it is over. In the block profile each is an event.
+//!
+//! A wait begins when a poll returns and ends when the task is woken. A poll that begins without a wake tells at its end only
+//! whether it has ended the wait: it was for the task's stack, or what polls the task (`select!`, `join!`) was woken for another
+//! reason. If the future suspends at the same place again, it has waited all the time.
+
+use core::sync::atomic::Ordering;
+
+use super::{Doing, Task};
+use crate::clock;
+use crate::contention;
+use crate::labels::LabelSetId;
+use crate::sampling::Hook;
+use crate::stack::kept::KeptStack;
+use crate::stack::marker;
+use crate::task::noted::{Flag, NotedSeen};
+use crate::task::request;
+
+/// A wait that may be over.
+#[derive(Clone, Copy)]
+pub(super) struct Wait {
+    /// Where; `None` if it is not known.
+    stack: Option<&'static KeptStack>,
+    labels: LabelSetId,
+    /// Ticks of the clock.
+    since: u64,
+    until: u64,
+    /// Whether there is a waker that could end it.
+    has_waker: bool,
+}
+
+impl Task {
+    /// A poll begins that there is something to note of: stacks are wanted, or something is noted of the last one, or the task was not
+    /// woken. `before` is what the task did until now. Returns its wait if the poll does not end it as far as is known.
+    #[inline(never)]
+    pub(super) fn resume(&self, before: Doing) -> Option<Wait> {
+        let noted = self.awaits.noted().get();
+        let is_first = before.polls() == 0;
+        let is_over = before.is_woken() || noted.has(Flag::IsUnseen) || noted.has(Flag::HasPanicked);
+        let waits_on = !is_first && !is_over;
+        if !is_first && !waits_on {
+            self.charge_last(before);
+        }
+        let wait = (waits_on && request::is_on()).then(|| self.wait(before));
+        let mut now = NotedSeen::NOTHING.with(Flag::WaitsOn, waits_on);
+        if request::is_on() {
+            now = now.with(Flag::OtherSide, !noted.has(Flag::OtherSide));
+        }
+        self.awaits.noted().set(now);
+        wait
+    }
+
+    /// A poll ends, after which the task waits, perhaps on for what it waited for before.
+    #[inline]
+    pub(super) fn begin_wait(&self, before: Option<Wait>) {
+        if self.awaits.noted().get().has(Flag::WaitsOn) && !self.has_moved_on(before) {
+            return;
+        }
+        let now = clock::ticks();
+        self.since.store(now, Ordering::Release);
+        if request::is_on() {
+            self.note_end_of_poll(now);
+        }
+    }
+
+    #[cold]
+    fn note_end_of_poll(&self, now: u64) {
+        request::look_at_lease(now);
+        if request::has_waits() && self.doing().is_woken() {
+            self.awaits.noted().add(Flag::WokenInside);
+        }
+    }
+
+    /// A poll that began without a wake ends. Whether the task waits at another place than before.
+    #[cold]
+    fn has_moved_on(&self, before: Option<Wait>) -> bool {
+        let Some(wait) = before else { return false };
+        let (Some(was), Some(is)) = (wait.stack, self.awaits.last()) else { return false };
+        let has_moved = !core::ptr::eq(was, is);
+        if has_moved {
+            self.charge(wait);
+        }
+        has_moved
+    }
+
+    /// The future was ready in a poll before which the task may have waited.
+    #[inline]
+    pub(super) fn end_wait(&self, wait: Option<Wait>) {
+        if let Some(wait) = wait {
+            self.charge(wait);
+        }
+    }
+
+    /// The wait is over that began at the end of the last poll, if it was one. `before` is what the task did until now.
+    pub(super) fn charge_last(&self, before: Doing) {
+        let noted = self.awaits.noted().get();
+        if request::has_waits() && !noted.has(Flag::WokenInside) && !noted.has(Flag::HasPanicked) {
+            self.charge(self.wait(before));
+        }
+    }
+
+    /// The wait that began at the end of the last poll.
+    fn wait(&self, before: Doing) -> Wait {
+        let since = self.since.load(Ordering::Relaxed);
+        let woken = if before.is_woken() { self.woken.load(Ordering::Acquire) } else { 0 };
+        // What has woken it may have been about to note that since an earlier poll.
+        let is_known = clock::since(since, woken) > 0;
+        let stack = self.awaits.last();
+        let own_labels = || LabelSetId::from_bits(self.labels.load(Ordering::Relaxed));
+        Wait {
+            stack,
+            labels: stack.map_or_else(own_labels, |_| self.awaits.noted().get().labels()),
+            since,
+            until: if is_known { woken } else { clock::ticks() },
+            has_waker: before.is_woken() || before.has_waker(),
+        }
+    }
+
+    fn charge(&self, wait: Wait) {
+        if !request::has_waits() {
+            return;
+        }
+        let unknown = match wait.has_waker {
+            true => [marker::frame(marker::task_was_not_polled_for_its_stack)],
+            false => [marker::frame(marker::task_has_no_waker)],
+        };
+        let stack = wait.stack.map_or(&unknown[..], |stack| stack.stack());
+        // Leaves `errno` as it was.
+        let _hook = Hook::enter();
+        contention::await_event(clock::since(wait.since, wait.until), stack, wait.labels);
+    }
+
+    /// It is about to be woken, perhaps not for the first time.
+    #[inline]
+    pub(super) fn note_when_woken(&self) {
+        if request::has_waits() && !self.doing().is_woken() {
+            // Before the word says so, so that the thread that polls it next reads this. The last one of those who do so at one time.
+            self.woken.fetch_max(clock::ticks(), Ordering::Release);
+        }
+    }
+}
