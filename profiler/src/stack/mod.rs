@@ -2,7 +2,7 @@
 //!
 //! A stack is a list of return addresses, leaf first, of at most [`MAX_STACK`] frames, from the
 //! function that called [`capture`] out to `main`, the thread's first function, or where an async task is
-//! polled ([`crate::boundary`]) to the task's. Frames of the
+//! polled (`crate::boundary`) to the task's. Frames of the
 //! profiler itself are at its leaf end; they are hidden at export, by name, because how many there
 //! are depends on inlining.
 //!

@@ -10,7 +10,7 @@
 //! | `slot` | who a task is |
 //! | `polls` | how often it was polled, and whether it is polled now |
 //! | `shared_waker` | how it is woken, and whether it was |
-//! | [`boundary`] | where its frames end on the stack of the thread that polls it |
+//! | `crate::boundary` | where its frames end on the stack of the thread that polls it |
 //! | `await_stack`, `noted` | where it awaits, and what else is noted of its last poll |
 //! | `request` | when it notes that |
 //! | `snapshot` | what the goroutine profile has of it |
