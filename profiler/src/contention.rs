@@ -112,9 +112,9 @@ pub fn set_block_profile_rate(nanos: u64) {
     note_calls();
 }
 
-/// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has, and the waits
-/// of async tasks. It takes effect with the waits that end from now on. The first call that adds kinds to a profile that is on may sleep for 5 ms. Go has
-/// no such choice.
+/// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has, and the
+/// waits of async tasks. It takes effect with the waits that end from now on. The first call that adds kinds to a profile that is on
+/// may sleep for 5 ms. Go has no such choice.
 pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     let _held = SETTING.lock();
     let previous = BLOCK_KINDS.swap(kinds.bits(), Ordering::Relaxed);
@@ -182,7 +182,7 @@ pub fn block_event(cycles: u64) {
     }
 }
 
-/// A task has waited `cycles` ticks, for what is noted of it: samples it. For hooks.
+/// A wait of a task is over that took `cycles` ticks: samples it, with the stack and labels that the task has noted. For hooks.
 pub(crate) fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 && is_block_sampled(cycles, rate) {

@@ -97,11 +97,6 @@ fn current_pairs() -> Option<Arc<Pairs>> {
 }
 
 impl Current {
-    /// The number of the set.
-    pub fn id(&self) -> LabelSetId {
-        self.id
-    }
-
     /// These and `labels`; a key that is there already takes the new value.
     #[must_use]
     pub fn with(self, labels: LabelSet) -> Self {
@@ -194,8 +189,7 @@ pub fn is_own(id: LabelSetId) -> bool {
 /// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
 /// without, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the thread has its
 /// own again when the poll ends, and tasks that are made meanwhile have them as well. (The guard is not `Send`: across an await it
-/// lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`, and the
-/// first half of `pprof.Do`.
+/// lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     current().with(labels).enter()
 }

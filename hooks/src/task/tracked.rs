@@ -46,9 +46,7 @@ impl Tracked {
         }
         result
     }
-}
 
-impl Tracked {
     /// The current thread runs the task's future.
     #[inline]
     fn inside(&mut self, thread: &'static Goroutine, outer: Option<&'static Task>) -> Inside<'_> {

@@ -27,7 +27,7 @@ const OF_POLL: usize = 2;
 /// One array, so that no linker makes one table of two.
 static TABLES: [RawWakerVTable; 4] = [const { RawWakerVTable::new(clone, wake, wake_by_ref, release) }; 4];
 
-/// The waker of a poll, which is not counted. `is_noted`: where it is cloned.
+/// The waker of a poll, which is not counted. `is_noted` says that the task notes where it is cloned.
 ///
 /// # Safety
 /// It is used during a poll of the task in which its waker may be handed out, and not dropped.

@@ -2,8 +2,8 @@
 
 use crate::primitive::{AtomicU32, Ordering};
 
-/// Written by the thread that polls the task, with plain stores: a change of a word that others change too takes as long as all else
-/// at a poll.
+/// Written by the thread that polls the task, with plain stores: a locked instruction at both ends of a poll would cost some
+/// nanoseconds more.
 ///
 /// ```text
 ///   31              1 0

@@ -131,7 +131,7 @@ impl Doing {
 pub struct Begun {
     /// Whether the task's own waker may be handed out: not if clones of it lead to another executor.
     pub is_shared: bool,
-    /// What the task waits for on, if it does.
+    /// The wait that the beginning of this poll may not have ended.
     wait: Option<wait::Wait>,
 }
 

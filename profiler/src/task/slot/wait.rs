@@ -2,7 +2,8 @@
 //!
 //! A wait begins when a poll returns and ends when the task is woken. A poll that begins without a wake tells at its end only
 //! whether it has ended the wait: it was for the task's stack, or what polls the task (`select!`, `join!`) was woken for another
-//! reason. If the future suspends at the same place again, it has waited all the time.
+//! reason. If the future suspends at the same place again, it has waited all the time. If there was no waker to wake it by, as
+//! under an executor that polls its tasks over and over, each poll ends a wait.
 
 use core::sync::atomic::Ordering;
 
@@ -35,10 +36,9 @@ impl Task {
     #[inline(never)]
     pub(super) fn resume(&self, before: Doing) -> Option<Wait> {
         let noted = self.awaits.noted().get();
-        let is_first = before.polls() == 0;
-        let is_over = before.is_woken() || noted.has(Flag::IsUnseen) || noted.has(Flag::HasPanicked);
-        let waits_on = !is_first && !is_over;
-        if !is_first && !waits_on {
+        let may_wait_on = before.has_waker() && !before.is_woken();
+        let waits_on = may_wait_on && !noted.has(Flag::IsUnseen) && !noted.has(Flag::HasPanicked);
+        if before.polls() != 0 && !waits_on {
             self.charge_last(before);
         }
         let wait = (waits_on && request::is_on()).then(|| self.wait(before));
