@@ -70,7 +70,7 @@ pub fn stack(all: bool) -> String {
     }
     let text = {
         let _workspace = sampling::workspace();
-        let mut each = goroutine::stacks();
+        let mut each: Vec<Recorded> = goroutine::stacks();
         if !all {
             let own = goroutine::current_id();
             each.retain(|goroutine| goroutine.id == own);
@@ -143,8 +143,8 @@ fn about(text: &mut String, goroutine: &Recorded) {
         if goroutine.thread_id != 0 {
             let _ = write!(text, ", on thread {}", goroutine.thread_id);
         }
-    } else if goroutine.polled[0] != 0 {
-        let _ = write!(text, ", polls goroutine {}", goroutine.polled[0]);
+    } else if let Some(innermost) = goroutine.polled.first() {
+        let _ = write!(text, ", polls goroutine {innermost}");
     }
     if let Some(kernel) = &goroutine.kernel {
         let _ = write!(text, ": {}", kernel_state(kernel));

@@ -29,7 +29,7 @@ pub(crate) struct Goroutines {
 impl Goroutines {
     /// As they are now. Go: `runtime_goroutineProfileWithLabels`.
     pub(crate) fn take() -> Self {
-        let each = goroutine::stacks();
+        let each: Vec<Recorded> = goroutine::stacks();
         let counts = CountProfile {
             name: NAME.into(),
             records: counted(&each),

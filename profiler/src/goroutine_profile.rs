@@ -2,6 +2,7 @@
 
 use core::fmt;
 use core::time::Duration;
+use std::borrow::Cow;
 
 use crate::clock;
 use crate::goroutine::{self, KernelState, Recorded, State, WaitReason};
@@ -77,12 +78,12 @@ pub struct GoroutineRecord {
     /// The number of the goroutine that created it; 0 where that is not known.
     pub created_by: u64,
     /// The source file and line that started it, where that is known.
-    pub started_at: Option<(String, u32)>,
+    pub started_at: Option<(&'static str, u32)>,
     /// Return addresses, leaf first.
-    pub frames: Vec<usize>,
+    pub frames: Cow<'static, [usize]>,
     /// Of a task that waits for several things at once, as in `select!` or `join!`: the stacks of those that were polled before the
     /// last, at most five. One of them may have been over in the same poll.
-    pub branches: Vec<Vec<usize>>,
+    pub branches: Vec<&'static [usize]>,
     /// Of a task: how often it was polled. Wraps at 2^31.
     pub polls: u32,
     /// The kernel's number of its thread. Of a task: that of the thread which polls it; 0 if none does.
@@ -100,7 +101,7 @@ impl GoroutineRecord {
 
     /// The stacks of all that it waits for: [`stack`](Self::stack) first.
     pub fn stacks(&self) -> impl Iterator<Item = &[usize]> {
-        core::iter::once(self.stack()).chain(self.branches.iter().map(Vec::as_slice))
+        core::iter::once(self.stack()).chain(self.branches.iter().copied())
     }
 
     /// What it waited for, if it waited.
@@ -127,9 +128,9 @@ impl From<Recorded> for GoroutineRecord {
             waited,
             labels: labels::resolve(recorded.labels).to_vec(),
             created_by: recorded.creator,
-            started_at: recorded.start.map(|start| (start.at().file().to_owned(), start.at().line())),
+            started_at: recorded.start.map(|start| (start.at().file(), start.at().line())),
             frames: recorded.stack,
-            branches: recorded.branches.iter().map(|stack| stack.to_vec()).collect(),
+            branches: recorded.branches.into_iter().map(|stack| stack.addresses).collect(),
             polls: recorded.polls,
             thread_id: recorded.thread_id,
             kernel: recorded.kernel,
@@ -164,14 +165,14 @@ impl Recorded {
 /// takes a lock. It calls the program's allocator, and if that asks for all goroutines in its turn it gets none.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     task::request();
-    goroutine::stacks().into_iter().map(GoroutineRecord::from).collect()
+    goroutine::stacks()
 }
 
 /// As [`goroutine_profile`], into the program's memory. Returns the number of records there are, and whether
 /// they fitted; if `records` is too short nothing is written.
 pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) {
     task::request();
-    let all = goroutine::stacks();
+    let all: Vec<Recorded> = goroutine::stacks();
     if all.len() > records.len() {
         return (all.len(), false);
     }

@@ -106,7 +106,7 @@ struct Inside<'a> {
 
 impl Inside<'_> {
     /// The poll is over.
-    #[inline]
+    #[inline(always)]
     fn end(self, begun: Begun, is_ready: bool) {
         let mut inside = ManuallyDrop::new(self);
         // SAFETY: that poll.

@@ -20,7 +20,8 @@ use super::protocol::{Visit, give_way};
 use super::recording::Seen;
 use super::signal::{Delivery, Signal};
 use super::{CURRENT_ID, ENTERING, Goroutine, LEFT, current_slot, own, stranger_id};
-use crate::stack::{Interrupted, MAX_STACK, marker};
+use crate::stack::marker::{self, Marker};
+use crate::stack::{Interrupted, MAX_STACK};
 
 /// Threads that are woken at one time.
 const AT_ONCE: usize = 4;
@@ -35,9 +36,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const TRIES: u32 = 100;
 
 static QUESTIONS: Questions = Questions::new();
-
-/// A function whose name says why a thread has no stack.
-pub(super) type Marker = extern "C" fn() -> u32;
 
 /// A thread that is to be asked.
 pub(super) struct Thread {

@@ -42,8 +42,7 @@ mod imp {
     use crate::goroutine_profile::GoroutineKind;
     use crate::labels::LabelSetId;
     use crate::modules::CaptureSpan;
-    use crate::stack::marker;
-    use crate::task::snapshot::MAX_NESTED;
+    use crate::stack::marker::{self, Marker};
 
     /// The threads of the process.
     pub(crate) fn list() -> Listed {
@@ -165,7 +164,7 @@ mod imp {
                     (Outcome::Settled, Some(recorded)) if thread.goroutine.is_none() => {
                         name_by(recorded, &thread.status);
                     }
-                    (Outcome::Silent(why), Some(recorded)) if recorded.stack == [marker::frame(why)] => {
+                    (Outcome::Silent(why), Some(recorded)) if *recorded.stack == [marker::frame(why)] => {
                         tell_of(recorded, thread);
                     }
                     (Outcome::Silent(why), None) if thread.goroutine.is_none() => {
@@ -178,7 +177,7 @@ mod imp {
     }
 
     /// How threads are asked, or why not.
-    fn way(is_proc_there: bool) -> Result<Signal, asking::Marker> {
+    fn way(is_proc_there: bool) -> Result<Signal, Marker> {
         if !signal::thread_signals() {
             return Err(marker::thread_signals_are_off);
         }
@@ -211,7 +210,7 @@ mod imp {
     }
 
     /// A thread that is no goroutine and did not answer.
-    fn silent_stranger(thread: &Thread, why: asking::Marker) -> Option<Recorded> {
+    fn silent_stranger(thread: &Thread, why: Marker) -> Option<Recorded> {
         let (started, is_exiting) = proc::birth(thread.id)?;
         let mut recorded = Recorded {
             // No other thread has ever had both, and both together are more than the numbers of goroutines: those count
@@ -226,9 +225,9 @@ mod imp {
             state: State::Running,
             waited_ticks: 0,
             labels: LabelSetId::NONE,
-            stack: vec![marker::frame(why)],
+            stack: vec![marker::frame(why)].into(),
             branches: Vec::new(),
-            polled: [0; MAX_NESTED],
+            polled: Vec::new(),
             polls: 0,
             span: CaptureSpan::now(),
             kernel: None,

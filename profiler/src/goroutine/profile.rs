@@ -9,6 +9,7 @@
 
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
+use std::borrow::Cow;
 
 use super::others::{self, Listed, Others};
 use super::protocol::{Snapshots, Visit};
@@ -21,9 +22,9 @@ use crate::goroutine_profile::GoroutineKind;
 use crate::labels::LabelSetId;
 use crate::modules::CaptureSpan;
 use crate::sampling::Hook;
-use crate::stack::{SavedFrame, Stack, capture_whole, marker, with_room};
-use crate::task;
-use crate::task::snapshot::Polled;
+use crate::stack::marker::{self, Marker};
+use crate::stack::{SavedFrame, Stack, capture_whole, with_room};
+use crate::task::snapshot::{self as tasks, Tasks};
 
 use super::parked::ParkedAt;
 use super::start::Start;
@@ -97,11 +98,11 @@ pub struct Recorded {
     /// The labels of its thread.
     pub labels: LabelSetId,
     /// Return addresses, leaf first.
-    pub stack: Vec<usize>,
+    pub stack: Cow<'static, [usize]>,
     /// Of a task that waits for several things at once: the stacks of all but the first.
     pub branches: Vec<Stack<'static>>,
-    /// Of a thread: the numbers of the tasks that it polls, from the innermost; then zeros.
-    pub polled: Polled,
+    /// Of a thread: the numbers of the tasks that it polls, from the innermost, at most eight.
+    pub polled: Vec<u64>,
     /// Of a task: how often it was polled. Wraps at 2^31.
     pub polls: u32,
     /// When the stack was captured.
@@ -174,7 +175,7 @@ unsafe fn record_parked(goroutine: &Goroutine, id: u64, at: ParkedAt) {
 }
 
 /// Records a goroutine with a frame that says why its stack is not there.
-pub(super) fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: extern "C" fn() -> u32) {
+pub(super) fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: Marker) {
     RECORDING.add(goroutine, id, seen, |frames| {
         frames[0] = marker::frame(why);
         1
@@ -195,8 +196,8 @@ pub(super) fn visit(number: u64, goroutine: &'static Goroutine, id: u64) -> Visi
 /// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside; other threads are asked by a
 /// signal. Where one has not answered there is a single frame that says why (see [`marker`]), and [`Recorded::kernel`].
 ///
-/// [`task::request`] comes before, so that async tasks have stacks.
-pub fn snapshot() -> Vec<Recorded> {
+/// [`crate::task::request`] comes before, so that async tasks have stacks.
+pub fn snapshot<T: From<Recorded>>() -> Vec<T> {
     crate::init::open();
     // Before the lock: it may be the first hook of the thread.
     let own = current();
@@ -225,13 +226,23 @@ pub fn snapshot() -> Vec<Recorded> {
         room = room * 2 + listed.len();
     };
     let now = clock::ticks();
-    let mut all = Vec::with_capacity(room);
+    let mut threads = Vec::with_capacity(live.count);
     // SAFETY: with the lock, and the snapshot is closed.
-    unsafe { RECORDING.for_each(|header, frames| all.push(Recorded::of(header, frames, now))) };
-    others.complete(&mut all);
-    task::snapshot::add(&mut all, limit, now);
+    unsafe { RECORDING.for_each(|header, frames| threads.push(Recorded::of(header, frames, now))) };
+    others.complete(&mut threads);
+    let tasks = Tasks::list(&mut threads, limit, now);
     let own = super::current_id();
-    all.sort_unstable_by_key(|goroutine: &Recorded| (goroutine.id != own, goroutine.id));
+    let order = |id| (id != own, id);
+    threads.sort_unstable_by_key(|thread| order(thread.id));
+    let mut all = Vec::with_capacity(threads.len() + tasks.len());
+    let mut threads = threads.into_iter().peekable();
+    for task in tasks.recorded(order) {
+        while let Some(thread) = threads.next_if(|thread| order(thread.id) < order(task.id)) {
+            all.push(thread.into());
+        }
+        all.push(task.into());
+    }
+    all.extend(threads.map(T::from));
     all
 }
 
@@ -280,7 +291,7 @@ fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, ro
 /// `runtime.NumGoroutine`.
 pub fn count() -> usize {
     let live = super::snapshot::end_dead(own_process());
-    live.count + others::count_strangers(live) + task::snapshot::count()
+    live.count + others::count_strangers(live) + tasks::count()
 }
 
 impl Recorded {
@@ -301,9 +312,9 @@ impl Recorded {
             state,
             waited_ticks,
             labels: header.labels,
-            stack: frames.to_vec(),
+            stack: frames.to_vec().into(),
             branches: Vec::new(),
-            polled: header.polled,
+            polled: header.polled.iter().copied().take_while(|&id| id != 0).collect(),
             polls: 0,
             span: header.span,
             kernel: None,

@@ -4,6 +4,9 @@
 //! Each returns another number, so that no linker folds two of them into one address, and calls
 //! nothing, so that no inlined function's name stands before its own.
 
+/// One of these functions.
+pub type Marker = extern "C" fn() -> u32;
+
 /// The stack of a sample beyond the limit on distinct stacks.
 #[inline(never)]
 pub extern "C" fn too_many_distinct_stacks() -> u32 {
@@ -117,6 +120,6 @@ pub extern "C" fn task_has_no_waker() -> u32 {
 }
 
 /// The frame that stands for a marker: like a return address, it is looked up at the byte before.
-pub fn frame(marker: extern "C" fn() -> u32) -> usize {
+pub fn frame(marker: Marker) -> usize {
     marker as usize + 1
 }

@@ -125,8 +125,33 @@ impl AwaitStacks {
 
     /// Those there are, the last one first: what a future was polled for last is what it waits for, where an earlier leaf of the
     /// same poll may be over.
-    pub(super) fn get(&self) -> impl Iterator<Item = Stack<'static>> {
+    pub(super) fn get(&self) -> Awaits {
         let count = self.noted.get().stacks().min(MAX_BRANCHES);
-        self.stacks[..count].iter().rev().filter_map(|noted| Some(noted.get()?.captured()))
+        let mut awaits = Awaits::default();
+        for (stack, noted) in awaits.0.iter_mut().zip(self.stacks[..count].iter().rev()) {
+            *stack = noted.get();
+        }
+        awaits
+    }
+}
+
+/// The stacks that a poll has left, those there are first. Without memory of the program's allocator: a snapshot reads one for
+/// each task.
+#[derive(Default)]
+pub(super) struct Awaits([Option<&'static KeptStack>; MAX_BRANCHES]);
+
+impl Awaits {
+    /// The last one that was left.
+    pub(super) fn last(&self) -> Option<Stack<'static>> {
+        Some(self.0[0]?.captured())
+    }
+
+    /// The others. It allocates if there are any.
+    pub(super) fn others(&self) -> Vec<Stack<'static>> {
+        let others = || self.0[1..].iter().flatten();
+        // A vector that grows takes room for four at once.
+        let mut all = Vec::with_capacity(others().count());
+        all.extend(others().map(|stack| stack.captured()));
+        all
     }
 }

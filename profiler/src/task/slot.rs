@@ -251,6 +251,7 @@ impl Task {
         self.awaits.noted().get().has(Flag::OtherSide)
     }
 
+    #[inline]
     fn set_outer(&self, outer: Option<&'static Self>) {
         let outer = outer.map_or(core::ptr::null_mut(), |outer| (&raw const *outer).cast_mut());
         self.outer.store(outer, Ordering::Relaxed);

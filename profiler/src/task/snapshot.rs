@@ -4,6 +4,7 @@
 //! that it polled: that stack is divided at the boundaries between them. The innermost part is the task's, and what is left is
 //! the thread's.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::slot::{Seen, Task};
@@ -13,7 +14,8 @@ use crate::clock;
 use crate::goroutine::{Recorded, State, WaitReason};
 use crate::goroutine_profile::GoroutineKind;
 use crate::modules::CaptureSpan;
-use crate::stack::{MAX_STACK, marker};
+use crate::stack::MAX_STACK;
+use crate::stack::marker::{self, Marker};
 
 /// How many tasks, polled inside each other, are told apart on one stack.
 pub(crate) const MAX_NESTED: usize = 8;
@@ -35,25 +37,50 @@ pub(crate) fn polled(innermost: Option<&'static Task>) -> Polled {
 
 /// The part of a thread's stack that is a task's.
 struct Part {
-    stack: Vec<usize>,
+    stack: Cow<'static, [usize]>,
     thread: u32,
     state: State,
     waited_ticks: u64,
     span: CaptureSpan,
 }
 
-/// Adds all tasks to `all`, threads that were recorded with what they polled. Those that have begun since the number `limit` was
-/// given are left out.
-pub(crate) fn add(all: &mut Vec<Recorded>, limit: u64, now: u64) {
-    let mut parts = HashMap::new();
-    for thread in all.iter_mut() {
-        divide(thread, &mut parts);
-    }
-    let forks = forks_looked_at();
-    for task in TASKS.iter() {
-        if let Some(seen) = task.read(forks).filter(|seen| seen.id < limit) {
-            all.push(recorded(seen, &mut parts, now));
+/// The tasks of a snapshot.
+pub(crate) struct Tasks {
+    /// Each with its number.
+    live: Vec<(u64, &'static Task)>,
+    /// By the numbers of the tasks.
+    parts: HashMap<u64, Part>,
+    forks: u32,
+    now: u64,
+}
+
+impl Tasks {
+    /// All of them, but for those that have begun since the number `limit` was given. What is a task's of the stacks of `threads`,
+    /// which were recorded with what they polled, is taken from there.
+    pub(crate) fn list(threads: &mut [Recorded], limit: u64, now: u64) -> Self {
+        let mut parts = HashMap::new();
+        for thread in threads {
+            divide(thread, &mut parts);
         }
+        let forks = forks_looked_at();
+        let numbered = |task: &'static Task| task.is_in(forks).then(|| (task.id(), task));
+        let live = TASKS.iter().filter_map(numbered).filter(|&(id, _)| (1..limit).contains(&id)).collect();
+        Self { live, parts, forks, now }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// As they are read now, in the order of `key` of their numbers; without those that have ended since.
+    pub(crate) fn recorded<K: Ord>(mut self, key: impl Fn(u64) -> K) -> impl Iterator<Item = Recorded> {
+        // Before they are read: a record is ten times as large as what is sorted.
+        self.live.sort_unstable_by_key(|&(id, _)| key(id));
+        self.live.into_iter().filter_map(move |(id, task)| {
+            let seen = task.read(id, self.forks)?;
+            Some(recorded(seen, &mut self.parts, self.now))
+        })
     }
 }
 
@@ -65,12 +92,12 @@ pub(crate) fn count() -> usize {
 
 /// Moves what is a task's from a thread's stack to `parts`.
 fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
-    let tasks = thread.polled.iter().take_while(|&&id| id != 0).count();
+    let tasks = thread.polled.len();
     if tasks == 0 {
         return;
     }
     let ends: Vec<usize> =
-        (1..).zip(&thread.stack).filter(|(_, f)| boundary::is_boundary(**f)).map(|(n, _)| n).collect();
+        (1..).zip(&*thread.stack).filter(|(_, f)| boundary::is_boundary(**f)).map(|(n, _)| n).collect();
     // Of a stack that was cut off the outer boundaries are missing. Else there may be tasks, just begun or about to end, whose
     // boundary is not on the stack: the innermost.
     let is_cut = thread.stack.len() == MAX_STACK;
@@ -79,7 +106,7 @@ fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
     let mut from = 0;
     for (&id, &end) in thread.polled[without..tasks].iter().zip(ends.iter().chain(&cut_off)) {
         let part = Part {
-            stack: thread.stack[from..end].to_vec(),
+            stack: thread.stack[from..end].to_vec().into(),
             thread: thread.thread_id,
             state: thread.state,
             waited_ticks: thread.waited_ticks,
@@ -89,11 +116,16 @@ fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
         from = end;
     }
     if from < thread.stack.len() {
-        thread.stack.drain(..from);
+        thread.stack = thread.stack[from..].to_vec().into();
     } else {
         // All of it was the task's: where the thread ends is not known.
-        thread.stack = vec![marker::frame(marker::stack_is_the_tasks)];
+        thread.stack = marker_stack(marker::stack_is_the_tasks);
     }
+}
+
+/// A single frame, whose function says why the stack is not there.
+fn marker_stack(why: Marker) -> Cow<'static, [usize]> {
+    vec![marker::frame(why)].into()
 }
 
 fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
@@ -109,24 +141,21 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
         state: State::Runnable,
         waited_ticks: 0,
         labels,
-        stack: Vec::new(),
+        stack: Cow::Borrowed(&[]),
         branches: Vec::new(),
-        polled: [0; MAX_NESTED],
+        polled: Vec::new(),
         polls: doing.polls(),
         span: CaptureSpan::now(),
         kernel: None,
     };
-    let set_awaits = |recorded: &mut Recorded, unknown| {
-        let mut awaits = awaits.into_iter();
-        match awaits.next() {
-            Some(first) => {
-                recorded.stack = first.to_vec();
-                recorded.span = first.span;
-                recorded.labels = await_labels.unwrap_or(labels);
-            }
-            None => recorded.stack = vec![marker::frame(unknown)],
+    let set_awaits = |recorded: &mut Recorded, unknown| match awaits.last() {
+        Some(last) => {
+            recorded.stack = last.addresses.into();
+            recorded.span = last.span;
+            recorded.labels = await_labels.unwrap_or(labels);
+            recorded.branches = awaits.others();
         }
-        recorded.branches = awaits.collect();
+        None => recorded.stack = marker_stack(unknown),
     };
     if doing.is_inside() {
         recorded.state = State::Running;
@@ -138,10 +167,10 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
                 recorded.state = part.state;
                 recorded.waited_ticks = part.waited_ticks;
             }
-            None => recorded.stack = vec![marker::frame(marker::task_is_polled)],
+            None => recorded.stack = marker_stack(marker::task_is_polled),
         }
     } else if doing.polls() == 0 {
-        recorded.stack = vec![marker::frame(marker::task_was_not_polled_yet)];
+        recorded.stack = marker_stack(marker::task_was_not_polled_yet);
     } else if doing.is_woken() {
         set_awaits(&mut recorded, marker::task_was_woken);
     } else {

@@ -2,10 +2,11 @@
 
 use core::sync::atomic::Ordering;
 
-use super::{Doing, NUMBER, Task, identified};
+use super::{Doing, Task, identified};
 use crate::goroutine::Start;
 use crate::labels::LabelSetId;
 use crate::stack::Stack;
+use crate::task::await_stack::Awaits;
 
 /// Tries of a reader under whom tasks are polled.
 const TRIES: usize = 8;
@@ -16,7 +17,7 @@ pub(in crate::task) struct Seen {
     pub(in crate::task) doing: Doing,
     pub(in crate::task) since: u64,
     pub(in crate::task) labels: LabelSetId,
-    pub(in crate::task) awaits: Vec<Stack<'static>>,
+    pub(in crate::task) awaits: Awaits,
     /// The labels under which it awaits, if it is known where.
     pub(in crate::task) await_labels: Option<LabelSetId>,
     pub(in crate::task) name: String,
@@ -32,20 +33,20 @@ impl Task {
         id != 0 && id == identified(id, forks)
     }
 
-    /// The task in this slot, if there is one in this process, of one piece.
-    pub(in crate::task) fn read(&self, forks: u32) -> Option<Seen> {
+    /// The task with this number, of one piece, if it is still in this slot and in this process.
+    pub(in crate::task) fn read(&self, number: u64, forks: u32) -> Option<Seen> {
+        let id = identified(number, forks);
         for attempt in 1..=TRIES {
-            let id = self.id.load(Ordering::Acquire);
-            if id == 0 || id != identified(id, forks) {
+            if self.id.load(Ordering::Acquire) != id {
                 return None;
             }
             let doing = self.doing();
             let mut seen = Seen {
-                id: id & NUMBER,
+                id: number,
                 doing,
                 since: self.since.load(Ordering::Acquire),
                 labels: LabelSetId::from_bits(self.labels.load(Ordering::Acquire)),
-                awaits: self.awaits.get().collect(),
+                awaits: self.awaits.get(),
                 await_labels: self.awaits.labels(),
                 name: self.name.with(str::to_owned),
                 start: self.start.get(),
@@ -60,7 +61,7 @@ impl Task {
             }
             if attempt == TRIES {
                 // It is polled all the time: where it awaits is not known for any moment.
-                seen.awaits.clear();
+                seen.awaits = Awaits::default();
                 seen.await_labels = None;
                 return Some(seen);
             }
