@@ -219,6 +219,7 @@ fn asked(query: &Query<'_>, profile: &Profile, limits: Limits) -> Result<Asked, 
     let subject = Subject {
         name: profile.name(),
         has_delta: profile.is_built_in(),
+        has_dump: profile.has_dump(),
         sample_types: &names,
         default_sample_type: profile.default_sample_type(),
     };

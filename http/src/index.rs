@@ -17,7 +17,8 @@ fn description(name: &str) -> &'static str {
     match name {
         "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
         "block" => "Where threads waited: locks, channels, joins of rtprof::sync and rtprof::thread.",
-        "goroutine" => "Where every thread is, and what it waits for.",
+        "goroutine" => "Where every thread and async task is, and what it waits for.",
+        "goroutineleak" => "Async tasks that wait for ever: an estimate, by wakers that are gone.",
         "heap" => "What is in use, by the stack that allocated it.",
         "mutex" => {
             "Who made others wait: the stacks that unlocked contended locks, with all the time waited for them."
@@ -90,7 +91,7 @@ fn row(page: &mut String, profile: &Profile) {
          <a href=\"{link}?format=collapsed\">collapsed</a> <a href=\"{link}\" download=\"{name}.pb.gz\">file</a>",
         profile.count(),
     );
-    if profile.name() == "goroutine" {
+    if profile.has_dump() {
         let _ = write!(page, " <a href=\"{link}?debug=2\">each by itself</a>");
     } else if profile.is_built_in() {
         let _ = write!(page, " <a href=\"{link}?format=flamegraph&amp;seconds=5\">next 5 s</a>");
@@ -207,7 +208,7 @@ fn mebibytes(bytes: u64) -> String {
 const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dl class="parameters">
 <dt>debug=1</dt><dd>the profile as text; without it, profile.proto for <code>go tool pprof</code></dd>
-<dt>debug=2</dt><dd>of goroutine, each by itself with its name and for how long it has waited, as a Go program that panics prints them</dd>
+<dt>debug=2</dt><dd>of goroutine and goroutineleak, each by itself with its name and for how long it has waited, as a Go program that panics prints them</dd>
 <dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; not of the program's own profiles</dd>
 <dt>gc=1</dt><dd>of heap, for Go's tools; it makes a difference only in programs that use rtprof::collector</dd>
 <dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>

@@ -12,7 +12,7 @@
 //! the types of the `http` crate, under any executor; `router` (feature `axum`) has routes for axum.
 //!
 //! # What is answered
-//! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, and every
+//! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, `goroutineleak`, and every
 //! profile of the program's own by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
 //! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
 //! `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page explains them.

@@ -37,6 +37,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) name: &'a str,
     /// Whether what changes over a time can be asked for.
     pub(crate) has_delta: bool,
+    /// Whether it can be written with each goroutine by itself.
+    pub(crate) has_dump: bool,
     pub(crate) sample_types: &'a [&'a str],
     pub(crate) default_sample_type: usize,
 }
@@ -60,7 +62,7 @@ impl Asked {
                 return Err(Refusal::bad_request("format and debug params are incompatible"));
             }
             Some(format) => form(&format, query, subject)?,
-            None if debug >= 2 && subject.name == "goroutine" => Form::Dump(names),
+            None if debug >= 2 && subject.has_dump => Form::Dump(names),
             None if debug != 0 => Form::Text(names),
             None => Form::Proto(names),
         };
@@ -155,6 +157,7 @@ impl CpuAsked {
         let subject = Subject {
             name: "profile",
             has_delta: false,
+            has_dump: false,
             sample_types: &["samples", "cpu"],
             default_sample_type: 1,
         };

@@ -4,6 +4,7 @@ const LIMITS: Limits = Limits { max_seconds: 600, symbolize: true };
 const HEAP: Subject<'_> = Subject {
     name: "heap",
     has_delta: true,
+    has_dump: false,
     sample_types: &["alloc_objects", "alloc_space", "inuse_objects", "inuse_space"],
     default_sample_type: 3,
 };
@@ -77,8 +78,13 @@ fn seconds_are_checked_in_the_order_of_go() {
         "\"seconds\" is 9223372036854775807, but this server captures for at most 600 (Config::max_seconds)";
     assert_eq!(asked("seconds=9223372036854775807"), bad(longest));
     assert_eq!(asked("seconds=1&debug=1"), bad("seconds and debug params are incompatible"));
-    let own =
-        Subject { name: "app/files", has_delta: false, sample_types: &["app/files"], default_sample_type: 0 };
+    let own = Subject {
+        name: "app/files",
+        has_delta: false,
+        has_dump: false,
+        sample_types: &["app/files"],
+        default_sample_type: 0,
+    };
     let unsupported = bad("\"seconds\" parameter is not supported for this profile type");
     assert_eq!(asked_of(&own, "seconds=1&debug=1", LIMITS), unsupported);
     // An empty value is no value.

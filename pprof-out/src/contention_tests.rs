@@ -318,7 +318,7 @@ fn go_reads_profiles_of_nothing_and_of_counts() {
                     stack: (&[0x101, 0x202]).into(),
                     span: CaptureSpan::UNKNOWN,
                     leaf: Leaf::Hooks,
-                    labels: &[],
+                    labels: [].as_slice().into(),
                     count,
                 })
                 .collect();

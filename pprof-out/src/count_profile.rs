@@ -38,7 +38,7 @@ pub(crate) struct CountRecord<'a> {
     pub(crate) span: CaptureSpan,
     pub(crate) leaf: Leaf,
     /// Empty for none.
-    pub(crate) labels: &'static [(String, String)],
+    pub(crate) labels: Cow<'static, [(String, String)]>,
     pub(crate) count: i64,
 }
 
@@ -81,7 +81,7 @@ impl<'a> CountProfile<'a> {
             stack: place.stack.into_vec().into(),
             span: place.span,
             leaf: Leaf::Skip(place.skip),
-            labels: &[],
+            labels: Cow::Borrowed(&[]),
             count,
         };
         let records = counted.into_iter().map(record).collect();
@@ -115,7 +115,7 @@ impl<'a> CountProfile<'a> {
             encoder.sample(|sample, strings| {
                 locations.ids(visible, &mut sample.location_id);
                 sample.value.push(record.count);
-                sample.label.extend(encode::text_labels(strings, record.labels));
+                sample.label.extend(encode::text_labels(strings, &record.labels));
             })?;
         }
         encoder.finish(&locations)
@@ -134,7 +134,7 @@ impl<'a> CountProfile<'a> {
             let _ = write!(text, "{}", record.count);
             text::addresses(&mut text, &frames, frames.hidden_at_leaf());
             text.push('\n');
-            text::labels(&mut text, record.labels);
+            text::labels(&mut text, &record.labels);
             text::lines(&mut text, &frames);
             text.push('\n');
             bytes.extend_from_slice(text.as_bytes());
@@ -206,7 +206,7 @@ mod tests {
             stack: stack.into(),
             span: CaptureSpan::UNKNOWN,
             leaf: Leaf::Hooks,
-            labels: &[],
+            labels: Cow::Borrowed(&[]),
             count,
         };
         profile.records = vec![record(&[0x10], i64::MAX), record(&[0x20], 5)];

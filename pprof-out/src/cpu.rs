@@ -10,7 +10,7 @@ use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::stack::Stack;
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
-use crate::encode::{self, Encoder, Header};
+use crate::encode::{self, Encoder, Header, TASK_LABEL};
 use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::taken::Taken;
@@ -21,9 +21,6 @@ pub(crate) const NAME: &str = "profile";
 
 /// The order is Go's; readers go by position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("samples", "count"), ("cpu", "nanoseconds")];
-
-/// The label with the name of a task.
-const TASK_LABEL: &str = "task";
 
 /// All samples of a stretch of time.
 #[derive(Clone)]
@@ -100,7 +97,7 @@ impl CpuRecords {
             span: record.span,
             // Time in the profiler is time.
             leaf: Leaf::Skip(0),
-            labels: record.labels,
+            labels: record.labels.into(),
             count: record.samples,
         };
         CountProfile {

@@ -142,6 +142,9 @@ impl Output<'_, '_> {
     }
 }
 
+/// The label that has the name of an async task.
+pub(crate) const TASK_LABEL: &str = "task";
+
 /// Labels whose values are texts.
 pub(crate) fn text_labels(
     strings: &mut StringTable,

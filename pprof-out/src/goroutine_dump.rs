@@ -116,7 +116,7 @@ fn one_of_all(text: &mut String, number: usize, goroutine: &Recorded, locations:
 }
 
 /// `# goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}, polls goroutine 9: D in io_schedule`, and
-/// `# goroutine 9: task "app::serve", started at src/main.rs:31, polled 3 times, on thread 4711`.
+/// `# goroutine 9: task "app::serve", started at src/main.rs:31, polled 3 times, no waker is left`.
 fn about(text: &mut String, goroutine: &Recorded) {
     let is_task = goroutine.kind == GoroutineKind::Task;
     let _ = match is_task {
@@ -140,6 +140,9 @@ fn about(text: &mut String, goroutine: &Recorded) {
         }
         let times = if goroutine.polls == 1 { "time" } else { "times" };
         let _ = write!(text, ", polled {} {times}", goroutine.polls);
+        if goroutine.is_leaked {
+            text.push_str(", no waker is left");
+        }
         if goroutine.thread_id != 0 {
             let _ = write!(text, ", on thread {}", goroutine.thread_id);
         }

@@ -1,4 +1,4 @@
-//! The goroutine profile: where every thread is.
+//! The goroutine profile, where every thread and task is; and that of tasks that wait for ever.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -8,18 +8,42 @@ use rtprof_profiler::counters::{self, Subject};
 use rtprof_profiler::goroutine::{self, Recorded};
 use rtprof_profiler::labels::{self, LabelSetId};
 use rtprof_profiler::modules::CaptureSpan;
+use rtprof_profiler::task;
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
+use crate::encode::TASK_LABEL;
 use crate::goroutine_dump::kernel_state;
 use crate::hook_names;
 use crate::taken::Taken;
 
-/// The profile's name.
-pub(crate) const NAME: &str = "goroutine";
+/// Which goroutines a profile has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GoroutineView {
+    All,
+    /// Tasks that wait for ever, as far as can be told.
+    Leaked,
+}
 
-/// All goroutines of one cut.
+impl GoroutineView {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::All => "goroutine",
+            Self::Leaked => "goroutineleak",
+        }
+    }
+
+    pub(crate) fn count(self) -> usize {
+        match self {
+            Self::All => goroutine::count(),
+            Self::Leaked => task::count_leaked(),
+        }
+    }
+}
+
+/// Goroutines of one cut.
 #[derive(Clone)]
 pub(crate) struct Goroutines {
+    pub(crate) view: GoroutineView,
     /// Those with the same stack and labels together.
     pub(crate) counts: CountProfile<'static>,
     /// Each by itself.
@@ -28,16 +52,18 @@ pub(crate) struct Goroutines {
 
 impl Goroutines {
     /// As they are now. Go: `runtime_goroutineProfileWithLabels`.
-    pub(crate) fn take() -> Self {
-        let each: Vec<Recorded> = goroutine::stacks();
-        let counts = CountProfile {
-            name: NAME.into(),
-            records: counted(&each),
-            drop_frames: hook_names::DROP_FRAMES,
-            comments: comments(&each),
-            taken: Taken::now(),
+    pub(crate) fn take(view: GoroutineView) -> Self {
+        let each: Vec<Recorded> = match view {
+            GoroutineView::All => goroutine::stacks(),
+            GoroutineView::Leaked => task::leaked_tasks(),
         };
-        Self { counts, each: each.into() }
+        let (records, comments) = match view {
+            GoroutineView::All => (counted(&each, |_| None), comments(&each)),
+            GoroutineView::Leaked => (counted(&each, |task| Some(task.title())), vec![of_leaks()]),
+        };
+        let (name, drop_frames) = (view.name().into(), hook_names::DROP_FRAMES);
+        let counts = CountProfile { name, records, drop_frames, comments, taken: Taken::now() };
+        Self { view, counts, each: each.into() }
     }
 }
 
@@ -59,24 +85,47 @@ fn comments(each: &[Recorded]) -> Vec<String> {
     comments
 }
 
-/// Goroutines by stack and labels, the most frequent first, then by address.
-fn counted(each: &[Recorded]) -> Vec<CountRecord<'static>> {
-    let mut counts: HashMap<(&[usize], LabelSetId), (CaptureSpan, i64)> = HashMap::new();
+/// What a profile of tasks that wait for ever says of itself.
+fn of_leaks() -> String {
+    let limit = task::leak_limit().as_secs_f64();
+    format!(
+        "rtprof: an estimate: async tasks that have waited for {limit} s or more, and no waker is left to wake them"
+    )
+}
+
+/// Goroutines by stack, labels and the `task` that they are told apart by, the most frequent first, then by address.
+fn counted<'a>(
+    each: &'a [Recorded],
+    task: impl Fn(&'a Recorded) -> Option<&'a str>,
+) -> Vec<CountRecord<'static>> {
+    type Key<'a> = (&'a [usize], LabelSetId, Option<&'a str>);
+    let mut counts: HashMap<Key<'a>, (CaptureSpan, i64)> = HashMap::new();
     for goroutine in each {
-        let (span, count) = counts.entry((&goroutine.stack, goroutine.labels)).or_insert((goroutine.span, 0));
+        let key = (&*goroutine.stack, goroutine.labels, task(goroutine));
+        let (span, count) = counts.entry(key).or_insert((goroutine.span, 0));
         *span = span.and(goroutine.span);
         *count += 1;
     }
-    let record = |((stack, labels), (span, count)): ((&[usize], _), _)| CountRecord {
+    let record = |((stack, labels, task), (span, count)): (Key<'a>, _)| CountRecord {
         stack: Cow::Owned(stack.to_vec()),
         span,
         leaf: Leaf::Hooks,
-        labels: labels::resolve(labels),
+        labels: with_task(labels::resolve(labels), task),
         count,
     };
     let mut records: Vec<_> = counts.into_iter().map(record).collect();
     records.sort_unstable_by(|a, b| {
-        b.count.cmp(&a.count).then_with(|| a.stack.cmp(&b.stack)).then_with(|| a.labels.cmp(b.labels))
+        b.count.cmp(&a.count).then_with(|| a.stack.cmp(&b.stack)).then_with(|| a.labels.cmp(&b.labels))
     });
     records
+}
+
+/// With the name of the task. The program's own label of that key goes before.
+fn with_task(labels: &'static [(String, String)], task: Option<&str>) -> Cow<'static, [(String, String)]> {
+    match task {
+        Some(name) if labels.iter().all(|(key, _)| key != TASK_LABEL) => {
+            labels.iter().cloned().chain([(TASK_LABEL.to_owned(), name.to_owned())]).collect()
+        }
+        _ => labels.into(),
+    }
 }

@@ -9,12 +9,12 @@ use std::sync::Arc;
 use rtprof_profiler::fork_safe::ForkMutex;
 use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::task;
-use rtprof_profiler::{MAX_STACK, goroutine, init, mem, sampling, stack};
+use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
 
 use crate::contention::{self, Contention, ContentionRecords};
 use crate::count_profile::{self, CountProfile, Place};
 use crate::error::ProfileError;
-use crate::goroutines::{self, Goroutines};
+use crate::goroutines::{GoroutineView, Goroutines};
 use crate::heap::{self, HeapRecords};
 use crate::registry::registry;
 use crate::snapshot::Snapshot;
@@ -42,7 +42,7 @@ enum Kind {
     Heap(HeapView),
     Contention(Contention),
     ThreadCreate,
-    Goroutine,
+    Goroutine(GoroutineView),
     Custom(Custom),
 }
 
@@ -79,7 +79,8 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
     [
         Kind::Heap(HeapView::Allocs),
         Kind::Contention(Contention::Block),
-        Kind::Goroutine,
+        Kind::Goroutine(GoroutineView::All),
+        Kind::Goroutine(GoroutineView::Leaked),
         Kind::Heap(HeapView::Heap),
         Kind::Contention(Contention::Mutex),
         Kind::ThreadCreate,
@@ -134,13 +135,13 @@ impl Profile {
             Kind::Contention(kind) => kind.name(),
             Kind::ThreadCreate => thread_create::NAME,
             Kind::Custom(custom) => &custom.name,
-            Kind::Goroutine => goroutines::NAME,
+            Kind::Goroutine(view) => view.name(),
         }
     }
 
     /// How many stacks the profile holds now (`Profile.Count`): of a program's own profile the things that were
     /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
-    /// threads that were created, of `goroutine` the threads that there are.
+    /// threads that were created, of `goroutine` the threads and tasks that there are, of `goroutineleak` the tasks that wait for ever.
     pub fn count(&self) -> usize {
         let _workspace = sampling::workspace();
         match &*self.0 {
@@ -148,7 +149,7 @@ impl Profile {
             Kind::Contention(kind) => kind.count(),
             Kind::ThreadCreate => thread_create::count(),
             Kind::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
-            Kind::Goroutine => goroutine::count(),
+            Kind::Goroutine(view) => view.count(),
         }
     }
 
@@ -193,7 +194,7 @@ impl Profile {
     /// Writes the profile as it is now (`Profile.WriteTo`).
     ///
     /// With `debug` 0 it writes gzipped profile.proto, with 1 or more a text with functions and lines for
-    /// people. `go tool pprof` reads both. With 2 `goroutine` is written in the form in which a Go program that panics
+    /// people. `go tool pprof` reads both. With 2 `goroutine` and `goroutineleak` are written in the form in which a Go program that panics
     /// prints its goroutines. What the export itself allocates is not sampled, what `w` allocates
     /// is. The writer gets the profile in pieces of about 64 KiB and is flushed at the end. `&mut w` is a writer too, for a
     /// caller that goes on with it.
@@ -212,7 +213,7 @@ impl Profile {
     /// A forked child whose parent was changing this profile of the program's own at the instant of the fork has
     /// lost it.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
-        if matches!(*self.0, Kind::Goroutine) {
+        if self.has_dump() {
             // Before: it runs the program's code, whose memory is the program's.
             task::request();
         }
@@ -225,7 +226,7 @@ impl Profile {
                 let places = count_profile::counted(custom.places()?);
                 Snapshot::of_counts(CountProfile::of_places(custom.name.clone(), places))
             }
-            Kind::Goroutine => Snapshot::of_goroutines(Goroutines::take()),
+            Kind::Goroutine(view) => Snapshot::of_goroutines(Goroutines::take(*view)),
         })
     }
 
@@ -245,6 +246,11 @@ impl Profile {
             // Without a wish of the profile's pprof shows the last one.
             _ => self.sample_types().len() - 1,
         }
+    }
+
+    /// Whether it is written with `debug` 2 in another form than with 1: each goroutine by itself.
+    pub fn has_dump(&self) -> bool {
+        matches!(&*self.0, Kind::Goroutine(_))
     }
 
     /// Whether the profile is one that is there from the beginning, not one of the program's own.

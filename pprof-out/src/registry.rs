@@ -23,7 +23,8 @@ pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Prof
 /// Built in are
 /// - `heap`, what is in use, and `allocs`, what was ever allocated;
 /// - `block`, where the program has waited for locks, channels and other threads, and `mutex`, who made it wait;
-/// - `threadcreate`, who created threads, and `goroutine`, where each of them is.
+/// - `threadcreate`, who created threads; `goroutine`, where each of them and each async task is; and `goroutineleak`, tasks that
+///   wait for ever, as far as can be told.
 pub fn lookup(name: &str) -> Option<Profile> {
     match registry() {
         Some(profiles) => profiles.get(name).cloned(),
@@ -48,7 +49,7 @@ mod tests {
     fn built_in_profiles_are_there() {
         let names: Vec<String> = profiles().iter().map(|p| p.name().to_owned()).collect();
         assert!(names.is_sorted());
-        for name in ["allocs", "block", "goroutine", "heap", "mutex", "threadcreate"] {
+        for name in ["allocs", "block", "goroutine", "goroutineleak", "heap", "mutex", "threadcreate"] {
             assert!(names.iter().any(|n| n == name), "{names:?}");
             let profile = lookup(name).unwrap();
             assert_eq!(profile.name(), name);

@@ -51,7 +51,7 @@ impl Snapshot {
                 let taken = spanning(later.taken);
                 Records::Counts(CountProfile { records, taken, ..later.clone() })
             }
-            (Records::Goroutines(later), Records::Goroutines(earlier)) => {
+            (Records::Goroutines(later), Records::Goroutines(earlier)) if later.view == earlier.view => {
                 let records = counts_since(&later.counts.records, &earlier.counts.records);
                 let taken = spanning(later.counts.taken);
                 Records::Counts(CountProfile { records, taken, ..later.counts.clone() })
@@ -115,7 +115,7 @@ fn counts_since(
     earlier: &[CountRecord<'static>],
 ) -> Vec<CountRecord<'static>> {
     // By content: places of a program's own profile are copies.
-    let key = |record: &CountRecord<'static>| (record.stack.clone(), record.leaf, record.labels);
+    let key = |record: &CountRecord<'static>| (record.stack.clone(), record.leaf, record.labels.clone());
     let mut bases: HashMap<_, i64> = HashMap::with_capacity(earlier.len());
     for record in earlier {
         *bases.entry(key(record)).or_default() += record.count;

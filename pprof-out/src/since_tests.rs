@@ -103,7 +103,7 @@ fn counts_come_and_go() {
             stack: STACKS[at].to_vec().into(),
             span: CaptureSpan::UNKNOWN,
             leaf: Leaf::Skip(0),
-            labels: &[],
+            labels: [].as_slice().into(),
             count,
         };
         let empty = CountProfile::of_places("test/things".into(), Vec::new());

@@ -13,7 +13,7 @@ use crate::count_profile::CountProfile;
 use crate::cpu::{self, CpuRecords};
 use crate::frames::Frames;
 use crate::goroutine_dump;
-use crate::goroutines::{self, Goroutines};
+use crate::goroutines::Goroutines;
 use crate::heap::{self, HeapRecords};
 use crate::heap_text;
 use crate::locations::Locations;
@@ -83,7 +83,7 @@ impl Snapshot {
             Records::Heap(..) => heap::SAMPLE_TYPES.to_vec(),
             Records::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
             Records::Counts(counts) => vec![(&counts.name, "count")],
-            Records::Goroutines(_) => vec![(goroutines::NAME, "count")],
+            Records::Goroutines(goroutines) => vec![(goroutines.view.name(), "count")],
             Records::Cpu(_) => cpu::SAMPLE_TYPES.to_vec(),
         }
     }

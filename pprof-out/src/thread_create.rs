@@ -39,7 +39,7 @@ fn records(mut counts: Vec<ThreadCount>) -> Vec<CountRecord<'static>> {
             stack: stack.addresses.into(),
             span: stack.span,
             leaf: Leaf::Hooks,
-            labels: &[],
+            labels: [].as_slice().into(),
             count: i64::try_from(created).unwrap_or(i64::MAX),
         })
         .collect()

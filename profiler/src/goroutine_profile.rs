@@ -73,6 +73,9 @@ pub struct GoroutineRecord {
     pub state: GoroutineState,
     /// For how long it had waited; 0 if it did not wait.
     pub waited: Duration,
+    /// Of a task: an estimate that it waits for ever, because no waker is left that could wake it
+    /// ([`set_leak_limit`](https://docs.rs/rtprof/latest/rtprof/task)). Those are in the profile `goroutineleak`.
+    pub is_leaked: bool,
     /// Its labels, in the order of keys.
     pub labels: Vec<(String, String)>,
     /// The number of the goroutine that created it; 0 where that is not known.
@@ -126,6 +129,7 @@ impl From<Recorded> for GoroutineRecord {
             kind: recorded.kind,
             state: recorded.state.into(),
             waited,
+            is_leaked: recorded.is_leaked,
             labels: labels::resolve(recorded.labels).to_vec(),
             created_by: recorded.creator,
             started_at: recorded.start.map(|start| (start.at().file(), start.at().line())),

@@ -14,7 +14,7 @@ pub(crate) struct Names(HashMap<usize, String>);
 impl Names {
     /// Looks up all functions of these, which takes hardly longer than one.
     pub(crate) fn learn<'g>(&mut self, goroutines: impl IntoIterator<Item = &'g GoroutineRecord>) {
-        let frames = goroutines.into_iter().flat_map(|goroutine| &goroutine.frames).copied();
+        let frames = goroutines.into_iter().flat_map(|goroutine| goroutine.stack()).copied();
         let unknown: HashSet<usize> = frames.filter(|address| !self.0.contains_key(address)).collect();
         let calls: Vec<usize> = unknown.iter().map(|address| address - 1).collect();
         let names = function_names(&calls, Symbolization::Full);

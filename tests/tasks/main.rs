@@ -6,6 +6,7 @@ mod by_hand;
 mod churn;
 mod dump;
 mod labels;
+mod leaked;
 mod leaves;
 mod misuse;
 mod nested;

@@ -26,7 +26,7 @@ fn spawned_tasks_are_there_until_they_end() {
         let title = "tasks::spawning::unnamed::{{closure}}";
         until("both wait", || waits("named") && waits(title));
         let seen = find(title).expect("it is there");
-        assert_eq!(seen.started_at, Some((file!().into(), line)));
+        assert_eq!(seen.started_at, Some((file!(), line)));
         lasting.abort();
         until("the one that was aborted has ended", || find(title).is_none());
         assert!(find("named").is_some());

@@ -43,7 +43,7 @@ fn who_a_task_is() {
             assert_eq!(task.waited, Duration::ZERO);
             assert_eq!(task.created_by, own);
             let (file, at) = task.started_at.expect("it is known");
-            assert_eq!((file.as_str(), at), (Location::caller().file(), line));
+            assert_eq!((file, at), (Location::caller().file(), line));
         }
         drop((unnamed, named));
         assert_eq!(num_goroutine(), before);

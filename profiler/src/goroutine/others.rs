@@ -224,6 +224,7 @@ mod imp {
             creator: 0,
             state: State::Running,
             waited_ticks: 0,
+            is_leaked: false,
             labels: LabelSetId::NONE,
             stack: vec![marker::frame(why)].into(),
             branches: Vec::new(),

@@ -95,6 +95,8 @@ pub struct Recorded {
     pub state: State,
     /// For how many ticks of [`crate::clock`] it had waited; 0 if it did not wait.
     pub waited_ticks: u64,
+    /// Of a task: an estimate that it waits for ever. See [`crate::task::set_leak_limit`].
+    pub is_leaked: bool,
     /// The labels of its thread.
     pub labels: LabelSetId,
     /// Return addresses, leaf first.
@@ -311,6 +313,7 @@ impl Recorded {
             creator: header.creator,
             state,
             waited_ticks,
+            is_leaked: false,
             labels: header.labels,
             stack: frames.to_vec().into(),
             branches: Vec::new(),

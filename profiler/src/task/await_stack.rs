@@ -108,7 +108,7 @@ impl AwaitStacks {
             None => count,
         };
         self.stacks[last].note(Some(stack));
-        self.noted.set(noted.with_stacks(last as u8 + 1, labels::current_id()));
+        self.noted.set_stacks(last as u8 + 1, labels::current_id());
     }
 
     /// The labels under which the last one was left, if there is one.

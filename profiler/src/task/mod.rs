@@ -14,6 +14,7 @@
 //! | `await_stack`, `noted` | where it awaits, and what else is noted of its last poll |
 //! | `request` | when it notes that |
 //! | `snapshot` | what the goroutine profile has of it |
+//! | `leak` | whether it waits for ever |
 //!
 //! State grows with the tasks that are live at one time, and with distinct stacks.
 //!
@@ -27,6 +28,7 @@
 //! None.
 
 mod await_stack;
+mod leak;
 mod noted;
 mod polls;
 mod request;
@@ -37,6 +39,7 @@ pub(crate) mod snapshot;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 pub use await_stack::MAX_BRANCHES;
+pub use leak::{count_leaked, leak_limit, leaked_tasks, set_leak_limit};
 pub(crate) use request::note_waits;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, request, set_await_stacks};
 pub use slot::{Begun, Identity, Task};

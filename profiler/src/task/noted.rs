@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::labels::LabelSetId;
 
-/// Written by the thread that polls the task.
+/// Written by the thread that polls the task; what another one adds during the poll is not lost.
 #[derive(Default)]
 pub(super) struct Noted(AtomicU32);
 
@@ -26,7 +26,7 @@ pub(super) struct NotedSeen(u32);
 pub(super) enum Flag {
     /// It began without a wake: as far as is known the task waits on.
     WaitsOn = 1 << 8,
-    /// Its waker was not ours: who wakes the task is not seen.
+    /// A waker was handed out that is not ours: who wakes the task is not seen.
     IsUnseen = 1 << 9,
     /// The task was woken before the poll was over.
     WokenInside = 1 << 10,
@@ -42,13 +42,22 @@ impl Noted {
         NotedSeen(self.0.load(Ordering::Acquire))
     }
 
+    /// Not after a poll has handed out its waker, and before it is over.
     #[inline]
     pub(super) fn set(&self, noted: NotedSeen) {
         self.0.store(noted.0, Ordering::Release);
     }
 
     pub(super) fn add(&self, flag: Flag) {
-        self.set(self.get().with(flag, true));
+        self.0.fetch_or(flag as u32, Ordering::AcqRel);
+    }
+
+    /// So many stacks, the last one under these labels.
+    pub(super) fn set_stacks(&self, stacks: u8, labels: LabelSetId) {
+        const FLAGS: u32 = 0xff00;
+        let stacks = labels.bits() << 16 | u32::from(stacks);
+        let _ =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |noted| Some(stacks | noted & FLAGS));
     }
 }
 
@@ -77,11 +86,5 @@ impl NotedSeen {
     /// The labels under which the last one was left.
     pub(super) fn labels(self) -> LabelSetId {
         LabelSetId::from_bits(self.0 >> 16)
-    }
-
-    /// So many stacks, the last one under these labels.
-    pub(super) fn with_stacks(self, stacks: u8, labels: LabelSetId) -> Self {
-        const FLAGS: u32 = 0xff00;
-        Self(labels.bits() << 16 | self.0 & FLAGS | u32::from(stacks))
     }
 }

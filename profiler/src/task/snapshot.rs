@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use super::slot::{Seen, Task};
-use super::{TASKS, forks_looked_at};
+use super::{TASKS, forks_looked_at, leak};
 use crate::boundary;
 use crate::clock;
 use crate::goroutine::{Recorded, State, WaitReason};
@@ -52,6 +52,8 @@ pub(crate) struct Tasks {
     parts: HashMap<u64, Part>,
     forks: u32,
     now: u64,
+    /// Ticks.
+    leak_limit: u64,
 }
 
 impl Tasks {
@@ -65,7 +67,7 @@ impl Tasks {
         let forks = forks_looked_at();
         let numbered = |task: &'static Task| task.is_in(forks).then(|| (task.id(), task));
         let live = TASKS.iter().filter_map(numbered).filter(|&(id, _)| (1..limit).contains(&id)).collect();
-        Self { live, parts, forks, now }
+        Self { live, parts, forks, now, leak_limit: leak::limit_ticks() }
     }
 
     /// How many there are.
@@ -79,7 +81,8 @@ impl Tasks {
         self.live.sort_unstable_by_key(|&(id, _)| key(id));
         self.live.into_iter().filter_map(move |(id, task)| {
             let seen = task.read(id, self.forks)?;
-            Some(recorded(seen, &mut self.parts, self.now))
+            let is_leaked = seen.is_leaked(self.leak_limit, self.now);
+            Some(Recorded { is_leaked, ..recorded(seen, &mut self.parts, self.now) })
         })
     }
 }
@@ -128,8 +131,14 @@ fn marker_stack(why: Marker) -> Cow<'static, [usize]> {
     vec![marker::frame(why)].into()
 }
 
+/// A task that waits for ever.
+pub(super) fn waiting(seen: Seen, now: u64) -> Recorded {
+    Recorded { is_leaked: true, ..recorded(seen, &mut HashMap::new(), now) }
+}
+
 fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
-    let Seen { id, doing, since, labels, awaits, await_labels, name, start, creator, created_by } = seen;
+    let (waits, has_waker) = (seen.waits(), seen.has_waker());
+    let Seen { id, doing, since, labels, awaits, await_labels, name, start, creator, created_by, .. } = seen;
     let mut recorded = Recorded {
         id,
         kind: GoroutineKind::Task,
@@ -140,6 +149,7 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
         creator,
         state: State::Runnable,
         waited_ticks: 0,
+        is_leaked: false,
         labels,
         stack: Cow::Borrowed(&[]),
         branches: Vec::new(),
@@ -171,12 +181,12 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
         }
     } else if doing.polls() == 0 {
         recorded.stack = marker_stack(marker::task_was_not_polled_yet);
-    } else if doing.is_woken() {
+    } else if !waits {
         set_awaits(&mut recorded, marker::task_was_woken);
     } else {
         recorded.state = State::Waiting(WaitReason::Await);
         recorded.waited_ticks = clock::since(since, now);
-        let unknown = match doing.has_waker() {
+        let unknown = match has_waker {
             true => marker::task_was_not_polled_for_its_stack,
             false => marker::task_has_no_waker,
         };

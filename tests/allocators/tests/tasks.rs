@@ -10,6 +10,8 @@ mod churn;
 mod dump;
 #[path = "../../tasks/labels.rs"]
 mod labels;
+#[path = "../../tasks/leaked.rs"]
+mod leaked;
 #[path = "../../tasks/leaves.rs"]
 mod leaves;
 #[path = "../../tasks/misuse.rs"]

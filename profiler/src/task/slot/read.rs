@@ -3,10 +3,12 @@
 use core::sync::atomic::Ordering;
 
 use super::{Doing, Task, identified};
+use crate::clock;
 use crate::goroutine::Start;
 use crate::labels::LabelSetId;
 use crate::stack::Stack;
 use crate::task::await_stack::Awaits;
+use crate::task::noted::Flag;
 
 /// Tries of a reader under whom tasks are polled.
 const TRIES: usize = 8;
@@ -16,6 +18,8 @@ pub(in crate::task) struct Seen {
     pub(in crate::task) id: u64,
     pub(in crate::task) doing: Doing,
     pub(in crate::task) since: u64,
+    /// A waker was handed out that is not ours.
+    pub(in crate::task) is_unseen: bool,
     pub(in crate::task) labels: LabelSetId,
     pub(in crate::task) awaits: Awaits,
     /// The labels under which it awaits, if it is known where.
@@ -24,6 +28,24 @@ pub(in crate::task) struct Seen {
     pub(in crate::task) start: Option<Start>,
     pub(in crate::task) creator: u64,
     pub(in crate::task) created_by: Option<Stack<'static>>,
+}
+
+impl Seen {
+    /// It suspended, and was not woken since.
+    pub(in crate::task) fn waits(&self) -> bool {
+        let doing = self.doing;
+        !doing.is_inside() && doing.polls() != 0 && !doing.is_woken()
+    }
+
+    /// There may be a waker to wake it by.
+    pub(in crate::task) fn has_waker(&self) -> bool {
+        self.doing.has_waker() || self.is_unseen
+    }
+
+    /// As of the tick `now`, it has waited for `limit` ticks, and no waker is left to wake it by.
+    pub(in crate::task) fn is_leaked(&self, limit: u64, now: u64) -> bool {
+        self.waits() && !self.has_waker() && clock::since(self.since, now) >= limit
+    }
 }
 
 impl Task {
@@ -36,6 +58,9 @@ impl Task {
     /// The task with this number, of one piece, if it is still in this slot and in this process.
     pub(in crate::task) fn read(&self, number: u64, forks: u32) -> Option<Seen> {
         let id = identified(number, forks);
+        if number == 0 {
+            return None;
+        }
         for attempt in 1..=TRIES {
             if self.id.load(Ordering::Acquire) != id {
                 return None;
@@ -44,6 +69,7 @@ impl Task {
             let mut seen = Seen {
                 id: number,
                 doing,
+                is_unseen: self.awaits.noted().get().has(Flag::IsUnseen),
                 since: self.since.load(Ordering::Acquire),
                 labels: LabelSetId::from_bits(self.labels.load(Ordering::Acquire)),
                 awaits: self.awaits.get(),

@@ -112,7 +112,9 @@ impl Task {
             labels: stack.map_or_else(own_labels, |_| self.awaits.noted().get().labels()),
             since,
             until: if is_known { woken } else { clock::ticks() },
-            has_waker: before.is_woken() || before.has_waker(),
+            has_waker: before.is_woken()
+                || before.has_waker()
+                || self.awaits.noted().get().has(Flag::IsUnseen),
         }
     }
 
