@@ -117,20 +117,43 @@ end() {
     wait "$group" 2>/dev/null || true
 }
 
-# The program that hangs tells in which two lines; on any port here, as its own may be taken.
-hang="$(ci/readme.sh hang) -- 127.0.0.1:0"
-echo "+ $hang &"
-cargo build --release --example hang
-# Its input stays open, and empty.
-start "$hang < <(exec sleep 1000 2>/dev/null)"
-ends=$((SECONDS + 60))
-line="$(ci/readme.sh hang-look)"
-echo "+ $line"
-line="${line//127.0.0.1:6060/$address}"
-guilty="$(grep -n 'waits for ever' examples/hang.rs | cut -d: -f1)"
-[[ "$(wc -w <<<"$guilty")" == 2 ]]
-names_both() {
-    for number in $guilty; do
+# The numbers of the two lines of a file at which something waits for ever.
+guilty() {
+    local numbers
+    numbers="$(grep -n 'waits for ever' "$1" | cut -d: -f1)"
+    [[ "$(wc -w <<<"$numbers")" == 2 ]] || { echo "$1 has not two guilty lines" >&2; exit 1; }
+    echo "$numbers"
+}
+
+# RUN LOOK NAMES: runs one command of the README in the background, on any port as its own may be taken, and another one until
+# NAMES finds in $output.fetched what it has to say.
+look() {
+    local run look ends example
+    run="$(ci/readme.sh "$1")"
+    example="${run##*--example }"
+    run="$run -- 127.0.0.1:0"
+    echo "+ $run &"
+    cargo build --release --example "$example"
+    # Its input stays open, and empty.
+    start "$run < <(exec sleep 1000 2>/dev/null)"
+    ends=$((SECONDS + 60))
+    look="$(ci/readme.sh "$2")"
+    echo "+ $look"
+    look="${look//127.0.0.1:6060/$address}"
+    # Once it has got there.
+    until bash -euo pipefail -c "$look" >"$output.fetched" </dev/null && "$3"; do
+        cat "$output.fetched"
+        deadline "$ends" "$3"
+        sleep 0.2
+    done
+    end
+}
+
+# The program that hangs tells in which two lines.
+names_both_locks() {
+    local number numbers
+    numbers="$(guilty examples/hang.rs)" || exit 1
+    for number in $numbers; do
         grep -A 2 'sync.Mutex.Lock' "$output.fetched" | grep -q "examples/hang.rs:$number " || return 1
     done
     # The other two tell where they are as well: one computes, one waits for a line.
@@ -138,14 +161,22 @@ names_both() {
     grep -A 40 'hang::read_a_line"' "$output.fetched" | grep -q '^hang::read_a_line(' || return 1
     grep -A 2 'hang::read_a_line"' "$output.fetched" | grep -q '^goroutine .* \[syscall[],]' || return 1
 }
-# Once they have got there.
-until bash -euo pipefail -c "$line" >"$output.fetched" </dev/null && names_both; do
-    cat "$output.fetched"
-    deadline "$ends" "both guilty lines are named"
-    sleep 0.2
-done
+look hang hang-look names_both_locks
 head -n 24 "$output.fetched"
-end
+
+# The service that is stuck tells at which two awaits, and in which task a worker is blocked.
+names_both_awaits() {
+    local number numbers
+    numbers="$(guilty examples/stuck_task.rs)" || exit 1
+    for number in $numbers; do
+        grep -A 40 '"order"' "$output.fetched" | grep -q "examples/stuck_task.rs:$number " || return 1
+    done
+    grep -A 2 '"order"' "$output.fetched" | grep -q '^goroutine .* \[await[],]' || return 1
+    grep -A 2 '"report"' "$output.fetched" | grep -q '^goroutine .* \[syscall[],]' || return 1
+    grep -A 20 '"report"' "$output.fetched" | grep -q '^stuck_task::print_report(' || return 1
+}
+look stuck stuck-look names_both_awaits
+grep -A 12 '"report"' "$output.fetched"
 
 # The service answers what the README has us type; on any port too.
 service="$(ci/readme.sh service) -- 127.0.0.1:0"

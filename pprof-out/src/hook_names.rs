@@ -15,6 +15,10 @@ const CRATES: [&str; 6] =
 /// What programs tell of their collector by: each function runs a closure of theirs.
 const COLLECTOR: &str = "rtprof_allocator::collector";
 
+/// In which leaf futures keep the waker of a task that awaits them, and clone it with ten functions between.
+const WAKER_CELLS: [&str; 3] =
+    ["atomic_waker", "futures_core::task::__internal::atomic_waker", "tokio::sync::task::atomic_waker"];
+
 /// Modules of ours that run no code of the program.
 const INNER_MODULES: [&str; 10] = [
     "account",
@@ -71,10 +75,16 @@ pub(crate) fn is_system_call(name: &str) -> bool {
 /// Whether a function, by its demangled name of either scheme, belongs to the hooks.
 pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
     is_guard_drop(name)
-        || inlines_known && in_crate(name, COLLECTOR)
+        || inlines_known && (in_crate(name, COLLECTOR) || is_waker_cell(name))
         || CRATES.iter().any(|krate| in_crate(name, krate))
             && trait_of(name).is_none_or(is_known_trait)
             && (inlines_known || is_inner(name) || runs_no_closure(name))
+}
+
+/// Whether a function is one of a cell for a waker, or of a trait that only such a cell knows.
+fn is_waker_cell(name: &str) -> bool {
+    let is_in = |path: &str| WAKER_CELLS.iter().any(|module| in_crate(path, module));
+    is_in(name) || trait_of(name).is_some_and(is_in)
 }
 
 /// Whether a function, by its name without type arguments, is what the hooks put between the start of a thread and the

@@ -53,6 +53,26 @@ fn an_unlock_shows_where_the_guard_ends() {
 }
 
 #[test]
+fn an_await_shows_the_leaf_future_and_not_its_cell_for_the_waker() {
+    let stack: &[&[&str]] = &[
+        &["rtprof_profiler::task::await_stack::here"],
+        &["<rtprof_profiler::task::slot::Task>::note_await", "rtprof_hooks::task::waker::clone"],
+        &[
+            "<core::task::wake::Waker as core::clone::Clone>::clone",
+            "<&core::task::wake::Waker as tokio::sync::task::atomic_waker::WakerRef>::into_waker",
+            "<tokio::sync::task::atomic_waker::AtomicWaker>::do_register::<W>::{closure#0}",
+            "<core::panic::unwind_safe::AssertUnwindSafe<F> as core::ops::function::FnOnce<()>>::call_once",
+            "std::panicking::catch_unwind::do_call::<F, W>",
+            "std::panic::catch_unwind::<F, W>",
+            "<tokio::sync::task::atomic_waker::AtomicWaker>::register_by_ref",
+        ],
+        &["<tokio::sync::mpsc::chan::Rx<T, S>>::recv::{closure#0}", "app::serve::{closure#0}"],
+    ];
+    let shown = ["<tokio::sync::mpsc::chan::Rx<T, S>>::recv::{closure#0}", "app::serve::{closure#0}"];
+    assert_eq!(waiting(stack), shown);
+}
+
+#[test]
 fn a_thread_shows_who_created_it() {
     assert_eq!(
         waiting(&[
