@@ -5,6 +5,7 @@ mod block;
 mod by_hand;
 mod churn;
 mod dump;
+mod executors;
 mod labels;
 mod leaked;
 mod leaves;
