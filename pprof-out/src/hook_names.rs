@@ -19,6 +19,9 @@ const COLLECTOR: &str = "rtprof_allocator::collector";
 const WAKER_CELLS: [&str; 3] =
     ["atomic_waker", "futures_core::task::__internal::atomic_waker", "tokio::sync::task::atomic_waker"];
 
+/// Our trait for all futures. Nothing else can have its methods.
+const INSTRUMENT: &str = "rtprof_hooks::task::Instrument>::";
+
 /// Modules of ours that run no code of the program.
 const INNER_MODULES: [&str; 10] = [
     "account",
@@ -76,6 +79,7 @@ pub(crate) fn is_system_call(name: &str) -> bool {
 pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
     is_guard_drop(name)
         || inlines_known && (in_crate(name, COLLECTOR) || is_waker_cell(name))
+        || trait_of(name).is_some_and(|path| path.starts_with(INSTRUMENT))
         || CRATES.iter().any(|krate| in_crate(name, krate))
             && trait_of(name).is_none_or(is_known_trait)
             && (inlines_known || is_inner(name) || runs_no_closure(name))

@@ -73,6 +73,21 @@ fn an_await_shows_the_leaf_future_and_not_its_cell_for_the_waker() {
 }
 
 #[test]
+fn a_task_shows_who_created_it() {
+    for instrument in [
+        "rtprof_hooks::task::Instrument::instrument_named",
+        "<app::serve::{closure#0} as rtprof_hooks::task::Instrument>::instrument_named",
+    ] {
+        let stack: &[&[&str]] = &[
+            &["rtprof_profiler::task::await_stack::here", "<rtprof_profiler::task::slot::Task>::begin"],
+            &["<rtprof_hooks::task::tracked::Tracked>::begin", instrument],
+            &["app::main"],
+        ];
+        assert_eq!(waiting(stack), ["app::main"]);
+    }
+}
+
+#[test]
 fn a_thread_shows_who_created_it() {
     assert_eq!(
         waiting(&[

@@ -2,12 +2,14 @@
 
 use std::collections::HashSet;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 use rtprof::task::Instrument;
 use rtprof::{GoroutineKind, goroutine_profile, num_goroutine};
 
 use crate::leaves::lasting_runtime;
+use crate::support::address_space::resident;
 use crate::support::{Background, child, stress, until};
 
 const LASTING: usize = 50;
@@ -100,5 +102,73 @@ fn a_snapshot_has_those_that_live() {
         });
         // The runtime's threads are left.
         until("counts agree", || num_goroutine() <= before + 2 + 1);
+    });
+}
+
+/// What a task takes.
+const SLOT: u64 = 256;
+
+/// Tasks of a round.
+const ROUND: usize = 200;
+
+/// A round: some tasks are never polled, some are dropped while they wait, and the others wake each other. Returns how many ended.
+async fn round() -> usize {
+    let (never, waits) = (std::future::pending::<()>(), std::future::pending::<()>());
+    drop(never.instrument());
+    let mut dropped = tokio::spawn(waits.instrument());
+    tokio::select! { biased; _ = &mut dropped => {} () = tokio::task::yield_now() => dropped.abort() }
+    let ended: Vec<_> = (0..ROUND / 2)
+        .map(|n| {
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let receives = tokio::spawn(async move { receive.await == Ok(n) }.instrument());
+            let sends = tokio::spawn(async move { send.send(n).is_ok() }.instrument());
+            (receives, sends)
+        })
+        .collect();
+    let mut count = 0;
+    for (receives, sends) in ended {
+        count += usize::from(receives.await.expect("no panic")) + usize::from(sends.await.expect("no panic"));
+    }
+    count
+}
+
+/// What a task that waits for a wake-up which was lost would hold up for ever; and what would grow with each task that is leaked.
+#[test]
+fn no_wake_is_lost_and_no_slot() {
+    child::isolated("no_wake_is_lost_and_no_slot", || {
+        let runtime = lasting_runtime();
+        let rounds = |count: usize| {
+            for _ in 0..count {
+                assert_eq!(runtime.block_on(runtime.spawn(round())).expect("no panic"), ROUND);
+            }
+        };
+        let background = Background::default();
+        let snapshots = AtomicUsize::new(0);
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| {
+                background.repeat(|| {
+                    assert!(!goroutine_profile().is_empty());
+                    snapshots.fetch_add(1, Ordering::Relaxed);
+                });
+            });
+            // What is allocated once is there.
+            rounds(50);
+            let (before, start) = (resident(), Instant::now());
+            let mut tasks = 0;
+            while tasks < 200_000 || start.elapsed() < stress() {
+                rounds(10);
+                tasks += 10 * (ROUND + 2);
+            }
+            let grown = resident().saturating_sub(before);
+            let (seconds, looks) = (start.elapsed().as_secs_f64(), snapshots.load(Ordering::Relaxed));
+            println!("{:.0} tasks a second, {looks} snapshots, {grown} bytes", tasks as f64 / seconds);
+            // A slot of each twentieth.
+            assert!(grown < (4 << 20) + tasks as u64 * SLOT / 20, "{grown} bytes for {tasks} tasks");
+            assert!(looks > 0);
+        });
+        until("all tasks have ended", || {
+            goroutine_profile().iter().all(|all| all.kind == GoroutineKind::Thread)
+        });
     });
 }

@@ -90,10 +90,19 @@ fn frames(text: &str) -> (Vec<Frame>, Option<Frame>) {
         match pair[0].strip_prefix("created by ") {
             Some(function) => created_by = Some(Frame { function: function.to_owned(), file, line }),
             None => {
-                let function = pair[0].strip_suffix("(...)").expect("a function").to_owned();
+                let function = closures_by_one_scheme(pair[0].strip_suffix("(...)").expect("a function"));
                 frames.push(Frame { function, file, line });
             }
         }
     }
     (frames, created_by)
+}
+
+/// As the old scheme of names has closures: `{{closure}}` and not `{closure#0}`.
+fn closures_by_one_scheme(function: &str) -> String {
+    let mut name = function.to_owned();
+    for number in 0..10 {
+        name = name.replace(&format!("{{closure#{number}}}"), "{{closure}}");
+    }
+    name
 }
