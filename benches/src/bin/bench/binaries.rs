@@ -16,6 +16,8 @@ pub(crate) enum Build {
     NoFramePointers,
     /// Unmodified code is seen.
     Interposed,
+    /// tokio tells tracing of its tasks.
+    TokioUnstable,
 }
 
 /// The binaries built without any peer.
@@ -59,6 +61,7 @@ pub(crate) struct Wanted {
     pub(crate) allocators: bool,
     pub(crate) tracers: bool,
     pub(crate) samplers: bool,
+    pub(crate) task_followers: bool,
     /// Our own with unmodified code seen.
     pub(crate) interposed: bool,
 }
@@ -74,7 +77,7 @@ impl Binaries {
     /// # Errors
     /// When cargo cannot be run or fails.
     pub(crate) fn build(wanted: Wanted) -> io::Result<Self> {
-        let Wanted { allocators, tracers, samplers, interposed } = wanted;
+        let Wanted { allocators, tracers, samplers, task_followers, interposed } = wanted;
         let binaries = Self { target: own_target_directory()? };
         let (mut names, mut features) = (OWN.to_vec(), vec![]);
         if allocators {
@@ -97,6 +100,9 @@ impl Binaries {
                 "jemalloc-profiling",
             )?;
         }
+        if task_followers {
+            binaries.cargo(Build::TokioUnstable, &["part-task-peer"], "task-peers")?;
+        }
         binaries.cargo(Build::NoFramePointers, &CAPTURING, "")?;
         if interposed {
             binaries.cargo(Build::Interposed, &INTERPOSED, "interpose")?;
@@ -115,6 +121,7 @@ impl Binaries {
             Build::JemallocProfiling => self.target.join("bench-jemalloc-profiling"),
             Build::NoFramePointers => self.target.join("bench-no-frame-pointers"),
             Build::Interposed => self.target.join("bench-interposed"),
+            Build::TokioUnstable => self.target.join("bench-tokio-unstable"),
         }
     }
 
@@ -137,9 +144,14 @@ impl Binaries {
         for name in names {
             command.args(["--bin", name]);
         }
-        if build == Build::NoFramePointers {
-            // An empty value set here is stronger than the flags in .cargo/config.toml.
-            command.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", "");
+        // A value set here is stronger than the flags in .cargo/config.toml.
+        let flags = match build {
+            Build::NoFramePointers => Some(""),
+            Build::TokioUnstable => Some("-Cforce-frame-pointers=yes\x1f--cfg=tokio_unstable"),
+            _ => None,
+        };
+        if let Some(flags) = flags {
+            command.env_remove("RUSTFLAGS").env("CARGO_ENCODED_RUSTFLAGS", flags);
         }
         eprintln!("bench: building {build:?}: {}", names.join(" "));
         let status = command.status()?;

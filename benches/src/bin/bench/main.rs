@@ -89,6 +89,7 @@ fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
         allocators: effort.peers && has("allocation"),
         tracers: effort.peers && has("trace"),
         samplers: effort.peers && has("cpu"),
+        task_followers: effort.peers && has("tasks"),
         interposed: has("interpose"),
     })?;
     let load_before = machine::load();

@@ -10,12 +10,18 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// How tasks are followed, as it is asked for and as it is told; the first is the baseline.
-const WAYS: [(&str, &str); 4] = [
+/// Followed by console-subscriber, in a program of its own.
+const CONSOLE: &str = "console";
+/// It is given so much less to do: it takes longer, and memory for each task.
+const CONSOLE_SHARE: usize = 10;
+
+/// How tasks are followed, as it is asked for and as it is told; the first is the baseline, and the last the peer.
+const WAYS: [(&str, &str); 5] = [
     ("plain", "tokio"),
     ("off", "rtprof, off"),
     ("on", "rtprof, stacks at each await"),
     ("block", "rtprof, block 10 µs"),
+    (CONSOLE, "console-subscriber"),
 ];
 
 const RUNTIMES: [(&str, &str); 2] = [("current", "current-thread"), ("multi", "two workers")];
@@ -52,19 +58,28 @@ fn followed(
     (work, what, limit, nanos): (&str, &str, &str, f64),
     table: &mut Table,
 ) -> io::Result<()> {
-    let mut values = vec![vec![]; WAYS.len()];
+    let ways = if effort.peers { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
+    let mut values = vec![vec![]; ways.len()];
     for _ in 0..effort.parts {
         let mut ours = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
-        let mut order = Order::of(WAYS.len());
+        let mut peer = match effort.peers {
+            true => Some(Child::start(&binaries.path(Build::TokioUnstable, "part-task-peer"))?),
+            false => None,
+        };
+        let mut order = Order::of(ways.len());
         for _ in 0..effort.part_rounds {
             for at in order.next_round() {
-                let (how, _) = WAYS[at];
-                let [took] = ours.numbers(&format!("work {runtime} {work} {how} {COUNT}"))?;
+                let (how, _) = ways[at];
+                let (child, count) = match &mut peer {
+                    Some(peer) if how == CONSOLE => (peer, COUNT / CONSOLE_SHARE),
+                    _ => (&mut ours, COUNT),
+                };
+                let [took] = child.numbers(&format!("work {runtime} {work} {how} {count}"))?;
                 values[at].push(took);
             }
         }
     }
-    for ((how, who), taken) in WAYS.iter().zip(&values) {
+    for ((how, who), taken) in ways.iter().zip(&values) {
         let row = Row::of(format!("{what}, {on}"), *who, taken, Unit::Nanos);
         table.add(match *how {
             "plain" => row,
