@@ -84,8 +84,8 @@ pub struct GoroutineRecord {
     pub started_at: Option<(&'static str, u32)>,
     /// Return addresses, leaf first.
     pub frames: Cow<'static, [usize]>,
-    /// Of a task that waits for several things at once, as in `select!` or `join!`: the stacks of those that were polled before the
-    /// last, at most five. One of them may have been over in the same poll.
+    /// Of a task that waits for several things at once, as in `select!` or `join!`: the stacks of the others, at most five. One of them
+    /// may have been over in the same poll.
     pub branches: Vec<&'static [usize]>,
     /// Of a task: how often it was polled. Wraps at 2^31.
     pub polls: u32,

@@ -2,6 +2,7 @@
 #![cfg(feature = "pprof")]
 
 mod block;
+mod branches;
 mod by_hand;
 mod churn;
 mod dump;

@@ -72,7 +72,7 @@ fn awaits_in_outer(executor: &Waker) {
     if let Some(outer) = waker::task_behind(executor)
         && waker::is_polled(outer)
     {
-        outer.note_await();
+        outer.note_await(false);
     }
 }
 

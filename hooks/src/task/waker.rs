@@ -4,7 +4,7 @@
 //! where they suspend: that is when the task notes where it awaits.
 //!
 //! A leaf does not clone a waker that would wake the same task as the one it has ([`Waker::will_wake`]): polled a second time,
-//! perhaps from another line, it would leave no stack. So there are four tables of the same functions; wakers are the same if
+//! perhaps from another line, it would leave no stack. So there are four tables, of functions that do the same; wakers are the same if
 //! their tables are. While stacks are wanted, the waker of a poll has another table than its clones, and these another one than
 //! those of the poll before: every leaf takes the waker for a new one, also where what polls it hands it a clone.
 //!
@@ -25,7 +25,11 @@ use rtprof_profiler::task::{self, Identity, Task};
 const OF_POLL: usize = 2;
 
 /// One array, so that no linker makes one table of two.
-static TABLES: [RawWakerVTable; 4] = [const { RawWakerVTable::new(clone, wake, wake_by_ref, release) }; 4];
+static TABLES: [RawWakerVTable; 4] = {
+    const OF_CLONES: RawWakerVTable = RawWakerVTable::new(clone::<true>, wake, wake_by_ref, release);
+    const OF_POLLS: RawWakerVTable = RawWakerVTable::new(clone::<false>, wake, wake_by_ref, release);
+    [OF_CLONES, OF_CLONES, OF_POLLS, OF_POLLS]
+};
 
 /// The waker of a poll, which is not counted. `is_noted` says that the task notes where it is cloned.
 ///
@@ -71,11 +75,11 @@ pub(super) fn task_behind(waker: &Waker) -> Option<&'static Task> {
     is_ours.then(|| unsafe { task_of(waker.data()) })
 }
 
-unsafe fn clone(data: *const ()) -> RawWaker {
+unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
     if task::is_on() && is_polled(task) {
-        task.note_await();
+        task.note_await(IS_HANDED);
     }
     // SAFETY: the caller's waker is a clone, or that of a poll.
     match unsafe { task.share(|| is_polled(task), identity) } {

@@ -15,23 +15,28 @@ impl Key for Frames {
     }
 }
 
-/// A stack that is kept. Never freed.
-pub type KeptStack = Entry<Frames, ()>;
+/// A stack that is kept, and what is noted beside it. Never freed.
+pub type KeptStack<R = ()> = Entry<Frames, R>;
 
 /// A note of a kept stack, or of none.
-#[derive(Default)]
-pub struct NotedStack(AtomicPtr<KeptStack>);
+pub struct NotedStack<R: 'static = ()>(AtomicPtr<KeptStack<R>>);
 
-impl NotedStack {
+impl<R> Default for NotedStack<R> {
+    fn default() -> Self {
+        Self(AtomicPtr::default())
+    }
+}
+
+impl<R> NotedStack<R> {
     /// What was noted last.
-    pub fn get(&self) -> Option<&'static KeptStack> {
+    pub fn get(&self) -> Option<&'static KeptStack<R>> {
         // SAFETY: null, or from a static reference.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
     /// Notes it. For hooks.
     #[inline]
-    pub fn note(&self, stack: Option<&'static KeptStack>) {
+    pub fn note(&self, stack: Option<&'static KeptStack<R>>) {
         // Release: whoever reads the note reads the stack as well.
         self.0
             .store(stack.map_or(ptr::null_mut(), |stack| (&raw const *stack).cast_mut()), Ordering::Release);

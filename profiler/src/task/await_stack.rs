@@ -4,18 +4,30 @@
 //! inside the poll, and the stack there is the chain of async functions that await each other, down to the leaf. Each such
 //! stack is kept once, and the task has a pointer to it.
 //!
+//! # Which one comes first
+//!
+//! Problem: a poll may leave several stacks. `select!`, `join!` and `timeout` poll one future after the other and await all of them:
+//! the first says most, as the last one of a `timeout` is its timer. But an async function that has got on in the middle of the poll
+//! leaves the stack of an await that is over: then only the last one is true.
+//!
+//! Scheme: a poll before which nothing has woken the task finds it where it was, so all stacks that it leaves are awaited at once.
+//! The last one notes the first one then ([`Beside`]). Where both are found in a task later, the first one is shown; without such a
+//! note, the last one. `select!` begins with any of its branches, so that each of them may be the first: the notes form a circle
+//! then, and the one that lies lowest in memory is shown, the same for all tasks that await there. What polls a future with its own
+//! clone of the waker leaves a stack too, where it clones it; a stack that was left by a clone of a clone goes before those.
+//!
 //! # Locks
 //!
 //! None: see [`crate::stack::table`].
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::noted::{Noted, NotedSeen};
 use crate::counters::COUNTERS;
 use crate::labels::{self, LabelSetId};
 use crate::sampling::Hook;
-use crate::stack::kept::{Frames, KeptStack, NotedStack};
-use crate::stack::table::Table;
+use crate::stack::kept::{Frames, NotedStack};
+use crate::stack::table::{Entry, Table};
 use crate::stack::{MAX_STACK, Stack, capture, with_room};
 
 /// Distinct stacks that are kept.
@@ -25,9 +37,22 @@ const MAX_STACKS: usize = 1 << 16;
 pub const MAX_BRANCHES: usize = 6;
 
 #[cfg(not(loom))]
-static STACKS: Table<Frames, ()> = Table::new(MAX_STACKS);
+static STACKS: Table<Frames, Beside> = Table::new(MAX_STACKS);
 #[cfg(loom)]
-static STACKS: std::sync::LazyLock<Table<Frames, ()>> = std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+static STACKS: std::sync::LazyLock<Table<Frames, Beside>> =
+    std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+
+/// What is noted beside a stack.
+#[derive(Default)]
+pub(super) struct Beside {
+    /// The stack that was left first by a poll that has left this one last, and found the task waiting where it waited before.
+    first: NotedStack<Self>,
+    /// It was left by one that was handed a clone of the waker, by what polls it.
+    is_handed: AtomicBool,
+}
+
+/// A stack of a task.
+pub(super) type TaskStack = Entry<Frames, Beside>;
 
 pub(super) fn open() {
     STACKS.open();
@@ -35,14 +60,14 @@ pub(super) fn open() {
 
 /// The caller's stack. `None`, counted, where there is no room for it.
 #[inline(never)]
-pub(super) fn here() -> Option<&'static KeptStack> {
+pub(super) fn here() -> Option<&'static TaskStack> {
     // Leaves `errno` as it was.
     let _hook = Hook::enter();
     with_room(intern_here).flatten()
 }
 
 #[inline(never)]
-fn intern_here() -> Option<&'static KeptStack> {
+fn intern_here() -> Option<&'static TaskStack> {
     let mut frames = [0; MAX_STACK];
     let depth = capture(&mut frames);
     let stack = STACKS.intern(Frames, &frames[..depth]).ok();
@@ -59,7 +84,7 @@ pub(super) struct AwaitStacks {
     /// The number of polls there had been when the task was last asked to be polled for its stack.
     asked: AtomicU32,
     noted: Noted,
-    stacks: [NotedStack; MAX_BRANCHES],
+    stacks: [NotedStack<Beside>; MAX_BRANCHES],
 }
 
 impl AwaitStacks {
@@ -90,12 +115,14 @@ impl AwaitStacks {
         self.noted.get().stacks() == 0
     }
 
-    /// A leaf clones the waker here. By the thread that polls the task.
-    pub(super) fn add_here(&self) {
+    /// A leaf clones the waker here, which `is_handed` says is a clone itself. By the thread that polls the task.
+    pub(super) fn add_here(&self, is_handed: bool) {
         let Some(stack) = here() else { return };
+        stack.record.is_handed.store(is_handed, Ordering::Relaxed);
         let noted = self.noted.get();
         let count = noted.stacks();
-        let is_this = |noted: &NotedStack| noted.get().is_some_and(|noted| core::ptr::eq(noted, stack));
+        let is_this =
+            |noted: &NotedStack<Beside>| noted.get().is_some_and(|noted| core::ptr::eq(noted, stack));
         // A leaf that is polled again in the same poll; or the oldest, if there is no room.
         let gone = self.stacks[..count].iter().position(is_this).or((count == MAX_BRANCHES).then_some(0));
         let last = match gone {
@@ -117,18 +144,33 @@ impl AwaitStacks {
         (noted.stacks() != 0).then(|| noted.labels())
     }
 
-    /// The last one.
-    pub(super) fn last(&self) -> Option<&'static KeptStack> {
-        let count = self.noted.get().stacks().min(MAX_BRANCHES);
-        self.stacks.get(count.checked_sub(1)?)?.get()
+    /// The task waits where it waited before this poll: all that the poll has left is awaited at once.
+    pub(super) fn note_as_one(&self) {
+        let left = self.left();
+        let is_handed = |stack: &&TaskStack| stack.record.is_handed.load(Ordering::Relaxed);
+        let first = left.iter().find(is_handed).or_else(|| left.iter().next());
+        if let Some(last) = left.iter().last() {
+            last.record.first.note(first);
+        }
     }
 
-    /// Those there are, the last one first: what a future was polled for last is what it waits for, where an earlier leaf of the
-    /// same poll may be over.
+    /// Whether the last poll has left this one.
+    pub(super) fn has(&self, stack: &TaskStack) -> bool {
+        self.left().iter().any(|left| core::ptr::eq(left, stack))
+    }
+
+    /// Those there are, in the order in which they are shown.
     pub(super) fn get(&self) -> Awaits {
+        let mut awaits = self.left();
+        awaits.order();
+        awaits
+    }
+
+    /// Those there are, in the order in which they were left.
+    fn left(&self) -> Awaits {
         let count = self.noted.get().stacks().min(MAX_BRANCHES);
         let mut awaits = Awaits::default();
-        for (stack, noted) in awaits.0.iter_mut().zip(self.stacks[..count].iter().rev()) {
+        for (stack, noted) in awaits.0.iter_mut().zip(&self.stacks[..count]) {
             *stack = noted.get();
         }
         awaits
@@ -138,12 +180,49 @@ impl AwaitStacks {
 /// The stacks that a poll has left, those there are first. Without memory of the program's allocator: a snapshot reads one for
 /// each task.
 #[derive(Default)]
-pub(super) struct Awaits([Option<&'static KeptStack>; MAX_BRANCHES]);
+pub(super) struct Awaits([Option<&'static TaskStack>; MAX_BRANCHES]);
 
 impl Awaits {
-    /// The last one that was left.
-    pub(super) fn last(&self) -> Option<Stack<'static>> {
-        Some(self.0[0]?.captured())
+    fn iter(&self) -> impl Iterator<Item = &'static TaskStack> {
+        self.0.iter().map_while(|stack| *stack)
+    }
+
+    /// From the order in which they were left to that in which they are shown.
+    fn order(&mut self) {
+        let count = self.iter().count();
+        let Some(last) = self.iter().last() else { return };
+        match self.first_beside(last) {
+            Some(main) => {
+                let at = self.iter().position(|stack| core::ptr::eq(stack, main)).unwrap_or_default();
+                self.0[..=at].rotate_right(1);
+            }
+            None => self.0[..count].reverse(),
+        }
+    }
+
+    /// Of those that are awaited at once with the last one, the one to be shown first; `None` if it is not known that any is.
+    fn first_beside(&self, last: &'static TaskStack) -> Option<&'static TaskStack> {
+        let beside = |stack: &'static TaskStack| {
+            stack.record.first.get().filter(|first| self.iter().any(|left| core::ptr::eq(left, *first)))
+        };
+        let first = beside(last)?;
+        let (mut lowest, mut at) = (first, first);
+        for _ in 0..MAX_BRANCHES {
+            if core::ptr::eq(at, last) {
+                return Some(lowest);
+            }
+            let Some(next) = beside(at) else { break };
+            at = next;
+            if core::ptr::from_ref(at).addr() < core::ptr::from_ref(lowest).addr() {
+                lowest = at;
+            }
+        }
+        Some(first)
+    }
+
+    /// The one that is shown first.
+    pub(super) fn main(&self) -> Option<&'static TaskStack> {
+        self.0[0]
     }
 
     /// The others. It allocates if there are any.

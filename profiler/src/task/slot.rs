@@ -7,7 +7,7 @@ mod wake;
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use core::task::Waker;
 
-use super::await_stack::AwaitStacks;
+use super::await_stack::{AwaitStacks, Beside};
 use super::noted::Flag;
 use super::polls::{Polls, PollsSeen};
 use super::shared_waker::{SharedWaker, WakerSeen};
@@ -45,7 +45,7 @@ pub struct Task {
     /// Its labels: while it is polled, those that are current.
     labels: AtomicU32,
     creator: AtomicU64,
-    created_by: NotedStack,
+    created_by: NotedStack<Beside>,
     start: StartCell,
     name: Name,
     place: Place,
@@ -268,11 +268,12 @@ impl Task {
         unsafe { self.outer.load(Ordering::Relaxed).as_ref() }
     }
 
-    /// A leaf future clones the waker, in a poll of this task by the current thread: notes where. For hooks.
+    /// A leaf future clones the waker, in a poll of this task by the current thread: notes where. `is_handed` says that the waker
+    /// was a clone, which something between the task and the leaf has made. For hooks.
     #[inline]
-    pub fn note_await(&self) {
+    pub fn note_await(&self, is_handed: bool) {
         if request::is_on() {
-            self.awaits.add_here();
+            self.awaits.add_here(is_handed);
         }
     }
 

@@ -158,10 +158,10 @@ fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
         span: CaptureSpan::now(),
         kernel: None,
     };
-    let set_awaits = |recorded: &mut Recorded, unknown| match awaits.last() {
-        Some(last) => {
-            recorded.stack = last.addresses.into();
-            recorded.span = last.span;
+    let set_awaits = |recorded: &mut Recorded, unknown| match awaits.main().map(|main| main.captured()) {
+        Some(main) => {
+            recorded.stack = main.addresses.into();
+            recorded.span = main.span;
             recorded.labels = await_labels.unwrap_or(labels);
             recorded.branches = awaits.others();
         }

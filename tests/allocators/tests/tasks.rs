@@ -2,6 +2,8 @@
 
 #[path = "../../tasks/block.rs"]
 mod block;
+#[path = "../../tasks/branches.rs"]
+mod branches;
 #[path = "../../tasks/by_hand.rs"]
 mod by_hand;
 #[path = "../../tasks/churn.rs"]

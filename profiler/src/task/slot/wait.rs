@@ -12,8 +12,8 @@ use crate::clock;
 use crate::contention;
 use crate::labels::LabelSetId;
 use crate::sampling::Hook;
-use crate::stack::kept::KeptStack;
 use crate::stack::marker;
+use crate::task::await_stack::TaskStack;
 use crate::task::noted::{Flag, NotedSeen};
 use crate::task::request;
 
@@ -21,7 +21,7 @@ use crate::task::request;
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
     /// Where; `None` if it is not known.
-    stack: Option<&'static KeptStack>,
+    stack: Option<&'static TaskStack>,
     labels: LabelSetId,
     /// Ticks of the clock.
     since: u64,
@@ -74,13 +74,17 @@ impl Task {
     /// A poll that began without a wake ends. Whether the task waits at another place than before.
     #[cold]
     fn has_moved_on(&self, before: Option<Wait>) -> bool {
-        let Some(wait) = before else { return false };
-        let (Some(was), Some(is)) = (wait.stack, self.awaits.last()) else { return false };
-        let has_moved = !core::ptr::eq(was, is);
-        if has_moved {
-            self.charge(wait);
+        let was = before.and_then(|wait| Some((wait, wait.stack?)));
+        match was.filter(|(_, stack)| !self.awaits.is_empty() && !self.awaits.has(stack)) {
+            Some((wait, _)) => {
+                self.charge(wait);
+                true
+            }
+            None => {
+                self.awaits.note_as_one();
+                false
+            }
         }
-        has_moved
     }
 
     /// The future was ready in a poll before which the task may have waited.
@@ -105,7 +109,7 @@ impl Task {
         let woken = if before.is_woken() { self.woken.load(Ordering::Acquire) } else { 0 };
         // What has woken it may have been about to note that since an earlier poll.
         let is_known = clock::since(since, woken) > 0;
-        let stack = self.awaits.last();
+        let stack = self.awaits.get().main();
         let own_labels = || LabelSetId::from_bits(self.labels.load(Ordering::Relaxed));
         Wait {
             stack,

@@ -1,0 +1,118 @@
+//! Which stack is shown first of a task that has left several in its last poll.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+
+use rtprof::task::{AwaitStacks, Instrument, Instrumented, set_await_stacks};
+
+use crate::by_hand::{Leaf, Woken, poll};
+use crate::dump;
+use crate::support::child;
+
+async fn first(leaf: Leaf) {
+    leaf.await;
+}
+
+async fn second(leaf: Leaf) {
+    leaf.await;
+}
+
+/// Awaits both, as `select!` does, from either, by the same lines.
+async fn both(from_second: bool) {
+    let (mut first, mut second) = (pin!(first(Leaf::default())), pin!(second(Leaf::default())));
+    poll_fn(|context| {
+        for turn in 0..2 {
+            let is_pending = if (turn == 1) != from_second {
+                second.as_mut().poll(context).is_pending()
+            } else {
+                first.as_mut().poll(context).is_pending()
+            };
+            assert!(is_pending);
+        }
+        Poll::<()>::Pending
+    })
+    .await;
+}
+
+/// Awaits `first` with something that is there at once, as `select!` does, and then `second`.
+async fn one_then_the_other(kept: Leaf) {
+    let mut first = pin!(first(kept));
+    poll_fn(|context| {
+        assert!(first.as_mut().poll(context).is_pending());
+        Poll::Ready(())
+    })
+    .await;
+    second(Leaf::default()).await;
+}
+
+/// A task and its executor.
+struct Polled<F>(Pin<Box<Instrumented<F>>>, Arc<Woken>);
+
+impl<F: Future> Polled<F> {
+    fn once(name: &str, future: F) -> Self {
+        let mut task = Self(Box::pin(future.instrument_named(name)), Arc::default());
+        task.again();
+        task
+    }
+
+    fn again(&mut self) {
+        assert!(poll(self.0.as_mut(), &self.1).is_pending());
+    }
+}
+
+/// Which of the two functions is on the stack that is shown first, and on the others.
+fn shown(name: &str) -> (&'static str, Vec<&'static str>) {
+    let task = dump::tasks().remove(name).expect("it is there");
+    let which = |frames: &[dump::Frame]| {
+        let is_on = |function: &str| frames.iter().any(|frame| frame.function.contains(function));
+        match (is_on("branches::first::{"), is_on("branches::second::{")) {
+            (true, false) => "first",
+            (false, true) => "second",
+            both => panic!("{both:?} in {frames:#?}"),
+        }
+    };
+    (which(&task.frames), task.branches.iter().map(|frames| which(frames)).collect())
+}
+
+#[test]
+fn the_first_of_those_that_are_awaited_at_once() {
+    child::isolated("the_first_of_those_that_are_awaited_at_once", || {
+        set_await_stacks(AwaitStacks::Always);
+        let mut one = Polled::once("one", both(false));
+        assert_eq!(shown("one"), ("second", vec!["first"]), "the first may be over");
+        one.again();
+        assert_eq!(shown("one"), ("first", vec!["second"]));
+        let _two = Polled::once("two", both(false));
+        assert_eq!(shown("two"), ("first", vec!["second"]), "it waits where the other one does");
+    });
+}
+
+#[test]
+fn the_same_for_all_whatever_they_begin_with() {
+    child::isolated("the_same_for_all_whatever_they_begin_with", || {
+        set_await_stacks(AwaitStacks::Always);
+        let _tasks = [("from first", false), ("from second", true)].map(|(name, from_second)| {
+            let mut task = Polled::once(name, both(from_second));
+            task.again();
+            task
+        });
+        assert_eq!(shown("from first"), shown("from second"));
+        assert_eq!(shown("from first").1.len(), 1);
+    });
+}
+
+#[test]
+fn the_last_one_where_the_first_is_over() {
+    child::isolated("the_last_one_where_the_first_is_over", || {
+        set_await_stacks(AwaitStacks::Always);
+        let kept = Leaf::default();
+        let mut one = Polled::once("one", one_then_the_other(kept.clone()));
+        assert_eq!(shown("one"), ("second", vec!["first"]));
+        one.again();
+        assert_eq!(shown("one"), ("second", vec![]));
+        let _two = Polled::once("two", one_then_the_other(kept));
+        assert_eq!(shown("two"), ("second", vec!["first"]));
+    });
+}
