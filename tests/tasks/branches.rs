@@ -19,18 +19,12 @@ async fn second(leaf: Leaf) {
     leaf.await;
 }
 
-/// Awaits both, as `select!` does, from either, by the same lines.
-async fn both(from_second: bool) {
+/// Awaits both, as `join!` does.
+async fn both() {
     let (mut first, mut second) = (pin!(first(Leaf::default())), pin!(second(Leaf::default())));
     poll_fn(|context| {
-        for turn in 0..2 {
-            let is_pending = if (turn == 1) != from_second {
-                second.as_mut().poll(context).is_pending()
-            } else {
-                first.as_mut().poll(context).is_pending()
-            };
-            assert!(is_pending);
-        }
+        assert!(first.as_mut().poll(context).is_pending());
+        assert!(second.as_mut().poll(context).is_pending());
         Poll::<()>::Pending
     })
     .await;
@@ -80,26 +74,12 @@ fn shown(name: &str) -> (&'static str, Vec<&'static str>) {
 fn the_first_of_those_that_are_awaited_at_once() {
     child::isolated("the_first_of_those_that_are_awaited_at_once", || {
         set_await_stacks(AwaitStacks::Always);
-        let mut one = Polled::once("one", both(false));
+        let mut one = Polled::once("one", both());
         assert_eq!(shown("one"), ("second", vec!["first"]), "the first may be over");
         one.again();
         assert_eq!(shown("one"), ("first", vec!["second"]));
-        let _two = Polled::once("two", both(false));
+        let _two = Polled::once("two", both());
         assert_eq!(shown("two"), ("first", vec!["second"]), "it waits where the other one does");
-    });
-}
-
-#[test]
-fn the_same_for_all_whatever_they_begin_with() {
-    child::isolated("the_same_for_all_whatever_they_begin_with", || {
-        set_await_stacks(AwaitStacks::Always);
-        let _tasks = [("from first", false), ("from second", true)].map(|(name, from_second)| {
-            let mut task = Polled::once(name, both(from_second));
-            task.again();
-            task
-        });
-        assert_eq!(shown("from first"), shown("from second"));
-        assert_eq!(shown("from first").1.len(), 1);
     });
 }
 

@@ -12,9 +12,9 @@
 //!
 //! Scheme: a poll before which nothing has woken the task finds it where it was, so all stacks that it leaves are awaited at once.
 //! The last one notes the first one then ([`Beside`]). Where both are found in a task later, the first one is shown; without such a
-//! note, the last one. `select!` begins with any of its branches, so that each of them may be the first: the notes form a circle
-//! then, and the one that lies lowest in memory is shown, the same for all tasks that await there. What polls a future with its own
-//! clone of the waker leaves a stack too, where it clones it; a stack that was left by a clone of a clone goes before those.
+//! note, the last one. What polls a future with its own clone of the waker leaves a stack too, where it clones it; a stack that was
+//! left by a clone of a clone goes before those. (`select!` begins with any of its branches, each at several places of the compiled
+//! code: of its tasks some show this branch first and some another.)
 //!
 //! # Locks
 //!
@@ -190,34 +190,13 @@ impl Awaits {
     /// From the order in which they were left to that in which they are shown.
     fn order(&mut self) {
         let count = self.iter().count();
-        let Some(last) = self.iter().last() else { return };
-        match self.first_beside(last) {
-            Some(main) => {
-                let at = self.iter().position(|stack| core::ptr::eq(stack, main)).unwrap_or_default();
-                self.0[..=at].rotate_right(1);
-            }
+        let Some(first) = self.iter().last().map(|last| last.record.first.get()) else { return };
+        let is_first = |stack: &TaskStack| first.is_some_and(|first| core::ptr::eq(stack, first));
+        let at = self.iter().position(is_first);
+        match at {
+            Some(at) => self.0[..=at].rotate_right(1),
             None => self.0[..count].reverse(),
         }
-    }
-
-    /// Of those that are awaited at once with the last one, the one to be shown first; `None` if it is not known that any is.
-    fn first_beside(&self, last: &'static TaskStack) -> Option<&'static TaskStack> {
-        let beside = |stack: &'static TaskStack| {
-            stack.record.first.get().filter(|first| self.iter().any(|left| core::ptr::eq(left, *first)))
-        };
-        let first = beside(last)?;
-        let (mut lowest, mut at) = (first, first);
-        for _ in 0..MAX_BRANCHES {
-            if core::ptr::eq(at, last) {
-                return Some(lowest);
-            }
-            let Some(next) = beside(at) else { break };
-            at = next;
-            if core::ptr::from_ref(at).addr() < core::ptr::from_ref(lowest).addr() {
-                lowest = at;
-            }
-        }
-        Some(first)
     }
 
     /// The one that is shown first.
