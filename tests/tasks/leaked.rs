@@ -8,11 +8,14 @@ use std::time::Duration;
 
 use rtprof::task::{AwaitStacks, Instrument, leak_limit, set_await_stacks, set_leak_limit};
 use rtprof::{goroutine_profile, pprof};
+use tokio::runtime::Builder;
 
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::dump;
-use crate::support::child;
+use crate::leaves::lasting_runtime;
+use crate::states::find;
 use crate::support::profile::{Profile, Sample};
+use crate::support::{child, until};
 
 fn samples() -> Vec<Sample> {
     let mut written = Vec::new();
@@ -94,7 +97,7 @@ fn tasks_that_nothing_can_wake() {
     });
 }
 
-/// Such a waker is the executor's own, and not counted.
+/// Such a waker is the executor's own, and not counted. The future keeps the first one.
 #[test]
 fn a_waker_cloned_by_another_thread_may_wake_the_task() {
     child::isolated("a_waker_cloned_by_another_thread_may_wake_the_task", || {
@@ -103,15 +106,73 @@ fn a_waker_cloned_by_another_thread_may_wake_the_task() {
         let mut kept = None;
         let clones_elsewhere = poll_fn(|context| {
             let waker = context.waker();
-            kept = Some(thread::scope(|threads| threads.spawn(|| waker.clone()).join().expect("no panic")));
+            kept.get_or_insert_with(|| {
+                thread::scope(|threads| threads.spawn(|| waker.clone()).join().expect("no panic"))
+            });
             Poll::<()>::Pending
         });
         let mut task = Box::pin(clones_elsewhere.instrument_named("elsewhere"));
-        assert!(poll(task.as_mut(), &executor).is_pending());
-        assert_eq!(leaked(), []);
-        assert!(!dump::tasks()["elsewhere"].about.contains("no waker"));
+        for _ in 0..3 {
+            assert!(poll(task.as_mut(), &executor).is_pending());
+            assert_eq!(leaked(), []);
+            assert!(!dump::tasks()["elsewhere"].about.contains("no waker"));
+        }
         drop(task);
+        let woken = executor.count();
         kept.expect("it was polled").wake();
-        assert_eq!(executor.count(), 1);
+        assert_eq!(executor.count(), woken + 1);
+    });
+}
+
+/// The inner one's waker leads to the outer one.
+#[test]
+fn a_task_around_one_that_can_be_woken() {
+    async fn locks(lock: Arc<tokio::sync::Mutex<()>>) {
+        drop(lock.lock().await);
+    }
+    child::isolated("a_task_around_one_that_can_be_woken", || {
+        set_leak_limit(Duration::ZERO);
+        let runtime = Builder::new_multi_thread().worker_threads(2).build().expect("a runtime");
+        let lock = Arc::new(tokio::sync::Mutex::new(()));
+        let held = lock.try_lock().expect("it is free");
+        let tasks = [
+            runtime.spawn(locks(lock.clone()).instrument_named("inner").instrument_named("outer")),
+            runtime.spawn({
+                let lock = lock.clone();
+                async { locks(lock).instrument_named("inner").await }.instrument_named("outer")
+            }),
+        ];
+        let waiting = || {
+            let all = goroutine_profile();
+            all.iter()
+                .filter(|task| task.wait_reason().is_some_and(|reason| reason.name() == "await"))
+                .count()
+        };
+        until("all wait", || waiting() == 4);
+        // The first look has them polled.
+        for _ in 0..3 {
+            assert_eq!(leaked(), []);
+            assert!(goroutine_profile().iter().all(|task| !task.is_leaked));
+        }
+        drop(held);
+        tasks.into_iter().for_each(|task| runtime.block_on(task).expect("no panic"));
+    });
+}
+
+/// Looks do not have it polled again and again.
+#[test]
+fn a_leaf_that_keeps_its_first_waker_is_asked_once() {
+    child::isolated("a_leaf_that_keeps_its_first_waker_is_asked_once", || {
+        let runtime = lasting_runtime();
+        let mut kept = None;
+        let keeps = poll_fn(move |context| {
+            kept.get_or_insert_with(|| context.waker().clone());
+            Poll::<()>::Pending
+        });
+        runtime.spawn(keeps.instrument_named("keeps"));
+        until("it was asked", || find("keeps").is_some_and(|task| task.polls > 1));
+        for _ in 0..5 {
+            assert_eq!(find("keeps").expect("it waits").polls, 2);
+        }
     });
 }

@@ -82,7 +82,7 @@ unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
         task.note_await(IS_HANDED);
     }
     // SAFETY: the caller's waker is a clone, or that of a poll.
-    match unsafe { task.share(|| is_polled(task), identity) } {
+    match unsafe { task.share(|| is_in_poll(task), identity) } {
         None => raw(task, &TABLES[usize::from(task.is_other_side())]),
         Some(executors) => {
             let executors = ManuallyDrop::new(executors);
@@ -97,6 +97,19 @@ pub(super) fn is_polled(task: &'static Task) -> bool {
     goroutine::known().and_then(Goroutine::polls).is_some_and(|polled| core::ptr::eq(polled, task))
 }
 
+/// Whether the current thread polls this task, perhaps with others inside.
+#[inline]
+fn is_in_poll(task: &'static Task) -> bool {
+    let mut polled = goroutine::known().and_then(Goroutine::polls);
+    while let Some(inner) = polled {
+        if core::ptr::eq(inner, task) {
+            return true;
+        }
+        polled = inner.outer();
+    }
+    false
+}
+
 unsafe fn wake(data: *const ()) {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
@@ -108,7 +121,7 @@ unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
     // SAFETY: the caller's waker is a clone, or that of a poll.
-    unsafe { task.wake_by_ref(|| is_polled(task)) };
+    unsafe { task.wake_by_ref(|| is_in_poll(task)) };
 }
 
 unsafe fn release(data: *const ()) {

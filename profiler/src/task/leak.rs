@@ -1,12 +1,12 @@
 //! Tasks that wait for ever, as far as can be told.
 //!
 //! A task whose future suspended and kept no clone of the waker, or whose clones were all dropped unused, cannot be woken by
-//! anything that we see: its channel's other end is gone without a word, or a hand-written future has not registered its waker. Go
-//! finds such goroutines by its garbage collector (`goroutineleak`), which knows; ours is an estimate:
+//! anything that we see: a hand-written future has not registered its waker, or what was to call it back is gone. Go finds such
+//! goroutines by its garbage collector (`goroutineleak`), which knows; ours is an estimate:
 //!
 //! - What polls the task (`select!`, `join!`, an executor that polls its tasks over and over) may poll or drop it all the same. So
-//!   only a task counts that was not polled for a while.
-//! - A task that waits for a lock whose owner never lets go has a waker, and does not count.
+//!   only a task counts that has waited for a while.
+//! - A lock that is never released and a channel whose sender was leaked keep the waker, and such a task does not count.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -55,6 +55,7 @@ pub fn leaked_tasks() -> Vec<Recorded> {
 
 fn leaked(now: u64) -> impl Iterator<Item = Seen> {
     let (forks, limit) = (forks_looked_at(), limit_ticks());
-    let seen = TASKS.iter().filter_map(move |task| task.read(task.id(), forks));
+    let candidates = TASKS.iter().filter(|task| task.waits_without_waker());
+    let seen = candidates.filter_map(move |task| task.read(task.id(), forks));
     seen.filter(move |seen| seen.is_leaked(limit, now))
 }

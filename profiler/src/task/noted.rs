@@ -1,4 +1,4 @@
-//! What is noted of a task's last poll, in one word: 0 for nothing, so that a poll finds out with one look.
+//! What is noted of a task's last poll, in one word, so that a poll finds out with one look whether there is anything.
 //!
 //! ```text
 //!   31            16 15          8 7      0
@@ -34,6 +34,9 @@ pub(super) enum Flag {
     HasPanicked = 1 << 11,
     /// Its clones of the waker are of the other side.
     OtherSide = 1 << 12,
+    /// A waker was handed out, in this poll or an earlier one, that is not ours. Kept until the task ends: whoever has it may use it at
+    /// any time.
+    IsForeign = 1 << 13,
 }
 
 impl Noted {
@@ -52,6 +55,12 @@ impl Noted {
         self.0.fetch_or(flag as u32, Ordering::AcqRel);
     }
 
+    /// A waker is handed out that is not ours.
+    pub(super) fn add_foreign(&self) {
+        self.add(Flag::IsUnseen);
+        self.add(Flag::IsForeign);
+    }
+
     /// So many stacks, the last one under these labels.
     pub(super) fn set_stacks(&self, stacks: u8, labels: LabelSetId) {
         const FLAGS: u32 = 0xff00;
@@ -64,9 +73,10 @@ impl Noted {
 impl NotedSeen {
     pub(super) const NOTHING: Self = Self(0);
 
+    /// Whether the last poll has left nothing.
     #[inline]
     pub(super) fn is_nothing(self) -> bool {
-        self == Self::NOTHING
+        self.with(Flag::IsForeign, false) == Self::NOTHING
     }
 
     #[inline]
@@ -74,6 +84,7 @@ impl NotedSeen {
         self.0 & flag as u32 != 0
     }
 
+    #[inline]
     pub(super) fn with(self, flag: Flag, is_set: bool) -> Self {
         if is_set { Self(self.0 | flag as u32) } else { Self(self.0 & !(flag as u32)) }
     }

@@ -21,6 +21,11 @@ const POLL: u32 = 2;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PollsSeen(u32);
 
+/// The number of polls before this one.
+pub(super) fn before(polls: u32) -> u32 {
+    polls.wrapping_sub(1) % (u32::MAX / POLL + 1)
+}
+
 impl PollsSeen {
     /// The number of polls that have begun. Wraps at 2^31.
     #[inline]

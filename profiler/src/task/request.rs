@@ -6,6 +6,8 @@
 //! Scheme: a request turns the noting on for [`LEASE`]; and tasks that wait without a stack are woken once, as if their wait
 //! might be over. A future must expect that ([`Future::poll`]: "spurious wake-ups"), and suspends again, under a waker that
 //! differs from the last one, so that every leaf clones it. Those who look regularly find the noting on, and wake no task.
+//! A leaf that keeps its first waker whatever it is polled with leaves no stack: its task is woken once for each time that it was
+//! polled for another reason.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};

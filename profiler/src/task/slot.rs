@@ -119,6 +119,12 @@ impl Doing {
         self.waker.woken_after() == self.polls.count()
     }
 
+    /// It suspended, and was not woken since.
+    #[inline]
+    pub(super) fn waits(self) -> bool {
+        !self.is_inside() && self.polls() != 0 && !self.is_woken()
+    }
+
     /// It may be woken.
     #[inline]
     pub(super) fn has_waker(self) -> bool {
@@ -214,7 +220,7 @@ impl Task {
         self.set_outer(outer);
         if before.has_waker() && self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) != identity() {
             begun.is_shared = false;
-            self.awaits.noted().add(Flag::IsUnseen);
+            self.awaits.noted().add_foreign();
         }
         begun
     }

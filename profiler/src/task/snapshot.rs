@@ -137,7 +137,7 @@ pub(super) fn waiting(seen: Seen, now: u64) -> Recorded {
 }
 
 fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
-    let (waits, has_waker) = (seen.waits(), seen.has_waker());
+    let (waits, has_waker) = (seen.doing.waits(), seen.has_waker());
     let Seen { id, doing, since, labels, awaits, await_labels, name, start, creator, created_by, .. } = seen;
     let mut recorded = Recorded {
         id,

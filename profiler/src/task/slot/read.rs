@@ -8,7 +8,7 @@ use crate::goroutine::Start;
 use crate::labels::LabelSetId;
 use crate::stack::Stack;
 use crate::task::await_stack::Awaits;
-use crate::task::noted::Flag;
+use crate::task::noted::{Flag, NotedSeen};
 
 /// Tries of a reader under whom tasks are polled.
 const TRIES: usize = 8;
@@ -18,8 +18,8 @@ pub(in crate::task) struct Seen {
     pub(in crate::task) id: u64,
     pub(in crate::task) doing: Doing,
     pub(in crate::task) since: u64,
-    /// A waker was handed out that is not ours.
-    pub(in crate::task) is_unseen: bool,
+    /// What is noted of the last poll.
+    pub(in crate::task) noted: NotedSeen,
     pub(in crate::task) labels: LabelSetId,
     pub(in crate::task) awaits: Awaits,
     /// The labels under which it awaits, if it is known where.
@@ -31,20 +31,15 @@ pub(in crate::task) struct Seen {
 }
 
 impl Seen {
-    /// It suspended, and was not woken since.
-    pub(in crate::task) fn waits(&self) -> bool {
-        let doing = self.doing;
-        !doing.is_inside() && doing.polls() != 0 && !doing.is_woken()
-    }
-
     /// There may be a waker to wake it by.
     pub(in crate::task) fn has_waker(&self) -> bool {
-        self.doing.has_waker() || self.is_unseen
+        self.doing.has_waker() || self.noted.has(Flag::IsForeign)
     }
 
     /// As of the tick `now`, it has waited for `limit` ticks, and no waker is left to wake it by.
     pub(in crate::task) fn is_leaked(&self, limit: u64, now: u64) -> bool {
-        self.waits() && !self.has_waker() && clock::since(self.since, now) >= limit
+        let waits = self.doing.waits() && !self.noted.has(Flag::HasPanicked);
+        waits && !self.has_waker() && clock::since(self.since, now) >= limit
     }
 }
 
@@ -53,6 +48,12 @@ impl Task {
     pub(in crate::task) fn is_in(&self, forks: u32) -> bool {
         let id = self.id.load(Ordering::Acquire);
         id != 0 && id == identified(id, forks)
+    }
+
+    /// Whether it waits, and none of our wakers is left. For those who look for such tasks among many.
+    pub(in crate::task) fn waits_without_waker(&self) -> bool {
+        let doing = self.doing();
+        doing.waits() && !doing.has_waker()
     }
 
     /// The task with this number, of one piece, if it is still in this slot and in this process.
@@ -69,7 +70,7 @@ impl Task {
             let mut seen = Seen {
                 id: number,
                 doing,
-                is_unseen: self.awaits.noted().get().has(Flag::IsUnseen),
+                noted: self.awaits.noted().get(),
                 since: self.since.load(Ordering::Acquire),
                 labels: LabelSetId::from_bits(self.labels.load(Ordering::Acquire)),
                 awaits: self.awaits.get(),

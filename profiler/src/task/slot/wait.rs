@@ -42,7 +42,8 @@ impl Task {
             self.charge_last(before);
         }
         let wait = (waits_on && request::is_on()).then(|| self.wait(before));
-        let mut now = NotedSeen::NOTHING.with(Flag::WaitsOn, waits_on);
+        let is_foreign = noted.has(Flag::IsForeign);
+        let mut now = NotedSeen::NOTHING.with(Flag::WaitsOn, waits_on).with(Flag::IsForeign, is_foreign);
         if request::is_on() {
             now = now.with(Flag::OtherSide, !noted.has(Flag::OtherSide));
         }
@@ -118,7 +119,7 @@ impl Task {
             until: if is_known { woken } else { clock::ticks() },
             has_waker: before.is_woken()
                 || before.has_waker()
-                || self.awaits.noted().get().has(Flag::IsUnseen),
+                || self.awaits.noted().get().has(Flag::IsForeign),
         }
     }
 

@@ -6,7 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use super::{Identity, NUMBER, Task};
 use crate::task::TASKS;
-use crate::task::noted::Flag;
+use crate::task::polls::before;
 use crate::task::shared_waker::{Released, Share};
 
 impl Task {
@@ -46,7 +46,7 @@ impl Task {
                 // SAFETY: there is no clone, so the caller uses the waker of a poll.
                 let executor = unsafe { self.executor() };
                 if !is_polled() {
-                    self.awaits.noted().add(Flag::IsUnseen);
+                    self.awaits.noted().add_foreign();
                     return Some(executor.clone());
                 }
                 for (part, value) in self.held.iter().zip(identity(executor)) {
@@ -133,15 +133,15 @@ impl Task {
     /// Whether it waits and its stack is not known, although a poll would tell it. Then: how many polls there were.
     pub(in crate::task) fn is_unknown(&self) -> Option<u32> {
         let doing = self.doing();
-        let waits = !doing.is_inside() && !doing.is_woken() && doing.polls() > 0;
-        (waits && doing.has_waker() && self.awaits.is_empty()).then(|| doing.polls())
+        (doing.waits() && doing.has_waker() && self.awaits.is_empty()).then(|| doing.polls())
     }
 
     /// Has it polled, so that it leaves its stack. `false` if it has been asked before, or cannot be woken. Not for hooks: runs code
     /// of the executor's.
     pub(in crate::task) fn ask(&'static self, polls: u32) -> bool {
-        // Not once more where the executor has not come to it yet.
-        if self.awaits.was_asked(polls) || !self.shared.acquire() {
+        // Not once more where the executor has not come to it yet, or the poll has left no stack: its leaf has a waker, and keeps it.
+        let is_in_vain = self.awaits.was_asked(polls) || self.awaits.was_asked(before(polls));
+        if is_in_vain || !self.shared.acquire() {
             return false;
         }
         let _held = Held(self);
