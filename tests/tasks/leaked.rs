@@ -159,6 +159,22 @@ fn a_task_around_one_that_can_be_woken() {
     });
 }
 
+#[test]
+fn a_task_around_one_that_nothing_can_wake() {
+    child::isolated("a_task_around_one_that_nothing_can_wake", || {
+        // It is not asked for its stack, which would wake it.
+        set_await_stacks(AwaitStacks::Always);
+        set_leak_limit(Duration::ZERO);
+        let (executor, leaf) = (Arc::new(Woken::default()), Leaf::default());
+        let inner = leaf.clone().instrument_named("inner");
+        let mut outer = Box::pin(async { inner.await }.instrument_named("outer"));
+        assert!(poll(outer.as_mut(), &executor).is_pending());
+        assert_eq!(leaked(), []);
+        drop(leaf.take());
+        assert_eq!(leaked(), [("inner".into(), 1), ("outer".into(), 1)]);
+    });
+}
+
 /// Looks do not have it polled again and again.
 #[test]
 fn a_leaf_that_keeps_its_first_waker_is_asked_once() {
