@@ -1,5 +1,6 @@
 //! The future around a task's.
 
+use core::any;
 use core::fmt;
 use core::mem::ManuallyDrop;
 use core::pin::Pin;
@@ -39,8 +40,26 @@ pin_project! {
 impl<F> Instrumented<F> {
     #[track_caller]
     pub(super) fn new(name: &str, future: F) -> Self {
-        Self { task: Tracked::begin(name, Start::here::<F>()), future: ManuallyDrop::new(future) }
+        Self {
+            task: Tracked::begin(name, Start::here_as(program_type::<F>)),
+            future: ManuallyDrop::new(future),
+        }
     }
+}
+
+/// The name of a future's type, without ours around it.
+fn program_type<F>() -> &'static str {
+    let mut name = any::type_name::<F>();
+    while let Some(inside) = inside_ours(name) {
+        name = inside;
+    }
+    name
+}
+
+/// The type inside one of our futures.
+fn inside_ours(name: &'static str) -> Option<&'static str> {
+    let inside = name.strip_prefix("rtprof_hooks::task::")?.strip_suffix('>')?;
+    inside.strip_prefix("instrumented::Instrumented<").or_else(|| inside.strip_prefix("labelled::Labelled<"))
 }
 
 impl<F: Future> Future for Instrumented<F> {
@@ -63,5 +82,21 @@ impl<F: Future> Future for Instrumented<F> {
 impl<F> fmt::Debug for Instrumented<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Instrumented").field("task", &self.task).finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use core::future::Ready;
+
+    use super::super::Labelled;
+    use super::*;
+
+    #[test]
+    fn a_task_is_named_by_what_the_program_wrote() {
+        assert_eq!(program_type::<Ready<u8>>(), "core::future::ready::Ready<u8>");
+        type Twice = Instrumented<Labelled<Instrumented<Ready<Instrumented<u8>>>>>;
+        let named = "core::future::ready::Ready<rtprof_hooks::task::instrumented::Instrumented<u8>>";
+        assert_eq!(program_type::<Twice>(), named);
     }
 }

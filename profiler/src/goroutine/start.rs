@@ -20,6 +20,13 @@ impl Start {
         Self { runs: core::any::type_name::<F>, at: Location::caller() }
     }
 
+    /// Likewise, of one that runs what `runs` says. For hooks.
+    #[inline(always)]
+    #[track_caller]
+    pub fn here_as(runs: fn() -> &'static str) -> Self {
+        Self { runs, at: Location::caller() }
+    }
+
     /// The type of the closure: for one in `app::main`, `app::main::{{closure}}`.
     pub fn runs(self) -> &'static str {
         (self.runs)()
