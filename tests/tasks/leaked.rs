@@ -167,7 +167,7 @@ fn a_task_around_one_that_nothing_can_wake() {
         set_leak_limit(Duration::ZERO);
         let (executor, leaf) = (Arc::new(Woken::default()), Leaf::default());
         let inner = leaf.clone().instrument_named("inner");
-        let mut outer = Box::pin(async { inner.await }.instrument_named("outer"));
+        let mut outer = Box::pin(inner.instrument_named("outer"));
         assert!(poll(outer.as_mut(), &executor).is_pending());
         assert_eq!(leaked(), []);
         drop(leaf.take());
