@@ -13,7 +13,7 @@ use tokio::runtime::Builder;
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::dump;
 use crate::leaves::lasting_runtime;
-use crate::states::find;
+use crate::states::{find, waits};
 use crate::support::profile::{Profile, Sample};
 use crate::support::{child, until};
 
@@ -185,7 +185,11 @@ fn a_leaf_that_keeps_its_first_waker_is_asked_once() {
             kept.get_or_insert_with(|| context.waker().clone());
             Poll::<()>::Pending
         });
+        // Its first poll leaves no stack.
+        set_await_stacks(AwaitStacks::Never);
         runtime.spawn(keeps.instrument_named("keeps"));
+        until("it waits", || waits("keeps"));
+        set_await_stacks(AwaitStacks::OnRequest);
         until("it was asked", || find("keeps").is_some_and(|task| task.polls > 1));
         for _ in 0..5 {
             assert_eq!(find("keeps").expect("it waits").polls, 2);
