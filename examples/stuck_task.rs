@@ -11,7 +11,7 @@
 //! curl 'http://127.0.0.1:6060/debug/pprof/goroutine?debug=2'
 //! ```
 //!
-//! The tasks named `order` are at the guilty lines: one awaits `Bank::transfer` inside `Shop::order`, all others await the lock two
+//! The tasks named `order` are at the guilty lines: one awaits `transfer` inside `Shop::order`, all others await the lock two
 //! lines above. The task `report` is not in `await` but in `syscall`, on the thread that it blocks.
 
 use std::io;
@@ -87,7 +87,7 @@ async fn customer(shop: std::net::SocketAddr, amount: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Meant for a thread of its own: `task::spawn_blocking`.
+/// Belongs on a thread for such work: `task::spawn_blocking`.
 fn print_report() {
     std::thread::sleep(Duration::from_secs(1 << 30)); // blocks a worker of the runtime
 }

@@ -5,10 +5,12 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 
-use rtprof::task::{AwaitStacks, Instrument, Instrumented, set_await_stacks};
+use rtprof::pprof;
+use rtprof::task::{AwaitStacks, Instrument, Instrumented, do_with, set_await_stacks};
 
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::dump;
+use crate::states::find;
 use crate::support::child;
 
 async fn first(leaf: Leaf) {
@@ -21,7 +23,9 @@ async fn second(leaf: Leaf) {
 
 /// Awaits both, as `join!` does.
 async fn both() {
-    let (mut first, mut second) = (pin!(first(Leaf::default())), pin!(second(Leaf::default())));
+    let labels = pprof::labels(&[("in", "first")]);
+    let mut first = pin!(do_with(labels, first(Leaf::default())));
+    let mut second = pin!(second(Leaf::default()));
     poll_fn(|context| {
         assert!(first.as_mut().poll(context).is_pending());
         assert!(second.as_mut().poll(context).is_pending());
@@ -56,6 +60,11 @@ impl<F: Future> Polled<F> {
     }
 }
 
+/// Whether it is in the profile under the labels of `first`.
+fn is_labelled(name: &str) -> bool {
+    find(name).is_some_and(|task| task.labels == [("in".to_owned(), "first".to_owned())])
+}
+
 /// Which of the two functions is on the stack that is shown first, and on the others.
 fn shown(name: &str) -> (&'static str, Vec<&'static str>) {
     let task = dump::tasks().remove(name).expect("it is there");
@@ -76,10 +85,13 @@ fn the_first_of_those_that_are_awaited_at_once() {
         set_await_stacks(AwaitStacks::Always);
         let mut one = Polled::once("one", both());
         assert_eq!(shown("one"), ("second", vec!["first"]), "the first may be over");
+        assert!(!is_labelled("one"));
         one.again();
         assert_eq!(shown("one"), ("first", vec!["second"]));
+        assert!(is_labelled("one"));
         let _two = Polled::once("two", both());
         assert_eq!(shown("two"), ("first", vec!["second"]), "it waits where the other one does");
+        assert!(is_labelled("two"));
     });
 }
 

@@ -20,9 +20,9 @@
 //!
 //! A task that waits is in the profile with the async functions that await each other, and the line at which each does, down to
 //! the leaf future that has suspended. Frames of the executor are not among them. A `select!` or `join!` has a stack for each
-//! branch; the first one is that of what a `timeout` is around, and not of its timer. Stacks are noted from the first look at goroutines until five minutes after the
-//! last ([`set_await_stacks`]); tasks that wait at the first look are polled once, for no other reason, as the contract of
-//! [`Future::poll`] allows.
+//! branch; the first one is that of what a `timeout` is around, and not of its timer. Stacks are noted from the first look at
+//! goroutines until five minutes after the last ([`set_await_stacks`]); tasks that wait at the first look are polled once, for no
+//! other reason, as the contract of [`Future::poll`] allows.
 //!
 //! Futures that a task polls with wakers of another make, as `FuturesUnordered`, `buffer_unordered` and a long `join_all` do, end
 //! its stack: instrument them where they are pushed, and each is a task too.

@@ -24,7 +24,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use super::noted::{Noted, NotedSeen};
 use crate::counters::COUNTERS;
-use crate::labels::{self, LabelSetId};
+use crate::labels;
 use crate::sampling::Hook;
 use crate::stack::kept::{Frames, NotedStack};
 use crate::stack::table::{Entry, Table};
@@ -116,8 +116,9 @@ impl AwaitStacks {
     }
 
     /// A leaf clones the waker here, which `is_handed` says is a clone itself. By the thread that polls the task.
-    pub(super) fn add_here(&self, is_handed: bool) {
-        let Some(stack) = here() else { return };
+    /// Returns whether it is the first one of this poll.
+    pub(super) fn add_here(&self, is_handed: bool) -> bool {
+        let Some(stack) = here() else { return false };
         stack.record.is_handed.store(is_handed, Ordering::Relaxed);
         let noted = self.noted.get();
         let count = noted.stacks();
@@ -136,21 +137,14 @@ impl AwaitStacks {
         };
         self.stacks[last].note(Some(stack));
         self.noted.set_stacks(last as u8 + 1, labels::current_id());
-    }
-
-    /// The labels under which the last one was left, if there is one.
-    pub(super) fn labels(&self) -> Option<LabelSetId> {
-        let noted = self.noted.get();
-        (noted.stacks() != 0).then(|| noted.labels())
+        self.left().first().is_some_and(|first| core::ptr::eq(first, stack))
     }
 
     /// The task waits where it waited before this poll: all that the poll has left is awaited at once.
     pub(super) fn note_as_one(&self) {
         let left = self.left();
-        let is_handed = |stack: &&TaskStack| stack.record.is_handed.load(Ordering::Relaxed);
-        let first = left.iter().find(is_handed).or_else(|| left.iter().next());
         if let Some(last) = left.iter().last() {
-            last.record.first.note(first);
+            last.record.first.note(left.first());
         }
     }
 
@@ -170,7 +164,7 @@ impl AwaitStacks {
     fn left(&self) -> Awaits {
         let count = self.noted.get().stacks().min(MAX_BRANCHES);
         let mut awaits = Awaits::default();
-        for (stack, noted) in awaits.0.iter_mut().zip(&self.stacks[..count]) {
+        for (stack, noted) in awaits.stacks.iter_mut().zip(&self.stacks[..count]) {
             *stack = noted.get();
         }
         awaits
@@ -180,11 +174,25 @@ impl AwaitStacks {
 /// The stacks that a poll has left, those there are first. Without memory of the program's allocator: a snapshot reads one for
 /// each task.
 #[derive(Default)]
-pub(super) struct Awaits([Option<&'static TaskStack>; MAX_BRANCHES]);
+pub(super) struct Awaits {
+    stacks: [Option<&'static TaskStack>; MAX_BRANCHES],
+    is_last_first: bool,
+}
 
 impl Awaits {
     fn iter(&self) -> impl Iterator<Item = &'static TaskStack> {
-        self.0.iter().map_while(|stack| *stack)
+        self.stacks.iter().map_while(|stack| *stack)
+    }
+
+    /// In the order in which they were left: the one that is shown first, if all are awaited at once.
+    fn first(&self) -> Option<&'static TaskStack> {
+        let is_handed = |stack: &&TaskStack| stack.record.is_handed.load(Ordering::Relaxed);
+        self.iter().find(is_handed).or_else(|| self.iter().next())
+    }
+
+    /// Whether the one that is shown first is the one that was left last.
+    pub(super) fn is_last_first(&self) -> bool {
+        self.is_last_first
     }
 
     /// From the order in which they were left to that in which they are shown.
@@ -193,20 +201,21 @@ impl Awaits {
         let Some(first) = self.iter().last().map(|last| last.record.first.get()) else { return };
         let is_first = |stack: &TaskStack| first.is_some_and(|first| core::ptr::eq(stack, first));
         let at = self.iter().position(is_first);
+        self.is_last_first = at.is_none_or(|at| at == count - 1);
         match at {
-            Some(at) => self.0[..=at].rotate_right(1),
-            None => self.0[..count].reverse(),
+            Some(at) => self.stacks[..=at].rotate_right(1),
+            None => self.stacks[..count].reverse(),
         }
     }
 
     /// The one that is shown first.
     pub(super) fn main(&self) -> Option<&'static TaskStack> {
-        self.0[0]
+        self.stacks[0]
     }
 
     /// The others. It allocates if there are any.
     pub(super) fn others(&self) -> Vec<Stack<'static>> {
-        let others = || self.0[1..].iter().flatten();
+        let others = || self.stacks[1..].iter().flatten();
         // A vector that grows takes room for four at once.
         let mut all = Vec::with_capacity(others().count());
         all.extend(others().map(|stack| stack.captured()));

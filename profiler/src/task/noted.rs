@@ -26,17 +26,15 @@ pub(super) struct NotedSeen(u32);
 pub(super) enum Flag {
     /// It began without a wake: as far as is known the task waits on.
     WaitsOn = 1 << 8,
-    /// A waker was handed out that is not ours: who wakes the task is not seen.
-    IsUnseen = 1 << 9,
     /// The task was woken before the poll was over.
-    WokenInside = 1 << 10,
+    WokenInside = 1 << 9,
     /// It ended by a panic.
-    HasPanicked = 1 << 11,
+    HasPanicked = 1 << 10,
     /// Its clones of the waker are of the other side.
-    OtherSide = 1 << 12,
-    /// A waker was handed out, in this poll or an earlier one, that is not ours. Kept until the task ends: whoever has it may use it at
-    /// any time.
-    IsForeign = 1 << 13,
+    OtherSide = 1 << 11,
+    /// A waker was handed out, in this poll or an earlier one, that is not ours: who wakes the task is not seen. Kept until the task
+    /// ends, as that waker may be used at any time.
+    IsForeign = 1 << 12,
 }
 
 impl Noted {
@@ -53,12 +51,6 @@ impl Noted {
 
     pub(super) fn add(&self, flag: Flag) {
         self.0.fetch_or(flag as u32, Ordering::AcqRel);
-    }
-
-    /// A waker is handed out that is not ours.
-    pub(super) fn add_foreign(&self) {
-        self.add(Flag::IsUnseen);
-        self.add(Flag::IsForeign);
     }
 
     /// So many stacks, the last one under these labels.

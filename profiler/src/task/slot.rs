@@ -4,7 +4,7 @@ mod read;
 mod wait;
 mod wake;
 
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use core::sync::atomic::{AtomicPtr, AtomicU16, AtomicU64, AtomicUsize, Ordering};
 use core::task::Waker;
 
 use super::await_stack::{AwaitStacks, Beside};
@@ -14,7 +14,7 @@ use super::shared_waker::{SharedWaker, WakerSeen};
 use super::{FORKS, request};
 use crate::clock;
 use crate::goroutine::{Name, Start, StartCell};
-use crate::labels::LabelSetId;
+use crate::labels::{self, LabelSetId};
 use crate::slots::{Place, Slot};
 use crate::stack::kept::NotedStack;
 
@@ -43,7 +43,9 @@ pub struct Task {
     awaits: AwaitStacks,
     polls: Polls,
     /// Its labels: while it is polled, those that are current.
-    labels: AtomicU32,
+    labels: AtomicU16,
+    /// Those under which the last poll has left its first stack.
+    first_labels: AtomicU16,
     creator: AtomicU64,
     created_by: NotedStack<Beside>,
     start: StartCell,
@@ -69,7 +71,8 @@ unsafe impl Slot for Task {
             outer: AtomicPtr::new(core::ptr::null_mut()),
             awaits: AwaitStacks::default(),
             polls: Polls::default(),
-            labels: AtomicU32::new(0),
+            labels: AtomicU16::new(0),
+            first_labels: AtomicU16::new(0),
             creator: AtomicU64::new(0),
             created_by: NotedStack::default(),
             start: StartCell::default(),
@@ -220,7 +223,7 @@ impl Task {
         self.set_outer(outer);
         if before.has_waker() && self.held.each_ref().map(|part| part.load(Ordering::Relaxed)) != identity() {
             begun.is_shared = false;
-            self.awaits.noted().add_foreign();
+            self.awaits.noted().add(Flag::IsForeign);
         }
         begun
     }
@@ -265,7 +268,7 @@ impl Task {
 
     /// Notes its labels. By the thread that polls it.
     pub(crate) fn set_labels(&self, labels: LabelSetId) {
-        self.labels.store(labels.bits(), Ordering::Release);
+        self.labels.store(labels.bits() as u16, Ordering::Release);
     }
 
     /// While it is polled: the task inside whose poll that is.
@@ -278,8 +281,8 @@ impl Task {
     /// was a clone, which something between the task and the leaf has made. For hooks.
     #[inline]
     pub fn note_await(&self, is_handed: bool) {
-        if request::is_on() {
-            self.awaits.add_here(is_handed);
+        if request::is_on() && self.awaits.add_here(is_handed) {
+            self.first_labels.store(labels::current_id().bits() as u16, Ordering::Release);
         }
     }
 

@@ -22,7 +22,7 @@ pub(in crate::task) struct Seen {
     pub(in crate::task) noted: NotedSeen,
     pub(in crate::task) labels: LabelSetId,
     pub(in crate::task) awaits: Awaits,
-    /// The labels under which it awaits, if it is known where.
+    /// The labels under which it awaits what is shown first, if it is known where.
     pub(in crate::task) await_labels: Option<LabelSetId>,
     pub(in crate::task) name: String,
     pub(in crate::task) start: Option<Start>,
@@ -50,6 +50,18 @@ impl Task {
         id != 0 && id == identified(id, forks)
     }
 
+    /// Its labels, apart from those of what it awaits.
+    pub(super) fn own_labels(&self) -> LabelSetId {
+        LabelSetId::from_bits(self.labels.load(Ordering::Acquire).into())
+    }
+
+    /// The labels under which the stack was left that is shown first, if there is one.
+    pub(super) fn await_labels(&self, awaits: &Awaits) -> Option<LabelSetId> {
+        let first = || LabelSetId::from_bits(self.first_labels.load(Ordering::Acquire).into());
+        let last = || self.awaits.noted().get().labels();
+        awaits.main().map(|_| if awaits.is_last_first() { last() } else { first() })
+    }
+
     /// Whether it waits, and none of our wakers is left. For those who look for such tasks among many.
     pub(in crate::task) fn waits_without_waker(&self) -> bool {
         let doing = self.doing();
@@ -67,14 +79,15 @@ impl Task {
                 return None;
             }
             let doing = self.doing();
+            let awaits = self.awaits.get();
             let mut seen = Seen {
                 id: number,
                 doing,
                 noted: self.awaits.noted().get(),
                 since: self.since.load(Ordering::Acquire),
-                labels: LabelSetId::from_bits(self.labels.load(Ordering::Acquire)),
-                awaits: self.awaits.get(),
-                await_labels: self.awaits.labels(),
+                labels: self.own_labels(),
+                await_labels: self.await_labels(&awaits),
+                awaits,
                 name: self.name.with(str::to_owned),
                 start: self.start.get(),
                 creator: self.creator.load(Ordering::Acquire),

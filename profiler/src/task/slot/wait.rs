@@ -37,7 +37,7 @@ impl Task {
     pub(super) fn resume(&self, before: Doing) -> Option<Wait> {
         let noted = self.awaits.noted().get();
         let may_wait_on = before.has_waker() && !before.is_woken();
-        let waits_on = may_wait_on && !noted.has(Flag::IsUnseen) && !noted.has(Flag::HasPanicked);
+        let waits_on = may_wait_on && !noted.has(Flag::IsForeign) && !noted.has(Flag::HasPanicked);
         if before.polls() != 0 && !waits_on {
             self.charge_last(before);
         }
@@ -110,11 +110,10 @@ impl Task {
         let woken = if before.is_woken() { self.woken.load(Ordering::Acquire) } else { 0 };
         // What has woken it may have been about to note that since an earlier poll.
         let is_known = clock::since(since, woken) > 0;
-        let stack = self.awaits.get().main();
-        let own_labels = || LabelSetId::from_bits(self.labels.load(Ordering::Relaxed));
+        let awaits = self.awaits.get();
         Wait {
-            stack,
-            labels: stack.map_or_else(own_labels, |_| self.awaits.noted().get().labels()),
+            stack: awaits.main(),
+            labels: self.await_labels(&awaits).unwrap_or_else(|| self.own_labels()),
             since,
             until: if is_known { woken } else { clock::ticks() },
             has_waker: before.is_woken()

@@ -6,6 +6,7 @@ use std::panic::{self, AssertUnwindSafe};
 
 use super::{Identity, NUMBER, Task};
 use crate::task::TASKS;
+use crate::task::noted::Flag;
 use crate::task::polls::before;
 use crate::task::shared_waker::{Released, Share};
 
@@ -46,7 +47,7 @@ impl Task {
                 // SAFETY: there is no clone, so the caller uses the waker of a poll.
                 let executor = unsafe { self.executor() };
                 if !is_polled() {
-                    self.awaits.noted().add_foreign();
+                    self.awaits.noted().add(Flag::IsForeign);
                     return Some(executor.clone());
                 }
                 for (part, value) in self.held.iter().zip(identity(executor)) {
