@@ -10,7 +10,7 @@ use crate::record::{MAX_PLAIN, Writer};
 
 /// The most bytes that one event writes: up to three records that declare goroutines or change their state, and its own.
 /// The message of a log comes on top of that.
-const MAX_EVENT: usize = 4 * MAX_PLAIN;
+const MAX_EVENT: usize = 8 * MAX_PLAIN;
 
 /// Bytes of a small buffer, its head included.
 pub(crate) const SMALL: usize = 2 << 10;

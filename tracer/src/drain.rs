@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rtprof_profiler::fork_lock::{ForkLock, own_process};
 use rtprof_profiler::listeners::{self, Listener};
-use rtprof_profiler::{clock, goroutine, sampling};
+use rtprof_profiler::{clock, goroutine, sampling, task};
 
 use crate::buffer::Buffer;
 use crate::collected::Collected;
@@ -91,8 +91,12 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     let generation = following(LAST.load(Ordering::Relaxed));
     let begin = clock::ticks();
     LAST.store(generation, Ordering::Relaxed);
+    task::forget_traces();
+    task::note_trace(true);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
     listeners::set(Listener::Tracer, true);
+    // A thread that has not seen this yet may be about to end a poll, and records nothing of it. Its poll is seen from here on.
+    RECORDER.epoch.barrier.heavy();
     let mut drain = Drain {
         session: session(),
         generation,
@@ -127,6 +131,7 @@ fn end(of: u32) {
         ENDED.store(clock::ticks(), Ordering::Relaxed);
         RECORDER.epoch.generation.store(0, Ordering::SeqCst);
         listeners::set(Listener::Tracer, false);
+        task::note_trace(false);
     }
 }
 
@@ -141,6 +146,7 @@ pub(crate) fn forked() {
         IS_FORKED.store(true, Ordering::Relaxed);
         RECORDER.epoch.generation.store(0, Ordering::Relaxed);
         listeners::set(Listener::Tracer, false);
+        task::note_trace(false);
         thread::forget_lane();
     } else {
         thread::close_lane();

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rtprof_profiler::clock;
 use rtprof_profiler::fork_lock::own_process;
 use rtprof_profiler::goroutine::{self, Goroutine, State};
-use rtprof_profiler::{labels, listeners};
+use rtprof_profiler::{labels, listeners, task};
 
 use crate::record::Kind;
 use crate::recorder::Patience;
@@ -87,6 +87,7 @@ impl Drop for InKernel {
 /// Declares all goroutines that have not declared themselves in the present generation.
 pub(crate) fn declare() {
     record_of(goroutine::slots(), |turn, goroutine| turn.declare(goroutine));
+    record_of(task::live(), |turn, task| turn.declare_task(task));
 }
 
 /// Records which goroutines are in a call that is long already: what becomes of it is in no record.
@@ -111,10 +112,7 @@ pub(crate) fn tell_calls() {
 }
 
 /// Records something of each of these goroutines, in the shared lane.
-fn record_of(
-    goroutines: impl Iterator<Item = &'static Goroutine>,
-    record: impl Fn(&mut Turn<'_>, &Goroutine),
-) {
+fn record_of<G: 'static>(goroutines: impl Iterator<Item = &'static G>, record: impl Fn(&mut Turn<'_>, &G)) {
     let mut goroutines = goroutines.peekable();
     while goroutines.peek().is_some() {
         // Not all at once: others have events for that lane too.

@@ -13,6 +13,7 @@
 //! | [`record`], [`generation`] | what is recorded, in a form that knows no trace format |
 //! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
 //! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
+//! | `turn::tasks`, [`polls`] | the same of async tasks |
 //! | `tables` | what stands for stacks and strings |
 //! | [`drain`], `everyone` | start, stop, and the cuts in between |
 //! | `task`, `region`, `log`, `sample`, [`heap`], [`collector`] | what else is recorded |
@@ -45,6 +46,8 @@ mod lane;
 mod log;
 #[cfg(all(test, loom))]
 mod models;
+#[cfg(not(loom))]
+pub mod polls;
 #[cfg_attr(loom, allow(dead_code))]
 mod queue;
 pub mod record;
@@ -76,6 +79,6 @@ pub use region::{Region, start_region, with_region};
 #[cfg(not(loom))]
 pub use sample::cpu_sample;
 #[cfg(not(loom))]
-pub use task::{Entered, Task};
+pub use task::{Entered, Suspended, Task};
 #[cfg(not(loom))]
 pub use thread::is_enabled;

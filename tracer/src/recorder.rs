@@ -211,14 +211,14 @@ impl Recorder {
         // SAFETY: the lane is the turn's that this is called in.
         lane.desk.with_mut(|desk| unsafe { (*desk).prepare(session) });
         let thread = lane.thread.load(Ordering::Relaxed);
+        let goroutine = polled_in_trace().filter(|_| thread != 0).unwrap_or(thread);
         buffer.body.with_mut(|body| {
             // SAFETY: taken just now: this thread's alone.
             let body = unsafe { &mut *body };
             body.generation = generation;
             body.thread = thread;
             body.thread_id = lane.thread_id.load(Ordering::Relaxed);
-            // So far nothing but its own goroutine ever runs on a thread.
-            body.goroutine = thread;
+            body.goroutine = goroutine;
             body.is_over = false;
             body.is_after_loss = locked.end_loss();
             (body.base, body.last) = (now, now);
@@ -347,6 +347,17 @@ impl Patience<'_> {
         }
         (self.is_over)()
     }
+}
+
+/// The number of the task that the current thread polls, if the trace knows it.
+fn polled_in_trace() -> Option<u64> {
+    #[cfg(not(loom))]
+    {
+        let task = rtprof_profiler::goroutine::known()?.polls()?;
+        (task.traced().generation() != 0).then(|| task.id())
+    }
+    #[cfg(loom)]
+    None
 }
 
 /// The kernel's number of the current thread.

@@ -1,6 +1,7 @@
 //! Samples of the processor.
 
 use rtprof_profiler::goroutine::{self, Goroutine};
+use rtprof_profiler::task::Task;
 
 use crate::record::Kind;
 use crate::recorder::in_haste;
@@ -17,14 +18,19 @@ pub fn cpu_sample(frames: &[usize], periods: u64) {
         return;
     }
     let own = goroutine::sampled();
+    let polled = own.and_then(Goroutine::polls);
     // What the goroutine does is not changed by this: it may be about to wait.
     let sample = |turn: &mut Turn<'_>| {
         if let Some(own) = own {
             turn.declare(own);
         }
+        if let Some(task) = polled {
+            turn.declare_task(task);
+        }
         (!turn.is_blind()).then(|| {
             let (id, stack) = (own.map_or(0, Goroutine::id), turn.stack_of(frames));
-            turn.write(Kind::CpuSample, turn.now(), [id, stack.into(), periods]);
+            let task = polled.map_or(0, Task::id);
+            turn.write(Kind::CpuSample, turn.now(), [id, task, stack.into(), periods]);
         })
     };
     in_haste(|| {

@@ -10,6 +10,7 @@ use rtprof_profiler::primitive::{AtomicU32, Ordering};
 use rtprof_profiler::sampling::Hook;
 use rtprof_profiler::stack::table::{Entry, Key, Table};
 use rtprof_profiler::stack::{MAX_STACK, Stack, capture, with_room};
+use rtprof_profiler::task::KeptStack;
 
 use crate::generation::Tables;
 use crate::record::{MAX_STRING, StackId, StringId, cut};
@@ -100,6 +101,7 @@ impl Text for Named {
 
 const STACK_PLACES: usize = 32;
 const STRING_PLACES: usize = 16;
+const KEPT_PLACES: usize = 32;
 
 /// What a lane has beside it to work with: room for a stack or a string, which would take as long to zero as an event
 /// may, and what it has looked up last: hashing a stack takes as long again.
@@ -109,6 +111,8 @@ pub(crate) struct Desk {
     session: u32,
     stacks: [Option<&'static Named>; STACK_PLACES],
     strings: [Option<&'static Named>; STRING_PLACES],
+    /// The numbers of stacks of tasks, with what tells these apart; 0 where there is none.
+    kept: [(usize, StackId); KEPT_PLACES],
 }
 
 impl Desk {
@@ -120,6 +124,7 @@ impl Desk {
             session: 0,
             stacks: [None; STACK_PLACES],
             strings: [None; STRING_PLACES],
+            kept: [(0, 0); KEPT_PLACES],
         }
     }
 
@@ -129,6 +134,7 @@ impl Desk {
             self.session = session;
             self.stacks = [None; STACK_PLACES];
             self.strings = [None; STRING_PLACES];
+            self.kept = [(0, 0); KEPT_PLACES];
         }
     }
 }
@@ -193,6 +199,18 @@ fn spread(mix: usize) -> usize {
 /// The number of a stack. `None` when the table is full. For hooks, within a turn.
 pub(crate) fn stack(frames: &[usize]) -> Option<StackId> {
     STACKS.entry(Length(0), frames).map(|entry| entry.record.get(&STACKS.last))
+}
+
+/// The number of a stack that is kept for tasks. `None` when the table is full. For hooks, within a turn.
+#[inline]
+pub(crate) fn kept_stack(kept: KeptStack, desk: &mut Desk) -> Option<StackId> {
+    let place = &mut desk.kept[spread(kept.number()) % KEPT_PLACES];
+    if place.0 == kept.number() {
+        return Some(place.1);
+    }
+    let number = stack(kept.frames().addresses)?;
+    *place = (kept.number(), number);
+    Some(number)
 }
 
 /// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within a turn.

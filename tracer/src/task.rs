@@ -42,6 +42,32 @@ thread_local! {
     static CURRENT: Cell<Identity> = const { Cell::new(NONE) };
 }
 
+/// What is current in an async task that is not polled; while it is polled, what is current in the thread that polls. For hooks.
+pub struct Suspended(Identity);
+
+impl Suspended {
+    /// No task is current.
+    pub const NONE: Self = Self(NONE);
+
+    /// Exchanges it with what is current on the current thread: a poll begins or ends.
+    #[inline]
+    pub fn swap(&mut self) {
+        self.0 = CURRENT.with(|current| current.replace(self.0));
+    }
+
+    /// Whether none is current.
+    #[inline]
+    pub fn is_none(&self) -> bool {
+        self.0.id == 0
+    }
+}
+
+impl core::fmt::Debug for Suspended {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_tuple("Suspended").field(&self.0.id).finish()
+    }
+}
+
 /// The number of the current thread's task; 0 for none. Not one that has ended elsewhere.
 pub(crate) fn current() -> u64 {
     let Identity { live, id } = CURRENT.with(Cell::get);

@@ -40,6 +40,9 @@ pub(crate) fn self_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> 
     let own = goroutine::current()?;
     RECORDER.with_turn(own_lane(own)?, |turn| {
         turn.settle(own);
+        if let Some(task) = own.polls() {
+            turn.settle_task(task);
+        }
         f(turn, own)
     })
 }

@@ -12,6 +12,11 @@
 //!
 //! A turn that gets no buffer is *blind*: it changes the word to [`LOST_GENERATION`], and records nothing.
 
+mod tasks;
+
+#[cfg(not(loom))]
+pub(crate) use tasks::{change_unrecorded, ended_unrecorded, poll_ended_unrecorded, woken_unrecorded};
+
 use rtprof_profiler::clock;
 use rtprof_profiler::goroutine::{self, Goroutine, LOST_GENERATION, MAX_TITLE, Start, State, Word};
 use rtprof_profiler::labels::{self, LabelSetId};
@@ -195,20 +200,31 @@ impl<'a> Turn<'a> {
         let generation = if self.generation == 0 { word.lost() } else { self.generation };
         let changed = goroutine.change(word, word.next(to, generation)).is_ok();
         if changed && word.generation() != self.generation {
-            self.status(goroutine.id(), goroutine, word, tick);
+            self.thread_status(goroutine.id(), goroutine, word, tick);
         }
         changed
     }
 
     #[cold]
-    fn status(&mut self, id: u64, goroutine: &Goroutine, word: Word, tick: u64) {
+    fn thread_status(&mut self, id: u64, goroutine: &Goroutine, word: Word, tick: u64) {
         if self.buffer.is_none() {
             return;
         }
         let name = goroutine.with_name(|name| self.title(name, goroutine.start()));
         let created_by = goroutine.created_by().and_then(|bucket| tables::stack(bucket.stack())).unwrap_or(0);
-        let (thread, thread_id) =
-            if word.state() == State::Running { (id, goroutine.thread_id()) } else { (0, 0) };
+        let thread = if word.state() == State::Running { (id, goroutine.thread_id()) } else { (0, 0) };
+        self.status(id, word, tick, thread, (name, created_by));
+    }
+
+    /// Declares a goroutine, with its thread if it runs on one, its name, and the stack that has created it.
+    fn status(
+        &mut self,
+        id: u64,
+        word: Word,
+        tick: u64,
+        (thread, thread_id): (u64, u32),
+        (name, created_by): (StringId, StackId),
+    ) {
         let arguments = [
             id,
             word.number(),
@@ -249,11 +265,11 @@ impl<'a> Turn<'a> {
             }
             let tick = clock::ticks_after_loads();
             if goroutine.change(word, word.declared(self.generation)).is_ok() {
-                self.status(id, goroutine, word, tick);
+                self.thread_status(id, goroutine, word, tick);
                 // The slot may have become another's between the two loads; then that one was declared as well.
                 let now = goroutine.id();
                 if now != id && now != 0 {
-                    self.status(now, goroutine, word, tick);
+                    self.thread_status(now, goroutine, word, tick);
                 }
                 return;
             }
@@ -285,7 +301,7 @@ impl<'a> Turn<'a> {
                         return;
                     }
                     if own.change(word, word.declared(self.generation)).is_ok() {
-                        return self.status(own.id(), own, word, tick);
+                        return self.thread_status(own.id(), own, word, tick);
                     }
                 }
                 state => {

@@ -7,6 +7,9 @@ use rtprof_profiler::goroutine::{self, Goroutine, Start};
 use rtprof_profiler::labels::{self, Current};
 use rtprof_profiler::task::{self, Begun, Task};
 
+use rtprof_tracer::polls::{self, PollEnd};
+use rtprof_tracer::{Suspended, is_enabled};
+
 use super::waker;
 
 /// A task, which ends when this is dropped.
@@ -15,6 +18,8 @@ pub(super) struct Tracked {
     task: &'static Task,
     /// Those of the task; those of the thread while it is polled.
     labels: Current,
+    /// The user task that is current in it.
+    user_task: Suspended,
 }
 
 impl Tracked {
@@ -22,7 +27,10 @@ impl Tracked {
     #[track_caller]
     pub(super) fn begin(name: &str, start: Start) -> Option<Self> {
         let task = task::begin(name, start)?;
-        Some(Self { task, labels: labels::current() })
+        if is_enabled() {
+            polls::created(task);
+        }
+        Some(Self { task, labels: labels::current(), user_task: Suspended::NONE })
     }
 
     /// Polls the task's future: `poll` does, with the waker that it is given.
@@ -32,13 +40,16 @@ impl Tracked {
         let Some(thread) = goroutine::current() else { return poll(executor) };
         let is_noted = task::is_on();
         let outer = thread.polls();
+        if is_enabled() {
+            polls::begin(self.task);
+        }
         // SAFETY: the future is the caller's, and the poll ends below, or with the future.
         let begun = unsafe { self.task.enter(executor, || waker::identity(executor), outer) };
         // SAFETY: used only if it is shared, during this poll, and not dropped.
         let own = unsafe { waker::of_poll(self.task, is_noted) };
         let waker: &ManuallyDrop<Waker> = &own;
         let waker: &Waker = if begun.is_shared { waker } else { executor };
-        let inside = self.inside(thread, outer);
+        let inside = self.inside(thread, outer, PollEnd::Pending);
         let result = task::run(|| poll(waker));
         inside.end(begun, result.is_ready());
         if is_noted && result.is_pending() {
@@ -49,19 +60,35 @@ impl Tracked {
 
     /// The current thread runs the task's future.
     #[inline]
-    fn inside(&mut self, thread: &'static Goroutine, outer: Option<&'static Task>) -> Inside<'_> {
+    fn inside(
+        &mut self,
+        thread: &'static Goroutine,
+        outer: Option<&'static Task>,
+        end: PollEnd,
+    ) -> Inside<'_> {
         thread.set_polls(Some(self.task));
         self.labels.swap_unseen();
-        Inside { thread, task: self.task, labels: &mut self.labels, outer }
+        let user_task = (is_enabled() || !self.user_task.is_none()).then_some(&mut self.user_task);
+        Inside {
+            thread,
+            task: self.task,
+            labels: &mut self.labels,
+            outer,
+            user_task: user_task.map(swapped),
+            end,
+        }
     }
 
     /// Drops the task's future, which was not ready: `drop` does. What destructors do is the task's.
     pub(super) fn drop_future(&mut self, drop: impl FnOnce()) {
         let Some(thread) = goroutine::current() else { return drop() };
         let outer = thread.polls();
+        if is_enabled() {
+            polls::begin(self.task);
+        }
         // SAFETY: the future is the caller's, and the task ends with it.
         unsafe { self.task.enter_end(outer) };
-        let _inside = self.inside(thread, outer);
+        let _inside = self.inside(thread, outer, PollEnd::Over);
         task::run(drop);
     }
 }
@@ -89,6 +116,9 @@ impl Tracked {
 
 impl Drop for Tracked {
     fn drop(&mut self) {
+        if is_enabled() {
+            polls::dropped(self.task);
+        }
         // SAFETY: the future is gone.
         unsafe { self.task.end() };
     }
@@ -102,6 +132,16 @@ struct Inside<'a> {
     labels: &'a mut Current,
     /// What the thread polled before.
     outer: Option<&'static Task>,
+    /// The user task of the thread, where it was exchanged.
+    user_task: Option<&'a mut Suspended>,
+    /// What becomes of the task if the poll does not say it.
+    end: PollEnd,
+}
+
+/// Exchanges the user tasks of a task and of the current thread.
+fn swapped(user_task: &mut Suspended) -> &mut Suspended {
+    user_task.swap();
+    user_task
 }
 
 impl Inside<'_> {
@@ -109,13 +149,24 @@ impl Inside<'_> {
     #[inline(always)]
     fn end(self, begun: Begun, is_ready: bool) {
         let mut inside = ManuallyDrop::new(self);
+        if is_enabled() {
+            inside.record_end(if is_ready { PollEnd::Over } else { PollEnd::Pending });
+        }
         // SAFETY: that poll.
         unsafe { inside.task.leave(begun, is_ready) };
         inside.restore();
     }
 
     #[inline]
+    fn record_end(&self, end: PollEnd) {
+        polls::end(self.thread, self.task, self.outer, end);
+    }
+
+    #[inline]
     fn restore(&mut self) {
+        if let Some(user_task) = &mut self.user_task {
+            user_task.swap();
+        }
         self.labels.swap_unseen();
         self.thread.set_polls(self.outer);
     }
@@ -125,6 +176,9 @@ impl Inside<'_> {
 impl Drop for Inside<'_> {
     #[cold]
     fn drop(&mut self) {
+        if is_enabled() {
+            self.record_end(self.end);
+        }
         // SAFETY: the poll was begun; and no poll of a future follows that was dropped.
         unsafe { self.task.leave_by_panic() };
         self.restore();

@@ -20,6 +20,7 @@ use core::task::{RawWaker, RawWakerVTable, Waker};
 
 use rtprof_profiler::goroutine::{self, Goroutine};
 use rtprof_profiler::task::{self, Identity, Task};
+use rtprof_tracer::{is_enabled, polls};
 
 /// Added to the number of the table of clones: that of the waker which a poll is given.
 const OF_POLL: usize = 2;
@@ -113,6 +114,9 @@ fn is_in_poll(task: &'static Task) -> bool {
 unsafe fn wake(data: *const ()) {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
+    if is_enabled() {
+        polls::woken(task);
+    }
     // SAFETY: the caller's waker is a clone, and given up by this.
     unsafe { task.wake() };
 }
@@ -120,6 +124,9 @@ unsafe fn wake(data: *const ()) {
 unsafe fn wake_by_ref(data: *const ()) {
     // SAFETY: the contract of wakers.
     let task = unsafe { task_of(data) };
+    if is_enabled() {
+        polls::woken(task);
+    }
     // SAFETY: the caller's waker is a clone, or that of a poll.
     unsafe { task.wake_by_ref(|| is_in_poll(task)) };
 }

@@ -15,6 +15,7 @@ macro_rules! self_check {
     };
 }
 
+mod awaited;
 mod error;
 #[cfg(test)]
 mod go_trace;
@@ -44,8 +45,6 @@ pub use v1::{
 
 use rtprof_tracer::generation::{Generation, Tables};
 
-use crate::view::View;
-
 /// The clock of a trace's ticks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
@@ -64,7 +63,7 @@ pub(crate) trait Encode {
 
     /// Appends what a file ends with, the names of functions among it; the trace ends at `tick`. `tables` must still
     /// know all ids that it ever gave.
-    fn end(&mut self, tick: u64, tables: &dyn Tables, view: View, out: &mut Vec<u8>);
+    fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>);
 
     /// What has come of it so far.
     fn counts(&self) -> Counts;

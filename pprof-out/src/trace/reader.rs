@@ -87,7 +87,7 @@ impl Reader {
         session.records(drain.session());
         let start = drain.begin();
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let mut encoder = V1::new(Clock { ticks_per_second, start }, procs);
+        let mut encoder = V1::new(Clock { ticks_per_second, start }, procs, session.options.view());
         let mut chunk = Vec::new();
         encoder.begin(&mut chunk);
         Ok(Self {
@@ -202,8 +202,7 @@ impl Reader {
             let is_over = drain.is_over();
             if is_over {
                 self.samples = None;
-                let view = self.session.options.view();
-                self.encoder.end(end, drain.tables(), view, &mut self.chunk);
+                self.encoder.end(end, drain.tables(), &mut self.chunk);
             } else if let Some(samples) = &mut self.samples {
                 samples.go_on();
             }

@@ -169,6 +169,6 @@ pub(crate) fn encode(v1: &mut V1, generations: &[Generation<'_>], end: u64) -> V
     for generation in generations {
         v1.generation(generation, &texts, &mut out);
     }
-    v1.end(end, &texts, View::default(), &mut out);
+    v1.end(end, &texts, &mut out);
     out
 }

@@ -61,6 +61,7 @@ pub use slot::Goroutine;
 pub use snapshot::{Snapshot, all};
 pub(crate) use start::StartCell;
 pub use start::{MAX_TITLE, Start, title};
+pub(crate) use state::WordCell;
 pub use state::{LOST_GENERATION, MAX_GENERATION, State, Word};
 
 use crate::counters::COUNTERS;

@@ -35,6 +35,8 @@ pub const LOST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
 /// Generations are numbered from 1 to this, and then from 1 again.
 pub const MAX_GENERATION: u32 = LOST_GENERATION - 1;
 
+/// In place of the number of [`State::Running`]: see [`Word::notified`].
+const NOTIFIED: u8 = 0x80;
 const RUNNABLE: u8 = 0xff;
 const SYSCALL: u8 = 0xfe;
 const DEAD: u8 = 0xfd;
@@ -93,7 +95,28 @@ impl Word {
     /// What it does.
     #[inline]
     pub fn state(self) -> State {
-        State::from_number(self.0 as u8).unwrap_or(State::Dead)
+        let number = if self.is_notified() { 0 } else { self.0 as u8 };
+        State::from_number(number).unwrap_or(State::Dead)
+    }
+
+    /// A task that runs was woken meanwhile: it can run again as soon as its poll is over. That is no change of its state.
+    #[inline]
+    #[must_use]
+    pub fn notified(self) -> Self {
+        Self(self.0 & !0xff | u64::from(NOTIFIED))
+    }
+
+    /// Whether it was woken while it runs.
+    #[inline]
+    pub fn is_notified(self) -> bool {
+        self.0 as u8 == NOTIFIED
+    }
+
+    /// In another state, as of the same change.
+    #[inline]
+    #[must_use]
+    pub fn in_state(self, state: State) -> Self {
+        Self(self.0 & !0xff | u64::from(state.number()))
     }
 
     /// How many changes led here: the number of the last one. Wraps at 2^36.
@@ -136,28 +159,57 @@ impl core::fmt::Debug for Word {
     }
 }
 
+/// The word, which any thread may change.
+#[cfg_attr(not(loom), derive(Default))]
+pub(crate) struct WordCell(AtomicU64);
+
+impl WordCell {
+    #[inline]
+    pub(crate) fn read(&self) -> Word {
+        Word(self.0.load(Ordering::Acquire))
+    }
+
+    /// Changes it from what it was read as; if it is not that any more, says what it is.
+    #[inline]
+    pub(crate) fn change(&self, from: Word, to: Word) -> Result<(), Word> {
+        self.0.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire).map(drop).map_err(Word)
+    }
+
+    /// A new goroutine begins, in a slot that is the caller's alone.
+    pub(crate) fn reset(&self, word: Word) {
+        self.0.store(word.0, Ordering::Release);
+    }
+}
+
+#[cfg(loom)]
+impl Default for WordCell {
+    fn default() -> Self {
+        Self(AtomicU64::new(0))
+    }
+}
+
 /// The word, and the time that belongs to it.
 #[cfg_attr(not(loom), derive(Default))]
 pub(super) struct Now {
-    word: AtomicU64,
+    word: WordCell,
     since: AtomicU64,
 }
 
 impl Now {
     #[inline]
     pub(super) fn read(&self) -> Word {
-        Word(self.word.load(Ordering::Acquire))
+        self.word.read()
     }
 
-    /// Changes it from what it was read as; if it is not that any more, says what it is.
+    /// As [`WordCell::change`].
     #[inline]
     pub(super) fn change(&self, from: Word, to: Word) -> Result<(), Word> {
-        self.word.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire).map(drop).map_err(Word)
+        self.word.change(from, to)
     }
 
-    /// A new goroutine begins, in a slot that is the caller's alone.
+    /// As [`WordCell::reset`].
     pub(super) fn reset(&self, word: Word) {
-        self.word.store(word.0, Ordering::Release);
+        self.word.reset(word);
     }
 
     /// To be called by the goroutine itself before it changes to a wait that began at `since`.
@@ -177,7 +229,7 @@ impl Now {
             let word = self.read();
             let State::Waiting(reason) = word.state() else { return None };
             let since = self.since.load(Ordering::Acquire);
-            if self.word.load(Ordering::Relaxed) == word.0 {
+            if self.word.0.load(Ordering::Relaxed) == word.0 {
                 return Some((reason, since));
             }
         }
@@ -188,7 +240,7 @@ impl Now {
 #[cfg(loom)]
 impl Default for Now {
     fn default() -> Self {
-        Self { word: AtomicU64::new(0), since: AtomicU64::new(0) }
+        Self { word: WordCell::default(), since: AtomicU64::new(0) }
     }
 }
 
@@ -235,7 +287,12 @@ mod tests {
         let next = word.next(State::Waiting(WaitReason::Net), 1);
         assert_eq!(next.state(), State::Waiting(WaitReason::Net));
         assert_eq!((next.number(), next.generation()), (0, 1), "numbers wrap");
+        let woken = Word::new(State::Running, 3).next(State::Running, 3).notified();
+        assert!(woken.is_notified() && !woken.in_state(State::Running).is_notified());
+        assert_eq!((woken.state(), woken.number(), woken.generation()), (State::Running, 1, 3));
+        assert!(!woken.next(State::Running, 3).is_notified());
         for number in 0..=u8::MAX {
+            assert!(number != NOTIFIED || State::from_number(number).is_none());
             assert!(State::from_number(number).is_none_or(|state| state.number() == number));
         }
     }

@@ -34,7 +34,7 @@ use crate::stack::{MAX_STACK, Stack, capture, with_room};
 const MAX_STACKS: usize = 1 << 16;
 
 /// Stacks of a task that are kept: of so many branches of a `select!` or `join!`.
-pub const MAX_BRANCHES: usize = 6;
+pub const MAX_BRANCHES: usize = 5;
 
 #[cfg(not(loom))]
 static STACKS: Table<Frames, Beside> = Table::new(MAX_STACKS);
@@ -161,7 +161,7 @@ impl AwaitStacks {
     }
 
     /// Those there are, in the order in which they were left.
-    fn left(&self) -> Awaits {
+    pub(super) fn left(&self) -> Awaits {
         let count = self.noted.get().stacks().min(MAX_BRANCHES);
         let mut awaits = Awaits::default();
         for (stack, noted) in awaits.stacks.iter_mut().zip(&self.stacks[..count]) {
@@ -182,6 +182,11 @@ pub(super) struct Awaits {
 impl Awaits {
     fn iter(&self) -> impl Iterator<Item = &'static TaskStack> {
         self.stacks.iter().map_while(|stack| *stack)
+    }
+
+    /// Those there are, then none.
+    pub(super) fn all(&self) -> [Option<&'static TaskStack>; MAX_BRANCHES] {
+        self.stacks
     }
 
     /// In the order in which they were left: the one that is shown first, if all are awaited at once.

@@ -15,6 +15,7 @@
 //! | `request` | when it notes that |
 //! | `snapshot` | what the goroutine profile has of it |
 //! | `leak` | whether it waits for ever |
+//! | `slot::traced` | what an execution trace knows of it |
 //!
 //! State grows with the tasks that are live at one time, and with distinct stacks.
 //!
@@ -41,8 +42,8 @@ use core::sync::atomic::{AtomicU32, Ordering};
 pub use await_stack::MAX_BRANCHES;
 pub use leak::{count_leaked, leak_limit, leaked_tasks, set_leak_limit};
 pub(crate) use request::note_waits;
-pub use request::{AwaitStacks, LEASE, await_stacks, is_on, request, set_await_stacks};
-pub use slot::{Begun, Identity, Task};
+pub use request::{AwaitStacks, LEASE, await_stacks, is_on, note_trace, request, set_await_stacks};
+pub use slot::{Begun, Identity, KeptStack, Task, forget_traces, live};
 
 pub use crate::boundary::run;
 

@@ -1,16 +1,30 @@
 //! What is noted of a task's last poll, in one word, so that a poll finds out with one look whether there is anything.
 //!
 //! ```text
-//!   31            16 15          8 7      0
-//!   ┌───────────────┬─────────────┬────────┐
-//!   │ labels of the │ flags       │ stacks │
-//!   │ last stack    │             │        │
-//!   └───────────────┴─────────────┴────────┘
+//!   31            16 15     13 12      8 7      0
+//!   ┌───────────────┬─────────┬─────────┬────────┐
+//!   │ labels of the │ told    │ flags   │ stacks │
+//!   │ last stack    │ reason  │         │        │
+//!   └───────────────┴─────────┴─────────┴────────┘
 //! ```
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
+use crate::goroutine::WaitReason;
 use crate::labels::LabelSetId;
+
+/// Reasons that a program may tell, by their numbers from 1.
+const TOLD: [WaitReason; 7] = [
+    WaitReason::Sync,
+    WaitReason::CondWait,
+    WaitReason::ChanSend,
+    WaitReason::ChanReceive,
+    WaitReason::Select,
+    WaitReason::Net,
+    WaitReason::Sleep,
+];
+const TOLD_SHIFT: u32 = 13;
+const TOLD_MASK: u32 = 0b111 << TOLD_SHIFT;
 
 /// Written by the thread that polls the task; what another one adds during the poll is not lost.
 #[derive(Default)]
@@ -53,6 +67,17 @@ impl Noted {
         self.0.fetch_or(flag as u32, Ordering::AcqRel);
     }
 
+    /// The program says what the poll waits for: with two reasons, for one of several things.
+    pub(super) fn tell(&self, reason: WaitReason) {
+        let told = match self.get().told() {
+            Some(before) if before != reason => WaitReason::Select,
+            _ => reason,
+        };
+        let number = TOLD.iter().position(|&one| one == told).map_or(0, |at| at as u32 + 1);
+        let tell = |noted| Some(noted & !TOLD_MASK | number << TOLD_SHIFT);
+        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
+    }
+
     /// So many stacks, the last one under these labels.
     pub(super) fn set_stacks(&self, stacks: u8, labels: LabelSetId) {
         const FLAGS: u32 = 0xff00;
@@ -79,6 +104,12 @@ impl NotedSeen {
     #[inline]
     pub(super) fn with(self, flag: Flag, is_set: bool) -> Self {
         if is_set { Self(self.0 | flag as u32) } else { Self(self.0 & !(flag as u32)) }
+    }
+
+    /// What the program says that it waits for.
+    #[inline]
+    pub(super) fn told(self) -> Option<WaitReason> {
+        TOLD.get(((self.0 & TOLD_MASK) >> TOLD_SHIFT).checked_sub(1)? as usize).copied()
     }
 
     /// How many stacks there are.

@@ -37,8 +37,8 @@ pub enum AwaitStacks {
     OnRequest = 0,
     /// Always: no task is ever polled for its stack, but one that was polled last before this was set.
     Always,
-    /// Not for the goroutine profile: tasks that wait are there without a stack. While the block profile has waits of tasks, stacks are
-    /// noted all the same.
+    /// Not for the goroutine profile: tasks that wait are there without a stack. While the block profile has waits of tasks, or a
+    /// trace is recorded, stacks are noted all the same.
     Never,
 }
 
@@ -49,6 +49,8 @@ static WHY: AtomicU8 = AtomicU8::new(0);
 const FOR_LOOKS: u8 = 1;
 /// The block profile has waits of tasks.
 const FOR_WAITS: u8 = 2;
+/// A trace is being recorded.
+const FOR_TRACE: u8 = 4;
 /// The tick at which the lease is over.
 static UNTIL: AtomicU64 = AtomicU64::new(0);
 
@@ -92,6 +94,11 @@ fn set(why: u8, is_on: bool) {
 /// Notes whether the block profile has waits of tasks.
 pub(crate) fn note_waits(has_them: bool) {
     set(FOR_WAITS, has_them);
+}
+
+/// Notes whether a trace is being recorded.
+pub fn note_trace(is_recorded: bool) {
+    set(FOR_TRACE, is_recorded);
 }
 
 /// Whether the block profile has waits of tasks. For hooks.

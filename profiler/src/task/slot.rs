@@ -1,6 +1,7 @@
 //! A task: the slot that says who it is, what it does, and where it awaits.
 
 mod read;
+mod traced;
 mod wait;
 mod wake;
 
@@ -13,12 +14,13 @@ use super::polls::{Polls, PollsSeen};
 use super::shared_waker::{SharedWaker, WakerSeen};
 use super::{FORKS, request};
 use crate::clock;
-use crate::goroutine::{Name, Start, StartCell};
+use crate::goroutine::{Name, Start, StartCell, State, Word, WordCell};
 use crate::labels::{self, LabelSetId};
 use crate::slots::{Place, Slot};
 use crate::stack::kept::NotedStack;
 
 pub(super) use read::Seen;
+pub use traced::{KeptStack, forget_traces, live};
 
 /// An async task that the profiler follows.
 ///
@@ -42,6 +44,8 @@ pub struct Task {
     outer: AtomicPtr<Task>,
     awaits: AwaitStacks,
     polls: Polls,
+    /// What it does as far as the present trace knows; without one, or before the trace knows the task, of generation 0.
+    traced: WordCell,
     /// Its labels: while it is polled, those that are current.
     labels: AtomicU16,
     /// Those under which the last poll has left its first stack.
@@ -71,6 +75,7 @@ unsafe impl Slot for Task {
             outer: AtomicPtr::new(core::ptr::null_mut()),
             awaits: AwaitStacks::default(),
             polls: Polls::default(),
+            traced: WordCell::default(),
             labels: AtomicU16::new(0),
             first_labels: AtomicU16::new(0),
             creator: AtomicU64::new(0),
@@ -154,7 +159,7 @@ impl Task {
     }
 
     /// Runs `f` with the name that it was given; an empty one if none was. For hooks.
-    pub(crate) fn with_name<T>(&self, f: impl FnOnce(&str) -> T) -> T {
+    pub fn with_name<T>(&self, f: impl FnOnce(&str) -> T) -> T {
         self.name.with(f)
     }
 
@@ -167,6 +172,7 @@ impl Task {
         self.polls.reset();
         self.awaits.reset();
         self.shared.begin();
+        self.traced.reset(Word::new(State::Running, 0));
         // Last: who finds the number finds the rest.
         self.id.store(identified(id, FORKS.load(Ordering::Relaxed)), Ordering::Release);
     }

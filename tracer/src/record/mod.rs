@@ -32,6 +32,23 @@
 //!
 //! A `CpuSample` is of a goroutine that runs, wherever it is recorded; or of none, 0, in a thread that has none.
 //!
+//! # Async tasks
+//!
+//! A task is a goroutine that no thread belongs to. The thread that polls it tells of its polls; while one goes on, what the
+//! thread does is done by the task, though the changes of the thread's state (`Block` and so on, and the `Unblock` by which
+//! another one ends its wait) are those of the thread's goroutine.
+//!
+//! | record | who writes it | the change of the task, and its number |
+//! |---|---|---|
+//! | `Create` | what makes it | to runnable; its number is 0 |
+//! | `Poll`, `PollLabelled` | the thread that polls it | runnable or waiting → running, `number` |
+//! | `Await`, `AwaitSeveral` | that thread | running → waiting, the next |
+//! | `Reschedule` | that thread | running → runnable, the next: it was woken during the poll |
+//! | `Ready` | that thread | running → dead, the next |
+//! | `Unblock` | who wakes it | waiting → runnable, `number` |
+//!
+//! Polls on a thread are nested: a task may poll others. No `Status` of a task names a thread.
+//!
 //! Collections, and stops of the world, are numbered from 0 in the order in which they happen; there is one at a time.
 //!
 //! Every goroutine that lives has one `Status` in every generation, written before any other record of it in that
@@ -48,6 +65,7 @@ pub use write::Writer;
 
 use rtprof_profiler::goroutine::{State, WaitReason};
 use rtprof_profiler::labels::LabelSetId;
+pub use rtprof_profiler::task::MAX_BRANCHES;
 
 /// A stack of the trace's own table; 0 is none.
 pub type StackId = u32;
@@ -153,14 +171,26 @@ kinds! {
     Log = 26, 4;
     /// goroutine, number, the labels of its thread
     StartLabelled = 27, 3;
-    /// goroutine or 0, stack, how many
-    CpuSample = 28, 3;
+    /// goroutine of the thread or 0, the task that it polls or 0, stack, how many
+    CpuSample = 28, 4;
     /// goroutine, its name
     Name = 29, 2;
     /// state, stack, ticks
     Call = 30, 3;
     /// goroutine, state, the tick at which that began
     InCall = 31, 3;
+    /// task, number
+    Poll = 32, 2;
+    /// task, number, its labels
+    PollLabelled = 33, 3;
+    /// task, reason, stack
+    Await = 34, 3;
+    /// task, stack
+    Reschedule = 35, 2;
+    /// task
+    Ready = 36, 1;
+    /// task, reason, stacks in the order in which the poll has come to them, or 0
+    AwaitSeveral = 37, 7;
 }
 
 /// A goroutine's state as of a change.
@@ -215,10 +245,14 @@ pub enum Record<'a> {
     RegionBegin { task: u64, name: StringId, stack: StackId },
     RegionEnd { task: u64, name: StringId },
     Log { task: u64, category: StringId, stack: StackId, message: &'a [u8] },
-    CpuSample { goroutine: u64, stack: StackId, count: u64 },
+    CpuSample { goroutine: u64, task: u64, stack: StackId, count: u64 },
     Name { goroutine: u64, name: StringId },
     Call { state: State, stack: StackId, ticks: u64 },
     InCall { goroutine: u64, state: State, begin: u64 },
+    Poll { goroutine: u64, number: u64, labels: LabelSetId },
+    Await { goroutine: u64, reason: WaitReason, stacks: [StackId; MAX_BRANCHES] },
+    Reschedule { goroutine: u64, stack: StackId },
+    Ready { goroutine: u64 },
 }
 
 /// Why the world was stopped. Go: `stwReason`.

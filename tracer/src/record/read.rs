@@ -83,7 +83,21 @@ impl<'a> Records<'a> {
             Kind::Call => Record::Call { state: State::from_number(a as u8)?, stack: stack_at(1), ticks: c },
             Kind::InCall => Record::InCall { goroutine: a, state: State::from_number(b as u8)?, begin: c },
             Kind::Name => Record::Name { goroutine: a, name: b as StringId },
-            Kind::CpuSample => Record::CpuSample { goroutine: a, stack: stack_at(1), count: c },
+            Kind::CpuSample => Record::CpuSample { goroutine: a, task: b, stack: stack_at(2), count: d },
+            Kind::Poll => Record::Poll { goroutine: a, number: b, labels: LabelSetId::NONE },
+            Kind::PollLabelled => {
+                Record::Poll { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
+            }
+            Kind::Await => {
+                let stacks = [stack_at(2), 0, 0, 0, 0];
+                Record::Await { goroutine: a, reason: WaitReason::from_number(b as u8)?, stacks }
+            }
+            Kind::AwaitSeveral => {
+                let stacks = [2, 3, 4, 5, 6].map(stack_at);
+                Record::Await { goroutine: a, reason: WaitReason::from_number(b as u8)?, stacks }
+            }
+            Kind::Reschedule => Record::Reschedule { goroutine: a, stack: stack_at(1) },
+            Kind::Ready => Record::Ready { goroutine: a },
             Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },
             Kind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },
             Kind::Wake => Record::Wake,

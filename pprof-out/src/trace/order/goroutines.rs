@@ -19,6 +19,8 @@ pub(super) struct Goroutine {
     /// When that was, and on which lane.
     pub(super) tick: u64,
     pub(super) lane: u32,
+    /// The lane that polls it, if it is a task that is polled; else [`SHARED`](super::SHARED).
+    pub(super) polled_on: u32,
     /// The generation in which it was declared last.
     pub(super) declared: u32,
     /// It was declared or created. Else somebody waits for that.
@@ -57,6 +59,7 @@ impl Goroutine {
             state: State::Dead,
             tick: 0,
             lane: 0,
+            polled_on: 0,
             declared: 0,
             is_known: false,
             has_jumped: false,

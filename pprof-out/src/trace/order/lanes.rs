@@ -13,14 +13,24 @@ pub(crate) const SHARED: u32 = 0;
 pub(super) struct Lane {
     /// The goroutine of the thread; 0 for none, or for a lane that is over.
     pub(super) thread: u64,
-    /// What its records are about: the goroutine that ran last, 0 for none.
-    pub(super) goroutine: u64,
+    /// The place of that goroutine; [`NONE`] for none, and when it has ended.
+    pub(super) own: u32,
+    /// The tasks that it polls, each inside the poll of the one before.
+    pub(super) polled: Vec<u32>,
     /// The tick of the last record.
     pub(super) tick: u64,
     /// The thread's own goroutine has ended, though the thread may still record.
     pub(super) has_ended: bool,
     /// The generation that had records of it last.
     pub(super) seen: u32,
+}
+
+impl Lane {
+    /// What its records are about: the innermost task that it polls, or its own goroutine.
+    #[inline]
+    pub(super) fn top(&self) -> u32 {
+        self.polled.last().copied().unwrap_or(self.own)
+    }
 }
 
 /// Dense, as [`Goroutines`](super::goroutines::Goroutines) are.
@@ -44,7 +54,7 @@ impl Lanes {
         if let Some(lane) = self.find(thread) {
             return (lane, false);
         }
-        let lane = Lane { thread, goroutine: thread, ..Lane::default() };
+        let lane = Lane { thread, ..Lane::default() };
         let place = match self.free.pop() {
             Some(place) => {
                 self.all[place as usize] = lane;
@@ -91,11 +101,9 @@ impl std::ops::IndexMut<u32> for Lanes {
 /// A lane of one generation, while it is read.
 pub(super) struct Reading<'a> {
     pub(super) lane: u32,
-    /// The place of the goroutine that its records are about.
-    pub(super) goroutine: u32,
-    /// Records were lost, and none about the goroutine was passed on since.
+    /// Records were lost, and none about the thread's own goroutine was passed on since.
     pub(super) is_after_loss: bool,
-    /// Nothing declares the goroutine: records that can do without it are passed on without it.
+    /// Nothing declares the goroutine that they are about: records that can do without it are passed on without it.
     pub(super) is_loose: bool,
     /// Its next record waits no longer: a declaration that a goroutine jumps to.
     pub(super) is_due: bool,
@@ -114,10 +122,10 @@ pub(super) struct Reading<'a> {
 /// What a lane waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// The declaration of its goroutine, for a record that could do without.
-    Declaration,
-    /// A declaration of its goroutine after a loss, if changes were lost with the rest.
-    Loss,
+    /// The declaration of this goroutine, which its records are about, for one that could do without.
+    Declaration(u32),
+    /// A declaration of its own goroutine after a loss, if changes were lost with the rest.
+    Loss(u32),
     /// That this goroutine comes to the change that a declaration after a loss tells of, or cannot.
     Jump(u32, u64),
     /// A change of this goroutine, or its declaration, with the number of the record's own change or 0.
@@ -141,7 +149,6 @@ impl<'a> Reading<'a> {
     pub(super) fn new(lane: u32, records: &LaneRecords<'a>) -> Self {
         Self {
             lane,
-            goroutine: 0,
             is_after_loss: false,
             is_loose: false,
             is_due: false,

@@ -60,6 +60,9 @@ pub(crate) trait Visit {
     /// Something was recorded, and has its turn. `target` is the goroutine that the record names, else [`NONE`].
     fn record(&mut self, at: Place, target: u32, record: &Record<'_>);
 
+    /// The task at `at.goroutine` goes on, whose poll has polled another one until now.
+    fn resume(&mut self, at: Place);
+
     /// The thread is over, and so is the goroutine that ran on it.
     fn lane_over(&mut self, lane: u32);
 }
@@ -125,9 +128,10 @@ impl Order {
             if lane != SHARED {
                 visit.lane(lane, records.thread, records.thread_id);
             }
-            let mut reading = Reading::new(lane, records);
-            reading.goroutine = self.goroutines.at(self.lanes[lane].goroutine);
-            readings.push(reading);
+            if lane != SHARED && !self.lanes[lane].has_ended {
+                self.lanes[lane].own = self.goroutines.at(records.thread);
+            }
+            readings.push(Reading::new(lane, records));
         }
         self.ready.extend(0..readings.len() as u32);
         loop {
@@ -140,12 +144,7 @@ impl Order {
         }
         self.give_up(&mut readings, generation.end, visit);
         self.bury(generation.end, visit);
-        for reading in &readings {
-            // A lane that is over has given its place away.
-            if !reading.is_over {
-                self.lanes[reading.lane].goroutine = self.goroutines[reading.goroutine].id;
-            }
-        }
+        self.forget_polled();
         self.ready.clear();
         self.goroutines.forget_dead();
         self.collections.forget_waiting();
@@ -192,7 +191,9 @@ impl Order {
         reading.pending = Some(record);
         reading.awaits = Some(awaits);
         match awaits {
-            Awaits::Declaration | Awaits::Loss => self.goroutines[reading.goroutine].wait(0, at),
+            Awaits::Declaration(goroutine) | Awaits::Loss(goroutine) => {
+                self.goroutines[goroutine].wait(0, at);
+            }
             Awaits::Goroutine(goroutine, number) => self.goroutines[goroutine].wait(number, at),
             // Those that wait for a change are woken before it.
             Awaits::Jump(goroutine, number) => self.goroutines[goroutine].wait(number + 1, at),
@@ -203,20 +204,68 @@ impl Order {
 
     fn begin_buffer(&mut self, reading: &mut Reading<'_>, goroutine: u64, is_after_loss: bool) {
         reading.is_after_loss |= is_after_loss;
-        let lane = &self.lanes[reading.lane];
-        let is_over = goroutine == lane.thread && lane.has_ended;
+        let lane = reading.lane;
         // A thread whose goroutine waits may say that it runs none; the records are about that one all the same.
-        if goroutine != 0 && !is_over {
-            reading.goroutine = self.goroutines.at(goroutine);
+        if goroutine == 0 || goroutine == self.goroutines[self.lanes[lane].top()].id {
+            return;
         }
+        // The beginnings and ends of polls were lost.
+        while let Some(&polled) = self.lanes[lane].polled.last() {
+            self.end_poll(polled);
+        }
+        if goroutine != self.lanes[lane].thread {
+            let polled = self.goroutines.at(goroutine);
+            self.begin_poll(polled, lane);
+        }
+    }
+
+    /// A lane polls a task from now on.
+    pub(super) fn begin_poll(&mut self, task: u32, lane: u32) {
+        self.end_poll(task);
+        self.lanes[lane].polled.push(task);
+        self.goroutines[task].polled_on = lane;
+    }
+
+    /// No lane polls the task any more. Returns whether one did.
+    pub(super) fn end_poll(&mut self, task: u32) -> bool {
+        let lane = std::mem::replace(&mut self.goroutines[task].polled_on, SHARED);
+        if lane == SHARED {
+            return false;
+        }
+        // What was polled inside, if anything, is not polled either.
+        while let Some(polled) = self.lanes[lane].polled.pop() {
+            self.goroutines[polled].polled_on = SHARED;
+            if polled == task {
+                break;
+            }
+        }
+        true
+    }
+
+    /// At the end of a generation, before places are given away.
+    fn forget_polled(&mut self) {
+        let lanes: Vec<u32> = self.lanes.places().collect();
+        for lane in lanes {
+            for polled in self.lanes[lane].polled.clone() {
+                if !self.goroutines[polled].is_alive() {
+                    self.end_poll(polled);
+                }
+            }
+        }
+    }
+
+    /// What does what a goroutine does: for one whose thread polls a task, the innermost one.
+    pub(super) fn visible(&self, goroutine: u32) -> u32 {
+        let lane = self.lanes.find(self.goroutines[goroutine].id).filter(|&lane| lane != SHARED);
+        lane.and_then(|lane| self.lanes[lane].polled.last().copied()).unwrap_or(goroutine)
     }
 
     /// Nobody can get on: frees those that wait for what was lost. False if there is nothing to be done.
     fn unstick(&mut self, readings: &mut [Reading<'_>]) -> bool {
         for (at, reading) in readings.iter_mut().enumerate() {
-            if reading.awaits == Some(Awaits::Declaration) {
+            if let Some(Awaits::Declaration(goroutine)) = reading.awaits {
                 reading.is_loose = true;
-                self.goroutines[reading.goroutine].wait_no_more(at as u32);
+                self.goroutines[goroutine].wait_no_more(at as u32);
                 self.ready.push_back(at as u32);
             }
         }
@@ -227,15 +276,14 @@ impl Order {
         let oldest = readings.iter_mut().enumerate().filter_map(|(at, reading)| {
             let tick = reading.pending.as_ref()?.0;
             match reading.awaits? {
-                Awaits::Loss => Some((tick, at, reading.goroutine)),
-                Awaits::Jump(goroutine, _) => Some((tick, at, goroutine)),
+                Awaits::Loss(goroutine) | Awaits::Jump(goroutine, _) => Some((tick, at, goroutine)),
                 _ => None,
             }
         });
         if let Some((_, at, goroutine)) = oldest.min() {
             match readings[at].awaits {
                 // No change was lost.
-                Some(Awaits::Loss) => readings[at].is_after_loss = false,
+                Some(Awaits::Loss(_)) => readings[at].is_after_loss = false,
                 _ => readings[at].is_due = true,
             }
             self.goroutines[goroutine].wait_no_more(at as u32);
@@ -261,7 +309,7 @@ impl Order {
         }
         for reading in readings {
             if let Some(Awaits::Goroutine(target, _)) = reading.awaits
-                && target != reading.goroutine
+                && target != self.lanes[reading.lane].own
                 && !self.goroutines[target].is_known
                 && !self.goroutines[target].is_absent
             {
@@ -272,21 +320,20 @@ impl Order {
         !self.ready.is_empty()
     }
 
-    /// The start of a goroutine on its own lane tells the state before it as well as a declaration would: all of its own
-    /// changes before it have been read. So the oldest one that waits is believed.
+    /// The start of a goroutine on its own lane, or the poll of a task, tells the state before it as well as a declaration
+    /// would: all of its own changes before it have been read. So the oldest one that waits is believed.
     fn leap(&mut self, readings: &[Reading<'_>], visit: &mut impl Visit) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
-            let &(tick, Record::Start { goroutine, number, .. }) = reading.pending.as_ref()? else {
-                return None;
+            let (tick, goroutine, number, is_own) = match *reading.pending.as_ref()? {
+                (tick, Record::Start { goroutine, number, .. }) => {
+                    (tick, goroutine, number, self.lanes[reading.lane].thread == goroutine)
+                }
+                (tick, Record::Poll { goroutine, number, .. }) => (tick, goroutine, number, true),
+                _ => return None,
             };
             let place = self.goroutines.find(goroutine)?;
             let waits = matches!(reading.awaits?, Awaits::Goroutine(..)) && self.goroutines[place].is_alive();
-            (waits && self.lanes[reading.lane].thread == goroutine).then_some((
-                tick,
-                reading.lane,
-                place,
-                number,
-            ))
+            (waits && is_own).then_some((tick, reading.lane, place, number))
         });
         let Some((tick, lane, place, number)) = oldest.min() else { return false };
         let at = Place { lane, tick: tick.max(self.goroutines[place].tick), goroutine: NONE };
@@ -321,6 +368,7 @@ impl Order {
                 let lane = owner.unwrap_or(SHARED);
                 let at = Place { lane, tick: end.max(goroutine.tick), goroutine: NONE };
                 self.goroutines[place].state = State::Dead;
+                self.end_poll(place);
                 visit.bridge(at, place, owner, State::Dead);
             }
         }
@@ -352,6 +400,9 @@ impl Order {
             self.goroutines[place].wake_all(|reading| self.ready.push_back(reading));
         }
         visit.lane_over(lane);
+        while let Some(&polled) = self.lanes[lane].polled.last() {
+            self.end_poll(polled);
+        }
         self.lanes.remove(lane);
     }
 }

@@ -32,23 +32,45 @@ impl Order {
                 let cause = self.cause_of(target);
                 let at = self.at(reading, tick, Some(cause));
                 visit.record(at, target, record);
-                self.change(target, State::Dead, at);
+                self.change(target, State::Dead, at, false);
                 Ok(())
             }
             Record::Start { goroutine, number, .. } => {
-                // Nearly always the one that ran before.
-                let last = reading.goroutine;
-                let is_last = self.goroutines[last].id == goroutine;
-                let target = if is_last { last } else { self.goroutines.at(goroutine) };
+                // Nearly always the lane's own.
+                let own = self.lanes[reading.lane].own;
+                let is_own = self.goroutines[own].id == goroutine;
+                let target = if is_own { own } else { self.goroutines.at(goroutine) };
                 if self.numbered(target, number, |state| state == State::Runnable)? {
-                    reading.goroutine = target;
                     reading.is_after_loss = false;
                     let cause = self.cause_of(target);
                     let at = self.at(reading, tick, Some(cause));
-                    visit.record(at, target, record);
-                    self.change(target, State::Running, at);
+                    visit.record(at, self.visible(target), record);
+                    self.change(target, State::Running, at, true);
                 }
                 Ok(())
+            }
+            Record::Poll { goroutine, number, .. } => {
+                let target = self.goroutines.at(goroutine);
+                self.own_is_declared(reading)?;
+                let can_begin = |state| matches!(state, State::Runnable | State::Waiting(_));
+                if self.numbered(target, number, can_begin)? {
+                    self.end_poll(target);
+                    let cause = self.cause_of(target);
+                    let at = self.at(reading, tick, Some(cause));
+                    visit.record(at, target, record);
+                    self.change(target, State::Running, at, true);
+                    self.begin_poll(target, reading.lane);
+                }
+                Ok(())
+            }
+            Record::Await { goroutine, reason, .. } => {
+                self.poll_over(reading, tick, record, goroutine, State::Waiting(reason), visit)
+            }
+            Record::Reschedule { goroutine, .. } => {
+                self.poll_over(reading, tick, record, goroutine, State::Runnable, visit)
+            }
+            Record::Ready { goroutine } => {
+                self.poll_over(reading, tick, record, goroutine, State::Dead, visit)
             }
             Record::Unblock { goroutine, number, .. } => {
                 let target = self.goroutines.at(goroutine);
@@ -56,8 +78,8 @@ impl Order {
                 if self.numbered(target, number, |state| matches!(state, State::Waiting(_)))? {
                     let cause = self.cause_of(target);
                     let at = self.at(reading, tick, Some(cause));
-                    visit.record(at, target, record);
-                    self.change(target, State::Runnable, at);
+                    visit.record(at, self.visible(target), record);
+                    self.change(target, State::Runnable, at, false);
                 }
                 Ok(())
             }
@@ -86,13 +108,22 @@ impl Order {
                 self.end_turn(reading, tick, record, number, Awaits::Collection, visit)
             }
             Record::StwDone { number } => self.end_turn(reading, tick, record, number, Awaits::Stop, visit),
-            Record::CpuSample { goroutine, .. } => self.sample(reading, tick, goroutine, record, visit),
+            Record::CpuSample { goroutine, task, .. } => {
+                self.sample(reading, tick, (goroutine, task), record, visit)
+            }
             Record::InCall { goroutine, .. } => {
                 let target = self.goroutines.at(goroutine);
                 if self.is_or_stale(target, Goroutine::is_alive)? {
                     let at = self.at(reading, tick, None);
-                    visit.record(at, target, record);
+                    visit.record(at, self.visible(target), record);
                 }
+                Ok(())
+            }
+            Record::Name { goroutine, .. } => {
+                self.own_is_declared(reading)?;
+                let target = self.goroutines.at(goroutine);
+                let at = self.at(reading, tick, None);
+                visit.record(at, target, record);
                 Ok(())
             }
             Record::HeapAlloc { .. } | Record::HeapGoal { .. } => {
@@ -109,7 +140,6 @@ impl Order {
             | Record::RegionBegin { .. }
             | Record::RegionEnd { .. }
             | Record::Log { .. }
-            | Record::Name { .. }
             | Record::Call { .. } => {
                 self.own_is_declared(reading)?;
                 let at = self.at(reading, tick, None);
@@ -125,16 +155,18 @@ impl Order {
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
-        goroutine: u64,
+        (thread, task): (u64, u64),
         record: &Record<'_>,
         visit: &mut impl Visit,
     ) -> Passed {
+        let goroutine = if task == 0 { thread } else { task };
         let target = if goroutine == 0 { NONE } else { self.goroutines.at(goroutine) };
         if target != NONE && !self.is_or_stale(target, |goroutine| goroutine.is_known)? {
             return Ok(());
         }
-        let lane = self.lanes.find(goroutine).unwrap_or(SHARED);
-        visit.record(Place { lane, tick, goroutine: reading.goroutine }, target, record);
+        let lane = self.lanes.find(thread).unwrap_or(SHARED);
+        let goroutine = self.lanes[reading.lane].top();
+        visit.record(Place { lane, tick, goroutine }, target, record);
         self.counts.records += 1;
         Ok(())
     }
@@ -154,7 +186,7 @@ impl Order {
         }
         lane.tick = lifted;
         self.counts.records += 1;
-        Place { lane: reading.lane, tick: lifted, goroutine: reading.goroutine }
+        Place { lane: reading.lane, tick: lifted, goroutine: lane.top() }
     }
 
     fn cause_of(&self, goroutine: u32) -> (u64, u32) {
@@ -162,15 +194,15 @@ impl Order {
         (goroutine.tick, goroutine.lane)
     }
 
-    /// The goroutine has gone through its next change.
+    /// The goroutine has gone through its next change, by itself if `is_own`.
     #[inline]
-    fn change(&mut self, place: u32, state: State, at: Place) {
+    fn change(&mut self, place: u32, state: State, at: Place, is_own: bool) {
         let goroutine = &mut self.goroutines[place];
         goroutine.number = goroutine.next_number();
         goroutine.state = state;
         goroutine.tick = at.tick;
         goroutine.lane = at.lane;
-        goroutine.has_jumped &= at.goroutine != place;
+        goroutine.has_jumped &= !is_own;
         let ready = &mut self.ready;
         if state == State::Dead {
             goroutine.wake_all(|reading| ready.push_back(reading));
@@ -182,15 +214,50 @@ impl Order {
     /// Whether what the lane's goroutine does can be said of it already.
     #[inline]
     fn own_is_declared(&self, reading: &Reading<'_>) -> Passed {
-        let goroutine = &self.goroutines[reading.goroutine];
-        let is_declared = reading.goroutine == NONE
+        let top = self.lanes[reading.lane].top();
+        let goroutine = &self.goroutines[top];
+        let is_declared = top == NONE
             || goroutine.is_known
                 && (goroutine.declared == self.generation || goroutine.state == State::Running)
             || reading.is_loose;
-        if is_declared { Ok(()) } else { Err(Awaits::Declaration) }
+        if is_declared { Ok(()) } else { Err(Awaits::Declaration(top)) }
     }
 
-    /// A change that the lane's goroutine makes of itself.
+    /// The poll of a task ends, on the lane where it has begun.
+    fn poll_over(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        task: u64,
+        to: State,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let place = self.goroutines.at(task);
+        let goroutine = &self.goroutines[place];
+        let is_declared = goroutine.is_known && goroutine.declared == self.generation;
+        if place != NONE && !is_declared && goroutine.state != State::Dead && !goroutine.is_absent {
+            return Err(Awaits::Goroutine(place, 0));
+        }
+        if place == NONE || !is_declared || goroutine.state != State::Running {
+            // The beginning of the poll is in no record.
+            self.counts.stale += 1;
+            self.end_poll(place);
+            return Ok(());
+        }
+        let cause = self.cause_of(place);
+        let at = Place { goroutine: place, ..self.at(reading, tick, Some(cause)) };
+        visit.record(at, NONE, record);
+        self.change(place, to, at, true);
+        let was_polled = self.end_poll(place);
+        let lane = &self.lanes[reading.lane];
+        if was_polled && let Some(&outer) = lane.polled.last() {
+            visit.resume(Place { goroutine: outer, ..at });
+        }
+        Ok(())
+    }
+
+    /// A change that the lane's own goroutine makes of itself.
     #[inline]
     fn own(
         &mut self,
@@ -201,7 +268,7 @@ impl Order {
         to: State,
         visit: &mut impl Visit,
     ) -> Passed {
-        let place = reading.goroutine;
+        let place = self.lanes[reading.lane].own;
         let goroutine = &self.goroutines[place];
         if place == NONE || goroutine.is_known && goroutine.state == State::Dead {
             self.counts.stale += 1;
@@ -218,22 +285,16 @@ impl Order {
             return Err(Awaits::Goroutine(place, 0));
         }
         if reading.is_after_loss && !goroutine.has_jumped {
-            return Err(Awaits::Loss);
+            return Err(Awaits::Loss(place));
         }
         reading.is_after_loss = false;
         let cause = self.cause_of(place);
         let at = self.at(reading, tick, Some(cause));
         visit.record(at, NONE, record);
-        self.change(place, to, at);
-        let thread = self.lanes[reading.lane].thread;
-        let is_threads_own = self.goroutines[place].id == thread;
+        self.change(place, to, at, true);
         if to == State::Dead {
-            reading.goroutine = NONE;
-            self.lanes[reading.lane].has_ended |= is_threads_own;
-        }
-        if !is_threads_own && to != State::Running && !self.lanes[reading.lane].has_ended {
-            // The thread is its own again.
-            reading.goroutine = self.goroutines.at(thread);
+            self.lanes[reading.lane].own = NONE;
+            self.lanes[reading.lane].has_ended = true;
         }
         Ok(())
     }
@@ -352,7 +413,11 @@ impl Order {
         visit: &mut impl Visit,
     ) {
         self.counts.bridged += 1;
-        visit.bridge(at, place, owner, state);
+        if state != State::Running {
+            self.end_poll(place);
+        }
+        let shown = if state == State::Dead { place } else { self.visible(place) };
+        visit.bridge(at, shown, owner, state);
         self.set(place, number, state, at);
         self.goroutines[place].has_jumped = true;
     }

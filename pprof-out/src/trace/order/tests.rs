@@ -1,3 +1,5 @@
+use std::collections::HashMap;
+
 use rtprof_profiler::goroutine::WaitReason;
 use rtprof_tracer::record::Kind;
 
@@ -9,6 +11,10 @@ use crate::trace::recorded::{Lane, generation};
 struct Told {
     steps: Vec<String>,
     ticks: Vec<u64>,
+    /// The goroutines by their places.
+    ids: HashMap<u32, u64>,
+    /// Whom wakes and starts are said to be of.
+    targets: Vec<(String, u64)>,
 }
 
 impl Told {
@@ -21,7 +27,8 @@ impl Told {
 impl Visit for Told {
     fn lane(&mut self, _: u32, _: u64, _: u32) {}
 
-    fn introduce(&mut self, at: Place, _: u32, _: Option<u32>, status: &Status) {
+    fn introduce(&mut self, at: Place, goroutine: u32, _: Option<u32>, status: &Status) {
+        self.ids.insert(goroutine, status.goroutine);
         self.tell(at, format!("{} is {:?}", status.goroutine, status.state));
     }
 
@@ -29,10 +36,20 @@ impl Visit for Told {
         self.tell(at, format!("#{goroutine} turns {state:?}"));
     }
 
-    fn record(&mut self, at: Place, _: u32, record: &Record<'_>) {
+    fn record(&mut self, at: Place, target: u32, record: &Record<'_>) {
         let text = format!("{record:?}");
         let kind = text.split([' ', '{']).next().unwrap().to_owned();
+        if let Record::Create { goroutine, .. } = record {
+            self.ids.insert(target, *goroutine);
+        }
+        if let Record::Unblock { .. } | Record::Start { .. } = record {
+            self.targets.push((kind.clone(), self.ids[&target]));
+        }
         self.tell(at, format!("#{} {kind}", at.goroutine));
+    }
+
+    fn resume(&mut self, at: Place) {
+        self.tell(at, format!("#{} goes on", at.goroutine));
     }
 
     fn lane_over(&mut self, lane: u32) {
@@ -208,12 +225,43 @@ fn what_is_no_record_ends_its_buffer() {
 }
 
 #[test]
-fn a_thread_that_runs_another_goroutine_is_its_own_again_afterwards() {
+fn a_thread_that_polls_is_its_own_again_afterwards() {
     let mut lane = running(1);
-    lane.put(50, Kind::Create, [2, 0, 0]).block(100, WaitReason::Park);
-    lane.put(200, Kind::Start, [2, 1]).put(210, Kind::HeapAlloc, [1]).block(220, WaitReason::Net);
-    lane.put(300, Kind::Wake, []).put(310, Kind::HeapAlloc, [1]);
+    lane.put(50, Kind::Create, [2, 0, 0]).put(60, Kind::Create, [3, 0, 0]);
+    lane.put(200, Kind::Poll, [2, 1]).put(205, Kind::TaskEnd, [9, 0]);
+    lane.put(206, Kind::Poll, [3, 1]).block(207, WaitReason::Park).put(208, Kind::Wake, []);
+    lane.put(209, Kind::Ready, [3]).put(210, Kind::Await, [2, WaitReason::Await as u64, 0]);
+    lane.block(300, WaitReason::Net).put(310, Kind::Wake, []);
     let (told, counts) = order(&[&[lane]]);
-    assert_eq!(told.steps[3..], ["#2 Start", "#2 HeapAlloc", "#2 Block", "#1 Wake", "#1 HeapAlloc"],);
-    assert_eq!(counts.stuck_generations, 0);
+    let expected = [
+        "1 is Running",
+        "#1 Create",
+        "#1 Create",
+        "#1 Poll",
+        "#2 TaskEnd",
+        "#2 Poll",
+        "#3 Block",
+        "#3 Wake",
+        "#3 Ready",
+        "#2 goes on",
+        "#2 Await",
+        "#1 Block",
+        "#1 Wake",
+    ];
+    assert_eq!(told.steps, expected);
+    assert_eq!((counts.stuck_generations, counts.stale), (0, 0));
+}
+
+#[test]
+fn a_wake_of_a_thread_is_that_of_the_task_it_polls() {
+    let mut lane = running(1);
+    lane.put(50, Kind::Create, [2, 0, 0]).put(60, Kind::Poll, [2, 1]).block(100, WaitReason::Park);
+    lane.put(300, Kind::Start, [1, 3]).put(310, Kind::Reschedule, [2, 0]);
+    let mut waker = running(4);
+    waker.put(200, Kind::Unblock, [1, 2, 0]);
+    for lanes in permutations(&[lane, waker]) {
+        let (told, counts) = order(&[&lanes]);
+        assert_eq!(told.targets, [("Unblock".to_owned(), 2), ("Start".to_owned(), 2)]);
+        assert_eq!((counts.stuck_generations, counts.stale), (0, 0));
+    }
 }

@@ -6,7 +6,9 @@ use rtprof_profiler::goroutine::State;
 use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 
+use crate::trace::awaited::AwaitedStacks;
 use crate::trace::order::{Place, SHARED, Visit};
+use crate::view::View;
 
 use super::called::Begun;
 use super::calls::Open;
@@ -37,6 +39,7 @@ pub(super) struct Events {
     pub(super) goroutines: Goroutines,
     pub(super) lanes: Vec<Lane>,
     pub(super) names: Names,
+    pub(super) awaited: AwaitedStacks,
     /// By how much ticks are shifted to the right.
     pub(super) shift: u32,
     has_collection: bool,
@@ -59,6 +62,7 @@ impl Events {
             goroutines: Goroutines::new(),
             lanes: vec![Lane::default()],
             names: Names::default(),
+            awaited: AwaitedStacks::default(),
             shift,
             has_collection: false,
             collections: 0,
@@ -131,6 +135,8 @@ pub(super) struct Writing<'a> {
     pub(super) events: &'a mut Events,
     pub(super) tables: &'a dyn Tables,
     pub(super) generation: &'a Generation<'a>,
+    /// How stacks are looked up whose names decide what is written.
+    pub(super) view: View,
     /// The names that goroutines give themselves in it, once one without a name was created.
     pub(super) given: Option<HashMap<u64, StringId>>,
 }
@@ -226,9 +232,16 @@ impl Visit for Writing<'_> {
     fn record(&mut self, at: Place, target: u32, record: &Record<'_>) {
         let tick = at.tick >> self.events.shift;
         let events = &mut *self.events;
+        if events.ends_suspension(record, target) {
+            events.resume_suspended(at, tick);
+        }
         match *record {
             Record::Status(_) => {}
-            Record::Name { name, .. } => events.rename(at.goroutine, name),
+            Record::Poll { labels, .. } => self.begin_poll(at, target, tick, labels),
+            Record::Await { reason, stacks, .. } => self.await_(at, tick, reason, stacks),
+            Record::Reschedule { stack, .. } => self.reschedule(at, tick, stack),
+            Record::Ready { .. } => self.ready(at, tick),
+            Record::Name { name, .. } => events.rename(target, name),
             Record::Create { goroutine, name, stack: created_by } => {
                 let begun = Begun { goroutine, name, created_by };
                 let stack = self.stack(at, created_by);
@@ -258,6 +271,8 @@ impl Visit for Writing<'_> {
                 let stack = self.stack(at, stack);
                 self.events.block(at.goroutine, tick, reason, stack);
             }
+            // A task that lets others run is woken by its executor, and can run all the same.
+            Record::Unblock { .. } if events.goroutines[target].phase == Phase::Runnable => {}
             Record::Unblock { stack, .. } => {
                 let stack = self.stack(at, stack);
                 self.events.on_lane(at.lane, tick, |events, proc| events.wake(target, proc, tick, stack));
@@ -381,6 +396,10 @@ impl Visit for Writing<'_> {
                 });
             }
         }
+    }
+
+    fn resume(&mut self, at: Place) {
+        self.events.resume_suspended(at, at.tick >> self.events.shift);
     }
 
     fn lane_over(&mut self, lane: u32) {

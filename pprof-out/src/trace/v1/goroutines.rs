@@ -40,6 +40,8 @@ pub(super) struct Goroutine {
     /// Task and name of the regions that it is in, the innermost last.
     pub(super) regions: Vec<(u64, u64)>,
     pub(super) is_assisting: bool,
+    /// It waits only because its thread, or the task, polls another one.
+    pub(super) is_suspended: bool,
     /// Whether its last start showed labels.
     pub(super) is_labelled: bool,
 }
@@ -99,6 +101,11 @@ impl Goroutines {
         self.known(place)
             .filter(|goroutine| goroutine.phase == Phase::Running)
             .map(|goroutine| goroutine.proc)
+    }
+
+    /// One that the trace knows.
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Goroutine> {
+        self.all.get_mut(place as usize).filter(|goroutine| goroutine.phase != Phase::Unknown)
     }
 
     /// After a loss a record may be about one that the trace has not heard of.

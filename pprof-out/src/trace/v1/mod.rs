@@ -20,6 +20,7 @@ mod moves;
 mod names;
 mod parse;
 mod parsed;
+mod polls;
 mod procs;
 mod record;
 mod regions;
@@ -61,11 +62,12 @@ pub(crate) struct V1 {
     start: u64,
     procs: u32,
     unnamed_addresses: u64,
+    view: View,
 }
 
 impl V1 {
     /// `procs` is how many goroutines can run at once. Go: `GOMAXPROCS`.
-    pub(crate) fn new(clock: Clock, procs: u32) -> Self {
+    pub(crate) fn new(clock: Clock, procs: u32, view: View) -> Self {
         // A tick of the file is half a nanosecond to one: more says nothing, and each bit costs bytes.
         let shift = (clock.ticks_per_second / GIGAHERTZ).max(1).ilog2();
         // Tick 0 is "never" to readers.
@@ -77,6 +79,7 @@ impl V1 {
             start,
             procs,
             unnamed_addresses: 0,
+            view,
         }
     }
 }
@@ -93,14 +96,15 @@ impl Encode for V1 {
     }
 
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, out: &mut Vec<u8>) {
-        let mut writing = Writing { events: &mut self.events, tables, generation, given: None };
+        let (events, view) = (&mut self.events, self.view);
+        let mut writing = Writing { events, tables, generation, view, given: None };
         self.order.generation(generation, &mut writing);
         self.write(out);
     }
 
-    fn end(&mut self, tick: u64, tables: &dyn Tables, view: View, out: &mut Vec<u8>) {
+    fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>) {
         self.events.finish(tick);
-        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, view);
+        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, self.view);
         self.write(out);
     }
 

@@ -133,6 +133,7 @@ impl Events {
     pub(super) fn come_back(&mut self, at: Place, tick: u64) {
         let proc = self.proc_of(at.lane, tick);
         self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
+        self.goroutines[at.goroutine].is_suspended = false;
         self.wake(at.goroutine, proc, tick, 0);
         self.run(at.goroutine, proc, tick);
     }
@@ -140,6 +141,14 @@ impl Events {
     /// running → dead. Its P has nothing to do.
     #[inline]
     pub(super) fn end(&mut self, place: u32, tick: u64) {
+        let proc = self.goroutines[place].proc;
+        self.end_on_proc(place, tick);
+        self.stop_proc(proc, tick);
+    }
+
+    /// running → dead. The P stays started.
+    #[inline]
+    pub(super) fn end_on_proc(&mut self, place: u32, tick: u64) {
         let proc = self.goroutines[place].proc;
         self.end_sweep(proc, tick);
         self.end_assist(place, tick);
@@ -149,7 +158,6 @@ impl Events {
         self.procs.put(proc, tick, EventType::GoEnd, []);
         self.goroutines[place].phase = Phase::Unknown;
         self.procs[proc].goroutine = NONE;
-        self.stop_proc(proc, tick);
     }
 
     /// Does what happens on a lane with its P started, though no goroutine may run on it.

@@ -31,7 +31,7 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
         recorded.push((begin, simulation.now, lanes));
     }
     let read = recorded.iter().map(|(begin, end, lanes)| generation(*begin, *end, lanes));
-    let mut v1 = V1::new(CLOCK, 4);
+    let mut v1 = V1::new(CLOCK, 4, View::default());
     let bytes = encode(&mut v1, &read.collect::<Vec<_>>(), simulation.now + 1_000_000);
     if seed.is_multiple_of(10) {
         go_trace::reads(&bytes, &format!("simulation-{seed}-{}", mishaps.loss));
@@ -169,7 +169,7 @@ fn nanoseconds_a_record() {
         let mut fastest = f64::MAX;
         let mut last = String::new();
         for _ in 0..15 {
-            let mut v1 = V1::new(CLOCK, 4);
+            let mut v1 = V1::new(CLOCK, 4, View::default());
             let mut out = Vec::with_capacity(16 << 20);
             v1.begin(&mut out);
             let start = on_processor();

@@ -17,7 +17,7 @@ fn trace(lanes: &[Lane]) -> (Parsed, Counts) {
 }
 
 fn trace_of(generations: &[&[Lane]]) -> (Parsed, Counts) {
-    let mut v1 = V1::new(CLOCK, 4);
+    let mut v1 = V1::new(CLOCK, 4, View::default());
     let count = generations.len() as u64;
     let generations: Vec<_> = (START..)
         .step_by(1_000_000)
@@ -335,7 +335,7 @@ fn who_dies_without_a_word_is_missed() {
 fn samples_are_later_than_the_goroutine() {
     for sampled in START + 5..START + 20 {
         let mut sampler = Lane::new(2);
-        sampler.put(sampled, Kind::CpuSample, [1, 0, 1]);
+        sampler.put(sampled, Kind::CpuSample, [1, 0, 0, 1]);
         let (parsed, _) = trace(&[main_thread(), sampler]);
         let tick_of = |event| parsed.events_of(event).next().expect("it is there").tick();
         assert_eq!(tick_of(E::CpuSample), sampled.max(tick_of(E::GoCreate) + 1));

@@ -50,8 +50,8 @@ impl Task {
         id != 0 && id == identified(id, forks)
     }
 
-    /// Its labels, apart from those of what it awaits.
-    pub(super) fn own_labels(&self) -> LabelSetId {
+    /// Its labels, apart from those of what it awaits: while it is polled, those that are current.
+    pub fn labels(&self) -> LabelSetId {
         LabelSetId::from_bits(self.labels.load(Ordering::Acquire).into())
     }
 
@@ -85,7 +85,7 @@ impl Task {
                 doing,
                 noted: self.awaits.noted().get(),
                 since: self.since.load(Ordering::Acquire),
-                labels: self.own_labels(),
+                labels: self.labels(),
                 await_labels: self.await_labels(&awaits),
                 awaits,
                 name: self.name.with(str::to_owned),

@@ -113,7 +113,7 @@ impl Task {
         let awaits = self.awaits.get();
         Wait {
             stack: awaits.main(),
-            labels: self.await_labels(&awaits).unwrap_or_else(|| self.own_labels()),
+            labels: self.await_labels(&awaits).unwrap_or_else(|| self.labels()),
             since,
             until: if is_known { woken } else { clock::ticks() },
             has_waker: before.is_woken()

@@ -1,0 +1,376 @@
+//! What a task waits for, told by the functions on the stack at which it awaits.
+//!
+//! Problem: a leaf future only clones the waker. Whether that is for a channel, a lock or a socket is known by the library that the
+//! leaf is of; but the trace says so in the kind of the event, by which `go tool trace` sorts waits into its profiles.
+//! Scheme: the functions of the stack are looked at from the leaf outwards, and the first one that is in the table decides.
+//! Primitives that others are made of (`batch_semaphore`, `event_listener`) decide only if nothing outside of them in the same
+//! libraries does: a `Receiver` may wait in a semaphore. Each stack is looked up once, and all that are new in a generation at
+//! once, as looking up opens the program's debug information.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+
+use rtprof_profiler::goroutine::WaitReason;
+use rtprof_profiler::sampling;
+use rtprof_profiler::stack::Stack;
+use rtprof_tracer::generation::{Generation, Tables};
+use rtprof_tracer::record::{MAX_BRANCHES, Record, StackId};
+
+use crate::hash::AddressMap;
+use crate::locations::Locations;
+use crate::prune::in_crate;
+use crate::symbolizer::Symbolization;
+use crate::view::View;
+
+/// What a task does that awaits at a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// It waits for something.
+    Wait(WaitReason),
+    /// It lets others run, and is woken right away.
+    Yield,
+}
+
+/// How many functions from the leaf are looked at.
+const LOOKED_AT: usize = 24;
+
+/// How a row of the table decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decides {
+    Awaited(Awaited),
+    /// Of a channel: by the method, to send or to receive.
+    Channel,
+    /// If nothing else does.
+    Perhaps(WaitReason),
+    /// Not; what is outside of it may.
+    Not,
+}
+
+use Decides::{Channel, Not, Perhaps};
+
+const fn wait(reason: WaitReason) -> Decides {
+    Decides::Awaited(Awaited::Wait(reason))
+}
+
+/// Modules by their beginnings, the first that fits decides.
+#[rustfmt::skip]
+const TABLE: &[(&str, Decides)] = &[
+    ("tokio::task::yield_now", Decides::Awaited(Awaited::Yield)),
+    ("tokio::task::coop", Decides::Awaited(Awaited::Yield)),
+    ("tokio::runtime::scheduler::defer", Decides::Awaited(Awaited::Yield)),
+    ("tokio::runtime::io", wait(WaitReason::Net)),
+    ("tokio::net", wait(WaitReason::Net)),
+    ("tokio::io::async_fd", wait(WaitReason::Net)),
+    ("tokio::io::poll_evented", wait(WaitReason::Net)),
+    ("tokio::signal", wait(WaitReason::Net)),
+    ("tokio::process", wait(WaitReason::Net)),
+    ("async_io::reactor::Timer", wait(WaitReason::Sleep)),
+    ("async_io::Timer", wait(WaitReason::Sleep)),
+    ("async_io", wait(WaitReason::Net)),
+    ("tokio::time", wait(WaitReason::Sleep)),
+    ("tokio::runtime::time", wait(WaitReason::Sleep)),
+    ("tokio::runtime::time_alt", wait(WaitReason::Sleep)),
+    ("futures_timer", wait(WaitReason::Sleep)),
+    ("tokio::sync::mpsc", Channel),
+    ("tokio::sync::oneshot", Channel),
+    ("tokio::sync::broadcast", Channel),
+    ("tokio::sync::watch", Channel),
+    ("futures_channel", Channel),
+    ("async_channel", Channel),
+    ("flume", Channel),
+    ("tokio::sync::notify", Perhaps(WaitReason::CondWait)),
+    ("tokio::sync::task", Not),
+    ("tokio::sync", Perhaps(WaitReason::Sync)),
+    ("event_listener", Perhaps(WaitReason::Sync)),
+    ("event_listener_strategy", Not),
+    ("async_lock", wait(WaitReason::Sync)),
+    ("futures_util::lock", wait(WaitReason::Sync)),
+    ("tokio::runtime::task", wait(WaitReason::Sync)),
+];
+
+/// Libraries whose functions stand between a leaf and what it is a part of.
+const LIBRARIES: [&str; 7] =
+    ["core", "alloc", "std", "tokio", "futures_core", "futures_util", "rtprof_hooks"];
+
+/// Stacks in the order in which a poll has come to them, then 0.
+pub(crate) type Branches = [StackId; MAX_BRANCHES];
+
+const UNKNOWN: Awaited = Awaited::Wait(WaitReason::Await);
+
+/// What is known of stacks.
+#[derive(Default)]
+pub(crate) struct AwaitedStacks {
+    /// Of a stack that a poll has left alone: what the task does.
+    single: AddressMap<u32, Awaited>,
+    /// Of several: what it does, and at which of them.
+    several: HashMap<Branches, (Awaited, StackId)>,
+}
+
+impl AwaitedStacks {
+    /// What a task waits for whose poll has left these stacks, and where. If they are new, all of the generation that are so are
+    /// looked at.
+    #[inline]
+    pub(crate) fn of(
+        &mut self,
+        stacks: Branches,
+        generation: &Generation<'_>,
+        tables: &dyn Tables,
+        view: View,
+    ) -> (Awaited, StackId) {
+        if stacks[0] == 0 {
+            return (UNKNOWN, 0);
+        }
+        if let Some(known) = self.get(&stacks) {
+            return known;
+        }
+        self.learn(generation, tables, view);
+        self.get(&stacks).unwrap_or((UNKNOWN, last(&stacks)))
+    }
+
+    #[inline]
+    fn get(&self, stacks: &Branches) -> Option<(Awaited, StackId)> {
+        match *stacks {
+            [stack, 0, ..] => self.single.get(&stack).map(|&awaited| (awaited, stack)),
+            _ => self.several.get(stacks).copied(),
+        }
+    }
+
+    fn note(&mut self, stacks: Branches, awaited: Awaited, at: StackId) {
+        match stacks {
+            [stack, 0, ..] => drop(self.single.insert(stack, awaited)),
+            _ => drop(self.several.insert(stacks, (awaited, at))),
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, generation: &Generation<'_>, tables: &dyn Tables, view: View) {
+        let _workspace = sampling::workspace();
+        let mut new = BTreeSet::new();
+        for buffer in generation.lanes.iter().flat_map(|lane| &lane.buffers) {
+            for (_, record) in buffer.records.clone() {
+                if let Record::Await { stacks, .. } = record
+                    && stacks[0] != 0
+                    && self.get(&stacks).is_none()
+                {
+                    new.insert(stacks);
+                }
+            }
+        }
+        if view.symbolization == Symbolization::None {
+            new.into_iter().for_each(|stacks| self.note(stacks, UNKNOWN, last(&stacks)));
+            return;
+        }
+        let mut locations = Locations::new(view);
+        let single = new.iter().flatten().filter(|&&stack| stack != 0);
+        locations.prepare(single.map(|&stack| tables.stack(stack)));
+        for stacks in new {
+            let left = stacks.iter().take_while(|&&stack| stack != 0);
+            let paths: Vec<Path> = left.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
+            let (awaited, at) = decide(&paths);
+            self.note(stacks, awaited, stacks[at]);
+        }
+    }
+}
+
+fn last(stacks: &Branches) -> StackId {
+    stacks.iter().copied().rfind(|&stack| stack != 0).unwrap_or(0)
+}
+
+/// A function in a stack, and where it is left.
+#[derive(Clone, PartialEq, Eq)]
+struct Step {
+    function: Arc<str>,
+    line: u32,
+    address: usize,
+}
+
+/// The functions of a stack, from the leaf.
+type Path = Vec<Step>;
+
+fn path(locations: &mut Locations, stack: Stack<'_>) -> Path {
+    let frames = locations.event(stack);
+    let steps = frames.shown().flat_map(|(address, lines)| {
+        lines.iter().map(|line| Step {
+            function: line.function.name.clone(),
+            line: line.line,
+            address: address.return_address,
+        })
+    });
+    steps.collect()
+}
+
+/// What a task waits for whose poll has left these stacks, and at which of them it is shown.
+///
+/// An async function that gets on in the middle of a poll leaves the stack of an await that is over, as a timer notes its waker
+/// even when its time has come: so stacks count only if they part from the last one where several things are awaited at once.
+/// A timer among them is a deadline; of the rest the first one is shown, as the others of a `timeout` are around it.
+fn decide(paths: &[Path]) -> (Awaited, usize) {
+    let Some((last, before)) = paths.split_last() else { return (UNKNOWN, 0) };
+    let at_once = before.iter().rev().take_while(|path| are_awaited_at_once(path, last)).count();
+    let from = before.len() - at_once;
+    let of = |path: &Path| awaited(path.iter().map(|step| &*step.function));
+    let is_timer = |path: &Path| of(path) == Awaited::Wait(WaitReason::Sleep);
+    let mut waits = (from..paths.len()).filter(|&at| !is_timer(&paths[at]));
+    match (waits.next(), waits.next()) {
+        (None, _) => (of(last), before.len()),
+        (Some(only), None) => (of(&paths[only]), only),
+        (Some(first), Some(_)) => (Awaited::Wait(WaitReason::Select), first),
+    }
+}
+
+/// Whether two stacks of one poll part in a function that polls several futures: in any but the body of an async function, which
+/// polls one after the other. (`select!` and `join!` are closures that [`PollFn`](core::future::PollFn) calls.)
+fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
+    let pairs = one.iter().rev().zip(other.iter().rev());
+    let common = pairs.take_while(|(one, other)| one == other).count();
+    let nth = |path: &Path, at: usize| path.iter().rev().nth(at).map(|step| step.function.clone());
+    // Left at two places; or at one, for two functions.
+    let same = match (nth(one, common), nth(other, common)) {
+        (Some(one), Some(other)) if one == other => Some(common),
+        _ => common.checked_sub(1),
+    };
+    let Some(at) = same else { return false };
+    let Some(function) = nth(one, at) else { return false };
+    let caller = at.checked_sub(1).and_then(|at| nth(one, at));
+    !is_closure(&function) || caller.is_some_and(|caller| is_poll_fn(&caller))
+}
+
+/// Of either scheme of names: `f::{{closure}}`, `f::{closure#0}`.
+fn is_closure(function: &str) -> bool {
+    function.ends_with("{{closure}}") || function.ends_with('}') && function.contains("{closure#")
+}
+
+fn is_poll_fn(function: &str) -> bool {
+    ["core::future::poll_fn", "futures_util::future::poll_fn"].iter().any(|module| in_crate(function, module))
+}
+
+/// What a task waits for at a stack of these functions, from the leaf.
+fn awaited<'a>(names: impl Iterator<Item = &'a str>) -> Awaited {
+    let mut perhaps = None;
+    for name in names.take(LOOKED_AT) {
+        let row = TABLE.iter().find(|(module, _)| in_crate(name, module) || is_type_in(name, module));
+        match row.map(|&(_, decides)| decides) {
+            Some(Decides::Awaited(awaited)) => return awaited,
+            Some(Channel) => return Awaited::Wait(direction(name)),
+            Some(Perhaps(reason)) => perhaps = perhaps.or(Some(reason)),
+            Some(Not) => {}
+            // The program's own code is not part of what it waits for.
+            None if perhaps.is_some() && !LIBRARIES.iter().any(|library| in_crate(name, library)) => break,
+            None => {}
+        }
+    }
+    Awaited::Wait(perhaps.unwrap_or(WaitReason::Await))
+}
+
+/// Whether a function is itself what the row names: `tokio::task::yield_now`, also as `tokio::task::yield_now::yield_now`.
+fn is_type_in(name: &str, module: &str) -> bool {
+    name.trim_start_matches(['<', '&'])
+        .strip_prefix(module)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '<', '>']))
+}
+
+/// Whether a function of a channel sends or receives.
+fn direction(name: &str) -> WaitReason {
+    let sends = ["Sender", "send", "reserve", "closed", "poll_ready"];
+    let words = |name: &str| {
+        name.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {
+            sends.iter().any(|send| {
+                word == *send || word.strip_prefix(send).is_some_and(|rest| rest.starts_with('_'))
+            })
+        })
+    };
+    if words(name) { WaitReason::ChanSend } else { WaitReason::ChanReceive }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(expected: Awaited, names: &[&str]) {
+        assert_eq!(awaited(names.iter().copied()), expected, "{names:?}");
+    }
+
+    #[test]
+    fn the_innermost_library_decides() {
+        use Awaited::{Wait, Yield};
+        check(
+            Wait(WaitReason::ChanReceive),
+            &[
+                "<tokio::sync::mpsc::chan::Rx<T, S>>::recv",
+                "<tokio::sync::mpsc::bounded::Receiver<T>>::recv::{closure#0}",
+                "app::worker::{closure#0}",
+                "<tokio::time::timeout::Timeout<T> as core::future::future::Future>::poll",
+            ],
+        );
+        check(
+            Wait(WaitReason::ChanSend),
+            &[
+                "<tokio::sync::batch_semaphore::Acquire as core::future::future::Future>::poll",
+                "<tokio::sync::mpsc::bounded::Sender<T>>::reserve_inner::{{closure}}",
+                "app::worker::{closure#0}",
+            ],
+        );
+        check(
+            Wait(WaitReason::Sync),
+            &[
+                "<tokio::sync::batch_semaphore::Acquire as core::future::future::Future>::poll",
+                "<tokio::sync::mutex::Mutex<T>>::acquire::{{closure}}",
+                "app::sends::{closure#0}",
+                "tokio::sync::mpsc::sends",
+            ],
+        );
+        check(Wait(WaitReason::CondWait), &["<tokio::sync::notify::Notified as Future>::poll", "app::f"]);
+        check(Wait(WaitReason::Net), &["tokio::runtime::io::scheduled_io::Readiness::poll", "hyper::x"]);
+        check(Wait(WaitReason::Sleep), &["core::x", "<tokio::time::sleep::Sleep>::poll_elapsed"]);
+        check(Wait(WaitReason::Sync), &["<tokio::runtime::task::join::JoinHandle<T> as Future>::poll"]);
+        check(
+            Yield,
+            &["tokio::runtime::scheduler::defer::Defer::defer", "tokio::task::yield_now::yield_now"],
+        );
+        check(Wait(WaitReason::Await), &["app::Leaf::poll", "app::main"]);
+        check(Wait(WaitReason::Await), &[]);
+    }
+
+    /// A stack from the root: functions, and the lines at which they are left.
+    fn path(steps: &[(&str, u32)]) -> Path {
+        let step = |&(function, line): &(&str, u32)| Step {
+            function: function.into(),
+            line,
+            address: line as usize,
+        };
+        steps.iter().rev().map(step).collect()
+    }
+
+    #[test]
+    fn awaits_that_are_over_do_not_count() {
+        let sleep = ("<tokio::time::sleep::Sleep>::poll", 7);
+        let receive = ("<tokio::sync::mpsc::bounded::Receiver<T>>::recv::{{closure}}", 8);
+        let read = ("tokio::runtime::io::scheduled_io::ScheduledIo::poll_readiness", 9);
+        let (of, timeout) = ("app::serve::{{closure}}", "<tokio::time::timeout::Timeout<T> as Future>::poll");
+        let (wait, receives) = (Awaited::Wait, Awaited::Wait(WaitReason::ChanReceive));
+        // One after the other.
+        let over = path(&[(of, 1), sleep]);
+        assert_eq!(decide(&[over.clone(), path(&[(of, 2), receive])]), (receives, 1));
+        assert_eq!(decide(&[path(&[(of, 2), receive]), over.clone()]), (wait(WaitReason::Sleep), 1));
+        // One with a deadline, after one that is over.
+        let with_deadline =
+            [over.clone(), path(&[(of, 2), (timeout, 1), receive]), path(&[(of, 2), (timeout, 2), sleep])];
+        assert_eq!(decide(&with_deadline), (receives, 1));
+        // Of several one, in a macro at one line.
+        let poll_fn = "<core::future::poll_fn::PollFn<F> as core::future::future::Future>::poll";
+        let branch = |leaf| path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 3), leaf]);
+        let select = wait(WaitReason::Select);
+        assert_eq!(decide(&[over.clone(), branch(receive), branch(read), branch(sleep)]), (select, 1));
+        assert_eq!(decide(&[branch(read), branch(sleep)]), (wait(WaitReason::Net), 0));
+        assert_eq!(
+            decide(&[
+                branch(sleep),
+                path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 4), sleep])
+            ])
+            .0,
+            wait(WaitReason::Sleep)
+        );
+        assert_eq!(decide(&[]), (UNKNOWN, 0));
+    }
+}

@@ -1,0 +1,15 @@
+//! Async tasks in traces: who ran when, waited for what, and was woken by whom.
+#![cfg(all(feature = "pprof", feature = "tokio"))]
+
+mod script;
+#[path = "../support/mod.rs"]
+mod support;
+#[path = "../support/trace_go.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_go;
+#[path = "../support/trace.rs"]
+#[allow(dead_code, reason = "every test uses its own part of this")]
+mod trace_of;
+
+#[global_allocator]
+static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
