@@ -29,7 +29,7 @@ pub enum WaitKind {
 }
 
 impl WaitKind {
-    fn reason(self) -> WaitReason {
+    pub(crate) fn reason(self) -> WaitReason {
         match self {
             Self::Sync => WaitReason::Sync,
             Self::Cond => WaitReason::CondWait,

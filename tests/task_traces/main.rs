@@ -1,7 +1,12 @@
 //! Async tasks in traces: who ran when, waited for what, and was woken by whom.
 #![cfg(all(feature = "pprof", feature = "tokio"))]
 
+#[path = "../tasks/by_hand.rs"]
+#[allow(dead_code, reason = "what is counted is asked elsewhere")]
+mod by_hand;
+mod regions;
 mod script;
+mod storms;
 #[path = "../support/mod.rs"]
 mod support;
 #[path = "../support/trace_go.rs"]

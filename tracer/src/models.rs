@@ -3,6 +3,7 @@
 use loom::thread;
 use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
 use rtprof_profiler::primitive::Ordering;
+use rtprof_profiler::task::Task;
 
 use crate::buffer::Buffer;
 use crate::lane::Lane;
@@ -173,5 +174,60 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
         assert_eq!(declared, expected);
         let end = if unblocked.is_some() { State::Runnable } else { State::Waiting(WaitReason::Park) };
         assert_eq!(goroutine.state().state(), end);
+    });
+}
+
+/// A task is polled while another thread wakes it and the reader cuts: it is declared once in each generation, the changes are
+/// numbered in their true order, and no wake is lost.
+#[test]
+fn loom_a_task_is_woken_while_it_is_polled() {
+    model(2, || {
+        let recorder = recorder();
+        let task: &'static Task = Box::leak(Box::new(Task::of_model(9)));
+        let lanes = [1, 2].map(|id| recorder.open_lane(id, id as u32).unwrap());
+        let waker = thread::spawn(move || {
+            let was_polled = task.traced().generation() != 0;
+            recorder.with_turn(lanes[1], |turn| turn.wake_task(task, |_| 0)).unwrap();
+            was_polled
+        });
+        let poller = thread::spawn(move || {
+            recorder.with_turn(lanes[0], |turn| turn.begin_poll(task)).unwrap();
+            recorder.with_turn(lanes[0], |turn| turn.end_poll(task)).unwrap();
+        });
+        let mut buffers = cut(recorder, 1, false);
+        poller.join().unwrap();
+        let is_woken = waker.join().unwrap();
+        buffers.extend(cut(recorder, 2, true));
+
+        let (mut changes, mut declared) = (Vec::new(), Vec::new());
+        for buffer in buffers {
+            let (generation, records) = read(buffer);
+            for record in records {
+                match record {
+                    Record::Status(status) => declared.push((generation, status.number)),
+                    Record::Poll { number, .. } => changes.push((number, generation, "poll")),
+                    Record::Await { number, .. } => changes.push((number, generation, "await")),
+                    Record::Reschedule { number, .. } => changes.push((number, generation, "reschedule")),
+                    Record::Unblock { number, .. } => changes.push((number, generation, "unblock")),
+                    other => panic!("{other:?} was never written"),
+                }
+            }
+        }
+        changes.sort_unstable();
+        let kinds: Vec<_> = changes.iter().map(|&(_, _, kind)| kind).collect();
+        let expected: [&[&str]; 3] =
+            [&["poll", "await"], &["poll", "reschedule"], &["poll", "await", "unblock"]];
+        assert!(expected.contains(&&*kinds), "{kinds:?}");
+        assert!(changes.iter().zip(1..).all(|(change, number)| change.0 == number), "{changes:?}");
+        assert!(changes.is_sorted_by_key(|&(_, generation, _)| generation), "{changes:?}");
+        // As of the last change before the generation.
+        declared.sort_unstable();
+        let of = |generation| changes.iter().filter(move |change| change.1 < generation).count() as u64;
+        let mut generations: Vec<_> = changes.iter().map(|change| change.1).collect();
+        generations.dedup();
+        assert_eq!(declared, generations.iter().map(|&of_| (of_, of(of_))).collect::<Vec<_>>());
+        let can_run = task.traced().state() == State::Runnable;
+        assert_eq!(can_run, kinds.last() != Some(&"await"));
+        assert!(can_run || !is_woken, "the wake is lost");
     });
 }

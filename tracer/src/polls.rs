@@ -73,7 +73,7 @@ pub fn woken(task: &Task) {
 fn wake(task: &Task) {
     let recorded = any_turn(|turn| {
         turn.count_if_lost();
-        turn.wake_task(task);
+        turn.wake_task(task, |turn| turn.stack());
     });
     if recorded.is_none() {
         change_unrecorded(task, woken_unrecorded);

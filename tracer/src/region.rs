@@ -2,7 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use rtprof_profiler::goroutine;
+use rtprof_profiler::goroutine::{self, Goroutine};
+use rtprof_profiler::task::Task;
 
 use crate::drain::session;
 use crate::record::{Kind, StringId};
@@ -12,8 +13,9 @@ use crate::thread::{RECORDER, is_enabled, own_turn};
 /// A region of the goroutine that has started it, until it is dropped. Go: `trace.Region`.
 ///
 /// Regions of a goroutine are nested. If one is dropped before those that were started inside of it, they end with it.
-/// Dropped on another goroutine it ends nothing: the region goes on until its own goroutine ends. Inside async code it
-/// belongs to the thread that polls.
+/// Dropped on another goroutine it ends nothing: the region goes on until its own goroutine ends. Inside a task of
+/// `rtprof::task` it belongs to the task, and may be held across an await, after which another thread may poll. In async code that
+/// is no such task it belongs to the thread that polls.
 #[must_use = "the region ends when this is dropped"]
 #[derive(Debug)]
 pub struct Region {
@@ -52,8 +54,13 @@ fn start(name: &str) -> Option<Region> {
         }
         let (name, task, stack) = (turn.string(name), task::current(), turn.stack());
         turn.write(Kind::RegionBegin, turn.now(), [task, name.into(), stack.into()]);
-        Some(Region { session: session(), name, task, goroutine: own.id() })
+        Some(Region { session: session(), name, task, goroutine: running(own) })
     })?
+}
+
+/// The number of the goroutine that the current thread, which is that of `own`, runs: a task that it polls, or its own.
+fn running(own: &Goroutine) -> u64 {
+    own.polls().map_or(own.id(), Task::id)
 }
 
 impl Drop for Region {
@@ -72,7 +79,7 @@ impl Region {
         if !is_enabled() || self.session != session() {
             return;
         }
-        if goroutine::known().is_none_or(|own| own.id() != self.goroutine) {
+        if goroutine::known().is_none_or(|own| running(own) != self.goroutine) {
             RECORDER.losses.foreign_ends.fetch_add(1, Ordering::Relaxed);
             return;
         }

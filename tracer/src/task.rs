@@ -80,8 +80,9 @@ pub(crate) fn current() -> u64 {
 /// A piece of work, from its creation until it is dropped, which may be on another thread. Go: `trace.Task`,
 /// `trace.NewTask`.
 ///
-/// It is the *current* task of the thread that creates it: regions and logs of that thread belong to it, until it ends
-/// or another becomes current. On other threads that work for it, [`Task::enter`] makes it current.
+/// It is the *current* task of the goroutine that creates it, a thread or a task of `rtprof::task`: regions and logs of that
+/// goroutine belong to it, until it ends or another becomes current. On other goroutines that work for it, [`Task::enter`] makes it
+/// current.
 ///
 /// Created while nothing is recorded it is none, also for a trace that begins later.
 #[must_use = "the task ends when this is dropped"]

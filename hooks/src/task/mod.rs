@@ -43,6 +43,7 @@ mod labelled;
 #[cfg(feature = "tokio")]
 mod spawn;
 mod tracked;
+mod waits;
 mod waker;
 
 pub use instrumented::Instrumented;
@@ -52,6 +53,7 @@ pub use labelled::{Labelled, do_with};
 pub use rtprof_profiler::task::{AwaitStacks, await_stacks, leak_limit, set_await_stacks, set_leak_limit};
 #[cfg(feature = "tokio")]
 pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_named};
+pub use waits::{Waits, wait};
 
 /// Makes `future` a task of its own in profiles. Go: the `go` statement.
 #[track_caller]

@@ -180,7 +180,9 @@ fn last(stacks: &Branches) -> StackId {
 #[derive(Clone, PartialEq, Eq)]
 struct Step {
     function: Arc<str>,
+    /// 0 when unknown.
     line: u32,
+    /// One for all functions that are inlined in each other there.
     address: usize,
 }
 
@@ -219,20 +221,25 @@ fn decide(paths: &[Path]) -> (Awaited, usize) {
 }
 
 /// Whether two stacks of one poll part in a function that polls several futures: in any but the body of an async function, which
-/// polls one after the other. (`select!` and `join!` are closures that [`PollFn`](core::future::PollFn) calls.)
+/// polls one after the other. (`select!` and `join!` are closures that [`PollFn`](core::future::PollFn) calls.) Without debug
+/// information a function that polls several may be inlined in such a body, unseen: then it is taken for one of those.
 fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
-    let pairs = one.iter().rev().zip(other.iter().rev());
-    let common = pairs.take_while(|(one, other)| one == other).count();
-    let nth = |path: &Path, at: usize| path.iter().rev().nth(at).map(|step| step.function.clone());
-    // Left at two places; or at one, for two functions.
-    let same = match (nth(one, common), nth(other, common)) {
-        (Some(one), Some(other)) if one == other => Some(common),
-        _ => common.checked_sub(1),
+    let pairs = || one.iter().rev().zip(other.iter().rev());
+    let common = pairs().take_while(|(one, other)| one == other).count();
+    let Some((here, there)) = pairs().nth(common).map(|(one, other)| (one.address, other.address)) else {
+        return true;
     };
-    let Some(at) = same else { return false };
-    let Some(function) = nth(one, at) else { return false };
-    let caller = at.checked_sub(1).and_then(|at| nth(one, at));
-    !is_closure(&function) || caller.is_some_and(|caller| is_poll_fn(&caller))
+    let is_there = |(one, other): &(&Step, &Step)| (one.address, other.address) == (here, there);
+    // Functions that are inlined there, and left at one line: in a macro each branch has its own address.
+    let is_same_line =
+        |(one, other): &(&Step, &Step)| one.function == other.function && one.line == other.line;
+    let same = pairs().skip(common).take_while(|pair| is_there(pair) && is_same_line(pair)).count() + common;
+    let is_left_here = |pair: (&Step, &Step)| is_there(&pair) && pair.0.function == pair.1.function;
+    let at = if pairs().nth(same).is_some_and(is_left_here) { Some(same) } else { same.checked_sub(1) };
+    let nth = |at: usize| one.iter().rev().nth(at);
+    let Some((at, step)) = at.and_then(|at| Some((at, nth(at)?))) else { return false };
+    let caller = at.checked_sub(1).and_then(nth);
+    !is_closure(&step.function) || step.line == 0 || caller.is_some_and(|caller| is_poll_fn(&caller.function))
 }
 
 /// Of either scheme of names: `f::{{closure}}`, `f::{closure#0}`.
@@ -371,6 +378,19 @@ mod tests {
             .0,
             wait(WaitReason::Sleep)
         );
+        // Without line numbers: a timer is one that is over, or a deadline.
+        let at = |address, place: usize, mut path: Path| {
+            path[place].address = address;
+            path
+        };
+        let bare = |address, leaf| at(address, 1, path(&[(of, 0), leaf]));
+        assert_eq!(decide(&[bare(1, sleep), bare(2, receive)]), (receives, 1));
+        assert_eq!(decide(&[bare(1, receive), bare(2, sleep)]), (receives, 0));
+        // Twice the same, at one line of a macro.
+        assert_eq!(decide(&[at(1, 1, branch(receive)), at(2, 1, branch(receive))]), (select, 0));
+        // The same, inlined in what polls it.
+        let inlined = |address| at(address, 2, at(address, 1, branch(receive)));
+        assert_eq!(decide(&[inlined(1), inlined(2)]), (select, 0));
         assert_eq!(decide(&[]), (UNKNOWN, 0));
     }
 }

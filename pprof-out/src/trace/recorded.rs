@@ -7,7 +7,6 @@ use rtprof_tracer::record::{Kind, MAX_RECORD, Records, StackId, StringId, Writer
 
 use super::Encode;
 use super::v1::V1;
-use crate::view::View;
 
 /// What a thread records in a generation.
 #[derive(Clone, Default)]

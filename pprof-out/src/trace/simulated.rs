@@ -1,12 +1,15 @@
 //! A program made up of chance, recorded as the tracer would, for tests: threads that are created, wait, wake each
 //! other, end or vanish, while records get lost and clocks differ.
 
+mod tasks;
+
 use std::collections::BTreeMap;
 
 use rtprof_profiler::goroutine::{State, WaitReason};
 use rtprof_tracer::record::Kind;
 
 use super::recorded::Lane;
+use tasks::Task;
 
 /// What may happen.
 #[derive(Clone, Copy)]
@@ -17,6 +20,8 @@ pub(crate) struct Mishaps {
     pub(crate) vanish: u64,
     /// How many ticks the threads' clocks differ at most.
     pub(crate) skew: u64,
+    /// How many tasks there are, which threads poll.
+    pub(crate) tasks: u64,
 }
 
 /// One thread and its goroutine, as the program knows it.
@@ -27,6 +32,9 @@ struct Thread {
     declared: u32,
     skew: u64,
     regions: Vec<(u64, u64)>,
+    /// The tasks that it polls, each inside the poll of the one before.
+    polling: Vec<u64>,
+    has_polled: bool,
 }
 
 /// A lane under way.
@@ -43,6 +51,7 @@ pub(crate) struct Simulation {
     random: u64,
     mishaps: Mishaps,
     threads: BTreeMap<u64, Thread>,
+    tasks: BTreeMap<u64, Task>,
     lanes: BTreeMap<u64, Writing>,
     next_thread: u64,
     next_task: u64,
@@ -73,6 +82,7 @@ impl Simulation {
             random: seed,
             mishaps,
             threads: BTreeMap::new(),
+            tasks: BTreeMap::new(),
             lanes: BTreeMap::new(),
             next_thread: threads + 1,
             next_task: 1,
@@ -95,12 +105,21 @@ impl Simulation {
             let thread = simulation.thread(state, number);
             simulation.threads.insert(id, thread);
         }
+        simulation.add_tasks(mishaps.tasks);
         simulation
     }
 
     fn thread(&mut self, state: State, number: u64) -> Thread {
         let skew = self.chance(self.mishaps.skew + 1);
-        Thread { state, number, declared: 0, skew, regions: Vec::new() }
+        Thread {
+            state,
+            number,
+            declared: 0,
+            skew,
+            regions: Vec::new(),
+            polling: Vec::new(),
+            has_polled: false,
+        }
     }
 
     fn chance(&mut self, of: u64) -> u64 {
@@ -109,9 +128,13 @@ impl Simulation {
         (self.random >> 33) % of
     }
 
-    /// What is true now of every thread.
+    /// What is true now of every goroutine that is not suspended: as a thread is that polls, and one may be that has.
     pub(crate) fn states(&self) -> impl Iterator<Item = (u64, State)> + '_ {
-        self.threads.iter().map(|(&id, thread)| (id, thread.state))
+        let is_shown = |thread: &Thread| {
+            thread.polling.is_empty() && !(thread.has_polled && thread.state == State::Running)
+        };
+        let threads = self.threads.iter().filter(move |(_, thread)| is_shown(thread));
+        threads.map(|(&id, thread)| (id, thread.state)).chain(self.task_states())
     }
 
     /// From now on nothing goes wrong.
@@ -142,6 +165,7 @@ impl Simulation {
         for id in ids {
             self.declare(id, 0);
         }
+        self.declare_tasks();
         let mut lanes: Vec<Lane> = Vec::new();
         let ended: Vec<u64> =
             self.lanes.keys().copied().filter(|&id| id != 0 && !self.threads.contains_key(&id)).collect();
@@ -181,8 +205,10 @@ impl Simulation {
     /// Writes a record, or loses it; says which.
     fn record(&mut self, lane: u64, write: impl FnOnce(&mut Lane, u64)) -> bool {
         let skew = self.threads.get(&lane).map_or(0, |thread| thread.skew);
-        let goroutine =
-            self.threads.get(&lane).filter(|thread| thread.state == State::Running).map_or(0, |_| lane);
+        let goroutine = self.polled(lane).or_else(|| {
+            self.threads.get(&lane).filter(|thread| thread.state == State::Running).map(|_| lane)
+        });
+        let goroutine = goroutine.unwrap_or(0);
         let now = self.now + skew;
         let begins = self.chance(50) == 0;
         let writing = self.lane(lane);
@@ -288,6 +314,12 @@ impl Simulation {
     /// Something that a running thread does.
     fn run(&mut self, id: u64) {
         self.declare(id, id);
+        if let Some(polled) = self.polled(id) {
+            self.declare_task(polled, id);
+        }
+        if self.run_tasks(id) {
+            return;
+        }
         let (task, name) = (self.chance(3), 4 + self.chance(2));
         match self.chance(17) {
             0..=3 => {
@@ -297,13 +329,13 @@ impl Simulation {
             4 => self.change(id, id, State::Runnable, Kind::Yield, |_| [1]),
             5 => self.change(id, id, State::Syscall, Kind::SyscallBegin, |_| [1]),
             6 => self.create(id),
-            7 if self.threads.len() > 3 && id != 1 => self.end(id),
+            7 if self.threads.len() > 3 && id != 1 && self.polled(id).is_none() => self.end(id),
             8 => {
                 self.put(id, Kind::RegionBegin, [task, name, 1]);
-                self.threads.get_mut(&id).unwrap().regions.push((task, name));
+                self.regions(id).push((task, name));
             }
             9 | 10 => {
-                if let Some((task, name)) = self.threads.get_mut(&id).unwrap().regions.pop() {
+                if let Some((task, name)) = self.regions(id).pop() {
                     self.put(id, Kind::RegionEnd, [task, name]);
                 }
             }
@@ -338,6 +370,14 @@ impl Simulation {
                 let bytes = self.chance(1 << 30);
                 self.put(id, Kind::HeapAlloc, [bytes]);
             }
+        }
+    }
+
+    /// Those of what runs on a thread.
+    fn regions(&mut self, thread: u64) -> &mut Vec<(u64, u64)> {
+        match self.polled(thread) {
+            Some(task) => &mut self.tasks.get_mut(&task).unwrap().regions,
+            None => &mut self.threads.get_mut(&thread).unwrap().regions,
         }
     }
 

@@ -42,9 +42,9 @@
 //! |---|---|---|
 //! | `Create` | what makes it | to runnable; its number is 0 |
 //! | `Poll`, `PollLabelled` | the thread that polls it | runnable or waiting → running, `number` |
-//! | `Await`, `AwaitSeveral` | that thread | running → waiting, the next |
-//! | `Reschedule` | that thread | running → runnable, the next: it was woken during the poll |
-//! | `Ready` | that thread | running → dead, the next |
+//! | `Await`, `AwaitSeveral` | that thread | running → waiting, `number` |
+//! | `Reschedule` | that thread | running → runnable, `number`: it was woken during the poll |
+//! | `Ready` | that thread | running → dead, `number` |
 //! | `Unblock` | who wakes it | waiting → runnable, `number` |
 //!
 //! Polls on a thread are nested: a task may poll others. No `Status` of a task names a thread.
@@ -183,14 +183,14 @@ kinds! {
     Poll = 32, 2;
     /// task, number, its labels
     PollLabelled = 33, 3;
-    /// task, reason, stack
-    Await = 34, 3;
-    /// task, stack
-    Reschedule = 35, 2;
-    /// task
-    Ready = 36, 1;
-    /// task, reason, stacks in the order in which the poll has come to them, or 0
-    AwaitSeveral = 37, 7;
+    /// task, number, reason, stack
+    Await = 34, 4;
+    /// task, number, stack
+    Reschedule = 35, 3;
+    /// task, number
+    Ready = 36, 2;
+    /// task, number, reason, stacks in the order in which the poll has come to them, or 0
+    AwaitSeveral = 37, 8;
 }
 
 /// A goroutine's state as of a change.
@@ -250,9 +250,9 @@ pub enum Record<'a> {
     Call { state: State, stack: StackId, ticks: u64 },
     InCall { goroutine: u64, state: State, begin: u64 },
     Poll { goroutine: u64, number: u64, labels: LabelSetId },
-    Await { goroutine: u64, reason: WaitReason, stacks: [StackId; MAX_BRANCHES] },
-    Reschedule { goroutine: u64, stack: StackId },
-    Ready { goroutine: u64 },
+    Await { goroutine: u64, number: u64, reason: WaitReason, stacks: [StackId; MAX_BRANCHES] },
+    Reschedule { goroutine: u64, number: u64, stack: StackId },
+    Ready { goroutine: u64, number: u64 },
 }
 
 /// Why the world was stopped. Go: `stwReason`.

@@ -89,15 +89,15 @@ impl<'a> Records<'a> {
                 Record::Poll { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
             }
             Kind::Await => {
-                let stacks = [stack_at(2), 0, 0, 0, 0];
-                Record::Await { goroutine: a, reason: WaitReason::from_number(b as u8)?, stacks }
+                let reason = WaitReason::from_number(c as u8)?;
+                Record::Await { goroutine: a, number: b, reason, stacks: [stack_at(3), 0, 0, 0, 0] }
             }
             Kind::AwaitSeveral => {
-                let stacks = [2, 3, 4, 5, 6].map(stack_at);
-                Record::Await { goroutine: a, reason: WaitReason::from_number(b as u8)?, stacks }
+                let (reason, stacks) = (WaitReason::from_number(c as u8)?, [3, 4, 5, 6, 7].map(stack_at));
+                Record::Await { goroutine: a, number: b, reason, stacks }
             }
-            Kind::Reschedule => Record::Reschedule { goroutine: a, stack: stack_at(1) },
-            Kind::Ready => Record::Ready { goroutine: a },
+            Kind::Reschedule => Record::Reschedule { goroutine: a, number: b, stack: stack_at(2) },
+            Kind::Ready => Record::Ready { goroutine: a, number: b },
             Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },
             Kind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },
             Kind::Wake => Record::Wake,

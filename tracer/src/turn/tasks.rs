@@ -112,15 +112,15 @@ impl Turn<'_> {
             let tick = clock::ticks();
             let to = if word.is_notified() { State::Runnable } else { State::Waiting(reason) };
             if self.change_task(task, (word, word), to, tick) {
-                let id = task.id();
+                let (id, number) = (task.id(), word.next(to, 0).number());
                 let [first, second, third, fourth, fifth] = stacks;
                 return match to {
-                    State::Runnable => self.write(Kind::Reschedule, tick, [id, first]),
+                    State::Runnable => self.write(Kind::Reschedule, tick, [id, number, first]),
                     _ if several => {
-                        let arguments = [id, reason as u64, first, second, third, fourth, fifth];
+                        let arguments = [id, number, reason as u64, first, second, third, fourth, fifth];
                         self.write(Kind::AwaitSeveral, tick, arguments);
                     }
-                    _ => self.write(Kind::Await, tick, [id, reason as u64, first]),
+                    _ => self.write(Kind::Await, tick, [id, number, reason as u64, first]),
                 };
             }
         }
@@ -139,13 +139,14 @@ impl Turn<'_> {
             }
             let tick = clock::ticks();
             if self.change_task(task, (word, word), State::Dead, tick) {
-                return self.write(Kind::Ready, tick, [task.id()]);
+                let number = word.next(State::Dead, 0).number();
+                return self.write(Kind::Ready, tick, [task.id(), number]);
             }
         }
     }
 
-    /// A task is about to be woken by the current thread.
-    pub(crate) fn wake_task(&mut self, task: &Task) {
+    /// A task is about to be woken by the current thread, whose stack `here` finds.
+    pub(crate) fn wake_task(&mut self, task: &Task, here: impl Fn(&mut Self) -> StackId) {
         let mut stack = None;
         loop {
             let word = task.traced();
@@ -158,7 +159,7 @@ impl Turn<'_> {
                 }
                 State::Waiting(_) => {
                     let Some(stack) = stack else {
-                        stack = Some(self.stack());
+                        stack = Some(here(self));
                         continue;
                     };
                     if self.wake_waiting(task, word, stack) {

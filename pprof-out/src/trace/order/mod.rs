@@ -167,7 +167,7 @@ impl Order {
             }
             match reading.next_buffer() {
                 Next::Buffer { goroutine, is_after_loss } => {
-                    self.begin_buffer(reading, goroutine, is_after_loss);
+                    self.begin_buffer(reading, goroutine, is_after_loss, visit);
                 }
                 Next::Torn => {
                     self.counts.torn += 1;
@@ -202,7 +202,13 @@ impl Order {
         }
     }
 
-    fn begin_buffer(&mut self, reading: &mut Reading<'_>, goroutine: u64, is_after_loss: bool) {
+    fn begin_buffer(
+        &mut self,
+        reading: &mut Reading<'_>,
+        goroutine: u64,
+        is_after_loss: bool,
+        visit: &mut impl Visit,
+    ) {
         reading.is_after_loss |= is_after_loss;
         let lane = reading.lane;
         // A thread whose goroutine waits may say that it runs none; the records are about that one all the same.
@@ -210,12 +216,15 @@ impl Order {
             return;
         }
         // The beginnings and ends of polls were lost.
-        while let Some(&polled) = self.lanes[lane].polled.last() {
-            self.end_poll(polled);
-        }
-        if goroutine != self.lanes[lane].thread {
-            let polled = self.goroutines.at(goroutine);
+        self.end_polls_of(lane);
+        // Where that is not what the task has come to, a declaration of it follows on this lane, or the trace is further already.
+        if let Some(polled) = self.goroutines.find(goroutine)
+            && goroutine != self.lanes[lane].thread
+            && self.goroutines[polled].state == State::Running
+        {
             self.begin_poll(polled, lane);
+            let tick = self.lanes[lane].tick;
+            visit.resume(Place { lane, tick, goroutine: polled });
         }
     }
 
@@ -242,6 +251,13 @@ impl Order {
         true
     }
 
+    /// The lane polls nothing any more.
+    pub(super) fn end_polls_of(&mut self, lane: u32) {
+        while let Some(&polled) = self.lanes[lane].polled.last() {
+            self.end_poll(polled);
+        }
+    }
+
     /// At the end of a generation, before places are given away.
     fn forget_polled(&mut self) {
         let lanes: Vec<u32> = self.lanes.places().collect();
@@ -257,7 +273,8 @@ impl Order {
     /// What does what a goroutine does: for one whose thread polls a task, the innermost one.
     pub(super) fn visible(&self, goroutine: u32) -> u32 {
         let lane = self.lanes.find(self.goroutines[goroutine].id).filter(|&lane| lane != SHARED);
-        lane.and_then(|lane| self.lanes[lane].polled.last().copied()).unwrap_or(goroutine)
+        let polled = lane.and_then(|lane| self.lanes[lane].polled.last().copied());
+        polled.filter(|&polled| self.goroutines[polled].is_alive()).unwrap_or(goroutine)
     }
 
     /// Nobody can get on: frees those that wait for what was lost. False if there is nothing to be done.
@@ -320,24 +337,29 @@ impl Order {
         !self.ready.is_empty()
     }
 
-    /// The start of a goroutine on its own lane, or the poll of a task, tells the state before it as well as a declaration
+    /// The start of a goroutine on its own lane, or the beginning or end of a poll, tells the state before it as well as a declaration
     /// would: all of its own changes before it have been read. So the oldest one that waits is believed.
     fn leap(&mut self, readings: &[Reading<'_>], visit: &mut impl Visit) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
-            let (tick, goroutine, number, is_own) = match *reading.pending.as_ref()? {
-                (tick, Record::Start { goroutine, number, .. }) => {
-                    (tick, goroutine, number, self.lanes[reading.lane].thread == goroutine)
+            let &(tick, ref record) = reading.pending.as_ref()?;
+            let (goroutine, number, runs, is_own) = match *record {
+                Record::Start { goroutine, number, .. } => {
+                    (goroutine, number, false, self.lanes[reading.lane].thread == goroutine)
                 }
-                (tick, Record::Poll { goroutine, number, .. }) => (tick, goroutine, number, true),
+                Record::Poll { goroutine, number, .. } => (goroutine, number, false, true),
+                Record::Await { goroutine, number, .. }
+                | Record::Reschedule { goroutine, number, .. }
+                | Record::Ready { goroutine, number } => (goroutine, number, true, true),
                 _ => return None,
             };
             let place = self.goroutines.find(goroutine)?;
             let waits = matches!(reading.awaits?, Awaits::Goroutine(..)) && self.goroutines[place].is_alive();
-            (waits && is_own).then_some((tick, reading.lane, place, number))
+            (waits && is_own).then_some((tick, reading.lane, place, number, runs))
         });
-        let Some((tick, lane, place, number)) = oldest.min() else { return false };
+        let Some((tick, lane, place, number, runs)) = oldest.min() else { return false };
         let at = Place { lane, tick: tick.max(self.goroutines[place].tick), goroutine: NONE };
-        self.jump(at, place, Some(lane), number.wrapping_sub(1), State::Runnable, visit);
+        let before = if runs { State::Running } else { State::Runnable };
+        self.jump(at, place, Some(lane), number.wrapping_sub(1), before, visit);
         true
     }
 
@@ -400,9 +422,7 @@ impl Order {
             self.goroutines[place].wake_all(|reading| self.ready.push_back(reading));
         }
         visit.lane_over(lane);
-        while let Some(&polled) = self.lanes[lane].polled.last() {
-            self.end_poll(polled);
-        }
+        self.end_polls_of(lane);
         self.lanes.remove(lane);
     }
 }

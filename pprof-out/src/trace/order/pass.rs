@@ -63,14 +63,14 @@ impl Order {
                 }
                 Ok(())
             }
-            Record::Await { goroutine, reason, .. } => {
-                self.poll_over(reading, tick, record, goroutine, State::Waiting(reason), visit)
+            Record::Await { goroutine, number, reason, .. } => {
+                self.poll_over(reading, tick, record, (goroutine, number), State::Waiting(reason), visit)
             }
-            Record::Reschedule { goroutine, .. } => {
-                self.poll_over(reading, tick, record, goroutine, State::Runnable, visit)
+            Record::Reschedule { goroutine, number, .. } => {
+                self.poll_over(reading, tick, record, (goroutine, number), State::Runnable, visit)
             }
-            Record::Ready { goroutine } => {
-                self.poll_over(reading, tick, record, goroutine, State::Dead, visit)
+            Record::Ready { goroutine, number } => {
+                self.poll_over(reading, tick, record, (goroutine, number), State::Dead, visit)
             }
             Record::Unblock { goroutine, number, .. } => {
                 let target = self.goroutines.at(goroutine);
@@ -229,20 +229,16 @@ impl Order {
         reading: &Reading<'_>,
         tick: u64,
         record: &Record<'_>,
-        task: u64,
+        (task, number): (u64, u64),
         to: State,
         visit: &mut impl Visit,
     ) -> Passed {
         let place = self.goroutines.at(task);
-        let goroutine = &self.goroutines[place];
-        let is_declared = goroutine.is_known && goroutine.declared == self.generation;
-        if place != NONE && !is_declared && goroutine.state != State::Dead && !goroutine.is_absent {
-            return Err(Awaits::Goroutine(place, 0));
-        }
-        if place == NONE || !is_declared || goroutine.state != State::Running {
-            // The beginning of the poll is in no record.
-            self.counts.stale += 1;
-            self.end_poll(place);
+        if !self.numbered(place, number, |state| state == State::Running)? {
+            // The trace is further already.
+            if self.goroutines[place].polled_on == reading.lane {
+                self.end_poll(place);
+            }
             return Ok(());
         }
         let cause = self.cause_of(place);
@@ -288,6 +284,10 @@ impl Order {
             return Err(Awaits::Loss(place));
         }
         reading.is_after_loss = false;
+        if to == State::Dead {
+            // The ends of its polls, if there are any, were lost.
+            self.end_polls_of(reading.lane);
+        }
         let cause = self.cause_of(place);
         let at = self.at(reading, tick, Some(cause));
         visit.record(at, NONE, record);
@@ -381,12 +381,18 @@ impl Order {
         let (is_known, was) = (goroutine.is_known, goroutine.state);
         let has_jumped = status.is_after_loss || is_known && ahead != 0;
         if is_known && was == status.state {
+            if was != State::Running {
+                // The lane whose buffer has said that it polls this does so no more.
+                let at = Place { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
+                self.end_poll_elsewhere(target, at, visit);
+            }
             // As it was: nothing happens, and the tick is nobody's cause.
             let goroutine = &mut self.goroutines[target];
             goroutine.number = status.number;
             goroutine.declared = self.generation;
             goroutine.has_jumped = has_jumped;
             goroutine.wake_all(|reading| self.ready.push_back(reading));
+            self.note_poller(target, reading.lane);
             return Ok(());
         }
         let owner = self.owner(status, visit);
@@ -399,7 +405,17 @@ impl Order {
             self.set(target, status.number, status.state, at);
         }
         self.goroutines[target].has_jumped = has_jumped;
+        self.note_poller(target, reading.lane);
         Ok(())
+    }
+
+    /// A task that runs is declared on the lane that polls it, or outside threads. The beginning of the poll may be in no record.
+    fn note_poller(&mut self, target: u32, lane: u32) {
+        let Goroutine { id, state, polled_on, .. } = self.goroutines[target];
+        let is_task = self.lanes.find(id).is_none();
+        if lane != SHARED && state == State::Running && is_task && polled_on != lane {
+            self.begin_poll(target, lane);
+        }
     }
 
     /// The goroutine came to a state by changes that are in no record.
@@ -414,12 +430,25 @@ impl Order {
     ) {
         self.counts.bridged += 1;
         if state != State::Running {
-            self.end_poll(place);
+            self.end_poll_elsewhere(place, at, visit);
         }
         let shown = if state == State::Dead { place } else { self.visible(place) };
         visit.bridge(at, shown, owner, state);
         self.set(place, number, state, at);
         self.goroutines[place].has_jumped = true;
+    }
+
+    /// No lane polls the task any more, or has for longer than is known: what its thread has done since was taken for the task's.
+    fn end_poll_elsewhere(&mut self, task: u32, at: Place, visit: &mut impl Visit) {
+        let lane = self.goroutines[task].polled_on;
+        if !self.end_poll(task) || !self.lanes[lane].polled.is_empty() {
+            return;
+        }
+        let own = self.lanes[lane].own;
+        let Goroutine { state, tick, .. } = self.goroutines[own];
+        if self.goroutines[own].is_alive() && state != State::Running {
+            visit.bridge(Place { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
+        }
     }
 
     /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.

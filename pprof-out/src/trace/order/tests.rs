@@ -230,7 +230,7 @@ fn a_thread_that_polls_is_its_own_again_afterwards() {
     lane.put(50, Kind::Create, [2, 0, 0]).put(60, Kind::Create, [3, 0, 0]);
     lane.put(200, Kind::Poll, [2, 1]).put(205, Kind::TaskEnd, [9, 0]);
     lane.put(206, Kind::Poll, [3, 1]).block(207, WaitReason::Park).put(208, Kind::Wake, []);
-    lane.put(209, Kind::Ready, [3]).put(210, Kind::Await, [2, WaitReason::Await as u64, 0]);
+    lane.put(209, Kind::Ready, [3, 2]).put(210, Kind::Await, [2, 2, WaitReason::Await as u64, 0]);
     lane.block(300, WaitReason::Net).put(310, Kind::Wake, []);
     let (told, counts) = order(&[&[lane]]);
     let expected = [
@@ -256,7 +256,7 @@ fn a_thread_that_polls_is_its_own_again_afterwards() {
 fn a_wake_of_a_thread_is_that_of_the_task_it_polls() {
     let mut lane = running(1);
     lane.put(50, Kind::Create, [2, 0, 0]).put(60, Kind::Poll, [2, 1]).block(100, WaitReason::Park);
-    lane.put(300, Kind::Start, [1, 3]).put(310, Kind::Reschedule, [2, 0]);
+    lane.put(300, Kind::Start, [1, 3]).put(310, Kind::Reschedule, [2, 2, 0]);
     let mut waker = running(4);
     waker.put(200, Kind::Unblock, [1, 2, 0]);
     for lanes in permutations(&[lane, waker]) {

@@ -256,28 +256,30 @@ impl Visit for Writing<'_> {
             Record::CreateFailed { .. } => events.bring(target, State::Dead, at.lane, None, tick),
             Record::Start { labels, .. } => {
                 let label = events.label(target, labels, self.tables);
-                let proc = events.proc_of(at.lane, tick);
-                let running = events.procs[proc].goroutine;
-                if running != NONE {
-                    events.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
-                }
-                events.start_proc(proc, events.lanes[at.lane as usize].thread_id, tick);
-                events.run_as(target, proc, tick, label);
+                events.start(at, target, tick, label);
             }
             Record::CpuSample { stack, count, .. } => {
                 events.samples((at.lane, target), tick, (stack, count), self.tables)
+            }
+            Record::Block { .. } | Record::Yield { .. } | Record::SyscallBegin { .. } | Record::End
+                if !events.sees_to_run(at, tick) =>
+            {
+                events.unmatched.others += 1;
             }
             Record::Block { reason, stack } => {
                 let stack = self.stack(at, stack);
                 self.events.block(at.goroutine, tick, reason, stack);
             }
             // A task that lets others run is woken by its executor, and can run all the same.
-            Record::Unblock { .. } if events.goroutines[target].phase == Phase::Runnable => {}
+            Record::Unblock { .. } if !events.goroutines.waits(target) => {}
             Record::Unblock { stack, .. } => {
                 let stack = self.stack(at, stack);
                 self.events.on_lane(at.lane, tick, |events, proc| events.wake(target, proc, tick, stack));
             }
-            Record::Wake | Record::SyscallEnd => events.come_back(at, tick),
+            Record::Wake | Record::SyscallEnd if events.goroutines.waits(at.goroutine) => {
+                events.come_back(at, tick);
+            }
+            Record::Wake | Record::SyscallEnd => drop(events.sees_to_run(at, tick)),
             Record::Call { state, stack, ticks } => self.call(at, ticks, state, stack),
             Record::InCall { state, begin, .. } => events.note_open_call(target, begin, state),
             Record::Yield { stack } => {

@@ -103,6 +103,13 @@ impl Goroutines {
             .map(|goroutine| goroutine.proc)
     }
 
+    /// Whether it waits, or is in a system call.
+    #[inline]
+    pub(super) fn waits(&self, place: u32) -> bool {
+        let phase = self.known(place).map(|goroutine| goroutine.phase);
+        matches!(phase, Some(Phase::Waiting | Phase::Syscall))
+    }
+
     /// One that the trace knows.
     pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Goroutine> {
         self.all.get_mut(place as usize).filter(|goroutine| goroutine.phase != Phase::Unknown)

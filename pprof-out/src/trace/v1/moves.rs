@@ -133,6 +133,7 @@ impl Events {
     pub(super) fn come_back(&mut self, at: Place, tick: u64) {
         let proc = self.proc_of(at.lane, tick);
         self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
+        self.suspend(proc, tick);
         self.goroutines[at.goroutine].is_suspended = false;
         self.wake(at.goroutine, proc, tick, 0);
         self.run(at.goroutine, proc, tick);

@@ -40,7 +40,7 @@ impl Events {
     }
 
     /// What runs on a P makes room for what it polls.
-    fn suspend(&mut self, proc: u32, tick: u64) {
+    pub(super) fn suspend(&mut self, proc: u32, tick: u64) {
         let running = self.procs[proc].goroutine;
         if running == NONE {
             return;
@@ -72,7 +72,7 @@ impl Events {
     pub(super) fn ends_suspension(&self, record: &Record<'_>, target: u32) -> bool {
         match record {
             // A wake of one that was not said to wait.
-            Record::Unblock { .. } => self.goroutines[target].phase == Phase::Waiting,
+            Record::Unblock { .. } => self.goroutines.waits(target),
             Record::Status(_)
             | Record::Name { .. }
             | Record::CreateFailed { .. }
@@ -90,22 +90,51 @@ impl Events {
 
     /// → running, inside what runs on the lane.
     fn poll(&mut self, at: Place, task: u32, tick: u64, label: u64) {
+        self_check!(self.goroutines.name(task).is_some());
+        if self.goroutines.running(task).is_some() {
+            // The end of a poll is in no record.
+            self.pause(task, tick, EventType::GoSched, 0, Phase::Runnable);
+        }
         let proc = self.continue_proc(at, tick);
         self.suspend(proc, tick);
-        if matches!(self.goroutines[task].phase, Phase::Waiting | Phase::Syscall) {
+        if self.goroutines.waits(task) {
             self.wake(task, proc, tick, 0);
         }
         self.goroutines[task].is_suspended = false;
         self.run_as(task, proc, tick, label);
     }
 
-    /// Sees to it that a task runs whose poll is about to end.
-    fn run_polled(&mut self, at: Place, tick: u64) {
-        self.resume_suspended(at, tick);
-        if self.goroutines[at.goroutine].phase != Phase::Running {
-            // How it came to run is in no record.
-            self.poll(at, at.goroutine, tick, 0);
+    /// runnable → running, by itself or, if it polls a task, by that.
+    pub(super) fn start(&mut self, at: Place, place: u32, tick: u64, label: u64) {
+        if self.goroutines.running(place).is_some() {
+            return;
         }
+        let proc = self.proc_of(at.lane, tick);
+        let running = self.procs[proc].goroutine;
+        if running != NONE {
+            self.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
+        }
+        self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
+        if self.goroutines.waits(place) {
+            self.wake(place, proc, tick, 0);
+        }
+        self.run_as(place, proc, tick, label);
+    }
+
+    /// Sees to it that what a lane's records are about runs, though how it came to run may be in no record. `false` if nothing is
+    /// known of it.
+    pub(super) fn sees_to_run(&mut self, at: Place, tick: u64) -> bool {
+        if self.goroutines.running(at.goroutine).is_some() {
+            return true;
+        }
+        let is_known = self.goroutines.name(at.goroutine).is_some();
+        if is_known {
+            self.resume_suspended(at, tick);
+            if self.goroutines.running(at.goroutine).is_none() {
+                self.poll(at, at.goroutine, tick, 0);
+            }
+        }
+        is_known
     }
 }
 
@@ -136,7 +165,7 @@ impl Writing<'_> {
     }
 
     fn end_poll(&mut self, at: Place, tick: u64, event: EventType, to: Phase, stack: StackId) {
-        self.events.run_polled(at, tick);
+        self.events.sees_to_run(at, tick);
         let stack = self.stack(at, stack);
         let proc = self.events.goroutines[at.goroutine].proc;
         self.events.end_sweep(proc, tick);
@@ -145,7 +174,7 @@ impl Writing<'_> {
 
     /// The poll is over, and so is the task. Its P goes on.
     pub(super) fn ready(&mut self, at: Place, tick: u64) {
-        self.events.run_polled(at, tick);
+        self.events.sees_to_run(at, tick);
         self.events.end_on_proc(at.goroutine, tick);
     }
 }

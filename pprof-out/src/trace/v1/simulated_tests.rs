@@ -86,8 +86,9 @@ fn check_ends(run: &Run, seed: u64) {
 
 #[test]
 fn nothing_is_missing_without_mishaps() {
-    for seed in 0..12 {
-        let run = run(seed, 8, 5, 1500, Mishaps { loss: 0, vanish: 0, skew: 300 });
+    for seed in 0..24 {
+        let tasks = if seed < 12 { 0 } else { 10 };
+        let run = run(seed, 8, 5, 1500, Mishaps { loss: 0, vanish: 0, skew: 300, tasks });
         let counts = run.counts;
         assert_eq!(
             (counts.stuck_generations, counts.stale, counts.torn),
@@ -101,12 +102,15 @@ fn nothing_is_missing_without_mishaps() {
         let blocks =
             [E::GoBlockSync, E::GoBlockCond, E::GoBlockRecv, E::GoBlockSelect, E::GoBlockNet, E::GoSleep];
         let waits_in_calls = run.simulation.waits_in_calls;
-        assert_eq!(of(&blocks), written(Kind::Block) + waits_in_calls, "seed {seed}");
+        let awaits = written(Kind::Await) + written(Kind::AwaitSeveral);
+        assert!(tasks == 0 || awaits > 50, "{awaits} polls");
+        assert_eq!(of(&blocks), written(Kind::Block) + waits_in_calls + awaits, "seed {seed}");
         // And those that are in one when the trace begins.
         let system_calls = written(Kind::SyscallBegin) + written(Kind::Call) - waits_in_calls;
         assert!((system_calls..=system_calls + 8).contains(&of(&[E::GoSysCall])), "seed {seed}");
-        assert_eq!(of(&[E::GoEnd]), written(Kind::End) + written(Kind::CreateFailed), "seed {seed}");
-        assert_eq!(of(&[E::GoCreate]), written(Kind::Create) + 8, "seed {seed}");
+        let ends = written(Kind::End) + written(Kind::CreateFailed) + written(Kind::Ready);
+        assert_eq!(of(&[E::GoEnd]), ends, "seed {seed}");
+        assert_eq!(of(&[E::GoCreate]), written(Kind::Create) + 8 + tasks as usize, "seed {seed}");
         assert_eq!(of(&[E::UserTaskCreate]), written(Kind::TaskCreate));
         assert_eq!(of(&[E::UserRegion]), written(Kind::RegionBegin) + written(Kind::RegionEnd));
         assert_eq!(of(&[E::HeapAlloc]), written(Kind::HeapAlloc));
@@ -119,8 +123,9 @@ fn nothing_is_missing_without_mishaps() {
 #[test]
 fn a_trace_with_losses_is_whole_and_true_in_the_end() {
     let (mut stale, mut stuck, mut fresh) = (0, 0, 0);
-    for seed in 0..30 {
-        let run = run(seed, 8, 8, 600, Mishaps { loss: 20, vanish: 200, skew: 300 });
+    for seed in 0..60 {
+        let tasks = if seed < 30 { 0 } else { 10 };
+        let run = run(seed, 8, 8, 600, Mishaps { loss: 20, vanish: 200, skew: 300, tasks });
         assert!(run.simulation.lost > 10);
         stale += run.counts.stale;
         stuck += run.counts.stuck_generations;
@@ -128,7 +133,7 @@ fn a_trace_with_losses_is_whole_and_true_in_the_end() {
         check_ends(&run, seed);
     }
     // Nearly all of the generations in which so much is lost are whole all the same.
-    assert!(stale > 0 && stuck < 30 * 8 / 8, "{stale} stale, {stuck} stuck, {fresh} taken for dead");
+    assert!(stale > 0 && stuck < 60 * 8 / 8, "{stale} stale, {stuck} stuck, {fresh} taken for dead");
 }
 
 /// Threads in pairs that wait for each other, which is what traces are full of.
@@ -188,7 +193,7 @@ fn nanoseconds_a_record() {
     }
     for threads in [4, 200] {
         let mut simulation =
-            Simulation::new(1, threads, CLOCK.start, Mishaps { loss: 0, vanish: 0, skew: 100 });
+            Simulation::new(1, threads, CLOCK.start, Mishaps { loss: 0, vanish: 0, skew: 100, tasks: 0 });
         let begin = simulation.now;
         let lanes = simulation.generation(400_000);
         measure(

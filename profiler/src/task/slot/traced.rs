@@ -48,6 +48,14 @@ pub fn forget_traces() {
 }
 
 impl Task {
+    /// One that was not polled yet, for models.
+    #[cfg(loom)]
+    pub fn of_model(id: u64) -> Self {
+        let task = <Self as crate::slots::Slot>::vacant();
+        task.id.store(id, core::sync::atomic::Ordering::Relaxed);
+        task
+    }
+
     /// What it does as far as the present trace knows. Of generation 0 the state says nothing.
     #[inline]
     pub fn traced(&self) -> Word {

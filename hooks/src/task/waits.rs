@@ -1,0 +1,59 @@
+//! Waits of a future that are announced by the program.
+
+use core::fmt;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+
+use pin_project_lite::pin_project;
+use rtprof_profiler::goroutine::{self, Goroutine};
+use rtprof_profiler::task;
+
+use crate::trace::WaitKind;
+
+pin_project! {
+    /// A future whose waits are of a kind. Made by [`wait`].
+    #[must_use = "futures do nothing unless polled"]
+    pub struct Waits<F> {
+        #[pin]
+        future: F,
+        kind: WaitKind,
+    }
+}
+
+/// Says what the task that awaits `future` waits for meanwhile: for traces, which else tell it by the library whose leaf future the
+/// task awaits, and take what they do not know for a lock. The async form of [`trace::wait`](crate::trace::wait).
+///
+/// ```
+/// # use rtprof_hooks as rtprof;
+/// # mod trace { pub use rtprof_hooks::trace::WaitKind; }
+/// # async fn read_from_device() {}
+/// # async fn read() {
+/// rtprof::task::wait(trace::WaitKind::Net, read_from_device()).await;
+/// # }
+/// ```
+pub fn wait<F: Future>(kind: WaitKind, future: F) -> Waits<F> {
+    Waits { future, kind }
+}
+
+impl<F: Future> Future for Waits<F> {
+    type Output = F::Output;
+
+    #[inline]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        let this = self.project();
+        let result = this.future.poll(context);
+        if result.is_pending()
+            && task::is_on()
+            && let Some(task) = goroutine::known().and_then(Goroutine::polls)
+        {
+            task.tell_reason(this.kind.reason());
+        }
+        result
+    }
+}
+
+impl<F> fmt::Debug for Waits<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Waits").field("kind", &self.kind).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,254 @@
+//! Traces of programs whose tasks come and go, wake each other and move between threads: every one is valid, and nothing is left
+//! out.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use rtprof::task::{Instrument, spawn_named};
+use rtprof::trace::{self, EventType};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use crate::support::{Background, child, stress, until};
+use crate::trace_go;
+use crate::trace_of::{Kept, Trace, record, valid};
+
+/// Traces that are started and stopped.
+const TRACES: usize = 100;
+
+fn workers(count: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("there are threads")
+}
+
+/// Nothing was lost, nor waited for in vain: goroutines are where the records say, and no event fits nowhere.
+#[track_caller]
+fn check_whole(trace: &Trace) {
+    trace.assert_whole();
+    trace.assert_in_order();
+}
+
+/// Spawns tasks that wait for each other, and ends when they have.
+async fn churn(count: &AtomicU64) {
+    let (send, mut receive) = mpsc::channel::<u64>(4);
+    let turns = Arc::new(Semaphore::new(1));
+    for number in 0..20 {
+        let (send, turns) = (send.clone(), turns.clone());
+        let inner = async move { turns.acquire().await.map(drop) }.instrument_named("inner");
+        let task = async move {
+            inner.await.expect("it is not closed");
+            send.send(number).await.expect("it is received");
+        };
+        drop(tokio::spawn(task.instrument_named("churned")));
+    }
+    drop(send);
+    while receive.recv().await.is_some() {
+        count.fetch_add(1, Relaxed);
+    }
+}
+
+#[test]
+fn started_and_stopped_while_tasks_come_and_go() {
+    child::isolated("started_and_stopped_while_tasks_come_and_go", || {
+        let runtime = workers(2);
+        let (background, count) = (Background::default(), AtomicU64::new(0));
+        let mut last = None;
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| background.repeat(|| runtime.block_on(churn(&count).instrument_named("churns"))));
+            let start = std::time::Instant::now();
+            let mut traces = 0;
+            while traces < TRACES || start.elapsed() < stress() {
+                let before = count.load(Relaxed);
+                let trace = record(|| until("tasks have ended", || count.load(Relaxed) > before + 20));
+                check_whole(&trace);
+                assert!(trace.parsed.goroutines_named("churned").count() > 0);
+                traces += 1;
+                last = Some(trace);
+            }
+        });
+        trace_go::check("task-churn", &last.expect("there was one"), &[]);
+    });
+}
+
+#[test]
+fn started_while_ten_thousand_tasks_wait() {
+    const WAITING: usize = 10_000;
+    child::isolated("started_while_ten_thousand_tasks_wait", || {
+        let runtime = workers(2);
+        let (notify, waiting) = (Arc::new(Notify::new()), Arc::new(AtomicU64::new(0)));
+        for _ in 0..WAITING {
+            let (notify, waiting) = (notify.clone(), waiting.clone());
+            let waits = async move {
+                let mut notified = std::pin::pin!(notify.notified());
+                notified.as_mut().enable();
+                waiting.fetch_add(1, Relaxed);
+                notified.await;
+            };
+            runtime.spawn(waits.instrument_named("waits"));
+        }
+        until("all wait", || waiting.load(Relaxed) == WAITING as u64);
+        // Those that have counted are about to be suspended; one that comes later is polled later.
+        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        let asleep = record(|| ());
+        check_whole(&asleep);
+        assert_eq!(asleep.parsed.goroutines_named("waits").count(), WAITING);
+        trace_go::check("task-waiting", &asleep, &[]);
+        // Half of them end in the trace, woken from another thread.
+        let trace = record(|| {
+            notify.notify_waiters();
+            until("all have ended", || rtprof::num_goroutine() < WAITING / 2);
+        });
+        check_whole(&trace);
+        let waiting: HashSet<u64> = trace.parsed.goroutines_named("waits").collect();
+        assert_eq!(waiting.len(), WAITING);
+        let ends = trace.parsed.events_of(EventType::GoEnd).filter(|end| waiting.contains(&end.g())).count();
+        assert!(ends > WAITING / 2, "{ends} have ended");
+    });
+}
+
+#[test]
+fn tasks_wake_each_other_across_runtimes() {
+    child::isolated("tasks_wake_each_other_across_runtimes", || {
+        const ROUNDS: u64 = 2000;
+        let trace = record(|| {
+            let runtimes =
+                [workers(1), Builder::new_current_thread().build().expect("there is one"), workers(2)];
+            let rings: Vec<_> = runtimes.iter().map(|_| mpsc::unbounded_channel::<u64>()).collect();
+            let (senders, receivers): (Vec<_>, Vec<_>) = rings.into_iter().unzip();
+            let tasks = receivers.into_iter().enumerate().map(|(at, mut receive)| {
+                let next = senders[(at + 1) % senders.len()].clone();
+                let body = async move {
+                    while let Some(round) = receive.recv().await {
+                        if next.send(round + 1).is_err() || round >= ROUNDS {
+                            break;
+                        }
+                    }
+                };
+                body.instrument_named("ring")
+            });
+            let mut tasks = tasks.collect::<Vec<_>>().into_iter();
+            let first = runtimes[0].spawn(tasks.next().expect("three"));
+            let current = tasks.next().expect("three");
+            let last = runtimes[2].spawn(tasks.next().expect("three"));
+            senders[0].send(0).expect("it lives");
+            drop(senders);
+            runtimes[1].block_on(current);
+            runtimes[2].block_on(async move {
+                first.await.expect("it ends");
+                last.await.expect("it ends");
+            });
+        });
+        check_whole(&trace);
+        let ring: Vec<u64> = trace.parsed.goroutines_named("ring").collect();
+        let by = |event_type| {
+            trace.parsed.events_of(event_type).filter(|wake| ring.contains(&wake.g())).count() as u64
+        };
+        let wakes = by(EventType::GoUnblock) + by(EventType::GoUnblockLocal);
+        assert!(ring.len() == 3 && wakes > 0, "{ring:?}: {wakes} wakes");
+        trace_go::check("task-runtimes", &trace, &[]);
+    });
+}
+
+/// Work that blocks: on threads for it, and in place.
+#[test]
+fn tasks_that_block_their_thread() {
+    child::isolated("tasks_that_block_their_thread", || {
+        let lock = Arc::new(rtprof::sync::Mutex::new(()));
+        let trace = record(|| {
+            let runtime = workers(2);
+            runtime.block_on(async {
+                for _ in 0..20 {
+                    let blocking = lock.clone();
+                    let held = lock.lock();
+                    let blocks = rtprof::task::spawn_blocking(move || drop(blocking.lock()));
+                    let in_place = lock.clone();
+                    let polled = spawn_named("in place", async move {
+                        tokio::task::yield_now().await;
+                        tokio::task::block_in_place(|| drop(in_place.lock()));
+                        tokio::task::yield_now().await;
+                    });
+                    std::thread::sleep(Duration::from_millis(1));
+                    drop(held);
+                    blocks.await.expect("it ends");
+                    polled.await.expect("it ends");
+                }
+            });
+        });
+        check_whole(&trace);
+        let blocked = |goroutine: &u64| {
+            let is_wait = |event: &trace::Event<'_>| event.event_type() == EventType::GoBlockSync;
+            let takes_lock = |event: &trace::Event<'_>| {
+                event.functions().iter().any(|name| name.contains("tasks_that_block"))
+            };
+            trace.story(*goroutine).into_iter().any(|event| is_wait(&event) && takes_lock(&event))
+        };
+        // What blocks a thread in a poll is the task.
+        assert!(trace.parsed.goroutines_named("in place").any(|task| blocked(&task)));
+        trace_go::check("task-blocking", &trace, &[]);
+    });
+}
+
+#[test]
+fn a_runtime_is_dropped_in_the_middle() {
+    child::isolated("a_runtime_is_dropped_in_the_middle", || {
+        let trace = record(|| {
+            let runtime = workers(2);
+            let count = Arc::new(AtomicU64::new(0));
+            for _ in 0..100 {
+                let ends = count.clone();
+                struct Counts(Arc<AtomicU64>);
+                impl Drop for Counts {
+                    fn drop(&mut self) {
+                        trace::log("dropped", "");
+                        self.0.fetch_add(1, Relaxed);
+                    }
+                }
+                let waits = async move {
+                    let _counts = Counts(ends);
+                    std::future::pending::<()>().await;
+                };
+                runtime.spawn(waits.instrument_named("dropped"));
+                // Never polled, or just so.
+                let churned = count.clone();
+                runtime.spawn(async move { churn(&churned).await }.instrument_named("churns"));
+            }
+            drop(runtime);
+        });
+        trace.assert_in_order();
+        trace.assert_whole();
+        let dropped: Vec<u64> = trace.parsed.goroutines_named("dropped").collect();
+        assert_eq!(dropped.len(), 100);
+        let logs =
+            trace.parsed.events_of(EventType::UserLog).filter(|log| dropped.contains(&log.g())).count();
+        let polled = dropped.iter().filter(|task| trace.story(**task).len() > 3).count();
+        assert!(logs <= 100 && logs > 0, "{logs} of {polled} that were polled");
+        for task in &dropped {
+            assert_eq!(trace.story(*task).last().map(|last| last.event_type()), Some(EventType::GoEnd));
+        }
+        trace_go::check("task-dropped", &trace, &[]);
+    });
+}
+
+/// A trace that ends while all goes on, and one that begins then.
+#[test]
+fn one_trace_after_the_other_without_a_gap() {
+    child::isolated("one_trace_after_the_other_without_a_gap", || {
+        let runtime = workers(2);
+        let (background, count) = (Background::default(), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| background.repeat(|| runtime.block_on(churn(&count).instrument_named("churns"))));
+            for _ in 0..20 {
+                let kept = Kept::default();
+                trace::start(kept.clone()).expect("the one before is over");
+                std::thread::yield_now();
+                let stats = trace::stop().expect("a vector takes everything");
+                let trace = valid(kept.bytes(), stats);
+                trace.assert_in_order();
+                trace.assert_whole();
+            }
+        });
+    });
+}
