@@ -156,6 +156,7 @@ pub(crate) fn check_pages(go: &Go, path: &Path) -> Vec<serde_json::Value> {
 /// All checks on all versions.
 pub(crate) fn check(test: &str, trace: &Trace, profiles: &[(&str, &[&str])]) {
     let path = trace.save(&format!("interop-{test}"));
+    let ended: BTreeSet<_> = trace.parsed.events_of(EventType::GoEnd).map(|end| end.g()).collect();
     for go in go::toolchains(test) {
         check_events(&go, &path, &trace.parsed);
         check_profiles(&go, &path, profiles);
@@ -164,10 +165,7 @@ pub(crate) fn check(test: &str, trace: &Trace, profiles: &[(&str, &[&str])]) {
         // Who ran long enough to be drawn at all is drawn under his name.
         for (goroutine, name) in trace.parsed.goroutines() {
             let shown = format!("G{goroutine} {name}");
-            let runs = trace
-                .parsed
-                .events()
-                .any(|event| event.g() == goroutine && event.event_type() == EventType::GoEnd);
+            let runs = ended.contains(&goroutine);
             assert!(!runs || names.contains(&*shown), "Go {}: no {shown} in {names:?}", go.version);
         }
     }

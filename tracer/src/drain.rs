@@ -91,6 +91,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     let generation = following(LAST.load(Ordering::Relaxed));
     let begin = clock::ticks();
     LAST.store(generation, Ordering::Relaxed);
+    goroutine::forget_traces();
     task::forget_traces();
     task::note_trace(true);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
@@ -307,6 +308,8 @@ impl Drop for Drain {
         if !self.is_over {
             drop(self.cut());
         }
+        // Before another trace can begin, for which the states of goroutines are to be true.
+        drop(core::mem::take(&mut self.in_kernel));
         for buffer in self.pending.drain(..) {
             RECORDER.buffers.give_back(buffer);
         }

@@ -305,6 +305,20 @@ pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
     SLOTS.iter()
 }
 
+/// A new trace begins, in which no goroutine is declared, and of which nothing is lost. Not while an event of another trace may go
+/// on, nor for hooks.
+pub fn forget_traces() {
+    for goroutine in SLOTS.iter() {
+        let mut word = goroutine.state();
+        while word.generation() != 0 {
+            match goroutine.change(word, word.declared(0)) {
+                Ok(()) => break,
+                Err(seen) => word = seen,
+            }
+        }
+    }
+}
+
 /// Those of this process's threads that have a goroutine, by the kernel's numbers. Some may have ended.
 #[cfg(all(rtprof_supported, not(loom)))]
 pub(crate) fn known_threads() -> impl Iterator<Item = (u32, &'static Goroutine)> {

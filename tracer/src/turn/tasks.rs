@@ -239,6 +239,10 @@ impl Turn<'_> {
             return false;
         }
         let id = task.id();
+        if id == 0 {
+            // Its future is gone.
+            return true;
+        }
         let tick = clock::ticks_after_loads();
         let mut declared = before.declared(self.generation);
         if word.is_notified() {
