@@ -1,6 +1,7 @@
 //! A program made up of chance, recorded as the tracer would, for tests: threads that are created, wait, wake each
 //! other, end or vanish, while records get lost and clocks differ.
 
+mod run;
 mod tasks;
 
 use std::collections::BTreeMap;
@@ -308,95 +309,6 @@ impl Simulation {
                 }
             },
             State::Dead => {}
-        }
-    }
-
-    /// Something that a running thread does.
-    fn run(&mut self, id: u64) {
-        self.declare(id, id);
-        if let Some(polled) = self.polled(id) {
-            self.declare_task(polled, id);
-        }
-        if self.run_tasks(id) {
-            return;
-        }
-        let (task, name) = (self.chance(3), 4 + self.chance(2));
-        match self.chance(17) {
-            0..=3 => {
-                let reason = REASONS[self.chance(6) as usize];
-                self.change(id, id, State::Waiting(reason), Kind::Block, |_| [reason as u64, 1]);
-            }
-            4 => self.change(id, id, State::Runnable, Kind::Yield, |_| [1]),
-            5 => self.change(id, id, State::Syscall, Kind::SyscallBegin, |_| [1]),
-            6 => self.create(id),
-            7 if self.threads.len() > 3 && id != 1 && self.polled(id).is_none() => self.end(id),
-            8 => {
-                self.put(id, Kind::RegionBegin, [task, name, 1]);
-                self.regions(id).push((task, name));
-            }
-            9 | 10 => {
-                if let Some((task, name)) = self.regions(id).pop() {
-                    self.put(id, Kind::RegionEnd, [task, name]);
-                }
-            }
-            11 => {
-                let task = self.next_task;
-                self.next_task += 1;
-                self.put(id, Kind::TaskCreate, [task, 0, 4, 1]);
-                self.put(id, Kind::TaskEnd, [task, 1]);
-            }
-            12 => {
-                self.record(id, |lane, tick| {
-                    lane.log(tick, task, 6, "note");
-                });
-            }
-            13 => self.collect(id),
-            14 => {
-                self.put(id, Kind::SweepStart, [1]);
-                if self.chance(2) == 0 {
-                    self.put(id, Kind::SweepDone, [1, 2]);
-                }
-                self.put(id, Kind::AssistStart, [1]);
-                self.put(id, Kind::AssistDone, []);
-            }
-            15 => {
-                // Some seem longer than the thread has run.
-                let state = [State::Syscall, State::Waiting(WaitReason::Net)][self.chance(2) as usize];
-                let arguments = [state.number().into(), 1, self.chance(5000)];
-                let is_written = self.put(id, Kind::Call, arguments);
-                self.waits_in_calls += usize::from(is_written && state != State::Syscall);
-            }
-            _ => {
-                let bytes = self.chance(1 << 30);
-                self.put(id, Kind::HeapAlloc, [bytes]);
-            }
-        }
-    }
-
-    /// Those of what runs on a thread.
-    fn regions(&mut self, thread: u64) -> &mut Vec<(u64, u64)> {
-        match self.polled(thread) {
-            Some(task) => &mut self.tasks.get_mut(&task).unwrap().regions,
-            None => &mut self.threads.get_mut(&thread).unwrap().regions,
-        }
-    }
-
-    fn collect(&mut self, id: u64) {
-        match self.collector {
-            None => {
-                let number = self.collections;
-                self.put(id, Kind::GcStart, [number, 1]);
-                self.put(id, Kind::StwStart, [number, number % 2, 1]);
-                self.now += 1 + self.mishaps.skew;
-                self.put(id, Kind::StwDone, [number]);
-                self.collector = Some(id);
-            }
-            // On whichever thread.
-            Some(_) => {
-                self.put(id, Kind::GcDone, [self.collections]);
-                self.collections += 1;
-                self.collector = None;
-            }
         }
     }
 

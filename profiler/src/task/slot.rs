@@ -43,9 +43,9 @@ pub struct Task {
     /// While it is polled: the task inside whose poll it is polled.
     outer: AtomicPtr<Task>,
     awaits: AwaitStacks,
-    polls: Polls,
     /// What it does as far as the present trace knows; without one, or before the trace knows the task, of generation 0.
     traced: WordCell,
+    polls: Polls,
     /// Its labels: while it is polled, those that are current.
     labels: AtomicU16,
     /// Those under which the last poll has left its first stack.

@@ -13,9 +13,11 @@
 //! wins, and the visitor bridges the gap. Lanes that wait for what never comes give up until the next generation,
 //! whose declarations put everything right.
 
+mod declared;
 mod goroutines;
 mod lanes;
 mod pass;
+mod polls;
 mod turns;
 
 use std::collections::VecDeque;
@@ -226,55 +228,6 @@ impl Order {
             let tick = self.lanes[lane].tick;
             visit.resume(Place { lane, tick, goroutine: polled });
         }
-    }
-
-    /// A lane polls a task from now on.
-    pub(super) fn begin_poll(&mut self, task: u32, lane: u32) {
-        self.end_poll(task);
-        self.lanes[lane].polled.push(task);
-        self.goroutines[task].polled_on = lane;
-    }
-
-    /// No lane polls the task any more. Returns whether one did.
-    pub(super) fn end_poll(&mut self, task: u32) -> bool {
-        let lane = std::mem::replace(&mut self.goroutines[task].polled_on, SHARED);
-        if lane == SHARED {
-            return false;
-        }
-        // What was polled inside, if anything, is not polled either.
-        while let Some(polled) = self.lanes[lane].polled.pop() {
-            self.goroutines[polled].polled_on = SHARED;
-            if polled == task {
-                break;
-            }
-        }
-        true
-    }
-
-    /// The lane polls nothing any more.
-    pub(super) fn end_polls_of(&mut self, lane: u32) {
-        while let Some(&polled) = self.lanes[lane].polled.last() {
-            self.end_poll(polled);
-        }
-    }
-
-    /// At the end of a generation, before places are given away.
-    fn forget_polled(&mut self) {
-        let lanes: Vec<u32> = self.lanes.places().collect();
-        for lane in lanes {
-            for polled in self.lanes[lane].polled.clone() {
-                if !self.goroutines[polled].is_alive() {
-                    self.end_poll(polled);
-                }
-            }
-        }
-    }
-
-    /// What does what a goroutine does: for one whose thread polls a task, the innermost one.
-    pub(super) fn visible(&self, goroutine: u32) -> u32 {
-        let lane = self.lanes.find(self.goroutines[goroutine].id).filter(|&lane| lane != SHARED);
-        let polled = lane.and_then(|lane| self.lanes[lane].polled.last().copied());
-        polled.filter(|&polled| self.goroutines[polled].is_alive()).unwrap_or(goroutine)
     }
 
     /// Nobody can get on: frees those that wait for what was lost. False if there is nothing to be done.

@@ -1,9 +1,9 @@
 //! When a record can be passed on, and what then changes.
 
 use rtprof_profiler::goroutine::State;
-use rtprof_tracer::record::{Record, Status};
+use rtprof_tracer::record::Record;
 
-use super::goroutines::{Fit, Goroutine, distance};
+use super::goroutines::{Fit, Goroutine};
 use super::lanes::{Awaits, Reading};
 use super::{NONE, Order, Place, SHARED, Visit};
 
@@ -189,14 +189,14 @@ impl Order {
         Place { lane: reading.lane, tick: lifted, goroutine: lane.top() }
     }
 
-    fn cause_of(&self, goroutine: u32) -> (u64, u32) {
+    pub(super) fn cause_of(&self, goroutine: u32) -> (u64, u32) {
         let goroutine = &self.goroutines[goroutine];
         (goroutine.tick, goroutine.lane)
     }
 
     /// The goroutine has gone through its next change, by itself if `is_own`.
     #[inline]
-    fn change(&mut self, place: u32, state: State, at: Place, is_own: bool) {
+    pub(super) fn change(&mut self, place: u32, state: State, at: Place, is_own: bool) {
         let goroutine = &mut self.goroutines[place];
         goroutine.number = goroutine.next_number();
         goroutine.state = state;
@@ -213,7 +213,7 @@ impl Order {
 
     /// Whether what the lane's goroutine does can be said of it already.
     #[inline]
-    fn own_is_declared(&self, reading: &Reading<'_>) -> Passed {
+    pub(super) fn own_is_declared(&self, reading: &Reading<'_>) -> Passed {
         let top = self.lanes[reading.lane].top();
         let goroutine = &self.goroutines[top];
         let is_declared = top == NONE
@@ -221,36 +221,6 @@ impl Order {
                 && (goroutine.declared == self.generation || goroutine.state == State::Running)
             || reading.is_loose;
         if is_declared { Ok(()) } else { Err(Awaits::Declaration(top)) }
-    }
-
-    /// The poll of a task ends, on the lane where it has begun.
-    fn poll_over(
-        &mut self,
-        reading: &Reading<'_>,
-        tick: u64,
-        record: &Record<'_>,
-        (task, number): (u64, u64),
-        to: State,
-        visit: &mut impl Visit,
-    ) -> Passed {
-        let place = self.goroutines.at(task);
-        if !self.numbered(place, number, |state| state == State::Running)? {
-            // The trace is further already.
-            if self.goroutines[place].polled_on == reading.lane {
-                self.end_poll(place);
-            }
-            return Ok(());
-        }
-        let cause = self.cause_of(place);
-        let at = Place { goroutine: place, ..self.at(reading, tick, Some(cause)) };
-        visit.record(at, NONE, record);
-        self.change(place, to, at, true);
-        let was_polled = self.end_poll(place);
-        let lane = &self.lanes[reading.lane];
-        if was_polled && let Some(&outer) = lane.polled.last() {
-            visit.resume(Place { goroutine: outer, ..at });
-        }
-        Ok(())
     }
 
     /// A change that the lane's own goroutine makes of itself.
@@ -301,7 +271,12 @@ impl Order {
 
     /// Whether a numbered change is to be passed on now, or, if not, left out.
     #[inline]
-    fn numbered(&mut self, target: u32, number: u64, fits: impl Fn(State) -> bool) -> Result<bool, Awaits> {
+    pub(super) fn numbered(
+        &mut self,
+        target: u32,
+        number: u64,
+        fits: impl Fn(State) -> bool,
+    ) -> Result<bool, Awaits> {
         let goroutine = &self.goroutines[target];
         let is_declared = goroutine.is_known && goroutine.declared == self.generation;
         if is_declared || goroutine.is_known && goroutine.state == State::Dead {
@@ -348,135 +323,5 @@ impl Order {
         visit.record(at, target, record);
         self.set(target, 0, State::Runnable, at);
         Ok(())
-    }
-
-    /// A declaration: what it says holds, unless the trace has come further already.
-    fn declare(
-        &mut self,
-        reading: &mut Reading<'_>,
-        tick: u64,
-        status: &Status,
-        visit: &mut impl Visit,
-    ) -> Passed {
-        let target = self.goroutines.at(status.goroutine);
-        let goroutine = &self.goroutines[target];
-        let ahead = distance(goroutine.number, status.number);
-        let is_behind = goroutine.is_known && ahead < 0;
-        let is_dead = goroutine.is_known && goroutine.state == State::Dead;
-        if target == NONE || is_behind || is_dead || !goroutine.is_known && status.state == State::Dead {
-            if is_behind {
-                self.goroutines[target].declared = self.generation;
-                self.goroutines[target].wake_all(|reading| self.ready.push_back(reading));
-            }
-            self.counts.stale += 1;
-            return Ok(());
-        }
-        // Its own lane may have changes from before the loss that are not read yet.
-        let is_elsewhere = self.lanes[reading.lane].thread != status.goroutine;
-        let is_there = goroutine.is_known && ahead == 0;
-        if goroutine.is_known && status.is_after_loss && is_elsewhere && !is_there && !reading.is_due {
-            return Err(Awaits::Jump(target, status.number));
-        }
-        reading.is_due = false;
-        let (is_known, was) = (goroutine.is_known, goroutine.state);
-        let has_jumped = status.is_after_loss || is_known && ahead != 0;
-        if is_known && was == status.state {
-            if was != State::Running {
-                // The lane whose buffer has said that it polls this does so no more.
-                let at = Place { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
-                self.end_poll_elsewhere(target, at, visit);
-            }
-            // As it was: nothing happens, and the tick is nobody's cause.
-            let goroutine = &mut self.goroutines[target];
-            goroutine.number = status.number;
-            goroutine.declared = self.generation;
-            goroutine.has_jumped = has_jumped;
-            goroutine.wake_all(|reading| self.ready.push_back(reading));
-            self.note_poller(target, reading.lane);
-            return Ok(());
-        }
-        let owner = self.owner(status, visit);
-        let cause = is_known.then(|| self.cause_of(target));
-        let at = self.at(reading, tick, cause);
-        if is_known {
-            self.jump(at, target, owner, status.number, status.state, visit);
-        } else {
-            visit.introduce(at, target, owner, status);
-            self.set(target, status.number, status.state, at);
-        }
-        self.goroutines[target].has_jumped = has_jumped;
-        self.note_poller(target, reading.lane);
-        Ok(())
-    }
-
-    /// A task that runs is declared on the lane that polls it, or outside threads. The beginning of the poll may be in no record.
-    fn note_poller(&mut self, target: u32, lane: u32) {
-        let Goroutine { id, state, polled_on, .. } = self.goroutines[target];
-        let is_task = self.lanes.find(id).is_none();
-        if lane != SHARED && state == State::Running && is_task && polled_on != lane {
-            self.begin_poll(target, lane);
-        }
-    }
-
-    /// The goroutine came to a state by changes that are in no record.
-    pub(super) fn jump(
-        &mut self,
-        at: Place,
-        place: u32,
-        owner: Option<u32>,
-        number: u64,
-        state: State,
-        visit: &mut impl Visit,
-    ) {
-        self.counts.bridged += 1;
-        if state != State::Running {
-            self.end_poll_elsewhere(place, at, visit);
-        }
-        let shown = if state == State::Dead { place } else { self.visible(place) };
-        visit.bridge(at, shown, owner, state);
-        self.set(place, number, state, at);
-        self.goroutines[place].has_jumped = true;
-    }
-
-    /// No lane polls the task any more, or has for longer than is known: what its thread has done since was taken for the task's.
-    fn end_poll_elsewhere(&mut self, task: u32, at: Place, visit: &mut impl Visit) {
-        let lane = self.goroutines[task].polled_on;
-        if !self.end_poll(task) || !self.lanes[lane].polled.is_empty() {
-            return;
-        }
-        let own = self.lanes[lane].own;
-        let Goroutine { state, tick, .. } = self.goroutines[own];
-        if self.goroutines[own].is_alive() && state != State::Running {
-            visit.bridge(Place { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
-        }
-    }
-
-    /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
-    fn owner(&mut self, status: &Status, visit: &mut impl Visit) -> Option<u32> {
-        if status.thread == 0 {
-            return None;
-        }
-        if status.state != State::Running {
-            return self.lanes.find(status.thread);
-        }
-        let (lane, is_new) = self.lanes.at(status.thread);
-        if is_new {
-            self.lanes[lane].seen = self.generation;
-            visit.lane(lane, status.thread, status.thread_id);
-        }
-        self_check!(lane != SHARED);
-        Some(lane)
-    }
-
-    fn set(&mut self, place: u32, number: u64, state: State, at: Place) {
-        let goroutine = &mut self.goroutines[place];
-        goroutine.is_known = true;
-        goroutine.number = number;
-        goroutine.state = state;
-        goroutine.tick = at.tick;
-        goroutine.lane = at.lane;
-        goroutine.declared = self.generation;
-        let ready = &mut self.ready;
-        goroutine.wake_all(|reading| ready.push_back(reading));
     }
 }

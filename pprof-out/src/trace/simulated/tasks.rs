@@ -25,6 +25,14 @@ impl Simulation {
         }
     }
 
+    /// Those of what runs on a thread.
+    pub(super) fn regions(&mut self, thread: u64) -> &mut Vec<(u64, u64)> {
+        match self.polled(thread) {
+            Some(task) => &mut self.tasks.get_mut(&task).unwrap().regions,
+            None => &mut self.threads.get_mut(&thread).unwrap().regions,
+        }
+    }
+
     fn add_task(&mut self, state: State, number: u64, declared: u32) {
         let id = self.next_thread;
         self.next_thread += 1;

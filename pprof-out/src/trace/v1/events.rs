@@ -7,7 +7,7 @@ use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 
 use crate::trace::awaited::AwaitedStacks;
-use crate::trace::order::{Place, SHARED, Visit};
+use crate::trace::order::{Place, Visit};
 use crate::view::View;
 
 use super::called::Begun;
@@ -16,7 +16,7 @@ use super::event::EventType;
 use super::goroutines::{Goroutines, NONE, Phase};
 use super::moves::unknown_thread;
 use super::names::Names;
-use super::procs::{OUTSIDE, Procs};
+use super::procs::Procs;
 
 /// A lane as the trace shows it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -89,44 +89,12 @@ impl Events {
         }
     }
 
-    fn end_collection(&mut self, proc: u32, tick: u64) {
+    pub(super) fn end_collection(&mut self, proc: u32, tick: u64) {
         if self.has_collection {
             let tick = tick.max(self.collection_tick + 1);
             self.collection_tick = self.procs.put(proc, tick, EventType::GcDone, []);
             self.has_collection = false;
         }
-    }
-
-    /// Brings the trace to an end that every reader can bear: nothing runs, and nothing is open but system calls,
-    /// tasks and regions.
-    pub(super) fn finish(&mut self, tick: u64) {
-        let tick = tick >> self.shift;
-        if let Some(place) = self.stop_of
-            && self.goroutines[place].phase != Phase::Running
-        {
-            // Only a goroutine that runs can let the world go on.
-            self.bring(place, State::Runnable, SHARED, None, tick);
-            let (proc, stands_in) = self.idle_proc(None, State::Runnable, tick);
-            self.run(place, proc, tick);
-            self.end_stop(tick);
-            self.pause(place, tick, EventType::GoSched, 0, Phase::Runnable);
-            self.stop_proc(proc, tick);
-            self.settle(place, State::Runnable, proc, stands_in, tick);
-        }
-        self.end_stop(tick);
-        self.begin_open_calls();
-        self.end_collection(OUTSIDE, tick);
-        for place in self.goroutines.places() {
-            if self.goroutines[place].phase == Phase::Running {
-                self.end_sweep(self.goroutines[place].proc, tick);
-                self.end_assist(place, tick);
-                self.pause(place, tick, EventType::GoSched, 0, Phase::Runnable);
-            }
-        }
-        for proc in self.procs.places() {
-            self.stop_proc(proc, tick);
-        }
-        self.procs.finish();
     }
 }
 

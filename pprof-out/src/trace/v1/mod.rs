@@ -10,6 +10,7 @@ mod calls;
 mod checker;
 pub(crate) mod event;
 mod events;
+mod finish;
 mod goroutines;
 mod id_set;
 mod invalid;

@@ -1,0 +1,119 @@
+//! Declarations, and what follows where they do not fit.
+
+use rtprof_profiler::goroutine::State;
+use rtprof_tracer::record::Status;
+
+use super::goroutines::distance;
+use super::lanes::{Awaits, Reading};
+use super::pass::Passed;
+use super::{NONE, Order, Place, SHARED, Visit};
+
+impl Order {
+    /// A declaration: what it says holds, unless the trace has come further already.
+    pub(super) fn declare(
+        &mut self,
+        reading: &mut Reading<'_>,
+        tick: u64,
+        status: &Status,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let target = self.goroutines.at(status.goroutine);
+        let goroutine = &self.goroutines[target];
+        let ahead = distance(goroutine.number, status.number);
+        let is_behind = goroutine.is_known && ahead < 0;
+        let is_dead = goroutine.is_known && goroutine.state == State::Dead;
+        if target == NONE || is_behind || is_dead || !goroutine.is_known && status.state == State::Dead {
+            if is_behind {
+                self.goroutines[target].declared = self.generation;
+                self.goroutines[target].wake_all(|reading| self.ready.push_back(reading));
+            }
+            self.counts.stale += 1;
+            return Ok(());
+        }
+        // Its own lane may have changes from before the loss that are not read yet.
+        let is_elsewhere = self.lanes[reading.lane].thread != status.goroutine;
+        let is_there = goroutine.is_known && ahead == 0;
+        if goroutine.is_known && status.is_after_loss && is_elsewhere && !is_there && !reading.is_due {
+            return Err(Awaits::Jump(target, status.number));
+        }
+        reading.is_due = false;
+        let (is_known, was) = (goroutine.is_known, goroutine.state);
+        let has_jumped = status.is_after_loss || is_known && ahead != 0;
+        if is_known && was == status.state {
+            if was != State::Running {
+                // The lane whose buffer has said that it polls this does so no more.
+                let at = Place { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
+                self.end_poll_elsewhere(target, at, visit);
+            }
+            // As it was: nothing happens, and the tick is nobody's cause.
+            let goroutine = &mut self.goroutines[target];
+            goroutine.number = status.number;
+            goroutine.declared = self.generation;
+            goroutine.has_jumped = has_jumped;
+            goroutine.wake_all(|reading| self.ready.push_back(reading));
+            self.note_poller(target, reading.lane);
+            return Ok(());
+        }
+        let owner = self.owner(status, visit);
+        let cause = is_known.then(|| self.cause_of(target));
+        let at = self.at(reading, tick, cause);
+        if is_known {
+            self.jump(at, target, owner, status.number, status.state, visit);
+        } else {
+            visit.introduce(at, target, owner, status);
+            self.set(target, status.number, status.state, at);
+        }
+        self.goroutines[target].has_jumped = has_jumped;
+        self.note_poller(target, reading.lane);
+        Ok(())
+    }
+
+    /// The goroutine came to a state by changes that are in no record.
+    pub(super) fn jump(
+        &mut self,
+        at: Place,
+        place: u32,
+        owner: Option<u32>,
+        number: u64,
+        state: State,
+        visit: &mut impl Visit,
+    ) {
+        self.counts.bridged += 1;
+        if state != State::Running {
+            self.end_poll_elsewhere(place, at, visit);
+        }
+        let shown = if state == State::Dead { place } else { self.visible(place) };
+        visit.bridge(at, shown, owner, state);
+        self.set(place, number, state, at);
+        self.goroutines[place].has_jumped = true;
+    }
+
+    /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
+    fn owner(&mut self, status: &Status, visit: &mut impl Visit) -> Option<u32> {
+        if status.thread == 0 {
+            return None;
+        }
+        if status.state != State::Running {
+            return self.lanes.find(status.thread);
+        }
+        let (lane, is_new) = self.lanes.at(status.thread);
+        if is_new {
+            self.lanes[lane].seen = self.generation;
+            visit.lane(lane, status.thread, status.thread_id);
+        }
+        self_check!(lane != SHARED);
+        Some(lane)
+    }
+
+    pub(super) fn set(&mut self, place: u32, number: u64, state: State, at: Place) {
+        let goroutine = &mut self.goroutines[place];
+        goroutine.is_known = true;
+        goroutine.number = number;
+        goroutine.state = state;
+        goroutine.tick = at.tick;
+        goroutine.lane = at.lane;
+        goroutine.declared = self.generation;
+        let ready = &mut self.ready;
+        goroutine.wake_all(|reading| ready.push_back(reading));
+    }
+}

@@ -1,0 +1,112 @@
+//! Which tasks a lane polls: each inside the poll of the one before.
+
+use rtprof_profiler::goroutine::State;
+use rtprof_tracer::record::Record;
+
+use super::goroutines::Goroutine;
+use super::lanes::Reading;
+use super::pass::Passed;
+use super::{NONE, Order, Place, SHARED, Visit};
+
+impl Order {
+    /// The poll of a task ends, on the lane where it has begun.
+    pub(super) fn poll_over(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        record: &Record<'_>,
+        (task, number): (u64, u64),
+        to: State,
+        visit: &mut impl Visit,
+    ) -> Passed {
+        let place = self.goroutines.at(task);
+        if !self.numbered(place, number, |state| state == State::Running)? {
+            // The trace is further already.
+            if self.goroutines[place].polled_on == reading.lane {
+                self.end_poll(place);
+            }
+            return Ok(());
+        }
+        let cause = self.cause_of(place);
+        let at = Place { goroutine: place, ..self.at(reading, tick, Some(cause)) };
+        visit.record(at, NONE, record);
+        self.change(place, to, at, true);
+        let was_polled = self.end_poll(place);
+        let lane = &self.lanes[reading.lane];
+        if was_polled && let Some(&outer) = lane.polled.last() {
+            visit.resume(Place { goroutine: outer, ..at });
+        }
+        Ok(())
+    }
+
+    /// A lane polls a task from now on.
+    pub(super) fn begin_poll(&mut self, task: u32, lane: u32) {
+        self.end_poll(task);
+        self.lanes[lane].polled.push(task);
+        self.goroutines[task].polled_on = lane;
+    }
+
+    /// No lane polls the task any more. Returns whether one did.
+    pub(super) fn end_poll(&mut self, task: u32) -> bool {
+        let lane = std::mem::replace(&mut self.goroutines[task].polled_on, SHARED);
+        if lane == SHARED {
+            return false;
+        }
+        // What was polled inside, if anything, is not polled either.
+        while let Some(polled) = self.lanes[lane].polled.pop() {
+            self.goroutines[polled].polled_on = SHARED;
+            if polled == task {
+                break;
+            }
+        }
+        true
+    }
+
+    /// The lane polls nothing any more.
+    pub(super) fn end_polls_of(&mut self, lane: u32) {
+        while let Some(&polled) = self.lanes[lane].polled.last() {
+            self.end_poll(polled);
+        }
+    }
+
+    /// At the end of a generation, before places are given away.
+    pub(super) fn forget_polled(&mut self) {
+        let lanes: Vec<u32> = self.lanes.places().collect();
+        for lane in lanes {
+            for polled in self.lanes[lane].polled.clone() {
+                if !self.goroutines[polled].is_alive() {
+                    self.end_poll(polled);
+                }
+            }
+        }
+    }
+
+    /// What does what a goroutine does: for one whose thread polls a task, the innermost one.
+    pub(super) fn visible(&self, goroutine: u32) -> u32 {
+        let lane = self.lanes.find(self.goroutines[goroutine].id).filter(|&lane| lane != SHARED);
+        let polled = lane.and_then(|lane| self.lanes[lane].polled.last().copied());
+        polled.filter(|&polled| self.goroutines[polled].is_alive()).unwrap_or(goroutine)
+    }
+
+    /// A task that runs is declared on the lane that polls it, or outside threads. The beginning of the poll may be in no record.
+    pub(super) fn note_poller(&mut self, target: u32, lane: u32) {
+        let Goroutine { id, state, polled_on, .. } = self.goroutines[target];
+        let is_task = self.lanes.find(id).is_none();
+        if lane != SHARED && state == State::Running && is_task && polled_on != lane {
+            self.begin_poll(target, lane);
+        }
+    }
+
+    /// No lane polls the task any more, or has for longer than is known: what its thread has done since was taken for the task's.
+    pub(super) fn end_poll_elsewhere(&mut self, task: u32, at: Place, visit: &mut impl Visit) {
+        let lane = self.goroutines[task].polled_on;
+        if !self.end_poll(task) || !self.lanes[lane].polled.is_empty() {
+            return;
+        }
+        let own = self.lanes[lane].own;
+        let Goroutine { state, tick, .. } = self.goroutines[own];
+        if self.goroutines[own].is_alive() && state != State::Running {
+            visit.bridge(Place { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
+        }
+    }
+}
