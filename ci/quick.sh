@@ -8,4 +8,4 @@ ci/fmt.sh
 cargo clippy --all-targets --all-features -- -D warnings
 export RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-0.3}"
 cargo test --no-fail-fast --lib --test truth --test heap --test waits --test traces --test http_contract \
-    --test http_server --test hostile_reentry --test goroutines --test tasks
+    --test http_server --test hostile_reentry --test goroutines --test tasks --test task_traces

@@ -9,6 +9,6 @@ export RTPROF_REQUIRE_GO=1
 ci/go.sh
 echo "stress tests keep on for ${RTPROF_STRESS_SECS:-1} s each"
 # One build with the examples: the same features.
-cargo test --release --features axum --no-fail-fast --test http_axum --test truth --test heap --test waits --test traces --test cpu \
+cargo test --release --features axum --no-fail-fast --test http_axum --test truth --test heap --test waits --test traces --test task_traces --test cpu \
     --test goroutines --test tasks --test hostile_dlopen --test hostile_files --test hostile_life --test 'hostile_locks*' --test hostile_reentry --test hostile_trace
 cargo test --release --features interpose --no-fail-fast --test unmodified

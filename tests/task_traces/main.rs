@@ -1,5 +1,5 @@
 //! Async tasks in traces: who ran when, waited for what, and was woken by whom.
-#![cfg(all(feature = "pprof", feature = "tokio"))]
+#![cfg(feature = "pprof")]
 
 #[path = "../tasks/by_hand.rs"]
 #[allow(dead_code, reason = "what is counted is asked elsewhere")]

@@ -6,7 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use rtprof::task::spawn_named;
+use rtprof::task::Instrument;
 use rtprof::trace::{Event, EventType, WaitKind};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -73,12 +73,13 @@ async fn play<W, F>(
     F: Future<Output = ()> + Send + 'static,
 {
     let waits = waits();
-    let waiter = spawn_named(format!("waits {what}"), async move {
+    let waiter = async move {
         let asked = Instant::now();
         waits.await;
         (asked, Instant::now())
-    });
-    let waker = spawn_named(format!("wakes {what}"), async move {
+    };
+    let waiter = tokio::spawn(waiter.instrument_named(&format!("waits {what}")));
+    let waker = async move {
         let suspended = Instant::now();
         std::thread::sleep(WAIT);
         let waking = Instant::now();
@@ -86,7 +87,8 @@ async fn play<W, F>(
         let woken = Instant::now();
         std::thread::sleep(WAIT);
         (suspended, waking, woken, Instant::now())
-    });
+    };
+    let waker = tokio::spawn(waker.instrument_named(&format!("wakes {what}")));
     let (suspended, waking, woken, freed) = waker.await.expect("it ends");
     let (asked, resumed) = waiter.await.expect("it ends");
     let moments = Moments { asked, suspended, waking, woken, freed, resumed };

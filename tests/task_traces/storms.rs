@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use rtprof::task::{Instrument, spawn_named};
+use rtprof::GoroutineState;
+use rtprof::task::Instrument;
 use rtprof::trace::{self, EventType};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc};
@@ -77,20 +78,17 @@ fn started_while_ten_thousand_tasks_wait() {
     const WAITING: usize = 10_000;
     child::isolated("started_while_ten_thousand_tasks_wait", || {
         let runtime = workers(2);
-        let (notify, waiting) = (Arc::new(Notify::new()), Arc::new(AtomicU64::new(0)));
+        let notify = Arc::new(Notify::new());
         for _ in 0..WAITING {
-            let (notify, waiting) = (notify.clone(), waiting.clone());
-            let waits = async move {
-                let mut notified = std::pin::pin!(notify.notified());
-                notified.as_mut().enable();
-                waiting.fetch_add(1, Relaxed);
-                notified.await;
-            };
-            runtime.spawn(waits.instrument_named("waits"));
+            let notify = notify.clone();
+            runtime.spawn(async move { notify.notified().await }.instrument_named("waits"));
         }
-        until("all wait", || waiting.load(Relaxed) == WAITING as u64);
-        // Those that have counted are about to be suspended; one that comes later is polled later.
-        runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
+        let waits = |task: &rtprof::GoroutineRecord| {
+            task.name == "waits" && matches!(task.state, GoroutineState::Waiting(_))
+        };
+        until("all wait", || {
+            rtprof::goroutine_profile().iter().filter(|task| waits(task)).count() == WAITING
+        });
         let asleep = record(|| ());
         check_whole(&asleep);
         assert_eq!(asleep.parsed.goroutines_named("waits").count(), WAITING);
@@ -152,6 +150,7 @@ fn tasks_wake_each_other_across_runtimes() {
 }
 
 /// Work that blocks: on threads for it, and in place.
+#[cfg(feature = "tokio")]
 #[test]
 fn tasks_that_block_their_thread() {
     child::isolated("tasks_that_block_their_thread", || {
@@ -164,11 +163,12 @@ fn tasks_that_block_their_thread() {
                     let held = lock.lock();
                     let blocks = rtprof::task::spawn_blocking(move || drop(blocking.lock()));
                     let in_place = lock.clone();
-                    let polled = spawn_named("in place", async move {
+                    let polled = async move {
                         tokio::task::yield_now().await;
                         tokio::task::block_in_place(|| drop(in_place.lock()));
                         tokio::task::yield_now().await;
-                    });
+                    };
+                    let polled = tokio::spawn(polled.instrument_named("in place"));
                     std::thread::sleep(Duration::from_millis(1));
                     drop(held);
                     blocks.await.expect("it ends");

@@ -27,6 +27,12 @@
 //! Futures that a task polls with wakers of another make, as `FuturesUnordered`, `buffer_unordered` and a long `join_all` do, end
 //! its stack: instrument them where they are pushed, and each is a task too.
 //!
+//! # Traces
+//!
+//! While an execution trace is recorded each task is a goroutine of it: created, running on the lane of the thread that polls it,
+//! waiting for what it awaits, and woken by what has used its waker. [`wait`] says what it waits for where that cannot be seen.
+//! Regions, logs and user tasks of async code belong to the async task, also across an await.
+//!
 //! # Labels
 //!
 //! A task has the labels of what made it, and keeps them when it moves between threads. They are current while it is polled, so
