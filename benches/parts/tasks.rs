@@ -1,7 +1,7 @@
 //! Async tasks: what they cost that are followed, and snapshots of them.
 //!
 //! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds a task or poll; HOW is `plain`, `off`, `on` with stacks noted at each
-//! await, or `block` with waits sampled one in 10 microseconds), `start COUNT FRAMES` (tasks that wait, with so many frames of
+//! await, `block` with waits sampled one in 10 microseconds, or `traced`), `start COUNT FRAMES` (tasks that wait, with so many frames of
 //! recursion; answers milliseconds and stacks of the first look), `snapshot` (answers milliseconds and records), `stall ROUNDS`
 //! (answers milliseconds for each round: the longest pause of a task that runs, while snapshots are taken, and then as long
 //! without).
@@ -66,9 +66,14 @@ fn work(runtime: &Runtime, request: &mut Request<'_>) -> f64 {
         "off" => {}
         "on" => _ = set_await_stacks(AwaitStacks::Always),
         "block" => rtprof::set_block_profile_rate(10_000),
+        "traced" => rtprof::trace::start(std::io::sink()).expect("no other trace goes on"),
         other => panic!("unknown way {other}"),
     }
     let nanos = work.nanos(runtime, count, Instrumented);
+    if how == "traced" {
+        let stats = rtprof::trace::stop().expect("a sink takes everything");
+        assert_eq!(stats.dropped_events, 0);
+    }
     set_await_stacks(AwaitStacks::OnRequest);
     rtprof::set_block_profile_rate(0);
     nanos

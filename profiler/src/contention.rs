@@ -36,8 +36,9 @@ use crate::hidden::{self, Calls};
 use crate::labels::{self, LabelSetId};
 use crate::listeners::{self, Listener};
 use crate::random;
+use crate::stack::scratch::with_frames;
 use crate::stack::table::{Entry, Key, Table};
-use crate::stack::{MAX_STACK, Stack, capture, with_room};
+use crate::stack::{Stack, capture, with_room};
 use crate::task;
 use crate::wait_site::{self, WaitSite};
 
@@ -250,10 +251,11 @@ fn record(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<Wake>
 
 #[inline(never)]
 fn record_here(buckets: &'static Buckets, count: f64, cycles: u64, wake: Option<Wake>) {
-    let mut frames = [0; MAX_STACK];
-    let depth = capture(&mut frames);
-    let key = BlockKey { labels: labels::current_id(), is_wake: wake.is_some() };
-    add(buckets, key, &frames[..depth], count, cycles, wake);
+    with_frames(|frames| {
+        let depth = capture(frames);
+        let key = BlockKey { labels: labels::current_id(), is_wake: wake.is_some() };
+        add(buckets, key, &frames[..depth], count, cycles, wake);
+    });
 }
 
 fn add(

@@ -26,8 +26,9 @@ use crate::mem_record::MemRecord;
 use crate::observer;
 use crate::rate::RateIndex;
 use crate::sampling::Hook;
+use crate::stack::scratch::with_frames;
 use crate::stack::table::Table;
-use crate::stack::{MAX_STACK, Stack, capture, spare};
+use crate::stack::{Stack, capture, spare};
 
 /// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
@@ -92,10 +93,11 @@ pub fn malloc(size: usize, rate: RateIndex, hook: &Hook) -> Option<Sample> {
 
 #[inline(never)]
 fn malloc_here(size: usize, rate: RateIndex) -> Option<Sample> {
-    let mut frames = [0; MAX_STACK];
-    let depth = capture(&mut frames);
     let key = MemKey::new(size, rate, labels::current_id());
-    let bucket = BUCKETS.intern_or_fold(key, &frames[..depth], MemKey::coarse, OVERFLOW_BUCKETS)?;
+    let bucket = with_frames(|frames| {
+        let depth = capture(frames);
+        BUCKETS.intern_or_fold(key, &frames[..depth], MemKey::coarse, OVERFLOW_BUCKETS)
+    })?;
     let cycle = CUTS.malloc(|cycle| bucket.record.malloc(cycle));
     LIVE.0.fetch_add(estimate(key), Ordering::Relaxed);
     Some(Sample { bucket, cycle })

@@ -10,8 +10,9 @@
 
 use crate::contention;
 use crate::stack::kept::{Frames, KeptStack, NotedStack};
+use crate::stack::scratch::with_frames;
 use crate::stack::table::Table;
-use crate::stack::{MAX_STACK, capture, with_room};
+use crate::stack::{capture, with_room};
 
 /// The frames that are kept: those of the profiler, the system call, and the lock's own.
 const FRAMES: usize = 16;
@@ -42,7 +43,8 @@ pub fn here() -> Option<&'static WaitSite> {
 
 #[inline(never)]
 fn find(sites: &'static Table<Frames, ()>) -> Option<&'static WaitSite> {
-    let mut frames = [0; MAX_STACK];
-    let depth = capture(&mut frames).min(FRAMES);
-    sites.intern(Frames, &frames[..depth]).ok()
+    with_frames(|frames| {
+        let depth = capture(frames).min(FRAMES);
+        sites.intern(Frames, &frames[..depth]).ok()
+    })
 }

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use rtprof_profiler::goroutine::{self, MAX_TITLE, Start};
 use rtprof_profiler::modules::CaptureSpan;
 use rtprof_profiler::primitive::{AtomicU32, Ordering};
 use rtprof_profiler::sampling::Hook;
@@ -102,6 +103,7 @@ impl Text for Named {
 const STACK_PLACES: usize = 32;
 const STRING_PLACES: usize = 16;
 const KEPT_PLACES: usize = 32;
+const TITLE_PLACES: usize = 16;
 
 /// What a lane has beside it to work with: room for a stack or a string, which would take as long to zero as an event
 /// may, and what it has looked up last: hashing a stack takes as long again.
@@ -113,6 +115,8 @@ pub(crate) struct Desk {
     strings: [Option<&'static Named>; STRING_PLACES],
     /// The numbers of stacks of tasks, with what tells these apart; 0 where there is none.
     kept: [(usize, StackId); KEPT_PLACES],
+    /// The numbers of titles of goroutines without a name, by what tells their starts apart.
+    titles: [([usize; 2], StringId); TITLE_PLACES],
 }
 
 impl Desk {
@@ -125,6 +129,7 @@ impl Desk {
             stacks: [None; STACK_PLACES],
             strings: [None; STRING_PLACES],
             kept: [(0, 0); KEPT_PLACES],
+            titles: [([0; 2], 0); TITLE_PLACES],
         }
     }
 
@@ -135,6 +140,7 @@ impl Desk {
             self.stacks = [None; STACK_PLACES];
             self.strings = [None; STRING_PLACES];
             self.kept = [(0, 0); KEPT_PLACES];
+            self.titles = [([0; 2], 0); TITLE_PLACES];
         }
     }
 }
@@ -210,6 +216,20 @@ pub(crate) fn kept_stack(kept: KeptStack, desk: &mut Desk) -> Option<StackId> {
     }
     let number = stack(kept.frames().addresses)?;
     *place = (kept.number(), number);
+    Some(number)
+}
+
+/// The number of the title of a goroutine that has no name, and was started so. `None` when the table is full. For hooks, within a
+/// turn.
+#[inline]
+pub(crate) fn title(start: Start, desk: &mut Desk) -> Option<StringId> {
+    let identity = start.identity();
+    let at = spread(identity[0] ^ identity[1].rotate_left(9)) % TITLE_PLACES;
+    if desk.titles[at].0 == identity {
+        return Some(desk.titles[at].1);
+    }
+    let number = string(goroutine::title("", Some(start), &mut [0; MAX_TITLE]), desk)?;
+    desk.titles[at] = (identity, number);
     Some(number)
 }
 

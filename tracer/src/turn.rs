@@ -173,10 +173,18 @@ impl<'a> Turn<'a> {
         if self.buffer.is_none() {
             return 0;
         }
-        if name.is_empty() && start.is_none() {
-            return NAMED_LATER;
-        }
-        self.string(goroutine::title(name, start, &mut [0; MAX_TITLE]))
+        let Some(start) = start.filter(|_| name.is_empty()) else {
+            if name.is_empty() {
+                return NAMED_LATER;
+            }
+            return self.string(goroutine::title(name, start, &mut [0; MAX_TITLE]));
+        };
+        // SAFETY: the lane is this turn's.
+        let number = self.lane.desk.with_mut(|desk| unsafe { tables::title(start, &mut *desk) });
+        number.unwrap_or_else(|| {
+            self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
+            0
+        })
     }
 
     /// Goes over to the present generation if the word is not of the turn's. `true` if it did: the word is to be read

@@ -26,6 +26,7 @@ mod rule;
 #[cfg(rtprof_supported)]
 mod rule_cache;
 mod saved_frame;
+pub(crate) mod scratch;
 pub(crate) mod spare;
 pub mod table;
 pub(crate) mod unwind;

@@ -27,8 +27,9 @@ use crate::counters::COUNTERS;
 use crate::labels;
 use crate::sampling::Hook;
 use crate::stack::kept::{Frames, NotedStack};
+use crate::stack::scratch::with_frames;
 use crate::stack::table::{Entry, Table};
-use crate::stack::{MAX_STACK, Stack, capture, with_room};
+use crate::stack::{Stack, capture, with_room};
 
 /// Distinct stacks that are kept.
 const MAX_STACKS: usize = 1 << 16;
@@ -68,9 +69,10 @@ pub(super) fn here() -> Option<&'static TaskStack> {
 
 #[inline(never)]
 fn intern_here() -> Option<&'static TaskStack> {
-    let mut frames = [0; MAX_STACK];
-    let depth = capture(&mut frames);
-    let stack = STACKS.intern(Frames, &frames[..depth]).ok();
+    let stack = with_frames(|frames| {
+        let depth = capture(frames);
+        STACKS.intern(Frames, &frames[..depth]).ok()
+    });
     if stack.is_none() {
         COUNTERS.task_stacks_over_limit.add();
     }

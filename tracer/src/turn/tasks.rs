@@ -68,7 +68,7 @@ impl Turn<'_> {
             if self.follow(word) {
                 continue;
             }
-            let tick = clock::ticks_after_loads();
+            let tick = clock::ticks();
             let mut before = known(task, word);
             if before.state() == State::Running {
                 if word.generation() != 0 {
@@ -177,7 +177,7 @@ impl Turn<'_> {
         if self.follow(word) {
             return false;
         }
-        let tick = clock::ticks_after_loads();
+        let tick = clock::ticks();
         if task.id() == 0 {
             // Its future is gone.
             return true;
@@ -243,7 +243,7 @@ impl Turn<'_> {
             // Its future is gone.
             return true;
         }
-        let tick = clock::ticks_after_loads();
+        let tick = clock::ticks();
         let mut declared = before.declared(self.generation);
         if word.is_notified() {
             declared = declared.notified();
