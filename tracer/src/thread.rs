@@ -57,21 +57,38 @@ pub(crate) fn in_own_lane<R>(own: &'static Goroutine, f: impl FnOnce(&mut Turn<'
 #[inline(always)]
 pub(crate) fn any_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
     let mut f = Some(f);
-    let recorded = if is_asleep() {
-        let own = goroutine::known();
-        own.and_then(|own| {
-            in_own_lane(own, |turn| {
-                turn.declare(own);
-                f.take().map(|f| f(turn))
-            })
-        })
-    } else {
-        self_turn(|turn, _| f.take().map(|f| f(turn)))
-    };
+    let mut recorded = in_some_turn(&mut f);
+    if f.is_some() && !is_in_turn() {
+        // The trace has ended meanwhile, and another one may have begun.
+        recorded = in_some_turn(&mut f);
+        if f.is_some() && LANE.with(Cell::get).is_some() {
+            return None;
+        }
+    }
     match f {
-        None => recorded.flatten(),
+        None => recorded,
         Some(f) => shared_turn(f),
     }
+}
+
+/// Runs what is there in a turn of the current thread's lane, if it can have one now.
+#[inline(always)]
+fn in_some_turn<R>(f: &mut Option<impl FnOnce(&mut Turn<'_>) -> R>) -> Option<R> {
+    if !is_asleep() {
+        return self_turn(|turn, _| f.take().map(|f| f(turn))).flatten();
+    }
+    let own = goroutine::known()?;
+    let recorded = in_own_lane(own, |turn| {
+        turn.declare(own);
+        f.take().map(|f| f(turn))
+    });
+    recorded.flatten()
+}
+
+/// Whether the current thread is within an event, which a signal handler has interrupted.
+#[cold]
+fn is_in_turn() -> bool {
+    LANE.with(Cell::get).is_some_and(|lane| lane.turn.load(Ordering::Relaxed) & 1 != 0)
 }
 
 /// Whether the current thread is asleep, or about to be.
