@@ -23,19 +23,21 @@ thread_local! {
 /// Runs `f` with room for a stack, in which anything may be. For hooks.
 #[inline(always)]
 pub(crate) fn with_frames<R>(f: impl FnOnce(&mut [usize; MAX_STACK]) -> R) -> R {
-    SCRATCH.with(|scratch| {
-        // Of this thread and its signal handlers alone, which run from beginning to end in between.
-        if scratch.is_used.load(Ordering::Relaxed) {
-            return with_fresh_frames(f);
-        }
-        scratch.is_used.store(true, Ordering::Relaxed);
-        compiler_fence(Ordering::SeqCst);
-        // SAFETY: this thread's, and not used by what it may have interrupted, says the flag; what interrupts it sees the flag.
-        let result = f(unsafe { &mut *scratch.frames.get() });
-        compiler_fence(Ordering::SeqCst);
-        scratch.is_used.store(false, Ordering::Relaxed);
-        result
-    })
+    // Not within a function of std's, which would be on the stack that is captured, and look as if it were the program's.
+    let scratch = SCRATCH.with(|scratch| &raw const *scratch);
+    // SAFETY: this thread's, which goes on until this returns; without a destructor it is there to the last instruction.
+    let scratch = unsafe { &*scratch };
+    // Of this thread and its signal handlers alone, which run from beginning to end in between.
+    if scratch.is_used.load(Ordering::Relaxed) {
+        return with_fresh_frames(f);
+    }
+    scratch.is_used.store(true, Ordering::Relaxed);
+    compiler_fence(Ordering::SeqCst);
+    // SAFETY: this thread's, and not used by what it may have interrupted, says the flag; what interrupts it sees the flag.
+    let result = f(unsafe { &mut *scratch.frames.get() });
+    compiler_fence(Ordering::SeqCst);
+    scratch.is_used.store(false, Ordering::Relaxed);
+    result
 }
 
 #[cold]
