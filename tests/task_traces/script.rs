@@ -286,3 +286,67 @@ fn check_kind(trace: &Trace, what: &str, event_type: EventType, moments: &[Momen
         assert_eq!(block.functions().last().copied(), Some(&*format!("waits {what}")));
     }
 }
+
+/// Libraries whose leaf futures are told apart, on an executor that is not tokio's.
+#[test]
+fn leaves_of_other_libraries() {
+    child::isolated("leaves_of_other_libraries", || {
+        let trace = record(|| {
+            let mut tasks: Vec<Play<'static>> = Vec::new();
+            let mut waits =
+                |name: &str, future: Play<'static>| tasks.push(Box::pin(future.instrument_named(name)));
+            let (smol_sends, smol_receives) = smol::channel::bounded::<u8>(1);
+            let (mut sends, mut receives) = futures::channel::mpsc::channel::<u8>(0);
+            let (lock, other_lock) =
+                (Arc::new(smol::lock::Mutex::new(())), Arc::new(futures::lock::Mutex::new(())));
+            let held = (
+                lock.clone().try_lock_arc().expect("free"),
+                other_lock.clone().try_lock_owned().expect("free"),
+            );
+            let (reply, replied) = futures::channel::oneshot::channel::<u8>();
+            {
+                use futures::{SinkExt, StreamExt};
+                let receives_later = smol_receives.clone();
+                waits("GoBlockRecv smol", Box::pin(async move { _ = smol_receives.recv().await }));
+                waits("GoBlockRecv futures", Box::pin(async move { _ = receives.next().await }));
+                waits("GoBlockRecv oneshot", Box::pin(async move { _ = replied.await }));
+                waits("GoBlockSync smol", Box::pin(async move { drop(lock.lock().await) }));
+                waits("GoBlockSync futures", Box::pin(async move { drop(other_lock.lock().await) }));
+                waits("GoSleep smol", Box::pin(async move { _ = smol::Timer::after(WAIT).await }));
+                // They wait in their own order: all of these are suspended when the last one runs.
+                waits(
+                    "wakes",
+                    Box::pin(async move {
+                        smol_sends.send(1).await.expect("there is room");
+                        sends.send(1).await.expect("it lives");
+                        reply.send(1).expect("it lives");
+                        drop((held, receives_later));
+                    }),
+                );
+            }
+            let (full_sends, full_receives) = smol::channel::bounded::<u8>(1);
+            full_sends.try_send(1).expect("there is room");
+            waits("GoBlockSend smol", Box::pin(async move { _ = full_sends.send(2).await }));
+            waits("empties", Box::pin(async move { _ = full_receives.recv().await }));
+            smol::block_on(futures::future::join_all(tasks));
+        });
+        let kinds = |goroutine: u64| {
+            let begins = |event: &Event<'_>| {
+                ["GoBlockRecv", "GoBlockSend", "GoBlockSync", "GoBlockNet", "GoBlockSelect", "GoSleep"]
+                    .contains(&event.event_type().name())
+            };
+            let story = trace.story(goroutine).into_iter().filter(begins);
+            story.map(|event| (event.event_type().name(), event.functions())).collect::<Vec<_>>()
+        };
+        let mut checked = 0;
+        for (goroutine, name) in trace.parsed.goroutines() {
+            let Some((kind, _)) = name.split_once(' ').filter(|(kind, _)| kind.starts_with("Go")) else {
+                continue;
+            };
+            let found = kinds(goroutine);
+            assert!(!found.is_empty() && found.iter().all(|(found, _)| *found == kind), "{name}: {found:#?}");
+            checked += 1;
+        }
+        assert_eq!(checked, 7);
+    });
+}

@@ -4,7 +4,6 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
 use rtprof::GoroutineState;
 use rtprof::task::Instrument;
@@ -172,7 +171,10 @@ fn tasks_that_block_their_thread() {
                         tokio::task::yield_now().await;
                     };
                     let polled = tokio::spawn(polled.instrument_named("in place"));
-                    std::thread::sleep(Duration::from_millis(1));
+                    let waits = |goroutine: &rtprof::GoroutineRecord| {
+                        matches!(goroutine.state, GoroutineState::Waiting(reason) if reason.name() == "sync.Mutex.Lock")
+                    };
+                    until("both wait", || rtprof::goroutine_profile().iter().filter(|all| waits(all)).count() >= 2);
                     drop(held);
                     blocks.await.expect("it ends");
                     polled.await.expect("it ends");

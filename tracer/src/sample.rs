@@ -1,6 +1,6 @@
 //! Samples of the processor.
 
-use rtprof_profiler::goroutine::{self, Goroutine};
+use rtprof_profiler::goroutine::{self, Goroutine, State};
 use rtprof_profiler::task::Task;
 
 use crate::record::Kind;
@@ -20,13 +20,18 @@ pub fn cpu_sample(frames: &[usize], periods: u64) {
     let own = goroutine::sampled();
     let polled = own.and_then(Goroutine::polls);
     // What the goroutine does is not changed by this: it may be about to wait.
-    let sample = |turn: &mut Turn<'_>| {
+    let sample = |turn: &mut Turn<'_>, is_own_lane: bool| {
         if let Some(own) = own {
             turn.declare(own);
         }
-        if let Some(task) = polled {
-            turn.declare_task(task);
+        if let (Some(own), Some(task)) = (own, polled) {
+            match is_own_lane && own.state().state() == State::Running {
+                // Its poll may have begun before the trace.
+                true => turn.settle_task(task),
+                false => turn.declare_task(task),
+            }
         }
+        let polled = polled.filter(|task| task.traced().generation() != 0);
         (!turn.is_blind()).then(|| {
             let (id, stack) = (own.map_or(0, Goroutine::id), turn.stack_of(frames));
             let task = polled.map_or(0, Task::id);
@@ -34,8 +39,8 @@ pub fn cpu_sample(frames: &[usize], periods: u64) {
         })
     };
     in_haste(|| {
-        if own.and_then(|own| in_own_lane(own, sample).flatten()).is_none() {
-            handler_turn(|turn| sample(turn).or_else(|| turn.count_if_lost().then_some(())));
+        if own.and_then(|own| in_own_lane(own, |turn| sample(turn, true)).flatten()).is_none() {
+            handler_turn(|turn| sample(turn, false).or_else(|| turn.count_if_lost().then_some(())));
         }
     });
 }

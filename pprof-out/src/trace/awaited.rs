@@ -64,7 +64,7 @@ const TABLE: &[(&str, Decides)] = &[
     ("tokio::io::poll_evented", wait(WaitReason::Net)),
     ("tokio::signal", wait(WaitReason::Net)),
     ("tokio::process", wait(WaitReason::Net)),
-    ("async_io::reactor::Timer", wait(WaitReason::Sleep)),
+    ("async_io::reactor::Reactor::insert_timer", wait(WaitReason::Sleep)),
     ("async_io::Timer", wait(WaitReason::Sleep)),
     ("async_io", wait(WaitReason::Net)),
     ("tokio::time", wait(WaitReason::Sleep)),
@@ -276,17 +276,16 @@ fn is_type_in(name: &str, module: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '<', '>']))
 }
 
-/// Whether a function of a channel sends or receives.
+/// Whether a function of a channel sends or receives: as its path says, without the types that it is about, which may be channels
+/// too.
 fn direction(name: &str) -> WaitReason {
-    let sends = ["Sender", "send", "reserve", "closed", "poll_ready"];
-    let words = |name: &str| {
-        name.split(|c: char| !c.is_alphanumeric() && c != '_').any(|word| {
-            sends.iter().any(|send| {
-                word == *send || word.strip_prefix(send).is_some_and(|rest| rest.starts_with('_'))
-            })
-        })
-    };
-    if words(name) { WaitReason::ChanSend } else { WaitReason::ChanReceive }
+    let path = name.trim_start_matches(['<', '&']).split(['<', ' ', '>']).next().unwrap_or_default();
+    let sends = ["Send", "send", "reserve", "closed"];
+    let mut segments = path.split("::").skip(1);
+    match segments.any(|segment| sends.iter().any(|send| segment.starts_with(send))) {
+        true => WaitReason::ChanSend,
+        false => WaitReason::ChanReceive,
+    }
 }
 
 #[cfg(test)]
@@ -326,6 +325,12 @@ mod tests {
                 "app::sends::{closure#0}",
                 "tokio::sync::mpsc::sends",
             ],
+        );
+        let replies = "<tokio::sync::mpsc::bounded::Receiver<tokio::sync::oneshot::Sender<u8>>>::recv";
+        check(Wait(WaitReason::ChanReceive), &[replies]);
+        check(
+            Wait(WaitReason::ChanSend),
+            &["<async_channel::SendInner<T> as EventListenerFuture>::poll_with"],
         );
         check(Wait(WaitReason::CondWait), &["<tokio::sync::notify::Notified as Future>::poll", "app::f"]);
         check(Wait(WaitReason::Net), &["tokio::runtime::io::scheduled_io::Readiness::poll", "hyper::x"]);

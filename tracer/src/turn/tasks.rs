@@ -29,6 +29,18 @@ fn known(task: &Task, word: Word) -> Word {
     if word.generation() == 0 { word.in_state(task.untraced_state()) } else { word }
 }
 
+/// Notes that a task which runs was woken meanwhile.
+#[cold]
+fn note_wake(task: &Task) {
+    loop {
+        let word = task.traced();
+        let is_news = word.state() == State::Running && !word.is_notified();
+        if !is_news || task.change_traced(word, word.notified()) {
+            return;
+        }
+    }
+}
+
 impl Turn<'_> {
     /// Sees to it that the task which the current thread polls is declared and runs. (Its poll may have begun before the trace.)
     #[inline]
@@ -84,10 +96,15 @@ impl Turn<'_> {
             }
             if self.change_task(task, (word, before), State::Running, tick) {
                 let (id, number) = (task.id(), before.next(State::Running, 0).number());
-                return match task.labels() {
+                match task.labels() {
                     LabelSetId::NONE => self.write(Kind::Poll, tick, [id, number]),
                     labels => self.write(Kind::PollLabelled, tick, [id, number, labels.bits().into()]),
-                };
+                }
+                // In a poll that has begun before the trace it was woken already.
+                if word.generation() == 0 && word.is_notified() {
+                    note_wake(task);
+                }
+                return;
             }
         }
     }
@@ -101,46 +118,44 @@ impl Turn<'_> {
         for (stack, left) in stacks.iter_mut().zip(left.iter().flatten()) {
             *stack = self.kept_stack(*left).into();
         }
-        loop {
-            let word = task.traced();
-            if self.follow(word) {
-                continue;
+        let waits = State::Waiting(reason);
+        let to = |word: Word| if word.is_notified() { State::Runnable } else { waits };
+        let Some((to, number, tick)) = self.leave_poll(task, to) else { return };
+        let id = task.id();
+        let [first, second, third, fourth, fifth] = stacks;
+        match to {
+            State::Runnable => self.write(Kind::Reschedule, tick, [id, number, first]),
+            _ if several => {
+                let arguments = [id, number, reason as u64, first, second, third, fourth, fifth];
+                self.write(Kind::AwaitSeveral, tick, arguments);
             }
-            if word.state() == State::Dead {
-                return;
-            }
-            let tick = clock::ticks();
-            let to = if word.is_notified() { State::Runnable } else { State::Waiting(reason) };
-            if self.change_task(task, (word, word), to, tick) {
-                let (id, number) = (task.id(), word.next(to, 0).number());
-                let [first, second, third, fourth, fifth] = stacks;
-                return match to {
-                    State::Runnable => self.write(Kind::Reschedule, tick, [id, number, first]),
-                    _ if several => {
-                        let arguments = [id, number, reason as u64, first, second, third, fourth, fifth];
-                        self.write(Kind::AwaitSeveral, tick, arguments);
-                    }
-                    _ => self.write(Kind::Await, tick, [id, number, reason as u64, first]),
-                };
-            }
+            _ => self.write(Kind::Await, tick, [id, number, reason as u64, first]),
         }
     }
 
     /// A task whose poll goes on, and which was settled, is over.
     #[inline]
     pub(crate) fn end_task(&mut self, task: &Task) {
+        if let Some((_, number, tick)) = self.leave_poll(task, |_| State::Dead) {
+            self.write(Kind::Ready, tick, [task.id(), number]);
+        }
+    }
+
+    /// The task that was polled does something else from now on, as `to` says of its word. Returns what, the number of the change,
+    /// and the tick; `None` if it is over already.
+    #[inline]
+    fn leave_poll(&mut self, task: &Task, to: impl Fn(Word) -> State) -> Option<(State, u64, u64)> {
         loop {
             let word = task.traced();
             if self.follow(word) {
                 continue;
             }
             if word.state() == State::Dead {
-                return;
+                return None;
             }
-            let tick = clock::ticks();
-            if self.change_task(task, (word, word), State::Dead, tick) {
-                let number = word.next(State::Dead, 0).number();
-                return self.write(Kind::Ready, tick, [task.id(), number]);
+            let (to, tick) = (to(word), clock::ticks());
+            if self.change_task(task, (word, word), to, tick) {
+                return Some((to, word.next(to, 0).number(), tick));
             }
         }
     }
@@ -251,6 +266,11 @@ impl Turn<'_> {
         let is_changed = task.change_traced(word, declared);
         if is_changed {
             self.task_status(id, task, before, tick);
+            // The slot may have become another's between the two loads; then that one was declared as well.
+            let now = task.id();
+            if now != id && now != 0 {
+                self.task_status(now, task, before, tick);
+            }
         }
         is_changed
     }
