@@ -1,0 +1,99 @@
+use super::*;
+
+#[track_caller]
+fn check(expected: Awaited, names: &[&str]) {
+    assert_eq!(awaited(names.iter().copied()), expected, "{names:?}");
+}
+
+#[test]
+fn the_innermost_library_decides() {
+    use Awaited::{Wait, Yield};
+    check(
+        Wait(WaitReason::ChanReceive),
+        &[
+            "<tokio::sync::mpsc::chan::Rx<T, S>>::recv",
+            "<tokio::sync::mpsc::bounded::Receiver<T>>::recv::{closure#0}",
+            "app::worker::{closure#0}",
+            "<tokio::time::timeout::Timeout<T> as core::future::future::Future>::poll",
+        ],
+    );
+    check(
+        Wait(WaitReason::ChanSend),
+        &[
+            "<tokio::sync::batch_semaphore::Acquire as core::future::future::Future>::poll",
+            "<tokio::sync::mpsc::bounded::Sender<T>>::reserve_inner::{{closure}}",
+            "app::worker::{closure#0}",
+        ],
+    );
+    check(
+        Wait(WaitReason::Sync),
+        &[
+            "<tokio::sync::batch_semaphore::Acquire as core::future::future::Future>::poll",
+            "<tokio::sync::mutex::Mutex<T>>::acquire::{{closure}}",
+            "app::sends::{closure#0}",
+            "tokio::sync::mpsc::sends",
+        ],
+    );
+    let replies = "<tokio::sync::mpsc::bounded::Receiver<tokio::sync::oneshot::Sender<u8>>>::recv";
+    check(Wait(WaitReason::ChanReceive), &[replies]);
+    check(Wait(WaitReason::ChanSend), &["<async_channel::SendInner<T> as EventListenerFuture>::poll_with"]);
+    check(Wait(WaitReason::CondWait), &["<tokio::sync::notify::Notified as Future>::poll", "app::f"]);
+    check(Wait(WaitReason::Net), &["tokio::runtime::io::scheduled_io::Readiness::poll", "hyper::x"]);
+    check(Wait(WaitReason::Sleep), &["core::x", "<tokio::time::sleep::Sleep>::poll_elapsed"]);
+    check(Wait(WaitReason::Sync), &["<tokio::runtime::task::join::JoinHandle<T> as Future>::poll"]);
+    check(Yield, &["tokio::runtime::scheduler::defer::Defer::defer", "tokio::task::yield_now::yield_now"]);
+    check(Wait(WaitReason::Await), &["app::Leaf::poll", "app::main"]);
+    check(Wait(WaitReason::Await), &[]);
+}
+
+/// A stack from the root: functions, and the lines at which they are left.
+fn path(steps: &[(&str, u32)]) -> Path {
+    let step =
+        |&(function, line): &(&str, u32)| Step { function: function.into(), line, address: line as usize };
+    steps.iter().rev().map(step).collect()
+}
+
+#[test]
+fn awaits_that_are_over_do_not_count() {
+    let sleep = ("<tokio::time::sleep::Sleep>::poll", 7);
+    let receive = ("<tokio::sync::mpsc::bounded::Receiver<T>>::recv::{{closure}}", 8);
+    let read = ("tokio::runtime::io::scheduled_io::ScheduledIo::poll_readiness", 9);
+    let (of, timeout) = ("app::serve::{{closure}}", "<tokio::time::timeout::Timeout<T> as Future>::poll");
+    let (wait, receives) = (Awaited::Wait, Awaited::Wait(WaitReason::ChanReceive));
+    // One after the other.
+    let over = path(&[(of, 1), sleep]);
+    assert_eq!(decide(&[over.clone(), path(&[(of, 2), receive])]), (receives, 1));
+    assert_eq!(decide(&[path(&[(of, 2), receive]), over.clone()]), (wait(WaitReason::Sleep), 1));
+    // One with a deadline, after one that is over.
+    let with_deadline =
+        [over.clone(), path(&[(of, 2), (timeout, 1), receive]), path(&[(of, 2), (timeout, 2), sleep])];
+    assert_eq!(decide(&with_deadline), (receives, 1));
+    // Of several one, in a macro at one line.
+    let poll_fn = "<core::future::poll_fn::PollFn<F> as core::future::future::Future>::poll";
+    let branch = |leaf| path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 3), leaf]);
+    let select = wait(WaitReason::Select);
+    assert_eq!(decide(&[over.clone(), branch(receive), branch(read), branch(sleep)]), (select, 1));
+    assert_eq!(decide(&[branch(read), branch(sleep)]), (wait(WaitReason::Net), 0));
+    assert_eq!(
+        decide(&[
+            branch(sleep),
+            path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 4), sleep])
+        ])
+        .0,
+        wait(WaitReason::Sleep)
+    );
+    // Without line numbers: a timer is one that is over, or a deadline.
+    let at = |address, place: usize, mut path: Path| {
+        path[place].address = address;
+        path
+    };
+    let bare = |address, leaf| at(address, 1, path(&[(of, 0), leaf]));
+    assert_eq!(decide(&[bare(1, sleep), bare(2, receive)]), (receives, 1));
+    assert_eq!(decide(&[bare(1, receive), bare(2, sleep)]), (receives, 0));
+    // Twice the same, at one line of a macro.
+    assert_eq!(decide(&[at(1, 1, branch(receive)), at(2, 1, branch(receive))]), (select, 0));
+    // The same, inlined in what polls it.
+    let inlined = |address| at(address, 2, at(address, 1, branch(receive)));
+    assert_eq!(decide(&[inlined(1), inlined(2)]), (select, 0));
+    assert_eq!(decide(&[]), (UNKNOWN, 0));
+}
