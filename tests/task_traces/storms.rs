@@ -58,18 +58,24 @@ fn started_and_stopped_while_tasks_come_and_go() {
             let _ends = background.ends_here();
             scope.spawn(|| background.repeat(|| runtime.block_on(churn(&count).instrument_named("churns"))));
             let start = std::time::Instant::now();
-            let mut traces = 0;
+            let (mut traces, mut whole) = (0, 0);
             while traces < TRACES || start.elapsed() < stress() {
                 let trace = record(|| {
                     // More than a channel has room for.
                     let before = count.load(Relaxed);
                     until("tasks have ended", || count.load(Relaxed) > before + 20);
                 });
-                check_whole(&trace);
+                trace.assert_in_order();
+                // A thread that the reader is in the way of loses events, if that has lost its core; it counts them.
+                if trace.stats.dropped_events == 0 {
+                    trace.assert_whole();
+                    whole += 1;
+                }
                 assert!(trace.parsed.goroutines_named("churned").count() > 0);
                 traces += 1;
                 last = Some(trace);
             }
+            assert!(whole > traces / 2, "{whole} of {traces} are whole");
         });
         trace_go::check("task-churn", &last.expect("there was one"), &[]);
     });

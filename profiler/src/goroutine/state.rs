@@ -112,6 +112,12 @@ impl Word {
         self.0 as u8 == NOTIFIED
     }
 
+    /// Of a goroutine that nothing is recorded of: as none that was in its slot before, so that who has read the word of one does
+    /// not change it for the next one.
+    pub(crate) fn unknown(id: u64) -> Self {
+        Self(Self::new(State::Running, 0).0 | (id & ((1 << NUMBER_BITS) - 1)) << STATE_BITS)
+    }
+
     /// In another state, as of the same change.
     #[inline]
     #[must_use]

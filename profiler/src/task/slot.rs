@@ -14,7 +14,7 @@ use super::polls::{Polls, PollsSeen};
 use super::shared_waker::{SharedWaker, WakerSeen};
 use super::{FORKS, request};
 use crate::clock;
-use crate::goroutine::{Name, Start, StartCell, State, Word, WordCell};
+use crate::goroutine::{Name, Start, StartCell, Word, WordCell};
 use crate::labels::{self, LabelSetId};
 use crate::slots::{Place, Slot};
 use crate::stack::kept::NotedStack;
@@ -172,7 +172,7 @@ impl Task {
         self.polls.reset();
         self.awaits.reset();
         self.shared.begin();
-        self.traced.reset(Word::new(State::Running, 0));
+        self.traced.reset(Word::unknown(id));
         // Last: who finds the number finds the rest.
         self.id.store(identified(id, FORKS.load(Ordering::Relaxed)), Ordering::Release);
     }

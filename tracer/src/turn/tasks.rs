@@ -266,11 +266,6 @@ impl Turn<'_> {
         let is_changed = task.change_traced(word, declared);
         if is_changed {
             self.task_status(id, task, before, tick);
-            // The slot may have become another's between the two loads; then that one was declared as well.
-            let now = task.id();
-            if now != id && now != 0 {
-                self.task_status(now, task, before, tick);
-            }
         }
         is_changed
     }
