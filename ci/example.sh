@@ -213,6 +213,25 @@ while IFS= read -r line; do
     done
     head -n 12 "$output.fetched"
 done < <(ci/readme.sh fetch)
+
+# Its requests in a trace: the waits for the async lock are first, in the function that holds it over a slow answer.
+if [[ -n "$go" ]]; then
+    # The last line is a server.
+    look="$(ci/readme.sh fetch-trace | sed '$d')"
+    echo "+ $look"
+    look="${look//127.0.0.1:6060/$address}"
+    bash -euo pipefail -c "$look" >"$output.fetched"
+    cat "$output.fetched"
+    ask='service::Thesaurus::ask::{{closure}}'
+    awk 'found { print; exit } /flat%/ { found = 1 }' "$output.fetched" | grep -qF "$ask" ||
+        { echo "the async lock is not first in the profile of waits" >&2; exit 1; }
+    go tool trace -pprof=net service.out >"$output.fetched"
+    go tool pprof -top "$output.fetched" 2>"$output.err" | grep -F "$ask"
+    go tool trace -d=parsed service.out >"$output.fetched"
+    for wanted in 'TaskBegin .*Type="GET /similar"' 'RegionBegin .*Type="thesaurus"' 'RegionEnd .*Type="thesaurus"'; do
+        grep -q "$wanted" "$output.fetched" || { echo "no $wanted in the service's trace" >&2; exit 1; }
+    done
+fi
 end
 
 # The server that knows nothing of rtprof: its hot lock is first in the one profile, its slow channel in the other.

@@ -1,4 +1,4 @@
-//! A small service that searches the Rust documentation on this machine, with `/debug/pprof/` on its own port, and two
+//! A small service that searches the Rust documentation on this machine, with `/debug/pprof/` on its own port, and three
 //! things wrong with it.
 //!
 //! ```sh
@@ -12,6 +12,14 @@
 //!   growing in `heap?seconds=5`.
 //! - `count_search` renders the answer while it holds the lock of the statistics: the hot lock, first in the mutex
 //!   profile.
+//! - `Thesaurus::ask` holds an async lock while it awaits a slow service over the only connection to it: requests for
+//!   `/similar` wait for each other. Each request is a task of its own, so a trace shows it by its name: who waits for that
+//!   lock, who for the network, and who wakes whom.
+//!
+//! ```sh
+//! curl -so service.out 'http://127.0.0.1:6060/debug/pprof/trace?seconds=5'
+//! go tool trace service.out
+//! ```
 
 mod corpus;
 
@@ -19,24 +27,34 @@ use std::collections::{BTreeMap, HashMap};
 use std::error::Error;
 use std::fmt::Write as _;
 use std::fs;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command};
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Query, Request, State};
+use axum::http::StatusCode;
+use axum::middleware::{self, Next};
+use axum::response::Response;
 use axum::routing::get;
 use rtprof::sync::Mutex;
+use rtprof::task::Instrument;
+use rtprof::trace;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt};
 
 use corpus::{MIB, plain_text, words};
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// Clients of the process that asks.
+/// Clients of the process that asks, for each route.
 const CLIENTS: usize = 4;
+const ROUTES: [&str; 2] = ["search", "similar"];
+
+/// How long the thesaurus takes to answer.
+const THINKING: Duration = Duration::from_millis(4);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,16 +71,20 @@ fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     rtprof::set_block_profile_rate(1);
     rtprof::set_mutex_profile_fraction(1);
 
-    let library = Arc::new(Library::read());
+    let library = Library::read();
     println!("{} pages, {} words", library.pages.len(), library.places.len());
-    let app = Router::new()
-        .route("/search", get(search))
-        .with_state(library)
-        // All that the profiles need.
-        .merge(rtprof::http::router());
+    let thesaurus = start_thesaurus(library.places.keys().cloned().collect())?;
 
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(CLIENTS).enable_all().build()?;
     runtime.block_on(async {
+        let service = Arc::new(Service { library, thesaurus: Thesaurus::connect(thesaurus).await? });
+        let app = Router::new()
+            .route("/search", get(search))
+            .route("/similar", get(similar))
+            .with_state(service)
+            .route_layer(middleware::from_fn(follow))
+            // All that the profiles need.
+            .merge(rtprof::http::router());
         let listener = tokio::net::TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
         let _asking = Asking::start(address)?;
@@ -71,9 +93,26 @@ fn serve(address: &str) -> Result<(), Box<dyn Error>> {
         );
         println!("    go tool pprof -top http://{address}/debug/pprof/heap");
         println!("    go tool pprof -http=localhost:8080 http://{address}/debug/pprof/mutex");
+        println!("    curl -so service.out 'http://{address}/debug/pprof/trace?seconds=5'");
         axum::serve(listener, app).await?;
         Ok(())
     })
+}
+
+/// Makes each request a task of its own: a goroutine in traces and profiles, and a user task that has its regions.
+async fn follow(request: Request, next: Next) -> Response {
+    let name = format!("{} {}", request.method(), request.uri().path());
+    let answered = async {
+        let _task = trace::Task::new(&name);
+        next.run(request).await
+    };
+    answered.instrument_named(&name).await
+}
+
+/// What all requests share.
+struct Service {
+    library: Library,
+    thesaurus: Thesaurus,
 }
 
 /// The pages and where each word is.
@@ -128,11 +167,67 @@ impl Library {
     }
 }
 
-async fn search(State(library): State<Arc<Library>>, Query(query): Query<HashMap<String, String>>) -> String {
+type Words = Query<HashMap<String, String>>;
+
+async fn search(State(service): State<Arc<Service>>, Query(query): Words) -> String {
     let word = query.get("word").map(|word| word.to_lowercase()).unwrap_or_default();
-    let answer = count_search(&library, &word);
+    let answer = count_search(&service.library, &word);
     remember_answer(&answer);
     answer
+}
+
+async fn similar(
+    State(service): State<Arc<Service>>,
+    Query(query): Words,
+) -> Result<String, (StatusCode, String)> {
+    let word = query.get("word").map(|word| word.to_lowercase()).unwrap_or_default();
+    let words = {
+        let _region = trace::start_region("thesaurus"); // across the await
+        service.thesaurus.ask(&word).await.map_err(|error| (StatusCode::BAD_GATEWAY, error.to_string()))?
+    };
+    trace::log("words", &words);
+    Ok(trace::with_region("render", || words.split(' ').map(|word| service.library.render(word)).collect()))
+}
+
+/// Another service that this one asks: slow, and over one connection.
+struct Thesaurus {
+    connection: tokio::sync::Mutex<tokio::io::BufStream<tokio::net::TcpStream>>,
+}
+
+impl Thesaurus {
+    async fn connect(address: SocketAddr) -> io::Result<Self> {
+        let stream = tokio::net::TcpStream::connect(address).await?;
+        Ok(Self { connection: tokio::sync::Mutex::new(tokio::io::BufStream::new(stream)) })
+    }
+
+    /// Words like `word`, with spaces in between.
+    async fn ask(&self, word: &str) -> io::Result<String> {
+        // Held until the answer is there: all others wait here. A pool of connections would mend it.
+        let mut connection = self.connection.lock().await;
+        connection.write_all(format!("{word}\n").as_bytes()).await?;
+        connection.flush().await?;
+        let mut answer = String::new();
+        connection.read_line(&mut answer).await?;
+        Ok(answer.trim_end().to_owned())
+    }
+}
+
+/// Starts that other service, on a thread: it answers each line, a word, with one of words that begin alike.
+fn start_thesaurus(all: Vec<String>) -> io::Result<SocketAddr> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    std::thread::spawn(move || -> io::Result<()> {
+        let (mut stream, _) = listener.accept()?;
+        for line in BufReader::new(stream.try_clone()?).lines() {
+            let word = line?;
+            std::thread::sleep(THINKING);
+            let alike = all.iter().filter(|other| other.starts_with(&word)).take(3);
+            let alike: Vec<&str> = alike.map(String::as_str).collect();
+            stream.write_all(format!("{}\n", alike.join(" ")).as_bytes())?;
+        }
+        Ok(())
+    });
+    Ok(address)
 }
 
 /// How often each word was searched.
@@ -172,8 +267,11 @@ impl Drop for Asking {
 
 /// Asks for words, some hundred times a second each, until the service is gone.
 fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
-    let clients: Vec<_> =
-        (0..CLIENTS).map(|client| std::thread::spawn(move || keep_asking(address, client))).collect();
+    let clients: Vec<_> = (0..CLIENTS)
+        .flat_map(|client| {
+            ROUTES.map(|route| std::thread::spawn(move || keep_asking(address, route, client)))
+        })
+        .collect();
     for client in clients {
         // Ends with an error, when the service does.
         let _ = client.join();
@@ -181,13 +279,13 @@ fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn keep_asking(address: SocketAddr, client: usize) -> std::io::Result<()> {
+fn keep_asking(address: SocketAddr, route: &str, client: usize) -> std::io::Result<()> {
     const WORDS: [&str; 8] = ["the", "function", "value", "type", "string", "error", "this", "that"];
     let mut stream = TcpStream::connect(address)?;
     let mut answers = BufReader::new(stream.try_clone()?);
     for word in WORDS.into_iter().cycle().skip(client) {
         // In one piece: the system would wait with a second one.
-        let request = format!("GET /search?word={word} HTTP/1.1\r\nHost: {address}\r\n\r\n");
+        let request = format!("GET /{route}?word={word} HTTP/1.1\r\nHost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut length = 0;
         let mut line = String::new();
