@@ -21,7 +21,7 @@ all_without_frame_pointers() {
 }
 release_under_stress() {
     RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast \
-        --test 'hostile_*' --test 'interop*' --test endpoints --test heap --test traces --test truth --test waits
+        --test 'hostile_*' --test 'interop*' --test endpoints --test heap --test task_traces --test traces --test truth --test waits
 }
 damaged_debug_information() {
     RTPROF_FUZZ_SECS=60 cargo test -p rtprof-pprof-out --lib damaged_files_are_harmless

@@ -1,6 +1,8 @@
 //! Work of async tasks on tokio's runtimes.
 
+use std::future::poll_fn;
 use std::hint::black_box;
+use std::task::Poll;
 use std::time::Instant;
 
 use tokio::runtime::{Builder, Runtime};
@@ -50,6 +52,8 @@ pub enum Work {
     Spawn,
     /// Two tasks send a message back and forth.
     PingPong,
+    /// A task wakes itself while it is polled.
+    SelfWake,
 }
 
 impl Work {
@@ -61,6 +65,7 @@ impl Work {
         match name {
             "spawn" => Self::Spawn,
             "ping" => Self::PingPong,
+            "wake" => Self::SelfWake,
             other => panic!("unknown work {other}"),
         }
     }
@@ -70,6 +75,7 @@ impl Work {
         let nanos = match self {
             Self::Spawn => runtime.spawn(spawn_and_join(spawn, count)),
             Self::PingPong => runtime.spawn(ping_pong(spawn, count)),
+            Self::SelfWake => runtime.spawn(wakes_itself(spawn, count)),
         };
         runtime.block_on(nanos).expect("it does not panic")
     }
@@ -99,5 +105,20 @@ async fn ping_pong(spawn: impl Spawn, count: usize) -> f64 {
     });
     sends.await.expect("it does not panic");
     answers.await.expect("it does not panic");
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+async fn wakes_itself(spawn: impl Spawn, count: usize) -> f64 {
+    let start = Instant::now();
+    let mut left = count;
+    let polls = spawn.spawn(poll_fn(move |context| {
+        left -= 1;
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    }));
+    polls.await.expect("it does not panic");
     start.elapsed().as_nanos() as f64 / count as f64
 }

@@ -29,6 +29,8 @@ pub(crate) struct Effort {
     pub(crate) warm_exports: usize,
     /// Snapshots of all threads, for each number of them.
     pub(crate) snapshots: usize,
+    /// Stretches of a tokio service with a trace, and as many without.
+    pub(crate) service_rounds: usize,
     /// How often the large heap is grown.
     pub(crate) heaps: usize,
     /// Rounds of a service's requests, with and without a server beside it, and seconds of each.
@@ -77,6 +79,7 @@ impl Effort {
         exports: &[(1_000, 7), (10_000, 7), (100_000, 5)],
         warm_exports: 12,
         snapshots: 60,
+        service_rounds: 30,
         heaps: 5,
         http_rounds: 5,
         http_seconds: 4,
@@ -113,6 +116,7 @@ impl Effort {
         exports: &[(1_000, 1), (10_000, 2), (100_000, 1)],
         warm_exports: 3,
         snapshots: 15,
+        service_rounds: 3,
         heaps: 1,
         http_rounds: 1,
         http_seconds: 2,

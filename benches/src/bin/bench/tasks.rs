@@ -1,8 +1,8 @@
-//! Async tasks: what they cost that are followed, and what snapshots of them cost.
+//! Async tasks: what they cost that are followed and traced, and what snapshots of them cost.
 
 use std::io;
 
-use rtprof_benches::statistics::{excess, median};
+use rtprof_benches::statistics::{excess, median, ratio};
 
 use crate::binaries::{Binaries, Build};
 use crate::child::Child;
@@ -16,18 +16,65 @@ const CONSOLE: &str = "console";
 const CONSOLE_SHARE: usize = 10;
 
 /// How tasks are followed, as it is asked for and as it is told; the first is the baseline, and the last the peer.
-const WAYS: [(&str, &str); 5] = [
+const WAYS: [(&str, &str); 6] = [
     ("plain", "tokio"),
     ("off", "rtprof, off"),
     ("on", "rtprof, stacks at each await"),
     ("block", "rtprof, block 10 µs"),
+    (TRACED, "rtprof, traced"),
     (CONSOLE, "console-subscriber"),
+];
+const TRACED: &str = "traced";
+
+/// What tasks do.
+struct Work {
+    name: &'static str,
+    what: &'static str,
+    /// What it may cost that a task is followed while nothing looks, in nanoseconds.
+    followed: f64,
+    /// What it may cost that it is traced, in nanoseconds: 40 for each event without a stack, and 60 for one with the stack of the
+    /// waker or creator.
+    traced: f64,
+    /// Events of it in a trace.
+    events: &'static str,
+    /// The way that does all but to record: where each await has a stack it is taken there too, and costs the same.
+    beside: usize,
+}
+
+const WORKS: [Work; 3] = [
+    Work {
+        name: "spawn",
+        what: "spawn and join",
+        followed: 60.0,
+        traced: 140.0,
+        events: "created, polled, over",
+        beside: 1,
+    },
+    Work {
+        name: "ping",
+        what: "channel ping-pong, a poll",
+        followed: 15.0,
+        traced: 140.0,
+        events: "woken, polled, waits",
+        beside: 2,
+    },
+    Work {
+        name: "wake",
+        what: "a task that wakes itself, a poll",
+        followed: 15.0,
+        traced: 80.0,
+        events: "polled, can run again",
+        beside: 1,
+    },
 ];
 
 const RUNTIMES: [(&str, &str); 2] = [("current", "current-thread"), ("multi", "two workers")];
 
 /// Tasks or polls in a stretch: some milliseconds.
 const COUNT: usize = 20_000;
+
+/// How long a service is asked at a time, with a trace or without.
+const STRETCH_MILLIS: usize = 1_000;
 
 /// Frames of tasks that wait, without those of the leaf.
 const FRAMES: usize = 10;
@@ -36,15 +83,11 @@ const COUNTS: [usize; 3] = [1_000, 10_000, 100_000];
 /// Measures what it costs to be followed, and then snapshots of all numbers of tasks.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for (name, told) in RUNTIMES {
-        followed(binaries, effort, (name, told), ("spawn", "spawn and join", "≤ 60 ns", 60.0), table)?;
-        followed(
-            binaries,
-            effort,
-            (name, told),
-            ("ping", "channel ping-pong, a poll", "≤ 15 ns", 15.0),
-            table,
-        )?;
+        for work in &WORKS {
+            followed(binaries, effort, (name, told), work, table)?;
+        }
     }
+    service(binaries, effort, table)?;
     for count in COUNTS {
         snapshots(binaries, effort, count, table)?;
     }
@@ -55,11 +98,13 @@ fn followed(
     binaries: &Binaries,
     effort: &Effort,
     (runtime, on): (&str, &str),
-    (work, what, limit, nanos): (&str, &str, &str, f64),
+    work: &Work,
     table: &mut Table,
 ) -> io::Result<()> {
     let ways = if effort.peers { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
     let mut values = vec![vec![]; ways.len()];
+    // Of all traces: events, their bytes in the buffers, and those in the file.
+    let mut recorded = [0.0; 3];
     for _ in 0..effort.parts {
         let mut ours = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
         let mut peer = match effort.peers {
@@ -70,26 +115,80 @@ fn followed(
         for _ in 0..effort.part_rounds {
             for at in order.next_round() {
                 let (how, _) = ways[at];
-                let (child, count) = match &mut peer {
-                    Some(peer) if how == CONSOLE => (peer, COUNT / CONSOLE_SHARE),
-                    _ => (&mut ours, COUNT),
-                };
-                let [took] = child.numbers(&format!("work {runtime} {work} {how} {count}"))?;
+                if let Some(peer) = &mut peer
+                    && how == CONSOLE
+                {
+                    let count = COUNT / CONSOLE_SHARE;
+                    let [took] = peer.numbers(&format!("work {runtime} {} {how} {count}", work.name))?;
+                    values[at].push(took);
+                    continue;
+                }
+                let [took, sums @ ..] =
+                    ours.numbers::<4>(&format!("work {runtime} {} {how} {COUNT}", work.name))?;
                 values[at].push(took);
+                recorded.iter_mut().zip(sums).for_each(|(all, one)| *all += one);
             }
         }
     }
     for ((how, who), taken) in ways.iter().zip(&values) {
-        let row = Row::of(format!("{what}, {on}"), *who, taken, Unit::Nanos);
+        let row = Row::of(format!("{}, {on}", work.what), *who, taken, Unit::Nanos);
+        let against = |row: Row, way: usize| row.against(ways[way].1, taken, &values[way], Unit::Nanos);
+        let held = |row: Row, way: usize, limit: f64| {
+            against(row, way).budget(format!("≤ {limit:.0} ns"), excess(taken, &values[way]) <= limit, "")
+        };
         table.add(match *how {
             "plain" => row,
-            "off" => row.against("tokio", taken, &values[0], Unit::Nanos).budget(
-                limit,
-                excess(taken, &values[0]) <= nanos,
-                "",
-            ),
-            _ => row.against("tokio", taken, &values[0], Unit::Nanos),
+            "off" => held(row, 0, work.followed),
+            TRACED => held(row, work.beside, work.traced).notes(weight(work, taken.len(), recorded)),
+            _ => against(row, 0),
         });
+    }
+    Ok(())
+}
+
+/// What a trace of so many stretches has.
+fn weight(work: &Work, stretches: usize, [events, in_buffers, in_file]: [f64; 3]) -> String {
+    format!(
+        "{:.2} events: {}; {} an event in the buffers, {} in the file",
+        events / (stretches * COUNT) as f64,
+        work.events,
+        Unit::Bytes.show(in_buffers / events),
+        Unit::Bytes.show(in_file / events),
+    )
+}
+
+/// The latency of a service whose requests are tasks, with a trace and without.
+fn service(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    const WAYS: [(&str, usize); 3] = [("no trace", 0), ("the same again (A/A)", 0), ("traced", 1)];
+    let mut child = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
+    let (mut medians, mut late) = ([const { vec![] }; WAYS.len()], [const { vec![] }; WAYS.len()]);
+    let (mut requests, mut events) = (0.0, 0.0);
+    let mut order = Order::of(WAYS.len());
+    for _ in 0..effort.service_rounds {
+        for at in order.next_round() {
+            let (_, traced) = WAYS[at];
+            let [median, p99, asked, recorded] =
+                child.numbers(&format!("service {traced} {STRETCH_MILLIS}"))?;
+            medians[at].push(median * 1e3);
+            late[at].push(p99 * 1e3);
+            if traced == 1 {
+                requests += asked;
+                events += recorded;
+            }
+        }
+    }
+    for (at, (who, traced)) in WAYS.iter().enumerate() {
+        for (which, values) in [("p50", &medians), ("p99", &late)] {
+            let row = Row::of(format!("latency of a tokio service, {which}"), *who, &values[at], Unit::Nanos);
+            let against = |row: Row| row.against(WAYS[0].0, &values[at], &values[0], Unit::Nanos);
+            table.add(match (at, which) {
+                (0, _) => row,
+                (_, "p99") if *traced == 1 => against(row)
+                    .budget("≤ 1.05×", ratio(&values[at], &values[0]) <= 1.05, "")
+                    .notes(format!("{:.1} events a request", events / requests)),
+                _ => against(row),
+            });
+        }
     }
     Ok(())
 }

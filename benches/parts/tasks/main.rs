@@ -1,10 +1,14 @@
 //! Async tasks: what they cost that are followed, and snapshots of them.
 //!
-//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds a task or poll; HOW is `plain`, `off`, `on` with stacks noted at each
+//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds a task or poll, and of a trace the events, their bytes in the buffers
+//! and those of the file; HOW is `plain`, `off`, `on` with stacks noted at each
 //! await, `block` with waits sampled one in 10 microseconds, or `traced`), `start COUNT FRAMES` (tasks that wait, with so many frames of
 //! recursion; answers milliseconds and stacks of the first look), `snapshot` (answers milliseconds and records), `stall ROUNDS`
 //! (answers milliseconds for each round: the longest pause of a task that runs, while snapshots are taken, and then as long
-//! without).
+//! without), `service TRACED MILLIS` (asks a service for so long, while a trace is recorded if TRACED is not 0; answers what
+//! `service.rs` measures, and the events).
+
+mod service;
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -17,6 +21,7 @@ use rtprof::task::{AwaitStacks, Instrument, instrument, set_await_stacks};
 use rtprof_benches::async_work::{Plain, Spawn, Work, runtime};
 use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::stall::Watch;
+use service::Service;
 use tokio::runtime::Runtime;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -29,15 +34,22 @@ const SNAPSHOTS: usize = 3;
 
 fn main() {
     let mut runtimes = HashMap::new();
+    let mut service = None;
     serve(|request| match request.word() {
         "work" => {
             let name = request.word();
             let runtime = runtimes.entry(name.to_owned()).or_insert_with(|| runtime(name));
-            vec![work(runtime, request)]
+            work(runtime, request).to_vec()
         }
         "start" => {
             let runtime = runtimes.entry("multi".into()).or_insert_with(|| runtime("multi"));
             start(runtime, request.number(), request.number())
+        }
+        "service" => {
+            let runtime = runtimes.entry("multi".into()).or_insert_with(|| runtime("multi"));
+            let service = service.get_or_insert_with(|| Service::start(runtime));
+            let (traced, millis) = (request.number() != 0, request.number());
+            serve_requests(service, traced, Duration::from_millis(millis as u64)).to_vec()
         }
         "snapshot" => snapshot(|_| true).to_vec(),
         "stall" => stall(&runtimes["multi"], request.number()),
@@ -59,10 +71,10 @@ impl Spawn for Instrumented {
     }
 }
 
-fn work(runtime: &Runtime, request: &mut Request<'_>) -> f64 {
+fn work(runtime: &Runtime, request: &mut Request<'_>) -> [f64; 4] {
     let (work, how, count) = (Work::named(request.word()), request.word(), request.number());
     match how {
-        "plain" => return work.nanos(runtime, count, Plain),
+        "plain" => return [work.nanos(runtime, count, Plain), 0.0, 0.0, 0.0],
         "off" => {}
         "on" => _ = set_await_stacks(AwaitStacks::Always),
         "block" => rtprof::set_block_profile_rate(10_000),
@@ -70,13 +82,29 @@ fn work(runtime: &Runtime, request: &mut Request<'_>) -> f64 {
         other => panic!("unknown way {other}"),
     }
     let nanos = work.nanos(runtime, count, Instrumented);
-    if how == "traced" {
+    let recorded = if how == "traced" {
         let stats = rtprof::trace::stop().expect("a sink takes everything");
-        assert_eq!(stats.dropped_events, 0);
-    }
+        assert_eq!(stats.dropped_events, 0, "what was dropped costs something else");
+        [stats.events, stats.recorded_bytes, stats.bytes].map(|number| number as f64)
+    } else {
+        [0.0; 3]
+    };
     set_await_stacks(AwaitStacks::OnRequest);
     rtprof::set_block_profile_rate(0);
-    nanos
+    let [events, in_buffers, in_file] = recorded;
+    [nanos, events, in_buffers, in_file]
+}
+
+fn serve_requests(service: &Service, traced: bool, duration: Duration) -> [f64; 4] {
+    if traced {
+        rtprof::trace::start(std::io::sink()).expect("no other trace goes on");
+    }
+    let [median, late, requests] = service.measure(duration);
+    let events = match traced {
+        true => rtprof::trace::stop().expect("a sink takes everything").events,
+        false => 0,
+    };
+    [median, late, requests, events as f64]
 }
 
 /// Waits for ever, under `frames` frames.
