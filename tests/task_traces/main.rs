@@ -6,6 +6,7 @@
 mod by_hand;
 mod order;
 mod regions;
+mod samples;
 mod script;
 mod storms;
 #[path = "../support/mod.rs"]

@@ -1,0 +1,130 @@
+//! Samples of the processor in a trace: they belong to the task that computes.
+
+use std::future::poll_fn;
+use std::hint::black_box;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use rtprof::task::Instrument;
+use rtprof::trace::{self, Event, EventType, Options};
+
+use crate::by_hand::{Leaf, Woken, poll};
+use crate::support::child;
+use crate::support::processor::burn;
+use crate::trace_go;
+use crate::trace_of::{Kept, Trace, has, record_with, valid};
+
+const TIME: Duration = Duration::from_millis(100);
+
+fn sampled() -> Options {
+    Options { cpu_hz: 1000, ..Options::default() }
+}
+
+// These three differ, for the compiler makes one function of those that do the same.
+#[inline(never)]
+fn in_a_poll() {
+    black_box("in a poll");
+    burn(TIME);
+}
+
+#[inline(never)]
+fn between_polls() {
+    black_box("between polls");
+    burn(TIME);
+}
+
+#[inline(never)]
+fn in_an_inner_poll() {
+    black_box("in an inner poll");
+    burn(TIME);
+}
+
+/// What is told of the samples in `function`, which there are: the goroutine and the lane.
+#[track_caller]
+fn places(trace: &Trace, function: &str) -> Vec<(u64, u64)> {
+    let samples = trace.parsed.events_of(EventType::CpuSample).filter(|sample| has(*sample, function));
+    let place = |sample: Event<'_>| {
+        (sample.argument("g").expect("it has one"), sample.argument("p").expect("a lane"))
+    };
+    let mut places: Vec<_> = samples.map(place).collect();
+    assert!(!places.is_empty(), "no sample of 100 ms in {function}");
+    places.sort_unstable();
+    places.dedup();
+    places
+}
+
+#[test]
+fn samples_belong_to_the_task_that_is_polled() {
+    child::isolated("samples_belong_to_the_task_that_is_polled", || {
+        let executor = Arc::new(Woken::default());
+        let trace = record_with(sampled(), || {
+            let inner = async { in_an_inner_poll() }.instrument_named("inner");
+            let outer = async {
+                in_a_poll();
+                inner.await;
+            };
+            assert!(poll(pin!(outer.instrument_named("outer")), &executor).is_ready());
+            between_polls();
+        });
+        trace.assert_whole();
+        trace.assert_in_order();
+        let [outer, inner] = ["outer", "inner"].map(|name| trace.goroutine(name));
+        let places =
+            ["in_a_poll", "in_an_inner_poll", "between_polls"].map(|function| places(&trace, function));
+        // All on the lane of the thread that polls, and those outside of polls of that thread's goroutine.
+        let lane = places[0][0].1;
+        assert_eq!(places[..2], [[(outer, lane)], [(inner, lane)]]);
+        let [(thread, its_lane)] = places[2][..] else { panic!("{places:?}") };
+        assert!(its_lane == lane && ![outer, inner].contains(&thread), "{places:?}");
+        trace_go::check("task-samples", &trace, &[]);
+    });
+}
+
+/// What was polled when the trace began is there from its first sample on, and goes on like any other.
+#[test]
+fn a_poll_that_began_before_the_trace() {
+    child::isolated("a_poll_that_began_before_the_trace", || {
+        let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Kept::default());
+        let mut polls = 0;
+        let task = poll_fn(|context| {
+            polls += 1;
+            match polls {
+                1 => {
+                    trace::start_with(kept.clone(), sampled()).expect("no other trace goes on");
+                    in_a_poll();
+                    context.waker().wake_by_ref();
+                    Poll::Pending
+                }
+                2 => pin!(leaf.clone()).poll(context),
+                _ => Poll::Ready(()),
+            }
+        });
+        let mut task = Box::pin(task.instrument_named("polled"));
+        assert!(poll(task.as_mut(), &executor).is_pending() && executor.count() == 1);
+        assert!(poll(task.as_mut(), &executor).is_pending());
+        leaf.take().into_iter().for_each(Waker::wake);
+        assert!(poll(task.as_mut(), &executor).is_ready());
+        let stats = trace::stop().expect("a vector takes everything");
+        let trace = valid(kept.bytes(), stats);
+        trace.assert_whole();
+        trace.assert_in_order();
+        let task = trace.goroutine("polled");
+        let places = places(&trace, "in_a_poll");
+        assert!(matches!(places[..], [(goroutine, _)] if goroutine == task), "{task}: {places:?}");
+        let story = trace.story(task).into_iter().map(|event| event.event_type());
+        let story: Vec<_> = story.filter(|kind| *kind != EventType::CpuSample).collect();
+        use EventType::{
+            GoBlockSync, GoCreate, GoEnd, GoSched, GoStart, GoStartLocal, GoUnblock, GoUnblockLocal,
+        };
+        // It was woken inside of that poll; what it does next is known as in any other.
+        let is_start = |kind: &EventType| [GoStart, GoStartLocal].contains(kind);
+        let [GoCreate, first, GoSched, second, GoBlockSync, wake, third, GoEnd] = &story[..] else {
+            panic!("{story:?}")
+        };
+        assert!([first, second, third].into_iter().all(is_start), "{story:?}");
+        assert!([GoUnblock, GoUnblockLocal].contains(wake), "{story:?}");
+        trace_go::check("task-samples-before", &trace, &[]);
+    });
+}
