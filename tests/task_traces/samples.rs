@@ -5,6 +5,7 @@ use std::hint::black_box;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
+use std::thread;
 use std::time::Duration;
 
 use rtprof::task::Instrument;
@@ -82,49 +83,62 @@ fn samples_belong_to_the_task_that_is_polled() {
     });
 }
 
-/// What was polled when the trace began is there from its first sample on, and goes on like any other.
+/// A trace that begins in a poll, in which the task is then woken from another thread and computes. It is polled twice more.
+fn started_in_a_poll(options: Options) -> Trace {
+    let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Kept::default());
+    let (mut polls, mut options) = (0, Some(options));
+    let task = poll_fn(|context| {
+        polls += 1;
+        match polls {
+            1 => {
+                let options = options.take().expect("this is the first poll");
+                trace::start_with(kept.clone(), options).expect("no other trace goes on");
+                let waker = context.waker();
+                thread::scope(|scope| _ = scope.spawn(|| waker.wake_by_ref()));
+                in_a_poll();
+                Poll::Pending
+            }
+            2 => pin!(leaf.clone()).poll(context),
+            _ => Poll::Ready(()),
+        }
+    });
+    let mut task = Box::pin(task.instrument_named("polled"));
+    assert!(poll(task.as_mut(), &executor).is_pending() && executor.count() == 1);
+    assert!(poll(task.as_mut(), &executor).is_pending());
+    leaf.take().into_iter().for_each(Waker::wake);
+    assert!(poll(task.as_mut(), &executor).is_ready());
+    let stats = trace::stop().expect("a vector takes everything");
+    let trace = valid(kept.bytes(), stats);
+    trace.assert_whole();
+    trace.assert_in_order();
+    trace
+}
+
+/// What was polled when the trace began is there from its first event or sample on, and goes on like any other.
 #[test]
 fn a_poll_that_began_before_the_trace() {
     child::isolated("a_poll_that_began_before_the_trace", || {
-        let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Kept::default());
-        let mut polls = 0;
-        let task = poll_fn(|context| {
-            polls += 1;
-            match polls {
-                1 => {
-                    trace::start_with(kept.clone(), sampled()).expect("no other trace goes on");
-                    in_a_poll();
-                    context.waker().wake_by_ref();
-                    Poll::Pending
-                }
-                2 => pin!(leaf.clone()).poll(context),
-                _ => Poll::Ready(()),
-            }
-        });
-        let mut task = Box::pin(task.instrument_named("polled"));
-        assert!(poll(task.as_mut(), &executor).is_pending() && executor.count() == 1);
-        assert!(poll(task.as_mut(), &executor).is_pending());
-        leaf.take().into_iter().for_each(Waker::wake);
-        assert!(poll(task.as_mut(), &executor).is_ready());
-        let stats = trace::stop().expect("a vector takes everything");
-        let trace = valid(kept.bytes(), stats);
-        trace.assert_whole();
-        trace.assert_in_order();
-        let task = trace.goroutine("polled");
-        let places = places(&trace, "in_a_poll");
-        assert!(matches!(places[..], [(goroutine, _)] if goroutine == task), "{task}: {places:?}");
-        let story = trace.story(task).into_iter().map(|event| event.event_type());
-        let story: Vec<_> = story.filter(|kind| *kind != EventType::CpuSample).collect();
         use EventType::{
-            GoBlockSync, GoCreate, GoEnd, GoSched, GoStart, GoStartLocal, GoUnblock, GoUnblockLocal,
+            CpuSample, GoBlockSync, GoCreate, GoEnd, GoSched, GoStart, GoStartLocal, GoUnblock,
+            GoUnblockLocal, HeapAlloc,
         };
-        // It was woken inside of that poll; what it does next is known as in any other.
-        let is_start = |kind: &EventType| [GoStart, GoStartLocal].contains(kind);
-        let [GoCreate, first, GoSched, second, GoBlockSync, wake, third, GoEnd] = &story[..] else {
-            panic!("{story:?}")
-        };
-        assert!([first, second, third].into_iter().all(is_start), "{story:?}");
-        assert!([GoUnblock, GoUnblockLocal].contains(wake), "{story:?}");
-        trace_go::check("task-samples-before", &trace, &[]);
+        for (options, has_samples) in [(Options::default(), false), (sampled(), true)] {
+            let trace = started_in_a_poll(options);
+            let task = trace.goroutine("polled");
+            if has_samples {
+                let places = places(&trace, "in_a_poll");
+                assert!(matches!(places[..], [(goroutine, _)] if goroutine == task), "{task}: {places:?}");
+            }
+            let story = trace.story(task).into_iter().map(|event| event.event_type());
+            let story: Vec<_> = story.filter(|kind| ![CpuSample, HeapAlloc].contains(kind)).collect();
+            let is_start = |kind: &EventType| [GoStart, GoStartLocal].contains(kind);
+            // It was woken inside of the first poll: that ends as one that can go on.
+            let [GoCreate, first, GoSched, second, GoBlockSync, wake, third, GoEnd] = &story[..] else {
+                panic!("{story:?}")
+            };
+            assert!([first, second, third].into_iter().all(is_start), "{story:?}");
+            assert!([GoUnblock, GoUnblockLocal].contains(wake), "{story:?}");
+            trace_go::check("task-samples-before", &trace, &[]);
+        }
     });
 }
