@@ -326,6 +326,18 @@ fn leaves_of_other_libraries() {
             }
             let (full_sends, full_receives) = smol::channel::bounded::<u8>(1);
             full_sends.try_send(1).expect("there is room");
+            let (flume_sends, flume_receives) = flume::bounded::<u8>(0);
+            waits("GoBlockRecv flume", Box::pin(async move { _ = flume_receives.recv_async().await }));
+            let (full_flume, empty_flume) = flume::bounded::<u8>(1);
+            full_flume.send(1).expect("there is room");
+            waits("GoBlockSend flume", Box::pin(async move { _ = full_flume.send_async(2).await }));
+            waits(
+                "uses flume",
+                Box::pin(async move {
+                    flume_sends.send_async(1).await.expect("it lives");
+                    empty_flume.recv_async().await.expect("it lives");
+                }),
+            );
             waits("GoBlockSend smol", Box::pin(async move { _ = full_sends.send(2).await }));
             waits("empties", Box::pin(async move { _ = full_receives.recv().await }));
             smol::block_on(futures::future::join_all(tasks));
@@ -347,6 +359,53 @@ fn leaves_of_other_libraries() {
             assert!(!found.is_empty() && found.iter().all(|(found, _)| *found == kind), "{name}: {found:#?}");
             checked += 1;
         }
-        assert_eq!(checked, 7);
+        assert_eq!(checked, 9);
+    });
+}
+
+/// A task that yields, and one whose budget tokio finds used up while messages are ready, can run again at once.
+#[test]
+fn tasks_that_let_others_run() {
+    const MESSAGES: usize = 1000;
+    const YIELDS: usize = 10;
+    child::isolated("tasks_that_let_others_run", || {
+        let trace = record(|| {
+            runtime().block_on(async {
+                let (send, mut receive) = mpsc::unbounded_channel();
+                (0..MESSAGES).for_each(|n| send.send(n).expect("it lives"));
+                let receives = async move {
+                    for _ in 0..MESSAGES {
+                        receive.recv().await.expect("it is there");
+                    }
+                };
+                let yields = async {
+                    for _ in 0..YIELDS {
+                        tokio::task::yield_now().await;
+                    }
+                };
+                let tasks = [
+                    tokio::spawn(receives.instrument_named("receives")),
+                    tokio::spawn(yields.instrument_named("yields")),
+                ];
+                for task in tasks {
+                    task.await.expect("it does not panic");
+                }
+            });
+        });
+        trace.assert_whole();
+        let yields = |name: &str| {
+            let story = trace.story(trace.goroutine(name));
+            let waits = story.iter().filter(|event| event.event_type().name().starts_with("GoBlock")).count();
+            let yields: Vec<_> =
+                story.into_iter().filter(|event| event.event_type() == EventType::GoSched).collect();
+            (waits, yields)
+        };
+        let (waits, yielded) = yields("yields");
+        assert_eq!((waits, yielded.len()), (0, YIELDS));
+        assert!(yielded.iter().all(|event| has(*event, "tasks_that_let_others_run")), "{yielded:?}");
+        // 128 messages at a time, today.
+        let (waits, yielded) = yields("receives");
+        assert!(waits == 0 && (2..MESSAGES).contains(&yielded.len()), "{waits} waits, and {yielded:?}");
+        trace_go::check("task-yields", &trace, &[]);
     });
 }
