@@ -38,15 +38,17 @@ const LOOKED_AT: usize = 24;
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decides {
     Awaited(Awaited),
-    /// Of a channel: by the method, to send or to receive.
+    /// Of a channel: by the first function in it that says whether it sends or receives.
     Channel,
     /// If nothing else does.
     Perhaps(WaitReason),
-    /// Not; what is outside of it may.
+    /// Also of what is inside: it is made of other primitives.
+    Whole(WaitReason),
+    /// Not: it polls futures of the program, or belongs to several primitives.
     Not,
 }
 
-use Decides::{Channel, Not, Perhaps};
+use Decides::{Channel, Not, Perhaps, Whole};
 
 const fn wait(reason: WaitReason) -> Decides {
     Decides::Awaited(Awaited::Wait(reason))
@@ -55,15 +57,17 @@ const fn wait(reason: WaitReason) -> Decides {
 /// Modules by their beginnings, the first that fits decides.
 #[rustfmt::skip]
 const TABLE: &[(&str, Decides)] = &[
+    ("tokio::sync::barrier", Whole(WaitReason::Sync)),
+    ("tokio::signal", Whole(WaitReason::Net)),
+    ("tokio::process", Whole(WaitReason::Net)),
+    ("tokio::time::timeout", Not),
     ("tokio::task::yield_now", Decides::Awaited(Awaited::Yield)),
-    ("tokio::task::coop", Decides::Awaited(Awaited::Yield)),
+    // Where a budget is used up.
     ("tokio::runtime::scheduler::defer", Decides::Awaited(Awaited::Yield)),
     ("tokio::runtime::io", wait(WaitReason::Net)),
     ("tokio::net", wait(WaitReason::Net)),
     ("tokio::io::async_fd", wait(WaitReason::Net)),
     ("tokio::io::poll_evented", wait(WaitReason::Net)),
-    ("tokio::signal", wait(WaitReason::Net)),
-    ("tokio::process", wait(WaitReason::Net)),
     ("async_io::reactor::Reactor::insert_timer", wait(WaitReason::Sleep)),
     ("async_io::Timer", wait(WaitReason::Sleep)),
     ("async_io", wait(WaitReason::Net)),
@@ -239,7 +243,17 @@ fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
     let nth = |at: usize| one.iter().rev().nth(at);
     let Some((at, step)) = at.and_then(|at| Some((at, nth(at)?))) else { return false };
     let caller = at.checked_sub(1).and_then(nth);
-    !is_closure(&step.function) || step.line == 0 || caller.is_some_and(|caller| is_poll_fn(&caller.function))
+    let outer = at.checked_sub(2).and_then(nth);
+    let is_polled = |step: Option<&Step>| step.is_some_and(|caller| is_poll_fn(&caller.function));
+    // `futures::select!` has a closure for each branch, which are called by the one that `PollFn` calls.
+    let is_branch =
+        is_polled(outer) && caller.is_some_and(|caller| is_inside(&step.function, &caller.function));
+    !is_closure(&step.function) || step.line == 0 || is_polled(caller) || is_branch
+}
+
+/// Whether a closure stands in the body of a function.
+fn is_inside(closure: &str, function: &str) -> bool {
+    closure.strip_prefix(function).is_some_and(|rest| rest.starts_with("::{"))
 }
 
 /// Of either scheme of names: `f::{{closure}}`, `f::{closure#0}`.
@@ -253,20 +267,29 @@ fn is_poll_fn(function: &str) -> bool {
 
 /// What a task waits for at a stack of these functions, from the leaf.
 fn awaited<'a>(names: impl Iterator<Item = &'a str>) -> Awaited {
-    let mut perhaps = None;
+    let (mut decided, mut channel, mut perhaps) = (None, false, None);
     for name in names.take(LOOKED_AT) {
         let row = TABLE.iter().find(|(module, _)| in_crate(name, module) || is_type_in(name, module));
         match row.map(|&(_, decides)| decides) {
-            Some(Decides::Awaited(awaited)) => return awaited,
-            Some(Channel) => return Awaited::Wait(direction(name)),
+            Some(Whole(reason)) => return Awaited::Wait(reason),
+            Some(Decides::Awaited(awaited)) if !channel => decided = decided.or(Some(awaited)),
+            Some(Channel) => {
+                channel = true;
+                decided = decided.or_else(|| direction(name).map(Awaited::Wait));
+            }
             Some(Perhaps(reason)) => perhaps = perhaps.or(Some(reason)),
-            Some(Not) => {}
-            // The program's own code is not part of what it waits for.
-            None if perhaps.is_some() && !LIBRARIES.iter().any(|library| in_crate(name, library)) => break,
-            None => {}
+            Some(Decides::Awaited(_) | Not) => {}
+            None => {
+                // The program's own code is not part of what it waits for.
+                let is_known = decided.is_some() || channel || perhaps.is_some();
+                if is_known && !LIBRARIES.iter().any(|library| in_crate(name, library)) {
+                    break;
+                }
+            }
         }
     }
-    Awaited::Wait(perhaps.unwrap_or(WaitReason::Await))
+    let default = if channel { WaitReason::ChanReceive } else { perhaps.unwrap_or(WaitReason::Await) };
+    decided.unwrap_or(Awaited::Wait(default))
 }
 
 /// Whether a function is itself what the row names: `tokio::task::yield_now`, also as `tokio::task::yield_now::yield_now`.
@@ -276,16 +299,21 @@ fn is_type_in(name: &str, module: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '<', '>']))
 }
 
-/// Whether a function of a channel sends or receives: as its path says, without the types that it is about, which may be channels
+/// Whether a function of a channel sends or receives, if its path says that: without the types that it is about, which may be channels
 /// too.
-fn direction(name: &str) -> WaitReason {
+fn direction(name: &str) -> Option<WaitReason> {
     let path = name.trim_start_matches(['<', '&']).split(['<', ' ', '>']).next().unwrap_or_default();
-    let sends = ["Send", "send", "reserve", "closed"];
     let mut segments = path.split("::").skip(1);
-    match segments.any(|segment| sends.iter().any(|send| segment.starts_with(send))) {
-        true => WaitReason::ChanSend,
-        false => WaitReason::ChanReceive,
-    }
+    segments.find_map(|segment| {
+        let is = |words: &[&str]| words.iter().any(|word| segment.contains(word));
+        if is(&["Send", "send", "reserve", "closed"]) {
+            Some(WaitReason::ChanSend)
+        } else if is(&["Rec", "Rx", "rec", "changed", "next"]) {
+            Some(WaitReason::ChanReceive)
+        } else {
+            None
+        }
+    })
 }
 
 #[cfg(test)]

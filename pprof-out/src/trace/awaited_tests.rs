@@ -37,6 +37,32 @@ fn the_innermost_library_decides() {
     let replies = "<tokio::sync::mpsc::bounded::Receiver<tokio::sync::oneshot::Sender<u8>>>::recv";
     check(Wait(WaitReason::ChanReceive), &[replies]);
     check(Wait(WaitReason::ChanSend), &["<async_channel::SendInner<T> as EventListenerFuture>::poll_with"]);
+    // A deadline around it says nothing of it, nor does a task without a budget.
+    let timeout = "<tokio::time::timeout::Timeout<T> as core::future::future::Future>::poll";
+    for around in [timeout, "<tokio::task::coop::unconstrained::Unconstrained<F> as Future>::poll"] {
+        check(
+            Wait(WaitReason::CondWait),
+            &["<tokio::sync::notify::Notified as Future>::poll", around, "app::f"],
+        );
+        check(Wait(WaitReason::Await), &["app::Leaf::poll", around, "app::f"]);
+    }
+    check(
+        Wait(WaitReason::Sync),
+        &[
+            "<tokio::sync::watch::Receiver<T>>::changed::{{closure}}",
+            "tokio::sync::barrier::Barrier::wait_internal",
+        ],
+    );
+    check(
+        Wait(WaitReason::ChanSend),
+        &["tokio::sync::oneshot::Task::set_task", "<tokio::sync::oneshot::Sender<T>>::poll_closed"],
+    );
+    check(
+        Wait(WaitReason::ChanSend),
+        &["flume::async::AsyncSignal::new", "<flume::async::SendFut<T> as Future>::poll::{{closure}}"],
+    );
+    check(Wait(WaitReason::ChanSend), &["futures_channel::mpsc::BoundedSenderInner<T>::poll_unparked"]);
+    check(Wait(WaitReason::ChanReceive), &["tokio::sync::oneshot::Task::set_task", "app::f"]);
     check(Wait(WaitReason::CondWait), &["<tokio::sync::notify::Notified as Future>::poll", "app::f"]);
     check(Wait(WaitReason::Net), &["tokio::runtime::io::scheduled_io::Readiness::poll", "hyper::x"]);
     check(Wait(WaitReason::Sleep), &["core::x", "<tokio::time::sleep::Sleep>::poll_elapsed"]);
@@ -90,6 +116,13 @@ fn awaits_that_are_over_do_not_count() {
     let bare = |address, leaf| at(address, 1, path(&[(of, 0), leaf]));
     assert_eq!(decide(&[bare(1, sleep), bare(2, receive)]), (receives, 1));
     assert_eq!(decide(&[bare(1, receive), bare(2, sleep)]), (receives, 0));
+    // Of `futures::select!` in a debug build: closures that a closure calls.
+    let chosen = |line, leaf| {
+        let names =
+            ["app::serve::{{closure}}::{{closure}}", "app::serve::{{closure}}::{{closure}}::{{closure}}"];
+        path(&[(of, 3), (poll_fn, 1), (names[0], 3), (names[1], line), leaf])
+    };
+    assert_eq!(decide(&[chosen(4, receive), chosen(5, receive)]), (select, 0));
     // Twice the same, at one line of a macro.
     assert_eq!(decide(&[at(1, 1, branch(receive)), at(2, 1, branch(receive))]), (select, 0));
     // The same, inlined in what polls it.
