@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use rtprof_profiler::goroutine::{self, Goroutine};
-use rtprof_profiler::task;
+use rtprof_profiler::task::{self, Task};
 
 use crate::trace::WaitKind;
 
@@ -41,12 +41,13 @@ impl<F: Future> Future for Waits<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
+        let task = if task::is_on() { goroutine::known().and_then(Goroutine::polls) } else { None };
+        let before = task.map_or(0, Task::stacks_left);
         let result = this.future.poll(context);
         if result.is_pending()
-            && task::is_on()
-            && let Some(task) = goroutine::known().and_then(Goroutine::polls)
+            && let Some(task) = task
         {
-            task.tell_reason(this.kind.reason());
+            task.tell_reason(this.kind.reason(), before);
         }
         result
     }

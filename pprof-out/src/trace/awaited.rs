@@ -7,7 +7,7 @@
 //! libraries does: a `Receiver` may wait in a semaphore. Each stack is looked up once, and all that are new in a generation at
 //! once, as looking up opens the program's debug information.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use rtprof_profiler::goroutine::WaitReason;
@@ -96,8 +96,32 @@ const TABLE: &[(&str, Decides)] = &[
 const LIBRARIES: [&str; 7] =
     ["core", "alloc", "std", "tokio", "futures_core", "futures_util", "rtprof_hooks"];
 
-/// Stacks in the order in which a poll has come to them, then 0.
-pub(crate) type Branches = [StackId; MAX_BRANCHES];
+/// What a poll has left.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Left {
+    /// In the order in which the poll has come to them, then 0.
+    pub(crate) stacks: Branches,
+    /// What the program has told, if it has.
+    pub(crate) reason: WaitReason,
+    /// Of which stacks, a bit for each.
+    pub(crate) told: u8,
+}
+
+type Branches = [StackId; MAX_BRANCHES];
+
+impl Left {
+    /// What is known without the stacks: of what, and at which.
+    fn told_of_all(&self) -> Option<(Awaited, StackId)> {
+        let all = self.stacks.iter().take_while(|&&stack| stack != 0).count();
+        let is_told = self.reason != WaitReason::Await && self.told.trailing_ones() as usize >= all;
+        (is_told || all == 0).then_some((Awaited::Wait(self.reason), self.stacks[0]))
+    }
+
+    /// The reason of a stack.
+    fn told_of(&self, at: usize) -> Option<Awaited> {
+        (self.told >> at & 1 == 1).then_some(Awaited::Wait(self.reason))
+    }
+}
 
 const UNKNOWN: Awaited = Awaited::Wait(WaitReason::Await);
 
@@ -107,7 +131,7 @@ pub(crate) struct AwaitedStacks {
     /// Of a stack that a poll has left alone: what the task does.
     single: AddressMap<u32, Awaited>,
     /// Of several: what it does, and at which of them.
-    several: HashMap<Branches, (Awaited, StackId)>,
+    several: HashMap<Left, (Awaited, StackId)>,
 }
 
 impl AwaitedStacks {
@@ -116,62 +140,62 @@ impl AwaitedStacks {
     #[inline]
     pub(crate) fn of(
         &mut self,
-        stacks: Branches,
+        left: Left,
         generation: &Generation<'_>,
         tables: &dyn Tables,
         view: View,
     ) -> (Awaited, StackId) {
-        if stacks[0] == 0 {
-            return (UNKNOWN, 0);
-        }
-        if let Some(known) = self.get(&stacks) {
+        if let Some(known) = self.get(&left) {
             return known;
         }
         self.learn(generation, tables, view);
-        self.get(&stacks).unwrap_or((UNKNOWN, last(&stacks)))
+        self.get(&left).unwrap_or((UNKNOWN, last(&left.stacks)))
     }
 
     #[inline]
-    fn get(&self, stacks: &Branches) -> Option<(Awaited, StackId)> {
-        match *stacks {
+    fn get(&self, left: &Left) -> Option<(Awaited, StackId)> {
+        match left.stacks {
+            _ if left.told != 0 || left.stacks[0] == 0 => {
+                left.told_of_all().or_else(|| self.several.get(left).copied())
+            }
             [stack, 0, ..] => self.single.get(&stack).map(|&awaited| (awaited, stack)),
-            _ => self.several.get(stacks).copied(),
+            _ => self.several.get(left).copied(),
         }
     }
 
-    fn note(&mut self, stacks: Branches, awaited: Awaited, at: StackId) {
-        match stacks {
-            [stack, 0, ..] => drop(self.single.insert(stack, awaited)),
-            _ => drop(self.several.insert(stacks, (awaited, at))),
+    fn note(&mut self, left: Left, awaited: Awaited, at: StackId) {
+        match left.stacks {
+            [stack, 0, ..] if left.told == 0 => drop(self.single.insert(stack, awaited)),
+            _ => drop(self.several.insert(left, (awaited, at))),
         }
     }
 
     #[cold]
     fn learn(&mut self, generation: &Generation<'_>, tables: &dyn Tables, view: View) {
         let _workspace = sampling::workspace();
-        let mut new = BTreeSet::new();
+        let mut new = HashSet::new();
         for buffer in generation.lanes.iter().flat_map(|lane| &lane.buffers) {
             for (_, record) in buffer.records.clone() {
-                if let Record::Await { stacks, .. } = record
-                    && stacks[0] != 0
-                    && self.get(&stacks).is_none()
-                {
-                    new.insert(stacks);
+                if let Record::Await { reason, told, stacks, .. } = record {
+                    let left = Left { stacks, reason, told };
+                    if self.get(&left).is_none() {
+                        new.insert(left);
+                    }
                 }
             }
         }
         if view.symbolization == Symbolization::None {
-            new.into_iter().for_each(|stacks| self.note(stacks, UNKNOWN, last(&stacks)));
+            new.into_iter().for_each(|left| self.note(left, UNKNOWN, last(&left.stacks)));
             return;
         }
         let mut locations = Locations::new(view);
-        let single = new.iter().flatten().filter(|&&stack| stack != 0);
-        locations.prepare(single.map(|&stack| tables.stack(stack)));
-        for stacks in new {
-            let left = stacks.iter().take_while(|&&stack| stack != 0);
-            let paths: Vec<Path> = left.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
-            let (awaited, at) = decide(&paths);
-            self.note(stacks, awaited, stacks[at]);
+        let single = new.iter().flat_map(|left| left.stacks).filter(|&stack| stack != 0);
+        locations.prepare(single.map(|stack| tables.stack(stack)));
+        for left in new {
+            let stacks = left.stacks.iter().take_while(|&&stack| stack != 0);
+            let paths: Vec<Path> = stacks.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
+            let (awaited, at) = decide(&paths, |at| left.told_of(at));
+            self.note(left, awaited, left.stacks[at]);
         }
     }
 }
@@ -205,21 +229,22 @@ fn path(locations: &mut Locations, stack: Stack<'_>) -> Path {
     steps.collect()
 }
 
-/// What a task waits for whose poll has left these stacks, and at which of them it is shown.
+/// What a task waits for whose poll has left these stacks, and at which of them it is shown. Of some the program has told what they
+/// wait for.
 ///
 /// An async function that gets on in the middle of a poll leaves the stack of an await that is over, as a timer notes its waker
 /// even when its time has come: so stacks count only if they part from the last one where several things are awaited at once.
 /// A timer among them is a deadline; of the rest the first one is shown, as the others of a `timeout` are around it.
-fn decide(paths: &[Path]) -> (Awaited, usize) {
+fn decide(paths: &[Path], told: impl Fn(usize) -> Option<Awaited>) -> (Awaited, usize) {
     let Some((last, before)) = paths.split_last() else { return (UNKNOWN, 0) };
     let at_once = before.iter().rev().take_while(|path| are_awaited_at_once(path, last)).count();
     let from = before.len() - at_once;
-    let of = |path: &Path| awaited(path.iter().map(|step| &*step.function));
-    let is_timer = |path: &Path| of(path) == Awaited::Wait(WaitReason::Sleep);
-    let mut waits = (from..paths.len()).filter(|&at| !is_timer(&paths[at]));
+    let of = |at: usize| told(at).unwrap_or_else(|| awaited(paths[at].iter().map(|step| &*step.function)));
+    let is_timer = |at: usize| of(at) == Awaited::Wait(WaitReason::Sleep);
+    let mut waits = (from..paths.len()).filter(|&at| !is_timer(at));
     match (waits.next(), waits.next()) {
-        (None, _) => (of(last), before.len()),
-        (Some(only), None) => (of(&paths[only]), only),
+        (None, _) => (of(before.len()), before.len()),
+        (Some(only), None) => (of(only), only),
         (Some(first), Some(_)) => (Awaited::Wait(WaitReason::Select), first),
     }
 }

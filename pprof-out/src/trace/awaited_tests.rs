@@ -79,6 +79,10 @@ fn path(steps: &[(&str, u32)]) -> Path {
     steps.iter().rev().map(step).collect()
 }
 
+fn left(paths: &[Path]) -> (Awaited, usize) {
+    decide(paths, |_| None)
+}
+
 #[test]
 fn awaits_that_are_over_do_not_count() {
     let sleep = ("<tokio::time::sleep::Sleep>::poll", 7);
@@ -88,20 +92,20 @@ fn awaits_that_are_over_do_not_count() {
     let (wait, receives) = (Awaited::Wait, Awaited::Wait(WaitReason::ChanReceive));
     // One after the other.
     let over = path(&[(of, 1), sleep]);
-    assert_eq!(decide(&[over.clone(), path(&[(of, 2), receive])]), (receives, 1));
-    assert_eq!(decide(&[path(&[(of, 2), receive]), over.clone()]), (wait(WaitReason::Sleep), 1));
+    assert_eq!(left(&[over.clone(), path(&[(of, 2), receive])]), (receives, 1));
+    assert_eq!(left(&[path(&[(of, 2), receive]), over.clone()]), (wait(WaitReason::Sleep), 1));
     // One with a deadline, after one that is over.
     let with_deadline =
         [over.clone(), path(&[(of, 2), (timeout, 1), receive]), path(&[(of, 2), (timeout, 2), sleep])];
-    assert_eq!(decide(&with_deadline), (receives, 1));
+    assert_eq!(left(&with_deadline), (receives, 1));
     // Of several one, in a macro at one line.
     let poll_fn = "<core::future::poll_fn::PollFn<F> as core::future::future::Future>::poll";
     let branch = |leaf| path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 3), leaf]);
     let select = wait(WaitReason::Select);
-    assert_eq!(decide(&[over.clone(), branch(receive), branch(read), branch(sleep)]), (select, 1));
-    assert_eq!(decide(&[branch(read), branch(sleep)]), (wait(WaitReason::Net), 0));
+    assert_eq!(left(&[over.clone(), branch(receive), branch(read), branch(sleep)]), (select, 1));
+    assert_eq!(left(&[branch(read), branch(sleep)]), (wait(WaitReason::Net), 0));
     assert_eq!(
-        decide(&[
+        left(&[
             branch(sleep),
             path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 4), sleep])
         ])
@@ -114,19 +118,43 @@ fn awaits_that_are_over_do_not_count() {
         path
     };
     let bare = |address, leaf| at(address, 1, path(&[(of, 0), leaf]));
-    assert_eq!(decide(&[bare(1, sleep), bare(2, receive)]), (receives, 1));
-    assert_eq!(decide(&[bare(1, receive), bare(2, sleep)]), (receives, 0));
+    assert_eq!(left(&[bare(1, sleep), bare(2, receive)]), (receives, 1));
+    assert_eq!(left(&[bare(1, receive), bare(2, sleep)]), (receives, 0));
     // Of `futures::select!` in a debug build: closures that a closure calls.
     let chosen = |line, leaf| {
         let names =
             ["app::serve::{{closure}}::{{closure}}", "app::serve::{{closure}}::{{closure}}::{{closure}}"];
         path(&[(of, 3), (poll_fn, 1), (names[0], 3), (names[1], line), leaf])
     };
-    assert_eq!(decide(&[chosen(4, receive), chosen(5, receive)]), (select, 0));
+    assert_eq!(left(&[chosen(4, receive), chosen(5, receive)]), (select, 0));
     // Twice the same, at one line of a macro.
-    assert_eq!(decide(&[at(1, 1, branch(receive)), at(2, 1, branch(receive))]), (select, 0));
+    assert_eq!(left(&[at(1, 1, branch(receive)), at(2, 1, branch(receive))]), (select, 0));
     // The same, inlined in what polls it.
     let inlined = |address| at(address, 2, at(address, 1, branch(receive)));
-    assert_eq!(decide(&[inlined(1), inlined(2)]), (select, 0));
-    assert_eq!(decide(&[]), (UNKNOWN, 0));
+    assert_eq!(left(&[inlined(1), inlined(2)]), (select, 0));
+    assert_eq!(left(&[]), (UNKNOWN, 0));
+}
+
+#[test]
+fn what_the_program_tells_is_of_its_stacks() {
+    let (net, select) = (Awaited::Wait(WaitReason::Net), Awaited::Wait(WaitReason::Select));
+    let poll_fn = "<core::future::poll_fn::PollFn<F> as core::future::future::Future>::poll";
+    let branch = |leaf| {
+        path(&[("app::f::{{closure}}", 3), (poll_fn, 1), ("app::f::{{closure}}::{{closure}}", 3), leaf])
+    };
+    let of = [
+        branch(("app::Device::poll", 4)),
+        branch(("<tokio::time::sleep::Sleep>::poll", 5)),
+        branch(("<tokio::sync::mpsc::chan::Rx<T, S>>::recv", 6)),
+    ];
+    let first = |at| (at == 0).then_some(net);
+    assert_eq!(decide(&of[..2], first), (net, 0));
+    assert_eq!(decide(&of, first), (select, 0));
+    // A timer that is none, and a leaf that is one.
+    assert_eq!(decide(&of[..2], |at| (at == 1).then_some(net)), (select, 0));
+    let told = |told, stacks| Left { stacks, reason: WaitReason::Net, told }.told_of_all();
+    assert_eq!(told(0b11, [7, 8, 0, 0, 0]), Some((net, 7)));
+    assert_eq!(told(0b01, [7, 8, 0, 0, 0]), None);
+    assert_eq!(told(0, [7, 0, 0, 0, 0]), None);
+    assert_eq!(told(0, [0; 5]), Some((net, 0)));
 }

@@ -138,7 +138,7 @@ impl AwaitStacks {
             None => count,
         };
         self.stacks[last].note(Some(stack));
-        self.noted.set_stacks(last as u8 + 1, labels::current_id());
+        self.noted.set_stacks(last + 1, gone, labels::current_id());
         self.left().first().is_some_and(|first| core::ptr::eq(first, stack))
     }
 

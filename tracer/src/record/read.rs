@@ -5,7 +5,7 @@ use core::fmt;
 use rtprof_profiler::goroutine::{State, WaitReason};
 use rtprof_profiler::labels::LabelSetId;
 
-use super::{Kind, Record, StackId, Status, StringId, StwReason};
+use super::{Kind, Record, StackId, Status, StringId, StwReason, TOLD_SHIFT};
 
 /// The records of one buffer with their ticks.
 #[derive(Clone)]
@@ -90,11 +90,13 @@ impl<'a> Records<'a> {
             }
             Kind::Await => {
                 let reason = WaitReason::from_number(c as u8)?;
-                Record::Await { goroutine: a, number: b, reason, stacks: [stack_at(3), 0, 0, 0, 0] }
+                let (told, stacks) = ((c >> TOLD_SHIFT) as u8, [stack_at(3), 0, 0, 0, 0]);
+                Record::Await { goroutine: a, number: b, reason, told, stacks }
             }
             Kind::AwaitSeveral => {
-                let (reason, stacks) = (WaitReason::from_number(c as u8)?, [3, 4, 5, 6, 7].map(stack_at));
-                Record::Await { goroutine: a, number: b, reason, stacks }
+                let reason = WaitReason::from_number(c as u8)?;
+                let (told, stacks) = ((c >> TOLD_SHIFT) as u8, [3, 4, 5, 6, 7].map(stack_at));
+                Record::Await { goroutine: a, number: b, reason, told, stacks }
             }
             Kind::Reschedule => Record::Reschedule { goroutine: a, number: b, stack: stack_at(2) },
             Kind::Ready => Record::Ready { goroutine: a, number: b },

@@ -7,6 +7,7 @@ use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 
 use crate::trace::awaited::AwaitedStacks;
+use crate::trace::awaited::Left;
 use crate::trace::order::{Place, Visit};
 use crate::view::View;
 
@@ -206,7 +207,9 @@ impl Visit for Writing<'_> {
         match *record {
             Record::Status(_) => {}
             Record::Poll { labels, .. } => self.begin_poll(at, target, tick, labels),
-            Record::Await { reason, stacks, .. } => self.await_(at, tick, reason, stacks),
+            Record::Await { reason, told, stacks, .. } => {
+                self.await_(at, tick, Left { stacks, reason, told })
+            }
             Record::Reschedule { stack, .. } => self.reschedule(at, tick, stack),
             Record::Ready { .. } => self.ready(at, tick),
             Record::Name { name, .. } => events.rename(target, name),

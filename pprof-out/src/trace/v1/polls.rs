@@ -12,11 +12,10 @@
 //!   8                                   GoStart ── GoBlockSync
 //! ```
 
-use rtprof_profiler::goroutine::WaitReason;
 use rtprof_profiler::labels::LabelSetId;
 use rtprof_tracer::record::{Record, StackId};
 
-use crate::trace::awaited::{Awaited, Branches};
+use crate::trace::awaited::{Awaited, Left};
 use crate::trace::order::Place;
 
 use super::event::EventType;
@@ -146,12 +145,8 @@ impl Writing<'_> {
     }
 
     /// The poll is over, and the task waits.
-    pub(super) fn await_(&mut self, at: Place, tick: u64, reason: WaitReason, stacks: Branches) {
-        let (awaited, stack) = self.events.awaited.of(stacks, self.generation, self.tables, self.view);
-        let awaited = match reason {
-            WaitReason::Await => awaited,
-            told => Awaited::Wait(told),
-        };
+    pub(super) fn await_(&mut self, at: Place, tick: u64, left: Left) {
+        let (awaited, stack) = self.events.awaited.of(left, self.generation, self.tables, self.view);
         let (event, phase) = match awaited {
             Awaited::Wait(reason) => (block_event(reason), Phase::Waiting),
             Awaited::Yield => (EventType::GoSched, Phase::Runnable),

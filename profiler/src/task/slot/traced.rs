@@ -108,14 +108,28 @@ impl Task {
         self.awaits.left().all().map(|stack| stack.map(KeptStack))
     }
 
-    /// What the program says that the poll waits for. By the thread that polls.
+    /// What the program says that the poll waits for, and at which of the stacks that it has left, a bit for each. By the thread that
+    /// polls.
     #[inline]
-    pub fn told_reason(&self) -> WaitReason {
-        self.awaits.noted().get().told().unwrap_or(WaitReason::Await)
+    pub fn told_reason(&self) -> (WaitReason, u8) {
+        let noted = self.awaits.noted().get();
+        match noted.told() {
+            // A future that was given up had said it.
+            Some(_) if noted.about() == 0 && noted.stacks() > 0 => (WaitReason::Await, 0),
+            Some(reason) => (reason, noted.about()),
+            None => (WaitReason::Await, 0),
+        }
     }
 
-    /// The program says what the poll that goes on waits for. By the thread that polls.
-    pub fn tell_reason(&self, reason: WaitReason) {
-        self.awaits.noted().tell(reason);
+    /// How many stacks the poll that goes on has left.
+    pub fn stacks_left(&self) -> usize {
+        self.awaits.noted().get().stacks()
+    }
+
+    /// The program says what the poll that goes on waits for at the stacks it has left since there were `before`. By the thread that
+    /// polls.
+    pub fn tell_reason(&self, reason: WaitReason, before: usize) {
+        let noted = self.awaits.noted();
+        noted.tell(reason, before..noted.get().stacks());
     }
 }
