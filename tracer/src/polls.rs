@@ -7,7 +7,9 @@ use rtprof_profiler::goroutine::{Goroutine, State};
 use rtprof_profiler::task::Task;
 
 use crate::thread::{any_turn, self_turn};
-use crate::turn::{change_unrecorded, ended_unrecorded, poll_ended_unrecorded, woken_unrecorded};
+use crate::turn::{
+    change_unrecorded, ended_unrecorded, panicked_unrecorded, poll_ended_unrecorded, woken_unrecorded,
+};
 
 /// The current goroutine has created a task, which nothing else knows yet. Go: `traceGoCreate`.
 #[cold]
@@ -33,6 +35,8 @@ pub fn begin(task: &Task) {
 pub enum PollEnd {
     /// The future waits, or can run again.
     Pending,
+    /// By a panic.
+    Panicked,
     /// The task is over.
     Over,
 }
@@ -45,6 +49,7 @@ pub fn end(own: &'static Goroutine, task: &'static Task, outer: Option<&'static 
         turn.count_if_lost();
         match end {
             PollEnd::Pending => turn.end_poll(task),
+            PollEnd::Panicked => turn.end_panicked_poll(task),
             PollEnd::Over => turn.end_task(task),
         }
         // A signal handler that comes next and finds the task polled would take it for one that runs.
@@ -54,6 +59,7 @@ pub fn end(own: &'static Goroutine, task: &'static Task, outer: Option<&'static 
         own.set_polls(outer);
         match end {
             PollEnd::Pending => change_unrecorded(task, poll_ended_unrecorded),
+            PollEnd::Panicked => change_unrecorded(task, panicked_unrecorded),
             PollEnd::Over => change_unrecorded(task, ended_unrecorded),
         }
     }

@@ -15,7 +15,9 @@
 mod tasks;
 
 #[cfg(not(loom))]
-pub(crate) use tasks::{change_unrecorded, ended_unrecorded, poll_ended_unrecorded, woken_unrecorded};
+pub(crate) use tasks::{
+    change_unrecorded, ended_unrecorded, panicked_unrecorded, poll_ended_unrecorded, woken_unrecorded,
+};
 
 use rtprof_profiler::clock;
 use rtprof_profiler::goroutine::{self, Goroutine, LOST_GENERATION, MAX_TITLE, Start, State, Word};

@@ -49,7 +49,7 @@ impl Tracked {
         let own = unsafe { waker::of_poll(self.task, is_noted) };
         let waker: &ManuallyDrop<Waker> = &own;
         let waker: &Waker = if begun.is_shared { waker } else { executor };
-        let inside = self.inside(thread, outer, PollEnd::Pending);
+        let inside = self.inside(thread, outer, PollEnd::Panicked);
         let result = task::run(|| poll(waker));
         inside.end(begun, result.is_ready());
         if is_noted && result.is_pending() {
@@ -68,13 +68,17 @@ impl Tracked {
     ) -> Inside<'_> {
         thread.set_polls(Some(self.task));
         self.labels.swap_unseen();
-        let user_task = (is_enabled() || !self.user_task.is_none()).then_some(&mut self.user_task);
+        let is_swapped = is_enabled() || !self.user_task.is_none();
+        if is_swapped {
+            self.user_task.swap();
+        }
         Inside {
             thread,
             task: self.task,
             labels: &mut self.labels,
             outer,
-            user_task: user_task.map(swapped),
+            user_task: &mut self.user_task,
+            is_swapped,
             end,
         }
     }
@@ -132,16 +136,11 @@ struct Inside<'a> {
     labels: &'a mut Current,
     /// What the thread polled before.
     outer: Option<&'static Task>,
-    /// The user task of the thread, where it was exchanged.
-    user_task: Option<&'a mut Suspended>,
+    /// The user task of the thread, where it was exchanged; else none, and the thread's is none of this trace.
+    user_task: &'a mut Suspended,
+    is_swapped: bool,
     /// What becomes of the task if the poll does not say it.
     end: PollEnd,
-}
-
-/// Exchanges the user tasks of a task and of the current thread.
-fn swapped(user_task: &mut Suspended) -> &mut Suspended {
-    user_task.swap();
-    user_task
 }
 
 impl Inside<'_> {
@@ -164,8 +163,9 @@ impl Inside<'_> {
 
     #[inline]
     fn restore(&mut self) {
-        if let Some(user_task) = &mut self.user_task {
-            user_task.swap();
+        // In a trace that began during the poll a user task may have become current.
+        if self.is_swapped || is_enabled() {
+            self.user_task.swap();
         }
         self.labels.swap_unseen();
         self.thread.set_polls(self.outer);

@@ -20,7 +20,7 @@ use rtprof_profiler::primitive::Ordering;
 use rtprof_profiler::task::{KeptStack, MAX_BRANCHES, Task};
 
 use super::Turn;
-use crate::record::{Kind, StackId, TOLD_SHIFT};
+use crate::record::{Kind, StackId, StringId, TOLD_SHIFT};
 use crate::tables;
 
 /// What the word of a task says, or else the task itself.
@@ -94,8 +94,9 @@ impl Turn<'_> {
             if before.state() == State::Dead {
                 return;
             }
-            if self.change_task(task, (word, before), State::Running, tick) {
-                let (id, number) = (task.id(), before.next(State::Running, 0).number());
+            let id = task.id();
+            if self.change_task(task, id, (word, before), State::Running, tick) {
+                let number = before.next(State::Running, 0).number();
                 match task.labels() {
                     LabelSetId::NONE => self.write(Kind::Poll, tick, [id, number]),
                     labels => self.write(Kind::PollLabelled, tick, [id, number, labels.bits().into()]),
@@ -134,6 +135,14 @@ impl Turn<'_> {
         }
     }
 
+    /// The poll of a task, which was settled, ends by a panic: it can be dropped.
+    #[cold]
+    pub(crate) fn end_panicked_poll(&mut self, task: &Task) {
+        if let Some((_, number, tick)) = self.leave_poll(task, |_| State::Runnable) {
+            self.write(Kind::Reschedule, tick, [task.id(), number, 0]);
+        }
+    }
+
     /// A task whose poll goes on, and which was settled, is over.
     #[inline]
     pub(crate) fn end_task(&mut self, task: &Task) {
@@ -155,7 +164,7 @@ impl Turn<'_> {
                 return None;
             }
             let (to, tick) = (to(word), clock::ticks());
-            if self.change_task(task, (word, word), to, tick) {
+            if self.change_task(task, task.id(), (word, word), to, tick) {
                 return Some((to, word.next(to, 0).number(), tick));
             }
         }
@@ -194,17 +203,18 @@ impl Turn<'_> {
             return false;
         }
         let tick = clock::ticks();
-        if task.id() == 0 {
-            // Its future is gone.
+        // Once: its future may go at any time.
+        let id = task.id();
+        if id == 0 {
             return true;
         }
         let before = known(task, word);
         let waits = matches!(before.state(), State::Waiting(_));
-        if !waits || !self.change_task(task, (word, before), State::Runnable, tick) {
+        if !waits || !self.change_task(task, id, (word, before), State::Runnable, tick) {
             return false;
         }
         let number = before.next(State::Runnable, 0).number();
-        self.write(Kind::Unblock, tick, [task.id(), number, stack.into()]);
+        self.write(Kind::Unblock, tick, [id, number, stack.into()]);
         true
     }
 
@@ -264,9 +274,11 @@ impl Turn<'_> {
         if word.is_notified() {
             declared = declared.notified();
         }
+        // Before the change: if that succeeds, no other task has begun in the slot meanwhile.
+        let origin = self.origin(task);
         let is_changed = task.change_traced(word, declared);
         if is_changed {
-            self.task_status(id, task, before, tick);
+            self.status(id, before, tick, (0, 0), origin);
         }
         is_changed
     }
@@ -274,24 +286,37 @@ impl Turn<'_> {
     /// Changes the state of a task from a word that says, or is taken to say, `before`, and declares it if nobody has. `false` if
     /// it was changed by somebody else.
     #[inline]
-    fn change_task(&mut self, task: &Task, (word, before): (Word, Word), to: State, tick: u64) -> bool {
+    fn change_task(
+        &mut self,
+        task: &Task,
+        id: u64,
+        (word, before): (Word, Word),
+        to: State,
+        tick: u64,
+    ) -> bool {
         let generation = if self.generation == 0 { word.lost() } else { self.generation };
         let changed = task.change_traced(word, before.next(to, generation));
         if changed && word.generation() != self.generation {
-            self.task_status(task.id(), task, before, tick);
+            self.declare_changed(task, id, before, tick);
         }
         changed
     }
 
+    /// The slot is this task's still: the caller polls it, or has a waker of it.
     #[cold]
-    fn task_status(&mut self, id: u64, task: &Task, word: Word, tick: u64) {
+    fn declare_changed(&mut self, task: &Task, id: u64, before: Word, tick: u64) {
+        let origin = self.origin(task);
+        // Which thread polls it is told by the records of the poll.
+        self.status(id, before, tick, (0, 0), origin);
+    }
+
+    /// The title of a task, and the stack that has created it.
+    fn origin(&mut self, task: &Task) -> (StringId, StackId) {
         if self.buffer.is_none() {
-            return;
+            return (0, 0);
         }
         let name = task.with_name(|name| self.title(name, task.start()));
-        let created_by = task.created_by().map_or(0, |stack| self.kept_stack(stack));
-        // Which thread polls it is told by the records of the poll.
-        self.status(id, word, tick, (0, 0), (name, created_by));
+        (name, task.created_by().map_or(0, |stack| self.kept_stack(stack)))
     }
 
     /// The number of a stack of a task; 0, counted, if it cannot be kept.
@@ -335,6 +360,11 @@ pub(crate) fn woken_unrecorded(word: Word) -> Option<Word> {
 /// After its end.
 pub(crate) fn ended_unrecorded(word: Word) -> Option<Word> {
     (word.state() != State::Dead).then(|| word.next(State::Dead, LOST_GENERATION))
+}
+
+/// After a poll that has panicked.
+pub(crate) fn panicked_unrecorded(word: Word) -> Option<Word> {
+    (word.state() == State::Running).then(|| word.next(State::Runnable, LOST_GENERATION))
 }
 
 /// After a poll.

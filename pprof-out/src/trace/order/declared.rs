@@ -22,11 +22,13 @@ impl Order {
         let ahead = distance(goroutine.number, status.number);
         let is_behind = goroutine.is_known && ahead < 0;
         let is_dead = goroutine.is_known && goroutine.state == State::Dead;
-        if target == NONE || is_behind || is_dead || !goroutine.is_known && status.state == State::Dead {
-            if is_behind {
-                self.goroutines[target].declared = self.generation;
-                self.goroutines[target].wake_all(|reading| self.ready.push_back(reading));
-            }
+        if is_behind && !is_dead {
+            // Another lane has told more: nothing is left out.
+            self.goroutines[target].declared = self.generation;
+            self.goroutines[target].wake_all(|reading| self.ready.push_back(reading));
+            return Ok(());
+        }
+        if target == NONE || is_dead || !goroutine.is_known && status.state == State::Dead {
             self.counts.stale += 1;
             return Ok(());
         }

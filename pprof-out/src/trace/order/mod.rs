@@ -90,6 +90,9 @@ pub(crate) struct OrderCounts {
     pub(crate) torn: u64,
 }
 
+/// How many generations a thread may take from its creation until it begins.
+const GENERATIONS_UNTIL_BEGUN: u32 = 10;
+
 /// What the trace has come to.
 pub(crate) struct Order {
     goroutines: Goroutines,
@@ -333,12 +336,14 @@ impl Order {
     }
 
     /// Ends the goroutines that nothing was heard of in this generation, nor in the one before: a declaration may
-    /// have been lost with a buffer, but not two of them.
+    /// have been lost with a buffer, but not two of them. A thread that was created declares itself when it begins, and may take
+    /// some more until then.
     fn bury(&mut self, end: u64, visit: &mut impl Visit) {
         for place in self.goroutines.places() {
             let goroutine = &self.goroutines[place];
             let is_new = goroutine.state == State::Runnable && goroutine.number == 0;
-            if goroutine.is_alive() && !is_new && goroutine.declared + 1 < self.generation {
+            let silent = if is_new { GENERATIONS_UNTIL_BEGUN } else { 1 };
+            if goroutine.is_alive() && goroutine.declared + silent < self.generation {
                 let owner = self.lanes.find(goroutine.id);
                 let lane = owner.unwrap_or(SHARED);
                 let at = Place { lane, tick: end.max(goroutine.tick), goroutine: NONE };

@@ -43,9 +43,14 @@ pub fn live() -> impl Iterator<Item = &'static Task> {
 /// A new trace begins, which knows no task. Not while an event of another trace may go on.
 pub fn forget_traces() {
     for task in TASKS.iter() {
-        let word = task.traced.read();
+        let mut word = task.traced.read();
         // Another task that has begun in the slot meanwhile is none that a trace knows.
-        let _ = task.traced.change(word, word.declared(0).in_state(State::Running));
+        while word.generation() != 0 {
+            match task.traced.change(word, word.declared(0).in_state(State::Running)) {
+                Ok(()) => break,
+                Err(seen) => word = seen,
+            }
+        }
     }
 }
 
