@@ -4,6 +4,7 @@
 #[path = "../tasks/by_hand.rs"]
 #[allow(dead_code, reason = "what is counted is asked elsewhere")]
 mod by_hand;
+mod leaves;
 mod order;
 mod regions;
 mod samples;

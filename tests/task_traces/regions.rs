@@ -11,7 +11,7 @@ use rtprof::trace::{self, EventType};
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::support::child;
 use crate::trace_go;
-use crate::trace_of::{Trace, record};
+use crate::trace_of::{Kept, Trace, record, valid};
 
 /// Polls a task on a thread that is new.
 fn poll_elsewhere<F: Future<Output: Send> + Send>(
@@ -112,5 +112,36 @@ fn a_region_ends_on_its_own_task_only() {
         });
         assert_eq!(trace.stats.foreign_region_ends, 1);
         trace_go::check("task-foreign-region", &trace, &[]);
+    });
+}
+
+/// A trace that begins in a poll, which goes on to begin a user task.
+#[test]
+fn a_user_task_of_a_trace_that_began_in_the_poll() {
+    child::isolated("a_user_task_of_a_trace_that_began_in_the_poll", || {
+        let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Kept::default());
+        let request = async {
+            trace::start(kept.clone()).expect("no other trace goes on");
+            let _task = trace::Task::new("request");
+            trace::log("note", "first");
+            suspend(&leaf).await;
+            trace::log("note", "second");
+        };
+        let mut request = Box::pin(request.instrument_named("request"));
+        assert!(poll(request.as_mut(), &executor).is_pending());
+        trace::log("note", "the thread's");
+        let other = async { trace::log("note", "another's") };
+        assert!(poll(pin!(other.instrument_named("other")), &executor).is_ready());
+        wake(&leaf);
+        assert!(poll(request.as_mut(), &executor).is_ready());
+        trace::log("note", "the thread's again");
+        let stats = trace::stop().expect("a vector takes everything");
+        let trace = valid(kept.bytes(), stats);
+        let task = trace.parsed.events_of(EventType::UserTaskCreate).next().expect("it is there");
+        let id = task.argument("taskid").expect("it has one");
+        assert_eq!(logs(&trace, trace.goroutine("request")), [("first", id), ("second", id)]);
+        let others = trace.parsed.events_of(EventType::UserLog).filter(|log| log.argument("id") == Some(0));
+        let others: Vec<_> = others.map(|log| log.message()).collect();
+        assert_eq!(others, ["the thread's", "another's", "the thread's again"]);
     });
 }

@@ -17,7 +17,7 @@ use crate::trace_go;
 use crate::trace_of::{Trace, has, is_named, record};
 
 /// For how long a task waits, and for how long it then has to wait for the thread.
-const WAIT: Duration = Duration::from_millis(10);
+pub(crate) const WAIT: Duration = Duration::from_millis(10);
 const TIMES: u32 = 3;
 
 /// When something happened that a wait lies between.
@@ -95,7 +95,7 @@ async fn play<W, F>(
     told.lock().expect("nobody panics").entry(what).or_default().push(moments);
 }
 
-type Play<'p> = Pin<Box<dyn Future<Output = ()> + Send + 'p>>;
+pub(crate) type Play<'p> = Pin<Box<dyn Future<Output = ()> + Send + 'p>>;
 
 /// Futures whose polls are functions that the optimizer can neither inline nor take for one.
 macro_rules! roles {
@@ -192,7 +192,7 @@ async fn script(told: &Told) {
     }
 }
 
-fn runtime() -> tokio::runtime::Runtime {
+pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is a thread")
 }
 
@@ -285,127 +285,4 @@ fn check_kind(trace: &Trace, what: &str, event_type: EventType, moments: &[Momen
         }
         assert_eq!(block.functions().last().copied(), Some(&*format!("waits {what}")));
     }
-}
-
-/// Libraries whose leaf futures are told apart, on an executor that is not tokio's.
-#[test]
-fn leaves_of_other_libraries() {
-    child::isolated("leaves_of_other_libraries", || {
-        let trace = record(|| {
-            let mut tasks: Vec<Play<'static>> = Vec::new();
-            let mut waits =
-                |name: &str, future: Play<'static>| tasks.push(Box::pin(future.instrument_named(name)));
-            let (smol_sends, smol_receives) = smol::channel::bounded::<u8>(1);
-            let (mut sends, mut receives) = futures::channel::mpsc::channel::<u8>(0);
-            let (lock, other_lock) =
-                (Arc::new(smol::lock::Mutex::new(())), Arc::new(futures::lock::Mutex::new(())));
-            let held = (
-                lock.clone().try_lock_arc().expect("free"),
-                other_lock.clone().try_lock_owned().expect("free"),
-            );
-            let (reply, replied) = futures::channel::oneshot::channel::<u8>();
-            {
-                use futures::{SinkExt, StreamExt};
-                let receives_later = smol_receives.clone();
-                waits("GoBlockRecv smol", Box::pin(async move { _ = smol_receives.recv().await }));
-                waits("GoBlockRecv futures", Box::pin(async move { _ = receives.next().await }));
-                waits("GoBlockRecv oneshot", Box::pin(async move { _ = replied.await }));
-                waits("GoBlockSync smol", Box::pin(async move { drop(lock.lock().await) }));
-                waits("GoBlockSync futures", Box::pin(async move { drop(other_lock.lock().await) }));
-                waits("GoSleep smol", Box::pin(async move { _ = smol::Timer::after(WAIT).await }));
-                // They wait in their own order: all of these are suspended when the last one runs.
-                waits(
-                    "wakes",
-                    Box::pin(async move {
-                        smol_sends.send(1).await.expect("there is room");
-                        sends.send(1).await.expect("it lives");
-                        reply.send(1).expect("it lives");
-                        drop((held, receives_later));
-                    }),
-                );
-            }
-            let (full_sends, full_receives) = smol::channel::bounded::<u8>(1);
-            full_sends.try_send(1).expect("there is room");
-            let (flume_sends, flume_receives) = flume::bounded::<u8>(0);
-            waits("GoBlockRecv flume", Box::pin(async move { _ = flume_receives.recv_async().await }));
-            let (full_flume, empty_flume) = flume::bounded::<u8>(1);
-            full_flume.send(1).expect("there is room");
-            waits("GoBlockSend flume", Box::pin(async move { _ = full_flume.send_async(2).await }));
-            waits(
-                "uses flume",
-                Box::pin(async move {
-                    flume_sends.send_async(1).await.expect("it lives");
-                    empty_flume.recv_async().await.expect("it lives");
-                }),
-            );
-            waits("GoBlockSend smol", Box::pin(async move { _ = full_sends.send(2).await }));
-            waits("empties", Box::pin(async move { _ = full_receives.recv().await }));
-            smol::block_on(futures::future::join_all(tasks));
-        });
-        let kinds = |goroutine: u64| {
-            let begins = |event: &Event<'_>| {
-                ["GoBlockRecv", "GoBlockSend", "GoBlockSync", "GoBlockNet", "GoBlockSelect", "GoSleep"]
-                    .contains(&event.event_type().name())
-            };
-            let story = trace.story(goroutine).into_iter().filter(begins);
-            story.map(|event| (event.event_type().name(), event.functions())).collect::<Vec<_>>()
-        };
-        let mut checked = 0;
-        for (goroutine, name) in trace.parsed.goroutines() {
-            let Some((kind, _)) = name.split_once(' ').filter(|(kind, _)| kind.starts_with("Go")) else {
-                continue;
-            };
-            let found = kinds(goroutine);
-            assert!(!found.is_empty() && found.iter().all(|(found, _)| *found == kind), "{name}: {found:#?}");
-            checked += 1;
-        }
-        assert_eq!(checked, 9);
-    });
-}
-
-/// A task that yields, and one whose budget tokio finds used up while messages are ready, can run again at once.
-#[test]
-fn tasks_that_let_others_run() {
-    const MESSAGES: usize = 1000;
-    const YIELDS: usize = 10;
-    child::isolated("tasks_that_let_others_run", || {
-        let trace = record(|| {
-            runtime().block_on(async {
-                let (send, mut receive) = mpsc::unbounded_channel();
-                (0..MESSAGES).for_each(|n| send.send(n).expect("it lives"));
-                let receives = async move {
-                    for _ in 0..MESSAGES {
-                        receive.recv().await.expect("it is there");
-                    }
-                };
-                let yields = async {
-                    for _ in 0..YIELDS {
-                        tokio::task::yield_now().await;
-                    }
-                };
-                let tasks = [
-                    tokio::spawn(receives.instrument_named("receives")),
-                    tokio::spawn(yields.instrument_named("yields")),
-                ];
-                for task in tasks {
-                    task.await.expect("it does not panic");
-                }
-            });
-        });
-        trace.assert_whole();
-        let yields = |name: &str| {
-            let story = trace.story(trace.goroutine(name));
-            let waits = story.iter().filter(|event| event.event_type().name().starts_with("GoBlock")).count();
-            let yields: Vec<_> =
-                story.into_iter().filter(|event| event.event_type() == EventType::GoSched).collect();
-            (waits, yields)
-        };
-        let (waits, yielded) = yields("yields");
-        assert_eq!((waits, yielded.len()), (0, YIELDS));
-        assert!(yielded.iter().all(|event| has(*event, "tasks_that_let_others_run")), "{yielded:?}");
-        // 128 messages at a time, today.
-        let (waits, yielded) = yields("receives");
-        assert!(waits == 0 && (2..MESSAGES).contains(&yielded.len()), "{waits} waits, and {yielded:?}");
-        trace_go::check("task-yields", &trace, &[]);
-    });
 }

@@ -267,8 +267,10 @@ fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
     let at = if pairs().nth(same).is_some_and(is_left_here) { Some(same) } else { same.checked_sub(1) };
     let nth = |at: usize| one.iter().rev().nth(at);
     let Some((at, step)) = at.and_then(|at| Some((at, nth(at)?))) else { return false };
-    let caller = at.checked_sub(1).and_then(nth);
-    let outer = at.checked_sub(2).and_then(nth);
+    // Between closures that are called through references there is std's own.
+    let mut callers =
+        (0..at).rev().filter_map(nth).filter(|step| !in_crate(&step.function, "core::ops::function"));
+    let (caller, outer) = (callers.next(), callers.next());
     let is_polled = |step: Option<&Step>| step.is_some_and(|caller| is_poll_fn(&caller.function));
     // `futures::select!` has a closure for each branch, which are called by the one that `PollFn` calls.
     let is_branch =

@@ -124,7 +124,14 @@ fn awaits_that_are_over_do_not_count() {
     let chosen = |line, leaf| {
         let names =
             ["app::serve::{{closure}}::{{closure}}", "app::serve::{{closure}}::{{closure}}::{{closure}}"];
-        path(&[(of, 3), (poll_fn, 1), (names[0], 3), (names[1], line), leaf])
+        path(&[
+            (of, 3),
+            (poll_fn, 1),
+            (names[0], 3),
+            ("core::ops::function::impls::call_mut", 1),
+            (names[1], line),
+            leaf,
+        ])
     };
     assert_eq!(left(&[chosen(4, receive), chosen(5, receive)]), (select, 0));
     // Twice the same, at one line of a macro.
