@@ -21,7 +21,7 @@ use crate::trace_go;
 use crate::trace_of::{Trace, has, record};
 
 /// The waits of a goroutine: kinds, and stacks.
-fn waits_of<'t>(trace: &'t Trace, goroutine: u64) -> Vec<(&'static str, Vec<&'t str>)> {
+fn waits_of(trace: &Trace, goroutine: u64) -> Vec<(&'static str, Vec<&str>)> {
     let story = trace.story(goroutine).into_iter();
     let named = story.map(|event| (event.event_type().name(), event));
     let begins =
@@ -215,7 +215,7 @@ fn leaves_of_tokio() {
                 Box::pin(async move { tokio::task::unconstrained(own.notified()).await }),
             );
             let own = barrier.clone();
-            waits("GoBlockSync barrier", Box::pin(async move { drop(own.wait().await) }));
+            waits("GoBlockSync barrier", Box::pin(async move { _ = own.wait().await }));
             let own = device.clone();
             waits("GoBlockSync device", Box::pin(async move { drop(timeout(LONG, own.ready()).await) }));
             waits("GoBlockRecv deadline", Box::pin(async move { drop(timeout(LONG, receive.recv()).await) }));
@@ -275,7 +275,7 @@ fn leaves_of_tokio() {
                         send.send(1).expect("it lives");
                         one.0.send(1).expect("it lives");
                     },
-                    async { drop(barrier.wait().await) }
+                    async { _ = barrier.wait().await }
                 );
                 for task in tasks {
                     task.await.expect("it ends");

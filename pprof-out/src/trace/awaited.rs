@@ -14,7 +14,7 @@ use rtprof_profiler::goroutine::WaitReason;
 use rtprof_profiler::sampling;
 use rtprof_profiler::stack::Stack;
 use rtprof_tracer::generation::{Generation, Tables};
-use rtprof_tracer::record::{MAX_BRANCHES, Record, StackId};
+use rtprof_tracer::record::{Branches, Record, StackId};
 
 use crate::hash::AddressMap;
 use crate::locations::Locations;
@@ -106,8 +106,6 @@ pub(crate) struct Left {
     /// Of which stacks, a bit for each.
     pub(crate) told: u8,
 }
-
-type Branches = [StackId; MAX_BRANCHES];
 
 impl Left {
     /// What is known without the stacks: of what, and at which.

@@ -72,7 +72,11 @@ pub type StackId = u32;
 /// A string of the trace's own table; 0 is the empty one.
 pub type StringId = u32;
 
-/// Where `told` begins in the argument that it shares with a reason.
+/// Stacks that a poll has left, in the order in which it has come to them, then 0.
+pub type Branches = [StackId; MAX_BRANCHES];
+
+/// Where `told` begins in the argument of `Await` that it shares with the reason. A reason but [`WaitReason::Await`] was told by the
+/// program: of the stacks for which there is a bit in `told`, or if the poll has left none, of all.
 pub(crate) const TOLD_SHIFT: u32 = 8;
 
 /// In place of a goroutine's name: it has none yet. Should it be given one, a `Name` tells.
@@ -223,136 +227,39 @@ pub struct Status {
 #[allow(missing_docs, reason = "the fields are the arguments of the kind of the same name")]
 pub enum Record<'a> {
     Status(Status),
-    Create {
-        goroutine: u64,
-        name: StringId,
-        stack: StackId,
-    },
-    CreateFailed {
-        goroutine: u64,
-    },
-    Start {
-        goroutine: u64,
-        number: u64,
-        labels: LabelSetId,
-    },
-    Block {
-        reason: WaitReason,
-        stack: StackId,
-    },
-    Unblock {
-        goroutine: u64,
-        number: u64,
-        stack: StackId,
-    },
+    Create { goroutine: u64, name: StringId, stack: StackId },
+    CreateFailed { goroutine: u64 },
+    Start { goroutine: u64, number: u64, labels: LabelSetId },
+    Block { reason: WaitReason, stack: StackId },
+    Unblock { goroutine: u64, number: u64, stack: StackId },
     Wake,
-    Yield {
-        stack: StackId,
-    },
-    SyscallBegin {
-        stack: StackId,
-    },
+    Yield { stack: StackId },
+    SyscallBegin { stack: StackId },
     SyscallEnd,
     End,
-    HeapAlloc {
-        bytes: u64,
-    },
-    HeapGoal {
-        bytes: u64,
-    },
-    GcStart {
-        number: u64,
-        stack: StackId,
-    },
-    GcDone {
-        number: u64,
-    },
-    StwStart {
-        number: u64,
-        reason: StwReason,
-        stack: StackId,
-    },
-    StwDone {
-        number: u64,
-    },
-    SweepStart {
-        stack: StackId,
-    },
-    SweepDone {
-        swept: u64,
-        reclaimed: u64,
-    },
-    AssistStart {
-        stack: StackId,
-    },
+    HeapAlloc { bytes: u64 },
+    HeapGoal { bytes: u64 },
+    GcStart { number: u64, stack: StackId },
+    GcDone { number: u64 },
+    StwStart { number: u64, reason: StwReason, stack: StackId },
+    StwDone { number: u64 },
+    SweepStart { stack: StackId },
+    SweepDone { swept: u64, reclaimed: u64 },
+    AssistStart { stack: StackId },
     AssistDone,
-    TaskCreate {
-        task: u64,
-        parent: u64,
-        name: StringId,
-        stack: StackId,
-    },
-    TaskEnd {
-        task: u64,
-        stack: StackId,
-    },
-    RegionBegin {
-        task: u64,
-        name: StringId,
-        stack: StackId,
-    },
-    RegionEnd {
-        task: u64,
-        name: StringId,
-    },
-    Log {
-        task: u64,
-        category: StringId,
-        stack: StackId,
-        message: &'a [u8],
-    },
-    CpuSample {
-        goroutine: u64,
-        task: u64,
-        stack: StackId,
-        count: u64,
-    },
-    Name {
-        goroutine: u64,
-        name: StringId,
-    },
-    Call {
-        state: State,
-        stack: StackId,
-        ticks: u64,
-    },
-    InCall {
-        goroutine: u64,
-        state: State,
-        begin: u64,
-    },
-    Poll {
-        goroutine: u64,
-        number: u64,
-        labels: LabelSetId,
-    },
-    /// The program has told the reason, unless it is [`WaitReason::Await`]: of all, or of these stacks, a bit of `told` for each.
-    Await {
-        goroutine: u64,
-        number: u64,
-        reason: WaitReason,
-        told: u8,
-        stacks: [StackId; MAX_BRANCHES],
-    },
-    Reschedule {
-        goroutine: u64,
-        number: u64,
-        stack: StackId,
-    },
-    Ready {
-        goroutine: u64,
-        number: u64,
-    },
+    TaskCreate { task: u64, parent: u64, name: StringId, stack: StackId },
+    TaskEnd { task: u64, stack: StackId },
+    RegionBegin { task: u64, name: StringId, stack: StackId },
+    RegionEnd { task: u64, name: StringId },
+    Log { task: u64, category: StringId, stack: StackId, message: &'a [u8] },
+    CpuSample { goroutine: u64, task: u64, stack: StackId, count: u64 },
+    Name { goroutine: u64, name: StringId },
+    Call { state: State, stack: StackId, ticks: u64 },
+    InCall { goroutine: u64, state: State, begin: u64 },
+    Poll { goroutine: u64, number: u64, labels: LabelSetId },
+    Await { goroutine: u64, number: u64, reason: WaitReason, told: u8, stacks: Branches },
+    Reschedule { goroutine: u64, number: u64, stack: StackId },
+    Ready { goroutine: u64, number: u64 },
 }
 
 /// Why the world was stopped. Go: `stwReason`.
