@@ -9,6 +9,6 @@ cargo test -p rtprof-benches --lib --no-fail-fast
 [[ "${1:-}" == run ]] || exit 0
 table="$(cargo run --release -p rtprof-benches --bin bench -- --quick)"
 printf '%s\n' "$table"
-for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong' 'heap profile, 10000 records' 'clients at once' 'region begin, 10 frames' 'call: epoll_wait' 'request to a server of tokio' 'goroutine profile, 10000 tasks that wait'; do
+for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong' 'latency of a tokio service' 'heap profile, 10000 records' 'clients at once' 'region begin, 10 frames' 'call: epoll_wait' 'request to a server of tokio' 'goroutine profile, 10000 tasks that wait'; do
     grep -q "$row" <<<"$table" || { echo "the table has no row '$row'" >&2; exit 1; }
 done
