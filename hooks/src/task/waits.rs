@@ -6,7 +6,7 @@ use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
 use rtprof_profiler::goroutine::{self, Goroutine};
-use rtprof_profiler::task::{self, Task};
+use rtprof_profiler::task::{self, Telling};
 
 use crate::trace::WaitKind;
 
@@ -21,7 +21,7 @@ pin_project! {
 }
 
 /// Says what the task that awaits `future` waits for meanwhile: for traces, which else tell it by the library whose leaf future the
-/// task awaits, and take what they do not know for a lock. The async form of [`trace::wait`](crate::trace::wait).
+/// task awaits, and take what they do not know for a lock. Of two inside each other the inner one holds. The async form of [`trace::wait`](crate::trace::wait).
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -42,12 +42,14 @@ impl<F: Future> Future for Waits<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let task = if task::is_on() { goroutine::known().and_then(Goroutine::polls) } else { None };
-        let before = task.map_or(0, Task::stacks_left);
+        let reason = this.kind.reason();
+        let telling = task.map(|task| Telling::begin(task, reason));
         let result = this.future.poll(context);
+        drop(telling);
         if result.is_pending()
             && let Some(task) = task
         {
-            task.tell_reason(this.kind.reason(), before);
+            task.tell_reason(reason);
         }
         result
     }

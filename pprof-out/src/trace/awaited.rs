@@ -14,7 +14,7 @@ use rtprof_profiler::goroutine::WaitReason;
 use rtprof_profiler::sampling;
 use rtprof_profiler::stack::Stack;
 use rtprof_tracer::generation::{Generation, Tables};
-use rtprof_tracer::record::{Branches, Record, StackId};
+use rtprof_tracer::record::{Branches, Record, StackId, Told};
 
 use crate::hash::AddressMap;
 use crate::locations::Locations;
@@ -101,23 +101,21 @@ const LIBRARIES: [&str; 7] =
 pub(crate) struct Left {
     /// In the order in which the poll has come to them, then 0.
     pub(crate) stacks: Branches,
-    /// What the program has told, if it has.
+    /// What the program has told without a stack.
     pub(crate) reason: WaitReason,
-    /// Of which stacks, a bit for each.
-    pub(crate) told: u8,
+    pub(crate) told: Told,
 }
 
 impl Left {
-    /// What is known without the stacks: of what, and at which.
-    fn told_of_all(&self) -> Option<(Awaited, StackId)> {
-        let all = self.stacks.iter().take_while(|&&stack| stack != 0).count();
-        let is_told = self.reason != WaitReason::Await && self.told.trailing_ones() as usize >= all;
-        (is_told || all == 0).then_some((Awaited::Wait(self.reason), self.stacks[0]))
+    /// What the program has told of the stack there.
+    fn told(&self, at: usize) -> Option<Awaited> {
+        self.told.at(at).map(Awaited::Wait)
     }
 
-    /// The reason of a stack.
-    fn told_of(&self, at: usize) -> Option<Awaited> {
-        (self.told >> at & 1 == 1).then_some(Awaited::Wait(self.reason))
+    /// What is known without names of functions, and at which stack.
+    fn without_names(&self) -> (Awaited, StackId) {
+        let told = (0..self.stacks.len()).rev().find_map(|at| Some((self.told(at)?, self.stacks[at])));
+        told.unwrap_or((UNKNOWN, last(&self.stacks)))
     }
 }
 
@@ -153,17 +151,18 @@ impl AwaitedStacks {
     #[inline]
     fn get(&self, left: &Left) -> Option<(Awaited, StackId)> {
         match left.stacks {
-            _ if left.told != 0 || left.stacks[0] == 0 => {
-                left.told_of_all().or_else(|| self.several.get(left).copied())
+            [0, ..] => Some((Awaited::Wait(left.reason), 0)),
+            [stack, 0, ..] => {
+                let awaited = left.told(0).or_else(|| self.single.get(&stack).copied());
+                awaited.map(|awaited| (awaited, stack))
             }
-            [stack, 0, ..] => self.single.get(&stack).map(|&awaited| (awaited, stack)),
             _ => self.several.get(left).copied(),
         }
     }
 
     fn note(&mut self, left: Left, awaited: Awaited, at: StackId) {
         match left.stacks {
-            [stack, 0, ..] if left.told == 0 => drop(self.single.insert(stack, awaited)),
+            [stack, 0, ..] => drop(self.single.insert(stack, awaited)),
             _ => drop(self.several.insert(left, (awaited, at))),
         }
     }
@@ -183,7 +182,10 @@ impl AwaitedStacks {
             }
         }
         if view.symbolization == Symbolization::None {
-            new.into_iter().for_each(|left| self.note(left, UNKNOWN, last(&left.stacks)));
+            for left in new {
+                let (awaited, at) = left.without_names();
+                self.note(left, awaited, at);
+            }
             return;
         }
         let mut locations = Locations::new(view);
@@ -192,7 +194,7 @@ impl AwaitedStacks {
         for left in new {
             let stacks = left.stacks.iter().take_while(|&&stack| stack != 0);
             let paths: Vec<Path> = stacks.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
-            let (awaited, at) = decide(&paths, |at| left.told_of(at));
+            let (awaited, at) = decide(&paths, |at| left.told(at));
             self.note(left, awaited, left.stacks[at]);
         }
     }
@@ -239,7 +241,10 @@ fn decide(paths: &[Path], told: impl Fn(usize) -> Option<Awaited>) -> (Awaited, 
     let from = before.len() - at_once;
     let of = |at: usize| told(at).unwrap_or_else(|| awaited(paths[at].iter().map(|step| &*step.function)));
     let is_timer = |at: usize| of(at) == Awaited::Wait(WaitReason::Sleep);
-    let mut waits = (from..paths.len()).filter(|&at| !is_timer(at));
+    // In a program without symbols that is all that is known.
+    let is_any_told = (from..paths.len()).any(|at| told(at).is_some());
+    let is_unknown = |at: usize| is_any_told && told(at).is_none() && paths[at].is_empty();
+    let mut waits = (from..paths.len()).filter(|&at| !is_timer(at) && !is_unknown(at));
     match (waits.next(), waits.next()) {
         (None, _) => (of(before.len()), before.len()),
         (Some(only), None) => (of(only), only),

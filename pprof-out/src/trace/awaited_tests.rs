@@ -159,9 +159,17 @@ fn what_the_program_tells_is_of_its_stacks() {
     assert_eq!(decide(&of, first), (select, 0));
     // A timer that is none, and a leaf that is one.
     assert_eq!(decide(&of[..2], |at| (at == 1).then_some(net)), (select, 0));
-    let told = |told, stacks| Left { stacks, reason: WaitReason::Net, told }.told_of_all();
-    assert_eq!(told(0b11, [7, 8, 0, 0, 0]), Some((net, 7)));
-    assert_eq!(told(0b01, [7, 8, 0, 0, 0]), None);
-    assert_eq!(told(0, [7, 0, 0, 0, 0]), None);
-    assert_eq!(told(0, [0; 5]), Some((net, 0)));
+    // Without symbols.
+    let unnamed = [Path::new(), Path::new()];
+    assert_eq!(decide(&unnamed, first), (net, 0));
+    assert_eq!(decide(&unnamed, |_| None).0, select);
+    let left = |told| Left { stacks: [7, 8, 0, 0, 0], reason: WaitReason::Await, told };
+    assert_eq!(left(Told::NOTHING.and(0, WaitReason::Net)).without_names(), (net, 7));
+    assert_eq!(left(Told::NOTHING).without_names(), (UNKNOWN, 8));
+    // An await that is over.
+    let over = [
+        path(&[("app::f::{{closure}}", 1), ("app::x", 1)]),
+        path(&[("app::f::{{closure}}", 2), ("app::y", 1)]),
+    ];
+    assert_eq!(decide(&over, |_| Some(net)), (net, 1));
 }

@@ -20,10 +20,11 @@
 //!
 //! None: see [`crate::stack::table`].
 
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering};
 
 use super::noted::{Noted, NotedSeen};
 use crate::counters::COUNTERS;
+use crate::goroutine::WaitReason;
 use crate::labels;
 use crate::sampling::Hook;
 use crate::stack::kept::{Frames, NotedStack};
@@ -50,6 +51,16 @@ pub(super) struct Beside {
     first: NotedStack<Self>,
     /// It was left by one that was handed a clone of the waker, by what polls it.
     is_handed: AtomicBool,
+    /// The number of the reason that the program tells there; 0 for none.
+    told: AtomicU8,
+}
+
+impl Beside {
+    /// The reason that the program tells.
+    #[inline]
+    pub(super) fn told(&self) -> Option<WaitReason> {
+        WaitReason::from_number(self.told.load(Ordering::Relaxed))
+    }
 }
 
 /// A stack of a task.
@@ -117,11 +128,12 @@ impl AwaitStacks {
         self.noted.get().stacks() == 0
     }
 
-    /// A leaf clones the waker here, which `is_handed` says is a clone itself. By the thread that polls the task.
+    /// A leaf clones the waker here, which `is_handed` says is a clone itself, for the reason that the program has told, by its number. By the thread that polls the task.
     /// Returns whether it is the first one of this poll.
-    pub(super) fn add_here(&self, is_handed: bool) -> bool {
+    pub(super) fn add_here(&self, is_handed: bool, told: u8) -> bool {
         let Some(stack) = here() else { return false };
         stack.record.is_handed.store(is_handed, Ordering::Relaxed);
+        stack.record.told.store(told, Ordering::Relaxed);
         let noted = self.noted.get();
         let count = noted.stacks();
         let is_this =
@@ -138,7 +150,7 @@ impl AwaitStacks {
             None => count,
         };
         self.stacks[last].note(Some(stack));
-        self.noted.set_stacks(last + 1, gone, labels::current_id());
+        self.noted.set_stacks(last as u8 + 1, labels::current_id());
         self.left().first().is_some_and(|first| core::ptr::eq(first, stack))
     }
 

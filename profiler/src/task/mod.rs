@@ -36,6 +36,7 @@ mod request;
 mod shared_waker;
 mod slot;
 pub(crate) mod snapshot;
+mod telling;
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -44,6 +45,7 @@ pub use leak::{count_leaked, leak_limit, leaked_tasks, set_leak_limit};
 pub(crate) use request::note_waits;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, note_trace, request, set_await_stacks};
 pub use slot::{Begun, Identity, KeptStack, Task, forget_traces, live};
+pub use telling::Telling;
 
 pub use crate::boundary::run;
 

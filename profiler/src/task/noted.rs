@@ -1,15 +1,13 @@
 //! What is noted of a task's last poll, in one word, so that a poll finds out with one look whether there is anything.
 //!
 //! ```text
-//!   31            16 15     13 12      8 7          3 2      0
-//!   ┌───────────────┬─────────┬─────────┬────────────┬────────┐
-//!   │ labels of the │ told    │ flags   │ stacks the │ number │
-//!   │ last stack    │ reason  │         │ reason is  │ of     │
-//!   │               │         │         │ about      │ stacks │
-//!   └───────────────┴─────────┴─────────┴────────────┴────────┘
+//!   31            16 15     13 12      8 7      0
+//!   ┌───────────────┬─────────┬─────────┬────────┐
+//!   │ labels of the │ told    │ flags   │ stacks │
+//!   │ last stack    │ reason  │         │        │
+//!   └───────────────┴─────────┴─────────┴────────┘
 //! ```
 
-use core::ops::Range;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::goroutine::WaitReason;
@@ -27,11 +25,6 @@ const TOLD: [WaitReason; 7] = [
 ];
 const TOLD_SHIFT: u32 = 13;
 const TOLD_MASK: u32 = 0b111 << TOLD_SHIFT;
-const STACKS_MASK: u32 = 0b111;
-/// A bit for each stack.
-const ABOUT_SHIFT: u32 = 3;
-const ABOUT_MASK: u32 = 0b1_1111 << ABOUT_SHIFT;
-const _: () = assert!(super::MAX_BRANCHES == 5);
 
 /// Written by the thread that polls the task; what another one adds during the poll is not lost.
 #[derive(Default)]
@@ -74,34 +67,24 @@ impl Noted {
         self.0.fetch_or(flag as u32, Ordering::AcqRel);
     }
 
-    /// The program says what the poll waits for at these stacks: with two reasons, for one of several things.
-    pub(super) fn tell(&self, reason: WaitReason, about: Range<usize>) {
+    /// The program says what the poll waits for: with two reasons, for one of several things.
+    pub(super) fn tell(&self, reason: WaitReason) {
         let told = match self.get().told() {
             Some(before) if before != reason => WaitReason::Select,
             _ => reason,
         };
         let number = TOLD.iter().position(|&one| one == told).map_or(0, |at| at as u32 + 1);
-        let about = about.fold(0, |about, stack| about | 1 << (stack as u32 + ABOUT_SHIFT)) & ABOUT_MASK;
-        let tell = |noted| Some(noted & !TOLD_MASK | number << TOLD_SHIFT | about);
+        let tell = |noted| Some(noted & !TOLD_MASK | number << TOLD_SHIFT);
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
     }
 
-    /// So many stacks, the last one under these labels. The one at `gone` was removed, and those after it have moved up.
-    pub(super) fn set_stacks(&self, stacks: usize, gone: Option<usize>, labels: LabelSetId) {
+    /// So many stacks, the last one under these labels.
+    pub(super) fn set_stacks(&self, stacks: u8, labels: LabelSetId) {
         const FLAGS: u32 = 0xff00;
-        let stacks = labels.bits() << 16 | stacks as u32;
-        let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |noted| {
-            let about = without(u32::from(NotedSeen(noted).about()), gone) << ABOUT_SHIFT;
-            Some(stacks | about | noted & FLAGS)
-        });
+        let stacks = labels.bits() << 16 | u32::from(stacks);
+        let _ =
+            self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, |noted| Some(stacks | noted & FLAGS));
     }
-}
-
-/// The bits but for one, those above it moved down.
-fn without(bits: u32, gone: Option<usize>) -> u32 {
-    let Some(gone) = gone else { return bits };
-    let below = (1 << gone) - 1;
-    bits & below | bits >> 1 & !below
 }
 
 impl NotedSeen {
@@ -129,14 +112,9 @@ impl NotedSeen {
         TOLD.get(((self.0 & TOLD_MASK) >> TOLD_SHIFT).checked_sub(1)? as usize).copied()
     }
 
-    /// The stacks at which it waits for that, a bit for each.
-    pub(super) fn about(self) -> u8 {
-        ((self.0 & ABOUT_MASK) >> ABOUT_SHIFT) as u8
-    }
-
     /// How many stacks there are.
     pub(super) fn stacks(self) -> usize {
-        (self.0 & STACKS_MASK) as usize
+        (self.0 as u8).into()
     }
 
     /// The labels under which the last one was left.

@@ -12,6 +12,7 @@ use super::await_stack::{AwaitStacks, Beside};
 use super::noted::Flag;
 use super::polls::{Polls, PollsSeen};
 use super::shared_waker::{SharedWaker, WakerSeen};
+use super::telling::told;
 use super::{FORKS, request};
 use crate::clock;
 use crate::goroutine::{Name, Start, StartCell, Word, WordCell};
@@ -287,7 +288,7 @@ impl Task {
     /// was a clone, which something between the task and the leaf has made. For hooks.
     #[inline]
     pub fn note_await(&self, is_handed: bool) {
-        if request::is_on() && self.awaits.add_here(is_handed) {
+        if request::is_on() && self.awaits.add_here(is_handed, told(self)) {
             self.first_labels.store(labels::current_id().bits() as u16, Ordering::Release);
         }
     }

@@ -58,9 +58,11 @@
 //! record of it; that one has [`Status::is_after_loss`] set.
 
 mod read;
+mod told;
 mod write;
 
 pub use read::Records;
+pub use told::Told;
 pub use write::Writer;
 
 use rtprof_profiler::goroutine::{State, WaitReason};
@@ -74,10 +76,6 @@ pub type StringId = u32;
 
 /// Stacks that a poll has left, in the order in which it has come to them, then 0.
 pub type Branches = [StackId; MAX_BRANCHES];
-
-/// Where `told` begins in the argument of `Await` that it shares with the reason. A reason but [`WaitReason::Await`] was told by the
-/// program: of the stacks for which there is a bit in `told`, or if the poll has left none, of all.
-pub(crate) const TOLD_SHIFT: u32 = 8;
 
 /// In place of a goroutine's name: it has none yet. Should it be given one, a `Name` tells.
 pub const NAMED_LATER: StringId = StringId::MAX - 2;
@@ -190,13 +188,13 @@ kinds! {
     Poll = 32, 2;
     /// task, number, its labels
     PollLabelled = 33, 3;
-    /// task, number, reason and from [`TOLD_SHIFT`] on `told`, stack
+    /// task, number, reason and what was told of the stack ([`Told`]), stack
     Await = 34, 4;
     /// task, number, stack
     Reschedule = 35, 3;
     /// task, number
     Ready = 36, 2;
-    /// task, number, reason and `told`, stacks in the order in which the poll has come to them, or 0
+    /// task, number, reason and what was told, stacks in the order in which the poll has come to them, or 0
     AwaitSeveral = 37, 8;
 }
 
@@ -257,7 +255,7 @@ pub enum Record<'a> {
     Call { state: State, stack: StackId, ticks: u64 },
     InCall { goroutine: u64, state: State, begin: u64 },
     Poll { goroutine: u64, number: u64, labels: LabelSetId },
-    Await { goroutine: u64, number: u64, reason: WaitReason, told: u8, stacks: Branches },
+    Await { goroutine: u64, number: u64, reason: WaitReason, told: Told, stacks: Branches },
     Reschedule { goroutine: u64, number: u64, stack: StackId },
     Ready { goroutine: u64, number: u64 },
 }

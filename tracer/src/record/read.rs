@@ -5,7 +5,7 @@ use core::fmt;
 use rtprof_profiler::goroutine::{State, WaitReason};
 use rtprof_profiler::labels::LabelSetId;
 
-use super::{Kind, Record, StackId, Status, StringId, StwReason, TOLD_SHIFT};
+use super::{Kind, Record, StackId, Status, StringId, StwReason, Told};
 
 /// The records of one buffer with their ticks.
 #[derive(Clone)]
@@ -90,12 +90,12 @@ impl<'a> Records<'a> {
             }
             Kind::Await => {
                 let reason = WaitReason::from_number(c as u8)?;
-                let (told, stacks) = ((c >> TOLD_SHIFT) as u8, [stack_at(3), 0, 0, 0, 0]);
+                let (told, stacks) = (Told::from_argument(c), [stack_at(3), 0, 0, 0, 0]);
                 Record::Await { goroutine: a, number: b, reason, told, stacks }
             }
             Kind::AwaitSeveral => {
                 let reason = WaitReason::from_number(c as u8)?;
-                let (told, stacks) = ((c >> TOLD_SHIFT) as u8, [3, 4, 5, 6, 7].map(stack_at));
+                let (told, stacks) = (Told::from_argument(c), [3, 4, 5, 6, 7].map(stack_at));
                 Record::Await { goroutine: a, number: b, reason, told, stacks }
             }
             Kind::Reschedule => Record::Reschedule { goroutine: a, number: b, stack: stack_at(2) },

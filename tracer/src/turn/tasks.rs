@@ -20,7 +20,7 @@ use rtprof_profiler::primitive::Ordering;
 use rtprof_profiler::task::{KeptStack, MAX_BRANCHES, Task};
 
 use super::Turn;
-use crate::record::{Kind, StackId, StringId, TOLD_SHIFT};
+use crate::record::{Kind, StackId, StringId, Told};
 use crate::tables;
 
 /// What the word of a task says, or else the task itself.
@@ -113,7 +113,7 @@ impl Turn<'_> {
     /// The poll of a task ends, which was settled: it waits, or can run if it was woken meanwhile.
     #[inline]
     pub(crate) fn end_poll(&mut self, task: &Task) {
-        let ((reason, told), left) = (task.told_reason(), task.await_stacks());
+        let (reason, left) = (task.told_reason(), task.await_stacks());
         let several = left[1].is_some();
         let mut stacks = [0; MAX_BRANCHES];
         for (stack, left) in stacks.iter_mut().zip(left.iter().flatten()) {
@@ -124,7 +124,7 @@ impl Turn<'_> {
         let Some((to, number, tick)) = self.leave_poll(task, to) else { return };
         let id = task.id();
         let [first, second, third, fourth, fifth] = stacks;
-        let reason = reason as u64 | u64::from(told) << TOLD_SHIFT;
+        let reason = Told::of(left).beside(reason);
         match to {
             State::Runnable => self.write(Kind::Reschedule, tick, [id, number, first]),
             _ if several => {

@@ -22,6 +22,12 @@ impl KeptStack {
         (&raw const *self.0).addr()
     }
 
+    /// What the program says that a task waits for there.
+    #[inline]
+    pub fn told(self) -> Option<WaitReason> {
+        self.0.record.told()
+    }
+
     /// Its return addresses, leaf first.
     pub fn frames(self) -> Stack<'static> {
         self.0.captured()
@@ -113,28 +119,18 @@ impl Task {
         self.awaits.left().all().map(|stack| stack.map(KeptStack))
     }
 
-    /// What the program says that the poll waits for, and at which of the stacks that it has left, a bit for each. By the thread that
-    /// polls.
+    /// What the program says that the poll waits for, which has left no stack that would say it. By the thread that polls.
     #[inline]
-    pub fn told_reason(&self) -> (WaitReason, u8) {
+    pub fn told_reason(&self) -> WaitReason {
         let noted = self.awaits.noted().get();
         match noted.told() {
-            // A future that was given up had said it.
-            Some(_) if noted.about() == 0 && noted.stacks() > 0 => (WaitReason::Await, 0),
-            Some(reason) => (reason, noted.about()),
-            None => (WaitReason::Await, 0),
+            Some(reason) if noted.stacks() == 0 => reason,
+            _ => WaitReason::Await,
         }
     }
 
-    /// How many stacks the poll that goes on has left.
-    pub fn stacks_left(&self) -> usize {
-        self.awaits.noted().get().stacks()
-    }
-
-    /// The program says what the poll that goes on waits for at the stacks it has left since there were `before`. By the thread that
-    /// polls.
-    pub fn tell_reason(&self, reason: WaitReason, before: usize) {
-        let noted = self.awaits.noted();
-        noted.tell(reason, before..noted.get().stacks());
+    /// The program says what the poll that goes on waits for. By the thread that polls.
+    pub fn tell_reason(&self, reason: WaitReason) {
+        self.awaits.noted().tell(reason);
     }
 }

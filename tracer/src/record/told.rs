@@ -1,0 +1,67 @@
+//! What the program has told of the stacks that a poll has left.
+
+use rtprof_profiler::goroutine::WaitReason;
+use rtprof_profiler::task::{KeptStack, MAX_BRANCHES};
+
+/// The number of a reason, or 0, for each stack. In a record it stands in the argument of the reason, above it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Told(u32);
+
+/// Bits of a reason.
+const BITS: u32 = 5;
+const _: () = assert!(MAX_BRANCHES as u32 * BITS <= u32::BITS && (WaitReason::Await as u32) < 1 << BITS);
+
+/// The bits of the argument that the reason of the whole poll has.
+const REASON_BITS: u32 = 8;
+
+impl Told {
+    /// Nothing.
+    pub const NOTHING: Self = Self(0);
+
+    #[inline]
+    pub(crate) fn of(stacks: [Option<KeptStack>; MAX_BRANCHES]) -> Self {
+        let mut told = Self::NOTHING;
+        for (at, stack) in stacks.into_iter().enumerate() {
+            let Some(stack) = stack else { break };
+            if let Some(reason) = stack.told() {
+                told = told.and(at, reason);
+            }
+        }
+        told
+    }
+
+    /// Also this of the stack there.
+    pub fn and(self, at: usize, reason: WaitReason) -> Self {
+        Self(self.0 | (reason as u32) << (at as u32 * BITS))
+    }
+
+    /// What was told of the stack there.
+    #[inline]
+    pub fn at(self, at: usize) -> Option<WaitReason> {
+        WaitReason::from_number((self.0 >> (at as u32 * BITS)) as u8 & ((1 << BITS) - 1))
+    }
+
+    #[inline]
+    pub(crate) fn beside(self, reason: WaitReason) -> u64 {
+        u64::from(self.0) << REASON_BITS | reason as u64
+    }
+
+    pub(crate) fn from_argument(argument: u64) -> Self {
+        Self((argument >> REASON_BITS) as u32)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_told_of_each_stack() {
+        let told = Told::NOTHING.and(0, WaitReason::Net).and(4, WaitReason::Await);
+        let argument = told.beside(WaitReason::Sync);
+        assert_eq!(WaitReason::from_number(argument as u8), Some(WaitReason::Sync));
+        let read = Told::from_argument(argument);
+        let reasons: Vec<_> = (0..MAX_BRANCHES).map(|at| read.at(at)).collect();
+        assert_eq!(reasons, [Some(WaitReason::Net), None, None, None, Some(WaitReason::Await)]);
+    }
+}
