@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use rtprof::trace::{self, Event, EventType, Options, Parsed, Stats};
 
+use crate::support::PATIENCE;
+
 /// A writer that keeps what it is given, for who holds the other end.
 #[derive(Clone, Default)]
 pub(crate) struct Kept(Arc<Mutex<Vec<u8>>>);
@@ -45,11 +47,19 @@ pub(crate) fn record(script: impl FnOnce()) -> Trace {
 /// As [`record`], with options.
 #[track_caller]
 pub(crate) fn record_with(options: Options, script: impl FnOnce()) -> Trace {
-    let kept = Kept::default();
-    trace::start_with(kept.clone(), options).expect("no other trace goes on");
+    let kept = start(options);
     script();
     let stats = trace::stop().expect("a vector takes everything");
     valid(kept.bytes(), stats)
+}
+
+/// Starts a trace that is kept. Its end may take as long as anything in tests: a debug build has many names to be found.
+#[track_caller]
+pub(crate) fn start(options: Options) -> Kept {
+    let kept = Kept::default();
+    let options = Options { drain_timeout: options.drain_timeout.max(PATIENCE), ..options };
+    trace::start_with(kept.clone(), options).expect("no other trace goes on");
+    kept
 }
 
 /// A trace like any other can be recorded now. One without stacks: those take time.

@@ -12,13 +12,13 @@ use std::time::Duration;
 use rtprof::task::Instrument;
 use rtprof::trace::{EventType, WaitKind};
 use tokio::sync::{Barrier, Notify, Semaphore, mpsc, oneshot};
-use tokio::time::timeout;
+use tokio::time::{interval, timeout};
 
 use crate::by_hand::{Woken, poll};
 use crate::script::{Play, WAIT, runtime};
 use crate::support::child;
 use crate::trace_go;
-use crate::trace_of::{Trace, has, record};
+use crate::trace_of::{Trace, has, is_named, record};
 
 /// The waits of a goroutine: kinds, and stacks.
 fn waits_of(trace: &Trace, goroutine: u64) -> Vec<(&'static str, Vec<&str>)> {
@@ -69,7 +69,13 @@ fn leaves_of_other_libraries() {
                 waits("GoBlockRecv oneshot", Box::pin(async move { _ = replied.await }));
                 waits("GoBlockSync smol", Box::pin(async move { drop(lock.lock().await) }));
                 waits("GoBlockSync futures", Box::pin(async move { drop(other_lock.lock().await) }));
-                waits("GoSleep smol", Box::pin(async move { _ = smol::Timer::after(WAIT).await }));
+                // One that loses its core for long enough finds its time over at once.
+                let sleeps = async || {
+                    for _ in 0..10 {
+                        smol::Timer::after(WAIT).await;
+                    }
+                };
+                waits("GoSleep smol", Box::pin(async move { sleeps().await }));
                 // They wait in their own order: all of these are suspended when the last one runs.
                 waits(
                     "wakes",
@@ -177,6 +183,11 @@ impl Device {
     }
 }
 
+async fn second(wait: impl Future<Output = ()>) {
+    wait.await;
+    black_box("second");
+}
+
 /// Leaf futures of tokio, bare and inside of what says nothing of them.
 #[test]
 fn leaves_of_tokio() {
@@ -237,7 +248,48 @@ fn leaves_of_tokio() {
                     }
                 }),
             );
-            // What was told is given up in the same poll.
+            // What is told is polled twice in a poll, as the first tick comes at once.
+            let own = device.clone();
+            waits(
+                "GoBlockNet ticking",
+                Box::pin(async move {
+                    let (mut told, mut ticks) =
+                        (pin!(rtprof::task::wait(WaitKind::Net, own.ready())), interval(LONG));
+                    loop {
+                        tokio::select! {
+                            biased;
+                            () = &mut told => break,
+                            _ = ticks.tick() => {}
+                        }
+                    }
+                }),
+            );
+            // What is told is given up in the same poll, which has left a stack.
+            let own = device.clone();
+            waits(
+                "GoBlockCond given up",
+                Box::pin(async move {
+                    tokio::select! {
+                        biased;
+                        () = rtprof::task::wait(WaitKind::Net, own.ready()) => {}
+                        () = async {} => {}
+                    }
+                    rtprof::task::wait(WaitKind::Cond, own.ready()).await;
+                }),
+            );
+            let own = device.clone();
+            waits(
+                "GoBlockNet second",
+                Box::pin(rtprof::task::wait(WaitKind::Net, async move {
+                    tokio::select! {
+                        biased;
+                        () = own.ready() => {}
+                        () = async {} => {}
+                    }
+                    second(own.ready()).await;
+                })),
+            );
+            // It leaves none.
             waits(
                 "GoSleep given up",
                 Box::pin(async move {
@@ -284,7 +336,12 @@ fn leaves_of_tokio() {
             });
         });
         trace.assert_whole();
-        assert_eq!(check_kinds(&trace), 12);
+        assert_eq!(check_kinds(&trace), 15);
+        let waits = waits_of(&trace, trace.goroutine("GoBlockNet second"));
+        assert!(
+            waits.iter().all(|(_, stack)| stack.iter().any(|name| is_named(name, "second"))),
+            "{waits:#?}"
+        );
         trace_go::check("task-leaves", &trace, &[]);
     });
 }

@@ -11,7 +11,7 @@ use rtprof::trace::{self, EventType};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::support::{child, stress};
+use crate::support::{PATIENCE, child, stress};
 use crate::trace_go;
 use crate::trace_of::{Trace, record};
 
@@ -115,6 +115,7 @@ fn no_message_arrives_before_it_was_sent() {
             if start.elapsed() >= stress() && events > 0 {
                 break trace;
             }
+            assert!(start.elapsed() < stress() + PATIENCE, "no trace without losses");
         };
         println!(
             "{events} events, {lifted} of them later than the clock said; {incomplete} traces with losses"

@@ -1,17 +1,18 @@
 //! Regions, logs and user tasks of async code: they belong to the async task, on whichever thread it is polled.
 
+use std::cell::Cell;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::thread;
 
 use rtprof::task::{Instrument, Instrumented};
-use rtprof::trace::{self, EventType};
+use rtprof::trace::{self, EventType, Options};
 
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::support::child;
 use crate::trace_go;
-use crate::trace_of::{Kept, Trace, record, valid};
+use crate::trace_of::{Trace, record, start, valid};
 
 /// Polls a task on a thread that is new.
 fn poll_elsewhere<F: Future<Output: Send> + Send>(
@@ -119,9 +120,9 @@ fn a_region_ends_on_its_own_task_only() {
 #[test]
 fn a_user_task_of_a_trace_that_began_in_the_poll() {
     child::isolated("a_user_task_of_a_trace_that_began_in_the_poll", || {
-        let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Kept::default());
+        let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Cell::new(None));
         let request = async {
-            trace::start(kept.clone()).expect("no other trace goes on");
+            kept.set(Some(start(Options::default())));
             let _task = trace::Task::new("request");
             trace::log("note", "first");
             suspend(&leaf).await;
@@ -136,7 +137,7 @@ fn a_user_task_of_a_trace_that_began_in_the_poll() {
         assert!(poll(request.as_mut(), &executor).is_ready());
         trace::log("note", "the thread's again");
         let stats = trace::stop().expect("a vector takes everything");
-        let trace = valid(kept.bytes(), stats);
+        let trace = valid(kept.take().expect("it was started").bytes(), stats);
         let task = trace.parsed.events_of(EventType::UserTaskCreate).next().expect("it is there");
         let id = task.argument("taskid").expect("it has one");
         assert_eq!(logs(&trace, trace.goroutine("request")), [("first", id), ("second", id)]);

@@ -1,5 +1,6 @@
 //! Samples of the processor in a trace: they belong to the task that computes.
 
+use std::cell::Cell;
 use std::future::poll_fn;
 use std::hint::black_box;
 use std::pin::pin;
@@ -15,7 +16,7 @@ use crate::by_hand::{Leaf, Woken, poll};
 use crate::support::child;
 use crate::support::processor::burn;
 use crate::trace_go;
-use crate::trace_of::{Kept, Trace, has, record_with, valid};
+use crate::trace_of::{Trace, has, record_with, start, valid};
 
 const TIME: Duration = Duration::from_millis(100);
 
@@ -85,14 +86,14 @@ fn samples_belong_to_the_task_that_is_polled() {
 
 /// A trace that begins in a poll, in which the task is then woken from another thread and computes. It is polled twice more.
 fn started_in_a_poll(options: Options) -> Trace {
-    let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Kept::default());
+    let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Cell::new(None));
     let (mut polls, mut options) = (0, Some(options));
     let task = poll_fn(|context| {
         polls += 1;
         match polls {
             1 => {
                 let options = options.take().expect("this is the first poll");
-                trace::start_with(kept.clone(), options).expect("no other trace goes on");
+                kept.set(Some(start(options)));
                 let waker = context.waker();
                 thread::scope(|scope| _ = scope.spawn(|| waker.wake_by_ref()));
                 in_a_poll();
@@ -108,7 +109,7 @@ fn started_in_a_poll(options: Options) -> Trace {
     leaf.take().into_iter().for_each(Waker::wake);
     assert!(poll(task.as_mut(), &executor).is_ready());
     let stats = trace::stop().expect("a vector takes everything");
-    let trace = valid(kept.bytes(), stats);
+    let trace = valid(kept.take().expect("it was started").bytes(), stats);
     trace.assert_whole();
     trace.assert_in_order();
     trace

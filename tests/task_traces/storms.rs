@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rtprof::GoroutineState;
 use rtprof::task::Instrument;
-use rtprof::trace::{self, EventType};
+use rtprof::trace::{self, EventType, Options};
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
 use crate::support::{Background, child, stress, until};
 use crate::trace_go;
-use crate::trace_of::{Kept, Trace, record, valid};
+use crate::trace_of::{Trace, record, start, valid};
 
 /// Traces that are started and stopped.
 const TRACES: usize = 100;
@@ -257,8 +257,7 @@ fn one_trace_after_the_other_without_a_gap() {
             let _ends = background.ends_here();
             scope.spawn(|| background.repeat(|| runtime.block_on(churn(&count).instrument_named("churns"))));
             for _ in 0..20 {
-                let kept = Kept::default();
-                trace::start(kept.clone()).expect("the one before is over");
+                let kept = start(Options::default());
                 std::thread::yield_now();
                 let stats = trace::stop().expect("a vector takes everything");
                 let trace = valid(kept.bytes(), stats);

@@ -28,14 +28,15 @@ unsafe impl Slot for Live {
 static LIVE: Slots<Live> = Slots::new();
 static LAST: AtomicU64 = AtomicU64::new(0);
 
-/// A task by its slot and its number.
+/// A task by its slot, its number, and the trace that it is of; 0 for none.
 #[derive(Clone, Copy)]
 struct Identity {
     live: Option<&'static Live>,
     id: u64,
+    session: u32,
 }
 
-const NONE: Identity = Identity { live: None, id: 0 };
+const NONE: Identity = Identity { live: None, id: 0, session: 0 };
 
 thread_local! {
     // No destructor and no lazy initialisation (rust#116390).
@@ -68,11 +69,12 @@ impl core::fmt::Debug for Suspended {
     }
 }
 
-/// The number of the current thread's task; 0 for none. Not one that has ended elsewhere.
+/// The number of the current thread's task; 0 for none. Not one that has ended elsewhere, nor one of an earlier trace, which may have
+/// been left behind by a poll in which that trace began and ended.
 pub(crate) fn current() -> u64 {
-    let Identity { live, id } = CURRENT.with(Cell::get);
+    let Identity { live, id, session: of } = CURRENT.with(Cell::get);
     match live {
-        Some(live) if live.id.load(Ordering::Relaxed) == id => id,
+        Some(live) if live.id.load(Ordering::Relaxed) == id && of == session() => id,
         _ => 0,
     }
 }
@@ -90,7 +92,6 @@ pub struct Task {
     identity: Identity,
     /// What was current on the creating thread.
     before: Identity,
-    session: u32,
 }
 
 impl Task {
@@ -114,7 +115,7 @@ impl Task {
         {
             return task;
         }
-        Self { identity: NONE, before: NONE, session: 0 }
+        Self { identity: NONE, before: NONE }
     }
 
     #[cold]
@@ -135,9 +136,9 @@ impl Task {
         if let Some(live) = live {
             live.id.store(id, Ordering::Relaxed);
         }
-        let identity = Identity { live, id };
+        let identity = Identity { live, id, session };
         let before = CURRENT.with(|current| current.replace(identity));
-        Some(Self { identity, before, session })
+        Some(Self { identity, before })
     }
 
     /// Makes this the current task of the current thread, until the result is dropped: regions and logs of the thread
@@ -152,7 +153,7 @@ impl Task {
     pub fn end(self) {}
 
     fn is_of_this_trace(&self) -> bool {
-        self.session != 0 && self.session == session()
+        self.identity.session != 0 && self.identity.session == session()
     }
 
     #[cold]
@@ -182,7 +183,7 @@ impl Task {
 impl Drop for Task {
     #[inline]
     fn drop(&mut self) {
-        if self.session != 0 {
+        if self.identity.session != 0 {
             self.finish();
         }
     }

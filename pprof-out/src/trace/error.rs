@@ -45,8 +45,8 @@ impl fmt::Display for TraceError {
             Self::NotStarted => f.write_str("no trace is being recorded; trace::start begins one"),
             Self::WriterStalled(stats) => write!(
                 f,
-                "the trace's writer has not taken everything in time ({} bytes so far); give it longer with \
-                 Options::drain_timeout, or a writer that does not block",
+                "the trace's writer has not taken everything in time ({} bytes so far), or the names of functions were not \
+                 found in time; give it longer with Options::drain_timeout, or a writer that does not block",
                 stats.bytes
             ),
             Self::WriterBusy => f.write_str(

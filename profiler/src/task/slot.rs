@@ -165,6 +165,8 @@ impl Task {
     }
 
     pub(super) fn begin(&self, id: u64, name: &str, start: Start, creator: u64, labels: LabelSetId) {
+        // First: what a trace found of the task before is none of this one, whose name it would take else.
+        self.traced.reset(Word::unknown(id));
         self.name.set(name);
         self.start.set(Some(start));
         self.creator.store(creator, Ordering::Release);
@@ -173,7 +175,6 @@ impl Task {
         self.polls.reset();
         self.awaits.reset();
         self.shared.begin();
-        self.traced.reset(Word::unknown(id));
         // Last: who finds the number finds the rest.
         self.id.store(identified(id, FORKS.load(Ordering::Relaxed)), Ordering::Release);
     }

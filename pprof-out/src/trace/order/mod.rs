@@ -91,7 +91,7 @@ pub(crate) struct OrderCounts {
 }
 
 /// How many generations a thread may take from its creation until it begins.
-const GENERATIONS_UNTIL_BEGUN: u32 = 10;
+const GENERATIONS_UNTIL_BEGUN: u32 = 100;
 
 /// What the trace has come to.
 pub(crate) struct Order {
