@@ -226,7 +226,8 @@ if [[ -n "$go" ]]; then
     awk 'found { print; exit } /flat%/ { found = 1 }' "$output.fetched" | grep -qF "$ask" ||
         { echo "the async lock is not first in the profile of waits" >&2; exit 1; }
     go tool trace -pprof=net service.out >"$output.fetched"
-    go tool pprof -top "$output.fetched" 2>"$output.err" | grep -F "$ask"
+    go tool pprof -top "$output.fetched" 2>"$output.err" | grep -F "$ask" ||
+        { echo "the slow service is not in the profile of the network" >&2; exit 1; }
     go tool trace -d=parsed service.out >"$output.fetched"
     for wanted in 'TaskBegin .*Type="GET /similar"' 'RegionBegin .*Type="thesaurus"' 'RegionEnd .*Type="thesaurus"'; do
         grep -q "$wanted" "$output.fetched" || { echo "no $wanted in the service's trace" >&2; exit 1; }

@@ -17,7 +17,7 @@
 //!   lock, who for the network, and who wakes whom.
 //!
 //! ```sh
-//! curl -so service.out 'http://127.0.0.1:6060/debug/pprof/trace?seconds=5'
+//! curl -fso service.out 'http://127.0.0.1:6060/debug/pprof/trace?seconds=5'
 //! go tool trace service.out
 //! ```
 
@@ -93,7 +93,7 @@ fn serve(address: &str) -> Result<(), Box<dyn Error>> {
         );
         println!("    go tool pprof -top http://{address}/debug/pprof/heap");
         println!("    go tool pprof -http=localhost:8080 http://{address}/debug/pprof/mutex");
-        println!("    curl -so service.out 'http://{address}/debug/pprof/trace?seconds=5'");
+        println!("    curl -fso service.out 'http://{address}/debug/pprof/trace?seconds=5'");
         axum::serve(listener, app).await?;
         Ok(())
     })

@@ -29,7 +29,8 @@ fn waits_of(trace: &Trace, goroutine: u64) -> Vec<(&'static str, Vec<&str>)> {
     begins.map(|(name, event)| (name, event.functions())).collect()
 }
 
-/// All waits of the goroutines whose names begin with a kind are of that one. Returns how many goroutines there were.
+/// All waits of the goroutines whose names begin with a kind are of that one. (A timer of another thread may go off in the poll that
+/// asks for it: that is none.) Returns how many goroutines there were.
 #[track_caller]
 fn check_kinds(trace: &Trace) -> usize {
     let mut checked = 0;
@@ -37,7 +38,8 @@ fn check_kinds(trace: &Trace) -> usize {
         let Some((kind, _)) = name.split_once(' ').filter(|(kind, _)| kind.starts_with("Go")) else {
             continue;
         };
-        let found = waits_of(trace, goroutine);
+        let mut found = waits_of(trace, goroutine);
+        found.retain(|(found, _)| *found != "GoSched");
         assert!(!found.is_empty() && found.iter().all(|(found, _)| *found == kind), "{name}: {found:#?}");
         checked += 1;
     }

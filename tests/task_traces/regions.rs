@@ -146,3 +146,22 @@ fn a_user_task_of_a_trace_that_began_in_the_poll() {
         assert_eq!(others, ["the thread's", "another's", "the thread's again"]);
     });
 }
+
+/// A trace begins and ends in a poll that leaves a user task behind: the next trace knows nothing of that.
+#[test]
+fn a_user_task_of_a_trace_that_is_over() {
+    child::isolated("a_user_task_of_a_trace_that_is_over", || {
+        let (executor, leaf) = (Arc::new(Woken::default()), Leaf::default());
+        let request = async {
+            start(Options::default());
+            let _task = trace::Task::new("request");
+            trace::stop().expect("a vector takes everything");
+            suspend(&leaf).await;
+        };
+        let mut request = Box::pin(request.instrument_named("request"));
+        assert!(poll(request.as_mut(), &executor).is_pending());
+        let trace = record(|| trace::log("note", "the thread's"));
+        let ids = trace.parsed.events_of(EventType::UserLog).map(|log| log.argument("id"));
+        assert_eq!(ids.collect::<Vec<_>>(), [Some(0)]);
+    });
+}

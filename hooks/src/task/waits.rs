@@ -21,7 +21,8 @@ pin_project! {
 }
 
 /// Says what the task that awaits `future` waits for meanwhile: for traces, which else tell it by the library whose leaf future the
-/// task awaits, and take what they do not know for a lock. Of two inside each other the inner one holds. The async form of [`trace::wait`](crate::trace::wait).
+/// task awaits, and take what they do not know for a lock. Of two inside each other the inner one holds. The async form of
+/// [`trace::wait`](crate::trace::wait).
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;

@@ -128,7 +128,8 @@ impl AwaitStacks {
         self.noted.get().stacks() == 0
     }
 
-    /// A leaf clones the waker here, which `is_handed` says is a clone itself, for the reason that the program has told, by its number. By the thread that polls the task.
+    /// A leaf clones the waker here, which `is_handed` says is a clone itself; `told` is the number of the reason that the program
+    /// tells, or 0. By the thread that polls the task.
     /// Returns whether it is the first one of this poll.
     pub(super) fn add_here(&self, is_handed: bool, told: u8) -> bool {
         let Some(stack) = here() else { return false };
