@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-packages=(-p rtprof-profiler -p rtprof-tracer -p rtprof-allocator -p rtprof-hooks)
+packages=(-p rtprof-runtime -p rtprof-profiler -p rtprof-tracer -p rtprof-allocator -p rtprof-hooks)
 output="$(mktemp -d)"
 trap 'rm -rf "$output"' EXIT
 export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$PWD/target/loom"

@@ -11,4 +11,4 @@ cd "$(dirname "$0")/.."
 export RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers"
 cargo test --manifest-path tests/allocators/Cargo.toml --features "${1:-mimalloc}" --release --no-fail-fast
 cargo test --manifest-path tests/allocators/Cargo.toml --features "${1:-mimalloc},interpose" --release --no-fail-fast --test unmodified
-cargo test --release --no-fail-fast -p rtprof-profiler --lib
+cargo test --release --no-fail-fast -p rtprof-runtime -p rtprof-profiler --lib

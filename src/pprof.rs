@@ -2,4 +2,4 @@
 //! `runtime/pprof`.
 
 pub use rtprof_pprof_out::*;
-pub use rtprof_profiler::labels::{LabelGuard, LabelSet, do_with, for_labels, label, labels, set_labels};
+pub use rtprof_runtime::labels::{LabelGuard, LabelSet, do_with, for_labels, label, labels, set_labels};

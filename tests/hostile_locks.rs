@@ -11,7 +11,7 @@ use std::thread::{scope, sleep};
 use std::time::{Duration, Instant};
 
 use rtprof::sync::{Mutex, RawMutex, RwLock};
-use rtprof_profiler::goroutine;
+use rtprof_runtime::goroutine;
 use support::address_space::resident;
 use support::contention::{Seen, queue, record_everything};
 use support::fork;

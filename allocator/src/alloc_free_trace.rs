@@ -18,8 +18,9 @@
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use rtprof_profiler::sampling::Hook;
-use rtprof_profiler::stack;
+use rtprof_profiler::sampling::DueSample;
+use rtprof_runtime::hook::Hook;
+use rtprof_runtime::stack;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
@@ -31,21 +32,21 @@ pub fn set_alloc_free_trace(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
-/// Traces a malloc. The hook keeps the thread from tracing itself.
+/// Traces a malloc. The hook of its sample keeps the thread from tracing itself.
 #[inline]
-pub(crate) fn malloc(ptr: *mut u8, size: usize, _hook: &Hook) {
+pub(crate) fn malloc(ptr: *mut u8, size: usize, _due: &DueSample) {
     if ON.load(Ordering::Relaxed) {
         // Without room for it, the event is not shown.
         stack::with_room_for_text(|| imp::event("tracealloc", ptr as usize, size));
     }
 }
 
-/// Traces a free. `inside` is the hook that the thread is in already, if it is.
+/// Traces a free. `is_in_hook` says that the thread is in a hook already.
 #[inline]
-pub(crate) fn free(ptr: *mut u8, size: usize, inside: Option<&Hook>) {
+pub(crate) fn free(ptr: *mut u8, size: usize, is_in_hook: bool) {
     if ON.load(Ordering::Relaxed) {
-        let entered = if inside.is_none() { Hook::enter() } else { None };
-        if inside.is_some() || entered.is_some() {
+        let entered = if is_in_hook { None } else { Hook::enter() };
+        if is_in_hook || entered.is_some() {
             stack::with_room_for_text(|| imp::event("tracefree", ptr as usize, size));
         }
     }
@@ -63,7 +64,7 @@ pub(crate) fn collection() {
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod imp {
     use core::fmt::{self, Write};
-    use rtprof_profiler::{MAX_STACK, modules, stack};
+    use rtprof_runtime::{MAX_STACK, modules, stack};
 
     /// Formats into fixed memory, and writes to standard error when it is full or dropped.
     struct Record {

@@ -16,7 +16,7 @@
 
 use core::ptr::null_mut;
 
-use rtprof_profiler::primitive::{AtomicPtr, AtomicUsize, Ordering};
+use rtprof_runtime::primitive::{AtomicPtr, AtomicUsize, Ordering};
 
 /// Keys of a group: one cache line.
 #[cfg(not(loom))]
@@ -137,7 +137,7 @@ impl LargeTable {
 
     #[cfg(not(loom))]
     fn add_level(&self, level: usize) -> Option<()> {
-        use rtprof_profiler::mapping;
+        use rtprof_runtime::mapping;
         let bytes = groups_of(level) * size_of::<Group>();
         // Zeroed memory is a level of free places.
         let fresh = mapping::map(bytes)?.cast::<Group>();

@@ -22,12 +22,12 @@ use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 
 use rtprof_profiler::bucket::MemBucket;
-use rtprof_profiler::counters::COUNTERS;
 use rtprof_profiler::cycle::Cycle;
-use rtprof_profiler::fork_lock::ForkLock;
-use rtprof_profiler::mapping;
 use rtprof_profiler::mem::Sample;
-use rtprof_profiler::primitive::AtomicU32 as LinkWord;
+use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::fork_lock::ForkLock;
+use rtprof_runtime::mapping;
+use rtprof_runtime::primitive::AtomicU32 as LinkWord;
 
 use crate::placement::{CLASSES, Class};
 use crate::segments::{UNIT, UNITS};

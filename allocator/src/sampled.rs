@@ -4,11 +4,11 @@ use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{copy_nonoverlapping, null_mut};
 
 use rtprof_profiler::bucket::MemBucket;
-use rtprof_profiler::counters::COUNTERS;
 use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::{self, Sample};
-use rtprof_profiler::rate::RateIndex;
-use rtprof_profiler::sampling::{self, Decision, Hook};
+use rtprof_profiler::sampling::{self, Decision, DueSample};
+use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::hook::Hook;
 use rtprof_tracer::heap::heap_changed;
 
 use crate::large::{Held, LargeTable};
@@ -63,7 +63,7 @@ pub(crate) unsafe fn alloc_zeroed(inner: &impl GlobalAlloc, layout: Layout) -> *
 unsafe fn decide_and_alloc(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
     match sampling::decide(layout.size()) {
         // SAFETY: the caller's contract, handed on.
-        Decision::Sampled(rate, hook) => unsafe { alloc_sampled(inner, layout, contents, rate, &hook) },
+        Decision::Sampled(due) => unsafe { alloc_sampled(inner, layout, contents, &due) },
         // SAFETY: likewise.
         Decision::Unsampled => unsafe { contents.ask(inner, layout) },
         // SAFETY: likewise.
@@ -91,25 +91,24 @@ unsafe fn alloc_sampled(
     inner: &impl GlobalAlloc,
     layout: Layout,
     contents: Contents,
-    rate: RateIndex,
-    hook: &Hook,
+    due: &DueSample,
 ) -> *mut u8 {
     let Some(class) = class_of(layout) else {
         // SAFETY: the caller's contract, handed on.
         let ptr = unsafe { contents.ask(inner, layout) };
-        track_large(ptr, layout.size(), rate, hook);
+        track_large(ptr, layout.size(), due);
         return ptr;
     };
     if let Some(place) = pool::take(class) {
         let ptr = place.ptr();
-        if let Some(sample) = mem::malloc(layout.size(), rate, hook) {
+        if let Some(sample) = mem::malloc(layout.size(), due) {
             place.keep(sample);
             if contents == Contents::Zeroed {
                 // SAFETY: the place is as large as its class, which holds the layout, and ours.
                 unsafe { ptr.write_bytes(0, layout.size()) };
             }
-            alloc_free_trace::malloc(ptr, layout.size(), hook);
-            heap_changed();
+            alloc_free_trace::malloc(ptr, layout.size(), due);
+            heap_changed(mem::live_heap_estimate);
             return ptr;
         }
         place.give_back();
@@ -119,7 +118,7 @@ unsafe fn alloc_sampled(
 }
 
 /// Enters a block of the inner allocator into the table of large objects, and records its malloc.
-fn track_large(ptr: *mut u8, size: usize, rate: RateIndex, hook: &Hook) {
+fn track_large(ptr: *mut u8, size: usize, due: &DueSample) {
     if ptr.is_null() {
         return;
     }
@@ -127,11 +126,11 @@ fn track_large(ptr: *mut u8, size: usize, rate: RateIndex, hook: &Hook) {
         COUNTERS.samples_without_table.add();
         return;
     };
-    match mem::malloc(size, rate, hook) {
+    match mem::malloc(size, due) {
         Some(sample) => {
             place.fill([&raw const *sample.bucket as usize, sample.cycle.number() as usize]);
-            alloc_free_trace::malloc(ptr, size, hook);
-            heap_changed();
+            alloc_free_trace::malloc(ptr, size, due);
+            heap_changed(mem::live_heap_estimate);
         }
         None => place.release(),
     }
@@ -146,11 +145,11 @@ fn sample_of(place: &Held<'_>) -> Sample {
     Sample { bucket, cycle: Cycle::new(cycle as u32) }
 }
 
-/// `hook` is the one the thread is inside of, if it is.
-fn record_free(ptr: *mut u8, sample: Sample, hook: Option<&Hook>) {
+/// `is_in_hook` says that the thread is in a hook already.
+fn record_free(ptr: *mut u8, sample: Sample, is_in_hook: bool) {
     mem::free(sample, collector::in_sweep());
-    alloc_free_trace::free(ptr, sample.bucket.key.size(), hook);
-    heap_changed();
+    alloc_free_trace::free(ptr, sample.bucket.key.size(), is_in_hook);
+    heap_changed(mem::live_heap_estimate);
 }
 
 /// `GlobalAlloc::dealloc` for an address in the pool or in the workspace.
@@ -163,7 +162,7 @@ pub(crate) fn free_pooled(ptr: *mut u8) {
         return;
     }
     let Some((sample, place)) = pool::remove(ptr) else { return };
-    record_free(ptr, sample, None);
+    record_free(ptr, sample, false);
     place.give_back();
     if pool::wants_purge()
         && let Some(_hook) = Hook::enter()
@@ -180,7 +179,7 @@ pub(crate) fn free_pooled(ptr: *mut u8) {
 #[inline(never)]
 pub(crate) unsafe fn free_large(inner: &impl GlobalAlloc, ptr: *mut u8, layout: Layout) {
     if let Some(place) = LARGE.hold(ptr as usize) {
-        record_free(ptr, sample_of(&place), None);
+        record_free(ptr, sample_of(&place), false);
         place.release();
     }
     // SAFETY: the caller's contract, handed on.
@@ -222,7 +221,7 @@ pub(crate) unsafe fn realloc(
         // SAFETY: the caller's contract, handed on.
         let new = unsafe {
             match decided {
-                Decision::Sampled(rate, hook) => alloc_sampled(inner, new_layout, Contents::Any, rate, &hook),
+                Decision::Sampled(due) => alloc_sampled(inner, new_layout, Contents::Any, &due),
                 Decision::Unsampled => inner.alloc(new_layout),
                 Decision::Workspace => alloc_in_workspace(inner, new_layout, Contents::Any),
             }
@@ -248,7 +247,7 @@ pub(crate) unsafe fn realloc(
     // The inner allocator keeps the object and may grow it in place. Its old address leaves the table
     // before: another thread may be given it the moment it is free.
     let sampled = match decided {
-        Decision::Sampled(rate, hook) => Some((rate, hook)),
+        Decision::Sampled(due) => Some(due),
         _ => None,
     };
     let held = if placement::is_large(layout) { LARGE.hold(ptr as usize) } else { None };
@@ -261,11 +260,11 @@ pub(crate) unsafe fn realloc(
         return null_mut();
     }
     if let Some(place) = held {
-        record_free(ptr, sample_of(&place), sampled.as_ref().map(|(_, hook)| hook));
+        record_free(ptr, sample_of(&place), sampled.is_some());
         place.release();
     }
-    if let Some((rate, hook)) = sampled {
-        track_large(new, new_size, rate, &hook);
+    if let Some(due) = sampled {
+        track_large(new, new_size, &due);
     }
     new
 }

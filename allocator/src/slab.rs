@@ -20,7 +20,7 @@
 //! A thread that does not exist in a forked child can leave a slab popped or purging there: the child
 //! loses its free slots, and those of slabs beneath a purging one, no more.
 
-use rtprof_profiler::primitive::{AtomicU32, AtomicU64, Ordering};
+use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The state word of a slab, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -267,9 +267,10 @@ pub(crate) fn purge(slabs: &impl Slabs, slab: u32) -> bool {
 
 #[cfg(all(test, loom))]
 mod loom_tests {
-    use super::*;
     use loom::sync::Arc;
-    use rtprof_profiler::primitive::AtomicUsize;
+    use rtprof_runtime::primitive::AtomicUsize;
+
+    use super::*;
 
     const SLOTS: u32 = 2;
 

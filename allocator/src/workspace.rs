@@ -3,11 +3,11 @@
 //! Problem: opening debug information, symbolizing and encoding take tens of megabytes for some milliseconds. Asked of
 //! the program's allocator, they stay with the process: glibc's has an arena for each thread and gives back only what is
 //! free at its end, where names that are remembered come to lie.
-//! Scheme: such work says so ([`sampling::workspace`]), and its allocations come from here; what it makes to stay is
+//! Scheme: such work says so ([`hook::workspace`]), and its allocations come from here; what it makes to stay is
 //! made outside, or keeps the pages that it lies in. When it is done, the others go back to the kernel.
 //!
 //! ```text
-//!   sampling::workspace() ─► decide: Workspace ─► alloc ─► dlmalloc ─► segments of 1 MiB and more ─► commit
+//!   hook::workspace() ─────► decide: Workspace ─► alloc ─► dlmalloc ─► segments of 1 MiB and more ─► commit
 //!   any free of an address in the range ────────► free  ─► dlmalloc ─► nothing is left: all pages go back
 //!   the thread has left the workspace ──────────► trim  ─► what is free at the end, and whole segments
 //! ```
@@ -20,8 +20,8 @@ use core::alloc::Layout;
 use core::ptr::null_mut;
 
 use dlmalloc::Dlmalloc;
-use rtprof_profiler::fork_safe::ForkMutex;
-use rtprof_profiler::sampling::{self, Hook};
+use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::hook::{self, Hook};
 
 use crate::pool;
 use crate::segments::{Segments, UNIT};
@@ -47,7 +47,7 @@ static ARENA: ForkMutex<Arena> =
 
 /// Has the workspace trimmed after use. Once, when the pool is open.
 pub(crate) fn open() {
-    sampling::on_leaving_workspace(trim);
+    hook::on_leaving_workspace(&(trim as fn()));
 }
 
 /// Whether an address was given out here.

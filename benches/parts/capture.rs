@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use rtprof_benches::descent::{at_depth, depth_for};
 use rtprof_benches::serve::serve;
-use rtprof_profiler::MAX_STACK;
+use rtprof_runtime::MAX_STACK;
 
 fn main() {
     serve(|request| match request.word() {
@@ -71,7 +71,7 @@ fn timed(method: Method, way: usize, depth: usize, count: usize) -> (f64, usize)
 }
 
 fn ours(frames: &mut [usize; MAX_STACK]) -> usize {
-    rtprof_profiler::stack::capture(frames)
+    rtprof_runtime::stack::capture(frames)
 }
 
 /// Keeps the address of one frame while there is room for it.

@@ -12,7 +12,7 @@ use std::time::Instant;
 use rtprof_benches::descent::{depth_for, on_distinct_stacks};
 use rtprof_benches::live_heap;
 use rtprof_benches::serve::serve;
-use rtprof_profiler::counters::COUNTERS;
+use rtprof_runtime::counters::COUNTERS;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

@@ -1,7 +1,7 @@
 //! What the block and mutex profiles have recorded, for parts that need to know.
 
 use rtprof_profiler::contention::{BlockCount, block_counts, mutex_counts};
-use rtprof_profiler::counters::COUNTERS;
+use rtprof_runtime::counters::COUNTERS;
 
 /// One of the two profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,7 +11,7 @@ use rtprof_benches::coroutine::Coroutine;
 use rtprof_benches::descent::{at_depth, depth_for};
 use rtprof_benches::serve::serve;
 use rtprof_benches::sizes::Sizes;
-use rtprof_profiler::counters::COUNTERS;
+use rtprof_runtime::counters::COUNTERS;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

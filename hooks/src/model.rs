@@ -234,8 +234,7 @@ pub(crate) mod parking {
 pub(crate) mod goroutine {
     use loom::sync::atomic::{AtomicU64, Ordering};
 
-    pub(crate) use rtprof_profiler::goroutine::WaitReason;
-    use rtprof_profiler::stack::SavedFrame;
+    use rtprof_runtime::stack::SavedFrame;
 
     pub(crate) struct Goroutine {
         /// None: it has no id.
@@ -271,7 +270,8 @@ pub(crate) mod goroutine {
 
 /// The states of goroutines, of which models need nothing.
 pub(crate) mod states {
-    use super::goroutine::{Goroutine, WaitReason};
+    use super::goroutine::Goroutine;
+    use crate::wait::WaitReason;
 
     pub(crate) fn block(_: &Goroutine, _: WaitReason, _: u64) {}
 

@@ -7,4 +7,4 @@ pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize,
 #[cfg(loom)]
 pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 
-pub(crate) use rtprof_profiler::primitive::UnsafeCell;
+pub(crate) use rtprof_runtime::primitive::UnsafeCell;

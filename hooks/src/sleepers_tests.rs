@@ -1,7 +1,8 @@
 //! Without races: loom_tests has those.
 
+use rtprof_runtime::goroutine;
+
 use super::*;
-use rtprof_profiler::goroutine;
 
 const ANY: u32 = u32::MAX;
 

@@ -1,8 +1,8 @@
 //! Waits and system calls of the program's own, announced by it.
 
 use rtprof_profiler::contention::block_profile_rate;
-use rtprof_profiler::goroutine;
-use rtprof_profiler::hidden::{self, Calls};
+use rtprof_runtime::goroutine;
+use rtprof_runtime::hidden::{self, Calls};
 use rtprof_tracer::{is_enabled, states};
 
 use crate::frame;

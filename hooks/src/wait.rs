@@ -8,13 +8,14 @@
 #[cfg(loom)]
 use crate::model::goroutine;
 #[cfg(not(loom))]
-use rtprof_profiler::goroutine;
-use rtprof_profiler::hidden::{self, Calls};
-pub(crate) use rtprof_profiler::stack::SavedFrame;
+use rtprof_runtime::goroutine;
+use rtprof_runtime::hidden::{self, Calls};
+pub(crate) use rtprof_runtime::stack::SavedFrame;
 #[cfg(all(rtprof_interposed, not(loom)))]
-use rtprof_profiler::wait_site::WaitSite;
+use rtprof_runtime::wait_site::WaitSite;
 
-pub(crate) use goroutine::{Goroutine, WaitReason};
+pub(crate) use goroutine::Goroutine;
+pub(crate) use rtprof_runtime::wait_reason::WaitReason;
 
 #[cfg(loom)]
 pub(crate) use crate::model::states;
@@ -320,16 +321,17 @@ pub(crate) fn is_charged() -> bool {
 }
 
 #[cfg(not(loom))]
-pub(crate) use rtprof_profiler::{clock, process};
+pub(crate) use rtprof_runtime::{clock, process};
 
 #[cfg(not(loom))]
 mod report {
+    use rtprof_profiler::{BlockKinds, contention};
+
     use super::{Charge, WaitReason};
-    use rtprof_profiler::contention;
 
     #[inline]
     pub(super) fn blocked(reason: WaitReason, ticks: u64) {
-        if contention::is_block_kind_on(reason.kind()) {
+        if contention::is_block_kind_on(BlockKinds::of(reason)) {
             contention::block_event(ticks);
         }
     }

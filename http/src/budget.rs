@@ -16,7 +16,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::goroutine;
+use rtprof_runtime::kernel_thread;
 
 /// Of a core: one part in a hundred.
 const SHARE: u32 = 100;
@@ -59,20 +59,20 @@ pub(crate) struct Account {
 
 impl Account {
     pub(crate) fn open(budget: &Arc<Budget>) -> Self {
-        Self { budget: budget.clone(), spent: goroutine::thread_time(), has_given_way: false }
+        Self { budget: budget.clone(), spent: kernel_thread::thread_time(), has_given_way: false }
     }
 
     /// Has the thread give way for good if nothing is left.
     pub(crate) fn settle(&mut self) {
         self.spend();
         if !self.has_given_way && !self.budget.is_left_at(Instant::now()) {
-            goroutine::give_way();
+            kernel_thread::give_way();
             self.has_given_way = true;
         }
     }
 
     fn spend(&mut self) {
-        let before = std::mem::replace(&mut self.spent, goroutine::thread_time());
+        let before = std::mem::replace(&mut self.spent, kernel_thread::thread_time());
         if !self.has_given_way {
             self.budget.spend_at(Instant::now(), self.spent.saturating_sub(before));
         }
@@ -100,11 +100,11 @@ mod tests {
         let budget = Arc::new(Budget::new());
         let work = move || {
             let before = nice();
-            let begin = goroutine::thread_time();
+            let begin = kernel_thread::thread_time();
             let mut account = Account::open(&budget);
             account.settle();
             assert_eq!(nice(), before, "nothing was done yet");
-            while goroutine::thread_time() < begin + BURST * 2 {
+            while kernel_thread::thread_time() < begin + BURST * 2 {
                 std::hint::spin_loop();
             }
             account.settle();

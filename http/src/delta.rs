@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use http::Response;
 use rtprof_pprof_out::{Since, Snapshot, lookup};
-use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::sampling;
+use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::hook;
 use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
 
 use crate::answer::{self, Refusal};
@@ -71,7 +71,7 @@ pub(crate) async fn answer(
         // The first time, since the program began.
         None => {
             // What an export allocates is in no profile.
-            let _workspace = sampling::workspace();
+            let _workspace = hook::workspace();
             Snapshot::clone(&later)
         }
     };

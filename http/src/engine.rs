@@ -28,9 +28,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::labels;
+use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::labels;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};

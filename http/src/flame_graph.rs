@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::time::Duration;
 
 use rtprof_pprof_out::{CallTree, Snapshot, Symbolization};
-use rtprof_profiler::sampling::{self, Untracked};
+use rtprof_runtime::hook::{self, Untracked};
 use serde_json::{Value, json};
 
 use crate::html;
@@ -48,7 +48,7 @@ impl Page {
     /// The page of a profile that shows this sample type first, with the names that are known.
     pub(crate) fn of(snapshot: &Snapshot, sample_type: usize) -> Self {
         // It is an export as the others are, and of some megabytes: in no profile.
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         let tree = snapshot.call_tree(Symbolization::Known);
         let (time_nanos, duration_nanos) = snapshot.time_and_duration_nanos();
         let mut comments = [snapshot.comments(), &tree.comments].concat();
@@ -100,7 +100,7 @@ impl Page {
     }
 
     fn write_body(&self, w: &mut dyn Write) -> io::Result<()> {
-        let workspace = sampling::workspace();
+        let workspace = hook::workspace();
         let mut w = BufWriter::with_capacity(PIECE, Lifted(w, &workspace));
         let body = &TEMPLATE[head().len()..];
         let (before, after) = body.split_once(PROFILE).expect("the template has a place for the profile");
@@ -150,8 +150,9 @@ impl Write for Lifted<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use rtprof_pprof_out::Profile;
+
+    use super::*;
 
     #[test]
     fn the_template_has_its_places() {

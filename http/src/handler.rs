@@ -8,7 +8,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use rtprof_pprof_out::{Profile, lookup};
-use rtprof_profiler::fork_safe::PerProcess;
+use rtprof_runtime::fork_safe::PerProcess;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use rtprof_pprof_out::{Profile, profiles};
-use rtprof_profiler::counters::{COUNTERS, Subject};
-use rtprof_profiler::stack::{StackMode, stack_mode};
 use rtprof_profiler::{contention, cpu, mem, rate};
+use rtprof_runtime::counters::{COUNTERS, Subject};
+use rtprof_runtime::stack::{StackMode, stack_mode};
 
 use crate::html::{escaped, path_part};
 use crate::process::{self, Process};

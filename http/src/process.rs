@@ -1,6 +1,6 @@
 //! The process as the kernel sees it.
 
-use rtprof_profiler::own_files;
+use rtprof_runtime::own_files;
 
 /// What `/proc` says; `None` where there is none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::Buf;
 use http_body_util::BodyExt as _;
 use rtprof_pprof_out::{NameSearch, Symbolization, find_function_names, function_names};
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
 
 use crate::names::Unnamed;
 use crate::stream::PIECE;
@@ -65,7 +65,7 @@ impl Words {
 
     /// The addresses among them.
     pub(crate) fn addresses(self) -> Addresses {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         let mut addresses = Vec::new();
         let mut error = self.error;
         for word in self.bytes.split(|&byte| byte == b'+') {
@@ -96,7 +96,7 @@ impl Unnamed for Addresses {
 impl Addresses {
     /// With the names that are known.
     pub(crate) fn named(self) -> Found {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         let names = function_names(&self.addresses, Symbolization::Known);
         let named = |(address, name): (usize, Option<_>)| Some((address, name?));
         Found { names: self.addresses.into_iter().zip(names).filter_map(named).collect(), error: self.error }

@@ -3,11 +3,12 @@
 use std::cmp::Reverse;
 use std::{io, iter};
 
-use rtprof_profiler::clock;
+use rtprof_profiler::comments;
 use rtprof_profiler::contention::{self, BlockCount};
-use rtprof_profiler::counters::{self, Subject};
-use rtprof_profiler::labels;
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::clock;
+use rtprof_runtime::counters::Subject;
+use rtprof_runtime::labels;
+use rtprof_runtime::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
 use crate::hook_names;
@@ -100,7 +101,7 @@ impl ContentionRecords<'static> {
             records: sorted(records.collect()),
             ticks_per_second: clock::ticks_per_second(),
             fraction: contention::set_mutex_profile_fraction(-1),
-            comments: counters::comments(kind.subject()),
+            comments: comments::of(kind.subject()),
             taken: Taken::now(),
         }
     }

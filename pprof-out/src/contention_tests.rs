@@ -1,4 +1,4 @@
-use rtprof_profiler::modules::CaptureSpan;
+use rtprof_runtime::modules::CaptureSpan;
 
 use super::*;
 use crate::proto::Profile;
@@ -185,7 +185,7 @@ fn makes_others_wait() {
 
 #[inline(never)]
 fn creates_a_thread() {
-    rtprof_profiler::thread_create::stack().unwrap().record.count_one();
+    rtprof_runtime::thread_create::stack().unwrap().record.count_one();
     not_a_tail_call();
 }
 

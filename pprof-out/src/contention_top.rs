@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
 
 use crate::contention::{Contention, ContentionRecords};
 use crate::locations::Locations;
@@ -48,7 +48,7 @@ impl Values for Waits {
 
 fn top(kind: Contention, n: usize) -> Vec<ContentionTopEntry> {
     let mut entries = {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         entries_of(&ContentionRecords::take(kind))
     };
     entries.truncate(n);

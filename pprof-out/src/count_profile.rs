@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::io;
 
-use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
 use crate::frames::Frames;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use rtprof_profiler::cpu::{CpuCount, CpuSamples};
-use rtprof_profiler::labels;
-use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::labels;
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::stack::Stack;
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::encode::{self, Encoder, Header, TASK_LABEL};

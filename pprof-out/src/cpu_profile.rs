@@ -8,10 +8,11 @@ use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::{Duration, SystemTime};
 
 use rtprof_profiler::cpu::{self, CpuSource, SampledBy, Sampler};
-use rtprof_profiler::fork_lock::own_process;
-use rtprof_profiler::fork_safe::ForkMutex;
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::{labels, sampling};
+use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::hook;
+use rtprof_runtime::hook::own_process;
+use rtprof_runtime::labels;
 
 use crate::cpu::CpuRecords;
 use crate::cpu_error::CpuProfileError;
@@ -115,7 +116,7 @@ impl CpuCapture {
     }
 
     fn finish_with_stats(self) -> Result<(Snapshot, CpuProfileStats), CpuProfileError> {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         let samples = self.sampler.stop().ok_or(CpuProfileError::Forked)?;
         let stats = CpuProfileStats {
             samples: samples.counts.iter().map(|count| count.samples).sum(),

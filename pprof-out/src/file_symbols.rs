@@ -1,12 +1,13 @@
 //! What the file of a module says of addresses in it.
 
+use rtprof_runtime::modules::Module;
+
 use crate::names::{self, Home, Name};
 use crate::object_file::{ObjectFile, Store};
 use crate::progress::Progress;
 use crate::prune::classify;
 use crate::startup::Startup;
 use crate::symbol_cache::{FileState, Line, SymbolCache, Symbols};
-use rtprof_profiler::modules::Module;
 
 /// Looks places in the file of `module` up, and remembers what is found under `key`. Places stay unknown, and are not
 /// remembered, where the file is not there, is written to meanwhile, or cannot be read for a reason that may pass: it may be

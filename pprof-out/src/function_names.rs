@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
+use rtprof_runtime::modules::CaptureSpan;
 
 use crate::startup::THREAD_START;
 use crate::symbol_cache::Symbols;
@@ -20,7 +20,7 @@ use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
 /// The addresses in a profile lie inside the call, unlike those that it returns to. One at which several libraries
 /// were loaded in turn has no name here: it alone does not tell which of them is meant.
 pub fn function_names(addresses: &[usize], symbolization: Symbolization) -> Vec<Option<Arc<str>>> {
-    let _workspace = sampling::workspace();
+    let _workspace = hook::workspace();
     let mut symbolizer = Symbolizer::new(symbolization);
     let owned = owned(&mut symbolizer, addresses);
     let name = |symbols: Arc<Symbols>| {
@@ -38,7 +38,7 @@ pub fn function_names(addresses: &[usize], symbolization: Symbolization) -> Vec<
 /// does for a profile.
 pub fn find_function_names(addresses: &[usize], at_end: impl FnOnce() + Send + 'static) -> NameSearch {
     let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
-    let _workspace = sampling::workspace();
+    let _workspace = hook::workspace();
     let mut symbolizer = Symbolizer::new(Symbolization::Known);
     let owned = owned(&mut symbolizer, addresses);
     symbolizer.resolve(&owned);

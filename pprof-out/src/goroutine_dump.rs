@@ -23,13 +23,15 @@ use std::fmt::Write as _;
 use std::io;
 use std::iter;
 
-use rtprof_profiler::goroutine::{self, KernelState, Recorded, Start};
-use rtprof_profiler::labels;
-use rtprof_profiler::modules;
-use rtprof_profiler::sampling;
-use rtprof_profiler::stack::Stack;
-use rtprof_profiler::task;
-use rtprof_profiler::{GoroutineKind, GoroutineState};
+use rtprof_profiler::GoroutineState;
+use rtprof_runtime::goroutine;
+use rtprof_runtime::hook;
+use rtprof_runtime::labels;
+use rtprof_runtime::modules;
+use rtprof_runtime::snapshot;
+use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
+use rtprof_runtime::stack::Stack;
+use rtprof_runtime::start::Start;
 
 use crate::frames::Address;
 use crate::goroutines::Goroutines;
@@ -66,11 +68,11 @@ pub(crate) fn write(goroutines: &Goroutines, view: View, sink: &mut Sink<'_>) ->
 /// The names of functions are looked up as for a profile: the first call takes tens of milliseconds in a large program.
 pub fn stack(all: bool) -> String {
     if all {
-        task::request();
+        snapshot::request();
     }
     let text = {
-        let _workspace = sampling::workspace();
-        let mut each: Vec<Recorded> = goroutine::stacks();
+        let _workspace = hook::workspace();
+        let mut each: Vec<Recorded> = snapshot::take();
         if !all {
             let own = goroutine::current_id();
             each.retain(|goroutine| goroutine.id == own);

@@ -4,11 +4,12 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use rtprof_profiler::counters::{self, Subject};
-use rtprof_profiler::goroutine::{self, Recorded};
-use rtprof_profiler::labels::{self, LabelSetId};
-use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::task;
+use rtprof_profiler::comments;
+use rtprof_runtime::counters::Subject;
+use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::snapshot;
+use rtprof_runtime::snapshot::Recorded;
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::encode::TASK_LABEL;
@@ -34,8 +35,8 @@ impl GoroutineView {
 
     pub(crate) fn count(self) -> usize {
         match self {
-            Self::All => goroutine::count(),
-            Self::Leaked => task::count_leaked(),
+            Self::All => snapshot::count(),
+            Self::Leaked => snapshot::count_leaked(),
         }
     }
 }
@@ -54,8 +55,8 @@ impl Goroutines {
     /// As they are now. Go: `runtime_goroutineProfileWithLabels`.
     pub(crate) fn take(view: GoroutineView) -> Self {
         let each: Vec<Recorded> = match view {
-            GoroutineView::All => goroutine::stacks(),
-            GoroutineView::Leaked => task::leaked_tasks(),
+            GoroutineView::All => snapshot::take(),
+            GoroutineView::Leaked => snapshot::leaked_tasks(),
         };
         let (records, comments) = match view {
             GoroutineView::All => (counted(&each, |_| None), comments(&each)),
@@ -72,7 +73,7 @@ const TOLD: usize = 20;
 
 /// Those of the profile, and what the kernel says of threads without a stack.
 fn comments(each: &[Recorded]) -> Vec<String> {
-    let mut comments = counters::comments(Subject::Goroutine);
+    let mut comments = comments::of(Subject::Goroutine);
     let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
     for (goroutine, kernel) in silent().take(TOLD) {
         let (id, name) = (goroutine.thread_id, goroutine.title());
@@ -87,7 +88,7 @@ fn comments(each: &[Recorded]) -> Vec<String> {
 
 /// What a profile of tasks that wait for ever says of itself.
 fn of_leaks() -> String {
-    let limit = task::leak_limit().as_secs_f64();
+    let limit = snapshot::leak_limit().as_secs_f64();
     format!(
         "rtprof: an estimate: async tasks that have waited for {limit} s or more, and no waker is left to wake them"
     )

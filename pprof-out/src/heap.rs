@@ -4,9 +4,11 @@ use std::io;
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use rtprof_profiler::counters::{self, Subject};
-use rtprof_profiler::stack::Stack;
-use rtprof_profiler::{labels, mem, rate};
+use rtprof_profiler::comments;
+use rtprof_profiler::{mem, rate};
+use rtprof_runtime::counters::Subject;
+use rtprof_runtime::labels;
+use rtprof_runtime::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
 use crate::hash::stack_hash;
@@ -180,7 +182,7 @@ impl HeapRecords<'static> {
         Self {
             records,
             rate: rate::mem_profile_rate(),
-            comments: counters::comments(Subject::Heap),
+            comments: comments::of(Subject::Heap),
             taken: Taken::now(),
         }
     }

@@ -49,8 +49,8 @@ fn recursive_stacks(count: usize, depth: usize) -> Vec<Vec<usize>> {
     #[inline(never)]
     fn even(path: usize, depth: usize) -> Vec<usize> {
         if depth == 0 {
-            let mut frames = [0; rtprof_profiler::MAX_STACK];
-            let found = rtprof_profiler::stack::capture(&mut frames);
+            let mut frames = [0; rtprof_runtime::MAX_STACK];
+            let found = rtprof_runtime::stack::capture(&mut frames);
             return frames[..found].to_vec();
         }
         std::hint::black_box(match path % 2 {
@@ -103,7 +103,12 @@ fn real_stacks_are_consistent_and_named() {
         assert!(names.contains(&full.as_str()), "{full} not in {names:#?}");
     }
     // The capture's own frames are machinery.
-    assert!(!names.iter().any(|name| name.starts_with("rtprof_profiler::")), "{names:#?}");
+    assert!(
+        !names
+            .iter()
+            .any(|name| name.starts_with("rtprof_profiler::") || name.starts_with("rtprof_runtime::")),
+        "{names:#?}"
+    );
     let main = &profile.mapping[0];
     assert!(main.has_functions && main.has_line_numbers, "{main:?}");
     let exe = std::env::current_exe().unwrap();

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::io;
 
-use rtprof_profiler::own_files;
+use rtprof_runtime::own_files;
 
 use crate::heap::{HeapRecord, HeapRecords, HeapValues};
 use crate::locations::Locations;

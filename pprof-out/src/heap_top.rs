@@ -1,6 +1,6 @@
 //! The heap profile as a table, for those who have no pprof at hand.
 
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
 
 use crate::heap::HeapRecords;
 use crate::locations::Locations;
@@ -31,7 +31,7 @@ pub struct TopEntry {
 /// itself; as `go tool pprof -top` shows a heap profile.
 pub fn heap_top(n: usize) -> Vec<TopEntry> {
     let mut entries = {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         entries_of(&HeapRecords::take())
     };
     entries.truncate(n);

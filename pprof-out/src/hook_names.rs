@@ -50,7 +50,7 @@ const WORDS: [&str; 39] = [
 /// that never call back into the program may match. `lock_api`'s therefore only over our own raw locks, as the
 /// program may have put its own beneath them; and no guard that shares ownership, which may drop the data.
 pub(crate) const DROP_FRAMES: &str = concat!(
-    r"<?rtprof_profiler::(stack|contention|thread_create|task::(await_stack|slot))::.*",
+    r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
     // No ` as ` but of a trait that is known: one of the program's may do anything.
     r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|task::waker|wait)::([^ ]|, )*",
     r"( as (lock_api|core)::([^ ]|, )*)?",
@@ -101,11 +101,11 @@ pub(crate) fn is_thread_start(short_name: &str) -> bool {
 }
 
 /// What polls a task: the outermost function of its stacks.
-pub(crate) const TASK_START: &str = "rtprof_profiler::boundary::poll_task";
+pub(crate) const TASK_START: &str = "rtprof_runtime::boundary::poll_task";
 
 /// Whether a function, by its name without type arguments, is what stands between [`TASK_START`] and the future of a task.
 pub(crate) fn is_task_start(short_name: &str) -> bool {
-    short_name.starts_with("rtprof_profiler::boundary::run")
+    short_name.starts_with("rtprof_runtime::boundary::run")
         || short_name.starts_with("rtprof_hooks::task::labelled::")
         || ["rtprof_hooks::task::instrumented::", "rtprof_hooks::task::tracked::"]
             .iter()
@@ -275,8 +275,8 @@ mod tests {
     #[test]
     fn the_start_of_a_task() {
         for name in [
-            "rtprof_profiler::boundary::run::call::<app::main::{closure#0}, u8>",
-            "rtprof_profiler::boundary::run::<app::main::{closure#0}, u8>",
+            "rtprof_runtime::boundary::run::call::<app::main::{closure#0}, u8>",
+            "rtprof_runtime::boundary::run::<app::main::{closure#0}, u8>",
             "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>::{closure#0}",
             "rtprof_hooks::task::instrumented::Instrumented<F>::poll::{{closure}}",
             "<rtprof_hooks::task::labelled::Labelled<F> as core::future::future::Future>::poll",

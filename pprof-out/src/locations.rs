@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, HashMap};
 use std::iter;
 use std::sync::Arc;
 
-use rtprof_profiler::modules::{CaptureSpan, ClockTime, Module};
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::modules::{CaptureSpan, ClockTime, Module};
+use rtprof_runtime::stack::Stack;
 
 use crate::frames::{Address, Frames, Piece, ThreadStart, Visible};
 use crate::functions::Functions;

@@ -1,6 +1,6 @@
 //! Segments as readers expect them.
 
-use rtprof_profiler::modules::Module;
+use rtprof_runtime::modules::Module;
 
 /// A segment as the kernel maps it, in whole pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

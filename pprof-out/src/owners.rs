@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use rtprof_profiler::modules::{CaptureSpan, ClockTime, History, Module, Owner};
+use rtprof_runtime::modules::{CaptureSpan, ClockTime, History, Module, Owner};
 
 use crate::locations::file_name;
 

@@ -6,10 +6,11 @@ use std::hint::black_box;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use rtprof_profiler::fork_safe::ForkMutex;
-use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::task;
-use rtprof_profiler::{MAX_STACK, init, mem, sampling, stack};
+use rtprof_profiler::{init, mem};
+use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::{MAX_STACK, stack};
+use rtprof_runtime::{hook, snapshot};
 
 use crate::contention::{self, Contention, ContentionRecords};
 use crate::count_profile::{self, CountProfile, Place};
@@ -96,7 +97,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 /// Those of the writer.
 pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
     let snapshot = {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         Snapshot::of_heap(HeapView::Heap, HeapRecords::take())
     };
     snapshot.write_to(w, 0)
@@ -143,7 +144,7 @@ impl Profile {
     /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
     /// threads that were created, of `goroutine` the threads and tasks that there are, of `goroutineleak` the tasks that wait for ever.
     pub fn count(&self) -> usize {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         match &*self.0 {
             Kind::Heap(_) => mem::snapshot().len(),
             Kind::Contention(kind) => kind.count(),
@@ -215,9 +216,9 @@ impl Profile {
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         if self.has_dump() {
             // Before: it runs the program's code, whose memory is the program's.
-            task::request();
+            snapshot::request();
         }
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         Ok(match &*self.0 {
             Kind::Heap(view) => Snapshot::of_heap(*view, HeapRecords::take()),
             Kind::Contention(kind) => Snapshot::of_contention(ContentionRecords::take(*kind)),

@@ -148,7 +148,8 @@ fn is_entry(name: &str) -> bool {
 
 /// Our own functions, but for those that run the program's code.
 fn is_own(name: &str) -> bool {
-    in_crate(name, "rtprof_profiler") && !name.contains("rtprof_profiler::labels::")
+    in_crate(name, "rtprof_profiler")
+        || in_crate(name, "rtprof_runtime") && !name.contains("rtprof_runtime::labels::")
 }
 
 /// `collector::sweep` runs the program's code, which may allocate.

@@ -6,7 +6,7 @@ use super::{cut_of, waiting};
 #[test]
 fn a_wait_shows_who_asked_for_the_lock() {
     let new_scheme: &[&[&str]] = &[
-        &["rtprof_profiler::stack::capture", "rtprof_profiler::contention::record"],
+        &["rtprof_runtime::stack::capture", "rtprof_profiler::contention::record"],
         &["rtprof_profiler::contention::sample_block"],
         &["<rtprof_hooks::wait::Wait>::end", "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow"],
         // All inlined into the program's function.
@@ -19,7 +19,7 @@ fn a_wait_shows_who_asked_for_the_lock() {
     ];
     assert_eq!(waiting(new_scheme), ["app::update", "app::main"]);
     let old_scheme: &[&[&str]] = &[
-        &["rtprof_profiler::stack::capture"],
+        &["rtprof_runtime::stack::capture"],
         &["rtprof_profiler::contention::sample_block"],
         &["rtprof_hooks::sync::mutex::QueueMutex::lock_slow"],
         &["<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock"],
@@ -55,8 +55,8 @@ fn an_unlock_shows_where_the_guard_ends() {
 #[test]
 fn an_await_shows_the_leaf_future_and_not_its_cell_for_the_waker() {
     let stack: &[&[&str]] = &[
-        &["rtprof_profiler::task::await_stack::here"],
-        &["<rtprof_profiler::task::slot::Task>::note_await", "rtprof_hooks::task::waker::clone"],
+        &["rtprof_runtime::task::await_stack::here"],
+        &["<rtprof_runtime::task::slot::Task>::note_await", "rtprof_hooks::task::waker::clone"],
         &[
             "<core::task::wake::Waker as core::clone::Clone>::clone",
             "<&core::task::wake::Waker as tokio::sync::task::atomic_waker::WakerRef>::into_waker",
@@ -79,7 +79,7 @@ fn a_task_shows_who_created_it() {
         "<app::serve::{closure#0} as rtprof_hooks::task::Instrument>::instrument_named",
     ] {
         let stack: &[&[&str]] = &[
-            &["rtprof_profiler::task::await_stack::here", "<rtprof_profiler::task::slot::Task>::begin"],
+            &["rtprof_runtime::task::await_stack::here", "<rtprof_runtime::task::slot::Task>::begin"],
             &["<rtprof_hooks::task::tracked::Tracked>::begin", instrument],
             &["app::main"],
         ];
@@ -91,7 +91,7 @@ fn a_task_shows_who_created_it() {
 fn a_thread_shows_who_created_it() {
     assert_eq!(
         waiting(&[
-            &["rtprof_profiler::thread_create::created"],
+            &["rtprof_runtime::thread_create::created"],
             &["rtprof_hooks::thread::builder::Builder::spawn"],
             &["rtprof_hooks::thread::spawn::spawn"],
             &["app::accept"],
@@ -165,8 +165,8 @@ fn a_lock_in_an_allocator_shows_the_allocator() {
 #[test]
 fn a_wait_without_a_program_keeps_what_it_has() {
     assert_eq!(
-        waiting(&[&["rtprof_profiler::stack::marker::too_many_distinct_stacks"]]),
-        ["rtprof_profiler::stack::marker::too_many_distinct_stacks"]
+        waiting(&[&["rtprof_runtime::stack::marker::too_many_distinct_stacks"]]),
+        ["rtprof_runtime::stack::marker::too_many_distinct_stacks"]
     );
     assert_eq!(
         waiting(&[

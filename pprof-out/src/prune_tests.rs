@@ -24,7 +24,7 @@ fn the_programs_code_is_never_hidden() {
     assert_eq!(classify("alloc::raw_vec::finish_grow", "", false), Class::Layer);
     assert_eq!(classify("<alloc::vec::Vec<u8>>::push", "", false), Class::Shown);
     // Code of ours that runs the program's.
-    assert_eq!(classify("rtprof_profiler::labels::do_with", PROGRAM, false), Class::Shown);
+    assert_eq!(classify("rtprof_runtime::labels::do_with", PROGRAM, false), Class::Shown);
 }
 
 fn cut_of(machinery: Machinery, stack: &[Vec<Class>]) -> Cut {
@@ -76,7 +76,7 @@ fn classes_of_real_names() {
         ),
         ("rtprof_allocator::sample::sampled_alloc", Entry),
         ("<rtprof_allocator::pool::Pool>::take", Entry),
-        ("rtprof_profiler::stack::capture", Layer),
+        ("rtprof_runtime::stack::capture", Layer),
         ("<rtprof_profiler::mem::Record>::malloc", Layer),
         ("alloc::alloc::alloc", Layer),
         ("alloc::alloc::Global::alloc_impl", Layer),
@@ -167,7 +167,7 @@ fn containers_go_up_to_their_user_and_no_further() {
 fn debug_build() {
     assert_eq!(
         shown(&[
-            &["rtprof_profiler::stack::capture"],
+            &["rtprof_runtime::stack::capture"],
             &["rtprof_allocator::sample::sampled_alloc"],
             &["std::thread::local::LocalKey<T>::try_with"],
             &["<rtprof_allocator::ProfAlloc<A> as core::alloc::global::GlobalAlloc>::alloc"],
@@ -188,7 +188,7 @@ fn debug_build() {
 fn release_build_cuts_inside_an_address() {
     assert_eq!(
         shown(&[
-            &["rtprof_profiler::stack::capture", "rtprof_allocator::sampled"],
+            &["rtprof_runtime::stack::capture", "rtprof_allocator::sampled"],
             &[
                 "<rtprof_allocator::ProfAlloc as core::alloc::global::GlobalAlloc>::alloc",
                 "__rustc::__rg_alloc"

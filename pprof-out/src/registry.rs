@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use rtprof_profiler::fork_safe::{ForkMutex, ForkMutexGuard};
+use rtprof_runtime::fork_safe::{ForkMutex, ForkMutexGuard};
 
 use crate::profile::{Profile, built_in};
 

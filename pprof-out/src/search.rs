@@ -29,9 +29,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::modules::Module;
-use rtprof_profiler::{goroutine, helper_thread, sampling};
+use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::helper_thread;
+use rtprof_runtime::hook;
+use rtprof_runtime::kernel_thread;
+use rtprof_runtime::modules::Module;
 
 use crate::file_symbols;
 use crate::progress::Progress;
@@ -115,7 +117,7 @@ pub(crate) fn start(
     symbol_cache::global().make_room();
     let left = parts.len();
     // It may stay for as long as a file is stuck.
-    let search = sampling::outside_workspace(|| {
+    let search = hook::outside_workspace(|| {
         let state = Mutex::new(SearchState { left, at_end });
         Arc::new(Search { priority, parts, state, ended: Condvar::new() })
     });
@@ -204,7 +206,7 @@ impl Queue {
         let abandoned: VecDeque<_>;
         {
             let mut state = self.state();
-            abandoned = sampling::outside_workspace(|| {
+            abandoned = hook::outside_workspace(|| {
                 // Those that are waited for by somebody have a second owner.
                 let is_wanted =
                     |(search, begun): &(Arc<Search>, usize)| *begun > 0 || Arc::strong_count(search) > 1;
@@ -248,7 +250,7 @@ impl Queue {
         if state.thread.is_some() || state.waiting.is_empty() {
             return Ok(());
         }
-        sampling::outside_workspace(|| {
+        hook::outside_workspace(|| {
             let progress = Progress::default();
             let mine = progress.clone();
             helper_thread::spawn(THREAD_NAME, Box::new(move || self.run(&mine)))?;
@@ -259,9 +261,9 @@ impl Queue {
 
     /// The thread.
     fn run(&self, progress: &Progress) {
-        let _untracked = sampling::untracked();
+        let _untracked = hook::untracked();
         if self.priority == Priority::Low {
-            goroutine::give_way();
+            kernel_thread::give_way();
         }
         while let Some((search, part)) = self.next(progress) {
             // A panic was printed. Its names stay unknown.
@@ -294,7 +296,7 @@ impl Queue {
             if state.stuck.iter().all(|(_, stuck)| !is_likewise_stuck(module, stuck)) {
                 progress.note();
                 if let Some(thread) = &mut state.thread {
-                    thread.id = goroutine::kernel_thread_id();
+                    thread.id = kernel_thread::thread_id();
                     thread.current = Some((search.clone(), part));
                 }
                 return Some((search, part));
@@ -327,7 +329,7 @@ impl QueueState {
         }
         let Thread { progress, current, .. } = self.thread.take()?;
         let (search, part) = current?;
-        sampling::outside_workspace(|| self.stuck.push((progress, search.parts[part].module)));
+        hook::outside_workspace(|| self.stuck.push((progress, search.parts[part].module)));
         Some(search)
     }
 }
@@ -342,13 +344,13 @@ impl Thread {
         // One that is ready to run, and does not, has to wait for the program's threads.
         self.current.is_some()
             && self.progress.pause() >= STALL
-            && goroutine::is_waiting(self.id) != Some(false)
+            && kernel_thread::is_waiting(self.id) != Some(false)
     }
 }
 
 /// Looks up what is not known by now.
 fn look_up(part: &Part, progress: &Progress) {
-    let _workspace = sampling::workspace();
+    let _workspace = hook::workspace();
     let cache = symbol_cache::global();
     let unknown = |&place: &u64| cache.get(part.key, place).is_none();
     let places: Vec<u64> = part.places.iter().copied().filter(unknown).collect();
@@ -361,7 +363,7 @@ fn look_up(part: &Part, progress: &Progress) {
 mod tests {
     use std::sync::mpsc;
 
-    use rtprof_profiler::modules::History;
+    use rtprof_runtime::modules::History;
 
     use super::*;
 

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
 
 use crate::contention::{ContentionRecord, ContentionRecords};
 use crate::count_profile::{CountProfile, CountRecord};
@@ -30,7 +30,7 @@ impl Snapshot {
     ///
     /// A snapshot of another profile has nothing in common with this one, and all of this one counts as added.
     pub fn since(&self, earlier: &Self, since: Since) -> Self {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         let duration = self.instant.saturating_duration_since(earlier.instant);
         let duration_nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         let spanning = |taken: Taken| Taken { duration_nanos, ..taken };

@@ -1,4 +1,4 @@
-use rtprof_profiler::modules::CaptureSpan;
+use rtprof_runtime::modules::CaptureSpan;
 
 use super::*;
 use crate::contention::Contention;

@@ -6,7 +6,7 @@
 
 use std::io::{self, Write};
 
-use rtprof_profiler::sampling::{self, Untracked};
+use rtprof_runtime::hook::{self, Untracked};
 
 /// Above this many bytes the output goes to the writer.
 pub(crate) const CHUNK: usize = 64 << 10;
@@ -20,7 +20,7 @@ pub(crate) struct Sink<'w> {
 impl<'w> Sink<'w> {
     /// From here on this thread's allocations are not sampled, except inside the writer.
     pub(crate) fn new(writer: &'w mut dyn Write) -> Self {
-        Self { writer, workspace: sampling::workspace() }
+        Self { writer, workspace: hook::workspace() }
     }
 
     /// Hands `bytes` over and empties it.

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
 
 use crate::call_tree::CallTree;
 use crate::collapsed;
@@ -192,7 +192,7 @@ impl Snapshot {
 
     /// All stacks as one tree from the outermost function on, for a flame graph.
     pub fn call_tree(&self, symbolization: Symbolization) -> CallTree {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         CallTree::of(self, self.view(symbolization))
     }
 
@@ -205,7 +205,7 @@ impl Snapshot {
     /// called. Where no thread is to be had the names are found before this returns.
     pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
         let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         self.locations(self.view(Symbolization::Known)).search(at_end)
     }
 

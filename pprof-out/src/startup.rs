@@ -277,7 +277,7 @@ mod tests {
                 "app::outer::{closure#0}",
                 "rtprof_hooks::task::tracked::Tracked::poll::{closure#0}",
             ],
-            &["rtprof_profiler::boundary::run::call"],
+            &["rtprof_runtime::boundary::run::call"],
             &[hook_names::TASK_START],
         ];
         let all = Hidden { from: (1, 2), to: (3, 1), is_thread: false, is_task: true };

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
 use dashmap::DashMap;
-use rtprof_profiler::fork_safe::PerProcess;
-use rtprof_profiler::sampling;
+use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::hook;
 
 use crate::prune::Class;
 use crate::startup::Startup;
@@ -111,7 +111,7 @@ impl SymbolCache {
         if let Some(&known) = modules.get(key) {
             return known;
         }
-        sampling::outside_workspace(|| modules.insert(key.clone(), next));
+        hook::outside_workspace(|| modules.insert(key.clone(), next));
         next
     }
 
@@ -121,11 +121,11 @@ impl SymbolCache {
     }
 
     pub(crate) fn set_file(&self, module: u32, state: FileState) {
-        sampling::outside_workspace(|| self.files.insert(module, state));
+        hook::outside_workspace(|| self.files.insert(module, state));
     }
 
     pub(crate) fn set_unreadable(&self, module: u32) {
-        sampling::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
+        hook::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
     }
 
     /// Forgets everything if that is much. Before a search and not while one goes on, which would lose what it has
@@ -145,7 +145,7 @@ impl SymbolCache {
 
     /// Remembers a copy of what is known of a place.
     pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) {
-        sampling::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
+        hook::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
     }
 
     /// One shared function for equal ones.
@@ -159,7 +159,7 @@ impl SymbolCache {
         if let Some(known) = self.functions.get(&function) {
             return known.key().clone();
         }
-        sampling::outside_workspace(|| {
+        hook::outside_workspace(|| {
             let function = Arc::new(function);
             self.functions.insert(function.clone(), ());
             function
@@ -170,7 +170,7 @@ impl SymbolCache {
         if let Some(known) = self.texts.get(text) {
             return known.key().clone();
         }
-        sampling::outside_workspace(|| {
+        hook::outside_workspace(|| {
             let text: Arc<str> = Arc::from(text);
             self.texts.insert(text.clone(), ());
             text

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use rtprof_profiler::modules::Module;
-use rtprof_profiler::sampling;
+use rtprof_runtime::hook;
+use rtprof_runtime::modules::Module;
 
 use crate::owners::Owners;
 use crate::search::{self, Part, Priority, Search};
@@ -140,7 +140,7 @@ impl Symbolizer {
             places: of_module.iter().map(|missing| missing.place).collect(),
         };
         // They may outlive the export.
-        sampling::outside_workspace(|| missing.chunk_by(|a, b| a.module == b.module).map(part).collect())
+        hook::outside_workspace(|| missing.chunk_by(|a, b| a.module == b.module).map(part).collect())
     }
 
     /// An address as the cache knows it.
@@ -178,8 +178,9 @@ fn key_of(module: &Module) -> ModuleKey {
 
 #[cfg(test)]
 mod tests {
+    use rtprof_runtime::{MAX_STACK, stack};
+
     use super::*;
-    use rtprof_profiler::{MAX_STACK, stack};
 
     #[inline(never)]
     fn capture_here() -> Vec<usize> {

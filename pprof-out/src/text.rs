@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use rtprof_profiler::modules::Module;
+use rtprof_runtime::modules::Module;
 
 use crate::frames::Frames;
 use crate::locations::file_name;

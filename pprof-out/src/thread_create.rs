@@ -1,7 +1,8 @@
 //! The threadcreate profile: the stacks that led to the creation of threads.
 
-use rtprof_profiler::counters::{self, Subject};
-use rtprof_profiler::thread_create::{self, ThreadCount};
+use rtprof_profiler::comments;
+use rtprof_runtime::counters::Subject;
+use rtprof_runtime::thread_create::{self, ThreadCount};
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::hook_names;
@@ -23,7 +24,7 @@ pub(crate) fn take() -> CountProfile<'static> {
         name: NAME.into(),
         records: records(thread_create::thread_counts()),
         drop_frames: hook_names::DROP_FRAMES,
-        comments: counters::comments(Subject::ThreadCreate),
+        comments: comments::of(Subject::ThreadCreate),
         taken: Taken::now(),
     }
 }

@@ -2,6 +2,8 @@
 
 use core::ops::{BitAnd, BitOr};
 
+use rtprof_runtime::wait_reason::WaitReason;
+
 /// A set of kinds of waits, for [`set_block_profile_kinds`](crate::contention::set_block_profile_kinds).
 ///
 /// Of the network, of system calls and of sleeps rtprof knows what is announced to it (`trace::wait`), and with the feature
@@ -37,6 +39,17 @@ impl BlockKinds {
     #[inline]
     pub const fn contains(self, kinds: Self) -> bool {
         self.0 & kinds.0 == kinds.0
+    }
+
+    /// The kind of a wait for this reason.
+    pub fn of(reason: WaitReason) -> Self {
+        match reason {
+            WaitReason::Sleep => Self::SLEEP,
+            WaitReason::Net => Self::NETWORK,
+            WaitReason::Join => Self::JOIN,
+            WaitReason::Await => Self::AWAIT,
+            _ => Self::SYNC,
+        }
     }
 
     pub(crate) const fn bits(self) -> u8 {
@@ -96,6 +109,14 @@ impl core::fmt::Debug for BlockKinds {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_default_is_what_go_has() {
+        for reason in WaitReason::ALL {
+            let is_blocking = BlockKinds::DEFAULT.contains(BlockKinds::of(reason));
+            assert_eq!(is_blocking, !["sleep", "IO wait"].contains(&reason.name()));
+        }
+    }
 
     #[test]
     fn kinds_are_sets() {

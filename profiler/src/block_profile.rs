@@ -1,8 +1,9 @@
 //! The block, mutex and threadcreate profiles as package runtime hands them out: a record per stack.
 
+use rtprof_runtime::stack::MAX_STACK;
+use rtprof_runtime::thread_create::{ThreadCount, thread_counts};
+
 use crate::contention::{BlockCount, block_counts, mutex_counts};
-use crate::stack::MAX_STACK;
-use crate::thread_create::{ThreadCount, thread_counts};
 
 /// A call stack. Go: `runtime.StackRecord`.
 #[derive(Clone, Debug)]
@@ -30,7 +31,7 @@ impl StackRecord {
 pub struct BlockProfileRecord {
     /// How many waits; at least 1, so that a mean can always be taken.
     pub count: i64,
-    /// Ticks of the clock that they took in all; [`ticks_per_second`](crate::clock::ticks_per_second) of them
+    /// Ticks of the clock that they took in all; [`ticks_per_second`](rtprof_runtime::clock::ticks_per_second) of them
     /// are a second.
     pub cycles: i64,
     /// Return addresses, leaf first; ends at the first 0.

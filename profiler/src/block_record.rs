@@ -1,7 +1,9 @@
 //! The counts of one bucket of the block or mutex profile. Go: `blockRecord`.
 
-use crate::primitive::{AtomicU64, Ordering};
-use crate::wait_site::{NotedSite, WaitSite};
+use rtprof_runtime::counters::{COUNTERS, Counter};
+use rtprof_runtime::primitive::{AtomicU64, Ordering};
+use rtprof_runtime::stack::overflow::Limited;
+use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 
 /// How many waits, and how many ticks they took in all.
 ///
@@ -18,11 +20,17 @@ pub(crate) struct BlockRecord {
     wait_site: NotedSite,
 }
 
+impl Limited for BlockRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.waits_over_stack_limit
+    }
+}
+
 impl BlockRecord {
     /// Notes where a wait was that an event stands for. Only the first is kept: what one stack has ended is of one kind.
     pub(crate) fn note_wait_site(&self, site: &'static WaitSite) {
         if self.wait_site.get().is_none() {
-            self.wait_site.note(Some(site));
+            self.wait_site.set(Some(site));
         }
     }
 

@@ -1,9 +1,10 @@
 //! What distinguishes the buckets of the heap profile beside their stacks.
 
-use crate::labels::LabelSetId;
+use rtprof_runtime::labels::LabelSetId;
+use rtprof_runtime::stack::table::{Entry, Key};
+
 use crate::mem_record::MemRecord;
 use crate::rate::RateIndex;
-use crate::stack::table::{Entry, Key};
 
 /// The object size and the 32-bit tag: the rate the sample was taken at and the labels it was taken
 /// under.

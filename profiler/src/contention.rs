@@ -23,24 +23,25 @@
 //!
 //! # Locks
 //!
-//! None. A hook captures its stack, finds or makes its bucket ([`crate::stack::table`]), and adds to two
+//! None. A hook captures its stack, finds or makes its bucket ([`rtprof_runtime::stack::table`]), and adds to two
 //! atomics (`block_record`). Rates are single words, read once an event.
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
+use rtprof_runtime::clock;
+use rtprof_runtime::fork_lock::ForkLock;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::listeners::{self, Listener};
+use rtprof_runtime::random;
+use rtprof_runtime::stack::scratch::with_frames;
+use rtprof_runtime::stack::table::{Entry, Key, Table};
+use rtprof_runtime::stack::{Stack, capture, with_room};
+use rtprof_runtime::task::{self, WaitObserver};
+use rtprof_runtime::wait_site::WaitSite;
+
 use crate::block_kinds::BlockKinds;
 use crate::block_record::BlockRecord;
-use crate::clock;
-use crate::fork_lock::ForkLock;
-use crate::hidden::{self, Calls};
-use crate::labels::{self, LabelSetId};
-use crate::listeners::{self, Listener};
-use crate::random;
-use crate::stack::scratch::with_frames;
-use crate::stack::table::{Entry, Key, Table};
-use crate::stack::{Stack, capture, with_room};
-use crate::task;
-use crate::wait_site::{self, WaitSite};
 
 /// Distinct (stack, labels) that each of the two profiles keeps.
 const MAX_STACKS: usize = 1 << 16;
@@ -83,10 +84,12 @@ static MUTEX_FRACTION: AtomicI64 = AtomicI64::new(0);
 /// Held while a rate is set: of two setters at one time the later one sets all that belongs to it.
 static SETTING: ForkLock = ForkLock::new();
 
-pub(crate) fn open() {
+/// Makes what the two profiles need. Idempotent. Not for hooks.
+pub fn open() {
+    rtprof_runtime::init::open();
     BLOCK.open();
     MUTEX.open();
-    wait_site::open();
+    task::observe_waits(&(await_event as WaitObserver));
 }
 
 /// Sets the rate of the block profile: on average one wait is sampled for every `nanos` nanoseconds that
@@ -104,7 +107,7 @@ pub fn set_block_profile_rate(nanos: u64) {
             .clamp(1, i64::MAX as u64),
     };
     if rate != 0 {
-        crate::init::open();
+        open();
     }
     let _held = SETTING.lock();
     BLOCK_NANOS.store(nanos, Ordering::Relaxed);
@@ -165,7 +168,7 @@ pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
         return MUTEX_FRACTION.load(Ordering::Relaxed);
     }
     if rate > 0 {
-        crate::init::open();
+        open();
     }
     let _held = SETTING.lock();
     let previous = MUTEX_FRACTION.swap(rate, Ordering::AcqRel);
@@ -184,7 +187,7 @@ pub fn block_event(cycles: u64) {
 }
 
 /// A wait of a task is over that took `cycles` ticks: samples it, with the stack and labels that the task has noted. For hooks.
-pub(crate) fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
+fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 && is_block_sampled(cycles, rate) {
         let (count, cycles) = block_weight(cycles, rate);

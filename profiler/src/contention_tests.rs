@@ -4,11 +4,12 @@
 //! 5e8 fails by chance when the generator or the order of draws changes. Each estimate has about a
 //! thousand samples, which is near enough to normal for that.
 
+use rtprof_runtime::clock::{NANOS, ticks_per_second};
+use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::fork_lock::ForkLock;
+use rtprof_runtime::labels::{do_with, resolve};
+
 use super::*;
-use crate::clock::{NANOS, ticks_per_second};
-use crate::counters::COUNTERS;
-use crate::fork_lock::ForkLock;
-use crate::labels::{do_with, resolve};
 
 /// Rates are the process's: one test at a time turns them.
 static TURN: ForkLock = ForkLock::new();
@@ -24,7 +25,7 @@ impl Drop for Off {
 }
 
 fn off() -> Off {
-    crate::init::open();
+    open();
     drop(Off);
     Off
 }
@@ -297,8 +298,8 @@ fn sixty_four_threads_neither_lose_nor_invent() {
             assert_eq!(times, [(THREADS * ROUNDS) as f64; STACKS as usize], "{name}: stack by stack");
         } else {
             assert_eq!(
-                crate::stack::stack_mode(),
-                crate::stack::StackMode::Unwind,
+                rtprof_runtime::stack::stack_mode(),
+                rtprof_runtime::stack::StackMode::Unwind,
                 "no stack is missed along frame pointers"
             );
         }

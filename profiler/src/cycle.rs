@@ -3,7 +3,7 @@
 //! Go: `mProfCycleHolder`. The number is kept modulo [`CYCLE_WRAP`], above a flag in bit 0 that
 //! says whether the counts of the current cycle have been moved into the published profile.
 
-use crate::primitive::{AtomicU32, Ordering};
+use rtprof_runtime::primitive::{AtomicU32, Ordering};
 
 /// Cycles whose events are kept apart: the current one, and the two that events are counted to.
 pub const FUTURE: usize = 3;

@@ -4,21 +4,12 @@ use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 
-use crate::clock;
-use crate::goroutine::{self, KernelState, Recorded, State, WaitReason};
-use crate::labels;
-use crate::task;
-
-/// What kind of goroutine it is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum GoroutineKind {
-    /// An operating system thread.
-    #[default]
-    Thread,
-    /// An async task.
-    Task,
-}
+use rtprof_runtime::goroutine;
+use rtprof_runtime::labels;
+use rtprof_runtime::snapshot;
+use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 
 /// What a goroutine did when it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -142,41 +133,26 @@ impl From<Recorded> for GoroutineRecord {
     }
 }
 
-impl Recorded {
-    /// Its name, and without one the type of the closure that it runs; empty where neither is known.
-    pub fn title(&self) -> &str {
-        match self.start {
-            Some(start) if self.name.is_empty() => start.runs(),
-            _ => &self.name,
-        }
-    }
-
-    /// For how long it had waited; 0 if it did not wait.
-    pub fn waited(&self) -> Duration {
-        Duration::from_secs_f64(self.waited_ticks as f64 / clock::ticks_per_second() as f64)
-    }
-}
-
 /// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Go:
 /// `runtime.GoroutineProfile`.
 ///
 /// No thread is stopped. The stack of one that waits in `rtprof::sync` or `rtprof::thread` is read while it waits, and
 /// that of one in `rtprof::trace::wait` if a trace or the block profile is on. Any other thread, also one that rtprof does not
-/// know, is asked by a signal, unless [`set_thread_signals`](goroutine::set_thread_signals) forbids it. One that does not
+/// know, is asked by a signal, unless [`set_thread_signals`](snapshot::set_thread_signals) forbids it. One that does not
 /// answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says why, and
 /// [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first, and waited for up to 2 s
 /// ([`task`]). A call lasts 14 s at most, unless a debugger stops a single thread inside the handler. Not for signal handlers: it
 /// takes a lock. It calls the program's allocator, and if that asks for all goroutines in its turn it gets none.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
-    task::request();
-    goroutine::stacks()
+    snapshot::request();
+    snapshot::take()
 }
 
 /// As [`goroutine_profile`], into the program's memory. Returns the number of records there are, and whether
 /// they fitted; if `records` is too short nothing is written.
 pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) {
-    task::request();
-    let all: Vec<Recorded> = goroutine::stacks();
+    snapshot::request();
+    let all: Vec<Recorded> = snapshot::take();
     if all.len() > records.len() {
         return (all.len(), false);
     }
@@ -190,7 +166,7 @@ pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) 
 /// How many goroutines are live: all threads of the process. Without /proc, those that rtprof knows, because it has started
 /// them or they have waited in its locks or the like. Go: `runtime.NumGoroutine`.
 pub fn num_goroutine() -> usize {
-    crate::init::open();
+    rtprof_runtime::init::open();
     goroutine::current();
-    goroutine::count()
+    snapshot::count()
 }

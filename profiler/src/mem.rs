@@ -6,7 +6,7 @@
 //!   calls; never in a hook. In a forked child it is taken over from a parent's thread; the one
 //!   record that thread was moving at the instant of the fork may be short of what it had in hand.
 //!
-//! Hooks take no lock: they intern a bucket (see [`crate::stack::table`]), read the cycle, and add one
+//! Hooks take no lock: they intern a bucket (see [`rtprof_runtime::stack::table`]), read the cycle, and add one
 //! to a word of its record (see [`crate::mem_record`]).
 //!
 //! Two ways of publishing, as design and Go have it:
@@ -17,18 +17,19 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use rtprof_runtime::fork_lock::{ForkGuard, ForkLock};
+use rtprof_runtime::goroutine::observer;
+use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::stack::scratch::with_frames;
+use rtprof_runtime::stack::table::Table;
+use rtprof_runtime::stack::{Stack, capture, spare};
+
 use crate::bucket::{MemBucket, MemKey};
 use crate::cut::Cuts;
 use crate::cycle::{Cycle, FUTURE};
-use crate::fork_lock::{ForkGuard, ForkLock};
-use crate::labels::{self, LabelSetId};
 use crate::mem_record::MemRecord;
-use crate::observer;
 use crate::rate::RateIndex;
-use crate::sampling::Hook;
-use crate::stack::scratch::with_frames;
-use crate::stack::table::Table;
-use crate::stack::{Stack, capture, spare};
+use crate::sampling::DueSample;
 
 /// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
@@ -63,7 +64,9 @@ pub struct Sample {
     pub cycle: Cycle,
 }
 
-pub(crate) fn open() {
+/// Makes what the heap profile needs. Idempotent. Not for hooks.
+pub fn open() {
+    rtprof_runtime::init::open();
     BUCKETS.open();
 }
 
@@ -87,8 +90,9 @@ pub fn live_heap_estimate() -> u64 {
 /// Records the malloc of a sampled object with the caller's stack. `None`, counted, when there is no
 /// memory for its bucket, or no room on the stack. Go: `mProf_Malloc`. For hooks.
 #[inline]
-pub fn malloc(size: usize, rate: RateIndex, hook: &Hook) -> Option<Sample> {
-    if hook.has_room() { malloc_here(size, rate) } else { spare::elsewhere(|| malloc_here(size, rate))? }
+pub fn malloc(size: usize, due: &DueSample) -> Option<Sample> {
+    let rate = due.rate;
+    if due.has_room { malloc_here(size, rate) } else { spare::elsewhere(|| malloc_here(size, rate))? }
 }
 
 #[inline(never)]
@@ -195,9 +199,9 @@ pub struct Snapshot {
 impl Snapshot {
     /// Makes the cut and publishes it.
     pub fn take() -> Self {
-        crate::init::open();
+        open();
         // Libraries loaded since the last snapshot become known to the stack walker.
-        crate::modules::refresh();
+        rtprof_runtime::modules::refresh();
         let held = PUBLISH.lock();
         observer::cycle(&mut || publish(&held));
         let len = BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).count();

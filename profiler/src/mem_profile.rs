@@ -1,8 +1,9 @@
 //! The heap profile as `runtime.MemProfile` hands it out: a record per bucket, raw.
 
+use rtprof_runtime::stack::MAX_STACK;
+
 use crate::block_profile::{stack_of, write_stack};
 use crate::mem::{MemCount, Snapshot};
-use crate::stack::MAX_STACK;
 
 /// Objects allocated and freed by one call stack, as sampled: not scaled to the whole program. Go:
 /// `runtime.MemProfileRecord`.

@@ -26,8 +26,11 @@
 //! happened before that free, and an add that came too late for a swap sees the cut the swap belongs
 //! to, by which [`crate::cut`] notices stragglers.
 
+use rtprof_runtime::counters::{COUNTERS, Counter};
+use rtprof_runtime::primitive::{AtomicU64, Ordering};
+use rtprof_runtime::stack::overflow::Limited;
+
 use crate::cycle::{Cycle, FUTURE};
-use crate::primitive::{AtomicU64, Ordering};
 
 /// Mallocs and frees of one cycle.
 #[derive(Default)]
@@ -41,6 +44,12 @@ struct CycleCounts {
 pub struct MemRecord {
     active: CycleCounts,
     future: [CycleCounts; FUTURE],
+}
+
+impl Limited for MemRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.samples_over_stack_limit
+    }
 }
 
 impl MemRecord {

@@ -16,8 +16,8 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use crate::counters::COUNTERS;
-use crate::fork_lock::ForkLock;
+use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::fork_lock::ForkLock;
 
 /// Go's default: one sample for every 512 KiB allocated, on average.
 pub const DEFAULT_RATE: usize = 512 << 10;
@@ -72,7 +72,6 @@ pub fn mem_profile_rate() -> usize {
 /// A program may use 64 distinct rates; beyond that the nearest one used before is taken, and
 /// profiles say so.
 pub fn set_mem_profile_rate(bytes: usize) -> usize {
-    crate::init::open();
     let _held = CHANGE.lock();
     let (bytes, index) = if bytes == 0 { (0, OFF) } else { index_of(bytes) };
     let previous = RATE.swap(bytes, Ordering::Relaxed);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rtprof::pprof::CpuSource;
 use rtprof::trace;
-use rtprof_profiler::stack::most_used_of_spare;
+use rtprof_runtime::stack::most_used_of_spare;
 
 use crate::support::processor::used;
 use crate::support::{child, workload};

@@ -77,7 +77,7 @@ fn wait_until_back() {
 fn all_are_silent(why: &str) {
     wait_until_back();
     let text = comments();
-    let frame = format!("rtprof_profiler::stack::marker::{why}");
+    let frame = format!("rtprof_runtime::stack::marker::{why}");
     for name in ["naps", "busy", "ours"] {
         let goroutine = find(name).unwrap_or_else(|| panic!("no {name}"));
         assert_eq!(Names::default().of(&goroutine), [&*frame], "{name}");
@@ -206,7 +206,7 @@ fn a_thread_that_blocks_signals_gets_none() {
             let deaf = start(scope, "deaf", body);
             let is_deaf = || {
                 let deaf = find("deaf")?;
-                (Names::default().of(&deaf) == ["rtprof_profiler::stack::marker::thread_blocks_signals"])
+                (Names::default().of(&deaf) == ["rtprof_runtime::stack::marker::thread_blocks_signals"])
                     .then_some(deaf)
             };
             until("it blocks them", || is_deaf().is_some());
@@ -233,12 +233,12 @@ fn a_thread_in_an_uninterruptible_wait_is_told_of() {
         let goroutine = find("stuck").expect("it is there");
         assert_eq!(
             Names::default().of(&goroutine),
-            ["rtprof_profiler::stack::marker::thread_does_not_answer"]
+            ["rtprof_runtime::stack::marker::thread_does_not_answer"]
         );
         assert_eq!(goroutine.kernel.expect("it is told").state, 'D');
         // The signal waits for it; it gets no second one.
         let again = find("stuck").expect("it is there");
-        assert_eq!(Names::default().of(&again), ["rtprof_profiler::stack::marker::thread_does_not_answer"]);
+        assert_eq!(Names::default().of(&again), ["rtprof_runtime::stack::marker::thread_does_not_answer"]);
         end.write_all(b"x").expect("it reads");
         stuck.join().expect("it goes on");
         assert!(find("stuck").is_none());

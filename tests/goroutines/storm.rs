@@ -8,7 +8,7 @@ use std::time::Instant;
 #[cfg(target_arch = "x86_64")]
 use rtprof::GoroutineRecord;
 use rtprof::{goroutine_profile, num_goroutine, thread};
-use rtprof_profiler::goroutine;
+use rtprof_runtime::goroutine;
 
 use crate::asked::start;
 use crate::support::{Background, child, stress, until};

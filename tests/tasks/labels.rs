@@ -277,7 +277,7 @@ fn long_labels() {
         let task = find("long").expect("it is there");
         assert_eq!(task.labels, [(String::new(), String::new()), (key.clone(), value.clone())]);
         // Beyond the limit of distinct sets a task has the set of those that were too many.
-        for n in 0..rtprof_profiler::labels::MAX_SETS {
+        for n in 0..rtprof_runtime::labels::MAX_SETS {
             let mut future = pin!(do_with(of(&n.to_string()), async { current() }));
             let value = match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 Poll::Ready(value) => value,

@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use rtprof::sync::mpsc::{self, Receiver};
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
-use rtprof_profiler::goroutine::{self, WaitReason};
+use rtprof_runtime::goroutine;
+use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::support::child;
 use crate::support::contention::{

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use rtprof::thread;
-use rtprof_profiler::goroutine;
+use rtprof_runtime::goroutine;
 
 use crate::support::child;
 use crate::support::profile::Profile;
@@ -280,8 +280,9 @@ fn goroutines_are_those_of_live_threads() {
                 assert!(names.contains(&format!("of rtprof {number}")), "{names:?}");
             }
             assert!(!names.contains(&"of std".into()), "it has ended");
-            let created =
-                |live: &goroutine::Snapshot| live.name.starts_with("of rtprof") && live.created_by.is_some();
+            let created = |live: &goroutine::LiveGoroutine| {
+                live.name.starts_with("of rtprof") && live.created_by.is_some()
+            };
             assert_eq!(goroutine::all().filter(created).count(), 3);
             stop.store(true, Relaxed);
         });

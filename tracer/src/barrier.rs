@@ -6,7 +6,7 @@
 //! say need only keep the compiler from reordering. Where the kernel does not know that call, both sides pay. The same
 //! from the moment on at which the call is refused: a program may install a filter of system calls after its first trace.
 
-use rtprof_profiler::primitive::{Ordering, fence};
+use rtprof_runtime::primitive::{Ordering, fence};
 
 use core::sync::atomic::AtomicBool;
 #[cfg(not(loom))]

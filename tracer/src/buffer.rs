@@ -3,8 +3,8 @@
 //! There are two sizes. A thread begins every generation in a small buffer, and goes on in a large one when it has filled
 //! that: ten thousand threads that record little hold 20 MiB and not 640.
 
-use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
-use rtprof_profiler::slots::{Place, Slot};
+use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
+use rtprof_runtime::slots::{Place, Slot};
 
 use crate::record::{MAX_PLAIN, Writer};
 

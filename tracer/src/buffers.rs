@@ -1,7 +1,7 @@
 //! The buffers of a trace, and how much memory those in use may be.
 
-use rtprof_profiler::primitive::{AtomicUsize, Ordering};
-use rtprof_profiler::slots::Slots;
+use rtprof_runtime::primitive::{AtomicUsize, Ordering};
+use rtprof_runtime::slots::Slots;
 
 use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
 

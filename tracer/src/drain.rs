@@ -3,9 +3,12 @@
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::fork_lock::{ForkLock, own_process};
-use rtprof_profiler::listeners::{self, Listener};
-use rtprof_profiler::{clock, goroutine, sampling, task};
+use rtprof_runtime::fork_lock::ForkLock;
+use rtprof_runtime::hook;
+use rtprof_runtime::hook::own_process;
+use rtprof_runtime::kernel_thread;
+use rtprof_runtime::listeners::{self, Listener};
+use rtprof_runtime::{clock, goroutine, task};
 
 use crate::buffer::Buffer;
 use crate::collected::Collected;
@@ -50,16 +53,17 @@ pub(crate) fn session() -> u32 {
     RECORDER.epoch.session.load(Ordering::Relaxed)
 }
 
-/// Begins to record, with at most `memory` bytes for what is not read yet. Not for hooks. Go: `runtime.StartTrace`.
+/// Begins to record, with at most `memory` bytes for what is not read yet. `live_heap` says how many bytes of the heap are
+/// live. Not for hooks. Go: `runtime.StartTrace`.
 ///
 /// # Errors
 /// See [`StartError`].
-pub fn start(memory: usize) -> Result<Drain, StartError> {
+pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, StartError> {
     if !cfg!(target_os = "linux") || !cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
         return Err(StartError::Unsupported);
     }
-    rtprof_profiler::init::open();
-    let _untracked = sampling::untracked();
+    rtprof_runtime::init::open();
+    let _untracked = hook::untracked();
     let _held = STARTING.lock();
     if IS_FORKED.load(Ordering::Relaxed) {
         return Err(StartError::Forked);
@@ -83,8 +87,8 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
     // Ends those that are no more, and makes the modules known that are new.
     drop(goroutine::all());
     thread::forget_lane_of_another();
-    rtprof_profiler::modules::refresh();
-    rtprof_profiler::observer::observe(&states::OBSERVER);
+    rtprof_runtime::modules::refresh();
+    rtprof_runtime::goroutine::observer::observe(&states::OBSERVER);
     collector::begin();
     OWNER.store(own_process(), Ordering::Release);
     RECORDER.epoch.session.fetch_add(1, Ordering::Relaxed);
@@ -112,7 +116,7 @@ pub fn start(memory: usize) -> Result<Drain, StartError> {
         counts: Counts::default(),
     };
     drain.in_kernel = InKernel::find_and_declare();
-    heap::begin();
+    heap::begin(live_heap);
     Ok(drain)
 }
 
@@ -126,7 +130,7 @@ pub fn end_recording(of: u32) {
 /// `STARTING` is held.
 fn end(of: u32) {
     if of == session() && is_active() && RECORDER.generation() != 0 {
-        let _untracked = sampling::untracked();
+        let _untracked = hook::untracked();
         heap::catch_up();
         everyone::tell_calls();
         ENDED.store(clock::ticks(), Ordering::Relaxed);
@@ -211,7 +215,7 @@ impl Drain {
     pub fn wants_cut(&mut self) -> bool {
         if RECORDER.generation() != 0 {
             heap::catch_up();
-            let _untracked = sampling::untracked();
+            let _untracked = hook::untracked();
             self.in_kernel.look_again();
         }
         !self.is_over
@@ -229,7 +233,7 @@ impl Drain {
     /// Ends the present generation and begins the next one, unless recording has ended. Nobody is stopped; events that
     /// have begun are waited for.
     pub fn cut(&mut self) -> Collected<'_> {
-        let _untracked = sampling::untracked();
+        let _untracked = hook::untracked();
         if !is_active() {
             // A forked child has no part in its parent's trace.
             self.is_over = true;
@@ -285,7 +289,7 @@ impl Drain {
     /// What was read so far, and what was lost.
     pub fn counts(&self) -> Counts {
         let losses = &RECORDER.losses;
-        let get = |count: &rtprof_profiler::primitive::AtomicU64| count.load(Ordering::Relaxed);
+        let get = |count: &rtprof_runtime::primitive::AtomicU64| count.load(Ordering::Relaxed);
         Counts {
             lost_events: get(&losses.events),
             lost_buffers: get(&losses.buffers),
@@ -318,7 +322,7 @@ impl Drop for Drain {
             let thread = lane.thread.load(Ordering::Acquire);
             let thread_id = lane.thread_id.load(Ordering::Relaxed);
             // It has ended without a word.
-            if self.is_quiet && thread != 0 && !goroutine::is_alive(own_process(), thread_id) {
+            if self.is_quiet && thread != 0 && !kernel_thread::is_alive(own_process(), thread_id) {
                 patiently(|patience| RECORDER.close_lane(lane, thread, patience));
             }
         }

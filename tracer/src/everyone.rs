@@ -3,10 +3,12 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::clock;
-use rtprof_profiler::fork_lock::own_process;
-use rtprof_profiler::goroutine::{self, Goroutine, State};
-use rtprof_profiler::{labels, listeners, task};
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::hook::own_process;
+use rtprof_runtime::kernel_thread;
+use rtprof_runtime::state::State;
+use rtprof_runtime::{labels, listeners, snapshot};
 
 use crate::record::Kind;
 use crate::recorder::Patience;
@@ -62,7 +64,7 @@ impl InKernel {
             }
             // Ours runs now and then, and tells nothing of it.
             if labels::is_own(goroutine.labels())
-                || goroutine::is_waiting(goroutine.thread_id()) != Some(false)
+                || kernel_thread::is_waiting(goroutine.thread_id()) != Some(false)
             {
                 self.0.push_back(found);
             } else if goroutine.change(word, word.next(State::Running, word.lost())).is_ok() {
@@ -87,7 +89,7 @@ impl Drop for InKernel {
 /// Declares all goroutines that have not declared themselves in the present generation.
 pub(crate) fn declare() {
     record_of(goroutine::slots(), |turn, goroutine| turn.declare(goroutine));
-    record_of(task::live(), |turn, task| turn.declare_task(task));
+    record_of(snapshot::live_tasks(), |turn, task| turn.declare_task(task));
 }
 
 /// Records which goroutines are in a call that is long already: what becomes of it is in no record.
@@ -135,8 +137,8 @@ fn record_of<G: 'static>(goroutines: impl Iterator<Item = &'static G>, record: i
 pub(crate) fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
     let (process, started) = (own_process(), Instant::now());
     let patience = Patience {
-        own: goroutine::kernel_thread_id(),
-        is_gone: &|thread_id| !goroutine::is_alive(process, thread_id),
+        own: kernel_thread::thread_id(),
+        is_gone: &|thread_id| !kernel_thread::is_alive(process, thread_id),
         is_over: &|| started.elapsed() > PATIENCE,
     };
     f(&patience)

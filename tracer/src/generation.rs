@@ -1,6 +1,6 @@
 //! A generation: all that was recorded between two cuts, as the encoders read it.
 
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::stack::Stack;
 
 use crate::record::{Records, StackId, StringId};
 

@@ -2,7 +2,8 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use rtprof_profiler::{clock, goroutine, mem};
+use rtprof_runtime::atomic_ref::AtomicRef;
+use rtprof_runtime::{clock, goroutine};
 
 use crate::record::Kind;
 use crate::thread::{in_own_lane, is_enabled, shared_turn};
@@ -18,6 +19,8 @@ struct Curve {
     /// The interval in ticks.
     interval: AtomicU64,
     goal: AtomicU64,
+    /// Says how much is live. Set while a trace is recorded.
+    live: AtomicRef<fn() -> u64>,
     /// The live heap as of the last point.
     shown: AtomicU64,
 }
@@ -26,28 +29,29 @@ static CURVE: Curve = Curve {
     last: AtomicU64::new(0),
     interval: AtomicU64::new(0),
     goal: AtomicU64::new(0),
+    live: AtomicRef::none(),
     shown: AtomicU64::new(0),
 };
 
-/// A sampled object was allocated or freed. At most one event in 5 ms. For hooks. Go: `traceHeapAlloc`.
+/// A sampled object was allocated or freed, and `live` says how many bytes are live now. At most one event in 5 ms. For hooks.
+/// Go: `traceHeapAlloc`.
 #[inline]
-pub fn heap_changed() {
+pub fn heap_changed(live: impl FnOnce() -> u64) {
     if is_enabled() {
-        draw(clock::ticks());
+        draw(clock::ticks(), live());
     }
 }
 
 #[cold]
-fn draw(now: u64) {
+fn draw(now: u64, live: u64) {
     let last = CURVE.last.load(Ordering::Relaxed);
     let is_due = clock::since(last, now) >= CURVE.interval.load(Ordering::Relaxed);
     if is_due && CURVE.last.compare_exchange(last, now, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
-        write_live();
+        write_live(live);
     }
 }
 
-fn write_live() {
-    let live = mem::live_heap_estimate();
+fn write_live(live: u64) {
     CURVE.shown.store(live, Ordering::Relaxed);
     write(Kind::HeapAlloc, live);
 }
@@ -55,9 +59,10 @@ fn write_live() {
 /// Draws what the curve lacks: a burst may end within the interval after a point. By the reader, time and again, and
 /// before the end of a trace.
 pub(crate) fn catch_up() {
-    if CURVE.shown.load(Ordering::Relaxed) != mem::live_heap_estimate() {
+    let Some(live) = CURVE.live.get().map(|live| live()) else { return };
+    if CURVE.shown.load(Ordering::Relaxed) != live {
         CURVE.last.store(clock::ticks(), Ordering::Relaxed);
-        write_live();
+        write_live(live);
     }
 }
 
@@ -71,11 +76,12 @@ pub fn set_heap_goal(bytes: u64) {
 }
 
 /// The first points of a trace.
-pub(crate) fn begin() {
+pub(crate) fn begin(live: &'static fn() -> u64) {
+    CURVE.live.set(Some(live));
     let interval = clock::ticks_per_second() as u128 * u128::from(INTERVAL_NANOS) / u128::from(clock::NANOS);
     CURVE.interval.store(interval as u64, Ordering::Relaxed);
     CURVE.last.store(clock::ticks(), Ordering::Relaxed);
-    write_live();
+    write_live(live());
     match CURVE.goal.load(Ordering::Relaxed) {
         0 => {}
         goal => write(Kind::HeapGoal, goal),

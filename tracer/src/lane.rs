@@ -14,9 +14,9 @@
 //! a while only, as it may be that of a signal handler that has interrupted the reader. A handler that interrupts a turn
 //! stays out of the lane. A forked child records nothing any more.
 
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
-use rtprof_profiler::slots::{Place, Slot};
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use rtprof_runtime::slots::{Place, Slot};
 
 use crate::buffer::Buffer;
 use crate::tables::Desk;
@@ -163,6 +163,6 @@ pub(crate) fn wait(tries: u32) {
     match tries {
         0..64 => core::hint::spin_loop(),
         64..256 => hidden::hiding(Calls::WAITS, std::thread::yield_now),
-        _ => rtprof_profiler::nap::nap(),
+        _ => rtprof_runtime::nap::nap(),
     }
 }

@@ -1,9 +1,11 @@
 //! Models of the recorder: every interleaving of a few threads, checked by loom.
 
 use loom::thread;
-use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
-use rtprof_profiler::primitive::Ordering;
-use rtprof_profiler::task::Task;
+use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::primitive::Ordering;
+use rtprof_runtime::state::State;
+use rtprof_runtime::task::Task;
+use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::buffer::Buffer;
 use crate::lane::Lane;

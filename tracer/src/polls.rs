@@ -3,8 +3,9 @@
 //! Called only while [`is_enabled`](crate::is_enabled): else a task keeps up no state for traces. The task says what it does; so
 //! each of these has its place before or after what it tells of.
 
-use rtprof_profiler::goroutine::{Goroutine, State};
-use rtprof_profiler::task::Task;
+use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::state::State;
+use rtprof_runtime::task::Task;
 
 use crate::thread::{any_turn, self_turn};
 use crate::turn::{

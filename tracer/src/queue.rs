@@ -6,7 +6,7 @@
 
 use core::ptr::null_mut;
 
-use rtprof_profiler::primitive::{AtomicPtr, AtomicUsize, Ordering};
+use rtprof_runtime::primitive::{AtomicPtr, AtomicUsize, Ordering};
 
 use crate::buffer::Buffer;
 

@@ -1,9 +1,9 @@
 //! The recorder: lanes, buffers, and the generation that all of them are in.
 
-use rtprof_profiler::goroutine::MAX_GENERATION;
-use rtprof_profiler::primitive::{AtomicU32, AtomicU64, Ordering};
-use rtprof_profiler::sampling::Hook;
-use rtprof_profiler::slots::Slots;
+use rtprof_runtime::hook::Hook;
+use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
+use rtprof_runtime::slots::Slots;
+use rtprof_runtime::state::MAX_GENERATION;
 
 use crate::barrier::Barrier;
 use crate::buffer::Buffer;
@@ -353,7 +353,7 @@ impl Patience<'_> {
 fn polled_in_trace() -> Option<u64> {
     #[cfg(not(loom))]
     {
-        let task = rtprof_profiler::goroutine::known()?.polls()?;
+        let task = rtprof_runtime::goroutine::known()?.polls()?;
         (task.traced().generation() != 0).then(|| task.id())
     }
     #[cfg(loom)]
@@ -362,7 +362,7 @@ fn polled_in_trace() -> Option<u64> {
 
 /// The kernel's number of the current thread.
 pub(crate) fn kernel_thread_id() -> u32 {
-    if cfg!(loom) { 1 } else { rtprof_profiler::goroutine::kernel_thread_id() }
+    if cfg!(loom) { 1 } else { rtprof_runtime::kernel_thread::thread_id() }
 }
 
 /// The generation after this one.

@@ -2,8 +2,8 @@
 
 use core::sync::atomic::Ordering;
 
-use rtprof_profiler::goroutine::{self, Goroutine};
-use rtprof_profiler::task::Task;
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::task::Task;
 
 use crate::drain::session;
 use crate::record::{Kind, StringId};

@@ -1,14 +1,15 @@
 //! Samples of the processor.
 
-use rtprof_profiler::goroutine::{self, Goroutine, State};
-use rtprof_profiler::task::Task;
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::state::State;
+use rtprof_runtime::task::Task;
 
 use crate::record::Kind;
 use crate::recorder::in_haste;
 use crate::thread::{handler_turn, in_own_lane, is_enabled};
 use crate::turn::Turn;
 
-/// The current thread was found with this stack, return addresses, leaf first, at most [`MAX_STACK`](rtprof_profiler::MAX_STACK),
+/// The current thread was found with this stack, return addresses, leaf first, at most [`MAX_STACK`](rtprof_runtime::MAX_STACK),
 /// when `periods` of its processor time were over: so many samples. May be called in the signal handler that has interrupted
 /// it, wherever. A thread that the profiler has not met yet is registered ([`goroutine::sampled`]); where that cannot be, its
 /// samples are of no goroutine. For hooks.

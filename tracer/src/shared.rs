@@ -1,6 +1,6 @@
 //! Lanes that are no thread's, for events of threads that have none, and of signal handlers that have interrupted a turn.
 
-use rtprof_profiler::primitive::AtomicU32;
+use rtprof_runtime::primitive::AtomicU32;
 
 use crate::lane::{Lane, is_own, take, unlock_for};
 use crate::recorder::{Patience, Recorder};

@@ -3,10 +3,15 @@
 //! All of these keep up the goroutine's state whether anything is recorded or not, so that a trace can begin at any moment
 //! and say truly who waits.
 
-use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{self, Birth, Goroutine, Start, State, WaitReason, Word};
-use rtprof_profiler::labels;
-use rtprof_profiler::observer::Observer;
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::observer::Observer;
+use rtprof_runtime::goroutine::{Birth, Goroutine};
+use rtprof_runtime::goroutine_id;
+use rtprof_runtime::kernel_thread;
+use rtprof_runtime::labels;
+use rtprof_runtime::start::Start;
+use rtprof_runtime::state::{State, Word};
+use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::record::Kind;
 use crate::thread::{self, any_turn, is_enabled, own_turn, self_turn};
@@ -98,7 +103,7 @@ fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Opt
 pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<Word> {
     // Read before the kernel is asked, so that a change since makes this one fail.
     let word = goroutine.state();
-    let is_there = || goroutine::is_waiting(goroutine.thread_id()) == Some(true);
+    let is_there = || kernel_thread::is_waiting(goroutine.thread_id()) == Some(true);
     if word.state() != State::Running || !labels::is_own(goroutine.labels()) && !is_there() {
         return None;
     }
@@ -158,7 +163,7 @@ pub fn create(name: &str, start: Option<Start>) -> Option<Birth> {
     if !is_enabled() {
         return None;
     }
-    let goroutine = goroutine::reserve_id();
+    let goroutine = goroutine_id::reserve();
     any_turn(|turn| {
         if turn.count_if_lost() {
             return None;

@@ -5,13 +5,14 @@
 
 use std::collections::HashSet;
 
-use rtprof_profiler::goroutine::{self, MAX_TITLE, Start};
-use rtprof_profiler::modules::CaptureSpan;
-use rtprof_profiler::primitive::{AtomicU32, Ordering};
-use rtprof_profiler::sampling::Hook;
-use rtprof_profiler::stack::table::{Entry, Key, Table};
-use rtprof_profiler::stack::{MAX_STACK, Stack, capture, with_room};
-use rtprof_profiler::task::KeptStack;
+use rtprof_runtime::hook::Hook;
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::primitive::{AtomicU32, Ordering};
+use rtprof_runtime::stack::table::{Entry, Key, Table};
+use rtprof_runtime::stack::{MAX_STACK, Stack, capture, with_room};
+use rtprof_runtime::start;
+use rtprof_runtime::start::{MAX_TITLE, Start};
+use rtprof_runtime::task::KeptStack;
 
 use crate::generation::Tables;
 use crate::record::{MAX_STRING, StackId, StringId, cut};
@@ -228,7 +229,7 @@ pub(crate) fn title(start: Start, desk: &mut Desk) -> Option<StringId> {
     if desk.titles[at].0 == identity {
         return Some(desk.titles[at].1);
     }
-    let number = string(goroutine::title("", Some(start), &mut [0; MAX_TITLE]), desk)?;
+    let number = string(start::title("", Some(start), &mut [0; MAX_TITLE]), desk)?;
     desk.titles[at] = (identity, number);
     Some(number)
 }

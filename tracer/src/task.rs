@@ -3,8 +3,8 @@
 use core::cell::Cell;
 use core::marker::PhantomData;
 
-use rtprof_profiler::primitive::{AtomicU64, Ordering};
-use rtprof_profiler::slots::{Place, Slot, Slots};
+use rtprof_runtime::primitive::{AtomicU64, Ordering};
+use rtprof_runtime::slots::{Place, Slot, Slots};
 
 use crate::drain::session;
 use crate::record::Kind;

@@ -3,7 +3,8 @@
 use core::cell::Cell;
 use core::sync::atomic::Ordering;
 
-use rtprof_profiler::goroutine::{self, Goroutine, State};
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::state::State;
 
 use crate::lane::Lane;
 use crate::recorder::{Patience, Recorder, kernel_thread_id};

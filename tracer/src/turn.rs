@@ -19,10 +19,13 @@ pub(crate) use tasks::{
     change_unrecorded, ended_unrecorded, panicked_unrecorded, poll_ended_unrecorded, woken_unrecorded,
 };
 
-use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{self, Goroutine, LOST_GENERATION, MAX_TITLE, Start, State, Word};
-use rtprof_profiler::labels::{self, LabelSetId};
-use rtprof_profiler::primitive::Ordering;
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::primitive::Ordering;
+use rtprof_runtime::start;
+use rtprof_runtime::start::{MAX_TITLE, Start};
+use rtprof_runtime::state::{LOST_GENERATION, State, Word};
 
 use crate::buffer::Buffer;
 use crate::lane::Lane;
@@ -170,7 +173,7 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// The number of a goroutine's [`title`](goroutine::title), or [`NAMED_LATER`]; 0, counted, if it cannot be kept.
+    /// The number of a goroutine's [`title`](start::title), or [`NAMED_LATER`]; 0, counted, if it cannot be kept.
     pub(crate) fn title(&mut self, name: &str, start: Option<Start>) -> StringId {
         if self.buffer.is_none() {
             return 0;
@@ -179,7 +182,7 @@ impl<'a> Turn<'a> {
             if name.is_empty() {
                 return NAMED_LATER;
             }
-            return self.string(goroutine::title(name, start, &mut [0; MAX_TITLE]));
+            return self.string(start::title(name, start, &mut [0; MAX_TITLE]));
         };
         // SAFETY: the lane is this turn's.
         let number = self.lane.desk.with_mut(|desk| unsafe { tables::title(start, &mut *desk) });

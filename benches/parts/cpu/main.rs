@@ -19,8 +19,8 @@ use rtprof_benches::processor::used_by_all;
 use rtprof_benches::serve::{Request, serve};
 use rtprof_benches::work::steps;
 use rtprof_profiler::cpu::{self, CpuSamples, CpuSource};
-use rtprof_profiler::goroutine::kernel_thread_id;
-use rtprof_profiler::observer::{self, Observer};
+use rtprof_runtime::goroutine::observer::{self, Observer};
+use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
 
 /// Samples a second at which stacks are looked at.
 const LOOK_HZ: u32 = 10_000;
@@ -147,7 +147,7 @@ fn frames_at(way: usize, depth: usize) -> usize {
         black_box(steps(1, LOOK_STEPS));
     });
     let own = kernel_thread_id();
-    let mut by_frames = [0; rtprof_profiler::MAX_STACK + 1];
+    let mut by_frames = [0; rtprof_runtime::MAX_STACK + 1];
     for count in stop(sampler).counts.iter().filter(|count| count.thread == own) {
         by_frames[count.stack.len()] += count.samples;
     }

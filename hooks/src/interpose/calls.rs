@@ -2,7 +2,7 @@
 //!
 //! Problem: a service makes a hundred thousand of these a second, most of which take less than a microsecond. Two events for each
 //! would cost as much as some of them do, and would show waits that are none. Scheme: the goroutine goes on running, with a note
-//! of the call ([`rtprof_profiler::goroutine::Call`]), and only a call that was long is recorded, when it is over:
+//! of the call ([`rtprof_runtime::goroutine::Call`]), and only a call that was long is recorded, when it is over:
 //!
 //! | call | long from | in a trace | in the block profile |
 //! |---|---|---|---|
@@ -12,9 +12,11 @@
 
 use core::ffi::c_int;
 
-use rtprof_profiler::goroutine::{self, Goroutine, State};
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::{BlockKinds, clock, contention};
+use rtprof_profiler::{BlockKinds, contention};
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::state::State;
 use rtprof_tracer::states;
 
 use super::descriptors;
@@ -168,7 +170,7 @@ fn runs(own: Option<&Goroutine>) {
 #[inline(always)]
 fn record(own: Option<&Goroutine>, state: State, (begin, end): (u64, u64)) {
     let kind = match state {
-        State::Waiting(reason) => reason.kind(),
+        State::Waiting(reason) => BlockKinds::of(reason),
         _ => BlockKinds::SYSCALL,
     };
     if contention::is_block_kind_on(kind) {

@@ -7,10 +7,12 @@ use core::ffi::{CStr, c_int, c_uint};
 use core::mem::ManuallyDrop;
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
-use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::listeners;
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::listeners;
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
 use super::forward::{Next, errno, function, set_errno};

@@ -121,8 +121,8 @@ macro_rules! interposed {
                     "mov rax, [rip + {next}@GOTPCREL]",
                     "jmp [rax]",
                     ".cfi_endproc",
-                    listeners = sym rtprof_profiler::listeners::LISTENERS,
-                    of_calls = const rtprof_profiler::listeners::OF_CALLS,
+                    listeners = sym rtprof_runtime::listeners::LISTENERS,
+                    of_calls = const rtprof_runtime::listeners::OF_CALLS,
                     watched = sym watched::$name,
                     next = sym next::$name,
                 );
@@ -144,8 +144,8 @@ macro_rules! interposed {
                     "ldr x16, [x16]",
                     "br x16",
                     ".cfi_endproc",
-                    listeners = sym rtprof_profiler::listeners::LISTENERS,
-                    of_calls = const rtprof_profiler::listeners::OF_CALLS,
+                    listeners = sym rtprof_runtime::listeners::LISTENERS,
+                    of_calls = const rtprof_runtime::listeners::OF_CALLS,
                     watched = sym watched::$name,
                     next = sym next::$name,
                 );

@@ -8,11 +8,13 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_long};
 use core::mem::ManuallyDrop;
 
-use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{Goroutine, State, WaitReason};
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::listeners;
-use rtprof_profiler::wait_site;
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine::Goroutine;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::listeners;
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_runtime::wait_site;
 use rtprof_tracer::states;
 
 use super::forward::{errno, returned, set_errno, system_call};
@@ -163,7 +165,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
     if let Some(own) = wait.goroutine() {
-        own.wait_site().note(wait_site::here());
+        own.wait_site().set(wait_site::here());
     }
     let place = SLEEPERS.enter(word, bits, start, wait.goroutine());
     set_errno(before);

@@ -58,8 +58,8 @@ mod yields;
 #[cfg(not(target_feature = "crt-static"))]
 use core::ffi::c_void;
 
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::listeners;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::listeners;
 
 /// Whether a call that may wait is of interest to anybody.
 #[inline(always)]

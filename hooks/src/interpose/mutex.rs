@@ -11,7 +11,8 @@
 use core::ffi::c_int;
 
 use libc::pthread_mutex_t;
-use rtprof_profiler::goroutine::{self, Goroutine};
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::kernel_thread;
 
 /// The bits of the kind that tell what happens when it is locked again.
 const AGAIN: c_int = 3;
@@ -37,7 +38,7 @@ unsafe fn word(mutex: *mut pthread_mutex_t, at: usize) -> c_int {
 }
 
 fn thread_id() -> u32 {
-    goroutine::known().map_or_else(goroutine::kernel_thread_id, Goroutine::thread_id)
+    goroutine::known().map_or_else(kernel_thread::thread_id, Goroutine::thread_id)
 }
 
 /// Whether an unlock leaves the mutex locked: a recursive one that the current thread has locked more than once, and one that knows

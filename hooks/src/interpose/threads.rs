@@ -7,11 +7,11 @@ use core::ffi::{c_int, c_void};
 use core::mem::{ManuallyDrop, MaybeUninit};
 
 use libc::{pthread_attr_t, pthread_t};
-use rtprof_profiler::goroutine::{self, Goroutine, Origin};
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::labels::{self, Current};
-use rtprof_profiler::slots::{Place, Slot, Slots};
-use rtprof_profiler::thread_create;
+use rtprof_runtime::goroutine::{self, Goroutine, Origin};
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::labels::{self, Current};
+use rtprof_runtime::slots::{Place, Slot, Slots};
+use rtprof_runtime::thread_create;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
@@ -124,7 +124,7 @@ pub(crate) unsafe extern "C" fn pthread_create(
         return unsafe { next::create(thread, attributes, function, argument) };
     }
     let before = errno();
-    let created_by = thread_create::stack_if_open();
+    let created_by = thread_create::stack();
     let birth = created_by.and_then(|_| BIRTHS.take());
     let Some(birth) = birth else {
         set_errno(before);

@@ -2,9 +2,9 @@
 
 use core::mem::ManuallyDrop;
 
-use rtprof_profiler::goroutine;
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::listeners;
+use rtprof_runtime::goroutine;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::listeners;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};

@@ -4,7 +4,7 @@
 use core::cell::Cell;
 use core::ffi::c_int;
 
-use rtprof_profiler::clock;
+use rtprof_runtime::clock;
 
 use super::forward::{returned, system_call};
 use super::is_watched;

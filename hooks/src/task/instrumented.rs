@@ -7,7 +7,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
-use rtprof_profiler::goroutine::Start;
+use rtprof_runtime::start::Start;
 
 use super::tracked::Tracked;
 

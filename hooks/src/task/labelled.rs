@@ -6,7 +6,7 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
-use rtprof_profiler::labels::{self, Current, LabelSet};
+use rtprof_runtime::labels::{self, Current, LabelSet};
 
 pin_project! {
     /// A future that runs under labels. Made by [`do_with`].
@@ -35,8 +35,8 @@ pin_project! {
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
-/// # use rtprof_profiler::labels;
-/// # mod pprof { pub use rtprof_profiler::labels::labels; }
+/// # use rtprof_runtime::labels;
+/// # mod pprof { pub use rtprof_runtime::labels::labels; }
 /// # async fn handle() {}
 /// # async fn serve() {
 /// rtprof::task::do_with(pprof::labels(&[("route", "/orders")]), handle()).await;

@@ -56,7 +56,8 @@ pub use instrumented::Instrumented;
 #[cfg(feature = "tokio")]
 pub use join_set::JoinSet;
 pub use labelled::{Labelled, do_with};
-pub use rtprof_profiler::task::{AwaitStacks, await_stacks, leak_limit, set_await_stacks, set_leak_limit};
+pub use rtprof_runtime::snapshot::{leak_limit, set_leak_limit};
+pub use rtprof_runtime::task::{AwaitStacks, await_stacks, set_await_stacks};
 #[cfg(feature = "tokio")]
 pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_named};
 pub use waits::{Waits, wait};

@@ -2,9 +2,10 @@
 
 use tokio::task::{self, JoinHandle};
 
+use rtprof_runtime::start::Start;
+
 use super::Instrumented;
 use super::tracked::Tracked;
-use rtprof_profiler::goroutine::Start;
 
 /// Spawns a task that the goroutine profile shows. As `tokio::spawn`. Go: the `go` statement.
 ///

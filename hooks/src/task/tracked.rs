@@ -3,9 +3,11 @@
 use core::mem::ManuallyDrop;
 use core::task::{Poll, Waker};
 
-use rtprof_profiler::goroutine::{self, Goroutine, Start};
-use rtprof_profiler::labels::{self, Current};
-use rtprof_profiler::task::{self, Begun, Task};
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::init;
+use rtprof_runtime::labels::{self, Current};
+use rtprof_runtime::start::Start;
+use rtprof_runtime::task::{self, Begun, Task};
 
 use rtprof_tracer::polls::{self, PollEnd};
 use rtprof_tracer::{Suspended, is_enabled};
@@ -26,7 +28,8 @@ impl Tracked {
     /// Begins a task, under the labels of the caller. `None` if there is no memory for it.
     #[track_caller]
     pub(super) fn begin(name: &str, start: Start) -> Option<Self> {
-        let task = task::begin(name, start)?;
+        init::open();
+        let task = task::begin(name, start, goroutine::current_id())?;
         if is_enabled() {
             polls::created(task);
         }

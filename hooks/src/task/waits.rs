@@ -5,8 +5,8 @@ use core::pin::Pin;
 use core::task::{Context, Poll};
 
 use pin_project_lite::pin_project;
-use rtprof_profiler::goroutine::{self, Goroutine};
-use rtprof_profiler::task::{self, Telling};
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::task::{self, Telling};
 
 use crate::trace::WaitKind;
 

@@ -18,8 +18,8 @@
 use core::mem::ManuallyDrop;
 use core::task::{RawWaker, RawWakerVTable, Waker};
 
-use rtprof_profiler::goroutine::{self, Goroutine};
-use rtprof_profiler::task::{self, Identity, Task};
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::task::{self, Identity, Task};
 use rtprof_tracer::{is_enabled, polls};
 
 /// Added to the number of the table of clones: that of the waker which a poll is given.

@@ -2,10 +2,12 @@
 
 use std::io;
 
-use rtprof_profiler::goroutine::{self, Goroutine, Origin, Registered, Start};
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::labels;
-use rtprof_profiler::thread_create;
+use rtprof_runtime::goroutine::{self, Goroutine, Origin, Registered};
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::init;
+use rtprof_runtime::labels;
+use rtprof_runtime::start::Start;
+use rtprof_runtime::thread_create;
 use rtprof_tracer::states;
 
 /// The stack that is about to create a thread, what the thread is to run, and what the trace knows of that.
@@ -19,6 +21,7 @@ impl Creator {
     #[track_caller]
     pub(super) fn here<F>(name: &str) -> Self {
         let start = Start::here::<F>();
+        init::open();
         let created_by = thread_create::stack();
         let creator = goroutine::current().map_or(0, Goroutine::id);
         Self(Origin { created_by, creator, start: Some(start), birth: states::create(name, Some(start)) })

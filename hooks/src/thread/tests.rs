@@ -1,19 +1,22 @@
 //! Threads behave as std's, and their goroutines say what they do.
 #![allow(clippy::disallowed_methods, reason = "these are no hooks")]
 
-use super::*;
-use rtprof_profiler::goroutine::{self, Snapshot, WaitReason};
-use rtprof_profiler::labels;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+use rtprof_runtime::goroutine::{self, LiveGoroutine};
+use rtprof_runtime::labels;
+use rtprof_runtime::wait_reason::WaitReason;
+
+use super::*;
+
 const SOON: Duration = Duration::from_secs(60);
 
 /// The goroutine of this name, once it is as `wanted`.
-fn seen(name: &str, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
+fn seen(name: &str, wanted: impl Fn(&LiveGoroutine) -> bool) -> LiveGoroutine {
     let started = Instant::now();
     loop {
         let found = goroutine::all().find(|goroutine| goroutine.name == name);
@@ -25,11 +28,11 @@ fn seen(name: &str, wanted: impl Fn(&Snapshot) -> bool) -> Snapshot {
     }
 }
 
-fn waits_for(reason: WaitReason) -> impl Fn(&Snapshot) -> bool {
+fn waits_for(reason: WaitReason) -> impl Fn(&LiveGoroutine) -> bool {
     move |goroutine| goroutine.waiting.is_some_and(|(waits_for, _)| waits_for == reason)
 }
 
-fn own() -> Snapshot {
+fn own() -> LiveGoroutine {
     let id = goroutine::current().expect("there is memory").id();
     goroutine::all().find(|goroutine| goroutine.id == id).expect("it is live")
 }
@@ -214,7 +217,7 @@ fn a_goroutine_says_what_it_waits_for() {
     for _ in 0..2 {
         let parked = seen("parker", |parker| waits_for(WaitReason::Park)(parker) && parker.waiting != before);
         before = parked.waiting;
-        assert!(before.unwrap().1 <= rtprof_profiler::clock::ticks());
+        assert!(before.unwrap().1 <= rtprof_runtime::clock::ticks());
         parker.thread().unpark();
     }
     parker.join().unwrap();

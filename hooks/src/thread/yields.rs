@@ -1,6 +1,6 @@
 //! Giving up the core.
 
-use rtprof_profiler::goroutine;
+use rtprof_runtime::goroutine;
 use rtprof_tracer::{is_enabled, states};
 
 /// Lets other threads run. As `std::thread::yield_now`; a trace has it as an event of the scheduler. Go:

@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
 use rtprof_hooks::sync::{Once, OnceState};
-use rtprof_profiler::goroutine::{self, WaitReason};
+use rtprof_runtime::goroutine;
+use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::watched::{Watched, start, until};
 

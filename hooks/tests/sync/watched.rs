@@ -4,7 +4,8 @@ use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::goroutine::{self, WaitReason};
+use rtprof_runtime::goroutine;
+use rtprof_runtime::wait_reason::WaitReason;
 
 /// Long enough for a busy machine, short enough to notice a hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);

@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object, ObjectSection, ReadCache};
-use rtprof_profiler::modules::Module;
-use rtprof_profiler::own_files;
+use rtprof_runtime::modules::Module;
+use rtprof_runtime::own_files;
 
 use crate::symbol_cache::FileState;
 use bytes::FileBytes;

@@ -10,9 +10,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use rtprof_profiler::goroutine::WaitReason;
-use rtprof_profiler::sampling;
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::hook;
+use rtprof_runtime::stack::Stack;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Branches, Record, StackId, Told};
 
@@ -169,7 +169,7 @@ impl AwaitedStacks {
 
     #[cold]
     fn learn(&mut self, generation: &Generation<'_>, tables: &dyn Tables, view: View) {
-        let _workspace = sampling::workspace();
+        let _workspace = hook::workspace();
         let mut new = HashSet::new();
         for buffer in generation.lanes.iter().flat_map(|lane| &lane.buffers) {
             for (_, record) in buffer.records.clone() {

@@ -4,7 +4,8 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::clock;
+use rtprof_profiler::mem;
+use rtprof_runtime::clock;
 use rtprof_tracer::drain::{self, Drain};
 
 use super::samples::Samples;
@@ -73,17 +74,18 @@ impl Reader {
         })?;
         // Known before the first event: it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
-        let drain = match drain::start(session.options.buffer_memory) {
-            Ok(drain) => drain,
-            Err(error) => {
-                session.close();
-                return Err(match error {
-                    // No session was open, but one that was given up is not over.
-                    drain::StartError::AlreadyStarted => TraceError::WriterBusy,
-                    error => error.into(),
-                });
-            }
-        };
+        let drain =
+            match drain::start(session.options.buffer_memory, &(mem::live_heap_estimate as fn() -> u64)) {
+                Ok(drain) => drain,
+                Err(error) => {
+                    session.close();
+                    return Err(match error {
+                        // No session was open, but one that was given up is not over.
+                        drain::StartError::AlreadyStarted => TraceError::WriterBusy,
+                        error => error.into(),
+                    });
+                }
+            };
         session.records(drain.session());
         let start = drain.begin();
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
@@ -176,7 +178,7 @@ impl Reader {
 
     /// Sees to it that there is something to read, unless everything was read.
     fn fill(&mut self) {
-        let workspace = rtprof_profiler::sampling::workspace();
+        let workspace = rtprof_runtime::hook::workspace();
         if !self.session.is_here() {
             // A forked child: whatever its parent was at is its parent's.
             self.drain = None;

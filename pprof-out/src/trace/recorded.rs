@@ -1,7 +1,8 @@
 //! Generations made by hand, for tests.
 
-use rtprof_profiler::goroutine::{State, WaitReason};
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::stack::Stack;
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
 use rtprof_tracer::record::{Kind, MAX_RECORD, Records, StackId, StringId, Writer};
 
@@ -140,8 +141,8 @@ impl Texts {
     /// String 1 to 3 are names, of 4 to 6 things; stack 1 is one of this program, 2 one of nobody's.
     pub(crate) fn new() -> Self {
         rtprof_profiler::init::open();
-        let mut frames = [0; rtprof_profiler::MAX_STACK];
-        let depth = rtprof_profiler::stack::capture(&mut frames);
+        let mut frames = [0; rtprof_runtime::MAX_STACK];
+        let depth = rtprof_runtime::stack::capture(&mut frames);
         let strings = ["", "main", "worker", "runtime.hidden", "request", "parse", "note"];
         Self {
             strings: strings.map(str::to_owned).into(),

@@ -6,8 +6,8 @@
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::fork_lock::own_process;
-use rtprof_profiler::fork_safe::ForkMutex;
+use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::hook::own_process;
 use rtprof_tracer::drain;
 
 use super::{Options, Stats, TraceError};

@@ -6,7 +6,8 @@ mod tasks;
 
 use std::collections::BTreeMap;
 
-use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::Kind;
 
 use super::recorded::Lane;

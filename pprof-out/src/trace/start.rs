@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use rtprof_profiler::hidden::{self, Calls};
-use rtprof_profiler::labels;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::labels;
 
 use super::{Options, Reader, TraceError};
 

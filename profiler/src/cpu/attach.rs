@@ -8,12 +8,13 @@ use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::io;
 use std::time::Instant;
 
+use rtprof_runtime::random;
+
 use super::cpu_time;
 use super::event::value_of;
 use super::perf::PerfEvent;
 use super::thread::{CpuThread, Start};
 use super::timer::Timer;
-use crate::random;
 
 /// How threads are signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

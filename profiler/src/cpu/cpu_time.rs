@@ -2,8 +2,8 @@
 
 use core::mem::MaybeUninit;
 
-use crate::clock::NANOS;
-use crate::sampling::errno;
+use rtprof_runtime::clock::NANOS;
+use rtprof_runtime::errno;
 
 /// Which clock it is: of a thread, scheduled time (linux/posix-timers.h).
 const THREAD: libc::clockid_t = 4;
@@ -45,8 +45,9 @@ fn read(clock: libc::clockid_t) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+
     use super::*;
-    use crate::goroutine::kernel_thread_id;
 
     #[test]
     fn a_thread_is_read_from_outside_as_from_inside() {

@@ -18,7 +18,7 @@
 use core::ops::Deref;
 use core::ptr::null_mut;
 
-use crate::primitive::{AtomicPtr, AtomicU32, Ordering, fence};
+use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, Ordering, fence};
 
 /// A value that handlers find while there is one.
 pub(super) struct Current<T> {

@@ -17,7 +17,7 @@
 //!
 //! # Locks
 //! None in the handler, nor in threads that begin. The one who stops a sampling gets its samples through a
-//! [`ForkMutex`](crate::fork_safe::ForkMutex).
+//! [`ForkMutex`](rtprof_runtime::fork_safe::ForkMutex).
 
 #[cfg(all(rtprof_supported, not(loom)))]
 mod attach;
@@ -56,6 +56,8 @@ use core::fmt;
 use core::time::Duration;
 use std::io;
 
+#[cfg(all(rtprof_supported, not(loom)))]
+use rtprof_runtime::goroutine::observer::ThreadObserver;
 #[cfg(not(loom))]
 pub use samples::CpuCount;
 
@@ -140,7 +142,7 @@ pub enum StartError {
     },
     /// The program has handlers for all signals that could serve.
     NoSignal,
-    /// Threads may not be signalled; see [`set_thread_signals`](crate::goroutine::set_thread_signals).
+    /// Threads may not be signalled; see [`set_thread_signals`](rtprof_runtime::snapshot::set_thread_signals).
     SignalsOff,
     /// The kernel gives no memory.
     NoMemory,
@@ -238,19 +240,8 @@ impl fmt::Debug for Sampler {
     }
 }
 
-/// A thread begins. For hooks.
-#[inline]
-pub(crate) fn thread_began() {
-    #[cfg(all(rtprof_supported, not(loom)))]
-    sampling::thread_began();
-}
-
-/// This is a forked child.
-#[cfg(rtprof_supported)]
-pub(crate) fn forked() {
-    #[cfg(not(loom))]
-    sampler::forked();
-}
+#[cfg(all(rtprof_supported, not(loom)))]
+static OBSERVER: ThreadObserver = ThreadObserver { began: sampling::thread_began, forked: sampler::forked };
 
 #[cfg(all(test, rtprof_supported, not(loom)))]
 mod tests;

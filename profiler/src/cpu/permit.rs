@@ -12,9 +12,10 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
 
+use rtprof_runtime::goroutine;
+use rtprof_runtime::hook::own_process;
+
 use super::StartError;
-use crate::fork_lock::own_process;
-use crate::goroutine;
 
 /// Set in [`HOLDER`] of a sampling that a profile may end.
 const YIELDS: u64 = 1 << 62;
@@ -74,7 +75,7 @@ impl Permit {
                 }
                 Ticket(holder).end();
             }
-            goroutine::pause(&mut tries);
+            goroutine::give_way(&mut tries);
         }
     }
 

@@ -11,6 +11,22 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::comments;
+use rtprof_runtime::clock::NANOS;
+use rtprof_runtime::counters::Subject;
+use rtprof_runtime::fork_safe::ForkMutex;
+use rtprof_runtime::goroutine;
+use rtprof_runtime::goroutine::observer;
+use rtprof_runtime::helper_thread;
+use rtprof_runtime::hook::own_process;
+use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::labels::LabelSetId;
+use rtprof_runtime::modules;
+use rtprof_runtime::proc;
+use rtprof_runtime::snapshot;
+use rtprof_runtime::stack::marker;
+use rtprof_runtime::wait_reason::WaitReason;
+
 use super::attach::{Attacher, Way};
 use super::current::Ended;
 use super::perf::PerfEvent;
@@ -22,17 +38,7 @@ use super::task_names::TaskName;
 use super::threads::{self, Threads};
 use super::timer::Timer;
 use super::{CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, StartError, cpu_time};
-use crate::clock::NANOS;
-use crate::counters::{self, Subject};
-use crate::fork_lock::own_process;
-use crate::fork_safe::ForkMutex;
-use crate::goroutine::{self, WaitReason, kernel_thread_id, proc};
-use crate::helper_thread;
-use crate::labels::LabelSetId;
-use crate::modules;
-use crate::observer;
-use crate::sampling;
-use crate::stack::marker;
+use rtprof_runtime::hook;
 
 /// How often the collector looks how many threads there are. Each time costs some 60 microseconds in a virtual machine, most of
 /// it for waking up.
@@ -90,11 +96,12 @@ pub(super) fn start(options: Options) -> Result<Running, StartError> {
     if options.hz == 0 || options.hz > MAX_HZ {
         return Err(StartError::InvalidRate(options.hz));
     }
-    crate::init::open();
-    if !goroutine::thread_signals() {
+    rtprof_runtime::init::open();
+    observer::observe_threads(&super::OBSERVER);
+    if !snapshot::thread_signals() {
         return Err(StartError::SignalsOff);
     }
-    let _untracked = sampling::untracked();
+    let _untracked = hook::untracked();
     modules::refresh();
     let permit = Permit::take(options.for_trace)?;
     let ticket = permit.ticket();
@@ -163,7 +170,7 @@ impl Running {
         self.ticket.end();
         let mut tries = 0;
         while !self.has_ended() {
-            goroutine::pause(&mut tries);
+            goroutine::give_way(&mut tries);
         }
         self.shared.end.lock()?.take()
     }
@@ -184,7 +191,7 @@ impl Drop for Running {
 
 impl Collector {
     fn run(mut self) {
-        let _untracked = sampling::untracked();
+        let _untracked = hook::untracked();
         // A trace would draw it as running, for it does nothing that a trace has.
         if let Some(own) = goroutine::current() {
             observer::waits(own, WaitReason::Sleep);
@@ -238,7 +245,7 @@ impl Collector {
         let used = cpu_time::of_process().unwrap_or(0).saturating_sub(self.used);
         let (begun, mut tries) = (Instant::now(), 0);
         let ended = SAMPLING.end(|| {
-            goroutine::pause(&mut tries);
+            goroutine::give_way(&mut tries);
             begun.elapsed() < PATIENCE
         })?;
         // A thread may have attached itself until then.
@@ -258,7 +265,7 @@ impl Collector {
         let in_place_of_perf = if ended.attacher.prefers_perf() { tally.timers } else { 0 };
         let mut remarks =
             remarks(self.options.hz, &self.sampled_by, in_place_of_perf, tally.refused, is_given_up);
-        remarks.extend(counters::comments(Subject::Cpu));
+        remarks.extend(comments::of(Subject::Cpu));
         let mut names: Vec<(u32, String)> = self.threads.names.drain().collect();
         names.sort_unstable();
         Some(CpuSamples {

@@ -7,12 +7,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use rtprof_runtime::counters::{COUNTERS, Counter};
+use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::stack::overflow::Limited;
+use rtprof_runtime::stack::table::{Entry, Key, Table};
+
 use super::task_names::{TaskName, TaskNames};
-use crate::counters::{COUNTERS, Counter};
-use crate::labels::{self, LabelSetId};
-use crate::modules::CaptureSpan;
-use crate::stack::overflow::Limited;
-use crate::stack::table::{Entry, Key, Table};
 
 /// Distinct (stack, labels, thread) that are kept.
 const MAX_STACKS: usize = 1 << 16;

@@ -1,5 +1,13 @@
 //! What threads do while they are sampled: count their stacks when a signal comes, and attach themselves when they begin.
 
+use rtprof_runtime::boundary;
+use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::errno;
+use rtprof_runtime::goroutine::observer;
+use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::labels;
+use rtprof_runtime::stack::{Interrupted, MAX_STACK, marker};
+
 use super::attach::{Attacher, Since};
 use super::cpu_time;
 use super::current::Current;
@@ -7,13 +15,6 @@ use super::event::Cause;
 use super::samples::{CpuKey, Samples};
 use super::task_names::TaskName;
 use super::thread::CpuThread;
-use crate::boundary;
-use crate::counters::COUNTERS;
-use crate::goroutine::kernel_thread_id;
-use crate::labels;
-use crate::observer;
-use crate::sampling::errno;
-use crate::stack::{Interrupted, MAX_STACK, marker};
 
 /// What handlers find.
 pub(super) static SAMPLING: Current<Sampling> = Current::new();

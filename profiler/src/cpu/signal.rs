@@ -14,12 +14,13 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use rtprof_runtime::disposition;
+use rtprof_runtime::errno;
+use rtprof_runtime::stack::Interrupted;
+
 use super::event::Cause;
 use super::sampling::SAMPLING;
 use super::thread::CpuThread;
-use crate::disposition;
-use crate::sampling::errno;
-use crate::stack::Interrupted;
 
 /// In the order in which they are tried.
 const CANDIDATES: [c_int; 5] =

@@ -1,9 +1,10 @@
 //! The names of tasks in which samples were taken, each kept once: a task may have ended when its name is asked for.
 
-use crate::counters::COUNTERS;
-use crate::goroutine::{self, Goroutine, MAX_NAME};
-use crate::stack::kept::Frames;
-use crate::stack::table::Table;
+use rtprof_runtime::counters::COUNTERS;
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::name::MAX_NAME;
+use rtprof_runtime::stack::kept::Frames;
+use rtprof_runtime::stack::table::Table;
 
 /// Distinct names that are kept. Samples in tasks of other names have none.
 const MAX_NAMES: usize = 1024;

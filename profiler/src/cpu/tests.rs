@@ -1,10 +1,11 @@
 use std::hint::black_box;
 use std::time::Duration;
 
+use rtprof_runtime::fork_lock::ForkLock;
+use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::stack::marker;
+
 use super::*;
-use crate::fork_lock::ForkLock;
-use crate::goroutine::kernel_thread_id;
-use crate::stack::marker;
 
 /// One sampling at a time.
 fn alone() -> impl Drop {

@@ -23,6 +23,10 @@
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
+use rtprof_runtime::kernel_thread;
+use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::slots::{Place, Slot, Slots};
+
 use super::attach::Attacher;
 use super::event::Cause;
 use super::noted_name::NotedName;
@@ -30,8 +34,6 @@ use super::perf::PerfEvent;
 use super::rest::Rest;
 use super::timer::Timer;
 use super::{cpu_time, perf, timer};
-use crate::goroutine::{self, kernel_thread_id};
-use crate::slots::{Place, Slot, Slots};
 
 /// From when on a thread is sampled.
 #[derive(Clone, Copy)]
@@ -201,7 +203,7 @@ impl CpuThread {
             return false;
         }
         // One that waits is left alone: its call would be interrupted.
-        if goroutine::is_waiting(id) != Some(false) {
+        if kernel_thread::is_waiting(id) != Some(false) {
             return false;
         }
         let (fd, timer) = (self.fd.load(Ordering::Acquire) - 1, self.timer.load(Ordering::Acquire) - 1);

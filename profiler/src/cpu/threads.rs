@@ -2,6 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
+use rtprof_runtime::goroutine::{self, Goroutine};
+use rtprof_runtime::hook::own_process;
+use rtprof_runtime::kernel_thread;
+use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
+use rtprof_runtime::labels::{self, LabelSetId};
+use rtprof_runtime::proc::{self, NoStatus, Status};
+use rtprof_runtime::stack::marker;
+
 use super::attach::{Attacher, Since};
 use super::cpu_time;
 use super::perf::PerfEvent;
@@ -9,11 +17,6 @@ use super::samples::{CpuKey, Samples};
 use super::signal::Signal;
 use super::task_names::TaskName;
 use super::thread::{Armed, CpuThread};
-use crate::fork_lock::own_process;
-use crate::goroutine::proc::{self, NoStatus, Status};
-use crate::goroutine::{self, Goroutine, kernel_thread_id};
-use crate::labels::{self, LabelSetId};
-use crate::stack::marker;
 
 /// Looks at a thread that blocks the signal, before it is taken for one that does so for good.
 const YOUTH: u32 = 10;
@@ -88,7 +91,7 @@ impl Threads {
         if self.found.len() > listed.len() || has_changed {
             let listed: HashSet<u32> = listed.into_iter().collect();
             // A listing may lack some that are there.
-            let is_gone = |id: &u32| !listed.contains(id) && !goroutine::is_alive(own_process(), *id);
+            let is_gone = |id: &u32| !listed.contains(id) && !kernel_thread::is_alive(own_process(), *id);
             let gone: Vec<u32> = self.found.keys().copied().filter(is_gone).collect();
             has_changed |= !gone.is_empty();
             gone.into_iter().for_each(|id| self.end(id, attacher, samples));

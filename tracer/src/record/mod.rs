@@ -5,7 +5,7 @@
 //!   Log    := … , then the bytes of the message      its last argument is their number
 //! ```
 //!
-//! Numbers are unsigned LEB128. `delta` is in ticks of [`rtprof_profiler::clock`] since the record before, or
+//! Numbers are unsigned LEB128. `delta` is in ticks of [`rtprof_runtime::clock`] since the record before, or
 //! since the buffer's base. Records of a buffer stand in the order in which its thread made them.
 //!
 //! # What a goroutine goes through
@@ -65,9 +65,10 @@ pub use read::Records;
 pub use told::Told;
 pub use write::Writer;
 
-use rtprof_profiler::goroutine::{State, WaitReason};
-use rtprof_profiler::labels::LabelSetId;
-pub use rtprof_profiler::task::MAX_BRANCHES;
+use rtprof_runtime::labels::LabelSetId;
+use rtprof_runtime::state::State;
+pub use rtprof_runtime::task::MAX_BRANCHES;
+use rtprof_runtime::wait_reason::WaitReason;
 
 /// A stack of the trace's own table; 0 is none.
 pub type StackId = u32;
@@ -211,7 +212,7 @@ pub struct Status {
     pub thread: u64,
     /// The kernel's number of that thread; 0 when no thread runs it.
     pub thread_id: u32,
-    /// What it is known by, a [`title`](rtprof_profiler::goroutine::title), or [`NAMED_LATER`].
+    /// What it is known by, a [`title`](rtprof_runtime::start::title), or [`NAMED_LATER`].
     pub name: StringId,
     /// The stack that created it, where known.
     pub created_by: StackId,

@@ -2,8 +2,9 @@
 
 use core::fmt;
 
-use rtprof_profiler::goroutine::{State, WaitReason};
-use rtprof_profiler::labels::LabelSetId;
+use rtprof_runtime::labels::LabelSetId;
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 
 use super::{Kind, Record, StackId, Status, StringId, StwReason, Told};
 

@@ -1,7 +1,7 @@
 //! What the program has told of the stacks that a poll has left.
 
-use rtprof_profiler::goroutine::WaitReason;
-use rtprof_profiler::task::{KeptStack, MAX_BRANCHES};
+use rtprof_runtime::task::{KeptStack, MAX_BRANCHES};
+use rtprof_runtime::wait_reason::WaitReason;
 
 /// The number of a reason, or 0, for each stack. In a record it stands in the argument of the reason, above it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]

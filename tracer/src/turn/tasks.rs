@@ -13,11 +13,12 @@
 //! | is ready, or dropped | that thread | `Ready` |
 //! | is woken | the waker | `Unblock` |
 
-use rtprof_profiler::clock;
-use rtprof_profiler::goroutine::{LOST_GENERATION, State, WaitReason, Word};
-use rtprof_profiler::labels::LabelSetId;
-use rtprof_profiler::primitive::Ordering;
-use rtprof_profiler::task::{KeptStack, MAX_BRANCHES, Task};
+use rtprof_runtime::clock;
+use rtprof_runtime::labels::LabelSetId;
+use rtprof_runtime::primitive::Ordering;
+use rtprof_runtime::state::{LOST_GENERATION, State, Word};
+use rtprof_runtime::task::{KeptStack, MAX_BRANCHES, Task};
+use rtprof_runtime::wait_reason::WaitReason;
 
 use super::Turn;
 use crate::record::{Kind, StackId, StringId, Told};

@@ -1,6 +1,6 @@
 //! Declarations, and what follows where they do not fit.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::record::Status;
 
 use super::goroutines::distance;

@@ -1,6 +1,6 @@
 //! The goroutines that a trace knows of, and who waits for them to get on.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 
 use crate::hash::AddressMap;
 

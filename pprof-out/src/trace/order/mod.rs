@@ -22,7 +22,7 @@ mod turns;
 
 use std::collections::VecDeque;
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::generation::Generation;
 use rtprof_tracer::record::{Record, Status};
 

@@ -1,6 +1,6 @@
 //! When a record can be passed on, and what then changes.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
 
 use super::goroutines::{Fit, Goroutine};

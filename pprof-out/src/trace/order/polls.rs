@@ -1,6 +1,6 @@
 //! Which tasks a lane polls: each inside the poll of the one before.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
 
 use super::goroutines::Goroutine;

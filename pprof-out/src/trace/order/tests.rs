@@ -1,6 +1,6 @@
 use std::collections::HashMap;
 
-use rtprof_profiler::goroutine::WaitReason;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::Kind;
 
 use super::*;

@@ -1,6 +1,7 @@
 //! What a thread does that runs.
 
-use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::Kind;
 
 use super::{REASONS, Simulation};

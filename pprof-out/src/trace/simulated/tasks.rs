@@ -1,6 +1,6 @@
 //! Tasks of a program made up of chance, which its threads poll.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::record::Kind;
 
 use super::{REASONS, Simulation};

@@ -1,6 +1,6 @@
 //! What a goroutine is called, and the labels of its thread, which its slices show.
 
-use rtprof_profiler::labels::{self, LabelSetId};
+use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::{NAMED_LATER, StackId, StringId, cut};
 

@@ -1,6 +1,6 @@
 //! Calls that were recorded when they were over: their goroutine is said to have blocked after all.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::record::StackId;
 
 use crate::trace::order::Place;

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 use rtprof_tracer::generation::{Generation, Tables};
 use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 

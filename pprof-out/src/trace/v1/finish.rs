@@ -1,6 +1,6 @@
 //! The end of a trace.
 
-use rtprof_profiler::goroutine::State;
+use rtprof_runtime::state::State;
 
 use crate::trace::order::SHARED;
 

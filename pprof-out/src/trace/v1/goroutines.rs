@@ -1,6 +1,6 @@
 //! The goroutines of a trace as its readers follow them.
 
-use rtprof_profiler::goroutine::WaitReason;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StringId;
 
 use super::event::EventType;

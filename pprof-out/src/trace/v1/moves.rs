@@ -1,6 +1,7 @@
 //! From one state of a goroutine to another by events that readers allow.
 
-use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::trace::order::{Place, SHARED};
 

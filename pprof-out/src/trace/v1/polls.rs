@@ -12,7 +12,7 @@
 //!   8                                   GoStart ── GoBlockSync
 //! ```
 
-use rtprof_profiler::labels::LabelSetId;
+use rtprof_runtime::labels::LabelSetId;
 use rtprof_tracer::record::{Record, StackId};
 
 use crate::trace::awaited::{Awaited, Left};

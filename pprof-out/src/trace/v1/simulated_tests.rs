@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::Kind;
 
 use crate::trace::go_trace;

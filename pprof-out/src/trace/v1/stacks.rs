@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use rtprof_profiler::sampling;
-use rtprof_profiler::stack::Stack;
+use rtprof_runtime::hook;
+use rtprof_runtime::stack::Stack;
 use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::StackId;
 
@@ -29,7 +29,7 @@ const TEXT: usize = rtprof_tracer::record::MAX_STRING;
 
 /// Defines all stacks of code. Returns how many addresses have no name because their file was not read in time.
 pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 {
-    let _workspace = sampling::workspace();
+    let _workspace = hook::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
         settle(names, |_, _| None);

@@ -2,7 +2,8 @@
 
 use std::slice::from_ref;
 
-use rtprof_profiler::goroutine::{State, WaitReason};
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::Kind;
 
 use super::EventType as E;

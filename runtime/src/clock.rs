@@ -1,0 +1,277 @@
+//! The clock of the hooks: raw ticks of the processor's counter, and what a tick is in nanoseconds.
+//!
+//! Go: `cputicks`, `tickspersecond`. Reading the counter takes 11 ns where a call of the C library's
+//! clock takes 29, and a contended lock reads it two or three times.
+//!
+//! Which counter it is must be known at the first read, in the middle of a lock's slow path, and must
+//! not change afterwards: a difference of two clocks is not a time. So the choice is a pure function of
+//! the processor, made by whoever comes first and the same for all. What a tick is in nanoseconds is
+//! only asked outside the hooks, and is measured then, over the time since [`crate::init::open`]: the longer, the
+//! more exact. (quanta, which does the same, measures when its clock is made: 0.6 ms for every program,
+//! and nothing to read before that.)
+//!
+//! Threads on different cores may read counters that are a few ticks apart, so an effect can carry an
+//! earlier tick than its cause: differences are taken with [`since`], which never falls below zero.
+//! Traces read it with [`ticks_after_loads`] where the order matters.
+
+use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::fork_lock::ForkLock;
+
+/// The shortest time over which the counter's frequency is measured: 5 ms, as in Go. Reading both
+/// clocks is exact to about 50 ns, so the error is below 2 in 100,000.
+const BASELINE_NANOS: u64 = 5_000_000;
+
+/// Nanoseconds in a second.
+pub const NANOS: u64 = 1_000_000_000;
+
+const UNKNOWN: u8 = 0;
+const COUNTER: u8 = 1;
+const MONOTONIC: u8 = 2;
+
+static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
+
+/// The clock now, in ticks since some instant before the process began. For hooks.
+#[inline]
+pub fn ticks() -> u64 {
+    match SOURCE.load(Ordering::Relaxed) {
+        COUNTER => counter::read(),
+        MONOTONIC => monotonic(),
+        _ => first(),
+    }
+}
+
+/// As [`ticks`], and not before the loads that come earlier in the program are done: for what is an effect of what
+/// they have read. (Without, the processor may read its counter while it still waits for memory, and the effect
+/// would seem older than its cause.) Takes twice as long.
+#[inline]
+pub fn ticks_after_loads() -> u64 {
+    counter::wait_for_loads();
+    ticks()
+}
+
+/// Ticks from `start` to `end`; 0 if `end` came first, on another core's counter.
+#[inline]
+pub fn since(start: u64, end: u64) -> u64 {
+    (end.wrapping_sub(start) as i64).max(0) as u64
+}
+
+#[cold]
+fn first() -> u64 {
+    // Relaxed: every thread finds the same.
+    SOURCE.store(if counter::is_steady() { COUNTER } else { MONOTONIC }, Ordering::Relaxed);
+    ticks()
+}
+
+#[cfg(rtprof_supported)]
+fn monotonic() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: writes to a local. The clock exists on every kernel, and reading it takes no lock.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    now.tv_sec as u64 * NANOS + now.tv_nsec as u64
+}
+
+#[cfg(not(rtprof_supported))]
+fn monotonic() -> u64 {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(std::time::Instant::now).elapsed().as_nanos() as u64
+}
+
+#[cfg(all(rtprof_supported, target_arch = "x86_64"))]
+mod counter {
+    use core::arch::x86_64::{__cpuid, _rdtsc};
+
+    #[inline]
+    pub(super) fn read() -> u64 {
+        // SAFETY: the instruction has no precondition; the kernel leaves it enabled.
+        unsafe { _rdtsc() }
+    }
+
+    #[inline]
+    pub(super) fn wait_for_loads() {
+        // SAFETY: every x86-64 processor has the instruction.
+        unsafe { core::arch::x86_64::_mm_lfence() };
+    }
+
+    /// Whether the processor promises a counter that runs at one rate in every power state
+    /// ("invariant TSC": leaf 0x8000_0007, bit 8 of edx).
+    pub(super) fn is_steady() -> bool {
+        #[allow(unused_unsafe)]
+        // SAFETY: every x86-64 processor has the instruction, and leaf 0x8000_0000 says which follow.
+        unsafe {
+            __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
+        }
+    }
+}
+
+#[cfg(all(rtprof_supported, target_arch = "aarch64"))]
+mod counter {
+    #[inline]
+    pub(super) fn read() -> u64 {
+        let count: u64;
+        // SAFETY: reading the virtual counter has no effect, and Linux allows it to every program.
+        unsafe {
+            core::arch::asm!("mrs {}, cntvct_el0", out(reg) count, options(nomem, nostack, preserves_flags))
+        };
+        count
+    }
+
+    #[inline]
+    pub(super) fn wait_for_loads() {
+        // SAFETY: no effect but the waiting.
+        unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
+    }
+
+    /// The architecture promises it.
+    pub(super) fn is_steady() -> bool {
+        true
+    }
+}
+
+#[cfg(not(rtprof_supported))]
+mod counter {
+    pub(super) fn read() -> u64 {
+        0
+    }
+
+    pub(super) fn wait_for_loads() {}
+
+    pub(super) fn is_steady() -> bool {
+        false
+    }
+}
+
+/// One instant on both clocks.
+#[derive(Clone, Copy)]
+struct Anchor {
+    ticks: u64,
+    nanos: u64,
+}
+
+impl Anchor {
+    /// Of several readings the one that took least: nothing came between its two clocks.
+    fn now() -> Self {
+        let mut best = (u64::MAX, Self { ticks: 0, nanos: 0 });
+        for _ in 0..8 {
+            let before = ticks();
+            let nanos = monotonic();
+            let width = since(before, ticks());
+            if width < best.0 {
+                best = (width, Self { ticks: before + width / 2, nanos });
+            }
+        }
+        best.1
+    }
+
+    /// Ticks in a second, between an earlier instant and this one.
+    fn frequency_since(self, earlier: Self) -> f64 {
+        let nanos = self.nanos.saturating_sub(earlier.nanos).max(1);
+        since(earlier.ticks, self.ticks) as f64 * NANOS as f64 / nanos as f64
+    }
+}
+
+/// Held while the measurement begins.
+static OPENING: ForkLock = ForkLock::new();
+static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
+static FIRST_NANOS: AtomicU64 = AtomicU64::new(0);
+/// The frequency as it was first asked for, so that all answers agree; 0 before.
+static TICKS_PER_SECOND: AtomicU64 = AtomicU64::new(0);
+
+/// Begins the measurement of the counter's frequency, if it has not begun. Not for hooks.
+pub(crate) fn open() {
+    let _held = OPENING.lock();
+    if FIRST_NANOS.load(Ordering::Relaxed) != 0 {
+        return;
+    }
+    let first = Anchor::now();
+    FIRST_NANOS.store(first.nanos, Ordering::Relaxed);
+    FIRST_TICKS.store(first.ticks, Ordering::Relaxed);
+}
+
+/// Ticks in a second, within 5 ms.
+fn measured_now() -> f64 {
+    let start = Anchor::now();
+    std::thread::sleep(Duration::from_nanos(BASELINE_NANOS));
+    Anchor::now().frequency_since(start)
+}
+
+/// Whether so many ticks are at least `micros` microseconds; `false` until somebody has asked for [`ticks_per_second`]. For hooks.
+#[inline]
+pub fn are_micros(ticks: u64, micros: u64) -> bool {
+    let per_second = TICKS_PER_SECOND.load(Ordering::Relaxed);
+    per_second != 0 && ticks.saturating_mul(1_000_000) >= per_second.saturating_mul(micros)
+}
+
+/// Ticks in a second. Go: `runtime.tickspersecond`. The first call may sleep for 5 ms, and on a machine that has slept
+/// for 15 ms. Not for hooks.
+pub fn ticks_per_second() -> u64 {
+    let known = TICKS_PER_SECOND.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    open();
+    if SOURCE.load(Ordering::Relaxed) == MONOTONIC {
+        return NANOS;
+    }
+    let first =
+        Anchor { ticks: FIRST_TICKS.load(Ordering::Relaxed), nanos: FIRST_NANOS.load(Ordering::Relaxed) };
+    let elapsed = monotonic().saturating_sub(first.nanos);
+    if elapsed < BASELINE_NANOS {
+        std::thread::sleep(Duration::from_nanos(BASELINE_NANOS - elapsed));
+    }
+    let now = Anchor::now();
+    let mut measured = now.frequency_since(first);
+    if elapsed > 100 * BASELINE_NANOS {
+        // The longer the better, unless the machine slept, or was moved: then one of the clocks stood still.
+        let is_off = |lately: f64| !(0.99..1.01).contains(&(measured / lately));
+        let lately = measured_now();
+        if is_off(lately) {
+            // Or this thread lost its core in between: the one in the middle of three.
+            let mut all = [lately, measured_now(), measured_now()];
+            all.sort_by(f64::total_cmp);
+            if is_off(all[1]) {
+                measured = all[1];
+            }
+        }
+    }
+    let measured = (measured.round() as u64).max(1);
+    match TICKS_PER_SECOND.compare_exchange(0, measured, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => measured,
+        Err(theirs) => theirs,
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::time::Instant;
+
+    #[test]
+    fn ticks_agree_with_the_clock_of_the_system() {
+        let per_second = ticks_per_second() as f64;
+        // Each reading lies between two of the system's, however long the thread may be without a core there.
+        let read = || (Instant::now(), ticks(), Instant::now());
+        let (before_start, start, after_start) = read();
+        std::thread::sleep(Duration::from_millis(50));
+        let (before_end, end, after_end) = read();
+        let by_ticks = since(start, end) as f64 / per_second;
+        let least = (before_end - after_start).as_secs_f64();
+        let most = (after_end - before_start).as_secs_f64();
+        assert!((0.98 * least..1.02 * most).contains(&by_ticks), "{by_ticks} s, not {least} to {most} s");
+        assert_eq!(ticks_per_second() as f64, per_second, "the answer does not change");
+    }
+
+    #[test]
+    fn microseconds_are_told_from_ticks() {
+        let per_second = ticks_per_second();
+        assert!(are_micros(per_second, 1_000_000) && are_micros(u64::MAX, 20) && are_micros(0, 0));
+        assert!(!are_micros(per_second - 1, 1_000_000) && !are_micros(0, 1));
+    }
+
+    #[test]
+    fn a_difference_never_falls_below_zero() {
+        assert_eq!(since(7, 9), 2);
+        assert_eq!(since(9, 7), 0);
+    }
+}

@@ -1,0 +1,126 @@
+//! A lock for the work outside the hooks that a forked child can take even though its holder does
+//! not exist there.
+//!
+//! Problem: a thread writes a profile while another forks. The child inherits the lock as held, by
+//! a thread it does not have, and its own first profile would wait for ever.
+//! Scheme: the lock word is the holder's process id. A word that names another process is a ghost,
+//! and the child takes the lock over ([`ForkLock::lock`]) or is told so ([`ForkLock::lock_whole`]).
+//!
+//! Never taken in a hook of the program's code. Waiting is yield and sleep: most holders work for milliseconds, rarely.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use crate::hidden::{self, Calls};
+use crate::hook::own_process;
+
+/// The lock; guards nothing by itself, the owner's documentation says what it protects.
+pub struct ForkLock {
+    holder: AtomicU32,
+}
+
+/// Releases the lock when dropped.
+pub struct ForkGuard<'a> {
+    lock: &'a ForkLock,
+}
+
+impl ForkLock {
+    /// An open lock.
+    #[allow(clippy::new_without_default)]
+    pub const fn new() -> Self {
+        Self { holder: AtomicU32::new(0) }
+    }
+
+    /// Takes the lock, from a ghost too. For state that is consistent at every instant (atomics).
+    pub fn lock(&self) -> ForkGuard<'_> {
+        let me = own_process();
+        let mut tries = 0u32;
+        loop {
+            match self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return ForkGuard { lock: self },
+                Err(ghost) if ghost != me => {
+                    if self.holder.compare_exchange(ghost, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
+                        return ForkGuard { lock: self };
+                    }
+                }
+                Err(_) => wait(&mut tries),
+            }
+        }
+    }
+
+    /// Takes the lock, or `None` when a ghost holds it: then the state it protects may be half
+    /// written and must not be touched in this process.
+    pub fn lock_whole(&self) -> Option<ForkGuard<'_>> {
+        let me = own_process();
+        let mut tries = 0u32;
+        loop {
+            match self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return Some(ForkGuard { lock: self }),
+                Err(ghost) if ghost != me => return None,
+                Err(_) => wait(&mut tries),
+            }
+        }
+    }
+
+    /// Takes the lock if it is open or a ghost's. Never waits: fit for a hook.
+    pub fn try_lock(&self) -> Option<ForkGuard<'_>> {
+        let me = own_process();
+        let held = self.holder.load(Ordering::Relaxed);
+        if held == me {
+            return None;
+        }
+        self.holder.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        Some(ForkGuard { lock: self })
+    }
+}
+
+fn wait(tries: &mut u32) {
+    *tries += 1;
+    hidden::hiding(Calls::WAITS, || match *tries {
+        ..64 => std::thread::yield_now(),
+        _ => std::thread::sleep(Duration::from_micros(100)),
+    });
+}
+
+impl Drop for ForkGuard<'_> {
+    fn drop(&mut self) {
+        self.lock.holder.store(0, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ghost_is_taken_over_or_reported() {
+        let lock = ForkLock::new();
+        lock.holder.store(u32::MAX, Ordering::Relaxed);
+        assert!(lock.lock_whole().is_none());
+        drop(lock.lock());
+        assert!(lock.lock_whole().is_some());
+    }
+
+    #[test]
+    fn it_excludes() {
+        let lock = ForkLock::new();
+        let mut total = 0u64;
+        let shared = &raw mut total as usize;
+        std::thread::scope(|s| {
+            for _ in 0..4 {
+                s.spawn(|| {
+                    for _ in 0..500 {
+                        let _held = lock.lock();
+                        let p = shared as *mut u64;
+                        // SAFETY: the lock under test makes the accesses exclusive.
+                        unsafe { p.write_volatile(p.read_volatile() + 1) };
+                    }
+                });
+            }
+        });
+        assert_eq!(total, 2000);
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        drop(held);
+    }
+}

@@ -1,0 +1,300 @@
+//! Labels: key-value pairs that a stretch of code runs under, carried into every sample it takes.
+//!
+//! Go: `pprof.Labels`, `pprof.Do`, `pprof.SetGoroutineLabels`. A sample keeps a small number for its
+//! label set, because the hook can neither hash strings nor keep them alive. Numbers are given when a
+//! set is made current, to at most [`MAX_SETS`] distinct sets; sets beyond that (a request id as a
+//! label makes one a request) are numbered together, appear as `labels=overflow`, and are counted.
+//!
+//! Locks: `NAMES` (a [`ForkMutex`]) protects the dictionary of sets; taken by [`set_labels`], never in
+//! a hook. In a forked child whose parent held it, new sets are numbered as overflow.
+
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use crate::atomic_ref::AtomicRef;
+use crate::counters::COUNTERS;
+use crate::fork_safe::{ForkMutex, PerProcess};
+use crate::hidden::{self, Calls};
+
+/// Distinct label sets that enter aggregated profiles.
+pub const MAX_SETS: usize = 1024;
+
+/// The number of a label set in the key of a bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct LabelSetId(u16);
+
+impl LabelSetId {
+    /// No labels.
+    pub const NONE: Self = Self(0);
+    const OVERFLOW: Self = Self(1);
+
+    /// The set that [`LabelSetId::bits`] stands for.
+    pub const fn from_bits(bits: u32) -> Self {
+        Self(bits as u16)
+    }
+
+    /// A number that stands for the set; 0 for no labels.
+    pub const fn bits(self) -> u32 {
+        self.0 as u32
+    }
+}
+
+type Pairs = BTreeMap<String, String>;
+
+/// A set of labels. Cheap to clone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LabelSet(Arc<Pairs>);
+
+/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts. The heap
+/// profile uses the key `bytes` itself, for the size of objects: choose another.
+/// Go: `pprof.Labels`.
+pub fn labels(pairs: &[(&str, &str)]) -> LabelSet {
+    LabelSet(Arc::new(pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect()))
+}
+
+thread_local! {
+    // An `Arc` as a plain pointer, owned by this cell: a thread-local with a destructor could not be
+    // read while the thread dies. What is current when a thread ends is leaked; guards that live in
+    // scopes leave nothing.
+    static CURRENT: Cell<*const Pairs> = const { Cell::new(core::ptr::null()) };
+    static CURRENT_ID: Cell<LabelSetId> = const { Cell::new(LabelSetId::NONE) };
+}
+
+/// The number of this thread's current label set. For hooks.
+#[inline]
+pub fn current_id() -> LabelSetId {
+    CURRENT_ID.with(Cell::get)
+}
+
+/// Labels that are current somewhere, with their number: on a thread, or in a task while it is not polled.
+#[derive(Debug, Default)]
+pub struct Current {
+    pairs: Option<Arc<Pairs>>,
+    id: LabelSetId,
+}
+
+/// The labels of this thread, to be handed on or read. Does not allocate.
+pub fn current() -> Current {
+    Current { pairs: current_pairs(), id: current_id() }
+}
+
+/// A share of this thread's current labels. Readers hold one, because the program may drop the
+/// guard while it reads.
+fn current_pairs() -> Option<Arc<Pairs>> {
+    let held = CURRENT.with(Cell::get);
+    if held.is_null() {
+        return None;
+    }
+    // SAFETY: the cell owns one count of a pointer that came from `Arc::into_raw`; this adds the
+    // count that the returned `Arc` gives back.
+    unsafe {
+        Arc::increment_strong_count(held);
+        Some(Arc::from_raw(held))
+    }
+}
+
+impl Current {
+    /// These and `labels`; a key that is there already takes the new value.
+    #[must_use]
+    pub fn with(self, labels: LabelSet) -> Self {
+        let pairs = match self.pairs {
+            Some(outer) => {
+                let mut all = Pairs::clone(&outer);
+                all.extend(labels.0.iter().map(|(k, v)| (k.clone(), v.clone())));
+                Arc::new(all)
+            }
+            None => labels.0,
+        };
+        let id = number(&pairs);
+        Self { pairs: Some(pairs), id }
+    }
+
+    /// Makes them those of the current thread until the guard is dropped.
+    pub fn enter(mut self) -> LabelGuard {
+        self.swap();
+        LabelGuard { previous: self, _of_this_thread: PhantomData }
+    }
+
+    /// Exchanges them with those of the current thread: of what it polls, if it polls a task.
+    pub fn swap(&mut self) {
+        self.swap_unseen();
+        if let Some(note) = NOTE.get() {
+            note(current_id());
+        }
+    }
+
+    /// Exchanges them with those of the current thread, whose goroutine keeps its own: a poll begins or ends. For hooks.
+    #[inline]
+    pub fn swap_unseen(&mut self) {
+        let held = CURRENT.with(Cell::get);
+        if self.pairs.is_none() && held.is_null() {
+            return;
+        }
+        let pairs = self.pairs.take().map_or(core::ptr::null(), Arc::into_raw);
+        CURRENT.with(|c| c.set(pairs));
+        self.id = CURRENT_ID.with(|c| c.replace(self.id));
+        // SAFETY: the cell owned the count that the `Arc` made here takes over.
+        self.pairs = (!held.is_null()).then(|| unsafe { Arc::from_raw(held) });
+    }
+}
+
+/// Puts the labels back that a [`set_labels`] replaced, when dropped. Meant to live in a scope:
+/// guards dropped in another order than the reverse of their making leave the labels that the last
+/// of them had found.
+#[must_use = "the labels end when the guard is dropped"]
+pub struct LabelGuard {
+    previous: Current,
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+impl Drop for LabelGuard {
+    fn drop(&mut self) {
+        self.previous.swap();
+    }
+}
+
+/// Marks the current thread as one of rtprof's until the guard is dropped: profiles have its samples under the label
+/// `rtprof`, so that a user can tell them from the program's, and none of its waits.
+pub fn set_own(part: &str) -> OwnGuard {
+    let _untracked = crate::hook::untracked();
+    OwnGuard { _labels: set_labels(labels(&[("rtprof", part)])), before: hidden::hide(Calls::OWN) }
+}
+
+/// While it lives, the current thread is one of rtprof's. See [`set_own`].
+#[must_use = "the thread is the program's again when the guard is dropped"]
+pub struct OwnGuard {
+    _labels: LabelGuard,
+    before: hidden::Before,
+}
+
+impl Drop for OwnGuard {
+    fn drop(&mut self) {
+        hidden::restore(self.before);
+    }
+}
+
+/// Whether these are the labels of one of rtprof's threads.
+pub fn is_own(id: LabelSetId) -> bool {
+    resolve(id).iter().any(|(key, _)| key == "rtprof")
+}
+
+/// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
+/// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
+/// without, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the thread has its
+/// own again when the poll ends, and tasks that are made meanwhile have them as well. (The guard is not `Send`: across an await it
+/// lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+pub fn set_labels(labels: LabelSet) -> LabelGuard {
+    current().with(labels).enter()
+}
+
+/// Runs `f` under the labels of the thread and these. For a future there is `rtprof::task::do_with`. Go: `pprof.Do`.
+pub fn do_with<T>(labels: LabelSet, f: impl FnOnce() -> T) -> T {
+    let _guard = set_labels(labels);
+    f()
+}
+
+/// The current value of a label of this thread. Go: `pprof.Label`.
+pub fn label(key: &str) -> Option<String> {
+    current_pairs()?.get(key).cloned()
+}
+
+/// Calls `f` for each label of this thread, in the order of keys, until it returns `false`.
+/// Go: `pprof.ForLabels`.
+pub fn for_labels(mut f: impl FnMut(&str, &str) -> bool) {
+    if let Some(pairs) = current_pairs() {
+        pairs.iter().all(|(k, v)| f(k, v));
+    }
+}
+
+/// Called when the labels of a thread have changed, with their number.
+static NOTE: AtomicRef<fn(LabelSetId)> = AtomicRef::none();
+
+/// Calls `note` from now on when the labels of the current thread have changed.
+pub(crate) fn on_change(note: &'static fn(LabelSetId)) {
+    NOTE.set(Some(note));
+}
+
+static NAMES: ForkMutex<Option<HashMap<Arc<Pairs>, LabelSetId>>> = ForkMutex::new(None);
+static BY_ID: [AtomicPtr<Vec<(String, String)>>; MAX_SETS] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
+/// The next free number; 0 is no labels, 1 is overflow.
+static NEXT: AtomicUsize = AtomicUsize::new(2);
+
+fn number(pairs: &Arc<Pairs>) -> LabelSetId {
+    if pairs.is_empty() {
+        return LabelSetId::NONE;
+    }
+    let Some(mut names) = NAMES.lock() else { return overflow() };
+    let by_name = names.get_or_insert_default();
+    if let Some(&id) = by_name.get(pairs) {
+        return id;
+    }
+    let next = NEXT.load(Ordering::Relaxed);
+    if next == MAX_SETS {
+        return overflow();
+    }
+    NEXT.store(next + 1, Ordering::Relaxed);
+    let list = pairs.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+    BY_ID[next].store(Box::leak(Box::new(list)), Ordering::Release);
+    let id = LabelSetId(next as u16);
+    by_name.insert(pairs.clone(), id);
+    id
+}
+
+#[cold]
+fn overflow() -> LabelSetId {
+    COUNTERS.label_sets_over_limit.add();
+    LabelSetId::OVERFLOW
+}
+
+/// The labels of a set, in the order of keys.
+pub fn resolve(id: LabelSetId) -> &'static [(String, String)] {
+    if id == LabelSetId::OVERFLOW {
+        static OVERFLOW: PerProcess<Vec<(String, String)>> = PerProcess::new();
+        return OVERFLOW.get(|| vec![("labels".into(), "overflow".into())]);
+    }
+    let Some(slot) = BY_ID.get(id.0 as usize) else {
+        return &[];
+    };
+    // SAFETY: a stored list is leaked.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_nest_and_end_with_their_scope() {
+        assert_eq!(label("a"), None);
+        do_with(labels(&[("a", "1"), ("b", "2")]), || {
+            do_with(labels(&[("b", "3")]), || {
+                let mut seen = Vec::new();
+                for_labels(|k, v| {
+                    seen.push(format!("{k}={v}"));
+                    true
+                });
+                assert_eq!(seen, ["a=1", "b=3"]);
+                let id = current_id();
+                assert_eq!(resolve(id), [("a".into(), "1".into()), ("b".into(), "3".into())]);
+                assert_eq!(
+                    number(&labels(&[("b", "3"), ("a", "1")]).0),
+                    id,
+                    "order of pairs does not matter"
+                );
+            });
+            assert_eq!(label("b").as_deref(), Some("2"));
+        });
+        assert_eq!(current_id(), LabelSetId::NONE);
+        let (outer, inner) = (set_labels(labels(&[("a", "1")])), set_labels(labels(&[("b", "2")])));
+        drop(outer);
+        assert_eq!(label("b"), None);
+        drop(inner);
+        assert_eq!(label("a").as_deref(), Some("1"), "what the last guard had found, still alive");
+        Current::default().swap();
+        assert_eq!(resolve(LabelSetId::OVERFLOW), [("labels".into(), "overflow".into())]);
+    }
+}

@@ -1,0 +1,382 @@
+//! The programs and libraries in this process: where their code lies, how they are called, and
+//! their unwind tables.
+//!
+//! The loader's list may only be read under the loader's lock, which a hook must not take (another
+//! thread may hold it and allocate). So it is read outside the hooks: at start, and again by
+//! [`refresh`] at each snapshot. A module loaded and unloaded between two of them is not known, but that there was one
+//! is: the loader counts what it unloads. [`History`] tells whose an address was when a stack was captured.
+//!
+//! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `loader::ASKING` while
+//! the loader is asked; never in a hook.
+
+mod history;
+mod span;
+
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::time::SystemTime;
+
+use crate::atomic_ref::AtomicRef;
+use crate::fork_lock::ForkLock;
+use crate::hook;
+use history::Lifetime;
+
+pub use history::{History, Owner};
+pub(crate) use span::Stamp;
+pub use span::{CaptureSpan, ClockTime};
+
+/// One executable segment of a program or library.
+#[derive(Debug)]
+pub struct Module {
+    /// Absolute path, or a name in brackets where there is no file (`[vdso]`).
+    pub path: String,
+    /// First run-time address of the segment.
+    pub start: usize,
+    /// One past its last address.
+    pub limit: usize,
+    /// Where the segment begins in the file.
+    pub file_offset: u64,
+    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`), modulo 2^64: a
+    /// library that was linked for a higher place than it got has a "negative" one.
+    pub bias: usize,
+    /// The linker's build id (GNU note), empty when there is none.
+    pub build_id: Vec<u8>,
+    /// Whether this is the program itself.
+    pub is_main_executable: bool,
+    /// The device of its file, as the kernel lists mappings; `None` if it does not, and if there is no file.
+    pub device: Option<String>,
+    /// When it was first seen. Without a build id, a file that was changed later may not be what was loaded.
+    pub first_seen: SystemTime,
+    /// The lowest address that the loader mapped for this program or library.
+    pub(crate) base: usize,
+    pub(crate) unwind: UnwindTables,
+    /// As the loader calls it.
+    loader_name: String,
+    loaded: AtomicBool,
+}
+
+impl Module {
+    /// What the loader calls it.
+    pub fn loader_name(&self) -> &str {
+        &self.loader_name
+    }
+
+    /// Whether it was still loaded at the last [`refresh`].
+    pub fn is_loaded(&self) -> bool {
+        self.loaded.load(Ordering::Relaxed)
+    }
+
+    /// Whether a run-time address lies in this segment.
+    pub fn contains(&self, address: usize) -> bool {
+        (self.start..self.limit).contains(&address)
+    }
+}
+
+/// The unwind tables of a module, readable for as long as the process lives.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct UnwindTables {
+    /// `.eh_frame_hdr` and its run-time address.
+    pub(crate) header: (&'static [u8], usize),
+    /// `.eh_frame` and its run-time address.
+    pub(crate) frames: (&'static [u8], usize),
+    /// Whether the bytes are a copy of ours, and not the module's own, which go when it is unloaded.
+    is_copy: bool,
+}
+
+/// The loader's counts of modules added and removed: they change whenever its list does.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Generation {
+    added: u64,
+    removed: u64,
+}
+
+/// The loader's list as it was read.
+struct Listing {
+    modules: Vec<&'static Module>,
+    generation: Generation,
+}
+
+/// What the process has loaded, and had. Replaced as a whole.
+#[derive(Clone, Debug, Default)]
+struct ModuleSet {
+    /// Of loaded modules first, then of those unloaded last.
+    lifetimes: Vec<Lifetime>,
+    generation: Generation,
+    /// The last reading before which something was unloaded that is not known, or no longer.
+    doubtful: u64,
+    /// What was there at the first reading stays: the program, and the libraries that it was linked with.
+    first_stay: bool,
+}
+
+static REFRESH: ForkLock = ForkLock::new();
+/// Called with the modules that are loaded when they have changed. `REFRESH` is held.
+static ON_CHANGE: AtomicRef<fn(&[&'static Module])> = AtomicRef::none();
+/// The first reading is made by a constructor.
+static AT_START: AtomicBool = AtomicBool::new(false);
+static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
+/// Threads that are reading a set. A set that was replaced is freed when nobody reads any.
+static READERS: AtomicUsize = AtomicUsize::new(0);
+/// Unloaded modules that are remembered: their addresses may still stand in stacks. More would make a
+/// program that loads and unloads plugins for ever grow with them.
+const REMEMBERED: usize = 256;
+
+/// Reads the set as of the last refresh; empty before the first. Lock-free: for hooks.
+fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
+    static EMPTY: ModuleSet = ModuleSet {
+        lifetimes: Vec::new(),
+        generation: Generation { added: 0, removed: 0 },
+        doubtful: 0,
+        first_stay: false,
+    };
+    // Sequentially consistent, with the load below: a refresh that has stored a new set and then sees no
+    // reader knows that whoever comes later sees the new one.
+    READERS.fetch_add(1, Ordering::SeqCst);
+    // SAFETY: a set is freed only after it was replaced and no reader was left.
+    let result = f(unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.unwrap_or(&EMPTY));
+    READERS.fetch_sub(1, Ordering::SeqCst);
+    result
+}
+
+/// The loaded module that holds a run-time address. Lock-free.
+pub fn find(address: usize) -> Option<&'static Module> {
+    read(|set| set.loaded().find(|module| module.contains(address)))
+}
+
+/// A module that was loaded with this bias. Lock-free.
+pub(crate) fn loaded_at(bias: usize) -> Option<&'static Module> {
+    read(|set| set.loaded().find(|module| module.bias == bias))
+}
+
+/// Says that the first reading follows in a constructor, unless there was one already.
+pub(crate) fn expect_first_reading() {
+    AT_START.store(true, Ordering::Relaxed);
+}
+
+/// Reads the list of loaded libraries again. Every export does so; a program that loads and unloads libraries (plugins,
+/// hot reloading) may call this after each `dlopen` and after each `dlclose`, for two reasons:
+///
+/// - Where frame pointers are missing, stacks go through a library only once it is known.
+/// - When a library takes the place of another one, the same address stands for two functions. A stack that was captured
+///   between the reading before the change and the one after it may belong to either: it is shown by address, and a
+///   comment of the profile names both libraries. With a reading right before and right after each change there is no
+///   such stack.
+///
+/// It takes the loader's lock and half a microsecond; 70 in a program with few libraries if the list has changed. The
+/// unwind tables of each library are copied when it is seen for the first time, and kept until the process ends: a program
+/// that loads one build of a plugin after another grows by those. The kernel may have to read them from the library's file.
+/// Not for signal handlers, nor for constructors and destructors of libraries. Go has nothing like it: its plugins are
+/// never unloaded.
+//
+// A forked child whose parent was in here with the loader's lock at the instant of the fork keeps the modules that it
+// has. (One that found another thread with it waits for ever, which cannot be known.)
+pub fn refresh() {
+    refresh_unless(true);
+}
+
+/// Reads the list, and calls `changed` with the modules that are loaded, now and whenever they have changed.
+pub(crate) fn on_change(changed: &'static fn(&[&'static Module])) {
+    ON_CHANGE.set(Some(changed));
+    refresh_unless(false);
+}
+
+/// `is_told` says that an unchanged list need not be read.
+fn refresh_unless(is_told: bool) {
+    let _held = REFRESH.lock();
+    let reading = span::begin_reading();
+    let Some(generation) = imp::generation() else { return };
+    let is_unchanged = is_told && read(|set| set.generation == generation && !set.lifetimes.is_empty());
+    // The list stays, whatever work it is read for.
+    let is_read = is_unchanged
+        || hook::outside_workspace(|| {
+            let _untracked = hook::untracked();
+            read_again(reading)
+        });
+    if is_read {
+        span::end_reading(reading);
+    }
+}
+
+/// Replaces the set. `false` if the loader cannot be asked.
+fn read_again(reading: u64) -> bool {
+    let mut before = read(ModuleSet::clone);
+    let known = history::distinct(&before.lifetimes);
+    let Some(listing) = imp::list(&known) else { return false };
+    for module in known {
+        let still = listing.modules.iter().any(|listed| core::ptr::eq(*listed, module));
+        module.loaded.store(still, Ordering::Relaxed);
+    }
+    for module in &listing.modules {
+        module.loaded.store(true, Ordering::Relaxed);
+    }
+    if before.lifetimes.is_empty() {
+        // Of the program itself, a constructor runs before anything was loaded that can be unloaded. As a library we come
+        // when the host has plugins already.
+        let here = read_again as fn(u64) -> bool as usize;
+        let is_program = |module: &&'static Module| module.is_main_executable && module.contains(here);
+        before.first_stay = AT_START.load(Ordering::Relaxed) && listing.modules.iter().any(is_program);
+    }
+    if let Some(changed) = ON_CHANGE.get() {
+        changed(&listing.modules);
+    }
+    let set = Box::into_raw(Box::new(before.followed_by(&listing, reading)));
+    let old = CURRENT.swap(set, Ordering::SeqCst);
+    if !old.is_null() && READERS.load(Ordering::SeqCst) == 0 {
+        // SAFETY: replaced, and nobody reads it: who counted himself since reads the new one. (With a
+        // reader about, or the ghost of one in a forked child, it is leaked.)
+        drop(unsafe { Box::from_raw(old) });
+    }
+    true
+}
+
+impl ModuleSet {
+    fn loaded(&self) -> impl Iterator<Item = &'static Module> {
+        self.lifetimes.iter().filter(|lifetime| lifetime.last.is_none()).map(|lifetime| lifetime.module)
+    }
+
+    /// What is known after a reading.
+    fn followed_by(&self, listing: &Listing, reading: u64) -> Self {
+        let (open, mut closed): (Vec<Lifetime>, Vec<Lifetime>) =
+            self.lifetimes.iter().partition(|lifetime| lifetime.last.is_none());
+        let is_listed =
+            |lifetime: &Lifetime| listing.modules.iter().any(|m| core::ptr::eq(*m, lifetime.module));
+        let (staying, gone): (Vec<Lifetime>, Vec<Lifetime>) = open.into_iter().partition(is_listed);
+
+        let removed = listing.generation.removed.wrapping_sub(self.generation.removed);
+        let unseen = removed.saturating_sub(bases(&gone).len() as u64);
+        let reloaded = perhaps_reloaded(listing, &staying, unseen, self.first_stay);
+        let is_doubtful = unseen > 0;
+        for lifetime in &mut closed {
+            // The clock's values overlap those of the reading before.
+            lifetime.is_doubtful_after |= is_doubtful && lifetime.last == Some(reading - 2);
+        }
+        let end = |lifetime: Lifetime| Lifetime {
+            last: Some(reading - 1),
+            is_doubtful_after: is_doubtful,
+            ..lifetime
+        };
+        let is_reloaded = |lifetime: &Lifetime| reloaded.contains(&lifetime.module.base);
+
+        let was_doubtful = self.doubtful > 0 && self.doubtful + 1 == reading;
+        let begin = |module| Lifetime {
+            module,
+            first: reading,
+            last: None,
+            is_doubtful_before: is_doubtful || was_doubtful,
+            is_doubtful_after: false,
+        };
+        let goes_on = |module: &'static Module| {
+            let of = |lifetime: &&Lifetime| core::ptr::eq(lifetime.module, module) && !is_reloaded(lifetime);
+            staying.iter().find(of).copied()
+        };
+        let listed = listing.modules.iter().copied();
+        let mut lifetimes: Vec<Lifetime> =
+            listed.map(|module| goes_on(module).unwrap_or_else(|| begin(module))).collect();
+
+        let ended =
+            gone.iter().chain(staying.iter().filter(|lifetime| is_reloaded(lifetime))).copied().map(end);
+        let mut remembered: Vec<Lifetime> = ended.chain(closed).collect();
+        let forgotten = remembered.split_off(remembered.len().min(REMEMBERED));
+        // Those that may have come to the place of a forgotten one, in the values of the clock that both have.
+        let follows = |lifetime: &Lifetime, forgotten: &Lifetime| {
+            forgotten.last.is_some_and(|last| (last + 1..=last + 2).contains(&lifetime.first))
+        };
+        for lifetime in lifetimes.iter_mut().chain(&mut remembered) {
+            lifetime.is_doubtful_before |= forgotten.iter().any(|forgotten| follows(lifetime, forgotten));
+        }
+        let is_doubtful = is_doubtful || forgotten.iter().any(|lifetime| lifetime.last == Some(reading - 1));
+        lifetimes.extend(remembered);
+        Self {
+            lifetimes,
+            generation: listing.generation,
+            doubtful: if is_doubtful { reading } else { self.doubtful },
+            first_stay: self.first_stay,
+        }
+    }
+}
+
+/// The bases of the programs and libraries that these segments belong to.
+fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
+    let mut bases: Vec<usize> = lifetimes.iter().map(|lifetime| lifetime.module.base).collect();
+    bases.sort_unstable();
+    bases.dedup();
+    bases
+}
+
+/// The bases of libraries that were listed before and are listed now, but may have been unloaded in between and have
+/// given their place to another one, when so many were unloaded that were not seen to go.
+///
+/// One of them was that other. The loader puts what it loads at the end of its list, so the rest are the last ones of
+/// those that stayed. The program, and the libraries that it was linked with, are never unloaded.
+fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64, first_stay: bool) -> Vec<usize> {
+    let stays = |lifetime: &Lifetime| lifetime.module.is_main_executable || first_stay && lifetime.first == 1;
+    let mut bases: Vec<usize> = listing
+        .modules
+        .iter()
+        .filter(|module| staying.iter().any(|s| core::ptr::eq(s.module, **module) && !stays(s)))
+        .map(|module| module.base)
+        .collect();
+    bases.dedup();
+    let most = usize::try_from(unseen.saturating_sub(1)).unwrap_or(usize::MAX);
+    bases.split_off(bases.len().saturating_sub(most))
+}
+
+#[cfg(rtprof_supported)]
+mod image;
+#[cfg(rtprof_supported)]
+mod loader;
+#[cfg(rtprof_supported)]
+mod memory;
+#[cfg(rtprof_supported)]
+use loader as imp;
+
+#[cfg(not(rtprof_supported))]
+mod imp {
+    use super::{Generation, Listing, Module};
+
+    pub(super) fn generation() -> Option<Generation> {
+        None
+    }
+
+    pub(super) fn list(_before: &[&'static Module]) -> Option<Listing> {
+        None
+    }
+}
+
+/// Keeps the library that contains this address from being unloaded. Not for hooks.
+pub(crate) fn keep_loaded(address: usize) {
+    #[cfg(rtprof_supported)]
+    if let Some(library) = find(address).filter(|module| !module.is_main_executable)
+        && let Ok(name) = std::ffi::CString::new(library.loader_name())
+    {
+        let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
+        // SAFETY: the library is loaded already, so this runs no code of it; it marks it as permanent.
+        unsafe { libc::dlopen(name.as_ptr(), flags) };
+    }
+    #[cfg(not(rtprof_supported))]
+    let _ = address;
+}
+
+#[cfg(all(test, rtprof_supported, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_test_program_is_the_first_module_and_holds_this_function() {
+        refresh();
+        let history = History::read();
+        let all = history.modules();
+        assert!(all[0].is_main_executable);
+        let here = the_test_program_is_the_first_module_and_holds_this_function as fn() as usize;
+        assert!(core::ptr::eq(find(here).unwrap(), all[0]));
+        assert_eq!(all[0].path, std::env::current_exe().unwrap().to_string_lossy());
+        assert!(all.iter().any(|m| m.path.contains("libc")), "{all:?}");
+        assert!(all[0].unwind.frames.0.len() > 1000);
+    }
+
+    #[test]
+    fn a_second_refresh_keeps_the_set() {
+        refresh();
+        let before = CURRENT.load(Ordering::Relaxed);
+        refresh();
+        assert_eq!(before, CURRENT.load(Ordering::Relaxed));
+    }
+}

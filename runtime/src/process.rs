@@ -1,0 +1,95 @@
+//! Which process this is, without a system call: for hooks that keep what does not live on in a forked child.
+//!
+//! A page that the kernel wipes in a child (`MADV_WIPEONFORK`, Linux 4.14) holds the number of the process that has
+//! looked last. Where it reads 0, the process is new and asks the kernel. A child of `vfork` shares the page with its
+//! parent, as it does everything that the number is for.
+
+use core::ptr::{self, NonNull};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::hook::Hook;
+use crate::hook::own_process;
+use crate::mapping;
+
+/// The page; null before the first question.
+static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+/// What stands in for the page where there is none: always 0, so that each question is a system call.
+static UNKNOWN: AtomicU32 = AtomicU32::new(0);
+
+/// The number of this process, never 0. For hooks.
+#[inline]
+pub fn number() -> u32 {
+    // SAFETY: it is null or points to what lives as long as the process.
+    match unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.map(|number| number.load(Ordering::Relaxed)) {
+        Some(known) if known != 0 => known,
+        _ => ask(),
+    }
+}
+
+/// Whether a child of `vfork`, which runs in its parent's memory, has its parent's number. Asked after [`number`]. For hooks.
+pub fn is_shared_with_vfork() -> bool {
+    !ptr::eq(NUMBER.load(Ordering::Relaxed), &raw const UNKNOWN)
+}
+
+#[cold]
+fn ask() -> u32 {
+    // Leaves `errno` as it was.
+    let _hook = Hook::enter();
+    let number = own_process();
+    // SAFETY: as above.
+    let known = unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.unwrap_or_else(open);
+    if !ptr::eq(known, &raw const UNKNOWN) {
+        known.store(number, Ordering::Relaxed);
+    }
+    number
+}
+
+/// Makes the page, or uses one that another thread has made meanwhile.
+fn open() -> &'static AtomicU32 {
+    let page = wiped_page();
+    let wanted = page.map_or((&raw const UNKNOWN).cast_mut(), |page| page.as_ptr().cast());
+    let installed = NUMBER.compare_exchange(ptr::null_mut(), wanted, Ordering::AcqRel, Ordering::Acquire);
+    let used = installed.map_or_else(|other| other, |_| wanted);
+    if let (Err(_), Some(page)) = (installed, page) {
+        // SAFETY: mapped above, and no other thread knows of it.
+        unsafe { mapping::unmap(page, mapping::PAGE) };
+    }
+    // SAFETY: a page that is never unmapped, zeroed and aligned, or the static.
+    unsafe { &*used }
+}
+
+fn wiped_page() -> Option<NonNull<u8>> {
+    let page = mapping::map(mapping::PAGE)?;
+    // SAFETY: mapped above, and no other thread knows of it.
+    unsafe {
+        if mapping::wipe_on_fork(page, mapping::PAGE) {
+            return Some(page);
+        }
+        mapping::unmap(page, mapping::PAGE);
+    }
+    None
+}
+
+#[cfg(all(test, rtprof_supported))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_has_another_number() {
+        assert_eq!(number(), std::process::id());
+        assert_eq!(number(), std::process::id(), "as it was noted");
+        // SAFETY: the child makes system calls only.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: a plain system call.
+            let is_right = (0..2).all(|_| number() == unsafe { libc::getpid() } as u32);
+            // SAFETY: ends the child here, without what the parent has set up.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = -1;
+        // SAFETY: writes to a local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "the child knows its own number");
+        assert_eq!(number(), std::process::id());
+    }
+}

@@ -1,0 +1,220 @@
+//! Questions that the coordinator of a snapshot puts to threads by signal, and their answers.
+//!
+//! Problem: a thread that is asked answers when it likes, or never. When the coordinator has given it up, its handler must
+//! not write to what serves another snapshot by then. Scheme: a few places for questions, each with a word that only the one
+//! who changes it next may go on with:
+//!
+//! ```text
+//!              put                    claimed by the handler            done
+//!      free ──────────► asked ──────────────────────────► answering ──────────► answered, or again
+//!       ▲                 │                                                        │
+//!       └── withdrawn ────┴───────────────── read by the coordinator ──────────────┘
+//! ```
+//!
+//! With the state the word has the question's number, which no other question ever has, and which goes with the signal: a
+//! handler that comes too late finds another number. The coordinator waits for those that answer: they are at work, for some
+//! microseconds.
+
+use crate::primitive::{AtomicPtr, AtomicU64, Ordering};
+
+use crate::goroutine::Goroutine;
+
+/// Questions that may be open at one time.
+pub(super) const PLACES: usize = if cfg!(loom) { 1 } else { 64 };
+
+const ASKED: u64 = 0;
+const ANSWERING: u64 = 1;
+const ANSWERED: u64 = 2;
+const AGAIN: u64 = 3;
+
+fn word(number: u64, state: u64) -> u64 {
+    number << 2 | state
+}
+
+/// What a thread is asked.
+#[derive(Clone, Copy)]
+pub(super) struct Question {
+    /// The snapshot that its stack is for.
+    pub(super) snapshot: u64,
+    /// Its goroutine and the number of that, if it had one at the cut.
+    pub(super) goroutine: Option<(&'static Goroutine, u64)>,
+    /// Whether it waited in the kernel.
+    pub(super) is_in_kernel: bool,
+}
+
+/// What the coordinator finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// None yet.
+    Asked,
+    /// It is about to be given.
+    Answering,
+    /// The thread has done what there was to do.
+    Answered,
+    /// The thread could not, for the moment.
+    Again,
+}
+
+struct Place {
+    word: AtomicU64,
+    snapshot: AtomicU64,
+    goroutine: AtomicPtr<Goroutine>,
+    id: AtomicU64,
+    is_in_kernel: AtomicU64,
+}
+
+impl Place {
+    #[cfg(not(loom))]
+    const fn free() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            snapshot: AtomicU64::new(0),
+            goroutine: AtomicPtr::new(core::ptr::null_mut()),
+            id: AtomicU64::new(0),
+            is_in_kernel: AtomicU64::new(0),
+        }
+    }
+
+    // loom's atomics are not `const`.
+    #[cfg(loom)]
+    fn free() -> Self {
+        Self {
+            word: AtomicU64::new(0),
+            snapshot: AtomicU64::new(0),
+            goroutine: AtomicPtr::new(core::ptr::null_mut()),
+            id: AtomicU64::new(0),
+            is_in_kernel: AtomicU64::new(0),
+        }
+    }
+}
+
+/// All questions.
+pub(super) struct Questions {
+    places: [Place; PLACES],
+    /// How many there were. Of the coordinator.
+    last: AtomicU64,
+}
+
+impl Questions {
+    #[cfg(loom)]
+    fn new() -> Self {
+        Self { places: core::array::from_fn(|_| Place::free()), last: AtomicU64::new(0) }
+    }
+
+    #[cfg(not(loom))]
+    pub(super) const fn new() -> Self {
+        Self { places: [const { Place::free() }; PLACES], last: AtomicU64::new(0) }
+    }
+
+    fn place(&self, number: u64) -> &Place {
+        &self.places[number as usize % PLACES]
+    }
+
+    /// Puts a question in place `at`, which has no open one, and returns its number, never 0. By the coordinator.
+    pub(super) fn put(&self, at: usize, question: Question) -> u64 {
+        let round = self.last.load(Ordering::Relaxed) + 1;
+        self.last.store(round, Ordering::Relaxed);
+        let number = round * PLACES as u64 + at as u64;
+        let place = self.place(number);
+        let (goroutine, id) = match question.goroutine {
+            Some((goroutine, id)) => ((&raw const *goroutine).cast_mut(), id),
+            None => (core::ptr::null_mut(), 0),
+        };
+        place.snapshot.store(question.snapshot, Ordering::Relaxed);
+        place.goroutine.store(goroutine, Ordering::Relaxed);
+        place.id.store(id, Ordering::Relaxed);
+        place.is_in_kernel.store(question.is_in_kernel.into(), Ordering::Relaxed);
+        // Release: whoever claims it reads this question.
+        place.word.store(word(number, ASKED), Ordering::Release);
+        number
+    }
+
+    /// In the handler of a signal that has brought this number: `answer` returns whether it could. Not called if the
+    /// question was withdrawn.
+    pub(super) fn answer(&self, number: u64, answer: impl FnOnce(Question) -> bool) {
+        let place = self.place(number);
+        let (asked, answering) = (word(number, ASKED), word(number, ANSWERING));
+        if place.word.compare_exchange(asked, answering, Ordering::Acquire, Ordering::Relaxed).is_err() {
+            return;
+        }
+        // SAFETY: null, or from a reference to a slot, which is never freed.
+        let goroutine = unsafe { place.goroutine.load(Ordering::Relaxed).as_ref() };
+        let could = answer(Question {
+            snapshot: place.snapshot.load(Ordering::Relaxed),
+            goroutine: goroutine.map(|goroutine| (goroutine, place.id.load(Ordering::Relaxed))),
+            is_in_kernel: place.is_in_kernel.load(Ordering::Relaxed) != 0,
+        });
+        // Release: the coordinator finds what was recorded.
+        place.word.store(word(number, if could { ANSWERED } else { AGAIN }), Ordering::Release);
+    }
+
+    /// By the coordinator.
+    pub(super) fn look(&self, number: u64) -> Answer {
+        match self.place(number).word.load(Ordering::Acquire) & 3 {
+            ASKED => Answer::Asked,
+            ANSWERING => Answer::Answering,
+            ANSWERED => Answer::Answered,
+            _ => Answer::Again,
+        }
+    }
+
+    /// Takes a question back. `false` if the thread has begun to answer it. By the coordinator.
+    pub(super) fn withdraw(&self, number: u64) -> bool {
+        let withdrawn = word(number, AGAIN);
+        let word = &self.place(number).word;
+        word.compare_exchange(self::word(number, ASKED), withdrawn, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
+    }
+}
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use loom::cell::UnsafeCell;
+    use loom::sync::Arc;
+
+    struct World {
+        questions: Questions,
+        record: UnsafeCell<u64>,
+    }
+
+    // SAFETY: loom checks every access to the cell.
+    unsafe impl Sync for World {}
+    // SAFETY: as above.
+    unsafe impl Send for World {}
+
+    /// A handler writes only while its question is open, and reads the question that its number is of.
+    #[test]
+    fn loom_a_late_answer_touches_nothing() {
+        loom::model(|| {
+            let world = Arc::new(World { questions: Questions::new(), record: UnsafeCell::new(0) });
+            let question = |snapshot| Question { snapshot, goroutine: None, is_in_kernel: snapshot == 2 };
+            let ask = |snapshot| {
+                let number = world.questions.put(0, question(snapshot));
+                let world = world.clone();
+                let handler = loom::thread::spawn(move || {
+                    world.questions.answer(number, |question| {
+                        assert_eq!(question.is_in_kernel, question.snapshot == 2);
+                        world.record.with_mut(|record| unsafe { *record = question.snapshot });
+                        true
+                    });
+                });
+                (number, handler)
+            };
+            let (number, first) = ask(1);
+            if !world.questions.withdraw(number) {
+                while world.questions.look(number) != Answer::Answered {
+                    loom::thread::yield_now();
+                }
+            }
+            world.record.with_mut(|record| unsafe { *record = 0 });
+            let (number, second) = ask(2);
+            while world.questions.look(number) != Answer::Answered {
+                loom::thread::yield_now();
+            }
+            assert_eq!(world.record.with(|record| unsafe { *record }), 2);
+            first.join().unwrap();
+            second.join().unwrap();
+        });
+    }
+}

@@ -1,0 +1,297 @@
+//! The threads of a snapshot that do not wait in our hooks: goroutines that do something else, and threads that no hook has
+//! ever seen.
+
+use super::Recorded;
+use crate::goroutine::{Goroutine, Live, Visit};
+
+pub(super) use imp::{Others, count_strangers, list, look};
+
+/// What is known of the process's threads before the cut.
+pub(super) enum Listed {
+    /// There are as many as these goroutines.
+    Only(Live),
+    /// Their numbers in the kernel.
+    All(Vec<u32>),
+    /// Without /proc: nothing.
+    Unknown,
+}
+
+impl Listed {
+    /// How many threads there may be beside goroutines.
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::All(threads) => threads.len(),
+            Self::Only(_) | Self::Unknown => 0,
+        }
+    }
+}
+
+#[cfg(all(rtprof_supported, not(loom)))]
+mod imp {
+    use std::collections::{HashMap, HashSet};
+
+    use super::super::asking::{self, Outcome, Places, Thread};
+    use super::super::recording::Seen;
+    use super::super::signal::{self, Signal};
+    use super::super::{GoroutineKind, KernelState, add_marker, visit};
+    use super::*;
+    use crate::goroutine::{self, SLOTS};
+    use crate::kernel_thread;
+    use crate::labels::LabelSetId;
+    use crate::modules::CaptureSpan;
+    use crate::proc::{self, NoStatus, Status};
+    use crate::stack::marker::{self, Marker};
+    use crate::state::State;
+
+    /// The threads of the process.
+    pub(crate) fn list() -> Listed {
+        proc::threads().map_or(Listed::Unknown, Listed::All)
+    }
+
+    /// The threads of the process, if there are others than these goroutines.
+    pub(crate) fn look(live: Live) -> Listed {
+        if threads() == Some(live.count) { Listed::Only(live) } else { list() }
+    }
+
+    /// What the coordinator notes of threads while it looks at all goroutines. Made before the snapshot: nothing is allocated
+    /// while it goes on.
+    pub(crate) struct Others {
+        /// To be asked.
+        threads: Vec<Thread>,
+        /// The kernel's numbers of all goroutines.
+        known: Vec<u32>,
+        live: Live,
+        places: Box<Places>,
+        is_too_small: bool,
+    }
+
+    impl Others {
+        /// With room for so many threads.
+        pub(crate) fn new(room: usize) -> Self {
+            let (threads, known) = (Vec::with_capacity(room), Vec::with_capacity(room));
+            Self { threads, known, live: Live::default(), places: Places::new(), is_too_small: false }
+        }
+
+        /// A goroutine that was there at the cut.
+        pub(crate) fn note(&mut self, goroutine: &'static Goroutine, id: u64, visit: Visit) {
+            // In one piece: another goroutine may be in the slot by now.
+            let Some(thread) = goroutine.thread().filter(|thread| thread.goroutine == id) else { return };
+            self.live.add(id);
+            self.note_known(thread.thread_id);
+            if visit == Visit::Runs {
+                self.add(thread.thread_id, Some((goroutine, id)));
+            }
+        }
+
+        /// After all goroutines: adds the threads before the cut that are none. `false` if that cannot be told, because
+        /// goroutines have begun or ended since there were as many as threads.
+        pub(crate) fn add_strangers(&mut self, listed: &Listed) -> bool {
+            match listed {
+                Listed::Only(live) => return self.live == *live,
+                Listed::Unknown => {}
+                Listed::All(threads) => {
+                    self.note_known(kernel_thread::thread_id());
+                    self.known.sort_unstable();
+                    for &thread in threads {
+                        if self.known.binary_search(&thread).is_err() {
+                            self.add(thread, None);
+                        }
+                    }
+                }
+            }
+            true
+        }
+
+        fn note_known(&mut self, thread: u32) {
+            self.is_too_small |= self.known.len() == self.known.capacity();
+            if !self.is_too_small {
+                self.known.push(thread);
+            }
+        }
+
+        fn add(&mut self, thread: u32, goroutine: Option<(&'static Goroutine, u64)>) {
+            self.is_too_small |= self.threads.len() == self.threads.capacity();
+            if !self.is_too_small {
+                self.threads.push(Thread::new(thread, goroutine));
+            }
+        }
+
+        /// Whether there were more threads than there was room for: some were left out.
+        pub(crate) fn is_too_small(&self) -> bool {
+            self.is_too_small
+        }
+
+        /// Has all of them recorded in snapshot `number`, but for those without a goroutine that do not answer. Returns
+        /// whether a goroutine was not as it seemed: its thread had ended without a word.
+        pub(crate) fn ask(&mut self, number: u64, is_proc_there: bool) -> bool {
+            match way(is_proc_there) {
+                Ok(signal) => asking::ask(number, signal, &mut self.threads, &mut self.places),
+                Err(why) => {
+                    for thread in &mut self.threads {
+                        thread.outcome = Outcome::Silent(why);
+                    }
+                }
+            }
+            let mut was_dead = false;
+            for thread in &self.threads {
+                let Some((goroutine, id)) = thread.goroutine else { continue };
+                match thread.outcome {
+                    // It may have begun to wait in our hooks meanwhile.
+                    Outcome::Silent(why) if visit(number, goroutine, id) == Visit::Runs => {
+                        goroutine.progress().settle(number, || add_marker(goroutine, id, Seen::Running, why));
+                    }
+                    Outcome::Gone if goroutine.id() == id => {
+                        was_dead = true;
+                        goroutine::end(goroutine, id);
+                    }
+                    _ => {}
+                }
+            }
+            was_dead
+        }
+
+        /// Adds to `all`, the goroutines of the snapshot, what /proc tells.
+        pub(crate) fn complete(self, all: &mut Vec<Recorded>) {
+            if self.threads.is_empty() {
+                return;
+            }
+            let recorded: HashMap<u32, usize> =
+                all.iter().enumerate().map(|(at, recorded)| (recorded.thread_id, at)).collect();
+            for thread in &self.threads {
+                let recorded = recorded.get(&thread.id).map(|&at| &mut all[at]);
+                match (thread.outcome, recorded) {
+                    (Outcome::Settled, Some(recorded)) if thread.goroutine.is_none() => {
+                        name_by(recorded, &thread.status);
+                    }
+                    (Outcome::Silent(why), Some(recorded)) if *recorded.stack == [marker::frame(why)] => {
+                        tell_of(recorded, thread);
+                    }
+                    (Outcome::Silent(why), None) if thread.goroutine.is_none() => {
+                        all.extend(silent_stranger(thread, why))
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// How threads are asked, or why not.
+    fn way(is_proc_there: bool) -> Result<Signal, Marker> {
+        if !signal::thread_signals() {
+            return Err(marker::thread_signals_are_off);
+        }
+        if !is_proc_there {
+            return Err(marker::proc_cannot_be_read);
+        }
+        Signal::get().ok_or(marker::no_real_time_signal_is_free)
+    }
+
+    /// Names a thread as the kernel does, unless it has told more.
+    fn name_by(recorded: &mut Recorded, status: &Status) {
+        if recorded.name.is_empty() && recorded.start.is_none() {
+            recorded.name = status.name();
+        }
+    }
+
+    /// Notes what the kernel says of a thread whose stack is not there. `false` if it has ended.
+    fn tell_of(recorded: &mut Recorded, thread: &Thread) -> bool {
+        let status = match Status::of(thread.id) {
+            Ok(status) => status,
+            Err(why) => return why == NoStatus::Unreadable,
+        };
+        name_by(recorded, &status);
+        if recorded.state == State::Running && matches!(status.state, b'S' | b'D') {
+            recorded.state = State::Syscall;
+        }
+        let waits_in = proc::waits_in(thread.id);
+        recorded.kernel = Some(KernelState { state: status.state.into(), waits_in });
+        true
+    }
+
+    /// A thread that is no goroutine and did not answer.
+    fn silent_stranger(thread: &Thread, why: Marker) -> Option<Recorded> {
+        let (started, is_exiting) = proc::birth(thread.id)?;
+        let mut recorded = Recorded {
+            // No other thread has ever had both, and both together are more than the numbers of goroutines: those count
+            // from 1, and a machine runs for some seconds before it runs a program.
+            id: started << 22 | u64::from(thread.id),
+            kind: GoroutineKind::Thread,
+            thread_id: thread.id,
+            name: String::new(),
+            start: None,
+            created_by: None,
+            creator: 0,
+            state: State::Running,
+            waited_ticks: 0,
+            is_leaked: false,
+            labels: LabelSetId::NONE,
+            stack: vec![marker::frame(why)].into(),
+            branches: Vec::new(),
+            polled: Vec::new(),
+            polls: 0,
+            span: CaptureSpan::now(),
+            kernel: None,
+        };
+        (!is_exiting && tell_of(&mut recorded, thread)).then_some(recorded)
+    }
+
+    /// How many threads the process has, where that is told.
+    pub(crate) fn threads() -> Option<usize> {
+        proc::count()
+    }
+
+    /// How many threads there are beside `live` goroutines, without those that are about to end: a thread may be joined a
+    /// moment before the kernel has done with it.
+    pub(crate) fn count_strangers(live: Live) -> usize {
+        let Listed::All(threads) = look(live) else { return 0 };
+        let goroutines = SLOTS.iter().filter_map(Goroutine::thread);
+        let known: HashSet<u32> = goroutines.map(|thread| thread.thread_id).collect();
+        let is_there = |thread: u32| proc::birth(thread).is_some_and(|(_, is_exiting)| !is_exiting);
+        threads.into_iter().filter(|thread| !known.contains(thread) && is_there(*thread)).count()
+    }
+}
+
+#[cfg(not(all(rtprof_supported, not(loom))))]
+mod imp {
+    use super::*;
+
+    pub(crate) struct Others;
+
+    impl Others {
+        pub(crate) fn new(_room: usize) -> Self {
+            Self
+        }
+
+        pub(crate) fn note(&mut self, _goroutine: &'static Goroutine, _id: u64, _visit: Visit) {}
+
+        pub(crate) fn add_strangers(&mut self, _listed: &Listed) -> bool {
+            true
+        }
+
+        pub(crate) fn is_too_small(&self) -> bool {
+            false
+        }
+
+        pub(crate) fn ask(&mut self, _number: u64, _is_proc_there: bool) -> bool {
+            false
+        }
+
+        pub(crate) fn complete(self, _all: &mut Vec<Recorded>) {}
+    }
+
+    pub(crate) fn list() -> Listed {
+        Listed::Unknown
+    }
+
+    pub(crate) fn look(_live: Live) -> Listed {
+        Listed::Unknown
+    }
+
+    pub(crate) fn threads() -> Option<usize> {
+        None
+    }
+
+    pub(crate) fn count_strangers(_live: Live) -> usize {
+        0
+    }
+}

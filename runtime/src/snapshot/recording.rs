@@ -1,0 +1,238 @@
+//! Where a snapshot is put together: a record for each goroutine, written by whoever has claimed it.
+//!
+//! The memory is a mapping of its own that stays for the next snapshot, because goroutines that are about to run write
+//! there, which may allocate nothing.
+
+use core::cell::UnsafeCell;
+use core::ptr::NonNull;
+use core::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
+
+use super::tasks::{Polled, polled};
+use crate::goroutine::Goroutine;
+use crate::kernel_thread;
+use crate::labels::{self, LabelSetId};
+use crate::mapping::{self, PAGE};
+use crate::modules::CaptureSpan;
+use crate::name::MAX_NAME;
+use crate::stack::MAX_STACK;
+use crate::start::Start;
+use crate::state::State;
+use crate::task::MAX_NESTED;
+use crate::thread_create::ThreadBucket;
+
+/// A goroutine as it was when it was recorded.
+#[derive(Clone, Copy)]
+pub(super) struct Header {
+    pub(super) id: u64,
+    pub(super) thread_id: u32,
+    pub(super) state: State,
+    /// The tick at which its last wait began.
+    pub(super) since: u64,
+    pub(super) labels: LabelSetId,
+    pub(super) start: Option<Start>,
+    pub(super) created_by: Option<&'static ThreadBucket>,
+    pub(super) creator: u64,
+    /// The tasks that its thread polls.
+    pub(super) polled: Polled,
+    pub(super) span: CaptureSpan,
+    name: [u8; MAX_NAME],
+    name_len: usize,
+    depth: usize,
+}
+
+/// What a goroutine was doing when it was recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// It waited in our hooks: its state says for what.
+    Waiting,
+    /// It waited in the kernel for something else.
+    InKernel,
+    /// It did not wait. If its state says that it waits, it is about to, or was woken; if that it is in a system call, it is
+    /// about to or has come back, or nothing is known of it but that it was sampled.
+    Running,
+}
+
+impl Header {
+    /// That of a goroutine whose number is `id`.
+    fn of(goroutine: &Goroutine, id: u64, seen: Seen) -> Self {
+        let state = match (goroutine.state().state(), seen) {
+            (State::Waiting(_) | State::Syscall, Seen::Running) => State::Running,
+            (State::Waiting(_) | State::Running, Seen::InKernel) => State::Syscall,
+            (state, _) => state,
+        };
+        let mut name = [0; MAX_NAME];
+        let name_len = goroutine.with_name(|text| {
+            name[..text.len()].copy_from_slice(text.as_bytes());
+            text.len()
+        });
+        Self {
+            id,
+            thread_id: goroutine.thread_id(),
+            state,
+            since: goroutine.since(),
+            labels: goroutine.labels(),
+            start: goroutine.start(),
+            created_by: goroutine.created_by(),
+            creator: goroutine.creator(),
+            polled: polled(goroutine.polls()),
+            span: CaptureSpan::now(),
+            name,
+            name_len,
+            depth: 0,
+        }
+    }
+
+    /// That of the current thread, which has no goroutine.
+    fn of_stranger(id: u64, seen: Seen) -> Self {
+        Self {
+            id,
+            thread_id: kernel_thread::thread_id(),
+            state: if seen == Seen::InKernel { State::Syscall } else { State::Running },
+            since: 0,
+            labels: labels::current_id(),
+            start: None,
+            created_by: None,
+            creator: 0,
+            polled: [0; MAX_NESTED],
+            span: CaptureSpan::now(),
+            name: [0; MAX_NAME],
+            name_len: 0,
+            depth: 0,
+        }
+    }
+
+    pub(super) fn name(&self) -> &str {
+        core::str::from_utf8(&self.name[..self.name_len]).unwrap_or_default()
+    }
+}
+
+/// A record in the mapping.
+struct Record {
+    /// `None` until it is written; in zeroed memory nothing is read of it.
+    header: UnsafeCell<Option<Header>>,
+    frames: UnsafeCell<[usize; MAX_STACK]>,
+    /// 1 when both are there.
+    is_written: AtomicUsize,
+}
+
+/// The records of the snapshot that goes on.
+pub(super) struct Recording {
+    records: AtomicPtr<Record>,
+    capacity: AtomicUsize,
+    next: AtomicUsize,
+}
+
+impl Recording {
+    pub(super) const fn new() -> Self {
+        Self {
+            records: AtomicPtr::new(core::ptr::null_mut()),
+            capacity: AtomicUsize::new(0),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    /// Makes it empty, with room for so many records. `false` when there is no memory.
+    ///
+    /// # Safety
+    /// By the coordinator, while no snapshot goes on: nobody else uses it.
+    pub(super) unsafe fn prepare(&self, capacity: usize) -> bool {
+        let (records, had) = (self.records.load(Ordering::Relaxed), self.capacity.load(Ordering::Relaxed));
+        if had < capacity {
+            let capacity = capacity.next_power_of_two();
+            let Some(new) = mapping::map(bytes(capacity)) else { return false };
+            self.records.store(new.as_ptr().cast(), Ordering::Relaxed);
+            self.capacity.store(capacity, Ordering::Relaxed);
+            if let Some(old) = NonNull::new(records) {
+                // SAFETY: mapped here with that size, and nobody uses it, says the caller.
+                unsafe { mapping::unmap(old.cast(), bytes(had)) };
+            }
+        } else {
+            let used = self.next.load(Ordering::Relaxed).min(had);
+            for at in 0..used {
+                // SAFETY: within the mapping. Zeroed memory is a record that is not written.
+                unsafe { (*records.add(at)).is_written.store(0, Ordering::Relaxed) };
+            }
+        }
+        self.next.store(0, Ordering::Relaxed);
+        true
+    }
+
+    /// Records a goroutine, which the caller has claimed. `capture` writes its stack and returns the depth. Left out if the
+    /// goroutine has ended meanwhile, or if there is no room: then [`overflow`](Self::overflow) says so.
+    pub(super) fn add(
+        &self,
+        goroutine: &Goroutine,
+        id: u64,
+        seen: Seen,
+        capture: impl FnOnce(&mut [usize; MAX_STACK]) -> usize,
+    ) {
+        let header = || Header::of(goroutine, id, seen);
+        let is_right = || {
+            // What was read before is that goroutine's, or the id is another one by now.
+            fence(Ordering::Acquire);
+            goroutine.id() == id
+        };
+        self.write(header, capture, is_right);
+    }
+
+    /// Records the current thread, which has no goroutine, or had none at the cut.
+    pub(super) fn add_stranger(
+        &self,
+        id: u64,
+        seen: Seen,
+        capture: impl FnOnce(&mut [usize; MAX_STACK]) -> usize,
+    ) {
+        self.write(|| Header::of_stranger(id, seen), capture, || true);
+    }
+
+    fn write(
+        &self,
+        header: impl FnOnce() -> Header,
+        capture: impl FnOnce(&mut [usize; MAX_STACK]) -> usize,
+        is_right: impl FnOnce() -> bool,
+    ) {
+        let at = self.next.fetch_add(1, Ordering::Relaxed);
+        if at >= self.capacity.load(Ordering::Relaxed) {
+            return;
+        }
+        // SAFETY: within the mapping, which stays while a snapshot goes on. The number was given to this caller only.
+        let record = unsafe { &*self.records.load(Ordering::Relaxed).add(at) };
+        let mut header = header();
+        // SAFETY: the record is this caller's, and any words are frames.
+        header.depth = capture(unsafe { &mut *record.frames.get() });
+        if is_right() {
+            // SAFETY: the record is this caller's. Nothing is dropped: the old header, if any, is plain data.
+            unsafe { record.header.get().write(Some(header)) };
+            record.is_written.store(1, Ordering::Release);
+        }
+    }
+
+    /// How many records found no room.
+    pub(super) fn overflow(&self) -> usize {
+        self.next.load(Ordering::Relaxed).saturating_sub(self.capacity.load(Ordering::Relaxed))
+    }
+
+    /// Calls `see` with each record and its stack.
+    ///
+    /// # Safety
+    /// By the coordinator, when the snapshot is closed: nobody records any more.
+    pub(super) unsafe fn for_each(&self, mut see: impl FnMut(&Header, &[usize])) {
+        let records = self.records.load(Ordering::Relaxed);
+        let used = self.next.load(Ordering::Relaxed).min(self.capacity.load(Ordering::Relaxed));
+        for at in 0..used {
+            // SAFETY: within the mapping, and nobody else's any more.
+            let record = unsafe { &*records.add(at) };
+            if record.is_written.load(Ordering::Acquire) == 0 {
+                continue;
+            }
+            // SAFETY: written, and nobody writes any more.
+            if let (Some(header), frames) = unsafe { (&*record.header.get(), &*record.frames.get()) } {
+                see(header, &frames[..header.depth]);
+            }
+        }
+    }
+}
+
+fn bytes(capacity: usize) -> usize {
+    (capacity * size_of::<Record>()).next_multiple_of(PAGE)
+}

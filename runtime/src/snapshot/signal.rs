@@ -1,0 +1,170 @@
+//! The signal by which threads are asked for their stacks.
+//!
+//! Which one: a real-time signal for which the program has no handler. It is looked for when it is needed for the first time,
+//! and our handler stays there: a signal that a thread receives late would end the process otherwise. If the program
+//! installs a handler there later, another signal is taken.
+//!
+//! What the program notices: a system call that a signal interrupts begins anew (`SA_RESTART`), but for those that never do
+//! (signal(7): `poll`, `epoll_wait`, `nanosleep` and others), which return `EINTR`. A signal of this number that we have not
+//! sent does what it would have done without us.
+//!
+//! In a shared library no signal is sent unless the program wants it: there the first access of a thread to our
+//! thread-locals may allocate, which a handler may not.
+
+use core::sync::atomic::{AtomicU8, Ordering};
+
+/// The program has not said.
+const UNSAID: u8 = 0;
+const OFF: u8 = 1;
+const ON: u8 = 2;
+
+static WANTED: AtomicU8 = AtomicU8::new(UNSAID);
+
+/// Whether [`goroutine_profile`](crate::goroutine_profile) and what is built on it ask threads for their stacks by a signal.
+/// On, unless rtprof is part of a shared library. Where it is off, no CPU profile can be started either; one that goes on does.
+///
+/// A thread that does not wait in rtprof's locks, channels and the like must interrupt itself to tell where it is. System
+/// calls in which it waits go on afterwards, but for some that return `EINTR` (see docs/goroutines.md). Without signals, such
+/// a thread has a single frame in the profile, `thread_signals_are_off`.
+pub fn set_thread_signals(on: bool) {
+    WANTED.store(if on { ON } else { OFF }, Ordering::Relaxed);
+}
+
+/// Whether threads are asked by signal: see [`set_thread_signals`].
+pub fn thread_signals() -> bool {
+    match WANTED.load(Ordering::Relaxed) {
+        UNSAID => imp::is_in_program(),
+        wanted => wanted == ON,
+    }
+}
+
+#[cfg(all(rtprof_supported, not(loom)))]
+pub(super) use imp::{Delivery, Signal};
+
+#[cfg(all(rtprof_supported, not(loom)))]
+mod imp {
+    use core::ffi::{c_int, c_void};
+    use core::sync::atomic::{AtomicI32, Ordering};
+
+    pub(super) use crate::disposition::is_in_program;
+
+    use crate::disposition;
+    use crate::errno;
+    use crate::hook::own_process;
+    use crate::stack::Interrupted;
+
+    /// The signal that has our handler; 0 for none.
+    static SIGNAL: AtomicI32 = AtomicI32::new(0);
+
+    /// Marks signals of ours, in a field that the kernel passes through.
+    const MARK: c_int = 0x7274_7066;
+
+    /// What comes with a signal that was sent with a value: the beginning of the kernel's `siginfo_t`.
+    #[repr(C)]
+    struct Info {
+        signal: c_int,
+        errno: c_int,
+        code: c_int,
+        #[cfg(target_pointer_width = "64")]
+        _pad: c_int,
+        process: c_int,
+        user: u32,
+        value: u64,
+        _rest: [u64; 12],
+    }
+
+    const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
+
+    /// A signal that has our handler.
+    #[derive(Clone, Copy)]
+    pub(crate) struct Signal(c_int);
+
+    /// What came of sending it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub(crate) enum Delivery {
+        Sent,
+        /// There is no such thread any more.
+        Gone,
+        /// Too many signals of this user are pending.
+        Full,
+        /// The kernel does not send it.
+        Refused,
+    }
+
+    impl Signal {
+        /// By the coordinator. `None` if no signal is free.
+        pub(crate) fn get() -> Option<Self> {
+            let known = SIGNAL.load(Ordering::Relaxed);
+            if known != 0 && disposition::is_handled_by(known, handle) {
+                return Some(Self(known));
+            }
+            // The last ones are those that others are least fond of, but for the very last.
+            let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
+            let candidates = (first..=last - 4).rev().chain(last - 3..=last);
+            // SAFETY: the handler keeps to what a handler may do, and lives as long as this code, which stays loaded (`init`).
+            let install = |signal| unsafe { disposition::install(signal, handle, &[libc::SIG_DFL]) };
+            let signal = candidates.into_iter().find(|&signal| install(signal).is_some())?;
+            SIGNAL.store(signal, Ordering::Relaxed);
+            Some(Self(signal))
+        }
+
+        /// Whether it is in this set, whose bit 0 stands for signal 1.
+        pub(crate) fn is_in(self, set: u64) -> bool {
+            set >> (self.0 - 1) & 1 != 0
+        }
+
+        /// Sends it to thread `id` of this process, with `question`.
+        pub(crate) fn send(self, id: u32, question: u64) -> Delivery {
+            let process = own_process();
+            let info = Info {
+                signal: self.0,
+                errno: MARK,
+                code: libc::SI_QUEUE,
+                _pad: 0,
+                process: process as c_int,
+                // SAFETY: has no effect.
+                user: unsafe { libc::getuid() },
+                value: question,
+                _rest: [0; 12],
+            };
+            errno::kept(|| {
+                // SAFETY: the kernel reads the structure, which is as long as it takes it for.
+                let sent = unsafe {
+                    libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, id, self.0, &raw const info)
+                };
+                match sent {
+                    0 => Delivery::Sent,
+                    _ if errno::get() == libc::ESRCH => Delivery::Gone,
+                    _ if errno::get() == libc::EAGAIN => Delivery::Full,
+                    _ => Delivery::Refused,
+                }
+            })
+        }
+    }
+
+    // Never inlined, it has one address, by which it is known.
+    #[inline(never)]
+    unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+        errno::kept(|| {
+            // SAFETY: the kernel passes a whole structure, which begins as `Info` does; the fields of one that was sent
+            // otherwise are some numbers.
+            let info = unsafe { &*info.cast::<Info>() };
+            let is_ours =
+                info.errno == MARK && info.code == libc::SI_QUEUE && info.process as u32 == own_process();
+            if is_ours {
+                // SAFETY: this is the handler's third argument.
+                let interrupted = unsafe { Interrupted::new(context) };
+                super::super::asking::answer(info.value, interrupted);
+            } else {
+                disposition::end_as_without_us(signal);
+            }
+        });
+    }
+}
+
+#[cfg(not(all(rtprof_supported, not(loom))))]
+mod imp {
+    pub(super) fn is_in_program() -> bool {
+        true
+    }
+}

@@ -1,0 +1,205 @@
+//! All tasks in a snapshot of goroutines.
+//!
+//! A task that waits is read from its slot. One that is polled is on the stack of a thread, which was recorded with the tasks
+//! that it polled: that stack is divided at the boundaries between them. The innermost part is the task's, and what is left is
+//! the thread's.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+
+use super::{GoroutineKind, Recorded, leak};
+use crate::boundary;
+use crate::clock;
+use crate::goroutine::{self, Goroutine};
+use crate::modules::CaptureSpan;
+use crate::stack::MAX_STACK;
+use crate::stack::marker::{self, Marker};
+use crate::state::State;
+use crate::task::{self, MAX_NESTED, Seen, TASKS, Task};
+use crate::wait_reason::WaitReason;
+
+/// The numbers of the tasks that a thread polls, from the innermost; then zeros.
+pub(crate) type Polled = [u64; MAX_NESTED];
+
+/// Those inside `innermost`.
+pub(crate) fn polled(innermost: Option<&'static Task>) -> Polled {
+    let mut ids = [0; MAX_NESTED];
+    let mut task = innermost;
+    for id in &mut ids {
+        let Some(known) = task else { break };
+        *id = known.id();
+        task = known.outer();
+    }
+    ids
+}
+
+/// How many forks led to this process, also one that was made without the C library's knowledge. Not for hooks.
+pub(super) fn forks_looked_at() -> u32 {
+    task::forks_looked_at(|| goroutine::known().and_then(Goroutine::polls))
+}
+
+/// All tasks of this process. Not for hooks.
+pub fn live_tasks() -> impl Iterator<Item = &'static Task> {
+    let forks = forks_looked_at();
+    TASKS.iter().filter(move |task| task.is_in(forks))
+}
+
+/// The part of a thread's stack that is a task's.
+struct Part {
+    stack: Cow<'static, [usize]>,
+    thread: u32,
+    state: State,
+    waited_ticks: u64,
+    span: CaptureSpan,
+}
+
+/// The tasks of a snapshot.
+pub(crate) struct Tasks {
+    /// Each with its number.
+    live: Vec<(u64, &'static Task)>,
+    /// By the numbers of the tasks.
+    parts: HashMap<u64, Part>,
+    forks: u32,
+    now: u64,
+    /// Ticks.
+    leak_limit: u64,
+}
+
+impl Tasks {
+    /// All of them, but for those that have begun since the number `limit` was given. What is a task's of the stacks of `threads`,
+    /// which were recorded with what they polled, is taken from there.
+    pub(crate) fn list(threads: &mut [Recorded], limit: u64, now: u64) -> Self {
+        let mut parts = HashMap::new();
+        for thread in threads {
+            divide(thread, &mut parts);
+        }
+        let forks = forks_looked_at();
+        let numbered = |task: &'static Task| task.is_in(forks).then(|| (task.id(), task));
+        let live = TASKS.iter().filter_map(numbered).filter(|&(id, _)| (1..limit).contains(&id)).collect();
+        Self { live, parts, forks, now, leak_limit: leak::limit_ticks() }
+    }
+
+    /// How many there are.
+    pub(crate) fn len(&self) -> usize {
+        self.live.len()
+    }
+
+    /// As they are read now, in the order of `key` of their numbers; without those that have ended since.
+    pub(crate) fn recorded<K: Ord>(mut self, key: impl Fn(u64) -> K) -> impl Iterator<Item = Recorded> {
+        // Before they are read: a record is ten times as large as what is sorted.
+        self.live.sort_unstable_by_key(|&(id, _)| key(id));
+        self.live.into_iter().filter_map(move |(id, task)| {
+            let seen = task.read(id, self.forks)?;
+            let is_leaked = seen.is_leaked(self.leak_limit, self.now);
+            Some(Recorded { is_leaked, ..recorded(seen, &mut self.parts, self.now) })
+        })
+    }
+}
+
+/// How many tasks there are.
+pub(crate) fn count() -> usize {
+    let forks = forks_looked_at();
+    TASKS.iter().filter(|task| task.is_in(forks)).count()
+}
+
+/// Moves what is a task's from a thread's stack to `parts`.
+fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
+    let tasks = thread.polled.len();
+    if tasks == 0 {
+        return;
+    }
+    let ends: Vec<usize> =
+        (1..).zip(&*thread.stack).filter(|(_, f)| boundary::is_boundary(**f)).map(|(n, _)| n).collect();
+    // Of a stack that was cut off the outer boundaries are missing. Else there may be tasks, just begun or about to end, whose
+    // boundary is not on the stack: the innermost.
+    let is_cut = thread.stack.len() == MAX_STACK;
+    let without = if is_cut { 0 } else { tasks.saturating_sub(ends.len()) };
+    let cut_off = is_cut.then_some(thread.stack.len()).filter(|_| tasks > ends.len());
+    let mut from = 0;
+    for (&id, &end) in thread.polled[without..tasks].iter().zip(ends.iter().chain(&cut_off)) {
+        let part = Part {
+            stack: thread.stack[from..end].to_vec().into(),
+            thread: thread.thread_id,
+            state: thread.state,
+            waited_ticks: thread.waited_ticks,
+            span: thread.span,
+        };
+        parts.insert(id, part);
+        from = end;
+    }
+    if from < thread.stack.len() {
+        thread.stack = thread.stack[from..].to_vec().into();
+    } else {
+        // All of it was the task's: where the thread ends is not known.
+        thread.stack = marker_stack(marker::stack_is_the_tasks);
+    }
+}
+
+/// A single frame, whose function says why the stack is not there.
+fn marker_stack(why: Marker) -> Cow<'static, [usize]> {
+    vec![marker::frame(why)].into()
+}
+
+/// A task that waits for ever.
+pub(super) fn waiting(seen: Seen, now: u64) -> Recorded {
+    Recorded { is_leaked: true, ..recorded(seen, &mut HashMap::new(), now) }
+}
+
+fn recorded(seen: Seen, parts: &mut HashMap<u64, Part>, now: u64) -> Recorded {
+    let (waits, has_waker) = (seen.doing.waits(), seen.has_waker());
+    let Seen { id, doing, since, labels, awaits, await_labels, name, start, creator, created_by, .. } = seen;
+    let mut recorded = Recorded {
+        id,
+        kind: GoroutineKind::Task,
+        thread_id: 0,
+        name,
+        start,
+        created_by,
+        creator,
+        state: State::Runnable,
+        waited_ticks: 0,
+        is_leaked: false,
+        labels,
+        stack: Cow::Borrowed(&[]),
+        branches: Vec::new(),
+        polled: Vec::new(),
+        polls: doing.polls(),
+        span: CaptureSpan::now(),
+        kernel: None,
+    };
+    let set_awaits = |recorded: &mut Recorded, unknown| match awaits.main().map(|main| main.captured()) {
+        Some(main) => {
+            recorded.stack = main.addresses.into();
+            recorded.span = main.span;
+            recorded.labels = await_labels.unwrap_or(labels);
+            recorded.branches = awaits.others();
+        }
+        None => recorded.stack = marker_stack(unknown),
+    };
+    if doing.is_inside() {
+        recorded.state = State::Running;
+        match parts.remove(&id) {
+            Some(part) => {
+                recorded.stack = part.stack;
+                recorded.span = part.span;
+                recorded.thread_id = part.thread;
+                recorded.state = part.state;
+                recorded.waited_ticks = part.waited_ticks;
+            }
+            None => recorded.stack = marker_stack(marker::task_is_polled),
+        }
+    } else if doing.polls() == 0 {
+        recorded.stack = marker_stack(marker::task_was_not_polled_yet);
+    } else if !waits {
+        set_awaits(&mut recorded, marker::task_was_woken);
+    } else {
+        recorded.state = State::Waiting(WaitReason::Await);
+        recorded.waited_ticks = clock::since(since, now);
+        let unknown = match has_waker {
+            true => marker::task_was_not_polled_for_its_stack,
+            false => marker::task_has_no_waker,
+        };
+        set_awaits(&mut recorded, unknown);
+    }
+    recorded
+}

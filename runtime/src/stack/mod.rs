@@ -1,0 +1,257 @@
+//! Stacks: capture, hash, and the table that keeps each distinct one once.
+//!
+//! A stack is a list of return addresses, leaf first, of at most [`MAX_STACK`] frames, from the
+//! function that called [`capture`] out to `main`, the thread's first function, or where an async task is
+//! polled (`crate::boundary`) to the task's. Frames of the
+//! profiler itself are at its leaf end; they are hidden at export, by name, because how many there
+//! are depends on inlining.
+//!
+//! Capture may run anywhere, in an allocator or with any lock held: it takes no lock, allocates
+//! nothing, and calls neither `_Unwind_Backtrace` nor `dl_iterate_phdr`, whose lock another thread
+//! may hold while it allocates.
+
+mod bounds;
+mod frame_pointer;
+mod hash;
+#[cfg(rtprof_supported)]
+mod interrupted;
+pub mod kept;
+mod kernel;
+pub mod marker;
+mod mode;
+mod outermost;
+pub mod overflow;
+#[cfg(rtprof_supported)]
+mod rule;
+#[cfg(rtprof_supported)]
+mod rule_cache;
+mod saved_frame;
+pub mod scratch;
+pub mod spare;
+pub mod table;
+mod unwind;
+
+use core::ops::Deref;
+
+#[cfg(rtprof_supported)]
+pub use interrupted::Interrupted;
+pub use mode::{StackMode, set_stack_mode, stack_mode};
+pub use saved_frame::SavedFrame;
+pub use spare::{most_used as most_used_of_spare, with_room, with_room_for_text};
+
+use crate::boundary;
+use crate::counters::COUNTERS;
+use crate::modules::{self, CaptureSpan, Module};
+use bounds::Bounds;
+use mode::Walk;
+use spare::Start;
+
+/// Makes what captures need, but for the choice of [`StackMode::Auto`]. By one thread at a time; not for hooks.
+pub(crate) fn open() {
+    unwind::open();
+    spare::open();
+    modules::on_change(&(unwind::install as fn(&[&'static Module])));
+    outermost::open();
+}
+
+/// Makes the choice of [`StackMode::Auto`]. After [`open`].
+pub(crate) fn open_mode() {
+    mode::open();
+}
+
+/// The registers a walk starts from, all read at one instruction.
+#[derive(Clone, Copy)]
+struct Registers {
+    /// The instruction pointer.
+    ip: usize,
+    /// The stack pointer.
+    sp: usize,
+    /// The frame pointer register, whatever it holds.
+    fp: usize,
+    /// The link register.
+    #[cfg(target_arch = "aarch64")]
+    lr: usize,
+}
+
+/// The most frames of a stack that are kept: the innermost. Go's limit since 1.23.
+pub const MAX_STACK: usize = 128;
+
+/// A stack that was captured, perhaps more than once.
+#[derive(Clone, Copy, Debug)]
+pub struct Stack<'a> {
+    /// Return addresses, leaf first.
+    pub addresses: &'a [usize],
+    /// When: what the addresses stand for depends on it.
+    pub span: CaptureSpan,
+}
+
+impl Deref for Stack<'_> {
+    type Target = [usize];
+
+    fn deref(&self) -> &[usize] {
+        self.addresses
+    }
+}
+
+/// Captured at a time that is not known.
+impl<'a> From<&'a [usize]> for Stack<'a> {
+    fn from(addresses: &'a [usize]) -> Self {
+        Self { addresses, span: CaptureSpan::UNKNOWN }
+    }
+}
+
+/// Reads the registers of the function this is inlined into.
+#[cfg(all(rtprof_supported, target_arch = "x86_64"))]
+#[inline(always)]
+fn registers() -> Registers {
+    let (ip, sp, fp): (usize, usize, usize);
+    // SAFETY: reads three registers and has no effect.
+    unsafe {
+        core::arch::asm!(
+            "lea {ip}, [rip]", "mov {sp}, rsp", "mov {fp}, rbp",
+            ip = out(reg) ip, sp = out(reg) sp, fp = out(reg) fp,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Registers { ip, sp, fp }
+}
+
+/// Reads the registers of the function this is inlined into.
+#[cfg(all(rtprof_supported, target_arch = "aarch64"))]
+#[inline(always)]
+fn registers() -> Registers {
+    let (ip, sp, fp, lr): (usize, usize, usize, usize);
+    // SAFETY: reads four registers and has no effect.
+    unsafe {
+        core::arch::asm!(
+            "adr {ip}, .", "mov {sp}, sp", "mov {fp}, x29", "mov {lr}, x30",
+            ip = out(reg) ip, sp = out(reg) sp, fp = out(reg) fp, lr = out(reg) lr,
+            options(nomem, nostack, preserves_flags),
+        );
+    }
+    Registers { ip, sp, fp, lr }
+}
+
+#[cfg(not(rtprof_supported))]
+#[inline(always)]
+fn registers() -> Registers {
+    Registers {
+        ip: 0,
+        sp: 0,
+        fp: 0,
+        #[cfg(target_arch = "aarch64")]
+        lr: 0,
+    }
+}
+
+/// Captures the caller's stack into `frames` and returns its depth: that of the task which the thread polls, if it polls one. The
+/// first frames may be those of the profiler.
+///
+/// Never 0 on a supported platform: a stack that cannot be walked is the single frame
+/// [`marker::stack_not_captured`], and is counted.
+///
+/// Callers in hooks make sure with [`with_room`] that the program's stack has room for them.
+#[inline(never)]
+pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
+    let depth = walked_from(registers(), frames);
+    match boundary::end(&frames[..depth]) {
+        Some(end) => end,
+        None => finish(frames, depth),
+    }
+}
+
+/// As [`capture`], out to the end of the thread's stack, with all tasks that it polls.
+#[inline(never)]
+pub(crate) fn capture_whole(frames: &mut [usize; MAX_STACK]) -> usize {
+    let depth = walked_from(registers(), frames);
+    finish(frames, depth)
+}
+
+#[inline]
+fn walked_from(registers: Registers, frames: &mut [usize; MAX_STACK]) -> usize {
+    let Start { registers, stack } = match bounds::own_stack_at(registers.sp) {
+        Some(stack) => Start { registers, stack },
+        None => elsewhere(registers),
+    };
+    walked(registers, stack, frames)
+}
+
+/// The stack from these registers outwards, start-up frames and all; 0 where it cannot be walked.
+#[inline]
+fn walked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
+    match mode::walk() {
+        Walk::Unwind => unwound(registers, stack, frames),
+        Walk::FramePointersUnchecked => frame_pointer::walk(registers.fp, registers.sp, stack, frames),
+        Walk::FramePointers => {
+            let depth = frame_pointer::walk(registers.fp, registers.sp, stack, frames);
+            if depth > 0 && (depth == MAX_STACK || outermost::is_trusted(frames[depth - 1])) {
+                depth
+            } else {
+                checked(registers, stack, frames, depth)
+            }
+        }
+    }
+}
+
+/// Where a walk begins whose registers were not read on the thread's own stack, as far as its bounds are known.
+#[cold]
+fn elsewhere(registers: Registers) -> Start {
+    spare::start_of(registers.sp)
+        .unwrap_or_else(|| Start { registers, stack: bounds::of_stack_at(registers.sp) })
+}
+
+#[inline]
+fn finish(frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
+    if depth == 0 {
+        return not_captured(frames);
+    }
+    if depth == MAX_STACK {
+        COUNTERS.stacks_truncated.add();
+        return depth;
+    }
+    outermost::trim(&frames[..depth])
+}
+
+#[cold]
+fn not_captured(frames: &mut [usize; MAX_STACK]) -> usize {
+    COUNTERS.stacks_not_captured.add();
+    frames[0] = marker::frame(marker::stack_not_captured);
+    1
+}
+
+#[inline]
+fn unwound(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
+    unwind::walk(registers, stack, frames).unwrap_or(0)
+}
+
+/// A frame-pointer walk ended at an address that is not known to be an end: asks the unwind tables.
+#[cold]
+#[inline(never)]
+fn checked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
+    let mut by_tables = [0; MAX_STACK];
+    let unwound = unwound(registers, stack, &mut by_tables);
+    if unwound == 0 {
+        // No cache free: an unconfirmed stack is better than none.
+        return depth;
+    }
+    if depth > 0 && outermost::confirm(frames[depth - 1], &by_tables[..unwound]) {
+        return depth;
+    }
+    COUNTERS.stacks_repaired.add();
+    *frames = by_tables;
+    unwound
+}
+
+/// Both walks from one place, untrimmed; for the self-test.
+#[inline(never)]
+fn capture_both_ways(
+    by_pointers: &mut [usize; MAX_STACK],
+    by_tables: &mut [usize; MAX_STACK],
+) -> (usize, usize) {
+    let registers = registers();
+    let stack = bounds::of_stack_at(registers.sp);
+    (
+        frame_pointer::walk(registers.fp, registers.sp, stack, by_pointers),
+        unwound(registers, stack, by_tables),
+    )
+}

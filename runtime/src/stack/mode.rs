@@ -1,0 +1,107 @@
+//! Which way stacks are walked, and the self-test that decides it.
+//!
+//! Frame pointers are four times faster but right only if the whole program keeps them, which no
+//! `cfg` tells. Two things decide at start: a hint from the build script (the flags it saw) and a walk
+//! of a chain of our own functions both ways, whose results must agree. A program may choose with
+//! [`set_stack_mode`].
+
+use core::hint::black_box;
+use core::sync::atomic::{AtomicU8, Ordering};
+
+use super::MAX_STACK;
+
+/// How stacks are walked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StackMode {
+    /// Along frame pointers, about 1 ns a frame. Only for programs built whole with
+    /// `-C force-frame-pointers=yes`: elsewhere stacks come out empty or start in the middle.
+    FramePointers,
+    /// By the unwind tables, about 4 ns a frame (on x86-64). Right in every build.
+    Unwind,
+    /// Frame pointers if the flags and a self-test at start say that the program has them, with
+    /// every new end of a stack checked against the unwind tables; else the unwind tables.
+    #[default]
+    Auto,
+}
+
+/// What a capture does: the requested mode, with `Auto` resolved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Walk {
+    FramePointersUnchecked,
+    FramePointers,
+    Unwind,
+}
+
+const UNCHECKED: u8 = 0;
+const CHECKED: u8 = 1;
+const UNWIND: u8 = 2;
+
+/// Until the self-test has run the tables are used: the slower, but never wrong.
+static WALK: AtomicU8 = AtomicU8::new(UNWIND);
+static REQUESTED: AtomicU8 = AtomicU8::new(UNWIND);
+/// What `Auto` means in this program.
+static AUTO: AtomicU8 = AtomicU8::new(UNWIND);
+
+#[inline]
+pub(super) fn walk() -> Walk {
+    match WALK.load(Ordering::Relaxed) {
+        UNCHECKED => Walk::FramePointersUnchecked,
+        CHECKED => Walk::FramePointers,
+        _ => Walk::Unwind,
+    }
+}
+
+/// Chooses how stacks are walked from the next capture on. Go has no such choice: its stacks are
+/// always known to the runtime.
+///
+/// Walking along frame pointers that are not there gives short stacks, but reads nothing outside the
+/// thread's stack.
+pub fn set_stack_mode(mode: StackMode) {
+    let (requested, walk) = match mode {
+        StackMode::FramePointers => (UNCHECKED, UNCHECKED),
+        StackMode::Unwind => (CHECKED, UNWIND),
+        StackMode::Auto => (UNWIND, AUTO.load(Ordering::Relaxed)),
+    };
+    REQUESTED.store(requested, Ordering::Relaxed);
+    WALK.store(walk, Ordering::Relaxed);
+}
+
+/// The way stacks are walked now, with `Auto` resolved to what it means in this program.
+pub fn stack_mode() -> StackMode {
+    match walk() {
+        Walk::Unwind => StackMode::Unwind,
+        _ => StackMode::FramePointers,
+    }
+}
+
+/// Runs the self-test. Not for hooks.
+pub(crate) fn open() {
+    let hint = env!("RTPROF_FRAME_POINTERS_HINT");
+    let auto = if hint != "no" && frame_pointers_work() { CHECKED } else { UNWIND };
+    AUTO.store(auto, Ordering::Relaxed);
+    if REQUESTED.load(Ordering::Relaxed) == UNWIND {
+        WALK.store(auto, Ordering::Relaxed);
+    }
+}
+
+/// Frames of the probe that must agree: its recursion, all of it code of this crate.
+const PROBED: usize = 4;
+
+fn frame_pointers_work() -> bool {
+    let mut by_pointers = [0; MAX_STACK];
+    let mut by_tables = [0; MAX_STACK];
+    probe(PROBED, &mut by_pointers, &mut by_tables)
+}
+
+#[inline(never)]
+fn probe(depth: usize, by_pointers: &mut [usize; MAX_STACK], by_tables: &mut [usize; MAX_STACK]) -> bool {
+    let agree = if depth == 0 {
+        let (a, b) = super::capture_both_ways(by_pointers, by_tables);
+        a > PROBED && b > PROBED && by_pointers[..=PROBED] == by_tables[..=PROBED]
+    } else {
+        probe(depth - 1, by_pointers, by_tables)
+    };
+    // Keeps the recursion from becoming a loop.
+    black_box(agree)
+}

@@ -1,0 +1,373 @@
+//! The interning table: one entry per distinct (key, stack), found again by hash.
+//!
+//! The bucket table of a profile is this table with a record in each entry; a trace's stack table is
+//! the same with an id. Go: `stkbucket`, `newBucket`, and `traceStackTable`.
+//!
+//! ```text
+//!  chains[hash % 179,999] ─► entry ─► entry ─► ∅        next: fixed before an entry is published
+//!  all ────────────────────► entry ─► entry ─► …        all_next: likewise
+//! ```
+//!
+//! No lock. An entry is written whole, pushed on the list of all entries, then published by a
+//! compare-and-swap on the head of its chain. Entries are never removed, so a failed swap means that
+//! others were pushed in front: only those are searched again before the next try, and if one of them
+//! is the wanted entry the loser's stays behind, empty, in the list of all (wasted, never wrong).
+//!
+//! The order matters: were the chain first, another thread could find the entry and count an event
+//! in it before a snapshot that walks the list of all is able to see it, and a cut would lose an
+//! event that was over before it.
+
+use core::mem::{align_of, size_of};
+use core::ptr::{self, NonNull};
+
+use super::Stack;
+use super::hash::hash_stack;
+use crate::arena::Arena;
+use crate::modules::Stamp;
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering};
+
+/// Chains of the table; Go's `buckHashSize`. 1.4 MiB of address space, of which only touched pages
+/// cost memory.
+#[cfg(not(loom))]
+pub const CHAINS: usize = 179_999;
+/// One chain, so that models collide.
+#[cfg(loom)]
+pub const CHAINS: usize = 1;
+
+/// What distinguishes entries beside the stack.
+pub trait Key: Copy + Eq {
+    /// Feeds the key into the hash of the stack.
+    fn seed(&self) -> u64;
+}
+
+/// One (key, stack) and its record. The stack's words follow the struct in memory.
+#[repr(C)]
+pub struct Entry<K, R> {
+    /// Written again while the entry is in the list of all but not yet in its chain.
+    next: AtomicPtr<Entry<K, R>>,
+    all_next: *const Entry<K, R>,
+    hash: u64,
+    /// The words of the stack, behind this struct in the same allocation.
+    words: *const usize,
+    depth: usize,
+    /// When the stack was captured.
+    stamp: Stamp,
+    /// The key it was made for.
+    pub key: K,
+    /// What is counted for it.
+    pub record: R,
+}
+
+impl<K, R> Entry<K, R> {
+    /// The stack: return addresses, leaf first.
+    #[inline]
+    pub fn stack(&self) -> &[usize] {
+        // SAFETY: `insert` wrote `depth` words there before it published the entry; nobody writes
+        // them again, and the arena never frees them.
+        unsafe { core::slice::from_raw_parts(self.words, self.depth) }
+    }
+
+    /// The stack, and when it was captured.
+    pub fn captured(&self) -> Stack<'_> {
+        Stack { addresses: self.stack(), span: self.stamp.span() }
+    }
+}
+
+// SAFETY: what its pointers lead to is written before it is published and read-only from then on.
+unsafe impl<K: Sync, R: Sync> Sync for Entry<K, R> {}
+
+/// Why an entry could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// The limit on entries is reached.
+    Limit,
+    /// The kernel gives no more memory, or the table was never opened.
+    Memory,
+}
+
+/// The table. `const`-constructible; [`Table::open`] maps its chains.
+pub struct Table<K, R> {
+    chains: AtomicPtr<AtomicPtr<Entry<K, R>>>,
+    all: AtomicPtr<Entry<K, R>>,
+    entries: AtomicUsize,
+    limit: AtomicUsize,
+    arena: Arena,
+}
+
+// SAFETY: entries are shared by reference between all threads; K is read-only after publication and
+// R is only reached by shared reference.
+unsafe impl<K: Send + Sync, R: Send + Sync> Sync for Table<K, R> {}
+// SAFETY: likewise; the table owns nothing bound to a thread.
+unsafe impl<K: Send + Sync, R: Send + Sync> Send for Table<K, R> {}
+
+impl<K: Key, R: Default> Table<K, R> {
+    /// A closed table that takes at most `limit` entries once opened.
+    #[cfg(not(loom))]
+    pub const fn new(limit: usize) -> Self {
+        Self {
+            chains: AtomicPtr::new(ptr::null_mut()),
+            all: AtomicPtr::new(ptr::null_mut()),
+            entries: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            arena: Arena::new(),
+        }
+    }
+
+    /// Under loom the atomics are not `const`.
+    #[cfg(loom)]
+    pub fn new(limit: usize) -> Self {
+        Self {
+            chains: AtomicPtr::new(ptr::null_mut()),
+            all: AtomicPtr::new(ptr::null_mut()),
+            entries: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+            arena: Arena::new(),
+        }
+    }
+
+    /// Maps the chains. Idempotent; `false` when the kernel refuses, and then every insertion is
+    /// [`Full::Memory`].
+    pub fn open(&self) -> bool {
+        if self.is_open() {
+            return true;
+        }
+        let Some(chains) = Self::map_chains() else {
+            return false;
+        };
+        let won = self
+            .chains
+            .compare_exchange(ptr::null_mut(), chains.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok();
+        #[cfg(not(loom))]
+        if !won {
+            // SAFETY: ours alone: it was not installed.
+            unsafe { crate::mapping::unmap(chains.cast(), CHAINS * size_of::<usize>()) };
+        }
+        let _ = won;
+        true
+    }
+
+    /// Whether it takes entries.
+    pub fn is_open(&self) -> bool {
+        !self.chains.load(Ordering::Acquire).is_null()
+    }
+
+    #[cfg(not(loom))]
+    fn map_chains() -> Option<NonNull<AtomicPtr<Entry<K, R>>>> {
+        // Zeroed memory is a valid array of null AtomicPtr.
+        Some(crate::mapping::map(CHAINS * size_of::<usize>())?.cast())
+    }
+
+    #[cfg(loom)]
+    fn map_chains() -> Option<NonNull<AtomicPtr<Entry<K, R>>>> {
+        let chains: Vec<_> = (0..CHAINS).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        NonNull::new(Box::leak(chains.into_boxed_slice()).as_mut_ptr())
+    }
+
+    /// The most entries the table takes.
+    pub fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// Changes the limit; entries beyond it stay. Returns the previous one.
+    pub fn set_limit(&self, limit: usize) -> usize {
+        self.limit.swap(limit, Ordering::Relaxed)
+    }
+
+    /// Entries made so far.
+    pub fn len(&self) -> usize {
+        self.entries.load(Ordering::Relaxed)
+    }
+
+    /// Whether no entry was made yet.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes of memory mapped for entries.
+    pub fn mapped_bytes(&self) -> usize {
+        self.arena.mapped_bytes()
+    }
+
+    /// Empties the table and gives its memory back to the kernel.
+    ///
+    /// # Safety
+    /// Nobody uses the table meanwhile, nor an entry of it ever again.
+    #[cfg(not(loom))]
+    pub unsafe fn clear(&self) {
+        let chains = self.chains.swap(ptr::null_mut(), Ordering::AcqRel);
+        if let Some(chains) = NonNull::new(chains) {
+            // SAFETY: mapped by `map_chains` with this length; nobody uses it, by the caller's promise.
+            unsafe { crate::mapping::unmap(chains.cast(), CHAINS * size_of::<usize>()) };
+        }
+        self.all.store(ptr::null_mut(), Ordering::Release);
+        self.entries.store(0, Ordering::Release);
+        // SAFETY: the caller's promise.
+        unsafe { self.arena.clear() };
+    }
+
+    /// The entry for this key and stack, made if it is new and the limit allows.
+    #[inline]
+    pub fn intern(&self, key: K, stack: &[usize]) -> Result<&Entry<K, R>, Full> {
+        self.intern_within(key, stack, self.limit())
+    }
+
+    /// As [`Table::intern`], against a limit of the caller's own.
+    pub fn intern_within(&self, key: K, stack: &[usize], limit: usize) -> Result<&Entry<K, R>, Full> {
+        let chains = NonNull::new(self.chains.load(Ordering::Acquire)).ok_or(Full::Memory)?;
+        let hash = hash_stack(stack, key.seed());
+        // SAFETY: the index is below CHAINS, and the mapping holds CHAINS heads for ever.
+        let head = unsafe { chains.add((hash % CHAINS as u64) as usize).as_ref() };
+        // Acquire: pairs with the publication, so that what the entry points to is seen written.
+        let first = head.load(Ordering::Acquire);
+        match Self::search(first, ptr::null(), hash, key, stack) {
+            Some(entry) => {
+                entry.stamp.renew();
+                Ok(entry)
+            }
+            None => self.insert(head, first, hash, key, stack, limit),
+        }
+    }
+
+    /// Walks a chain from `from` up to, not including, `until`.
+    #[inline]
+    fn search<'a>(
+        from: *const Entry<K, R>,
+        until: *const Entry<K, R>,
+        hash: u64,
+        key: K,
+        stack: &[usize],
+    ) -> Option<&'a Entry<K, R>> {
+        let mut at = from;
+        while at != until {
+            // SAFETY: chain pointers lead to published entries, which are never freed.
+            let entry = unsafe { &*at };
+            if entry.hash == hash && entry.key == key && entry.stack() == stack {
+                return Some(entry);
+            }
+            // Relaxed: written before the entry was published.
+            at = entry.next.load(Ordering::Relaxed);
+        }
+        None
+    }
+
+    #[cold]
+    fn insert(
+        &self,
+        head: &AtomicPtr<Entry<K, R>>,
+        mut first: *mut Entry<K, R>,
+        hash: u64,
+        key: K,
+        stack: &[usize],
+        limit: usize,
+    ) -> Result<&Entry<K, R>, Full> {
+        if self.entries.fetch_add(1, Ordering::Relaxed) >= limit {
+            self.entries.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::Limit);
+        }
+        const {
+            assert!(
+                align_of::<Entry<K, R>>() <= 16
+                    && size_of::<Entry<K, R>>().is_multiple_of(align_of::<usize>())
+            )
+        };
+        let Some(place) = self.arena.alloc(size_of::<Entry<K, R>>() + size_of_val(stack)) else {
+            self.entries.fetch_sub(1, Ordering::Relaxed);
+            return Err(Full::Memory);
+        };
+        let entry = place.cast::<Entry<K, R>>().as_ptr();
+        let depth = stack.len();
+        // SAFETY: the arena gave this place, large and aligned enough, to this call alone; it is
+        // written whole before anybody else can reach it.
+        unsafe {
+            let words = entry.add(1).cast::<usize>();
+            ptr::copy_nonoverlapping(stack.as_ptr(), words, depth);
+            let next = AtomicPtr::new(first);
+            let (all_next, record) = (ptr::null(), R::default());
+            entry.write(Entry { next, all_next, hash, words, depth, stamp: Stamp::new(), key, record });
+        }
+
+        let mut all = self.all.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: not published yet: ours alone.
+            unsafe { (*entry).all_next = all };
+            match self.all.compare_exchange_weak(all, entry, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(seen) => all = seen,
+            }
+        }
+
+        loop {
+            // SAFETY: written whole above, never freed.
+            unsafe { &*entry }.next.store(first, Ordering::Relaxed);
+            match head.compare_exchange(first, entry, Ordering::Release, Ordering::Acquire) {
+                // SAFETY: published, never freed.
+                Ok(_) => return Ok(unsafe { &*entry }),
+                Err(seen) => {
+                    if let Some(theirs) = Self::search(seen, first, hash, key, stack) {
+                        theirs.stamp.renew();
+                        return Ok(theirs);
+                    }
+                    first = seen;
+                }
+            }
+        }
+    }
+
+    /// All entries, newest first. Entries made during the walk may be missing.
+    pub fn iter(&self) -> impl Iterator<Item = &Entry<K, R>> {
+        let mut at: *const Entry<K, R> = self.all.load(Ordering::Acquire);
+        core::iter::from_fn(move || {
+            // SAFETY: the list of all leads to entries written whole, never freed.
+            let entry = unsafe { at.as_ref() }?;
+            at = entry.all_next;
+            Some(entry)
+        })
+    }
+}
+
+#[cfg(test)]
+impl Key for u64 {
+    fn seed(&self) -> u64 {
+        *self
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+#[path = "table_tests.rs"]
+mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests {
+    use super::*;
+    use crate::primitive::AtomicU64;
+    use loom::sync::Arc;
+
+    #[derive(Default)]
+    struct Count(AtomicU64);
+
+    /// Two threads insert the same stack while a third walks: one entry holds both counts.
+    #[test]
+    fn loom_insert_is_unique() {
+        loom::model(|| {
+            let table: Arc<Table<u64, Count>> = Arc::new(Table::new(100));
+            table.open();
+            let other = {
+                let table = table.clone();
+                loom::thread::spawn(move || {
+                    table.intern(0, &[1]).unwrap().record.0.fetch_add(1, Ordering::Relaxed);
+                    table.intern(0, &[2]).unwrap().record.0.fetch_add(1, Ordering::Relaxed);
+                })
+            };
+            table.intern(0, &[1]).unwrap().record.0.fetch_add(1, Ordering::Relaxed);
+            other.join().unwrap();
+            let mut counts: Vec<_> = table
+                .iter()
+                .map(|e| (e.stack()[0], e.record.0.load(Ordering::Relaxed)))
+                .filter(|c| c.1 > 0)
+                .collect();
+            counts.sort_unstable();
+            assert_eq!(counts, [(1, 2), (2, 1)]);
+        });
+    }
+}

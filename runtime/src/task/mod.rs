@@ -1,0 +1,107 @@
+//! Async tasks: goroutines that no thread belongs to.
+//!
+//! ```text
+//!   instrument(future) ──► slot ── its future gone, and all clones of its waker ──► free list ──► the next task's slot
+//!      enter / leave: a poll          note_await: a leaf suspends          wake: whoever wakes it
+//! ```
+//!
+//! | part | what it answers |
+//! |---|---|
+//! | `slot` | who a task is |
+//! | `polls` | how often it was polled, and whether it is polled now |
+//! | `shared_waker` | how it is woken, and whether it was |
+//! | `crate::boundary` | where its frames end on the stack of the thread that polls it |
+//! | `await_stack`, `noted` | where it awaits, and what else is noted of its last poll |
+//! | `request` | when it notes that |
+//! | `slot::traced` | what an execution trace knows of it |
+//!
+//! State grows with the tasks that are live at one time, and with distinct stacks.
+//!
+//! # Forks
+//!
+//! In a forked child the executor's threads are gone. Processes are counted from the first to its child and so on, and a task bears
+//! the number of its own; those of the parent are in no profile of the child.
+//!
+//! # Locks
+//!
+//! None.
+
+mod await_stack;
+mod noted;
+mod polls;
+mod request;
+mod shared_waker;
+mod slot;
+mod telling;
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+pub use await_stack::MAX_BRANCHES;
+pub(crate) use request::begin_lease;
+pub use request::{AwaitStacks, LEASE, await_stacks, is_on, note_trace, note_waits, set_await_stacks};
+pub(crate) use slot::Seen;
+pub use slot::{Begun, Identity, KeptStack, Task, WaitObserver, forget_traces, observe_waits};
+pub use telling::Telling;
+
+pub use crate::boundary::run;
+
+use crate::boundary;
+use crate::counters::COUNTERS;
+use crate::goroutine_id;
+use crate::hook::own_process;
+use crate::labels;
+use crate::slots::Slots;
+use crate::start::Start;
+
+#[cfg(not(loom))]
+pub(crate) static TASKS: Slots<Task> = Slots::new();
+#[cfg(loom)]
+pub(crate) static TASKS: std::sync::LazyLock<Slots<Task>> = std::sync::LazyLock::new(Slots::new);
+
+/// How many tasks, polled inside each other, are told apart on one stack.
+pub(crate) const MAX_NESTED: usize = 8;
+
+/// How many forks led from the first process to this one.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+/// The kernel's number of this process, as far as it is known.
+static PROCESS: AtomicU32 = AtomicU32::new(0);
+
+pub(crate) fn open() {
+    PROCESS.store(own_process(), Ordering::Relaxed);
+    await_stack::open();
+}
+
+/// This is a forked child. (Asking the kernel for the number of the process at each task takes longer than all else.)
+/// The tasks whose polls this thread is in go on in the child; `polled` is the innermost one.
+pub(crate) fn forked(polled: Option<&'static Task>) {
+    let forks = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
+    let mut polled = polled;
+    for _ in 0..MAX_NESTED {
+        let Some(task) = polled else { break };
+        task.set_forks(forks);
+        polled = task.outer();
+    }
+    PROCESS.store(own_process(), Ordering::Relaxed);
+}
+
+/// How many forks led to this process, also one that was made without the C library's knowledge. `polled` says which task this
+/// thread polls. Not for hooks.
+pub(crate) fn forks_looked_at(polled: impl FnOnce() -> Option<&'static Task>) -> u32 {
+    if PROCESS.load(Ordering::Relaxed) != own_process() {
+        forked(polled());
+    }
+    FORKS.load(Ordering::Relaxed)
+}
+
+/// Begins a task, under the caller's labels; `creator` is the number of the goroutine that creates it. `None`, counted, when
+/// there is no memory for it. After [`crate::init::open`].
+pub fn begin(name: &str, start: Start, creator: u64) -> Option<&'static Task> {
+    boundary::note_in_use();
+    let slot = TASKS.take();
+    if slot.is_none() {
+        COUNTERS.goroutines_not_followed.add();
+    }
+    let slot = slot?;
+    slot.begin(goroutine_id::reserve(), name, start, creator, labels::current_id());
+    Some(slot)
+}

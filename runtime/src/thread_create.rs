@@ -1,0 +1,94 @@
+//! The threadcreate profile: the stacks that led to the creation of threads.
+//!
+//! Go keeps such a stack in every `m`. Here threads come and go by the million, so each distinct stack is
+//! kept once with the number of threads it has created; state grows with stacks, not with threads.
+
+use crate::counters::{COUNTERS, Counter};
+use crate::primitive::{AtomicU64, Ordering};
+use crate::stack::overflow::Limited;
+use crate::stack::table::{Entry, Key, Table};
+use crate::stack::{MAX_STACK, Stack, capture, with_room};
+
+/// Distinct stacks that are kept.
+const MAX_STACKS: usize = 1 << 14;
+
+/// Nothing but the stack distinguishes buckets.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct ThreadKey;
+
+impl Key for ThreadKey {
+    fn seed(&self) -> u64 {
+        0
+    }
+}
+
+/// How many threads a stack has created.
+#[derive(Default)]
+pub struct ThreadRecord {
+    created: AtomicU64,
+}
+
+/// A stack that creates threads. Never freed: a thread may refer to it for the whole of its life.
+pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
+
+#[cfg(not(loom))]
+static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);
+// loom's atomics are not `const`.
+#[cfg(loom)]
+static THREADS: std::sync::LazyLock<Table<ThreadKey, ThreadRecord>> =
+    std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+
+pub(crate) fn open() {
+    THREADS.open();
+}
+
+impl Limited for ThreadRecord {
+    fn over_limit() -> &'static Counter {
+        &COUNTERS.threads_over_stack_limit
+    }
+}
+
+impl ThreadRecord {
+    /// The stack has created a thread.
+    pub fn count_one(&self) {
+        self.created.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The stack of the caller, who is about to create a thread. `None`, counted, when there is no memory for
+/// it.
+///
+/// Nothing is recorded by this: the thread must know its creator before it runs, but only when the system
+/// has made it there is one ([`ThreadRecord::count_one`]). Go: `allocm`.
+/// `None` also before [`crate::init::open`].
+#[inline(never)]
+pub fn stack() -> Option<&'static ThreadBucket> {
+    if THREADS.is_open() { with_room(stack_here).flatten() } else { None }
+}
+
+#[inline(never)]
+fn stack_here() -> Option<&'static ThreadBucket> {
+    let mut frames = [0; MAX_STACK];
+    let depth = capture(&mut frames);
+    THREADS.intern_or_fold(ThreadKey, &frames[..depth], |key| key, 1)
+}
+
+/// A stack that created threads, and how many.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadCount {
+    /// Who created them.
+    pub stack: Stack<'static>,
+    /// Threads it has created since the program began, running or not.
+    pub created: u64,
+}
+
+/// The stacks that created threads, the newest first. For exports; Go's form is
+/// [`crate::thread_create_profile`].
+pub fn thread_counts() -> Vec<ThreadCount> {
+    let mut out = Vec::with_capacity(THREADS.len());
+    out.extend(THREADS.iter().filter_map(|bucket| {
+        let created = bucket.record.created.load(Ordering::Relaxed);
+        (created > 0).then_some(ThreadCount { stack: bucket.captured(), created })
+    }));
+    out
+}
