@@ -24,7 +24,7 @@ release_under_stress() {
         --test 'hostile_*' --test 'interop*' --test endpoints --test heap --test task_traces --test traces --test truth --test waits
 }
 damaged_debug_information() {
-    RTPROF_FUZZ_SECS=60 cargo test -p rtprof-pprof-out --lib damaged_files_are_harmless
+    RTPROF_FUZZ_SECS=60 cargo test -p rtprof-symbols --lib damaged_files_are_harmless
 }
 # A test that leans on the machine's mood shows it here: the debug binaries beside busy loops.
 beside_busy_loops() {

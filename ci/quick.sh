@@ -3,7 +3,6 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-ci/file-size.sh
 ci/fmt.sh
 cargo clippy --all-targets --all-features -- -D warnings
 export RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-0.3}"

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
 
-use rtprof::trace::{self, EventType, Parsed};
+use rtprof_trace_check::{EventType, Parsed};
 use support::fixture::{Fixture, succeed};
 use support::profile::{Frame, Profile, Sample};
 use support::{child, go};
@@ -83,7 +83,7 @@ fn run(binary: &Path) -> Written {
     assert!(output.status.success(), "{}", child::report(&output));
     let read = |path: &Path| std::fs::read(path).expect("the fixture wrote it");
     let profile = Profile::read(&read(&profile_path));
-    let trace = trace::validate(&read(&trace_path)).expect("Go's tools read it");
+    let trace = rtprof_trace_check::validate(&read(&trace_path)).expect("Go's tools read it");
     Written { profile_path, profile, trace }
 }
 
@@ -205,7 +205,8 @@ fn check_trace(what: &str, trace: &Parsed, names: Names) {
         if names == Names::Lines {
             assert!(stack[0].file.ends_with("src/main.rs"), "{what}: {stack:#?}");
         }
-        let is_startup = |frame: &&trace::Frame| STARTUP.iter().any(|part| frame.function.contains(part));
+        let is_startup =
+            |frame: &&rtprof_trace_check::Frame| STARTUP.iter().any(|part| frame.function.contains(part));
         assert_eq!(stack.iter().find(is_startup), None, "{what}: {stack:#?}");
         if function == "sleeps" && event_type == EventType::GoSleep {
             // The thread has no name: it is told from others by what it runs, and the line that started it.

@@ -16,7 +16,8 @@ use std::time::{Duration, Instant};
 
 use rtprof::sync::mpsc::sync_channel;
 use rtprof::thread;
-use rtprof::trace::{self, EventType, Parsed, Task, TraceError, WaitKind};
+use rtprof::trace::{self, Task, TraceError, WaitKind};
+use rtprof_trace_check::{EventType, Parsed};
 use support::address_space::{limit_address_space, mapped};
 use support::fork;
 use support::{Background, PATIENCE, child, stress, until};

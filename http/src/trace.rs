@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Response;
 use rtprof_pprof_out::Symbolization;
-use rtprof_pprof_out::trace::{Options, Reader, TraceError};
+use rtprof_trace_out::{Options, Reader, TraceError};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use crate::frames::Frames;
 use crate::snapshot::Snapshot;
-use crate::view::View;
+use rtprof_symbols::frames::Frames;
+use rtprof_symbols::view::View;
 
 /// All stacks of a profile from the outermost function on; stacks that begin alike share their beginning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

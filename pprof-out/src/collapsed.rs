@@ -6,7 +6,7 @@ use std::io;
 use crate::call_tree::each_function;
 use crate::sink::Sink;
 use crate::snapshot::Snapshot;
-use crate::view::View;
+use rtprof_symbols::view::View;
 
 /// Writes a line for each record that has a value of this sample type. Lines of equal stacks (one a size of object)
 /// are left to the reader, who adds them up.

@@ -11,11 +11,11 @@ use rtprof_runtime::labels;
 use rtprof_runtime::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
-use crate::hook_names;
-use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::taken::Taken;
-use crate::view::View;
+use rtprof_symbols::hook_names;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// The order is Go's; readers go by position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
@@ -158,8 +158,7 @@ pub(crate) fn write(contention: &ContentionRecords<'_>, view: View, sink: &mut S
     );
     for record in contention.shown(&mut locations) {
         let visible = locations.event(record.stack).visible;
-        encoder.sample(|sample, strings| {
-            locations.ids(visible, &mut sample.location_id);
+        encoder.sample(&locations, visible, |sample, strings| {
             sample.value.extend([record.count, contention.nanos(record.cycles)]);
             sample.label.extend(encode::text_labels(strings, record.labels));
         })?;

@@ -18,10 +18,10 @@ use std::fmt::Write as _;
 use std::io;
 
 use crate::contention::{Contention, ContentionRecords};
-use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::text;
-use crate::view::View;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// Writes the text form. Go: `writeProfileInternal`.
 pub(crate) fn write(contention: &ContentionRecords<'_>, view: View, sink: &mut Sink<'_>) -> io::Result<()> {

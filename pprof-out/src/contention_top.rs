@@ -5,9 +5,9 @@ use std::time::Duration;
 use rtprof_runtime::hook;
 
 use crate::contention::{Contention, ContentionRecords};
-use crate::locations::Locations;
 use crate::top::{ByFunction, Sums, Values};
-use crate::view::View;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// What one function waited, or made others wait. Scaled to what the samples stand for, as in the profile.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,12 +9,12 @@ use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
-use crate::frames::Frames;
-use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::taken::Taken;
 use crate::text;
-use crate::view::View;
+use rtprof_symbols::frames::Frames;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// Records of one cut, and what is said of them.
 #[derive(Clone)]
@@ -112,8 +112,7 @@ impl<'a> CountProfile<'a> {
         );
         for record in &self.records {
             let visible = record.frames(&mut locations).visible;
-            encoder.sample(|sample, strings| {
-                locations.ids(visible, &mut sample.location_id);
+            encoder.sample(&locations, visible, |sample, strings| {
                 sample.value.push(record.count);
                 sample.label.extend(encode::text_labels(strings, &record.labels));
             })?;

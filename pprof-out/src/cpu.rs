@@ -11,10 +11,10 @@ use rtprof_runtime::stack::Stack;
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::encode::{self, Encoder, Header, TASK_LABEL};
-use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::taken::Taken;
-use crate::view::View;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// The profile's name: that of its endpoint.
 pub(crate) const NAME: &str = "profile";
@@ -129,8 +129,7 @@ pub(crate) fn write(cpu: &CpuRecords, view: View, sink: &mut Sink<'_>) -> io::Re
     );
     for record in &*cpu.records {
         let visible = locations.skipped(record.captured(), 0).visible;
-        encoder.sample(|sample, strings| {
-            locations.ids(visible, &mut sample.location_id);
+        encoder.sample(&locations, visible, |sample, strings| {
             sample.value.extend(cpu.values(record));
             sample.label.extend(encode::text_labels(strings, record.labels));
             // The program's own label of that key goes before.

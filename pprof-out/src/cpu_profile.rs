@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 use std::time::{Duration, SystemTime};
 
-use rtprof_profiler::cpu::{self, CpuSource, SampledBy, Sampler};
+use rtprof_profiler::cpu::{self, CpuProfileError, CpuSource, SampledBy, Sampler};
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::hook;
@@ -15,9 +15,8 @@ use rtprof_runtime::hook::own_process;
 use rtprof_runtime::labels;
 
 use crate::cpu::CpuRecords;
-use crate::cpu_error::CpuProfileError;
 use crate::snapshot::Snapshot;
-use crate::symbolizer::Symbolization;
+use rtprof_symbols::symbolizer::Symbolization;
 
 /// How a CPU profile is taken. [`CpuProfileOptions::default`] is right for most.
 #[derive(Clone, Debug)]

@@ -11,7 +11,11 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::encoding;
 
-use crate::locations::Locations;
+use rtprof_symbols::frames::Visible;
+use rtprof_symbols::locations::Locations;
+
+use crate::functions::Functions;
+use crate::location_ids::LocationIds;
 use crate::proto::{Label, Sample, ValueType};
 use crate::sink::Sink;
 use crate::strings::StringTable;
@@ -38,6 +42,7 @@ pub(crate) struct Header<'a> {
 pub(crate) struct Encoder<'s, 'w> {
     output: Output<'s, 'w>,
     strings: StringTable,
+    locations: LocationIds,
     sample: Sample,
 }
 
@@ -78,27 +83,35 @@ impl<'s, 'w> Encoder<'s, 'w> {
         Self {
             output: Output { sink, gzip: GzEncoder::new(Vec::new(), Compression::fast()), plain },
             strings,
+            locations: LocationIds::default(),
             sample: Sample::default(),
         }
     }
 
-    /// Writes a sample. `fill` gets an empty one and the string table for its labels.
-    pub(crate) fn sample(&mut self, fill: impl FnOnce(&mut Sample, &mut StringTable)) -> io::Result<()> {
+    /// Writes a sample of the stack that was resolved last, of which this is visible. `fill` gets it without values, and the string
+    /// table for its labels.
+    pub(crate) fn sample(
+        &mut self,
+        locations: &Locations,
+        visible: Visible,
+        fill: impl FnOnce(&mut Sample, &mut StringTable),
+    ) -> io::Result<()> {
         self.sample.location_id.clear();
         self.sample.value.clear();
         self.sample.label.clear();
+        self.locations.ids(locations, visible, &mut self.sample.location_id);
         fill(&mut self.sample, &mut self.strings);
         self.output.message(2, &self.sample)
     }
 
     /// Writes what the samples referred to and ends the profile.
     pub(crate) fn finish(self, locations: &Locations) -> io::Result<()> {
-        let Self { mut output, mut strings, .. } = self;
-        let mut functions = locations.functions();
-        for location in locations.encoded(&mut functions) {
+        let Self { mut output, mut strings, locations: ids, .. } = self;
+        let mut functions = Functions::default();
+        for location in ids.encoded(locations, &mut functions) {
             output.message(4, &location)?;
         }
-        for mapping in locations.mappings(&mut strings) {
+        for mapping in ids.mappings(locations, &mut strings) {
             output.message(3, &mapping)?;
         }
         for function in functions.encoded(&mut strings) {

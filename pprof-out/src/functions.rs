@@ -3,10 +3,10 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::hash::AddressMap;
 use crate::proto;
 use crate::strings::StringTable;
-use crate::symbol_cache::Function;
+use rtprof_symbols::hash::AddressMap;
+use rtprof_symbols::symbol_cache::Function;
 
 /// The functions of an export with their ids.
 #[derive(Default)]

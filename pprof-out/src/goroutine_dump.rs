@@ -33,13 +33,13 @@ use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::start::Start;
 
-use crate::frames::Address;
 use crate::goroutines::Goroutines;
-use crate::locations::Locations;
 use crate::sink::Sink;
-use crate::symbol_cache::Line;
 use crate::text::{self, cut, quote};
-use crate::view::View;
+use rtprof_symbols::frames::Address;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::symbol_cache::Line;
+use rtprof_symbols::view::View;
 
 /// Writes all goroutines. Go: `writeGoroutineStacks`.
 pub(crate) fn write(goroutines: &Goroutines, view: View, sink: &mut Sink<'_>) -> io::Result<()> {

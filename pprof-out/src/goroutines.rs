@@ -14,8 +14,8 @@ use rtprof_runtime::snapshot::Recorded;
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::encode::TASK_LABEL;
 use crate::goroutine_dump::kernel_state;
-use crate::hook_names;
 use crate::taken::Taken;
+use rtprof_symbols::hook_names;
 
 /// Which goroutines a profile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

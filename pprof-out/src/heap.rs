@@ -11,14 +11,14 @@ use rtprof_runtime::labels;
 use rtprof_runtime::stack::Stack;
 
 use crate::encode::{self, Encoder, Header};
-use crate::hash::stack_hash;
-use crate::locations::Locations;
-use crate::prune::DROP_FRAMES;
 use crate::scale::Scale;
 use crate::sink::Sink;
 use crate::taken::Taken;
 use crate::top::Values;
-use crate::view::View;
+use rtprof_symbols::hash::stack_hash;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::prune::DROP_FRAMES;
+use rtprof_symbols::view::View;
 
 /// The order is Go's; readers go by position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
@@ -213,8 +213,7 @@ pub(crate) fn write(
     for record in &heap.records {
         let visible = locations.allocation(record.stack).visible;
         let values = record.estimated();
-        encoder.sample(|sample, strings| {
-            locations.ids(visible, &mut sample.location_id);
+        encoder.sample(&locations, visible, |sample, strings| {
             sample.value.extend(values.in_order());
             sample.label.extend(encode::text_labels(strings, record.labels));
             let size = record.size as i64;

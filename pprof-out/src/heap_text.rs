@@ -6,11 +6,11 @@ use std::io;
 use rtprof_runtime::own_files;
 
 use crate::heap::{HeapRecord, HeapRecords, HeapValues};
-use crate::locations::Locations;
 use crate::sink::Sink;
 use crate::text;
 use crate::top::Values;
-use crate::view::View;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// Writes the text form: the records with the most bytes in use first, a summary in the manner of Go's
 /// `runtime.MemStats`, and the mapped binaries.

@@ -3,9 +3,9 @@
 use rtprof_runtime::hook;
 
 use crate::heap::HeapRecords;
-use crate::locations::Locations;
 use crate::top::{ByFunction, Sums};
-use crate::view::View;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::view::View;
 
 /// What one function allocated. The values are estimates for all allocations, as in the heap profile.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! Everything of rtprof that leaves the process: symbolization, profile.proto, text.
+//! The profiles of rtprof as they leave the process: profile.proto and text.
 //!
 //! [`lookup`] finds a profile by name, [`Profile::write_to`] writes it in a form that `go tool pprof` reads,
 //! [`write_heap_profile`] is the short way to the most wanted one, [`heap_top`] a table for those without pprof.
@@ -43,69 +43,47 @@ mod contention_text;
 mod contention_top;
 mod count_profile;
 mod cpu;
-mod cpu_error;
 mod cpu_profile;
 #[cfg(test)]
 mod decoded;
 mod encode;
 mod error;
-mod file_symbols;
-mod frames;
-mod function_names;
 mod functions;
 #[cfg(test)]
 mod go_pprof;
 mod goroutine_dump;
 mod goroutines;
-mod hash;
 mod heap;
 mod heap_text;
 mod heap_top;
-mod hook_names;
-mod locations;
+mod location_ids;
 mod mapped_pages;
-mod names;
-mod object_file;
-mod owners;
 mod profile;
-mod progress;
-pub mod proto;
-mod prune;
-#[cfg(test)]
-mod random;
+mod proto;
 mod registry;
 mod scale;
-mod search;
 mod since;
 mod sink;
 mod snapshot;
-mod source_path;
-mod startup;
 mod strings;
-mod symbol_cache;
-mod symbolizer;
 mod taken;
 mod text;
 mod thread_create;
 mod top;
-pub mod trace;
-mod view;
-mod wakes;
 
 pub use call_tree::{CallTree, Node};
 pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
-pub use cpu_error::CpuProfileError;
 pub use cpu_profile::{
     CpuCapture, CpuProfileOptions, CpuProfileStats, start_cpu_profile, start_cpu_profile_with,
     stop_cpu_profile,
 };
 pub use error::ProfileError;
-pub use function_names::{find_function_names, function_names};
 pub use goroutine_dump::stack;
 pub use heap_top::{TopEntry, heap_top};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};
-pub use rtprof_profiler::cpu::{CpuSource, SampledBy};
+pub use rtprof_profiler::cpu::{CpuProfileError, CpuSource, SampledBy};
+pub use rtprof_symbols::function_names::{find_function_names, function_names};
+pub use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 pub use since::Since;
 pub use snapshot::Snapshot;
-pub use symbolizer::{NameSearch, Symbolization};

@@ -41,7 +41,7 @@ impl Scale {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hash::stack_hash;
+    use rtprof_symbols::hash::stack_hash;
 
     #[test]
     fn rate_one_and_off_are_exact() {

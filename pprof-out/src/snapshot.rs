@@ -11,16 +11,16 @@ use crate::contention::{self, ContentionRecords};
 use crate::contention_text;
 use crate::count_profile::CountProfile;
 use crate::cpu::{self, CpuRecords};
-use crate::frames::Frames;
 use crate::goroutine_dump;
 use crate::goroutines::Goroutines;
 use crate::heap::{self, HeapRecords};
 use crate::heap_text;
-use crate::locations::Locations;
 use crate::profile::HeapView;
 use crate::sink::Sink;
-use crate::symbolizer::{NameSearch, Symbolization};
-use crate::view::View;
+use rtprof_symbols::frames::Frames;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
+use rtprof_symbols::view::View;
 
 /// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), what was added between two
 /// ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Nothing is resolved yet: that happens whenever it is written.

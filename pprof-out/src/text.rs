@@ -5,11 +5,11 @@ use std::fmt::Write as _;
 
 use rtprof_runtime::modules::Module;
 
-use crate::frames::Frames;
-use crate::locations::file_name;
 use crate::mapped_pages::MappedPages;
-use crate::object_file::hex;
-use crate::symbol_cache::Line;
+use rtprof_symbols::frames::Frames;
+use rtprof_symbols::locations::file_name;
+use rtprof_symbols::object_file::hex;
+use rtprof_symbols::symbol_cache::Line;
 
 /// Readers in Go refuse a text with a line of 64 KiB or more (`bufio.MaxScanTokenSize`), whatever else is in it. A line
 /// has two parts of any length at most, a function's name and its file.
@@ -129,7 +129,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::symbol_cache::Function;
+    use rtprof_symbols::symbol_cache::Function;
 
     /// What `fmt.Sprintf("%q", ..)` of Go writes.
     #[test]

@@ -5,8 +5,8 @@ use rtprof_runtime::counters::Subject;
 use rtprof_runtime::thread_create::{self, ThreadCount};
 
 use crate::count_profile::{CountProfile, CountRecord, Leaf};
-use crate::hook_names;
 use crate::taken::Taken;
+use rtprof_symbols::hook_names;
 
 /// The profile's name.
 pub(crate) const NAME: &str = "threadcreate";

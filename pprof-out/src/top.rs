@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::frames::Frames;
+use rtprof_symbols::frames::Frames;
 
 /// Values of a record that can be summed up.
 pub(crate) trait Values: Copy + Default {

@@ -141,7 +141,7 @@ impl From<Recorded> for GoroutineRecord {
 /// know, is asked by a signal, unless [`set_thread_signals`](snapshot::set_thread_signals) forbids it. One that does not
 /// answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says why, and
 /// [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first, and waited for up to 2 s
-/// ([`task`]). A call lasts 14 s at most, unless a debugger stops a single thread inside the handler. Not for signal handlers: it
+/// ([`snapshot::request`]). A call lasts 14 s at most, unless a debugger stops a single thread inside the handler. Not for signal handlers: it
 /// takes a lock. It calls the program's allocator, and if that asks for all goroutines in its turn it gets none.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     snapshot::request();

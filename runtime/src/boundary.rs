@@ -1,6 +1,6 @@
 //! Where the stack of a task ends: the function through which every poll goes.
 //!
-//! Below a task's frames lie those of the executor, and below them the thread's. A return address inside [`poll_task`] is the
+//! Below a task's frames lie those of the executor, and below them the thread's. A return address inside `poll_task` is the
 //! boundary. It is a function of a few instructions, in assembly, so that the compiler can neither inline nor copy it: there
 //! is one such address in the program.
 //!

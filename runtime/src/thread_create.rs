@@ -83,7 +83,7 @@ pub struct ThreadCount {
 }
 
 /// The stacks that created threads, the newest first. For exports; Go's form is
-/// [`crate::thread_create_profile`].
+/// `rtprof::thread_create_profile`.
 pub fn thread_counts() -> Vec<ThreadCount> {
     let mut out = Vec::with_capacity(THREADS.len());
     out.extend(THREADS.iter().filter_map(|bucket| {

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rtprof::http::serve;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
-use rtprof::trace::{self, Event, EventType};
+use rtprof::trace;
+use rtprof_trace_check::{Event, EventType};
 
 use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::support::processor::burn;
@@ -19,15 +20,15 @@ use crate::support::{Background, PATIENCE, child, until};
 
 const REFUSED: &str = "Could not enable tracing: execution tracer already enabled\n";
 
-fn check(answer: &Answer) -> trace::Parsed {
+fn check(answer: &Answer) -> rtprof_trace_check::Parsed {
     assert_eq!(answer.status, 200, "{}", answer.text());
     assert_eq!(answer.header("Content-Type"), Some("application/octet-stream"));
     assert_eq!(answer.header("Content-Disposition"), Some("attachment; filename=\"trace\""));
-    trace::validate(&answer.body).expect("Go's tools read it")
+    rtprof_trace_check::validate(&answer.body).expect("Go's tools read it")
 }
 
 /// The thread that has started the trace, and then writes it now and then, is not drawn as one that computes.
-fn check_ours(parsed: &trace::Parsed) {
+fn check_ours(parsed: &rtprof_trace_check::Parsed) {
     let ours: Vec<_> = parsed.goroutines_named("rtprof-http").collect();
     assert!(!ours.is_empty(), "{:?}", parsed.goroutines().collect::<Vec<_>>());
     for goroutine in ours {

@@ -29,6 +29,17 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+/// In every test binary the events of all traces are checked as they are written.
+extern "C" fn check_events() {
+    rtprof_trace_out::self_check::check_events_with(rtprof_trace_check::event_check);
+}
+
+#[cfg(target_os = "linux")]
+#[used]
+// SAFETY: a constructor, which sets a word.
+#[unsafe(link_section = ".init_array")]
+static CHECK_EVENTS: extern "C" fn() = check_events;
+
 /// How long a stress test keeps on: `RTPROF_STRESS_SECS`, 1 s unless told. Each does a least number of rounds besides.
 pub(crate) fn stress() -> Duration {
     let seconds = std::env::var("RTPROF_STRESS_SECS").ok().and_then(|text| text.parse().ok());

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rtprof::trace::{self, Event, EventType, Options, Parsed, Stats};
+use rtprof::trace::{self, Options, Stats};
+use rtprof_trace_check::{Event, EventType, Parsed};
 
 use crate::support::PATIENCE;
 
@@ -74,7 +75,7 @@ pub(crate) fn assert_works() {
 /// A trace by its bytes, which must be valid; if they are not they are kept for who wants to see why.
 #[track_caller]
 pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
-    match trace::validate(&bytes) {
+    match rtprof_trace_check::validate(&bytes) {
         Ok(parsed) => {
             assert_eq!(stats.bytes, bytes.len() as u64, "the statistics count the file's bytes");
             Trace { bytes, stats, parsed }

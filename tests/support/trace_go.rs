@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use rtprof::trace::{EventType, Parsed};
+use rtprof_trace_check::{EventType, Parsed};
 
 use crate::support::go::{self, Go};
 use crate::support::web;

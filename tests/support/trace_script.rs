@@ -8,7 +8,8 @@ use rtprof::collector::{self, StwReason};
 use rtprof::sync::mpsc::{channel, sync_channel};
 use rtprof::sync::{Barrier, Condvar, Mutex, Once, RwLock, Semaphore};
 use rtprof::thread::{self, Builder};
-use rtprof::trace::{self, EventType, Task, WaitKind};
+use rtprof::trace::{self, Task, WaitKind};
+use rtprof_trace_check::EventType;
 
 use crate::support::contention::{thread_id, wait_until_asleep};
 

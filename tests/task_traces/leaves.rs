@@ -10,7 +10,8 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use rtprof::task::Instrument;
-use rtprof::trace::{EventType, WaitKind};
+use rtprof::trace::WaitKind;
+use rtprof_trace_check::EventType;
 use tokio::sync::{Barrier, Notify, Semaphore, mpsc, oneshot};
 use tokio::time::{interval, timeout};
 

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use rtprof::task::Instrument;
-use rtprof::trace::{self, EventType};
+use rtprof::trace;
+use rtprof_trace_check::EventType;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 

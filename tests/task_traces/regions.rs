@@ -7,7 +7,8 @@ use std::task::{Poll, Waker};
 use std::thread;
 
 use rtprof::task::{Instrument, Instrumented};
-use rtprof::trace::{self, EventType, Options};
+use rtprof::trace::{self, Options};
+use rtprof_trace_check::EventType;
 
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::support::child;

@@ -10,7 +10,8 @@ use std::thread;
 use std::time::Duration;
 
 use rtprof::task::Instrument;
-use rtprof::trace::{self, Event, EventType, Options};
+use rtprof::trace::{self, Options};
+use rtprof_trace_check::{Event, EventType};
 
 use crate::by_hand::{Leaf, Woken, poll};
 use crate::support::child;

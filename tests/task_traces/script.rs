@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use rtprof::task::Instrument;
-use rtprof::trace::{Event, EventType, WaitKind};
+use rtprof::trace::WaitKind;
+use rtprof_trace_check::{Event, EventType};
 use tokio::sync::{Notify, mpsc, oneshot};
 
 use crate::support::contention::{Seen, record_everything};

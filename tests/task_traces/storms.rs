@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use rtprof::GoroutineState;
 use rtprof::task::Instrument;
-use rtprof::trace::{self, EventType, Options};
+use rtprof::trace::{self, Options};
+use rtprof_trace_check::EventType;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::{Notify, Semaphore, mpsc};
 
@@ -194,8 +195,9 @@ fn tasks_that_block_their_thread() {
         });
         check_whole(&trace);
         let blocked = |goroutine: &u64| {
-            let is_wait = |event: &trace::Event<'_>| event.event_type() == EventType::GoBlockSync;
-            let takes_lock = |event: &trace::Event<'_>| {
+            let is_wait =
+                |event: &rtprof_trace_check::Event<'_>| event.event_type() == EventType::GoBlockSync;
+            let takes_lock = |event: &rtprof_trace_check::Event<'_>| {
                 event.functions().iter().any(|name| name.contains("tasks_that_block"))
             };
             trace.story(*goroutine).into_iter().any(|event| is_wait(&event) && takes_lock(&event))

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use rtprof::sync::mpsc::sync_channel;
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::thread;
-use rtprof::trace::{self, EventType, Parsed};
+use rtprof::trace;
+use rtprof_trace_check::{EventType, Parsed};
 
 use crate::support::child;
 use crate::support::contention::{About, Moment, thread_id, wait_until_asleep};

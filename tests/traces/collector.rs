@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use rtprof::trace::{self, EventType};
+use rtprof::trace;
+use rtprof_trace_check::EventType;
 
 use crate::support::child;
 use crate::trace_of::{Kept, check_stack, record, until, valid};

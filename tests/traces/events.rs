@@ -6,7 +6,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use rtprof::trace::{self, Event, EventType, NO_PROC};
+use rtprof::trace;
+use rtprof_trace_check::{Event, EventType, NO_PROC};
 
 use crate::support::child;
 use crate::support::contention::{thread_id, wait_until_asleep};

@@ -9,7 +9,8 @@ use std::time::Duration;
 use rtprof::sync::Mutex;
 use rtprof::sync::mpsc::{channel, sync_channel};
 use rtprof::thread;
-use rtprof::trace::{self, EventType, Options};
+use rtprof::trace::{self, Options};
+use rtprof_trace_check::EventType;
 
 use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::support::{Background, child, go, stress, until};

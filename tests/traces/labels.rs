@@ -3,7 +3,7 @@
 use rtprof::pprof;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
-use rtprof::trace::{EventType, Parsed};
+use rtprof_trace_check::{EventType, Parsed};
 
 use crate::support::child;
 use crate::support::contention::{thread_id, wait_until_asleep};

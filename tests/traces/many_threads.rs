@@ -3,7 +3,8 @@
 use std::sync::Barrier;
 
 use rtprof::thread;
-use rtprof::trace::{self, EventType, Options};
+use rtprof::trace::{self, Options};
+use rtprof_trace_check::EventType;
 
 use crate::support::child;
 use crate::trace_of::record_with;

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 use std::time::{Duration, Instant};
 
 use rtprof::thread;
-use rtprof::trace::{self, Event, EventType, Options, Reader, Task, TraceError};
+use rtprof::trace::{self, Options, Reader, Task, TraceError};
+use rtprof_trace_check::{Event, EventType};
 
 use crate::support::child;
 use crate::trace_of::{Kept, Trace, assert_works, record, valid};

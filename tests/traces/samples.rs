@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use rtprof::pprof::{self, CpuProfileError, CpuProfileOptions, CpuSource};
 use rtprof::thread;
-use rtprof::trace::{self, Event, EventType, NO_PROC, Options, TraceError};
+use rtprof::trace::{self, Options, TraceError};
+use rtprof_trace_check::{Event, EventType, NO_PROC};
 
 use crate::support::processor::burn;
 use crate::support::profile::Profile;

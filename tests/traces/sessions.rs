@@ -80,7 +80,9 @@ fn nothing_goes_from_one_trace_to_the_next() {
         for event in parsed.events() {
             assert_ne!(event.name(), "of the first", "{:?}", event.event_type());
         }
-        use trace::EventType::{GcStart, GcSweepDone, GcSweepStart, UserTaskCreate, UserTaskEnd};
+        use rtprof_trace_check::EventType::{
+            GcStart, GcSweepDone, GcSweepStart, UserTaskCreate, UserTaskEnd,
+        };
         assert_eq!((parsed.count(GcSweepStart), parsed.count(GcSweepDone)), (0, 0));
         assert_eq!((parsed.count(UserTaskCreate), parsed.count(UserTaskEnd)), (1, 1));
         // The first one still goes on.

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use rtprof::sync::mpsc::sync_channel;
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::thread::{self, Builder};
-use rtprof::trace::{self, Event, EventType, Options};
+use rtprof::trace::{self, Options};
+use rtprof_trace_check::{Event, EventType};
 
 use crate::support::contention::{
     About, Moment, Seen, awake, record_everything, thread_id, wait_until_asleep,

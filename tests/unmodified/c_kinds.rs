@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering::Relaxed};
 use std::sync::mpsc;
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope, sleep};
 
-use rtprof::trace::{Event, EventType};
+use rtprof_trace_check::{Event, EventType};
 
 use crate::c_lock::CLock;
 use crate::c_locks::unlocks;

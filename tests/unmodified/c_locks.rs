@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use std::thread::{Builder, scope, sleep};
 use std::time::Duration;
 
-use rtprof::trace::EventType;
+use rtprof_trace_check::EventType;
 
 #[cfg(target_env = "gnu")]
 use crate::c_lock::pthread_mutex_clocklock;

@@ -10,8 +10,8 @@ use std::sync::mpsc;
 use std::thread::{Builder, scope, sleep};
 use std::time::{Duration, Instant};
 
-use rtprof::trace::{Event, EventType};
 use rtprof::{BlockKinds, set_block_profile_kinds};
+use rtprof_trace_check::{Event, EventType};
 
 use crate::scenes::{SCENES, Scene, connected, pipe, read_byte, stream, write_byte};
 use crate::support::contention::{

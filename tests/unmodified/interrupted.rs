@@ -14,8 +14,8 @@ use std::sync::mpsc;
 use std::thread::scope;
 use std::time::Instant;
 
-use rtprof::trace::EventType;
 use rtprof::{BlockKinds, set_block_profile_kinds};
+use rtprof_trace_check::EventType;
 
 use crate::support::contention::{record_everything, thread_id, wait_until_asleep};
 use crate::support::{Background, child, fork, stress, until};

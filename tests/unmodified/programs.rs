@@ -9,7 +9,7 @@ use std::thread::Builder;
 use std::time::Duration;
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
-use rtprof::trace::EventType;
+use rtprof_trace_check::EventType;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::child;

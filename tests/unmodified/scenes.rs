@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use std::ptr::null_mut;
 
 use rtprof::BlockKinds;
-use rtprof::trace::EventType;
+use rtprof_trace_check::EventType;
 
 /// A pair of sockets that are connected.
 pub(crate) fn connected() -> (TcpStream, TcpStream) {

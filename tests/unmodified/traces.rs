@@ -5,7 +5,7 @@ use std::sync::{Condvar, Mutex, mpsc};
 use std::thread::{Builder, sleep, spawn};
 use std::time::Duration;
 
-use rtprof::trace::EventType;
+use rtprof_trace_check::EventType;
 
 use crate::support::child;
 use crate::support::contention::wait_until_asleep;

@@ -25,6 +25,7 @@ mod attach;
 mod cpu_time;
 #[cfg_attr(any(loom, not(rtprof_supported)), allow(dead_code))]
 mod current;
+mod error;
 #[cfg(all(rtprof_supported, not(loom)))]
 mod event;
 #[cfg(all(rtprof_supported, not(loom)))]
@@ -54,12 +55,13 @@ mod timer;
 
 use core::fmt;
 use core::time::Duration;
-use std::io;
 
 #[cfg(all(rtprof_supported, not(loom)))]
 use rtprof_runtime::goroutine::observer::ThreadObserver;
 #[cfg(not(loom))]
 pub use samples::CpuCount;
+
+pub use error::CpuProfileError;
 
 /// The most samples in a second of a thread's processor time.
 pub const MAX_HZ: u32 = 10_000;
@@ -123,35 +125,6 @@ pub struct Options {
     pub for_trace: bool,
 }
 
-/// Why a sampling was not started.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum StartError {
-    /// Not from 1 to [`MAX_HZ`].
-    InvalidRate(u32),
-    /// Another one goes on.
-    AlreadyStarted,
-    /// The performance monitor may not be used.
-    NoPerf(io::Error),
-    /// Neither the performance monitor nor timers.
-    NoSource {
-        /// Why not the performance monitor, if it was tried.
-        perf: Option<io::Error>,
-        /// Why not timers.
-        timers: io::Error,
-    },
-    /// The program has handlers for all signals that could serve.
-    NoSignal,
-    /// Threads may not be signalled; see [`set_thread_signals`](rtprof_runtime::snapshot::set_thread_signals).
-    SignalsOff,
-    /// The kernel gives no memory.
-    NoMemory,
-    /// The system gives no thread.
-    NoThread(io::Error),
-    /// Not on this platform.
-    Unsupported,
-}
-
 /// What was sampled.
 #[cfg(not(loom))]
 #[derive(Clone, Debug)]
@@ -183,15 +156,15 @@ pub struct Sampler {
 /// `runtime.SetCPUProfileRate`.
 ///
 /// # Errors
-/// See [`StartError`]. Nothing of the sampling is left then.
+/// See [`CpuProfileError`]. Nothing of the sampling is left then.
 #[cfg(not(loom))]
-pub fn start(options: Options) -> Result<Sampler, StartError> {
+pub fn start(options: Options) -> Result<Sampler, CpuProfileError> {
     #[cfg(rtprof_supported)]
     return Ok(Sampler { running: sampler::start(options)? });
     #[cfg(not(rtprof_supported))]
     {
         let _ = options;
-        Err(StartError::Unsupported)
+        Err(CpuProfileError::Unsupported)
     }
 }
 

@@ -15,7 +15,7 @@ use core::time::Duration;
 use rtprof_runtime::goroutine;
 use rtprof_runtime::hook::own_process;
 
-use super::StartError;
+use super::CpuProfileError;
 
 /// Set in [`HOLDER`] of a sampling that a profile may end.
 const YIELDS: u64 = 1 << 62;
@@ -55,7 +55,7 @@ pub(super) struct Ticket(u64);
 
 impl Permit {
     /// Waits for the end of a sampling that is ending. One that `yields` can be ended by one that does not.
-    pub(super) fn take(yields: bool) -> Result<Self, StartError> {
+    pub(super) fn take(yields: bool) -> Result<Self, CpuProfileError> {
         let own = own_process();
         let serial = u64::from(SERIAL.fetch_add(1, Ordering::Relaxed) % (1 << 30));
         let word = u64::from(own) | serial << 32 | if yields { YIELDS } else { 0 };
@@ -71,7 +71,7 @@ impl Permit {
             }
             if holder & ENDING == 0 {
                 if yields || holder & YIELDS == 0 {
-                    return Err(StartError::AlreadyStarted);
+                    return Err(CpuProfileError::AlreadyStarted);
                 }
                 Ticket(holder).end();
             }

@@ -37,7 +37,7 @@ use super::signal::Signal;
 use super::task_names::TaskName;
 use super::threads::{self, Threads};
 use super::timer::Timer;
-use super::{CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, StartError, cpu_time};
+use super::{CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, cpu_time};
 use rtprof_runtime::hook;
 
 /// How often the collector looks how many threads there are. Each time costs some 60 microseconds in a virtual machine, most of
@@ -92,24 +92,27 @@ struct Collector {
 }
 
 /// Starts it; see [`super::start`].
-pub(super) fn start(options: Options) -> Result<Running, StartError> {
+pub(super) fn start(options: Options) -> Result<Running, CpuProfileError> {
     if options.hz == 0 || options.hz > MAX_HZ {
-        return Err(StartError::InvalidRate(options.hz));
+        return Err(CpuProfileError::InvalidRate(options.hz));
     }
     rtprof_runtime::init::open();
     observer::observe_threads(&super::OBSERVER);
     if !snapshot::thread_signals() {
-        return Err(StartError::SignalsOff);
+        return Err(CpuProfileError::SignalsOff);
     }
     let _untracked = hook::untracked();
     modules::refresh();
     let permit = Permit::take(options.for_trace)?;
     let ticket = permit.ticket();
     let period = NANOS / u64::from(options.hz);
-    let signal = Signal::take().ok_or(StartError::NoSignal)?;
+    let signal = Signal::take().ok_or(CpuProfileError::NoSignal)?;
     let (way, sampled_by) = way(options.source, signal.number(), period)?;
-    let samples =
-        if options.for_trace { Samples::not_kept() } else { Samples::new().ok_or(StartError::NoMemory)? };
+    let samples = if options.for_trace {
+        Samples::not_kept()
+    } else {
+        Samples::new().ok_or(CpuProfileError::NoMemory)?
+    };
     let (used, started) = (cpu_time::of_process().unwrap_or(0), Instant::now());
     let by_thread = options.by_thread;
     let attacher = Attacher::new(way, period, signal.number());
@@ -122,12 +125,13 @@ pub(super) fn start(options: Options) -> Result<Running, StartError> {
     let permit = Some(permit);
     let collector = Collector { shared, threads, options, period, started, used, sampled_by, permit };
     // Dropped if there is no thread for it, the collector ends the sampling.
-    helper_thread::spawn(c"rtprof-cpu", Box::new(move || collector.run())).map_err(StartError::NoThread)?;
+    helper_thread::spawn(c"rtprof-cpu", Box::new(move || collector.run()))
+        .map_err(CpuProfileError::NoThread)?;
     Ok(running)
 }
 
 /// In which way threads can be signalled, as the options have it.
-fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), StartError> {
+fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), CpuProfileError> {
     let own = kernel_thread_id();
     let perf = |user_only| PerfEvent::open(own, period, user_only)?.route(own, signal);
     let refused = match wanted {
@@ -136,7 +140,7 @@ fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), 
             Ok(()) => return Ok((Way::Perf { user_only: false }, SampledBy::Perf)),
             Err(error) if wanted == CpuSource::Auto => Some(error),
             Err(error) => {
-                perf(true).map_err(|_| StartError::NoPerf(error))?;
+                perf(true).map_err(|_| CpuProfileError::NoPerf(error))?;
                 return Ok((Way::Perf { user_only: true }, SampledBy::PerfUserOnly));
             }
         },
@@ -144,7 +148,7 @@ fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), 
     // One that will not fire.
     match Timer::start(own, signal, 0, u64::MAX >> 4, u64::MAX >> 4) {
         Ok(_) => Ok((Way::Timers, SampledBy::Timers { refused: refused.map(|error| error.to_string()) })),
-        Err(timers) => Err(StartError::NoSource { perf: refused, timers }),
+        Err(timers) => Err(CpuProfileError::NoSource { perf: refused, timers }),
     }
 }
 

@@ -46,7 +46,8 @@ fn a_sampling_counts_the_periods_of_each_thread() {
 fn a_profile_takes_the_place_of_samples_for_a_trace() {
     let _alone = alone();
     let start = |for_trace| start(Options { hz: 100, source: CpuSource::Auto, by_thread: false, for_trace });
-    let is_refused = |other: Result<Sampler, StartError>| matches!(other, Err(StartError::AlreadyStarted));
+    let is_refused =
+        |other: Result<Sampler, CpuProfileError>| matches!(other, Err(CpuProfileError::AlreadyStarted));
     let first = start(true).unwrap();
     assert!(is_refused(start(true)) && !first.has_ended());
     let profile = start(false).unwrap();

@@ -17,7 +17,7 @@ pub struct Registered {
 /// What a goroutine's creator has settled before there is a thread for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
-    /// Its number, from [`super::reserve_id`].
+    /// Its number, from [`crate::goroutine_id::reserve`].
     pub goroutine: u64,
     /// The generation of the trace that its creation was recorded in; 0 for none.
     pub generation: u32,

@@ -5,7 +5,7 @@
 //! `COORDINATOR`: one snapshot at a time. Held by the thread that takes one; others wait for it. Nothing else waits for a
 //! coordinator, except a goroutine that is about to run while its stack is being read (see `goroutine::protocol`).
 //! A snapshot calls the program's allocator, and that may ask for another one: this one would wait for itself. It is refused
-//! (see [`Permit`]), and counted.
+//! (see `Permit`), and counted.
 
 #[cfg(rtprof_supported)]
 mod ask;

@@ -20,7 +20,7 @@ const ON: u8 = 2;
 
 static WANTED: AtomicU8 = AtomicU8::new(UNSAID);
 
-/// Whether [`goroutine_profile`](crate::goroutine_profile) and what is built on it ask threads for their stacks by a signal.
+/// Whether [`take`](super::take) and what is built on it, as the goroutine profile, ask threads for their stacks by a signal.
 /// On, unless rtprof is part of a shared library. Where it is off, no CPU profile can be started either; one that goes on does.
 ///
 /// A thread that does not wait in rtprof's locks, channels and the like must interrupt itself to tell where it is. System

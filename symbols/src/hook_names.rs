@@ -1,0 +1,313 @@
+//! Which functions stand between the program and its waits: our locks, channels and threads, and what they are
+//! made of.
+//!
+//! Some of them run the program's closures: `Once::call_once`, `Condvar::wait_while`, `MutexGuard::unlocked`, the
+//! start of a thread. So a match says nothing of what lies beneath it, only that the frame itself is no code of
+//! the program; and where inlined functions are unknown not even that, for the closure may be in there.
+
+use crate::prune::{in_crate, method};
+
+/// Ours, and those of the locks that ours are made of; of `scopeguard` is what `MutexGuard::unlocked` locks again
+/// with.
+const CRATES: [&str; 6] =
+    ["rtprof_hooks", "rtprof_tracer", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
+
+/// What programs tell of their collector by: each function runs a closure of theirs.
+const COLLECTOR: &str = "rtprof_allocator::collector";
+
+/// In which leaf futures keep the waker of a task that awaits them, and clone it with ten functions between.
+const WAKER_CELLS: [&str; 3] =
+    ["atomic_waker", "futures_core::task::__internal::atomic_waker", "tokio::sync::task::atomic_waker"];
+
+/// Our trait for all futures. Nothing else can have its methods.
+const INSTRUMENT: &str = "rtprof_hooks::task::Instrument>::";
+
+/// Modules of ours that run no code of the program.
+const INNER_MODULES: [&str; 10] = [
+    "account",
+    "deadline",
+    "queue",
+    "spin",
+    "sync::barrier",
+    "sync::mutex",
+    "sync::rw_lock",
+    "sync::semaphore",
+    "task::waker",
+    "wait",
+];
+
+/// What the methods are called that run none, wherever they stand: `try_lock_for`, `recv_timeout`, but not
+/// `wait_while`. A `spawn` runs the program's closure in another thread, through `Creator::around`.
+#[rustfmt::skip]
+const WORDS: [&str; 39] = [
+    "acquire", "all", "arc", "bump", "call", "deadline", "downgrade", "end", "exclusive", "fair", "for", "join",
+    "lock", "many", "next", "notify", "now", "one", "park", "read", "recursive", "recv", "scoped", "send", "shared",
+    "sleep", "slow", "spawn", "timeout", "to", "try", "unchecked", "unlock", "unpark", "until", "upgradable",
+    "upgrade", "wait", "write",
+];
+
+/// For profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only functions
+/// that never call back into the program may match. `lock_api`'s therefore only over our own raw locks, as the
+/// program may have put its own beneath them; and no guard that shares ownership, which may drop the data.
+pub const DROP_FRAMES: &str = concat!(
+    r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
+    // No ` as ` but of a trait that is known: one of the program's may do anything.
+    r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|task::waker|wait)::([^ ]|, )*",
+    r"( as (lock_api|core)::([^ ]|, )*)?",
+    r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
+    r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), ([^ ]|, )*>>",
+    r"::(try_)?(lock|read|write|upgradable_read|upgrade|downgrade|unlock|bump)(_[a-z]+)*",
+    r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
+    r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
+    // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks.
+    r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|io|wait|wake)",
+);
+
+/// Whether a function is what stands in for one of the C library's, or is inside. The function of that name itself
+/// (`pthread_join`) is shown as the C library's would be.
+pub(crate) fn is_interposed(name: &str) -> bool {
+    in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)
+}
+
+/// Whether a function only makes the system call by which locks wait and wake.
+pub(crate) fn is_system_call(name: &str) -> bool {
+    in_crate(name, "parking_lot_core::thread_parker")
+        || in_crate(name, "std::sys") && method(name).is_some_and(|method| method.starts_with("futex_wa"))
+}
+
+/// Whether a function, by its demangled name of either scheme, belongs to the hooks.
+pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
+    is_guard_drop(name)
+        || inlines_known && (in_crate(name, COLLECTOR) || is_waker_cell(name))
+        || trait_of(name).is_some_and(|path| path.starts_with(INSTRUMENT))
+        || CRATES.iter().any(|krate| in_crate(name, krate))
+            && trait_of(name).is_none_or(is_known_trait)
+            && (inlines_known || is_inner(name) || runs_no_closure(name))
+}
+
+/// Whether a function is one of a cell for a waker, or of a trait that only such a cell knows.
+fn is_waker_cell(name: &str) -> bool {
+    let is_in = |path: &str| WAKER_CELLS.iter().any(|module| in_crate(path, module));
+    is_in(name) || trait_of(name).is_some_and(is_in)
+}
+
+/// Whether a function, by its name without type arguments, is what the hooks put between the start of a thread and the
+/// program's closure: in the stack of everything that the thread does, and of no interest in any.
+pub(crate) fn is_thread_start(short_name: &str) -> bool {
+    is_interposed_start(short_name)
+        || ["rtprof_hooks::thread::creator::", "rtprof_hooks::thread::scope::Scope::start::"]
+            .iter()
+            .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
+}
+
+/// What polls a task: the outermost function of its stacks.
+pub(crate) const TASK_START: &str = "rtprof_runtime::boundary::poll_task";
+
+/// Whether a function, by its name without type arguments, is what stands between [`TASK_START`] and the future of a task.
+pub(crate) fn is_task_start(short_name: &str) -> bool {
+    short_name.starts_with("rtprof_runtime::boundary::run")
+        || short_name.starts_with("rtprof_hooks::task::labelled::")
+        || ["rtprof_hooks::task::instrumented::", "rtprof_hooks::task::tracked::"]
+            .iter()
+            .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
+}
+
+/// Whether a function is the first one of threads whose creation was seen by interposition.
+pub(crate) fn is_interposed_start(short_name: &str) -> bool {
+    short_name == "rtprof_hooks::interpose::threads::thread_start"
+}
+
+/// The drop of a guard, which unlocks and does nothing else. That of anything else may drop the program's objects.
+fn is_guard_drop(name: &str) -> bool {
+    if let Some(guard) = name.strip_suffix(" as core::ops::drop::Drop>::drop") {
+        return guard.strip_prefix('<').is_some_and(is_guard);
+    }
+    // The old scheme has `drop_in_place<T>`, the new one `drop_in_place::<T>`.
+    name.strip_prefix("core::ptr::drop_in_place")
+        .or_else(|| name.strip_prefix("core::mem::drop"))
+        .and_then(|rest| rest.trim_start_matches("::").strip_prefix('<'))
+        .is_some_and(is_guard)
+}
+
+/// `lock_api::mutex::MutexGuard<R, T>`, but not `ArcMutexGuard`, which may be the last to own the data.
+fn is_guard(kind: &str) -> bool {
+    let path = kind.split(['<', '>', ' ']).next().unwrap_or(kind);
+    ["rtprof_hooks", "lock_api"].iter().any(|krate| in_crate(path, krate))
+        && path.rsplit("::").next().is_some_and(|kind| kind.ends_with("Guard") && !kind.starts_with("Arc"))
+}
+
+/// A trait of the program on our type is the program's code.
+fn is_known_trait(path: &str) -> bool {
+    ["alloc", "core", "std"].iter().chain(&CRATES).any(|krate| in_crate(path, krate))
+}
+
+/// What follows ` as ` in `<Type as Trait>::method`.
+fn trait_of(name: &str) -> Option<&str> {
+    let inside = name.strip_prefix('<')?;
+    let mut depth = 0i32;
+    for (at, byte) in inside.bytes().enumerate() {
+        match byte {
+            b'<' => depth += 1,
+            // The arrow of a function type is no bracket.
+            b'>' if !inside[..at].ends_with('-') => depth -= 1,
+            b' ' if depth == 0 && inside[at..].starts_with(" as ") => {
+                return Some(&inside[at + " as ".len()..]);
+            }
+            _ => {}
+        }
+        if depth < 0 {
+            return None;
+        }
+    }
+    None
+}
+
+fn is_inner(name: &str) -> bool {
+    let path = name.trim_start_matches(['<', '&']);
+    in_crate(path, "parking_lot_core")
+        || path.strip_prefix("rtprof_tracer::").is_some_and(|path| !path.starts_with("region::with_region"))
+        || path
+            .strip_prefix("rtprof_hooks::")
+            .is_some_and(|path| INNER_MODULES.iter().any(|module| in_crate(path, module)))
+}
+
+fn runs_no_closure(name: &str) -> bool {
+    // Their names say otherwise: `wait` and `syscall` run what waits.
+    if in_crate(name, "rtprof_hooks::trace") {
+        return false;
+    }
+    let mut path = name;
+    // A closure of a function that takes none from the program.
+    while let Some((outer, last)) = path.rsplit_once("::")
+        && last.starts_with('{')
+        && last.ends_with('}')
+    {
+        path = outer;
+    }
+    method(path).is_some_and(|method| method.split('_').all(|word| WORDS.contains(&word)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::names::short;
+
+    #[test]
+    fn names_of_both_schemes() {
+        for name in [
+            "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow",
+            "rtprof_hooks::sync::mutex::QueueMutex::unlock_slow",
+            "<rtprof_hooks::sync::mutex::QueueMutex>::unlock_slow::{closure#0}",
+            "<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<rtprof_hooks::sync::mutex::QueueMutex, app::T>>::lock",
+            "lock_api::mutex::Mutex<R,T>::try_lock_for",
+            "<lock_api::rwlock::RwLock<R, alloc::vec::Vec<u8>>>::upgradable_read",
+            "parking_lot_core::parking_lot::park::{{closure}}",
+            "parking_lot_core::parking_lot::unpark_filter::<F, C>",
+            "<parking_lot_core::thread_parker::imp::ThreadParker as parking_lot_core::thread_parker::ThreadParkerT>::park",
+            "rtprof_hooks::queue::park::<app::A, app::B>",
+            "<rtprof_hooks::wait::Wait>::end",
+            "<rtprof_hooks::sync::mpsc::Receiver<app::Job>>::recv_timeout",
+            "<rtprof_hooks::sync::condvar::Condvar>::wait_until",
+            "<rtprof_hooks::sync::once::Once>::call_slow",
+            "<<rtprof_hooks::sync::mutex::QueueMutex>::sleep::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            "rtprof_hooks::thread::sleep::sleep",
+            "rtprof_hooks::thread::spawn::spawn::<app::main::{closure#0}, ()>",
+            "<rtprof_hooks::thread::builder::Builder>::spawn_scoped::<app::main::{closure#0}, ()>",
+            "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,()>>",
+            "core::ptr::drop_in_place::<lock_api::rwlock::RwLockReadGuard<R, app::T>>",
+            "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
+            "<rtprof_tracer::turn::Turn>::append::<<rtprof_tracer::turn::Turn>::put<3>::{closure#0}>",
+            "rtprof_tracer::states::block",
+            "rtprof_tracer::region::start",
+            "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",
+            "<rtprof_hooks::sync::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
+        ] {
+            assert!(is_hook(name, true) && is_hook(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_may_run_the_program_is_told_apart_if_inlined_functions_are_known() {
+        for name in [
+            "rtprof_hooks::trace::wait::<(), app::work::{closure#0}>",
+            "rtprof_hooks::trace::syscall",
+            "<rtprof_hooks::sync::once::Once>::call_once::<app::main::{closure#0}>",
+            "<rtprof_hooks::sync::condvar::Condvar>::wait_while::<app::T, app::lock>",
+            "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>::{closure#0}",
+            "rtprof_hooks::thread::creator::Creator::around::{{closure}}",
+            "rtprof_hooks::thread::scope::scope",
+            "<lock_api::mutex::MutexGuard<R, T>>::unlocked::<app::main::{closure#0}, ()>",
+            "lock_api::mutex::MutexGuard<R,T>::map",
+            "rtprof_tracer::region::with_region::<app::main::{closure#0}, ()>",
+            "<lock_api::mutex::Mutex<R, app::T> as core::fmt::Debug>::fmt",
+            "<rtprof_hooks::sync::mpsc::Receiver<app::Job> as core::ops::drop::Drop>::drop",
+            "<lock_api::mutex::ArcMutexGuard<R, app::T> as core::ops::drop::Drop>::drop",
+            "<scopeguard::ScopeGuard<T,F,S> as core::ops::drop::Drop>::drop",
+        ] {
+            assert!(is_hook(name, true), "{name}");
+            assert!(!is_hook(name, false), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_thread() {
+        for name in [
+            "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>::{closure#0}",
+            "rtprof_hooks::thread::creator::Creator::around::{{closure}}",
+            "<<rtprof_hooks::thread::creator::Creator>::around<F, T>::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
+            // With line tables only.
+            "rtprof_hooks::thread::creator::{closure#0}",
+            "<rtprof_hooks::thread::scope::Scope>::start::<app::main::{closure#0}, ()>::{closure#0}",
+        ] {
+            assert!(is_thread_start(&short(name)), "{name}");
+        }
+        for name in [
+            "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>",
+            "rtprof_hooks::thread::scope::scope::{closure#0}",
+            "app::rtprof_hooks::thread::creator::{closure#0}",
+            "app::main::{closure#0}",
+        ] {
+            assert!(!is_thread_start(&short(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_start_of_a_task() {
+        for name in [
+            "rtprof_runtime::boundary::run::call::<app::main::{closure#0}, u8>",
+            "rtprof_runtime::boundary::run::<app::main::{closure#0}, u8>",
+            "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>::{closure#0}",
+            "rtprof_hooks::task::instrumented::Instrumented<F>::poll::{{closure}}",
+            "<rtprof_hooks::task::labelled::Labelled<F> as core::future::future::Future>::poll",
+            "<rtprof_hooks::task::instrumented::Instrumented<F> as core::future::future::Future>::poll::{closure#0}",
+        ] {
+            assert!(is_task_start(&short(name)), "{name}");
+        }
+        for name in
+            ["app::main::{closure#0}", "<rtprof_hooks::task::tracked::Tracked>::poll::<(), F>", TASK_START]
+        {
+            assert!(!is_task_start(&short(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_programs_code_is_none() {
+        for name in [
+            "app::lock",
+            "app::rtprof_hooks::lock",
+            "lock_api_extra::lock",
+            "<app::Spin as lock_api::mutex::RawMutex>::lock",
+            "<lock_api::mutex::Mutex<R, fn(u8) -> app::T> as app::LockExt>::lock",
+            "<lock_api::mutex::Mutex<<app::A as app::B>::C, T> as app::LockExt>::lock",
+            "core::ptr::drop_in_place::<app::Session>",
+            "core::ptr::drop_in_place::<lock_api::mutex::Mutex<R, app::Session>>",
+            "core::ptr::drop_in_place::<lock_api::mutex::ArcMutexGuard<R, app::Session>>",
+            "core::ptr::drop_in_place",
+            "core::mem::drop",
+            "std::sync::mutex::Mutex<T>::lock",
+        ] {
+            assert!(!is_hook(name, true), "{name}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+//! The addresses that the stacks of one export refer to, resolved.
+
+use std::collections::{BTreeSet, HashMap};
+use std::iter;
+use std::sync::Arc;
+
+use rtprof_runtime::modules::{CaptureSpan, ClockTime, Module};
+use rtprof_runtime::stack::Stack;
+
+use crate::frames::{Address, Frames, ThreadStart, Visible};
+use crate::hash::AddressMap;
+use crate::prune::{self, Class, Cut, Machinery};
+use crate::startup::{self, Hidden};
+use crate::symbol_cache::{FileState, Symbols};
+use crate::symbolizer::{NameSearch, Owned, Symbolizer};
+use crate::view::View;
+use crate::wakes;
+
+/// Every distinct address of an export, resolved once.
+pub struct Locations {
+    symbolizer: Symbolizer,
+    /// Return addresses whose module is settled, from some time on.
+    by_address: AddressMap<usize, (ClockTime, Known)>,
+    /// Those of stacks that were captured before it, with the module that they belonged to then.
+    by_owner: HashMap<Owned, Known>,
+    addresses: Vec<Address>,
+    /// The addresses of the stack at hand.
+    stack: Vec<u32>,
+    /// The rootmost frame of the stack at hand that is a way into the allocator.
+    entry: Option<usize>,
+    startup_frames: bool,
+    /// What is to be hidden at the outer end of the stack at hand.
+    startup: Option<Hidden>,
+    /// The outer end of a stack, with what is to be hidden of that: most stacks end like the one before.
+    end: (Vec<u32>, Option<Hidden>),
+    thread_start: ThreadStart,
+}
+
+/// What the innermost loop of an export asks of an address.
+#[derive(Clone, Copy)]
+struct Known {
+    /// The position in `addresses`.
+    at: u32,
+    /// It is a way into the allocator.
+    is_entry: bool,
+}
+
+impl Locations {
+    /// None yet, of stacks that are shown so.
+    pub fn new(view: View) -> Self {
+        Self {
+            symbolizer: Symbolizer::new(view.symbolization),
+            by_address: AddressMap::default(),
+            by_owner: HashMap::new(),
+            addresses: Vec::new(),
+            stack: Vec::new(),
+            entry: None,
+            startup_frames: view.startup_frames,
+            startup: None,
+            end: (Vec::new(), None),
+            thread_start: ThreadStart::default(),
+        }
+    }
+
+    /// Resolves the addresses of all stacks that will be asked for. Without it each stack that has an address which is
+    /// not in the cache would open the debug information again.
+    pub fn prepare<'s>(&mut self, stacks: impl Iterator<Item = Stack<'s>> + Clone) {
+        let mut new = AddressMap::<usize, ()>::default();
+        let mut before: &[usize] = &[];
+        for stack in stacks.clone() {
+            // Records that follow one another mostly have their outer frames in common.
+            let both = stack.addresses.iter().rev().zip(before.iter().rev());
+            let common = both.take_while(|(address, other)| address == other).count();
+            new.extend(stack[..stack.len() - common].iter().map(|&address| (address, ())));
+            before = stack.addresses;
+        }
+        let mut new: Vec<usize> = new.into_keys().filter(|a| !self.by_address.contains_key(a)).collect();
+        // In the order in which a file has them.
+        new.sort_unstable();
+        let owners = &mut self.symbolizer.owners;
+        let settled: Vec<_> = new.iter().map(|&address| owners.settled(address)).collect();
+        let mut wanted: Vec<Owned> = new.iter().zip(&settled).map(|(&at, &(owner, _))| (at, owner)).collect();
+        let times: AddressMap<usize, ClockTime> =
+            new.iter().zip(&settled).map(|(&address, &(_, from))| (address, from)).collect();
+        if times.values().any(|from| *from != ClockTime::START) {
+            let mut others = BTreeSet::new();
+            for stack in stacks {
+                for address in stack.addresses {
+                    if times.get(address).is_some_and(|from| !stack.span.is_since(*from)) {
+                        others.insert((*address, owners.of(*address, stack.span)));
+                    }
+                }
+            }
+            wanted.extend(others);
+        }
+        let resolved = self.symbolizer.resolve(&wanted);
+        for (at, (owned, symbols)) in wanted.into_iter().zip(resolved).enumerate() {
+            let known = self.add(owned, symbols);
+            match settled.get(at) {
+                Some(&(_, from)) => drop(self.by_address.insert(owned.0, (from, known))),
+                None => drop(self.by_owner.insert(owned, known)),
+            }
+        }
+    }
+
+    /// How many addresses have no name because their file was not read in time.
+    pub fn late(&self) -> usize {
+        self.symbolizer.late()
+    }
+
+    /// Begins to look up what was prepared and is not known, and calls `at_end` when that is done.
+    pub fn search(self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
+        self.symbolizer.search(at_end)
+    }
+
+    /// Resolves a stack of return addresses, leaf first, and cuts allocator and profiler off its leaf.
+    pub fn allocation(&mut self, stack: Stack<'_>) -> Frames<'_> {
+        self.resolve(stack);
+        let frames = self.stack.len();
+        let cut = prune::cut(Machinery::Allocator, frames, self.entry, |frame| self.classes(frame));
+        self.frames(cut)
+    }
+
+    /// Resolves a stack of return addresses, leaf first, and cuts the hooks that saw the event and the profiler
+    /// off its leaf.
+    pub fn event(&mut self, stack: Stack<'_>) -> Frames<'_> {
+        self.resolve(stack);
+        let cut = prune::cut(Machinery::Hooks, self.stack.len(), None, |frame| self.classes(frame));
+        self.frames(cut)
+    }
+
+    /// Whether a wake with this stack may have been that of a lock (`wakes`), where one waited at `waited_at`.
+    pub fn may_be_unlock(&mut self, stack: Stack<'_>, waited_at: Option<Stack<'_>>) -> bool {
+        let mut tell = |stack| {
+            self.resolve(stack);
+            wakes::tell_unlock(self.stack.iter().map(|&at| &*self.addresses[at as usize].symbols))
+        };
+        tell(stack).or_else(|| tell(waited_at?)).unwrap_or(true)
+    }
+
+    /// Resolves a stack of return addresses, leaf first, and cuts `skip` functions off its leaf.
+    pub fn skipped(&mut self, stack: Stack<'_>, skip: usize) -> Frames<'_> {
+        self.resolve(stack);
+        let lines_of = |frame: usize| self.classes(frame).len();
+        let cut = prune::skip_lines(Cut::NONE, skip, self.stack.len(), lines_of);
+        self.frames(cut)
+    }
+
+    fn frames(&self, cut: Cut) -> Frames<'_> {
+        let visible = Visible { cut, startup: self.startup.filter(|hidden| hidden.leaves_any_after(cut)) };
+        let Self { addresses, stack, thread_start, .. } = self;
+        Frames { addresses, stack, visible, thread_start }
+    }
+
+    fn find_startup(&mut self) {
+        self.startup = None;
+        if self.startup_frames {
+            return;
+        }
+        let (end, hidden) = &self.end;
+        if !end.is_empty() && self.stack.ends_with(end) {
+            let inner = self.stack.len() - end.len();
+            self.startup = hidden.map(|hidden| hidden.after(inner));
+            return;
+        }
+        self.startup = self.startup_here();
+        // With the address that comes after the hidden ones: what it is has been looked at.
+        if let Some(hidden) = self.startup {
+            let inner = hidden.from.0.saturating_sub(1);
+            self.end.0.clear();
+            self.end.0.extend_from_slice(&self.stack[inner..]);
+            self.end.1 = Some(hidden.before(inner));
+        }
+    }
+
+    fn startup_here(&self) -> Option<Hidden> {
+        let symbols = |frame: usize| &self.addresses[self.stack[frame] as usize].symbols;
+        let hidden = startup::find(self.stack.len(), |frame| symbols(frame).startup)?;
+        hidden.leaves_any(self.stack.len(), |frame| symbols(frame).lines.len()).then_some(hidden)
+    }
+
+    fn classes(&self, frame: usize) -> &[Class] {
+        &self.addresses[self.stack[frame] as usize].symbols.classes
+    }
+
+    // The innermost loop of an export: one look-up for each frame of each record.
+    fn resolve(&mut self, stack: Stack<'_>) {
+        self.stack.clear();
+        self.entry = None;
+        for &return_address in stack.addresses {
+            let known = match self.by_address.get(&return_address) {
+                Some(&(from, known)) if stack.span.is_since(from) => known,
+                _ => self.look_up(return_address, stack.span),
+            };
+            if known.is_entry {
+                self.entry = Some(self.stack.len());
+            }
+            self.stack.push(known.at);
+        }
+        self.find_startup();
+    }
+
+    /// An address that is not known yet, or whose module depends on when it was captured.
+    #[cold]
+    fn look_up(&mut self, return_address: usize, span: CaptureSpan) -> Known {
+        if !self.by_address.contains_key(&return_address) {
+            self.prepare(iter::once(Stack { addresses: &[return_address], span }));
+        }
+        if let Some(&(from, known)) = self.by_address.get(&return_address)
+            && span.is_since(from)
+        {
+            return known;
+        }
+        let owned = (return_address, self.symbolizer.owners.of(return_address, span));
+        if let Some(&known) = self.by_owner.get(&owned) {
+            return known;
+        }
+        let symbols = self.symbolizer.resolve(&[owned]).remove(0);
+        let known = self.add(owned, symbols);
+        self.by_owner.insert(owned, known);
+        known
+    }
+
+    fn add(&mut self, (return_address, module): Owned, symbols: Arc<Symbols>) -> Known {
+        let known =
+            Known { at: self.addresses.len() as u32, is_entry: prune::entry_lines(&symbols.classes) > 0 };
+        let stand_in =
+            if symbols.lines.is_empty() { self.stand_in(return_address, module) } else { "".into() };
+        self.addresses.push(Address { return_address, module, symbols, stand_in });
+        known
+    }
+
+    /// What stands for a function without a name. Of the program's own functions the address is more: one may look it up.
+    fn stand_in(&self, return_address: usize, module: Option<usize>) -> Arc<str> {
+        let library =
+            module.map(|at| self.symbolizer.modules()[at]).filter(|module| !module.is_main_executable);
+        match library {
+            Some(module) => {
+                let name = file_name(&module.path).rsplit('/').next().unwrap_or_default();
+                format!("[{}]", name.trim_matches(['[', ']'])).into()
+            }
+            None => format!("{return_address:#x}").into(),
+        }
+    }
+
+    /// The addresses that were resolved so far.
+    pub fn addresses(&self) -> &[Address] {
+        &self.addresses
+    }
+
+    /// Places in [`addresses`](Self::addresses) of the stack that was resolved last, leaf first.
+    pub fn stack(&self) -> &[u32] {
+        &self.stack
+    }
+
+    /// The line that stands for the start of a thread.
+    pub fn thread_start(&self) -> &ThreadStart {
+        &self.thread_start
+    }
+
+    /// All modules, the main executable first.
+    pub fn modules(&self) -> &[&'static Module] {
+        self.symbolizer.modules()
+    }
+
+    /// How far the file of a module helped, for a module in which an address was looked up.
+    pub fn file_state(&self, module: usize) -> FileState {
+        self.symbolizer.file_state(module)
+    }
+
+    /// Those in whose place a reader of a text may look.
+    pub fn unambiguous_modules(&self) -> impl Iterator<Item = &'static Module> {
+        self.symbolizer.owners.unambiguous()
+    }
+
+    /// The comments of a profile, and what is to be said of its addresses.
+    pub fn comments(&self, of_profile: &[String]) -> Vec<String> {
+        of_profile.iter().cloned().chain(self.symbolizer.comments()).collect()
+    }
+}
+
+/// pprof knows the kernel's page by this name and does not look for its file.
+pub fn file_name(path: &str) -> &str {
+    if path.is_empty() { "[vdso]" } else { path }
+}

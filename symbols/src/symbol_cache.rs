@@ -1,0 +1,212 @@
+//! What addresses stand for, remembered from one export to the next.
+//!
+//! Debug information is opened anew for each export and dropped afterwards, because it takes tens of
+//! megabytes; its answers take a few hundred bytes an address and are kept. An address is known by its
+//! module and its place in it, so that the answer survives a library that is loaded elsewhere. What is kept is made
+//! outside of the export's workspace, or it would keep that from going back to the kernel.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use dashmap::DashMap;
+use rtprof_runtime::fork_safe::PerProcess;
+use rtprof_runtime::hook;
+
+use crate::prune::Class;
+use crate::startup::Startup;
+
+/// When more addresses than this are known, all are forgotten before others are looked up.
+const CAPACITY: usize = 200_000;
+
+/// A function as profiles name it.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Demangled, without the hash.
+    pub name: Arc<str>,
+    /// As the linker has it.
+    pub system_name: Arc<str>,
+    /// Empty when unknown.
+    pub file: Arc<str>,
+}
+
+/// One line of an address.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The function, an inlined one perhaps.
+    pub function: Arc<Function>,
+    /// 0 when unknown.
+    pub line: u32,
+    /// 0 when unknown.
+    pub column: u32,
+}
+
+/// All that is known of an address.
+#[derive(Clone, Debug, Default)]
+pub struct Symbols {
+    /// Innermost inlined function first; empty when nothing is known.
+    pub lines: Box<[Line]>,
+    /// The class of each line.
+    pub(crate) classes: Box<[Class]>,
+    pub(crate) startup: Startup,
+    /// Distance of the return address from the start of the function that has the code; 0 when unknown.
+    pub offset: u64,
+}
+
+/// What tells modules apart.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum ModuleKey {
+    BuildId(Vec<u8>),
+    /// Without a build id, the file, when it was first seen, and where it was loaded.
+    Path(String, SystemTime, usize),
+}
+
+/// How far a module's file helps. Kept with the cache because an export that finds all its addresses there
+/// opens no file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct FileState {
+    /// The file has its full symbol table, not only the names it exports.
+    pub has_symbol_table: bool,
+    /// The file, or one beside it, has line tables.
+    pub has_lines: bool,
+    /// It could not be read when that was last tried.
+    pub(crate) is_unreadable: bool,
+}
+
+type Key = (u32, u64);
+
+/// How many locks each map has. Told, because dashmap finds its default behind a lock that every map of the process
+/// waits for, and a forked child for ever.
+const SHARDS: usize = 16;
+
+pub(crate) struct SymbolCache {
+    modules: Mutex<HashMap<ModuleKey, u32>>,
+    files: DashMap<u32, FileState>,
+    symbols: DashMap<Key, Arc<Symbols>>,
+    functions: DashMap<Arc<Function>, ()>,
+    texts: DashMap<Arc<str>, ()>,
+}
+
+impl Default for SymbolCache {
+    fn default() -> Self {
+        Self {
+            modules: Mutex::default(),
+            files: DashMap::with_shard_amount(SHARDS),
+            symbols: DashMap::with_shard_amount(SHARDS),
+            functions: DashMap::with_shard_amount(SHARDS),
+            texts: DashMap::with_shard_amount(SHARDS),
+        }
+    }
+}
+
+/// The cache of the process. A forked child begins with an empty one: the parent's may be locked there by
+/// threads that do not exist.
+pub(crate) fn global() -> &'static SymbolCache {
+    static GLOBAL: PerProcess<SymbolCache> = PerProcess::new();
+    GLOBAL.get(SymbolCache::default)
+}
+
+impl SymbolCache {
+    /// A short name for a module.
+    pub(crate) fn module(&self, key: &ModuleKey) -> u32 {
+        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = modules.len() as u32;
+        if let Some(&known) = modules.get(key) {
+            return known;
+        }
+        hook::outside_workspace(|| modules.insert(key.clone(), next));
+        next
+    }
+
+    /// How far the module's file helped when it was last opened.
+    pub(crate) fn file(&self, module: u32) -> FileState {
+        self.files.get(&module).map(|state| *state).unwrap_or_default()
+    }
+
+    pub(crate) fn set_file(&self, module: u32, state: FileState) {
+        hook::outside_workspace(|| self.files.insert(module, state));
+    }
+
+    pub(crate) fn set_unreadable(&self, module: u32) {
+        hook::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
+    }
+
+    /// Forgets everything if that is much. Before a search and not while one goes on, which would lose what it has
+    /// found.
+    pub(crate) fn make_room(&self) {
+        if self.symbols.len() >= CAPACITY {
+            self.symbols.clear();
+            self.functions.clear();
+            self.texts.clear();
+        }
+    }
+
+    /// What is known of the place `offset` in a module.
+    pub(crate) fn get(&self, module: u32, offset: u64) -> Option<Arc<Symbols>> {
+        self.symbols.get(&(module, offset)).map(|found| found.clone())
+    }
+
+    /// Remembers a copy of what is known of a place.
+    pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) {
+        hook::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
+    }
+
+    /// One shared function for equal ones.
+    pub(crate) fn function(&self, name: &str, system_name: &str, file: &str) -> Arc<Function> {
+        let name = self.text(name);
+        let function = Function {
+            system_name: if *name == *system_name { name.clone() } else { self.text(system_name) },
+            name,
+            file: self.text(file),
+        };
+        if let Some(known) = self.functions.get(&function) {
+            return known.key().clone();
+        }
+        hook::outside_workspace(|| {
+            let function = Arc::new(function);
+            self.functions.insert(function.clone(), ());
+            function
+        })
+    }
+
+    fn text(&self, text: &str) -> Arc<str> {
+        if let Some(known) = self.texts.get(text) {
+            return known.key().clone();
+        }
+        hook::outside_workspace(|| {
+            let text: Arc<str> = Arc::from(text);
+            self.texts.insert(text.clone(), ());
+            text
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_functions_are_shared() {
+        let cache = SymbolCache::default();
+        let one = cache.function("a::b", "_R1", "a.rs");
+        let two = cache.function("a::b", "_R1", "a.rs");
+        assert!(Arc::ptr_eq(&one, &two));
+        let other = cache.function("a::b", "_R1", "b.rs");
+        assert!(Arc::ptr_eq(&one.name, &other.name));
+    }
+
+    #[test]
+    fn forgets_all_when_full() {
+        let cache = SymbolCache::default();
+        let module = cache.module(&ModuleKey::BuildId(vec![1]));
+        assert_eq!(cache.module(&ModuleKey::BuildId(vec![1])), module);
+        assert_ne!(cache.module(&ModuleKey::Path("a".into(), SystemTime::UNIX_EPOCH, 1)), module);
+        for offset in 0..CAPACITY as u64 {
+            cache.make_room();
+            cache.insert(module, offset, &Symbols::default());
+        }
+        assert!(cache.get(module, 0).is_some());
+        cache.make_room();
+        assert!(cache.get(module, 0).is_none());
+    }
+}

@@ -1,0 +1,12 @@
+//! How the stacks of an export are shown.
+
+use crate::symbolizer::Symbolization;
+
+/// How the stacks of an export are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// Who finds names.
+    pub symbolization: Symbolization,
+    /// Whether std's frames below the program's first function are shown (`startup`).
+    pub startup_frames: bool,
+}

@@ -1,0 +1,217 @@
+//! Which change of a goroutine may follow which: what decides whether streams of events can be put in one order.
+//!
+//! A goroutine has a position: a sequence number and a state. Most changes name the position that they begin at, and
+//! a reader takes them when the goroutine is there. So an event that names a wrong one is never taken, and the whole
+//! trace is refused without a word about which event it was; hence the care here to tell.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use super::event::EventType;
+use rangemap::RangeInclusiveSet;
+
+/// What a goroutine is between two changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// Never seen.
+    Unknown,
+    Runnable,
+    Running,
+    Waiting,
+    /// It has ended. Its id cannot be used again.
+    Ended,
+}
+
+/// Whose position a change is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// The goroutine in the first argument.
+    Argument,
+    /// The goroutine that runs on the P.
+    Current,
+    /// The collector, whose cycles have sequence numbers too.
+    Collector,
+}
+
+/// Which sequence number a change begins at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Begins {
+    /// Whichever it is.
+    Anywhere,
+    /// At this one.
+    At(u64),
+    /// At the one that this argument says.
+    AtArgument(usize),
+}
+
+/// A change of position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transition {
+    pub(crate) of: Subject,
+    pub(crate) begins: Begins,
+    pub(crate) from: State,
+    pub(crate) to: State,
+    /// Whether it takes a sequence number.
+    pub(crate) counts: bool,
+}
+
+impl EventType {
+    /// The change of position that it is, if it is one. `GoEnd` and `GoStop` are none: no order is made by them.
+    pub(crate) const fn transition(self) -> Option<Transition> {
+        use Begins::{Anywhere, At, AtArgument};
+        use State::{Runnable, Running, Unknown, Waiting};
+        use Subject::{Argument, Collector, Current};
+        let (of, begins, from, to, counts) = match self {
+            Self::GoCreate => (Argument, At(0), Unknown, Runnable, true),
+            Self::GoWaiting | Self::GoInSyscall => (Argument, At(1), Runnable, Waiting, true),
+            Self::GoStart | Self::GoStartLabel => (Argument, AtArgument(1), Runnable, Running, true),
+            Self::GoStartLocal => (Argument, Anywhere, Runnable, Running, true),
+            Self::GoBlock
+            | Self::GoBlockSend
+            | Self::GoBlockRecv
+            | Self::GoBlockSelect
+            | Self::GoBlockSync
+            | Self::GoBlockCond
+            | Self::GoBlockNet
+            | Self::GoBlockGc
+            | Self::GoSleep
+            | Self::GoSysBlock => (Current, Anywhere, Running, Waiting, false),
+            Self::GoSched | Self::GoPreempt => (Current, Anywhere, Running, Runnable, false),
+            Self::GoUnblock | Self::GoSysExit => (Argument, AtArgument(1), Waiting, Runnable, true),
+            Self::GoUnblockLocal | Self::GoSysExitLocal => (Argument, Anywhere, Waiting, Runnable, true),
+            Self::GcStart => (Collector, AtArgument(0), Unknown, Unknown, true),
+            _ => return None,
+        };
+        Some(Transition { of, begins, from, to, counts })
+    }
+
+    /// Whether it says which goroutine runs on the P, or which one it is about: Go's tools then say that it happened
+    /// on that one.
+    pub(crate) const fn happens_on_argument(self) -> bool {
+        matches!(
+            self,
+            Self::GoStart
+                | Self::GoStartLocal
+                | Self::GoStartLabel
+                | Self::GoSysExit
+                | Self::GoWaiting
+                | Self::GoInSyscall
+        )
+    }
+
+    /// Whether a goroutine runs on the P from here on.
+    pub(crate) const fn starts(self) -> bool {
+        matches!(self, Self::GoStart | Self::GoStartLocal | Self::GoStartLabel)
+    }
+
+    /// Whether no goroutine runs on the P from here on.
+    pub(crate) const fn leaves(self) -> bool {
+        match self.transition() {
+            Some(transition) => matches!(transition.of, Subject::Current),
+            None => matches!(self, Self::GoEnd | Self::GoStop),
+        }
+    }
+}
+
+/// Where a goroutine is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Position {
+    pub(crate) sequence: u64,
+    pub(crate) state: State,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} at sequence number {}", self.state, self.sequence)
+    }
+}
+
+/// A change with the goroutine that it is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change {
+    transition: Transition,
+    /// The goroutine; the collector's is never looked at.
+    pub(crate) goroutine: u64,
+    at: Option<u64>,
+}
+
+impl Change {
+    /// What `event` changes when `current` runs on its P.
+    pub(crate) fn of(event: EventType, current: u64, args: &[u64]) -> Option<Self> {
+        let transition = event.transition()?;
+        let goroutine = match transition.of {
+            Subject::Argument => args[0],
+            Subject::Current => current,
+            Subject::Collector => 0,
+        };
+        let at = match transition.begins {
+            Begins::Anywhere => None,
+            Begins::At(sequence) => Some(sequence),
+            Begins::AtArgument(argument) => Some(args[argument]),
+        };
+        Some(Self { transition, goroutine, at })
+    }
+
+    pub(crate) fn is_of_collector(&self) -> bool {
+        self.transition.of == Subject::Collector
+    }
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.transition.of {
+            Subject::Collector => f.write_str("the collector")?,
+            _ => write!(f, "g {} {:?}", self.goroutine, self.transition.from)?,
+        }
+        match self.at {
+            Some(sequence) => write!(f, " at sequence number {sequence}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The positions of all goroutines. Those that have ended take a share of a range of ids, no more.
+#[derive(Debug, Default)]
+pub(crate) struct Positions {
+    alive: HashMap<u64, Position>,
+    used: RangeInclusiveSet<u64>,
+    collections: u64,
+}
+
+impl Positions {
+    /// Where the goroutine, or the collector, of a change is.
+    pub(crate) fn of(&self, change: &Change) -> Position {
+        if change.is_of_collector() {
+            return Position { sequence: self.collections, state: State::Unknown };
+        }
+        match self.alive.get(&change.goroutine) {
+            Some(&position) => position,
+            None if self.used.contains(&change.goroutine) => Position { sequence: 0, state: State::Ended },
+            None => Position { sequence: 0, state: State::Unknown },
+        }
+    }
+
+    /// Whether the change can happen now.
+    pub(crate) fn allow(&self, change: &Change) -> bool {
+        let now = self.of(change);
+        now.state == change.transition.from && change.at.is_none_or(|sequence| sequence == now.sequence)
+    }
+
+    /// Makes a change that is allowed.
+    pub(crate) fn make(&mut self, change: &Change) {
+        let sequence = self.of(change).sequence.wrapping_add(change.transition.counts.into());
+        if change.is_of_collector() {
+            self.collections = sequence;
+            return;
+        }
+        if change.transition.from == State::Unknown {
+            self.used.insert(change.goroutine..=change.goroutine);
+        }
+        self.alive.insert(change.goroutine, Position { sequence, state: change.transition.to });
+    }
+
+    /// The goroutine has ended.
+    pub(crate) fn end(&mut self, goroutine: u64) {
+        self.alive.remove(&goroutine);
+    }
+}

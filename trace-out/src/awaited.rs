@@ -1,0 +1,351 @@
+//! What a task waits for, told by the functions on the stack at which it awaits.
+//!
+//! Problem: a leaf future only clones the waker. Whether that is for a channel, a lock or a socket is known by the library that the
+//! leaf is of; but the trace says so in the kind of the event, by which `go tool trace` sorts waits into its profiles.
+//! Scheme: the functions of the stack are looked at from the leaf outwards, and the first one that is in the table decides.
+//! Primitives that others are made of (`batch_semaphore`, `event_listener`) decide only if nothing outside of them in the same
+//! libraries does: a `Receiver` may wait in a semaphore. Each stack is looked up once, and all that are new in a generation at
+//! once, as looking up opens the program's debug information.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use rtprof_runtime::hook;
+use rtprof_runtime::stack::Stack;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_tracer::generation::{Generation, Tables};
+use rtprof_tracer::record::{Branches, Record, StackId, Told};
+
+use rtprof_symbols::hash::AddressMap;
+use rtprof_symbols::locations::Locations;
+use rtprof_symbols::prune::in_crate;
+use rtprof_symbols::symbolizer::Symbolization;
+use rtprof_symbols::view::View;
+
+/// What a task does that awaits at a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// It waits for something.
+    Wait(WaitReason),
+    /// It lets others run, and is woken right away.
+    Yield,
+}
+
+/// How many functions from the leaf are looked at.
+const LOOKED_AT: usize = 24;
+
+/// How a row of the table decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Decides {
+    Awaited(Awaited),
+    /// Of a channel: by the first function in it that says whether it sends or receives.
+    Channel,
+    /// If nothing else does.
+    Perhaps(WaitReason),
+    /// Also of what is inside: it is made of other primitives.
+    Whole(WaitReason),
+    /// Not: it polls futures of the program, or belongs to several primitives.
+    Not,
+}
+
+use Decides::{Channel, Not, Perhaps, Whole};
+
+const fn wait(reason: WaitReason) -> Decides {
+    Decides::Awaited(Awaited::Wait(reason))
+}
+
+/// Modules by their beginnings, the first that fits decides.
+#[rustfmt::skip]
+const TABLE: &[(&str, Decides)] = &[
+    ("tokio::sync::barrier", Whole(WaitReason::Sync)),
+    ("tokio::signal", Whole(WaitReason::Net)),
+    ("tokio::process", Whole(WaitReason::Net)),
+    ("tokio::time::timeout", Not),
+    ("tokio::task::yield_now", Decides::Awaited(Awaited::Yield)),
+    // Where a budget is used up.
+    ("tokio::runtime::scheduler::defer", Decides::Awaited(Awaited::Yield)),
+    ("tokio::runtime::io", wait(WaitReason::Net)),
+    ("tokio::net", wait(WaitReason::Net)),
+    ("tokio::io::async_fd", wait(WaitReason::Net)),
+    ("tokio::io::poll_evented", wait(WaitReason::Net)),
+    ("async_io::reactor::Reactor::insert_timer", wait(WaitReason::Sleep)),
+    ("async_io::Timer", wait(WaitReason::Sleep)),
+    ("async_io", wait(WaitReason::Net)),
+    ("tokio::time", wait(WaitReason::Sleep)),
+    ("tokio::runtime::time", wait(WaitReason::Sleep)),
+    ("tokio::runtime::time_alt", wait(WaitReason::Sleep)),
+    ("futures_timer", wait(WaitReason::Sleep)),
+    ("tokio::sync::mpsc", Channel),
+    ("tokio::sync::oneshot", Channel),
+    ("tokio::sync::broadcast", Channel),
+    ("tokio::sync::watch", Channel),
+    ("futures_channel", Channel),
+    ("async_channel", Channel),
+    ("flume", Channel),
+    ("tokio::sync::notify", Perhaps(WaitReason::CondWait)),
+    ("tokio::sync::task", Not),
+    ("tokio::sync", Perhaps(WaitReason::Sync)),
+    ("event_listener", Perhaps(WaitReason::Sync)),
+    ("event_listener_strategy", Not),
+    ("async_lock", wait(WaitReason::Sync)),
+    ("futures_util::lock", wait(WaitReason::Sync)),
+    ("tokio::runtime::task", wait(WaitReason::Sync)),
+];
+
+/// Libraries whose functions stand between a leaf and what it is a part of.
+const LIBRARIES: [&str; 7] =
+    ["core", "alloc", "std", "tokio", "futures_core", "futures_util", "rtprof_hooks"];
+
+/// What a poll has left.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct Left {
+    /// In the order in which the poll has come to them, then 0.
+    pub(crate) stacks: Branches,
+    /// What the program has told without a stack.
+    pub(crate) reason: WaitReason,
+    pub(crate) told: Told,
+}
+
+impl Left {
+    /// What the program has told of the stack there.
+    fn told(&self, at: usize) -> Option<Awaited> {
+        self.told.at(at).map(Awaited::Wait)
+    }
+
+    /// What is known without names of functions, and at which stack.
+    fn without_names(&self) -> (Awaited, StackId) {
+        let told = (0..self.stacks.len()).rev().find_map(|at| Some((self.told(at)?, self.stacks[at])));
+        told.unwrap_or((UNKNOWN, last(&self.stacks)))
+    }
+}
+
+const UNKNOWN: Awaited = Awaited::Wait(WaitReason::Await);
+
+/// What is known of stacks.
+#[derive(Default)]
+pub(crate) struct AwaitedStacks {
+    /// Of a stack that a poll has left alone: what the task does.
+    single: AddressMap<u32, Awaited>,
+    /// Of several: what it does, and at which of them.
+    several: HashMap<Left, (Awaited, StackId)>,
+}
+
+impl AwaitedStacks {
+    /// What a task waits for whose poll has left these stacks, and where. If they are new, all of the generation that are so are
+    /// looked at.
+    #[inline]
+    pub(crate) fn of(
+        &mut self,
+        left: Left,
+        generation: &Generation<'_>,
+        tables: &dyn Tables,
+        view: View,
+    ) -> (Awaited, StackId) {
+        if let Some(known) = self.get(&left) {
+            return known;
+        }
+        self.learn(generation, tables, view);
+        self.get(&left).unwrap_or((UNKNOWN, last(&left.stacks)))
+    }
+
+    #[inline]
+    fn get(&self, left: &Left) -> Option<(Awaited, StackId)> {
+        match left.stacks {
+            [0, ..] => Some((Awaited::Wait(left.reason), 0)),
+            [stack, 0, ..] => {
+                let awaited = left.told(0).or_else(|| self.single.get(&stack).copied());
+                awaited.map(|awaited| (awaited, stack))
+            }
+            _ => self.several.get(left).copied(),
+        }
+    }
+
+    fn note(&mut self, left: Left, awaited: Awaited, at: StackId) {
+        match left.stacks {
+            [stack, 0, ..] => drop(self.single.insert(stack, awaited)),
+            _ => drop(self.several.insert(left, (awaited, at))),
+        }
+    }
+
+    #[cold]
+    fn learn(&mut self, generation: &Generation<'_>, tables: &dyn Tables, view: View) {
+        let _workspace = hook::workspace();
+        let mut new = HashSet::new();
+        for buffer in generation.lanes.iter().flat_map(|lane| &lane.buffers) {
+            for (_, record) in buffer.records.clone() {
+                if let Record::Await { reason, told, stacks, .. } = record {
+                    let left = Left { stacks, reason, told };
+                    if self.get(&left).is_none() {
+                        new.insert(left);
+                    }
+                }
+            }
+        }
+        if view.symbolization == Symbolization::None {
+            for left in new {
+                let (awaited, at) = left.without_names();
+                self.note(left, awaited, at);
+            }
+            return;
+        }
+        let mut locations = Locations::new(view);
+        let single = new.iter().flat_map(|left| left.stacks).filter(|&stack| stack != 0);
+        locations.prepare(single.map(|stack| tables.stack(stack)));
+        for left in new {
+            let stacks = left.stacks.iter().take_while(|&&stack| stack != 0);
+            let paths: Vec<Path> = stacks.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
+            let (awaited, at) = decide(&paths, |at| left.told(at));
+            self.note(left, awaited, left.stacks[at]);
+        }
+    }
+}
+
+fn last(stacks: &Branches) -> StackId {
+    stacks.iter().copied().rfind(|&stack| stack != 0).unwrap_or(0)
+}
+
+/// A function in a stack, and where it is left.
+#[derive(Clone, PartialEq, Eq)]
+struct Step {
+    function: Arc<str>,
+    /// 0 when unknown.
+    line: u32,
+    /// One for all functions that are inlined in each other there.
+    address: usize,
+}
+
+/// The functions of a stack, from the leaf.
+type Path = Vec<Step>;
+
+fn path(locations: &mut Locations, stack: Stack<'_>) -> Path {
+    let frames = locations.event(stack);
+    let steps = frames.shown().flat_map(|(address, lines)| {
+        lines.iter().map(|line| Step {
+            function: line.function.name.clone(),
+            line: line.line,
+            address: address.return_address,
+        })
+    });
+    steps.collect()
+}
+
+/// What a task waits for whose poll has left these stacks, and at which of them it is shown. Of some the program has told what they
+/// wait for.
+///
+/// An async function that gets on in the middle of a poll leaves the stack of an await that is over, as a timer notes its waker
+/// even when its time has come: so stacks count only if they part from the last one where several things are awaited at once.
+/// A timer among them is a deadline; of the rest the first one is shown, as the others of a `timeout` are around it.
+fn decide(paths: &[Path], told: impl Fn(usize) -> Option<Awaited>) -> (Awaited, usize) {
+    let Some((last, before)) = paths.split_last() else { return (UNKNOWN, 0) };
+    let at_once = before.iter().rev().take_while(|path| are_awaited_at_once(path, last)).count();
+    let from = before.len() - at_once;
+    let of = |at: usize| told(at).unwrap_or_else(|| awaited(paths[at].iter().map(|step| &*step.function)));
+    let is_timer = |at: usize| of(at) == Awaited::Wait(WaitReason::Sleep);
+    // In a program without symbols that is all that is known.
+    let is_any_told = (from..paths.len()).any(|at| told(at).is_some());
+    let is_unknown = |at: usize| is_any_told && told(at).is_none() && paths[at].is_empty();
+    let mut waits = (from..paths.len()).filter(|&at| !is_timer(at) && !is_unknown(at));
+    match (waits.next(), waits.next()) {
+        (None, _) => (of(before.len()), before.len()),
+        (Some(only), None) => (of(only), only),
+        (Some(first), Some(_)) => (Awaited::Wait(WaitReason::Select), first),
+    }
+}
+
+/// Whether two stacks of one poll part in a function that polls several futures: in any but the body of an async function, which
+/// polls one after the other. (`select!` and `join!` are closures that [`PollFn`](core::future::PollFn) calls.) Without debug
+/// information a function that polls several may be inlined in such a body, unseen: then it is taken for one of those.
+fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
+    let pairs = || one.iter().rev().zip(other.iter().rev());
+    let common = pairs().take_while(|(one, other)| one == other).count();
+    let Some((here, there)) = pairs().nth(common).map(|(one, other)| (one.address, other.address)) else {
+        return true;
+    };
+    let is_there = |(one, other): &(&Step, &Step)| (one.address, other.address) == (here, there);
+    // Functions that are inlined there, and left at one line: in a macro each branch has its own address.
+    let is_same_line =
+        |(one, other): &(&Step, &Step)| one.function == other.function && one.line == other.line;
+    let same = pairs().skip(common).take_while(|pair| is_there(pair) && is_same_line(pair)).count() + common;
+    let is_left_here = |pair: (&Step, &Step)| is_there(&pair) && pair.0.function == pair.1.function;
+    let at = if pairs().nth(same).is_some_and(is_left_here) { Some(same) } else { same.checked_sub(1) };
+    let nth = |at: usize| one.iter().rev().nth(at);
+    let Some((at, step)) = at.and_then(|at| Some((at, nth(at)?))) else { return false };
+    // Between closures that are called through references there is std's own.
+    let mut callers =
+        (0..at).rev().filter_map(nth).filter(|step| !in_crate(&step.function, "core::ops::function"));
+    let (caller, outer) = (callers.next(), callers.next());
+    let is_polled = |step: Option<&Step>| step.is_some_and(|caller| is_poll_fn(&caller.function));
+    // `futures::select!` has a closure for each branch, which are called by the one that `PollFn` calls.
+    let is_branch =
+        is_polled(outer) && caller.is_some_and(|caller| is_inside(&step.function, &caller.function));
+    !is_closure(&step.function) || step.line == 0 || is_polled(caller) || is_branch
+}
+
+/// Whether a closure stands in the body of a function.
+fn is_inside(closure: &str, function: &str) -> bool {
+    closure.strip_prefix(function).is_some_and(|rest| rest.starts_with("::{"))
+}
+
+/// Of either scheme of names: `f::{{closure}}`, `f::{closure#0}`.
+fn is_closure(function: &str) -> bool {
+    function.ends_with("{{closure}}") || function.ends_with('}') && function.contains("{closure#")
+}
+
+fn is_poll_fn(function: &str) -> bool {
+    ["core::future::poll_fn", "futures_util::future::poll_fn"].iter().any(|module| in_crate(function, module))
+}
+
+/// What a task waits for at a stack of these functions, from the leaf.
+fn awaited<'a>(names: impl Iterator<Item = &'a str>) -> Awaited {
+    let (mut decided, mut channel, mut perhaps) = (None, false, None);
+    for name in names.take(LOOKED_AT) {
+        let row = TABLE.iter().find(|(module, _)| in_crate(name, module) || is_type_in(name, module));
+        match row.map(|&(_, decides)| decides) {
+            Some(Whole(reason)) => return Awaited::Wait(reason),
+            Some(Decides::Awaited(awaited)) if !channel => decided = decided.or(Some(awaited)),
+            Some(Channel) => {
+                channel = true;
+                decided = decided.or_else(|| direction(name).map(Awaited::Wait));
+            }
+            Some(Perhaps(reason)) => perhaps = perhaps.or(Some(reason)),
+            Some(Decides::Awaited(_) | Not) => {}
+            None => {
+                // The program's own code is not part of what it waits for.
+                let is_known = decided.is_some() || channel || perhaps.is_some();
+                if is_known && !LIBRARIES.iter().any(|library| in_crate(name, library)) {
+                    break;
+                }
+            }
+        }
+    }
+    let default = if channel { WaitReason::ChanReceive } else { perhaps.unwrap_or(WaitReason::Await) };
+    decided.unwrap_or(Awaited::Wait(default))
+}
+
+/// Whether a function is itself what the row names: `tokio::task::yield_now`, also as `tokio::task::yield_now::yield_now`.
+fn is_type_in(name: &str, module: &str) -> bool {
+    name.trim_start_matches(['<', '&'])
+        .strip_prefix(module)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '<', '>']))
+}
+
+/// Whether a function of a channel sends or receives, if its path says that: without the types that it is about, which may be channels
+/// too.
+fn direction(name: &str) -> Option<WaitReason> {
+    let path = name.trim_start_matches(['<', '&']).split(['<', ' ', '>']).next().unwrap_or_default();
+    let mut segments = path.split("::").skip(1);
+    segments.find_map(|segment| {
+        let is = |words: &[&str]| words.iter().any(|word| segment.contains(word));
+        if is(&["Send", "send", "reserve", "closed"]) {
+            Some(WaitReason::ChanSend)
+        } else if is(&["Rec", "Rx", "rec", "changed", "next"]) {
+            Some(WaitReason::ChanReceive)
+        } else {
+            None
+        }
+    })
+}
+
+#[cfg(test)]
+#[path = "awaited_tests.rs"]
+mod tests;

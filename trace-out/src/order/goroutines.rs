@@ -1,0 +1,232 @@
+//! The goroutines that a trace knows of, and who waits for them to get on.
+
+use rtprof_runtime::state::State;
+
+use rtprof_symbols::hash::AddressMap;
+
+/// Stands for "no goroutine", and for the records that none has made.
+pub(crate) const NONE: u32 = 0;
+
+/// The numbers of changes wrap at this many bits, as the recorder keeps them.
+const NUMBER_BITS: u32 = 36;
+
+/// How far the trace has followed a goroutine.
+pub(super) struct Goroutine {
+    pub(super) id: u64,
+    /// The number of the last change that was passed on.
+    pub(super) number: u64,
+    pub(super) state: State,
+    /// When that was, and on which lane.
+    pub(super) tick: u64,
+    pub(super) lane: u32,
+    /// The lane that polls it, if it is a task that is polled; else [`SHARED`](super::SHARED).
+    pub(super) polled_on: u32,
+    /// The generation in which it was declared last.
+    pub(super) declared: u32,
+    /// It was declared or created. Else somebody waits for that.
+    pub(super) is_known: bool,
+    /// A declaration after a loss came, and no change of its own since.
+    pub(super) has_jumped: bool,
+    /// Nothing declares it in this generation, so nobody shall wait for it.
+    pub(super) is_absent: bool,
+    /// Which change is awaited, and by which reading; the smallest is last. 0 waits for anything to happen.
+    waiting: Vec<(u64, u32)>,
+}
+
+/// How a numbered change fits to what was passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fit {
+    /// It is the next one.
+    Next,
+    /// Others come before it.
+    Later,
+    /// It is over.
+    Stale,
+}
+
+/// Dense, so that whoever follows goroutines on his own account can use the same places.
+pub(super) struct Goroutines {
+    all: Vec<Goroutine>,
+    by_id: AddressMap<u64, u32>,
+    free: Vec<u32>,
+}
+
+impl Goroutine {
+    fn unknown(id: u64) -> Self {
+        Self {
+            id,
+            number: 0,
+            state: State::Dead,
+            tick: 0,
+            lane: 0,
+            polled_on: 0,
+            declared: 0,
+            is_known: false,
+            has_jumped: false,
+            is_absent: false,
+            waiting: Vec::new(),
+        }
+    }
+
+    /// Known and not over.
+    pub(super) fn is_alive(&self) -> bool {
+        self.is_known && self.state != State::Dead
+    }
+
+    pub(super) fn fit(&self, number: u64) -> Fit {
+        if self.is_known && self.state == State::Dead {
+            return Fit::Stale;
+        }
+        match distance(self.number, number) {
+            1 => Fit::Next,
+            ahead if ahead > 1 => Fit::Later,
+            _ => Fit::Stale,
+        }
+    }
+
+    pub(super) fn next_number(&self) -> u64 {
+        (self.number + 1) & ((1 << NUMBER_BITS) - 1)
+    }
+
+    pub(super) fn wait(&mut self, number: u64, reading: u32) {
+        let place = self.waiting.partition_point(|&(awaited, _)| awaited > number);
+        self.waiting.insert(place, (number, reading));
+    }
+
+    pub(super) fn wait_no_more(&mut self, reading: u32) {
+        self.waiting.retain(|&(_, waiting)| waiting != reading);
+    }
+
+    /// Whoever may get on now that the change `number` was passed on.
+    #[inline]
+    pub(super) fn wake(&mut self, mut ready: impl FnMut(u32)) {
+        let next = self.number + 1;
+        while let Some(&(awaited, reading)) = self.waiting.last()
+            && awaited <= next
+        {
+            self.waiting.pop();
+            ready(reading);
+        }
+    }
+
+    pub(super) fn wake_all(&mut self, mut ready: impl FnMut(u32)) {
+        self.waiting.drain(..).for_each(|(_, reading)| ready(reading));
+    }
+}
+
+/// How many changes `to` comes after `from`; negative if it comes before.
+pub(super) fn distance(from: u64, to: u64) -> i64 {
+    let unused = u64::BITS - NUMBER_BITS;
+    ((to.wrapping_sub(from) << unused) as i64) >> unused
+}
+
+impl Goroutines {
+    pub(super) fn new() -> Self {
+        // The first place is that of "no goroutine".
+        Self { all: vec![Goroutine::unknown(0)], by_id: AddressMap::default(), free: Vec::new() }
+    }
+
+    /// The place of a goroutine, known or not.
+    pub(super) fn at(&mut self, id: u64) -> u32 {
+        if id == 0 {
+            return NONE;
+        }
+        if let Some(&place) = self.by_id.get(&id) {
+            return place;
+        }
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.all[place as usize] = Goroutine::unknown(id);
+                place
+            }
+            None => {
+                self.all.push(Goroutine::unknown(id));
+                self.all.len() as u32 - 1
+            }
+        };
+        self.by_id.insert(id, place);
+        place
+    }
+
+    pub(super) fn find(&self, id: u64) -> Option<u32> {
+        self.by_id.get(&id).copied()
+    }
+
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> + use<> {
+        1..self.all.len() as u32
+    }
+
+    /// Forgets those that are over, and those that were only waited for. Their places are given away again.
+    pub(super) fn forget_dead(&mut self) {
+        for (place, goroutine) in self.all.iter_mut().enumerate().skip(1) {
+            goroutine.is_absent = false;
+            goroutine.waiting.clear();
+            if goroutine.id != 0 && !goroutine.is_alive() {
+                self.by_id.remove(&goroutine.id);
+                *goroutine = Goroutine::unknown(0);
+                self.free.push(place as u32);
+            }
+        }
+    }
+}
+
+impl std::ops::Index<u32> for Goroutines {
+    type Output = Goroutine;
+
+    #[inline]
+    fn index(&self, place: u32) -> &Goroutine {
+        &self.all[place as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Goroutines {
+    #[inline]
+    fn index_mut(&mut self, place: u32) -> &mut Goroutine {
+        &mut self.all[place as usize]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_wrap() {
+        let last = (1 << NUMBER_BITS) - 1;
+        assert_eq!((distance(5, 6), distance(6, 5), distance(last, 0), distance(0, last)), (1, -1, 1, -1));
+        let mut goroutine = Goroutine::unknown(1);
+        goroutine.number = last;
+        assert_eq!((goroutine.next_number(), goroutine.fit(0)), (0, Fit::Next));
+        assert_eq!((goroutine.fit(last), goroutine.fit(1)), (Fit::Stale, Fit::Later));
+    }
+
+    #[test]
+    fn who_waits_is_woken_in_turn() {
+        let mut goroutine = Goroutine::unknown(1);
+        for (number, reading) in [(7, 70), (3, 30), (9, 90), (0, 1), (3, 31)] {
+            goroutine.wait(number, reading);
+        }
+        let woken = |goroutine: &mut Goroutine, number| {
+            goroutine.number = number;
+            let mut woken = Vec::new();
+            goroutine.wake(|reading| woken.push(reading));
+            woken.sort_unstable();
+            woken
+        };
+        assert_eq!(woken(&mut goroutine, 1), [1]);
+        assert_eq!(woken(&mut goroutine, 2), [30, 31]);
+        goroutine.wait_no_more(90);
+        assert_eq!(woken(&mut goroutine, 20), [70]);
+    }
+
+    #[test]
+    fn places_are_given_away_again() {
+        let mut goroutines = Goroutines::new();
+        assert_eq!((goroutines.at(0), goroutines.at(50), goroutines.at(60)), (NONE, 1, 2));
+        goroutines[1].is_known = true;
+        goroutines[1].state = State::Running;
+        goroutines.forget_dead();
+        assert_eq!((goroutines.find(50), goroutines.find(60)), (Some(1), None));
+        assert_eq!((goroutines.at(70), goroutines.at(50)), (2, 1));
+    }
+}

@@ -1,0 +1,197 @@
+//! The lanes of a trace, each one thread's life, and how far each was read.
+
+use rtprof_tracer::generation::{Buffered, LaneRecords};
+use rtprof_tracer::record::{Record, Records};
+
+use rtprof_symbols::hash::AddressMap;
+
+/// The lane of what was recorded outside threads.
+pub(crate) const SHARED: u32 = 0;
+
+/// What is known of a lane from one generation to the next.
+#[derive(Clone, Default)]
+pub(super) struct Lane {
+    /// The goroutine of the thread; 0 for none, or for a lane that is over.
+    pub(super) thread: u64,
+    /// The place of that goroutine; [`NONE`] for none, and when it has ended.
+    pub(super) own: u32,
+    /// The tasks that it polls, each inside the poll of the one before.
+    pub(super) polled: Vec<u32>,
+    /// The tick of the last record.
+    pub(super) tick: u64,
+    /// The thread's own goroutine has ended, though the thread may still record.
+    pub(super) has_ended: bool,
+    /// The generation that had records of it last.
+    pub(super) seen: u32,
+}
+
+impl Lane {
+    /// What its records are about: the innermost task that it polls, or its own goroutine.
+    #[inline]
+    pub(super) fn top(&self) -> u32 {
+        self.polled.last().copied().unwrap_or(self.own)
+    }
+}
+
+/// Dense, as [`Goroutines`](super::goroutines::Goroutines) are.
+pub(super) struct Lanes {
+    all: Vec<Lane>,
+    by_thread: AddressMap<u64, u32>,
+    free: Vec<u32>,
+}
+
+impl Lanes {
+    pub(super) fn new() -> Self {
+        Self { all: vec![Lane::default()], by_thread: AddressMap::default(), free: Vec::new() }
+    }
+
+    pub(super) fn find(&self, thread: u64) -> Option<u32> {
+        if thread == 0 { Some(SHARED) } else { self.by_thread.get(&thread).copied() }
+    }
+
+    /// The lane of a thread; and whether it is a new one.
+    pub(super) fn at(&mut self, thread: u64) -> (u32, bool) {
+        if let Some(lane) = self.find(thread) {
+            return (lane, false);
+        }
+        let lane = Lane { thread, ..Lane::default() };
+        let place = match self.free.pop() {
+            Some(place) => {
+                self.all[place as usize] = lane;
+                place
+            }
+            None => {
+                self.all.push(lane);
+                self.all.len() as u32 - 1
+            }
+        };
+        self.by_thread.insert(thread, place);
+        (place, true)
+    }
+
+    pub(super) fn remove(&mut self, place: u32) {
+        let lane = &mut self[place];
+        let thread = std::mem::take(lane).thread;
+        self.by_thread.remove(&thread);
+        self.free.push(place);
+    }
+
+    /// All that are not over, without the shared one.
+    pub(super) fn places(&self) -> impl Iterator<Item = u32> + '_ {
+        (1..self.all.len() as u32).filter(|&place| self[place].thread != 0)
+    }
+}
+
+impl std::ops::Index<u32> for Lanes {
+    type Output = Lane;
+
+    #[inline]
+    fn index(&self, place: u32) -> &Lane {
+        &self.all[place as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for Lanes {
+    #[inline]
+    fn index_mut(&mut self, place: u32) -> &mut Lane {
+        &mut self.all[place as usize]
+    }
+}
+
+/// A lane of one generation, while it is read.
+pub(super) struct Reading<'a> {
+    pub(super) lane: u32,
+    /// Records were lost, and none about the thread's own goroutine was passed on since.
+    pub(super) is_after_loss: bool,
+    /// Nothing declares the goroutine that they are about: records that can do without it are passed on without it.
+    pub(super) is_loose: bool,
+    /// Its next record waits no longer: a declaration that a goroutine jumps to.
+    pub(super) is_due: bool,
+    /// The thread is over, once all is read.
+    pub(super) is_over: bool,
+    /// All is read.
+    pub(super) is_done: bool,
+    /// What it waits for, while it does.
+    pub(super) awaits: Option<Awaits>,
+    /// The record that could not be passed on yet.
+    pub(super) pending: Option<(u64, Record<'a>)>,
+    records: Records<'a>,
+    buffers: std::vec::IntoIter<Buffered<'a>>,
+}
+
+/// What a lane waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Awaits {
+    /// The declaration of this goroutine, which its records are about, for one that could do without.
+    Declaration(u32),
+    /// A declaration of its own goroutine after a loss, if changes were lost with the rest.
+    Loss(u32),
+    /// That this goroutine comes to the change that a declaration after a loss tells of, or cannot.
+    Jump(u32, u64),
+    /// A change of this goroutine, or its declaration, with the number of the record's own change or 0.
+    Goroutine(u32, u64),
+    Collection,
+    Stop,
+}
+
+/// What comes when the records of a buffer are read.
+pub(super) enum Next {
+    Buffer {
+        goroutine: u64,
+        is_after_loss: bool,
+    },
+    /// The rest of the buffer is no record.
+    Torn,
+    End,
+}
+
+impl<'a> Reading<'a> {
+    pub(super) fn new(lane: u32, records: &LaneRecords<'a>) -> Self {
+        Self {
+            lane,
+            is_after_loss: false,
+            is_loose: false,
+            is_due: false,
+            is_over: records.is_over,
+            is_done: false,
+            awaits: None,
+            pending: None,
+            records: Records::new(0, &[]),
+            buffers: records.buffers.clone().into_iter(),
+        }
+    }
+
+    /// The next record of the buffer at hand.
+    #[inline]
+    pub(super) fn record(&mut self) -> Option<(u64, Record<'a>)> {
+        self.records.next()
+    }
+
+    /// After the last record of a buffer.
+    pub(super) fn next_buffer(&mut self) -> Next {
+        if self.records.remaining() > 0 {
+            self.records = Records::new(0, &[]);
+            return Next::Torn;
+        }
+        match self.buffers.next() {
+            Some(buffer) => {
+                self.records = buffer.records;
+                Next::Buffer { goroutine: buffer.goroutine, is_after_loss: buffer.is_after_loss }
+            }
+            None => Next::End,
+        }
+    }
+
+    /// Gives the rest up; says how many records that were.
+    pub(super) fn drop_rest(&mut self) -> u64 {
+        let mut dropped = u64::from(self.pending.take().is_some());
+        loop {
+            while self.record().is_some() {
+                dropped += 1;
+            }
+            if matches!(self.next_buffer(), Next::End) {
+                return dropped;
+            }
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Generations made by hand, for tests.
+
+use rtprof_runtime::stack::Stack;
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
+use rtprof_tracer::record::{Kind, MAX_RECORD, Records, StackId, StringId, Writer};
+
+use super::Encode;
+use super::v1::V1;
+
+/// What a thread records in a generation.
+#[derive(Clone, Default)]
+pub(crate) struct Lane {
+    thread: u64,
+    thread_id: u32,
+    is_over: bool,
+    buffers: Vec<Buffer>,
+}
+
+#[derive(Clone)]
+struct Buffer {
+    goroutine: u64,
+    is_after_loss: bool,
+    base: u64,
+    tick: u64,
+    bytes: Vec<u8>,
+}
+
+impl Lane {
+    /// Of the thread of this goroutine; 0 for what is recorded outside threads.
+    pub(crate) fn new(thread: u64) -> Self {
+        let thread_id = if thread == 0 { 0 } else { 100 + thread as u32 };
+        Self { thread, thread_id, ..Self::default() }
+    }
+
+    pub(crate) fn thread(&self) -> u64 {
+        self.thread
+    }
+
+    /// Begins a buffer.
+    pub(crate) fn buffer(&mut self, tick: u64, goroutine: u64, is_after_loss: bool) -> &mut Self {
+        self.buffers.push(Buffer { goroutine, is_after_loss, base: tick, tick, bytes: Vec::new() });
+        self
+    }
+
+    fn write(&mut self, tick: u64, write: impl FnOnce(&mut Writer<'_>, u64)) -> &mut Self {
+        if self.buffers.is_empty() {
+            self.buffer(tick, self.thread, false);
+        }
+        let buffer = self.buffers.last_mut().unwrap();
+        assert!(tick >= buffer.tick, "a lane is in order");
+        let at = buffer.bytes.len();
+        buffer.bytes.resize(at + MAX_RECORD, 0);
+        let mut writer = Writer::new(&mut buffer.bytes, at);
+        write(&mut writer, tick - buffer.tick);
+        let end = writer.position();
+        buffer.bytes.truncate(end);
+        buffer.tick = tick;
+        self
+    }
+
+    pub(crate) fn put<const N: usize>(&mut self, tick: u64, kind: Kind, arguments: [u64; N]) -> &mut Self {
+        self.write(tick, |writer, delta| writer.put(kind, delta, arguments))
+    }
+
+    pub(crate) fn status(&mut self, tick: u64, goroutine: u64, number: u64, state: State) -> &mut Self {
+        let state = state.number().into();
+        self.put(
+            tick,
+            Kind::Status,
+            [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 0],
+        )
+    }
+
+    pub(crate) fn status_after_loss(
+        &mut self,
+        tick: u64,
+        goroutine: u64,
+        number: u64,
+        state: State,
+    ) -> &mut Self {
+        let state = state.number().into();
+        self.put(
+            tick,
+            Kind::Status,
+            [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 1],
+        )
+    }
+
+    pub(crate) fn block(&mut self, tick: u64, reason: WaitReason) -> &mut Self {
+        self.put(tick, Kind::Block, [reason as u64, 1])
+    }
+
+    pub(crate) fn log(&mut self, tick: u64, task: u64, category: StringId, message: &str) -> &mut Self {
+        self.write(tick, |writer, delta| writer.put_log(delta, task, category, 1, message.as_bytes()))
+    }
+
+    /// Bytes that are no record.
+    pub(crate) fn tear(&mut self) -> &mut Self {
+        self.buffers.last_mut().unwrap().bytes.push(0xff);
+        self
+    }
+
+    pub(crate) fn over(&mut self) -> &mut Self {
+        self.is_over = true;
+        self
+    }
+
+    fn records(&self) -> LaneRecords<'_> {
+        let buffers = self.buffers.iter().map(|buffer| Buffered {
+            goroutine: buffer.goroutine,
+            is_after_loss: buffer.is_after_loss,
+            records: Records::new(buffer.base, &buffer.bytes),
+        });
+        LaneRecords {
+            thread: self.thread,
+            thread_id: self.thread_id,
+            is_over: self.is_over,
+            buffers: buffers.collect(),
+        }
+    }
+}
+
+/// The lanes in this order.
+pub(crate) fn generation<'a>(
+    begin: u64,
+    end: u64,
+    lanes: impl IntoIterator<Item = &'a Lane>,
+) -> Generation<'a> {
+    Generation { begin, end, lanes: lanes.into_iter().map(Lane::records).collect() }
+}
+
+/// Strings and stacks by their places.
+pub(crate) struct Texts {
+    pub(crate) strings: Vec<String>,
+    pub(crate) stacks: Vec<Vec<usize>>,
+}
+
+impl Texts {
+    /// String 1 to 3 are names, of 4 to 6 things; stack 1 is one of this program, 2 one of nobody's.
+    pub(crate) fn new() -> Self {
+        rtprof_runtime::init::open();
+        let mut frames = [0; rtprof_runtime::MAX_STACK];
+        let depth = rtprof_runtime::stack::capture(&mut frames);
+        let strings = ["", "main", "worker", "runtime.hidden", "request", "parse", "note"];
+        Self {
+            strings: strings.map(str::to_owned).into(),
+            stacks: vec![Vec::new(), frames[..depth].to_vec(), vec![0x10, 0x20]],
+        }
+    }
+}
+
+impl Tables for Texts {
+    fn stack(&self, id: StackId) -> Stack<'_> {
+        self.stacks.get(id as usize).map_or(&[][..], Vec::as_slice).into()
+    }
+
+    fn string(&self, id: StringId) -> &str {
+        self.strings.get(id as usize).map_or("", String::as_str)
+    }
+}
+
+/// A whole trace of generations.
+pub(crate) fn encode(v1: &mut V1, generations: &[Generation<'_>], end: u64) -> Vec<u8> {
+    let texts = Texts::new();
+    let mut out = Vec::new();
+    v1.begin(&mut out);
+    for generation in generations {
+        v1.generation(generation, &texts, &mut out);
+    }
+    v1.end(end, &texts, &mut out);
+    out
+}

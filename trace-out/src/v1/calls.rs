@@ -1,0 +1,58 @@
+//! Calls that were recorded when they were over: their goroutine is said to have blocked after all.
+
+use rtprof_runtime::state::State;
+use rtprof_tracer::record::StackId;
+
+use crate::order::Place;
+
+use super::events::{Events, Writing};
+use super::goroutines::Phase;
+
+/// A call that goes on at the end of the trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Open {
+    place: u32,
+    id: u64,
+    state: State,
+    begin: u64,
+}
+
+impl Events {
+    /// The goroutine runs no more: it is in a call, and does what `state` says.
+    fn begin_call(&mut self, place: u32, tick: u64, state: State, stack: u64) {
+        match state {
+            State::Waiting(reason) => self.block(place, tick, reason, stack),
+            _ => self.begin_syscall(place, tick, stack),
+        }
+    }
+
+    /// A goroutine has been in a call since this tick.
+    pub(super) fn note_open_call(&mut self, place: u32, begin: u64, state: State) {
+        let (id, begin) = (self.goroutines[place].id, begin >> self.shift);
+        self.open_calls.push(Open { place, id, state, begin });
+    }
+
+    /// Draws the calls of goroutines of which nothing has come since.
+    pub(super) fn begin_open_calls(&mut self) {
+        for Open { place, id, state, begin } in std::mem::take(&mut self.open_calls) {
+            let goroutine = &self.goroutines[place];
+            let runs_since = goroutine.phase == Phase::Running && self.procs[goroutine.proc].tick <= begin;
+            if goroutine.id == id && runs_since {
+                self.begin_call(place, begin, state, 0);
+            }
+        }
+    }
+}
+
+impl Writing<'_> {
+    /// The goroutine was in a call for so many ticks until now.
+    pub(super) fn call(&mut self, at: Place, ticks: u64, state: State, stack: StackId) {
+        let (begin, end) = (at.tick.saturating_sub(ticks) >> self.events.shift, at.tick >> self.events.shift);
+        if self.running(at).is_none() || self.events.stop_of == Some(at.goroutine) {
+            return;
+        }
+        let stack = self.stack(at, stack);
+        self.events.begin_call(at.goroutine, begin, state, stack);
+        self.events.come_back(at, end);
+    }
+}

@@ -1,0 +1,129 @@
+//! The first trace format, "go 1.19 trace": everything that Go's tools have read since 2019.
+//!
+//! Each goroutine and each P goes through states by events that readers follow one by one. `Events` keeps what they
+//! take them for, and brings goroutines from one state to another by events that they allow (`moves`); `Procs` are the
+//! Ps with what happened on each; `Names` the strings and stacks. In the tests of this repository every event is
+//! checked as it is made (`crate::self_check`).
+
+mod called;
+mod calls;
+mod event;
+mod events;
+mod finish;
+mod goroutines;
+mod id_set;
+mod late_names;
+mod moves;
+mod names;
+mod polls;
+mod procs;
+mod regions;
+mod samples;
+mod stacks;
+mod wire;
+
+use rtprof_tracer::generation::{Generation, Tables};
+
+use event::{EventType, NO_PROC};
+use events::{Events, Writing};
+use procs::OUTSIDE;
+
+use super::order::Order;
+use super::{Clock, Counts, Encode};
+use rtprof_symbols::view::View;
+
+const GIGAHERTZ: u64 = 1_000_000_000;
+
+/// Makes traces of the first format.
+///
+/// Memory: what is alive, and some bytes for each distinct string and stack.
+pub(crate) struct V1 {
+    order: Order,
+    events: Events,
+    ticks_per_second: u64,
+    /// The tick of the beginning, as it is written.
+    start: u64,
+    procs: u32,
+    unnamed_addresses: u64,
+    view: View,
+}
+
+impl V1 {
+    /// `procs` is how many goroutines can run at once. Go: `GOMAXPROCS`.
+    pub(crate) fn new(clock: Clock, procs: u32, view: View) -> Self {
+        // A tick of the file is half a nanosecond to one: more says nothing, and each bit costs bytes.
+        let shift = (clock.ticks_per_second / GIGAHERTZ).max(1).ilog2();
+        // Tick 0 is "never" to readers.
+        let start = (clock.start >> shift).max(1);
+        Self {
+            order: Order::new(),
+            events: Events::new(start, shift),
+            ticks_per_second: clock.ticks_per_second >> shift,
+            start,
+            procs,
+            unnamed_addresses: 0,
+            view,
+        }
+    }
+}
+
+impl Encode for V1 {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(wire::HEADER);
+        // The frequency first, so that a trace can be read though its end is missing; and the number of Ps before
+        // all that happens: what comes before it readers take for older than the trace.
+        wire::put_batch(out, NO_PROC, self.start);
+        wire::put_frequency(out, self.ticks_per_second);
+        self.events.procs.put(OUTSIDE, self.start, EventType::Gomaxprocs, [self.procs.into(), 0]);
+        self.events.procs.close(out);
+    }
+
+    fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, out: &mut Vec<u8>) {
+        let (events, view) = (&mut self.events, self.view);
+        let mut writing = Writing { events, tables, generation, view, given: None };
+        self.order.generation(generation, &mut writing);
+        self.write(out);
+    }
+
+    fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>) {
+        self.events.finish(tick);
+        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, self.view);
+        self.write(out);
+    }
+
+    fn counts(&self) -> Counts {
+        let order = self.order.counts();
+        let unmatched = self.events.unmatched;
+        Counts {
+            events: self.events.procs.events,
+            records: order.records,
+            lifted: order.lifted,
+            largest_lift: order.largest_lift,
+            stale: order.stale,
+            bridged: order.bridged,
+            stuck_generations: order.stuck_generations,
+            stuck_records: order.stuck_records,
+            torn: order.torn,
+            unmatched_region_ends: unmatched.region_ends,
+            unmatched: unmatched.others,
+            unnamed_addresses: self.unnamed_addresses,
+        }
+    }
+}
+
+impl V1 {
+    /// Definitions first, so that readers of a part have the names of what is in it.
+    fn write(&mut self, out: &mut Vec<u8>) {
+        let definitions = &mut self.events.names.definitions;
+        if !definitions.is_empty() {
+            wire::put_batch(out, NO_PROC, self.start);
+            out.append(definitions);
+        }
+        self.events.procs.close(out);
+    }
+}
+
+#[cfg(test)]
+mod simulated_tests;
+#[cfg(test)]
+mod tests;

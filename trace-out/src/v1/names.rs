@@ -1,0 +1,211 @@
+//! The strings and stacks of a trace and their ids.
+//!
+//! Goroutines are named by their stacks: the newest Go takes the outermost frame of the first one it sees, the oldest
+//! the only frame of the stack that the goroutine was created with. So a name is a function that calls all others; its file
+//! and line are those that started the goroutine.
+
+use std::collections::HashMap;
+
+use rtprof_tracer::generation::Tables;
+use rtprof_tracer::record::{StackId, StringId};
+
+use rtprof_symbols::hash::AddressMap;
+
+use super::late_names::LateNames;
+use super::wire::{Frame, put_stack, put_string};
+
+/// What a goroutine without a name is called.
+const UNNAMED: &str = "thread";
+
+/// Go's tools leave goroutines whose function is of this package out of their lists.
+const HIDDEN: &str = "runtime.";
+
+/// Stands for a name where a stack has no root of ours.
+const NO_ROOT: StringId = StringId::MAX;
+
+/// Stands for a name where a stack's root is its leaf.
+const LEAF_AS_ROOT: StringId = StringId::MAX - 1;
+
+/// What has an id, and what is to be written of it.
+#[derive(Default)]
+pub(super) struct Names {
+    texts: HashMap<Box<str>, u64>,
+    /// By their ids in the records.
+    strings: AddressMap<u32, u64>,
+    /// The start stacks of goroutines, by name, and their only frame.
+    starts: AddressMap<u32, (u64, Frame)>,
+    /// Those of goroutines without a name.
+    pub(super) late: LateNames,
+    /// The PC of each frame.
+    frames: HashMap<(u64, u64, u64), u64>,
+    /// Stacks of the program's code with the name beneath them.
+    stacks: AddressMap<u64, u64>,
+    code: Vec<CodeStack>,
+    last_stack: u64,
+    /// Definitions that are not in the file yet.
+    pub(super) definitions: Vec<u8>,
+}
+
+/// A stack of the program's code that events refer to.
+#[derive(Clone, Copy)]
+pub(super) struct CodeStack {
+    pub(super) id: u64,
+    pub(super) stack: StackId,
+    pub(super) root: Root,
+}
+
+/// The outermost frame that a stack of the program's code is given.
+#[derive(Clone, Copy)]
+pub(super) enum Root {
+    None,
+    /// What its goroutine is called.
+    Name(Frame),
+    /// The same, once that is known.
+    Late(u32),
+    /// The same as the leaf.
+    Leaf,
+}
+
+impl Names {
+    /// The id of a text, defined if it is new. 0 is the empty one.
+    pub(super) fn text(&mut self, text: &str) -> u64 {
+        if text.is_empty() {
+            return 0;
+        }
+        if let Some(&id) = self.texts.get(text) {
+            return id;
+        }
+        let id = self.texts.len() as u64 + 1;
+        put_string(&mut self.definitions, id, text);
+        self.texts.insert(text.into(), id);
+        id
+    }
+
+    /// The id of a string of the records.
+    #[inline]
+    pub(super) fn string(&mut self, string: StringId, tables: &dyn Tables) -> u64 {
+        if let Some(&id) = self.strings.get(&string) {
+            return id;
+        }
+        let id = self.text(tables.string(string));
+        self.strings.insert(string, id);
+        id
+    }
+
+    /// The frame with this function, file and line. Readers know a frame by its PC, and the first one that has it
+    /// stands for all: so each has its own, and as small a one as can be.
+    pub(super) fn frame(&mut self, function: u64, file: u64, line: u64) -> Frame {
+        let next = self.frames.len() as u64 + 1;
+        let pc = *self.frames.entry((function, file, line)).or_insert(next);
+        Frame { pc, function, file, line }
+    }
+
+    /// What stands for the name of a goroutine without one that this stack has created.
+    pub(super) fn late(&mut self, creator: StackId) -> StringId {
+        let last = &mut self.last_stack;
+        self.late.of(creator, || {
+            *last += 1;
+            *last
+        })
+    }
+
+    /// The id of what a goroutine of this name is called.
+    pub(super) fn name_of(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
+        match LateNames::place(name) {
+            Some(_) => self.function(""),
+            None => self.named(name, tables).1.function,
+        }
+    }
+
+    /// The stack that a goroutine of this name starts with: it has to have one.
+    pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
+        match LateNames::place(name) {
+            Some(place) => self.late.start(place),
+            None => self.named(name, tables).0,
+        }
+    }
+
+    fn next_stack(&mut self) -> u64 {
+        self.last_stack += 1;
+        self.last_stack
+    }
+
+    fn named(&mut self, name: StringId, tables: &dyn Tables) -> (u64, Frame) {
+        if let Some(&start) = self.starts.get(&name) {
+            return start;
+        }
+        let (function, place) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
+        let function = self.function(function);
+        // Where it was started: `src/main.rs:17`.
+        let (file, line) = place.rsplit_once(':').unwrap_or_default();
+        let frame = (self.text(file), line.parse().unwrap_or(0));
+        let frame = self.frame(function, frame.0, frame.1);
+        let start = (self.next_stack(), frame);
+        put_stack(&mut self.definitions, start.0, &[frame]);
+        self.starts.insert(name, start);
+        start
+    }
+
+    /// The id of a goroutine's name as the tools are to show it.
+    pub(super) fn function(&mut self, name: &str) -> u64 {
+        match name {
+            "" => self.text(UNNAMED),
+            hidden if hidden.starts_with(HIDDEN) => self.text(&format!("{UNNAMED} {hidden}")),
+            _ => self.text(name),
+        }
+    }
+
+    /// The id of a stack of the records, in a goroutine of this name. Without a stack it is the name alone, as the
+    /// oldest Go leaves events without one out of its profiles.
+    #[inline]
+    pub(super) fn stack(&mut self, stack: StackId, name: StringId, tables: &dyn Tables) -> u64 {
+        let key = u64::from(stack) << 32 | u64::from(name);
+        match self.stacks.get(&key) {
+            Some(&id) => id,
+            None => self.add_stack(stack, name, tables),
+        }
+    }
+
+    /// The id of a stack of a goroutine that is not known; 0 for none.
+    pub(super) fn unnamed_stack(&mut self, stack: StackId, tables: &dyn Tables) -> u64 {
+        if stack == 0 { 0 } else { self.stack(stack, NO_ROOT, tables) }
+    }
+
+    /// The id of a stack that a region starts with; where there is none, of its goroutine's name, or 0.
+    ///
+    /// The tools group regions by where they start: the oldest Go takes the leaf of this stack for the place, as it is
+    /// meant to be, the newest the outermost frame. So the leaf is there as well: with the thread's name instead,
+    /// the same region would be listed once for each thread, at no file and line 0.
+    pub(super) fn region(&mut self, stack: StackId, goroutine: Option<StringId>, tables: &dyn Tables) -> u64 {
+        match goroutine {
+            Some(name) if stack == 0 => self.stack(stack, name, tables),
+            _ if stack == 0 => 0,
+            _ => self.stack(stack, LEAF_AS_ROOT, tables),
+        }
+    }
+
+    #[cold]
+    fn add_stack(&mut self, stack: StackId, name: StringId, tables: &dyn Tables) -> u64 {
+        let root = match name {
+            NO_ROOT => Root::None,
+            LEAF_AS_ROOT => Root::Leaf,
+            _ if stack == 0 => return self.start(name, tables),
+            _ => match LateNames::place(name) {
+                Some(place) => {
+                    self.late.runs(place, stack);
+                    Root::Late(place)
+                }
+                None => Root::Name(self.named(name, tables).1),
+            },
+        };
+        let id = self.next_stack();
+        self.code.push(CodeStack { id, stack, root });
+        self.stacks.insert(u64::from(stack) << 32 | u64::from(name), id);
+        id
+    }
+
+    /// All stacks of code that have an id.
+    pub(super) fn take_code(&mut self) -> Vec<CodeStack> {
+        std::mem::take(&mut self.code)
+    }
+}

@@ -1,0 +1,208 @@
+//! What becomes of programs made up of chance.
+
+use std::collections::HashMap;
+
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_tracer::record::Kind;
+
+use crate::go_trace;
+use crate::recorded::{Lane, Texts, encode, generation};
+use crate::simulated::{Mishaps, Simulation};
+
+use super::*;
+use rtprof_trace_check::{EventType, Parsed, validate};
+
+const CLOCK: Clock = Clock { ticks_per_second: 2_900_000_000, start: 5_000_000 };
+
+struct Run {
+    parsed: Parsed,
+    counts: Counts,
+    simulation: Simulation,
+}
+
+fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Mishaps) -> Run {
+    let mut simulation = Simulation::new(seed, threads, CLOCK.start, mishaps);
+    let mut recorded = Vec::new();
+    for at in 0..generations {
+        if at + 3 == generations {
+            simulation.calm();
+        }
+        let begin = simulation.now;
+        let lanes = simulation.generation(steps);
+        recorded.push((begin, simulation.now, lanes));
+    }
+    let read = recorded.iter().map(|(begin, end, lanes)| generation(*begin, *end, lanes));
+    let mut v1 = V1::new(CLOCK, 4, View::default());
+    let bytes = encode(&mut v1, &read.collect::<Vec<_>>(), simulation.now + 1_000_000);
+    if seed.is_multiple_of(10) {
+        go_trace::reads(&bytes, &format!("simulation-{seed}-{}", mishaps.loss));
+    }
+    let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("seed {seed}: {invalid}"));
+    Run { parsed, counts: v1.counts(), simulation }
+}
+
+/// What each goroutine that lives is taken for before the trace is closed.
+fn phases(run: &Run) -> HashMap<u64, EventType> {
+    let mut last = HashMap::new();
+    let end = run.simulation.now >> 1;
+    for event in run.parsed.events().filter(|event| event.tick() <= end + 200_000) {
+        let goroutine = event.target().unwrap_or(event.g());
+        match event.event_type() {
+            EventType::GoEnd => {
+                last.remove(&event.g());
+            }
+            kind if kind == EventType::GoCreate
+                || format!("{kind:?}").starts_with("Go") && goroutine != 0 =>
+            {
+                last.insert(goroutine, kind);
+            }
+            _ => {}
+        }
+    }
+    last
+}
+
+fn agrees(state: State, last: EventType) -> bool {
+    let name = format!("{last:?}");
+    match state {
+        State::Running => name.starts_with("GoStart"),
+        State::Waiting(_) => name.starts_with("GoBlock") || name == "GoSleep",
+        State::Syscall => name == "GoSysBlock",
+        State::Runnable => name.starts_with("GoUnblock") || ["GoCreate", "GoSched"].contains(&&*name),
+        State::Dead => false,
+    }
+}
+
+fn check_ends(run: &Run, seed: u64) {
+    let last = phases(run);
+    for (id, state) in run.simulation.states() {
+        // One that was taken for dead for a while has got another id.
+        if let Some(&last) = last.get(&id) {
+            assert!(agrees(state, last), "seed {seed}: {id} is {state:?}, its last event {last:?}");
+        } else {
+            assert!(last.keys().any(|&id| id > 1 << 40), "seed {seed}: nothing is known of {id}, {state:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_missing_without_mishaps() {
+    for seed in 0..24 {
+        let tasks = if seed < 12 { 0 } else { 10 };
+        let run = run(seed, 8, 5, 1500, Mishaps { loss: 0, vanish: 0, skew: 300, tasks });
+        let counts = run.counts;
+        assert_eq!(
+            (counts.stuck_generations, counts.stale, counts.torn),
+            (0, 0, 0),
+            "seed {seed}: {counts:?}"
+        );
+        assert!(counts.lifted > 0 && counts.largest_lift <= 302, "seed {seed}: {counts:?}");
+        let written = |kind: Kind| run.simulation.written.get(&(kind as u8)).copied().unwrap_or(0);
+        let of = |kinds: &[EventType]| kinds.iter().map(|&kind| run.parsed.count(kind)).sum::<usize>();
+        use EventType as E;
+        let blocks =
+            [E::GoBlockSync, E::GoBlockCond, E::GoBlockRecv, E::GoBlockSelect, E::GoBlockNet, E::GoSleep];
+        let waits_in_calls = run.simulation.waits_in_calls;
+        let awaits = written(Kind::Await) + written(Kind::AwaitSeveral);
+        assert!(tasks == 0 || awaits > 50, "{awaits} polls");
+        assert_eq!(of(&blocks), written(Kind::Block) + waits_in_calls + awaits, "seed {seed}");
+        // And those that are in one when the trace begins.
+        let system_calls = written(Kind::SyscallBegin) + written(Kind::Call) - waits_in_calls;
+        assert!((system_calls..=system_calls + 8).contains(&of(&[E::GoSysCall])), "seed {seed}");
+        let ends = written(Kind::End) + written(Kind::CreateFailed) + written(Kind::Ready);
+        assert_eq!(of(&[E::GoEnd]), ends, "seed {seed}");
+        assert_eq!(of(&[E::GoCreate]), written(Kind::Create) + 8 + tasks as usize, "seed {seed}");
+        assert_eq!(of(&[E::UserTaskCreate]), written(Kind::TaskCreate));
+        assert_eq!(of(&[E::UserRegion]), written(Kind::RegionBegin) + written(Kind::RegionEnd));
+        assert_eq!(of(&[E::HeapAlloc]), written(Kind::HeapAlloc));
+        assert_eq!(of(&[E::GcStart]), written(Kind::GcStart));
+        assert_eq!(of(&[E::StwStart]), written(Kind::StwStart));
+        check_ends(&run, seed);
+    }
+}
+
+#[test]
+fn a_trace_with_losses_is_whole_and_true_in_the_end() {
+    let (mut stale, mut stuck, mut fresh) = (0, 0, 0);
+    for seed in 0..60 {
+        let tasks = if seed < 30 { 0 } else { 10 };
+        let run = run(seed, 8, 8, 600, Mishaps { loss: 20, vanish: 200, skew: 300, tasks });
+        assert!(run.simulation.lost > 10);
+        stale += run.counts.stale;
+        stuck += run.counts.stuck_generations;
+        fresh += run.parsed.goroutines().filter(|&(id, _)| id > 1 << 40).count();
+        check_ends(&run, seed);
+    }
+    // Nearly all of the generations in which so much is lost are whole all the same.
+    assert!(stale > 0 && stuck < 60 * 8 / 8, "{stale} stale, {stuck} stuck, {fresh} taken for dead");
+}
+
+/// Threads in pairs that wait for each other, which is what traces are full of.
+fn pairs(threads: u64, rounds: u64) -> Vec<Lane> {
+    let mut lanes: Vec<Lane> = (1..=threads).map(Lane::new).collect();
+    let start = CLOCK.start;
+    for thread in 1..=threads {
+        lanes[thread as usize - 1].status(start, thread, 0, State::Running);
+    }
+    for round in 0..rounds {
+        let tick = start + 100 + round * 10_000;
+        for pair in lanes.chunks_exact_mut(2) {
+            let [waiter, waker] = pair else { unreachable!() };
+            let thread = waiter.thread();
+            waiter.block(tick, WaitReason::MutexLock);
+            waker.put(tick + 1000, Kind::Unblock, [thread, round * 3 + 2, 1]);
+            waker.put(tick + 1100, Kind::RegionBegin, [1, 4, 1]);
+            waiter.put(tick + 2000, Kind::Start, [thread, round * 3 + 3]);
+            waker.put(tick + 3000, Kind::RegionEnd, [1, 4]);
+        }
+    }
+    lanes
+}
+
+/// Nanoseconds that this thread has had a processor.
+fn on_processor() -> u64 {
+    let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    times.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// `cargo test --release -p rtprof-pprof-out -- --ignored --nocapture nanoseconds_a_record`
+#[test]
+#[ignore = "a measurement, not a test"]
+fn nanoseconds_a_record() {
+    let texts = Texts::new();
+    let measure = |what: &str, begin: u64, end: u64, lanes: &[Lane]| {
+        let read = generation(begin, end, lanes);
+        let mut fastest = f64::MAX;
+        let mut last = String::new();
+        for _ in 0..15 {
+            let mut v1 = V1::new(CLOCK, 4, View::default());
+            let mut out = Vec::with_capacity(16 << 20);
+            v1.begin(&mut out);
+            let start = on_processor();
+            v1.generation(&read, &texts, &mut out);
+            let took = (on_processor() - start) as f64;
+            let counts = v1.counts();
+            fastest = fastest.min(took / counts.records as f64);
+            last = format!("{} records, {} events, {} bytes", counts.records, counts.events, out.len());
+        }
+        println!("{what}: {fastest:.1} ns a record; {last}");
+    };
+    for threads in [2, 16, 200] {
+        let rounds = 200_000 / threads;
+        let lanes = pairs(threads, rounds);
+        measure(&format!("{threads} in pairs"), CLOCK.start, CLOCK.start + (rounds + 1) * 10_000, &lanes);
+    }
+    for threads in [4, 200] {
+        let mut simulation =
+            Simulation::new(1, threads, CLOCK.start, Mishaps { loss: 0, vanish: 0, skew: 100, tasks: 0 });
+        let begin = simulation.now;
+        let lanes = simulation.generation(400_000);
+        measure(
+            &format!("by chance, a twentieth new threads, from {threads}"),
+            begin,
+            simulation.now,
+            &lanes,
+        );
+    }
+}
