@@ -1,55 +1,56 @@
-use rtprof_runtime::modules::CaptureSpan;
-
 use super::*;
+use crate::kind::CountLeaf;
 use crate::proto::Profile;
-use crate::{contention_text, decoded, go_pprof};
+use crate::taken::Taken;
+use crate::{decoded, go_pprof};
 
 /// Two ticks are a nanosecond.
 const TICKS_PER_SECOND: u64 = 2_000_000_000;
 
-fn synthetic(kind: Contention) -> ContentionRecords<'static> {
-    static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
-        std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b=c".into())]);
-    let record = |stack: &'static [usize], labels, count, cycles| ContentionRecord {
-        stack: stack.into(),
-        labels,
-        is_wake: false,
-        waited_at: None,
-        count,
-        cycles,
-    };
-    ContentionRecords {
-        kind,
-        records: sorted(vec![
-            record(&[0x303], &[][..], 1, 7),
-            record(&[0x101, 0x202], &[], 30, 5_000),
-            // One stack under two sets of labels is two samples.
-            record(&[0x101, 0x202], LABELS.as_slice(), 40, 9_000),
-            record(&[0x404], &[], 2, 5_000),
-        ]),
-        ticks_per_second: TICKS_PER_SECOND,
-        fraction: 10,
-        comments: vec!["2 samples were lost: no memory".into()],
-        taken: Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 },
-    }
+fn waits(stack: &'static [usize], count: i64, ticks: i64) -> Record {
+    Record::new(stack, Leaf::Hooks, [count, ticks])
 }
 
-fn encoded(contention: &ContentionRecords<'_>) -> Vec<u8> {
+fn snapshot(of: Contention, ticks_per_second: u64, fraction: i64, mut records: Vec<Record>) -> Snapshot {
+    sort(&mut records);
+    let kind = Kind::Contention { of, ticks_per_second, fraction };
+    let comments = vec!["2 samples were lost: no memory".into()];
+    let taken = Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 };
+    Snapshot { taken, ..Snapshot::new(kind, records, comments) }
+}
+
+fn synthetic(of: Contention, fraction: i64) -> Snapshot {
+    let labels = vec![("tenant".into(), "a\"b=c".into())];
+    let records = vec![
+        waits(&[0x303], 1, 7),
+        waits(&[0x101, 0x202], 30, 5_000),
+        // One stack under two sets of labels is two samples.
+        Record { labels: labels.into(), ..waits(&[0x101, 0x202], 40, 9_000) },
+        waits(&[0x404], 2, 5_000),
+    ];
+    snapshot(of, TICKS_PER_SECOND, fraction, records)
+}
+
+fn nothing(of: Contention, fraction: i64) -> Snapshot {
+    snapshot(of, TICKS_PER_SECOND, fraction, Vec::new())
+}
+
+fn encoded(snapshot: &Snapshot) -> Vec<u8> {
     let mut out = Vec::new();
-    write(contention, View::default(), &mut Sink::new(&mut out)).unwrap();
+    snapshot.write_to(&mut out, 0).unwrap();
     out
 }
 
-fn text_of(contention: &ContentionRecords<'_>) -> String {
+fn text_of(snapshot: &Snapshot) -> String {
     let mut out = Vec::new();
-    contention_text::write(contention, View::default(), &mut Sink::new(&mut out)).unwrap();
+    snapshot.write_to(&mut out, 1).unwrap();
     String::from_utf8(out).unwrap()
 }
 
 #[test]
 fn golden() {
     for kind in [Contention::Block, Contention::Mutex] {
-        let profile = decoded::profile(&encoded(&synthetic(kind)));
+        let profile = decoded::profile(&encoded(&synthetic(kind, 10)));
         decoded::check(&profile);
         decoded::assert_golden(&profile, "contention.string");
     }
@@ -79,17 +80,15 @@ MAPPED_LIBRARIES:
 
 #[test]
 fn text_of_go() {
-    let text = text_of(&synthetic(Contention::Block));
+    let text = text_of(&synthetic(Contention::Block, 10));
     assert!(text.starts_with(&format!("--- contention:\ncycles/second=2000000000\n{RECORDS}")), "{text}");
 
-    let mut mutex = synthetic(Contention::Mutex);
     for (fraction, remark) in [
         (0, ""),
         (1, ""),
         (10, "# rtprof: one contended unlock in 10 is recorded; the numbers stand for all of them\n"),
     ] {
-        mutex.fraction = fraction;
-        let text = text_of(&mutex);
+        let text = text_of(&synthetic(Contention::Mutex, fraction));
         let head = format!("--- mutex:\ncycles/second=2000000000\nsampling period=1\n{remark}");
         assert!(text.starts_with(&format!("{head}{RECORDS}")), "{text}");
     }
@@ -98,30 +97,21 @@ fn text_of_go() {
 #[test]
 fn text_of_nothing() {
     for fraction in [0, 1] {
-        let nothing = |kind| ContentionRecords { records: Vec::new(), fraction, ..synthetic(kind) };
         let remark = "# 2 samples were lost: no memory\n";
         assert_eq!(
-            text_of(&nothing(Contention::Block)),
+            text_of(&nothing(Contention::Block, fraction)),
             format!("--- contention:\ncycles/second=2000000000\n{remark}")
         );
         assert_eq!(
-            text_of(&nothing(Contention::Mutex)),
+            text_of(&nothing(Contention::Mutex, fraction)),
             format!("--- mutex:\ncycles/second=2000000000\nsampling period={fraction}\n{remark}")
         );
     }
 }
 
 /// Largest values at the slowest clock, at one of a nanosecond a tick, and at a fast one.
-fn extreme(ticks_per_second: u64) -> ContentionRecords<'static> {
-    let record = ContentionRecord {
-        stack: (&[0x101][..]).into(),
-        labels: &[],
-        is_wake: false,
-        waited_at: None,
-        count: i64::MAX,
-        cycles: u64::MAX,
-    };
-    ContentionRecords { ticks_per_second, records: vec![record], ..synthetic(Contention::Mutex) }
+fn extreme(ticks_per_second: u64) -> Snapshot {
+    snapshot(Contention::Mutex, ticks_per_second, 10, vec![waits(&[0x101], i64::MAX, i64::MAX)])
 }
 
 #[test]
@@ -129,7 +119,7 @@ fn nothing_overflows() {
     for ticks_per_second in [1, 24_000_000, clock::NANOS, 3 * clock::NANOS] {
         let extreme = extreme(ticks_per_second);
         let ratio = ticks_per_second as f64 / clock::NANOS as f64;
-        let nanos = u64::MAX as f64 / ratio;
+        let nanos = i64::MAX as f64 / ratio;
         let profile = decoded::profile(&encoded(&extreme));
         assert_eq!(profile.sample[0].value, [i64::MAX, nanos as i64]);
 
@@ -145,24 +135,10 @@ fn nothing_overflows() {
 
 #[test]
 fn equal_delays_keep_their_order() {
-    let record = |stack: &'static [usize], cycles| ContentionRecord {
-        stack: stack.into(),
-        labels: &[],
-        is_wake: false,
-        waited_at: None,
-        count: 1,
-        cycles,
-    };
-    let stacks: Vec<_> = sorted(vec![
-        record(&[1], 5),
-        record(&[2], 9),
-        record(&[3], 5),
-        record(&[4], u64::MAX),
-        record(&[5], 5),
-    ])
-    .into_iter()
-    .map(|record| record.stack[0])
-    .collect();
+    let stacks = [(&[1][..], 5), (&[2], 9), (&[3], 5), (&[4], i64::MAX), (&[5], 5)];
+    let mut records = stacks.map(|(stack, ticks)| waits(stack, 1, ticks));
+    sort(&mut records);
+    let stacks = records.map(|record| record.stack[0]);
     assert_eq!(stacks, [4, 2, 1, 3, 5]);
 }
 
@@ -278,7 +254,7 @@ fn go_reads_the_same_from_both_forms() {
     for go in go_pprof::toolchains() {
         for kind in [Contention::Block, Contention::Mutex] {
             for fraction in [0, 1, 10] {
-                let records = ContentionRecords { fraction, ..synthetic(kind) };
+                let records = synthetic(kind, fraction);
                 for form in [encoded(&records), text_of(&records).into_bytes()] {
                     let read = go.raw(&form);
                     let values = [[40, 4_500], [30, 2_500], [2, 2_500], [1, 3]];
@@ -296,36 +272,19 @@ fn go_reads_the_same_from_both_forms() {
 
 #[test]
 fn go_reads_profiles_of_nothing_and_of_counts() {
-    use crate::count_profile::{CountProfile, CountRecord, Leaf};
     for go in go_pprof::toolchains() {
         for kind in [Contention::Block, Contention::Mutex] {
-            let nothing = ContentionRecords { records: Vec::new(), fraction: 0, ..synthetic(kind) };
+            let nothing = nothing(kind, 0);
             for form in [encoded(&nothing), text_of(&nothing).into_bytes()] {
                 assert!(go.raw(&form).values.is_empty());
             }
         }
-        let mut threads = CountProfile {
-            name: "threadcreate".into(),
-            records: Vec::new(),
-            drop_frames: hook_names::DROP_FRAMES,
-            comments: vec!["2 samples were lost: no memory".into()],
-            taken: Taken::default(),
-        };
         for values in [vec![], vec![[5], [2]]] {
-            threads.records = values
-                .iter()
-                .map(|&[count]| CountRecord {
-                    stack: (&[0x101, 0x202]).into(),
-                    span: CaptureSpan::UNKNOWN,
-                    leaf: Leaf::Hooks,
-                    labels: [].as_slice().into(),
-                    count,
-                })
-                .collect();
-            let (mut proto, mut text) = (Vec::new(), Vec::new());
-            threads.write(View::default(), &mut Sink::new(&mut proto)).unwrap();
-            threads.write_text(View::default(), &mut Sink::new(&mut text)).unwrap();
-            for form in [proto, text] {
+            let kind = Kind::Count { name: "threadcreate".into(), leaf: CountLeaf::Hooks };
+            let record = |&[count]: &[i64; 1]| waits(&[0x101, 0x202], count, 0);
+            let records = values.iter().map(record).collect();
+            let threads = Snapshot::new(kind, records, vec!["2 samples were lost: no memory".into()]);
+            for form in [encoded(&threads), text_of(&threads).into_bytes()] {
                 let read = go.raw(&form);
                 assert_eq!(read.head, ["threadcreate count", "1", "threadcreate/count"]);
                 assert_eq!(read.values, values);

@@ -14,7 +14,6 @@ use rtprof_runtime::hook;
 use rtprof_runtime::hook::own_process;
 use rtprof_runtime::labels;
 
-use crate::cpu::CpuRecords;
 use crate::snapshot::Snapshot;
 use rtprof_symbols::symbolizer::Symbolization;
 
@@ -122,7 +121,7 @@ impl CpuCapture {
             duration: samples.duration,
             sampled_by: samples.sampled_by.clone(),
         };
-        let snapshot = Snapshot::of_cpu(CpuRecords::of(samples, self.start));
+        let snapshot = crate::cpu::of(samples, self.start);
         Ok((if self.startup_frames { snapshot.with_startup_frames() } else { snapshot }, stats))
     }
 }

@@ -158,14 +158,6 @@ impl Output<'_, '_> {
 /// The label that has the name of an async task.
 pub(crate) const TASK_LABEL: &str = "task";
 
-/// Labels whose values are texts.
-pub(crate) fn text_labels(
-    strings: &mut StringTable,
-    labels: &[(String, String)],
-) -> impl Iterator<Item = Label> {
-    labels.iter().map(|(key, value)| text_label(strings, key, value))
-}
-
 /// A label whose value is a text.
 pub(crate) fn text_label(strings: &mut StringTable, key: &str, value: &str) -> Label {
     Label { key: strings.index(key), str: strings.index(value), ..Label::default() }

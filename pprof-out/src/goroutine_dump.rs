@@ -33,7 +33,6 @@ use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::start::Start;
 
-use crate::goroutines::Goroutines;
 use crate::sink::Sink;
 use crate::text::{self, cut, quote};
 use rtprof_symbols::frames::Address;
@@ -42,17 +41,22 @@ use rtprof_symbols::symbol_cache::Line;
 use rtprof_symbols::view::View;
 
 /// Writes all goroutines. Go: `writeGoroutineStacks`.
-pub(crate) fn write(goroutines: &Goroutines, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
-    let mut locations = locations(&goroutines.each, view);
+pub(crate) fn write(
+    each: &[Recorded],
+    comments: &[String],
+    view: View,
+    sink: &mut Sink<'_>,
+) -> io::Result<()> {
+    let mut locations = locations(each, view);
     let mut text = String::new();
     let mut bytes = Vec::new();
-    for (number, goroutine) in goroutines.each.iter().enumerate() {
+    for (number, goroutine) in each.iter().enumerate() {
         one_of_all(&mut text, number, goroutine, &mut locations);
         bytes.extend_from_slice(text.as_bytes());
         text.clear();
         sink.drain_chunk(&mut bytes)?;
     }
-    let comments = locations.comments(&goroutines.counts.comments);
+    let comments = locations.comments(comments);
     if !comments.is_empty() {
         text.push('\n');
         text::comments(&mut text, &comments);

@@ -1,21 +1,18 @@
 //! The goroutine profile, where every thread and task is; and that of tasks that wait for ever.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use rtprof_profiler::comments;
 use rtprof_runtime::counters::Subject;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules::CaptureSpan;
-use rtprof_runtime::snapshot;
-use rtprof_runtime::snapshot::Recorded;
+use rtprof_runtime::snapshot::{self, Recorded};
 
-use crate::count_profile::{CountProfile, CountRecord, Leaf};
 use crate::encode::TASK_LABEL;
 use crate::goroutine_dump::kernel_state;
-use crate::taken::Taken;
-use rtprof_symbols::hook_names;
+use crate::kind::{CountLeaf, Kind};
+use crate::record::{Labels, Leaf, Record};
+use crate::snapshot::Snapshot;
 
 /// Which goroutines a profile has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,31 +38,19 @@ impl GoroutineView {
     }
 }
 
-/// Goroutines of one cut.
-#[derive(Clone)]
-pub(crate) struct Goroutines {
-    pub(crate) view: GoroutineView,
-    /// Those with the same stack and labels together.
-    pub(crate) counts: CountProfile<'static>,
-    /// Each by itself.
-    pub(crate) each: Arc<[Recorded]>,
-}
-
-impl Goroutines {
-    /// As they are now. Go: `runtime_goroutineProfileWithLabels`.
-    pub(crate) fn take(view: GoroutineView) -> Self {
-        let each: Vec<Recorded> = match view {
-            GoroutineView::All => snapshot::take(),
-            GoroutineView::Leaked => snapshot::leaked_tasks(),
-        };
-        let (records, comments) = match view {
-            GoroutineView::All => (counted(&each, |_| None), comments(&each)),
-            GoroutineView::Leaked => (counted(&each, |task| Some(task.title())), vec![of_leaks()]),
-        };
-        let (name, drop_frames) = (view.name().into(), hook_names::DROP_FRAMES);
-        let counts = CountProfile { name, records, drop_frames, comments, taken: Taken::now() };
-        Self { view, counts, each: each.into() }
-    }
+/// Goroutines as they are now: those with the same stack and labels together, and each by itself. Go:
+/// `runtime_goroutineProfileWithLabels`.
+pub(crate) fn take(view: GoroutineView) -> Snapshot {
+    let each: Vec<Recorded> = match view {
+        GoroutineView::All => snapshot::take(),
+        GoroutineView::Leaked => snapshot::leaked_tasks(),
+    };
+    let (records, comments) = match view {
+        GoroutineView::All => (counted(&each, |_| None), comments(&each)),
+        GoroutineView::Leaked => (counted(&each, |task| Some(task.title())), vec![of_leaks()]),
+    };
+    let kind = Kind::Count { name: view.name().into(), leaf: CountLeaf::Hooks };
+    Snapshot { goroutines: Some(each.into()), ..Snapshot::new(kind, records, comments) }
 }
 
 /// Threads of which a comment tells by themselves.
@@ -95,10 +80,7 @@ fn of_leaks() -> String {
 }
 
 /// Goroutines by stack, labels and the `task` that they are told apart by, the most frequent first, then by address.
-fn counted<'a>(
-    each: &'a [Recorded],
-    task: impl Fn(&'a Recorded) -> Option<&'a str>,
-) -> Vec<CountRecord<'static>> {
+fn counted<'a>(each: &'a [Recorded], task: impl Fn(&'a Recorded) -> Option<&'a str>) -> Vec<Record> {
     type Key<'a> = (&'a [usize], LabelSetId, Option<&'a str>);
     let mut counts: HashMap<Key<'a>, (CaptureSpan, i64)> = HashMap::new();
     for goroutine in each {
@@ -107,22 +89,20 @@ fn counted<'a>(
         *span = span.and(goroutine.span);
         *count += 1;
     }
-    let record = |((stack, labels, task), (span, count)): (Key<'a>, _)| CountRecord {
-        stack: Cow::Owned(stack.to_vec()),
+    let record = |((stack, labels, task), (span, count)): (Key<'a>, _)| Record {
         span,
-        leaf: Leaf::Hooks,
         labels: with_task(labels::resolve(labels), task),
-        count,
+        ..Record::new(stack.to_vec(), Leaf::Hooks, [count, 0])
     };
     let mut records: Vec<_> = counts.into_iter().map(record).collect();
     records.sort_unstable_by(|a, b| {
-        b.count.cmp(&a.count).then_with(|| a.stack.cmp(&b.stack)).then_with(|| a.labels.cmp(&b.labels))
+        b.counts.cmp(&a.counts).then_with(|| a.stack.cmp(&b.stack)).then_with(|| a.labels.cmp(&b.labels))
     });
     records
 }
 
 /// With the name of the task. The program's own label of that key goes before.
-fn with_task(labels: &'static [(String, String)], task: Option<&str>) -> Cow<'static, [(String, String)]> {
+fn with_task(labels: &'static [(String, String)], task: Option<&str>) -> Labels {
     match task {
         Some(name) if labels.iter().all(|(key, _)| key != TASK_LABEL) => {
             labels.iter().cloned().chain([(TASK_LABEL.to_owned(), name.to_owned())]).collect()

@@ -5,34 +5,35 @@ use prost::Message as _;
 use super::*;
 use crate::decoded;
 use crate::proto::Profile;
+use crate::taken::Taken;
 
-fn synthetic() -> HeapRecords<'static> {
-    static LABELS: std::sync::LazyLock<Vec<(String, String)>> =
-        std::sync::LazyLock::new(|| vec![("tenant".into(), "a\"b".into()), ("path".into(), "/x".into())]);
-    let record = |stack: &'static [usize], size, rate, labels, allocs, frees| HeapRecord {
-        stack: stack.into(),
-        size,
-        rate,
-        labels,
-        allocs,
-        frees,
-        base: HeapBase::default(),
-    };
-    HeapRecords {
-        records: vec![
-            record(&[0x101, 0x202, 0x303], 16, 1, &[][..], 10, 4),
-            record(&[0x101, 0x303], 64, 512 << 10, LABELS.as_slice(), 1, 1),
-            record(&[0x404], 8 << 20, 512 << 10, &[], 3, 0),
-        ],
-        rate: 512 << 10,
-        comments: vec!["2 samples were lost: no memory".into()],
-        taken: Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 },
-    }
+fn objects(
+    stack: impl Into<std::borrow::Cow<'static, [usize]>>,
+    size: usize,
+    rate: usize,
+    counts: [i64; 2],
+) -> Record {
+    Record { detail: Detail::Objects { size, rate }, ..Record::new(stack, Leaf::Allocator, counts) }
 }
 
-fn encoded(heap: &HeapRecords<'_>) -> Vec<u8> {
+fn snapshot(records: Vec<Record>, comments: Vec<String>, time_nanos: i64) -> Snapshot {
+    let kind = Kind::Heap { view: HeapView::Heap, rate: 512 << 10 };
+    Snapshot { taken: Taken { time_nanos, duration_nanos: 0 }, ..Snapshot::new(kind, records, comments) }
+}
+
+fn synthetic() -> Snapshot {
+    let labels = vec![("tenant".into(), "a\"b".into()), ("path".into(), "/x".into())];
+    let records = vec![
+        objects(&[0x101, 0x202, 0x303][..], 16, 1, [10, 6]),
+        Record { labels: labels.into(), ..objects(&[0x101, 0x303][..], 64, 512 << 10, [1, 0]) },
+        objects(&[0x404][..], 8 << 20, 512 << 10, [3, 3]),
+    ];
+    snapshot(records, vec!["2 samples were lost: no memory".into()], 1_700_000_000_000_000_000)
+}
+
+fn encoded(heap: &Snapshot) -> Vec<u8> {
     let mut out = Vec::new();
-    write(heap, "inuse_space", View::default(), &mut Sink::new(&mut out)).unwrap();
+    heap.write_to(&mut out, 0).unwrap();
     out
 }
 
@@ -70,25 +71,12 @@ fn recursive_stacks(count: usize, depth: usize) -> Vec<Vec<usize>> {
     (0..count).map(|path| even(path, depth)).collect()
 }
 
-fn records_of(stacks: &[Vec<usize>]) -> HeapRecords<'_> {
-    HeapRecords {
-        records: stacks
-            .iter()
-            .enumerate()
-            .map(|(at, stack)| HeapRecord {
-                stack: stack[..].into(),
-                size: 16 << (at % 8),
-                rate: 512 << 10,
-                labels: &[],
-                allocs: at as i64 + 1,
-                frees: at as i64 / 2,
-                base: HeapBase::default(),
-            })
-            .collect(),
-        rate: 512 << 10,
-        comments: Vec::new(),
-        taken: Taken { time_nanos: 1, duration_nanos: 0 },
-    }
+fn records_of(stacks: &[Vec<usize>]) -> Snapshot {
+    let record = |(at, stack): (usize, &Vec<usize>)| {
+        let allocs = at as i64 + 1;
+        objects(stack.clone(), 16 << (at % 8), 512 << 10, [allocs, allocs - at as i64 / 2])
+    };
+    snapshot(stacks.iter().enumerate().map(record).collect(), Vec::new(), 1)
 }
 
 #[test]
@@ -140,11 +128,11 @@ fn a_failing_writer_gets_its_error_and_the_next_call_works() {
     let whole = encoded(&heap);
     for room in [0, 1, 100, whole.len() / 2, whole.len() - 1] {
         let mut full = Full(room);
-        let error = write(&heap, "inuse_space", View::default(), &mut Sink::new(&mut full)).unwrap_err();
+        let error = heap.write_to(&mut full, 0).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
     }
     let mut text = Full(1000);
-    assert!(crate::heap_text::write(&heap, View::default(), &mut Sink::new(&mut text)).is_err());
+    assert!(heap.write_to(&mut text, 1).is_err());
     assert_eq!(encoded(&heap), whole);
 }
 
@@ -179,17 +167,9 @@ fn rounding_is_spread_over_labels() {
     let sum: i64 = labels
         .iter()
         .map(|labels| {
-            HeapRecord {
-                stack: stack[..].into(),
-                size,
-                rate,
-                labels,
-                allocs: 1,
-                frees: 0,
-                base: HeapBase::default(),
-            }
-            .estimated()
-            .alloc_objects
+            let record =
+                Record { labels: labels.clone().into(), ..objects(stack.to_vec(), size, rate, [1, 1]) };
+            estimated(&record)[ALLOC_OBJECTS]
         })
         .sum();
     let factor = rtprof_profiler::rate::weight(size, rate);

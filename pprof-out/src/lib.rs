@@ -39,9 +39,7 @@
 mod call_tree;
 mod collapsed;
 mod contention;
-mod contention_text;
-mod contention_top;
-mod count_profile;
+mod counts;
 mod cpu;
 mod cpu_profile;
 #[cfg(test)]
@@ -54,12 +52,13 @@ mod go_pprof;
 mod goroutine_dump;
 mod goroutines;
 mod heap;
-mod heap_text;
-mod heap_top;
+mod kind;
 mod location_ids;
 mod mapped_pages;
 mod profile;
 mod proto;
+mod proto_form;
+mod record;
 mod registry;
 mod scale;
 mod since;
@@ -68,18 +67,16 @@ mod snapshot;
 mod strings;
 mod taken;
 mod text;
-mod thread_create;
+mod text_form;
 mod top;
 
 pub use call_tree::{CallTree, Node};
-pub use contention_top::{ContentionTopEntry, block_top, mutex_top};
 pub use cpu_profile::{
     CpuCapture, CpuProfileOptions, CpuProfileStats, start_cpu_profile, start_cpu_profile_with,
     stop_cpu_profile,
 };
 pub use error::ProfileError;
 pub use goroutine_dump::stack;
-pub use heap_top::{TopEntry, heap_top};
 pub use profile::{Profile, write_heap_profile};
 pub use registry::{lookup, profiles};
 pub use rtprof_profiler::cpu::{CpuProfileError, CpuSource, SampledBy};
@@ -87,3 +84,4 @@ pub use rtprof_symbols::function_names::{find_function_names, function_names};
 pub use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 pub use since::Since;
 pub use snapshot::Snapshot;
+pub use top::{ContentionTopEntry, TopEntry, block_top, heap_top, mutex_top};

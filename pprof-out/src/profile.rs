@@ -12,14 +12,13 @@ use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::{MAX_STACK, stack};
 use rtprof_runtime::{hook, snapshot};
 
-use crate::contention::{self, Contention, ContentionRecords};
-use crate::count_profile::{self, CountProfile, Place};
+use crate::contention::{self, Contention};
+use crate::counts::{self, Place};
 use crate::error::ProfileError;
-use crate::goroutines::{GoroutineView, Goroutines};
-use crate::heap::{self, HeapRecords};
+use crate::goroutines::{self, GoroutineView};
+use crate::heap::{self, HeapView};
 use crate::registry::registry;
 use crate::snapshot::Snapshot;
-use crate::thread_create;
 
 /// A named collection of stacks: one of the built-in profiles, or one that the program fills itself to
 /// follow things that are opened and must be closed (`pprof.Profile` in Go).
@@ -37,9 +36,10 @@ use crate::thread_create;
 /// # Ok::<(), rtprof_pprof_out::ProfileError>(())
 /// ```
 #[derive(Clone)]
-pub struct Profile(Arc<Kind>);
+pub struct Profile(Arc<Source>);
 
-enum Kind {
+/// Where the records of a profile come from.
+enum Source {
     Heap(HeapView),
     Contention(Contention),
     ThreadCreate,
@@ -47,44 +47,21 @@ enum Kind {
     Custom(Custom),
 }
 
-/// Two views of the same records.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeapView {
-    Heap,
-    Allocs,
-}
-
 struct Custom {
     name: String,
     places: ForkMutex<HashMap<usize, Place>>,
 }
 
-impl HeapView {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Heap => "heap",
-            Self::Allocs => "allocs",
-        }
-    }
-
-    pub(crate) fn default_sample_type(self) -> &'static str {
-        match self {
-            Self::Heap => "inuse_space",
-            Self::Allocs => "alloc_space",
-        }
-    }
-}
-
 /// The profiles that the process has from the beginning.
 pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
     [
-        Kind::Heap(HeapView::Allocs),
-        Kind::Contention(Contention::Block),
-        Kind::Goroutine(GoroutineView::All),
-        Kind::Goroutine(GoroutineView::Leaked),
-        Kind::Heap(HeapView::Heap),
-        Kind::Contention(Contention::Mutex),
-        Kind::ThreadCreate,
+        Source::Heap(HeapView::Allocs),
+        Source::Contention(Contention::Block),
+        Source::Goroutine(GoroutineView::All),
+        Source::Goroutine(GoroutineView::Leaked),
+        Source::Heap(HeapView::Heap),
+        Source::Contention(Contention::Mutex),
+        Source::ThreadCreate,
     ]
     .into_iter()
     .map(|kind| Profile(Arc::new(kind)))
@@ -98,7 +75,7 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
     let snapshot = {
         let _workspace = hook::workspace();
-        Snapshot::of_heap(HeapView::Heap, HeapRecords::take())
+        heap::take(HeapView::Heap)
     };
     snapshot.write_to(w, 0)
 }
@@ -121,7 +98,7 @@ impl Profile {
         if profiles.contains_key(name) {
             return Err(ProfileError::NameTaken(name.to_owned()));
         }
-        let profile = Self(Arc::new(Kind::Custom(Custom {
+        let profile = Self(Arc::new(Source::Custom(Custom {
             name: name.to_owned(),
             places: ForkMutex::new(HashMap::new()),
         })));
@@ -132,11 +109,11 @@ impl Profile {
     /// The profile's name.
     pub fn name(&self) -> &str {
         match &*self.0 {
-            Kind::Heap(view) => view.name(),
-            Kind::Contention(kind) => kind.name(),
-            Kind::ThreadCreate => thread_create::NAME,
-            Kind::Custom(custom) => &custom.name,
-            Kind::Goroutine(view) => view.name(),
+            Source::Heap(view) => view.name(),
+            Source::Contention(kind) => kind.name(),
+            Source::ThreadCreate => counts::THREAD_CREATE,
+            Source::Custom(custom) => &custom.name,
+            Source::Goroutine(view) => view.name(),
         }
     }
 
@@ -146,11 +123,11 @@ impl Profile {
     pub fn count(&self) -> usize {
         let _workspace = hook::workspace();
         match &*self.0 {
-            Kind::Heap(_) => mem::snapshot().len(),
-            Kind::Contention(kind) => kind.count(),
-            Kind::ThreadCreate => thread_create::count(),
-            Kind::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
-            Kind::Goroutine(view) => view.count(),
+            Source::Heap(_) => mem::snapshot().len(),
+            Source::Contention(kind) => kind.count(),
+            Source::ThreadCreate => counts::threads_created(),
+            Source::Custom(custom) => custom.places.lock().map_or(0, |places| places.len()),
+            Source::Goroutine(view) => view.count(),
         }
     }
 
@@ -164,7 +141,7 @@ impl Profile {
     // Never inlined: see `caller_stack`.
     #[inline(never)]
     pub fn add(&self, key: usize, skip: usize) -> Result<(), ProfileError> {
-        let Kind::Custom(custom) = &*self.0 else {
+        let Source::Custom(custom) = &*self.0 else {
             return Err(ProfileError::BuiltIn(self.name().to_owned()));
         };
         // A program may have profiles of its own without our allocator, which opens the profiler otherwise.
@@ -186,7 +163,7 @@ impl Profile {
 
     /// Removes what was added under `key`; does nothing if there is no such thing (`Profile.Remove`).
     pub fn remove(&self, key: usize) {
-        if let Kind::Custom(custom) = &*self.0 {
+        if let Source::Custom(custom) = &*self.0 {
             // Freed after the lock is released.
             let _removed = custom.places.lock().and_then(|mut places| places.remove(&key));
         }
@@ -220,22 +197,19 @@ impl Profile {
         }
         let _workspace = hook::workspace();
         Ok(match &*self.0 {
-            Kind::Heap(view) => Snapshot::of_heap(*view, HeapRecords::take()),
-            Kind::Contention(kind) => Snapshot::of_contention(ContentionRecords::take(*kind)),
-            Kind::ThreadCreate => Snapshot::of_counts(thread_create::take()),
-            Kind::Custom(custom) => {
-                let places = count_profile::counted(custom.places()?);
-                Snapshot::of_counts(CountProfile::of_places(custom.name.clone(), places))
-            }
-            Kind::Goroutine(view) => Snapshot::of_goroutines(Goroutines::take(*view)),
+            Source::Heap(view) => heap::take(*view),
+            Source::Contention(of) => of.take(),
+            Source::ThreadCreate => counts::of_threads(),
+            Source::Custom(custom) => counts::of_places(custom.name.clone(), custom.places()?),
+            Source::Goroutine(view) => goroutines::take(*view),
         })
     }
 
     /// Name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
     pub fn sample_types(&self) -> Vec<(&str, &str)> {
         match &*self.0 {
-            Kind::Heap(_) => heap::SAMPLE_TYPES.to_vec(),
-            Kind::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
+            Source::Heap(_) => heap::SAMPLE_TYPES.to_vec(),
+            Source::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
             _ => vec![(self.name(), "count")],
         }
     }
@@ -243,7 +217,7 @@ impl Profile {
     /// The place among [`sample_types`](Self::sample_types) of the one to show first: what `go tool pprof` shows.
     pub fn default_sample_type(&self) -> usize {
         match &*self.0 {
-            Kind::Heap(view) => heap::place_of(view.default_sample_type()),
+            Source::Heap(view) => view.default_place(),
             // Without a wish of the profile's pprof shows the last one.
             _ => self.sample_types().len() - 1,
         }
@@ -251,12 +225,12 @@ impl Profile {
 
     /// Whether it is written with `debug` 2 in another form than with 1: each goroutine by itself.
     pub fn has_dump(&self) -> bool {
-        matches!(&*self.0, Kind::Goroutine(_))
+        matches!(&*self.0, Source::Goroutine(_))
     }
 
     /// Whether the profile is one that is there from the beginning, not one of the program's own.
     pub fn is_built_in(&self) -> bool {
-        !matches!(&*self.0, Kind::Custom(_))
+        !matches!(&*self.0, Source::Custom(_))
     }
 }
 

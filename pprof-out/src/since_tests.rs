@@ -1,26 +1,18 @@
-use rtprof_runtime::modules::CaptureSpan;
-
 use super::*;
 use crate::contention::Contention;
-use crate::count_profile::Leaf;
-use crate::profile::HeapView;
+use crate::heap::HeapView;
+use crate::kind::CountLeaf;
+use crate::record::{Detail, Leaf};
 use crate::{decoded, lookup};
 
 static STACKS: [[usize; 2]; 3] = [[0x11, 0x22], [0x33, 0x44], [0x55, 0x66]];
 
 fn heap(counts: &[(usize, i64, i64)], rate: usize) -> Snapshot {
-    let records = counts.iter().map(|&(at, allocs, frees)| HeapRecord {
-        stack: STACKS[at][..].into(),
-        size: 100,
-        rate,
-        labels: &[],
-        allocs,
-        frees,
-        base: HeapBase::default(),
+    let records = counts.iter().map(|&(at, allocs, frees)| Record {
+        detail: Detail::Objects { size: 100, rate },
+        ..Record::new(&STACKS[at][..], Leaf::Allocator, [allocs, allocs - frees])
     });
-    let records = records.collect();
-    let heap = HeapRecords { records, rate, comments: Vec::new(), taken: Taken::default() };
-    Snapshot::of_heap(HeapView::Heap, heap)
+    Snapshot::new(Kind::Heap { view: HeapView::Heap, rate }, records.collect(), Vec::new())
 }
 
 fn written(snapshot: &Snapshot) -> Vec<Vec<i64>> {
@@ -67,23 +59,11 @@ fn differences_of_estimates_add_up() {
     }
 }
 
-fn waits(kind: Contention, counts: &[(usize, i64, u64)]) -> Snapshot {
-    let records = counts.iter().map(|&(at, count, cycles)| ContentionRecord {
-        stack: STACKS[at][..].into(),
-        labels: &[],
-        is_wake: false,
-        waited_at: None,
-        count,
-        cycles,
-    });
-    Snapshot::of_contention(ContentionRecords {
-        kind,
-        records: records.collect(),
-        ticks_per_second: 1_000_000_000,
-        fraction: 1,
-        comments: Vec::new(),
-        taken: Taken::default(),
-    })
+fn waits(of: Contention, counts: &[(usize, i64, i64)]) -> Snapshot {
+    let record =
+        |&(at, count, ticks): &(usize, i64, i64)| Record::new(&STACKS[at][..], Leaf::Hooks, [count, ticks]);
+    let kind = Kind::Contention { of, ticks_per_second: 1_000_000_000, fraction: 1 };
+    Snapshot::new(kind, counts.iter().map(record).collect(), Vec::new())
 }
 
 #[test]
@@ -99,15 +79,9 @@ fn waits_are_less_what_they_were_and_in_order() {
 #[test]
 fn counts_come_and_go() {
     let counts = |counts: &[(usize, i64)]| {
-        let record = |&(at, count): &(usize, i64)| CountRecord {
-            stack: STACKS[at].to_vec().into(),
-            span: CaptureSpan::UNKNOWN,
-            leaf: Leaf::Skip(0),
-            labels: [].as_slice().into(),
-            count,
-        };
-        let empty = CountProfile::of_places("test/things".into(), Vec::new());
-        Snapshot::of_counts(CountProfile { records: counts.iter().map(record).collect(), ..empty })
+        let record = |&(at, count): &(usize, i64)| Record::new(&STACKS[at][..], Leaf::Skip(0), [count, 0]);
+        let kind = Kind::Count { name: "test/things".into(), leaf: CountLeaf::Program };
+        Snapshot::new(kind, counts.iter().map(record).collect(), Vec::new())
     };
     let later = counts(&[(0, 3), (2, 1)]);
     let change = later.since(&counts(&[(0, 5), (1, 2)]), Since::Everything);

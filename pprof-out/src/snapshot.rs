@@ -1,115 +1,72 @@
 //! The records of a profile at one instant, in every form that they are written in.
 
 use std::io::{self, Write};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rtprof_runtime::hook;
-
-use crate::call_tree::CallTree;
-use crate::collapsed;
-use crate::contention::{self, ContentionRecords};
-use crate::contention_text;
-use crate::count_profile::CountProfile;
-use crate::cpu::{self, CpuRecords};
-use crate::goroutine_dump;
-use crate::goroutines::Goroutines;
-use crate::heap::{self, HeapRecords};
-use crate::heap_text;
-use crate::profile::HeapView;
-use crate::sink::Sink;
+use rtprof_runtime::snapshot::Recorded;
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 use rtprof_symbols::view::View;
 
+use crate::call_tree::CallTree;
+use crate::kind::Kind;
+use crate::record::Record;
+use crate::sink::Sink;
+use crate::taken::Taken;
+use crate::{collapsed, goroutine_dump, proto_form, text_form};
+
 /// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), what was added between two
 /// ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Nothing is resolved yet: that happens whenever it is written.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(crate) records: Records,
+    pub(crate) kind: Kind,
+    /// In the order in which they are written.
+    pub(crate) records: Arc<[Record]>,
+    pub(crate) comments: Vec<String>,
+    pub(crate) taken: Taken,
     pub(crate) instant: Instant,
+    /// Of a goroutine profile: each goroutine by itself.
+    pub(crate) goroutines: Option<Arc<[Recorded]>>,
     /// See [`Snapshot::with_startup_frames`].
     pub(crate) startup_frames: bool,
 }
 
-#[derive(Clone)]
-pub(crate) enum Records {
-    Heap(HeapView, HeapRecords<'static>),
-    Contention(ContentionRecords<'static>),
-    Counts(CountProfile<'static>),
-    Goroutines(Goroutines),
-    Cpu(CpuRecords),
-}
-
 impl Snapshot {
-    pub(crate) fn of_heap(view: HeapView, records: HeapRecords<'static>) -> Self {
-        Self::now(Records::Heap(view, records))
-    }
-
-    pub(crate) fn of_contention(records: ContentionRecords<'static>) -> Self {
-        Self::now(Records::Contention(records))
-    }
-
-    pub(crate) fn of_counts(counts: CountProfile<'static>) -> Self {
-        Self::now(Records::Counts(counts))
-    }
-
-    pub(crate) fn of_goroutines(goroutines: Goroutines) -> Self {
-        Self::now(Records::Goroutines(goroutines))
-    }
-
-    pub(crate) fn of_cpu(cpu: CpuRecords) -> Self {
-        Self::now(Records::Cpu(cpu))
-    }
-
-    fn now(records: Records) -> Self {
-        Self { records, instant: Instant::now(), startup_frames: false }
+    /// Records that were taken now.
+    pub(crate) fn new(kind: Kind, records: Vec<Record>, comments: Vec<String>) -> Self {
+        Self {
+            kind,
+            records: records.into(),
+            comments,
+            taken: Taken::now(),
+            instant: Instant::now(),
+            goroutines: None,
+            startup_frames: false,
+        }
     }
 
     /// The profile's name.
     pub fn name(&self) -> &str {
-        match &self.records {
-            Records::Heap(view, _) => view.name(),
-            Records::Contention(contention) => contention.kind.name(),
-            Records::Counts(counts) => &counts.name,
-            Records::Goroutines(goroutines) => &goroutines.counts.name,
-            Records::Cpu(_) => cpu::NAME,
-        }
+        self.kind.name()
     }
 
     /// Name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
     pub fn sample_types(&self) -> Vec<(&str, &str)> {
-        match &self.records {
-            Records::Heap(..) => heap::SAMPLE_TYPES.to_vec(),
-            Records::Contention(_) => contention::SAMPLE_TYPES.to_vec(),
-            Records::Counts(counts) => vec![(&counts.name, "count")],
-            Records::Goroutines(goroutines) => vec![(goroutines.view.name(), "count")],
-            Records::Cpu(_) => cpu::SAMPLE_TYPES.to_vec(),
-        }
+        self.kind.sample_types()
     }
 
     /// Remarks for the reader: why the profile may be empty, what was dropped.
     pub fn comments(&self) -> &[String] {
-        match &self.records {
-            Records::Heap(_, heap) => &heap.comments,
-            Records::Contention(contention) => &contention.comments,
-            Records::Counts(counts) => &counts.comments,
-            Records::Goroutines(goroutines) => &goroutines.counts.comments,
-            Records::Cpu(cpu) => &cpu.comments,
-        }
+        &self.comments
     }
 
     /// When it was taken (a CPU profile, when it began), in nanoseconds since 1970; and over which time it was counted, in nanoseconds, 0 for
     /// a state.
     pub fn time_and_duration_nanos(&self) -> (i64, i64) {
-        let taken = match &self.records {
-            Records::Heap(_, heap) => heap.taken,
-            Records::Contention(contention) => contention.taken,
-            Records::Counts(counts) => counts.taken,
-            Records::Goroutines(goroutines) => goroutines.counts.taken,
-            Records::Cpu(cpu) => cpu.taken,
-        };
-        (taken.time_nanos, taken.duration_nanos)
+        (self.taken.time_nanos, self.taken.duration_nanos)
     }
 
     /// Writes it as [`Profile::write_to`](crate::Profile::write_to) does.
@@ -129,15 +86,7 @@ impl Snapshot {
     /// # Errors
     /// Those of the writer.
     pub fn write_proto(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        let mut sink = Sink::new(&mut w);
-        let view = self.view(symbolization);
-        match &self.records {
-            Records::Heap(kind, heap) => heap::write(heap, kind.default_sample_type(), view, &mut sink),
-            Records::Contention(contention) => contention::write(contention, view, &mut sink),
-            Records::Counts(counts) => counts.write(view, &mut sink),
-            Records::Goroutines(goroutines) => goroutines.counts.write(view, &mut sink),
-            Records::Cpu(cpu) => cpu::write(cpu, view, &mut sink),
-        }
+        proto_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
     /// Writes Go's text form, for people; `go tool pprof` reads it as well, but it does not say over which time
@@ -146,15 +95,7 @@ impl Snapshot {
     /// # Errors
     /// Those of the writer.
     pub fn write_text(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        let mut sink = Sink::new(&mut w);
-        let view = self.view(symbolization);
-        match &self.records {
-            Records::Heap(_, heap) => heap_text::write(heap, view, &mut sink),
-            Records::Contention(contention) => contention_text::write(contention, view, &mut sink),
-            Records::Counts(counts) => counts.write_text(view, &mut sink),
-            Records::Goroutines(goroutines) => goroutines.counts.write_text(view, &mut sink),
-            Records::Cpu(cpu) => cpu::write_text(cpu, view, &mut sink),
-        }
+        text_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
     /// Writes each goroutine by itself, in the form in which a Go program that panics prints them; other profiles as
@@ -163,11 +104,12 @@ impl Snapshot {
     /// # Errors
     /// Those of the writer.
     pub fn write_dump(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
-        match &self.records {
-            Records::Goroutines(goroutines) => {
-                goroutine_dump::write(goroutines, self.view(symbolization), &mut Sink::new(&mut w))
+        match &self.goroutines {
+            Some(each) => {
+                let view = self.view(symbolization);
+                goroutine_dump::write(each, &self.comments, view, &mut Sink::new(&mut w))
             }
-            _ => self.write_text(w, symbolization),
+            None => self.write_text(w, symbolization),
         }
     }
 
@@ -221,16 +163,20 @@ impl Snapshot {
     }
 
     /// With the addresses of all stacks prepared.
-    fn locations(&self, view: View) -> Locations {
-        let mut locations = Locations::new(view);
-        match &self.records {
-            Records::Heap(_, heap) => locations.prepare(heap.stacks()),
-            Records::Contention(contention) => locations.prepare(contention.stacks()),
-            Records::Counts(counts) => locations.prepare(counts.stacks()),
-            Records::Cpu(cpu) => locations.prepare(cpu.stacks()),
-            Records::Goroutines(goroutines) => return goroutine_dump::locations(&goroutines.each, view),
+    pub(crate) fn locations(&self, view: View) -> Locations {
+        match &self.goroutines {
+            Some(each) => goroutine_dump::locations(each, view),
+            None => {
+                let mut locations = Locations::new(view);
+                locations.prepare(self.records.iter().flat_map(Record::stacks));
+                locations
+            }
         }
-        locations
+    }
+
+    /// Those of its records that belong in the profile, as far as names tell.
+    pub(crate) fn shown(&self, locations: &mut Locations) -> Vec<&Record> {
+        self.records.iter().filter(|record| record.is_shown(locations)).collect()
     }
 
     /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error. Returns
@@ -241,25 +187,9 @@ impl Snapshot {
         mut see: impl FnMut(&Frames<'_>, &[i64]) -> Result<(), E>,
     ) -> Result<Vec<String>, E> {
         let mut locations = self.locations(view);
-        match &self.records {
-            Records::Heap(_, heap) => heap.records.iter().try_for_each(|record| {
-                see(&locations.allocation(record.stack), &record.estimated().in_order())
-            }),
-            Records::Contention(contention) => {
-                contention.shown(&mut locations).into_iter().try_for_each(|record| {
-                    let values = [record.count, contention.nanos(record.cycles)];
-                    see(&locations.event(record.stack), &values)
-                })
-            }
-            Records::Counts(counts) | Records::Goroutines(Goroutines { counts, .. }) => counts
-                .records
-                .iter()
-                .try_for_each(|record| see(&record.frames(&mut locations), &[record.count])),
-            Records::Cpu(cpu) => cpu
-                .records
-                .iter()
-                .try_for_each(|record| see(&locations.skipped(record.captured(), 0), &cpu.values(record))),
-        }?;
+        for record in self.shown(&mut locations) {
+            see(&record.frames(&mut locations), &self.kind.values(record))?;
+        }
         Ok(locations.comments(&[]))
     }
 }

@@ -1,0 +1,137 @@
+//! A record: one stack of a profile with what was counted of it, before its addresses are resolved.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use rtprof_runtime::modules::CaptureSpan;
+use rtprof_runtime::stack::Stack;
+use rtprof_symbols::frames::Frames;
+use rtprof_symbols::locations::Locations;
+
+/// Labels, in the order of their keys.
+pub(crate) type Labels = Cow<'static, [(String, String)]>;
+
+/// A stack and what was counted of it.
+#[derive(Clone, Debug)]
+pub(crate) struct Record {
+    /// Return addresses, leaf first.
+    pub(crate) stack: Cow<'static, [usize]>,
+    /// When they were captured.
+    pub(crate) span: CaptureSpan,
+    pub(crate) leaf: Leaf,
+    pub(crate) labels: Labels,
+    /// What was counted, in the units of the [kind](crate::kind::Kind) of profile.
+    pub(crate) counts: [i64; 2],
+    /// The baseline that a delta profile subtracts; zeros in a profile of a state.
+    pub(crate) base: [i64; 2],
+    pub(crate) detail: Detail,
+}
+
+/// What is hidden at the leaf of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Leaf {
+    /// The allocator and the profiler.
+    Allocator,
+    /// The hooks that saw the event.
+    Hooks,
+    /// So many functions: a caller wants it so.
+    Skip(usize),
+}
+
+/// What tells records of one stack apart, or is said of them, beside the labels.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Detail {
+    #[default]
+    None,
+    /// Objects of this size, sampled at this rate.
+    Objects { size: usize, rate: usize },
+    /// A wake that may have been no unlock, and where the first has waited that it has ended, if that is known: the innermost
+    /// frames.
+    Wake(Option<Box<Stack<'static>>>),
+    /// Samples of the processor.
+    Samples(Box<Sampled>),
+}
+
+/// In what a sample of the processor was taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Sampled {
+    /// The kernel's number of the thread, and its name; where threads are told apart.
+    pub(crate) thread: Option<(u32, Arc<str>)>,
+    /// The name of the task, if it was given one.
+    pub(crate) task: Option<Arc<str>>,
+}
+
+/// What is equal of the same record in two snapshots.
+#[derive(PartialEq, Eq, Hash)]
+pub(crate) struct RecordKey<'a> {
+    stack: &'a [usize],
+    leaf: Leaf,
+    labels: &'a [(String, String)],
+    /// Size and rate of objects.
+    objects: [usize; 2],
+}
+
+impl Record {
+    /// A record without labels and baseline.
+    pub(crate) fn new(stack: impl Into<Cow<'static, [usize]>>, leaf: Leaf, counts: [i64; 2]) -> Self {
+        Self {
+            stack: stack.into(),
+            span: CaptureSpan::UNKNOWN,
+            leaf,
+            labels: Cow::Borrowed(&[]),
+            counts,
+            base: [0; 2],
+            detail: Detail::None,
+        }
+    }
+
+    /// A record of a stack that the profiler keeps.
+    pub(crate) fn of_kept(stack: Stack<'static>, leaf: Leaf, counts: [i64; 2]) -> Self {
+        Self { span: stack.span, ..Self::new(stack.addresses, leaf, counts) }
+    }
+
+    pub(crate) fn captured(&self) -> Stack<'_> {
+        Stack { addresses: &self.stack, span: self.span }
+    }
+
+    /// All its stacks that need names: its own, and one that tells what it is.
+    pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'_>> + Clone {
+        let told_by = match &self.detail {
+            Detail::Wake(Some(waited_at)) => Some(**waited_at),
+            _ => None,
+        };
+        std::iter::once(self.captured()).chain(told_by)
+    }
+
+    /// Whether it belongs in the profile, as far as names tell.
+    pub(crate) fn is_shown(&self, locations: &mut Locations) -> bool {
+        match &self.detail {
+            Detail::Wake(waited_at) => {
+                locations.may_be_unlock(self.captured(), waited_at.as_deref().copied())
+            }
+            _ => true,
+        }
+    }
+
+    /// Its stack, resolved and cut.
+    pub(crate) fn frames<'l>(&self, locations: &'l mut Locations) -> Frames<'l> {
+        match self.leaf {
+            Leaf::Allocator => locations.allocation(self.captured()),
+            Leaf::Hooks => locations.event(self.captured()),
+            Leaf::Skip(functions) => locations.skipped(self.captured(), functions),
+        }
+    }
+
+    /// What was counted less the baseline.
+    pub(crate) fn added(&self) -> [i64; 2] {
+        std::array::from_fn(|at| self.counts[at].saturating_sub(self.base[at]))
+    }
+
+    pub(crate) fn key(&self) -> RecordKey<'_> {
+        let objects = match self.detail {
+            Detail::Objects { size, rate } => [size, rate],
+            _ => [0; 2],
+        };
+        RecordKey { stack: &self.stack, leaf: self.leaf, labels: &self.labels, objects }
+    }
+}
