@@ -15,9 +15,9 @@ extern "C" fn construct() {
 }
 
 /// The loader calls this before `main`, and when a library that contains it is loaded.
-#[cfg_attr(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")), used)]
+#[cfg_attr(all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")), used)]
 #[cfg_attr(
-    all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
+    all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),
     unsafe(link_section = ".init_array")
 )]
 pub(crate) static CONSTRUCTOR: extern "C" fn() = construct;

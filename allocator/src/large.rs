@@ -66,16 +66,11 @@ fn hash(key: usize) -> usize {
 }
 
 impl LargeTable {
-    /// An empty table.
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self { levels: [const { AtomicPtr::new(null_mut()) }; LEVELS] }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { levels: core::array::from_fn(|_| AtomicPtr::new(null_mut())) }
+    rtprof_runtime::const_fn! {
+        /// An empty table.
+        pub(crate) const fn new() -> Self {
+            Self { levels: rtprof_runtime::array_of![AtomicPtr::new(null_mut()); LEVELS] }
+        }
     }
 
     fn group(&self, level: usize, key: usize) -> Option<&Group> {

@@ -11,30 +11,20 @@
 //! | [`collector`] | how a program that frees late is accounted for |
 //! | `alloc_free_trace` | every sampled malloc and free, as text |
 
-#[cfg(not(loom))]
+// A model uses a part of this.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 mod alloc_free_trace;
-#[cfg(not(loom))]
 pub mod collector;
-#[cfg(not(loom))]
 mod init;
-#[cfg_attr(loom, allow(dead_code))]
 mod large;
-#[cfg(not(loom))]
 mod placement;
-#[cfg(not(loom))]
 mod pool;
-#[cfg(not(loom))]
 mod prof_alloc;
-#[cfg(not(loom))]
 mod sampled;
-#[cfg(not(loom))]
 mod segments;
-#[cfg_attr(loom, allow(dead_code))]
 mod slab;
-#[cfg(not(loom))]
 mod workspace;
 
-#[cfg(not(loom))]
 pub use alloc_free_trace::set_alloc_free_trace;
-#[cfg(not(loom))]
 pub use prof_alloc::ProfAlloc;

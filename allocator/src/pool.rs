@@ -55,6 +55,7 @@ struct Slot {
     link: LinkWord,
 }
 
+#[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 16 && SLAB / 16 * size_of::<Slot>() == SLAB);
 
 /// The range of the workspace and of objects, read by every free. Its own cache line, written once.
@@ -74,7 +75,9 @@ static RANGE: Range = Range {
     objects: AtomicUsize::new(1 << (usize::BITS - 1)),
 };
 static HEADERS: AtomicPtr<Header> = AtomicPtr::new(null_mut());
-static STACKS: [ClassStack; CLASSES] = [const { ClassStack::new() }; CLASSES];
+rtprof_runtime::lazy_under_loom! {
+    static STACKS: [ClassStack; CLASSES] = rtprof_runtime::array_of![ClassStack::new(); CLASSES];
+}
 /// Slabs opened so far.
 static OPENED: AtomicUsize = AtomicUsize::new(0);
 static DIRTY: AtomicI64 = AtomicI64::new(0);

@@ -15,7 +15,9 @@ use crate::large::{Held, LargeTable};
 use crate::placement::{self, class_of};
 use crate::{alloc_free_trace, collector, pool, workspace};
 
-static LARGE: LargeTable = LargeTable::new();
+rtprof_runtime::lazy_under_loom! {
+    static LARGE: LargeTable = LargeTable::new();
+}
 
 /// How the inner allocator is asked for memory.
 #[derive(Clone, Copy, PartialEq)]

@@ -118,14 +118,10 @@ impl Header {
 pub(crate) struct ClassStack(AtomicU64);
 
 impl ClassStack {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self(AtomicU64::new(0))
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self(AtomicU64::new(0))
+    rtprof_runtime::const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self(AtomicU64::new(0))
+        }
     }
 }
 

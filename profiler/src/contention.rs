@@ -63,15 +63,12 @@ impl Key for BlockKey {
 
 type Buckets = Table<BlockKey, BlockRecord>;
 
-#[cfg(not(loom))]
-static BLOCK: Buckets = Table::new(MAX_STACKS);
-#[cfg(not(loom))]
-static MUTEX: Buckets = Table::new(MAX_STACKS);
-// loom's atomics are not `const`.
-#[cfg(loom)]
-static BLOCK: std::sync::LazyLock<Buckets> = std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
-#[cfg(loom)]
-static MUTEX: std::sync::LazyLock<Buckets> = std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+rtprof_runtime::lazy_under_loom! {
+    static BLOCK: Buckets = Table::new(MAX_STACKS);
+}
+rtprof_runtime::lazy_under_loom! {
+    static MUTEX: Buckets = Table::new(MAX_STACKS);
+}
 
 /// The block profile rate as it was set, in nanoseconds.
 static BLOCK_NANOS: AtomicU64 = AtomicU64::new(0);

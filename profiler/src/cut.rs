@@ -12,10 +12,11 @@ pub struct Cuts {
 }
 
 impl Cuts {
-    /// Cycle 0.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { cycle: CycleHolder::new() }
+    rtprof_runtime::const_fn! {
+        /// Cycle 0.
+        pub const fn new() -> Self {
+            Self { cycle: CycleHolder::new() }
+        }
     }
 
     /// The current cycle.

@@ -65,16 +65,11 @@ pub struct CycleHolder {
 }
 
 impl CycleHolder {
-    /// Cycle 0, not flushed.
-    #[cfg(not(loom))]
-    pub const fn new() -> Self {
-        Self { value: AtomicU32::new(0) }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub fn new() -> Self {
-        Self { value: AtomicU32::new(0) }
+    rtprof_runtime::const_fn! {
+        /// Cycle 0, not flushed.
+        pub const fn new() -> Self {
+            Self { value: AtomicU32::new(0) }
+        }
     }
 
     /// The current cycle.

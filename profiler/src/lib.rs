@@ -15,6 +15,9 @@
 //! | [`cpu`] | which code uses the processors |
 //! | [`comments`] | what a profile tells its reader beside the counts |
 
+// A model uses a part of this.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 mod block_kinds;
 mod block_profile;
 mod block_record;

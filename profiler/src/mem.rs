@@ -37,16 +37,13 @@ pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
 const OVERFLOW_BUCKETS: usize = 1 << 14;
 
 static PUBLISH: ForkLock = ForkLock::new();
-#[cfg(not(loom))]
-static BUCKETS: Table<MemKey, MemRecord> = Table::new(DEFAULT_MAX_STACKS);
-#[cfg(not(loom))]
-static CUTS: Cuts = Cuts::new();
-// loom's atomics are not `const`; its models use tables and cuts of their own.
-#[cfg(loom)]
-static BUCKETS: std::sync::LazyLock<Table<MemKey, MemRecord>> =
-    std::sync::LazyLock::new(|| Table::new(DEFAULT_MAX_STACKS));
-#[cfg(loom)]
-static CUTS: std::sync::LazyLock<Cuts> = std::sync::LazyLock::new(Cuts::default);
+// The models use tables and cuts of their own.
+rtprof_runtime::lazy_under_loom! {
+    static BUCKETS: Table<MemKey, MemRecord> = Table::new(DEFAULT_MAX_STACKS);
+}
+rtprof_runtime::lazy_under_loom! {
+    static CUTS: Cuts = Cuts::new();
+}
 /// Whether a collector drives the cycles.
 static COLLECTED: AtomicBool = AtomicBool::new(false);
 /// Bytes estimated live; wraps, as a free may be counted just before its malloc.

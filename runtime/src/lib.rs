@@ -29,19 +29,24 @@
 //!
 //! Linux on x86-64 is tested, on aarch64 it builds. Elsewhere everything compiles and records nothing.
 
+// A model uses a part of this.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
+#[macro_use]
+pub mod primitive;
+
 pub mod arena;
 pub mod atomic_ref;
 pub mod boundary;
 pub mod clock;
 pub mod counters;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 pub mod disposition;
 pub mod errno;
 pub mod fork_lock;
 pub mod fork_safe;
 pub mod goroutine;
 pub mod goroutine_id;
-#[cfg(not(loom))]
 pub mod helper_thread;
 pub mod hidden;
 pub mod hook;
@@ -52,13 +57,10 @@ pub mod listeners;
 pub mod mapping;
 pub mod modules;
 pub mod name;
-#[cfg(not(loom))]
 pub mod nap;
 pub mod own_files;
-pub mod primitive;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 pub mod proc;
-#[cfg(not(loom))]
 pub mod process;
 pub mod random;
 pub mod slots;

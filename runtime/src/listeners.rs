@@ -29,12 +29,10 @@ pub const OF_CALLS: u32 = Listener::Tracer as u32 | Listener::BlockCalls as u32;
 #[derive(Debug)]
 pub struct Listeners(AtomicU32);
 
-/// For code in assembly language, which cannot call the functions of this module.
-#[cfg(not(loom))]
-pub static LISTENERS: Listeners = Listeners(AtomicU32::new(0));
-// loom's atomics are not `const`.
-#[cfg(loom)]
-static LISTENERS: std::sync::LazyLock<Listeners> = std::sync::LazyLock::new(|| Listeners(AtomicU32::new(0)));
+lazy_under_loom! {
+    /// For code in assembly language, which cannot call the functions of this module.
+    pub static LISTENERS: Listeners = Listeners(AtomicU32::new(0));
+}
 
 /// Whether calls of the C library are seen that may wait (`rtprof_hooks::interpose`).
 static SEES_CALLS: AtomicBool = AtomicBool::new(false);

@@ -16,7 +16,7 @@ const TRIES: usize = 64;
 #[cfg(loom)]
 const TRIES: usize = 2;
 
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(crate) struct Name {
     version: AtomicU32,
     len: AtomicU32,
@@ -60,14 +60,6 @@ impl Name {
             core::hint::spin_loop();
         }
         f("")
-    }
-}
-
-#[cfg(loom)]
-impl Default for Name {
-    fn default() -> Self {
-        let words = core::array::from_fn(|_| AtomicU64::new(0));
-        Self { version: AtomicU32::new(0), len: AtomicU32::new(0), words }
     }
 }
 

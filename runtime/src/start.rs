@@ -118,7 +118,7 @@ impl core::fmt::Write for Text<'_> {
 }
 
 /// A [`Start`] in a slot. Its two halves may be read of two goroutines; the slot's id tells.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(crate) struct StartCell {
     /// A `fn() -> &'static str`, or null.
     runs: AtomicPtr<()>,
@@ -147,13 +147,6 @@ impl StartCell {
         // SAFETY: not null, so a function of this type, by `set`.
         let runs = unsafe { core::mem::transmute::<*mut (), fn() -> &'static str>(runs) };
         Some(Start { runs, at })
-    }
-}
-
-#[cfg(loom)]
-impl Default for StartCell {
-    fn default() -> Self {
-        Self { runs: AtomicPtr::new(core::ptr::null_mut()), at: AtomicPtr::new(core::ptr::null_mut()) }
     }
 }
 

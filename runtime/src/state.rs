@@ -166,7 +166,7 @@ impl core::fmt::Debug for Word {
 }
 
 /// The word, which any thread may change.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(crate) struct WordCell(AtomicU64);
 
 impl WordCell {
@@ -187,15 +187,8 @@ impl WordCell {
     }
 }
 
-#[cfg(loom)]
-impl Default for WordCell {
-    fn default() -> Self {
-        Self(AtomicU64::new(0))
-    }
-}
-
 /// The word, and the time that belongs to it.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(crate) struct Now {
     word: WordCell,
     since: AtomicU64,
@@ -240,13 +233,6 @@ impl Now {
             }
         }
         None
-    }
-}
-
-#[cfg(loom)]
-impl Default for Now {
-    fn default() -> Self {
-        Self { word: WordCell::default(), since: AtomicU64::new(0) }
     }
 }
 

@@ -31,12 +31,9 @@ pub struct ThreadRecord {
 /// A stack that creates threads. Never freed: a thread may refer to it for the whole of its life.
 pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
 
-#[cfg(not(loom))]
-static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);
-// loom's atomics are not `const`.
-#[cfg(loom)]
-static THREADS: std::sync::LazyLock<Table<ThreadKey, ThreadRecord>> =
-    std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+lazy_under_loom! {
+    static THREADS: Table<ThreadKey, ThreadRecord> = Table::new(MAX_STACKS);
+}
 
 pub(crate) fn open() {
     THREADS.open();

@@ -25,10 +25,9 @@ pub type WaitSite = KeptStack;
 /// A note of a place, or of none.
 pub type NotedSite = NotedStack;
 
-#[cfg(not(loom))]
-static SITES: Table<Frames, ()> = Table::new(MAX_SITES);
-#[cfg(loom)]
-static SITES: std::sync::LazyLock<Table<Frames, ()>> = std::sync::LazyLock::new(|| Table::new(MAX_SITES));
+lazy_under_loom! {
+    static SITES: Table<Frames, ()> = Table::new(MAX_SITES);
+}
 
 pub(crate) fn open() {
     SITES.open();

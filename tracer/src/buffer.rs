@@ -30,7 +30,17 @@ const fn room(_: usize) -> usize {
 pub(crate) type Small = Piece<{ room(SMALL) }>;
 pub(crate) type Large = Piece<{ room(LARGE) }>;
 
+/// The place of a buffer's bytes.
+struct Room(*mut [u8]);
+
+impl Default for Room {
+    fn default() -> Self {
+        Self(core::ptr::slice_from_raw_parts_mut(core::ptr::null_mut(), 0))
+    }
+}
+
 /// What a buffer holds.
+#[derive(Default)]
 pub(crate) struct Body {
     /// The generation of all its records.
     pub(crate) generation: u32,
@@ -49,10 +59,11 @@ pub(crate) struct Body {
     pub(crate) count: u32,
     pub(crate) len: usize,
     /// Where the records are, in the same piece. Set when the buffer is taken, as long as it is in use.
-    room: *mut [u8],
+    room: Room,
 }
 
 /// The head of a buffer, in a slot that is used again and again.
+#[derive(Default)]
 #[repr(C)]
 pub(crate) struct Buffer {
     place: Place,
@@ -84,26 +95,11 @@ unsafe impl<const ROOM: usize> Slot for Piece<ROOM> {
     fn place(&self) -> &Place {
         &self.head.place
     }
+}
 
-    #[cfg(loom)]
-    fn vacant() -> Self {
-        let body = Body {
-            generation: 0,
-            thread_id: 0,
-            thread: 0,
-            is_over: false,
-            is_after_loss: false,
-            goroutine: 0,
-            base: 0,
-            last: 0,
-            count: 0,
-            len: 0,
-            room: core::ptr::slice_from_raw_parts_mut(core::ptr::null_mut(), 0),
-        };
-        let next = AtomicPtr::new(core::ptr::null_mut());
-        let head =
-            Buffer { place: Place::default(), next, size: AtomicU32::new(0), body: UnsafeCell::new(body) };
-        Self { head, bytes: core::cell::UnsafeCell::new([0; ROOM]) }
+impl<const ROOM: usize> Default for Piece<ROOM> {
+    fn default() -> Self {
+        Self { head: Buffer::default(), bytes: core::cell::UnsafeCell::new([0; ROOM]) }
     }
 }
 
@@ -112,7 +108,7 @@ impl<const ROOM: usize> Piece<ROOM> {
     pub(crate) fn open(&self, size: usize) -> &Buffer {
         self.head.size.store(size as u32, Ordering::Relaxed);
         // SAFETY: taken just now: the caller's alone.
-        self.head.body.with_mut(|body| unsafe { (*body).room = self.bytes.get() });
+        self.head.body.with_mut(|body| unsafe { (*body).room = Room(self.bytes.get()) });
         &self.head
     }
 }
@@ -132,20 +128,20 @@ impl Body {
     /// Whether a whole event fits, with a message of so many bytes.
     #[inline]
     pub(crate) fn has_room(&self, message: usize) -> bool {
-        self.len + MAX_EVENT + message <= self.room.len()
+        self.len + MAX_EVENT + message <= self.room.0.len()
     }
 
     /// Writes after the last record.
     #[inline]
     pub(crate) fn writer(&mut self) -> Writer<'_> {
         // SAFETY: set by `open`; it lives for ever, and is the owner's of this body alone.
-        Writer::new(unsafe { &mut *self.room }, self.len)
+        Writer::new(unsafe { &mut *self.room.0 }, self.len)
     }
 
     /// The bytes of its records.
     pub(crate) fn records(&self) -> &[u8] {
         // SAFETY: as in `writer`; readers have it shared only once nobody writes any more.
-        unsafe { &(&*self.room)[..self.len] }
+        unsafe { &(&*self.room.0)[..self.len] }
     }
 }
 

@@ -18,16 +18,11 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        let (used, limit) = (AtomicUsize::new(0), AtomicUsize::new(LEAST));
-        Self { small: Slots::new(), large: Slots::new(), used, limit }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        let (used, limit) = (AtomicUsize::new(0), AtomicUsize::new(LEAST));
-        Self { small: Slots::new(), large: Slots::new(), used, limit }
+    rtprof_runtime::const_fn! {
+        pub(crate) const fn new() -> Self {
+            let (used, limit) = (AtomicUsize::new(0), AtomicUsize::new(LEAST));
+            Self { small: Slots::new(), large: Slots::new(), used, limit }
+        }
     }
 
     /// Sets the limit, and returns what it is: at least 1 MiB.
@@ -83,7 +78,6 @@ impl Buffers {
     ///
     /// # Safety
     /// No thread takes one meanwhile.
-    #[cfg(not(loom))]
     pub(crate) unsafe fn clear(&self) {
         if self.used.load(Ordering::Relaxed) != 0 {
             return;

@@ -15,7 +15,10 @@
 //! stays out of the lane. A forked child records nothing any more.
 
 use rtprof_runtime::hidden::{self, Calls};
-use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell};
+use rtprof_runtime::nap::nap;
+use rtprof_runtime::primitive::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, spin_loop, yield_now,
+};
 use rtprof_runtime::slots::{Place, Slot};
 
 use crate::buffer::Buffer;
@@ -50,32 +53,28 @@ unsafe impl Slot for Lane {
     fn place(&self) -> &Place {
         &self.place
     }
+}
 
-    #[cfg(loom)]
-    fn vacant() -> Self {
+impl Default for Lane {
+    fn default() -> Self {
         Self::new()
     }
 }
 
 impl Lane {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        // SAFETY: as said for `Slot`.
-        unsafe { core::mem::zeroed() }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self {
-            turn: AtomicU32::new(0),
-            generation: AtomicU32::new(0),
-            buffer: AtomicPtr::new(core::ptr::null_mut()),
-            lock: AtomicU32::new(0),
-            is_lossy: AtomicU32::new(0),
-            thread: AtomicU64::new(0),
-            thread_id: AtomicU32::new(0),
-            place: Place::default(),
-            desk: UnsafeCell::new(Desk::new()),
+    rtprof_runtime::const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self {
+                turn: AtomicU32::new(0),
+                generation: AtomicU32::new(0),
+                buffer: AtomicPtr::new(core::ptr::null_mut()),
+                lock: AtomicU32::new(0),
+                is_lossy: AtomicU32::new(0),
+                thread: AtomicU64::new(0),
+                thread_id: AtomicU32::new(0),
+                place: Place::new(),
+                desk: UnsafeCell::new(Desk::new()),
+            }
         }
     }
 
@@ -154,15 +153,9 @@ impl Drop for Locked<'_> {
 /// Between two tries of something that another thread is about to make possible: at first right away, then after
 /// others could run.
 pub(crate) fn wait(tries: u32) {
-    #[cfg(loom)]
-    {
-        let _ = tries;
-        loom::thread::yield_now();
-    }
-    #[cfg(not(loom))]
     match tries {
-        0..64 => core::hint::spin_loop(),
-        64..256 => hidden::hiding(Calls::WAITS, std::thread::yield_now),
-        _ => rtprof_runtime::nap::nap(),
+        0..64 => spin_loop(),
+        64..256 => hidden::hiding(Calls::WAITS, yield_now),
+        _ => nap(),
     }
 }

@@ -23,62 +23,38 @@
 //! signal handler that interrupts an event of its thread records to a shared lane, without waiting for it for long; the
 //! CPU sampler's has lanes that it does not wait for at all.
 
-#[cfg_attr(loom, allow(dead_code))]
+// A model uses a part of this.
+#![cfg_attr(loom, allow(dead_code, unused_imports))]
+
 mod barrier;
-#[cfg_attr(loom, allow(dead_code))]
 mod buffer;
-#[cfg_attr(loom, allow(dead_code))]
 mod buffers;
-#[cfg(not(loom))]
 mod collected;
-#[cfg(not(loom))]
 pub mod collector;
-#[cfg(not(loom))]
 pub mod drain;
-#[cfg(not(loom))]
 mod everyone;
 pub mod generation;
-#[cfg(not(loom))]
 pub mod heap;
-#[cfg_attr(loom, allow(dead_code))]
 mod lane;
-#[cfg(not(loom))]
 mod log;
 #[cfg(all(test, loom))]
 mod models;
-#[cfg(not(loom))]
 pub mod polls;
-#[cfg_attr(loom, allow(dead_code))]
 mod queue;
 pub mod record;
-#[cfg_attr(loom, allow(dead_code))]
 mod recorder;
-#[cfg(not(loom))]
 mod region;
-#[cfg(not(loom))]
 mod sample;
-#[cfg_attr(loom, allow(dead_code))]
 mod shared;
-#[cfg(not(loom))]
 pub mod states;
-#[cfg_attr(loom, allow(dead_code))]
 mod tables;
-#[cfg(not(loom))]
 mod task;
-#[cfg(not(loom))]
 mod thread;
-#[cfg_attr(loom, allow(dead_code))]
 mod turn;
 
-#[cfg(not(loom))]
 pub use collected::Collected;
-#[cfg(not(loom))]
 pub use log::log;
-#[cfg(not(loom))]
 pub use region::{Region, start_region, with_region};
-#[cfg(not(loom))]
 pub use sample::cpu_sample;
-#[cfg(not(loom))]
 pub use task::{Entered, Suspended, Task};
-#[cfg(not(loom))]
 pub use thread::is_enabled;

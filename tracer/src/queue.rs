@@ -16,14 +16,10 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self { last: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { last: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
+    rtprof_runtime::const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self { last: AtomicPtr::new(null_mut()), bytes: AtomicUsize::new(0) }
+        }
     }
 
     /// How many bytes the buffers in it are, or a few buffers more or less.

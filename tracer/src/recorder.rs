@@ -56,7 +56,6 @@ const LOOK_AFTER: u32 = 1000;
 /// lost its core.
 const LANE_TRIES: u32 = 500;
 
-#[cfg(not(loom))]
 thread_local! {
     // No destructor and no lazy initialisation, for signal handlers.
     static IS_HASTY: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
@@ -64,7 +63,6 @@ thread_local! {
 
 /// Runs `f`, in a signal handler, whose turns do not wait for the lock of their lane: what they wait is time of the thread that
 /// the handler has interrupted, and others may wait for that one.
-#[cfg(not(loom))]
 pub(crate) fn in_haste<R>(f: impl FnOnce() -> R) -> R {
     let was_hasty = IS_HASTY.with(|is_hasty| is_hasty.replace(true));
     let result = f();
@@ -73,7 +71,6 @@ pub(crate) fn in_haste<R>(f: impl FnOnce() -> R) -> R {
 }
 
 fn lane_tries() -> u32 {
-    #[cfg(not(loom))]
     if IS_HASTY.with(core::cell::Cell::get) {
         return 0;
     }
@@ -81,28 +78,16 @@ fn lane_tries() -> u32 {
 }
 
 impl Losses {
-    #[cfg(not(loom))]
-    const fn new() -> Self {
-        Self {
-            events: AtomicU64::new(0),
-            buffers: AtomicU64::new(0),
-            stacks: AtomicU64::new(0),
-            strings: AtomicU64::new(0),
-            foreign_ends: AtomicU64::new(0),
-            concurrent: AtomicU64::new(0),
-        }
-    }
-
-    #[cfg(loom)]
-    fn new() -> Self {
-        let none = || AtomicU64::new(0);
-        Self {
-            events: none(),
-            buffers: none(),
-            stacks: none(),
-            strings: none(),
-            foreign_ends: none(),
-            concurrent: none(),
+    rtprof_runtime::const_fn! {
+        const fn new() -> Self {
+            Self {
+                events: AtomicU64::new(0),
+                buffers: AtomicU64::new(0),
+                stacks: AtomicU64::new(0),
+                strings: AtomicU64::new(0),
+                foreign_ends: AtomicU64::new(0),
+                concurrent: AtomicU64::new(0),
+            }
         }
     }
 
@@ -115,35 +100,20 @@ impl Losses {
 }
 
 impl Recorder {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self {
-            epoch: Epoch {
-                generation: AtomicU32::new(0),
-                session: AtomicU32::new(0),
-                barrier: Barrier::new(),
-            },
-            lanes: Slots::new(),
-            buffers: Buffers::new(),
-            full: Queue::new(),
-            shared: SharedLane::all(),
-            losses: Losses::new(),
-        }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self {
-            epoch: Epoch {
-                generation: AtomicU32::new(0),
-                session: AtomicU32::new(0),
-                barrier: Barrier::new(),
-            },
-            lanes: Slots::new(),
-            buffers: Buffers::new(),
-            full: Queue::new(),
-            shared: SharedLane::all(),
-            losses: Losses::new(),
+    rtprof_runtime::const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self {
+                epoch: Epoch {
+                    generation: AtomicU32::new(0),
+                    session: AtomicU32::new(0),
+                    barrier: Barrier::new(),
+                },
+                lanes: Slots::new(),
+                buffers: Buffers::new(),
+                full: Queue::new(),
+                shared: SharedLane::all(),
+                losses: Losses::new(),
+            }
         }
     }
 

@@ -26,21 +26,18 @@ pub(crate) struct SharedLane {
 }
 
 impl SharedLane {
-    /// All of them, numbered from 0 where threads' lanes have the number of their thread.
-    #[cfg(not(loom))]
-    pub(crate) const fn all() -> SharedLanes {
-        let mut all = [const { Self { lane: Lane::new(), holder: AtomicU32::new(0) } }; 1 + HANDLER_LANES];
-        let mut number = 0;
-        while number < all.len() {
-            all[number].lane.thread_id = AtomicU32::new(number as u32);
-            number += 1;
+    rtprof_runtime::const_fn! {
+        /// All of them, numbered from 0 where threads' lanes have the number of their thread.
+        pub(crate) const fn all() -> SharedLanes {
+            let mut all: SharedLanes =
+                rtprof_runtime::array_of![SharedLane { lane: Lane::new(), holder: AtomicU32::new(0) }; 1 + HANDLER_LANES];
+            let mut number = 0;
+            while number < all.len() {
+                all[number].lane.thread_id = AtomicU32::new(number as u32);
+                number += 1;
+            }
+            all
         }
-        all
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn all() -> SharedLanes {
-        core::array::from_fn(|_| Self { lane: Lane::new(), holder: AtomicU32::new(0) })
     }
 
     /// A thread has died with it in its hands: what it has written of an event is whole records.

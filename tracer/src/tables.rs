@@ -69,14 +69,10 @@ struct Interned {
 }
 
 impl Interned {
-    #[cfg(not(loom))]
-    const fn new(limit: usize) -> Self {
-        Self { table: Table::new(limit), last: AtomicU32::new(0) }
-    }
-
-    #[cfg(loom)]
-    fn new(limit: usize) -> Self {
-        Self { table: Table::new(limit), last: AtomicU32::new(0) }
+    rtprof_runtime::const_fn! {
+        const fn new(limit: usize) -> Self {
+            Self { table: Table::new(limit), last: AtomicU32::new(0) }
+        }
     }
 
     fn entry(&self, key: Length, words: &[usize]) -> Option<&Named> {
@@ -122,8 +118,7 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// As in zeroed memory.
-    #[cfg(any(loom, test))]
-    pub(crate) fn new() -> Self {
+    pub(crate) const fn new() -> Self {
         Self {
             words: [0; MAX_STACK],
             session: 0,
@@ -146,15 +141,12 @@ impl Desk {
     }
 }
 
-#[cfg(not(loom))]
-static STACKS: Interned = Interned::new(MAX_STACKS);
-#[cfg(not(loom))]
-static STRINGS: Interned = Interned::new(MAX_STRINGS);
-// loom's atomics are not `const`.
-#[cfg(loom)]
-static STACKS: std::sync::LazyLock<Interned> = std::sync::LazyLock::new(|| Interned::new(MAX_STACKS));
-#[cfg(loom)]
-static STRINGS: std::sync::LazyLock<Interned> = std::sync::LazyLock::new(|| Interned::new(MAX_STRINGS));
+rtprof_runtime::lazy_under_loom! {
+    static STACKS: Interned = Interned::new(MAX_STACKS);
+}
+rtprof_runtime::lazy_under_loom! {
+    static STRINGS: Interned = Interned::new(MAX_STRINGS);
+}
 
 /// Makes the tables. `false` when the kernel gives no memory.
 pub(crate) fn open() -> bool {
@@ -165,7 +157,6 @@ pub(crate) fn open() -> bool {
 ///
 /// # Safety
 /// Nobody is within a turn, nor uses a [`View`].
-#[cfg(not(loom))]
 pub(crate) unsafe fn clear() {
     for interned in [&STACKS, &STRINGS] {
         // SAFETY: the caller's promise.

@@ -25,8 +25,12 @@ unsafe impl Slot for Live {
     }
 }
 
-static LIVE: Slots<Live> = Slots::new();
-static LAST: AtomicU64 = AtomicU64::new(0);
+rtprof_runtime::lazy_under_loom! {
+    static LIVE: Slots<Live> = Slots::new();
+}
+rtprof_runtime::lazy_under_loom! {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+}
 
 /// A task by its slot, its number, and the trace that it is of; 0 for none.
 #[derive(Clone, Copy)]

@@ -10,7 +10,9 @@ use crate::lane::Lane;
 use crate::recorder::{Patience, Recorder, kernel_thread_id};
 use crate::turn::Turn;
 
-pub(crate) static RECORDER: Recorder = Recorder::new();
+rtprof_runtime::lazy_under_loom! {
+    pub(crate) static RECORDER: Recorder = Recorder::new();
+}
 
 thread_local! {
     // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread

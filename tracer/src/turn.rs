@@ -14,7 +14,6 @@
 
 mod tasks;
 
-#[cfg(not(loom))]
 pub(crate) use tasks::{
     change_unrecorded, ended_unrecorded, panicked_unrecorded, poll_ended_unrecorded, woken_unrecorded,
 };

@@ -105,6 +105,12 @@ unsafe impl Slot for Birth {
     }
 }
 
+impl Default for Birth {
+    fn default() -> Self {
+        Self { start: UnsafeCell::new(MaybeUninit::uninit()), place: Place::new() }
+    }
+}
+
 static BIRTHS: Slots<Birth> = Slots::new();
 
 /// `int pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)`

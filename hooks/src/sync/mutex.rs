@@ -49,22 +49,13 @@ unsafe impl Send for QueueMutex {}
 impl RefUnwindSafe for QueueMutex {}
 
 impl QueueMutex {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self {
-            state: AtomicU32::new(0),
-            charged: AtomicU32::new(0),
-            account: UnsafeCell::new(Account::EMPTY),
-        }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self {
-            state: AtomicU32::new(0),
-            charged: AtomicU32::new(0),
-            account: UnsafeCell::new(Account::EMPTY),
+    rtprof_runtime::const_fn! {
+        pub(super) const fn new() -> Self {
+            Self {
+                state: AtomicU32::new(0),
+                charged: AtomicU32::new(0),
+                account: UnsafeCell::new(Account::EMPTY),
+            }
         }
     }
 

@@ -49,15 +49,10 @@ impl RefUnwindSafe for QueueCondvar {}
 impl UnwindSafe for QueueCondvar {}
 
 impl QueueCondvar {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self { mutex: AtomicPtr::new(ptr::null_mut()), list: UnsafeCell::new(List::EMPTY) }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { mutex: AtomicPtr::new(ptr::null_mut()), list: UnsafeCell::new(List::EMPTY) }
+    rtprof_runtime::const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self { mutex: AtomicPtr::new(ptr::null_mut()), list: UnsafeCell::new(List::EMPTY) }
+        }
     }
 
     fn key(&self) -> usize {

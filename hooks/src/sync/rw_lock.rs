@@ -36,15 +36,10 @@ unsafe impl Send for QueueRwLock {}
 impl RefUnwindSafe for QueueRwLock {}
 
 impl QueueRwLock {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self { state: AtomicUsize::new(0), account: UnsafeCell::new(Account::EMPTY) }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { state: AtomicUsize::new(0), account: UnsafeCell::new(Account::EMPTY) }
+    rtprof_runtime::const_fn! {
+        pub(super) const fn new() -> Self {
+            Self { state: AtomicUsize::new(0), account: UnsafeCell::new(Account::EMPTY) }
+        }
     }
 
     /// The state now; it may be another one already.

@@ -35,15 +35,10 @@ pub(super) enum Ended<T: 'static> {
 }
 
 impl<T> Current<T> {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self { value: AtomicPtr::new(null_mut()), users: AtomicU32::new(0) }
-    }
-
-    // loom's atomics are not `const`.
-    #[cfg(loom)]
-    fn new() -> Self {
-        Self { value: AtomicPtr::new(null_mut()), users: AtomicU32::new(0) }
+    rtprof_runtime::const_fn! {
+        pub(super) const fn new() -> Self {
+            Self { value: AtomicPtr::new(null_mut()), users: AtomicU32::new(0) }
+        }
     }
 
     /// Runs `f` with the value, if there is one. For handlers; `f` does not panic.

@@ -19,46 +19,43 @@
 //! None in the handler, nor in threads that begin. The one who stops a sampling gets its samples through a
 //! [`ForkMutex`](rtprof_runtime::fork_safe::ForkMutex).
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod attach;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod cpu_time;
-#[cfg_attr(any(loom, not(rtprof_supported)), allow(dead_code))]
+#[cfg_attr(not(rtprof_supported), allow(dead_code))]
 mod current;
 mod error;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod event;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod noted_name;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod perf;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod permit;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod rest;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod sampler;
-#[cfg(not(loom))]
 mod samples;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod sampling;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod signal;
-#[cfg(not(loom))]
 mod task_names;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod thread;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod threads;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod timer;
 
 use core::fmt;
 use core::time::Duration;
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 use rtprof_runtime::goroutine::observer::ThreadObserver;
-#[cfg(not(loom))]
 pub use samples::CpuCount;
 
 pub use error::CpuProfileError;
@@ -126,7 +123,6 @@ pub struct Options {
 }
 
 /// What was sampled.
-#[cfg(not(loom))]
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CpuSamples {
@@ -145,7 +141,6 @@ pub struct CpuSamples {
 }
 
 /// A sampling that goes on, until this is dropped.
-#[cfg(not(loom))]
 pub struct Sampler {
     #[cfg(rtprof_supported)]
     running: sampler::Running,
@@ -157,7 +152,6 @@ pub struct Sampler {
 ///
 /// # Errors
 /// See [`CpuProfileError`]. Nothing of the sampling is left then.
-#[cfg(not(loom))]
 pub fn start(options: Options) -> Result<Sampler, CpuProfileError> {
     #[cfg(rtprof_supported)]
     return Ok(Sampler { running: sampler::start(options)? });
@@ -169,7 +163,6 @@ pub fn start(options: Options) -> Result<Sampler, CpuProfileError> {
 }
 
 /// By which means threads would be sampled now; `None` on platforms where they cannot be.
-#[cfg(not(loom))]
 pub fn probe() -> Option<SampledBy> {
     #[cfg(rtprof_supported)]
     return sampler::probe();
@@ -177,7 +170,6 @@ pub fn probe() -> Option<SampledBy> {
     None
 }
 
-#[cfg(not(loom))]
 impl Sampler {
     /// By which means threads are sampled.
     pub fn sampled_by(&self) -> &SampledBy {
@@ -206,14 +198,13 @@ impl Sampler {
     }
 }
 
-#[cfg(not(loom))]
 impl fmt::Debug for Sampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sampler").field("sampled_by", self.sampled_by()).finish()
     }
 }
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 static OBSERVER: ThreadObserver = ThreadObserver { began: sampling::thread_began, forked: sampler::forked };
 
 #[cfg(all(test, rtprof_supported, not(loom)))]

@@ -3,6 +3,7 @@
 use core::sync::atomic::{AtomicU64, Ordering};
 
 /// As it lies in memory; the first word is 0 before it is noted.
+#[derive(Default)]
 pub(super) struct NotedName([AtomicU64; 2]);
 
 impl NotedName {

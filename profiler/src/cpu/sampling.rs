@@ -16,8 +16,10 @@ use super::samples::{CpuKey, Samples};
 use super::task_names::TaskName;
 use super::thread::CpuThread;
 
-/// What handlers find.
-pub(super) static SAMPLING: Current<Sampling> = Current::new();
+rtprof_runtime::lazy_under_loom! {
+    /// What handlers find.
+    pub(super) static SAMPLING: Current<Sampling> = Current::new();
+}
 /// A sampling that goes on.
 pub(super) struct Sampling {
     pub(super) samples: Samples,

@@ -68,6 +68,7 @@ impl Armed {
 
 /// A thread that is sampled.
 #[repr(C, align(128))]
+#[derive(Default)]
 pub(super) struct CpuThread {
     /// The kernel's number; 0 while the slot is free. Written last when it begins, first when it ends.
     id: AtomicU32,
@@ -96,7 +97,9 @@ unsafe impl Slot for CpuThread {
     }
 }
 
-static SLOTS: Slots<CpuThread> = Slots::new();
+rtprof_runtime::lazy_under_loom! {
+    static SLOTS: Slots<CpuThread> = Slots::new();
+}
 
 /// How many slots there are of threads whose numbers have these last digits, so that a new one need not be compared with all.
 static CLAIMS: [AtomicU32; 1 << 16] = [const { AtomicU32::new(0) }; 1 << 16];

@@ -9,7 +9,7 @@ use crate::primitive::{AtomicU64, Ordering};
 use crate::state::State;
 
 /// What a goroutine does in a call, and since when.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub struct Call {
     /// The number of the state in the low 8 bits, above them the tick, without its highest 8 bits. 0 is none.
     word: AtomicU64,
@@ -61,13 +61,6 @@ impl Call {
         // The bits that are lost are lost of both. One that began after `now` has not gone on at all.
         let ticks = (now << STATE_BITS).wrapping_sub(word >> STATE_BITS << STATE_BITS) as i64 >> STATE_BITS;
         Some((state, u64::try_from(ticks).unwrap_or(0)))
-    }
-}
-
-#[cfg(loom)]
-impl Default for Call {
-    fn default() -> Self {
-        Self { word: AtomicU64::new(0) }
     }
 }
 

@@ -8,7 +8,7 @@ use super::slot::{Goroutine, Thread};
 use super::{SLOTS, end, own};
 use crate::hook::own_process;
 use crate::kernel_thread;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 use crate::proc;
 use crate::start::Start;
 use crate::thread_create::ThreadBucket;
@@ -109,8 +109,8 @@ pub(crate) fn end_dead(process: u32) -> Live {
 
 /// How many threads the process has, where that can be told.
 fn threads() -> Option<usize> {
-    #[cfg(all(rtprof_supported, not(loom)))]
+    #[cfg(rtprof_supported)]
     return proc::count();
-    #[cfg(not(all(rtprof_supported, not(loom))))]
+    #[cfg(not(rtprof_supported))]
     None
 }

@@ -37,7 +37,7 @@ pub use call::{Call, Outer};
 pub(crate) use live::{Live, end_dead};
 pub use live::{LiveGoroutine, all};
 pub(crate) use parked::ParkedAt;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 pub use protocol::give_way;
 pub(crate) use protocol::{SNAPSHOTS, Visit};
 pub use registered::{Birth, Origin, Registered, register};
@@ -53,11 +53,9 @@ use crate::state::{State, Word};
 use crate::task::{self, Task};
 use slot::Identity;
 
-#[cfg(not(loom))]
-pub(crate) static SLOTS: Slots<Goroutine> = Slots::new();
-// loom's atomics are not `const`; its models use slots of their own.
-#[cfg(loom)]
-pub(crate) static SLOTS: std::sync::LazyLock<Slots<Goroutine>> = std::sync::LazyLock::new(Slots::new);
+lazy_under_loom! {
+    pub(crate) static SLOTS: Slots<Goroutine> = Slots::new();
+}
 
 static MAIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
@@ -302,7 +300,7 @@ pub fn forget_traces() {
 }
 
 /// Those of this process's threads that have a goroutine, by the kernel's numbers. Some may have ended.
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 pub fn known_threads() -> impl Iterator<Item = (u32, &'static Goroutine)> {
     let process = own_process();
     SLOTS.iter().filter_map(move |slot| {

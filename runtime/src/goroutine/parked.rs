@@ -7,7 +7,7 @@ use crate::primitive::{AtomicUsize, Ordering};
 use crate::stack::SavedFrame;
 
 /// The frame from which the stack of a waiting goroutine can be read, if it waits.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(crate) struct Parked {
     /// 0 while it does not wait.
     ip: AtomicUsize,
@@ -66,13 +66,5 @@ impl Parked {
         let (sp, fp) = (self.sp.load(Ordering::Relaxed), self.fp.load(Ordering::Relaxed));
         let at = ParkedAt { frame: SavedFrame { ip, sp, fp }, end: self.end.load(Ordering::Relaxed) };
         (self.check.load(Ordering::Relaxed) == at.check()).then_some(at)
-    }
-}
-
-#[cfg(loom)]
-impl Default for Parked {
-    fn default() -> Self {
-        let word = || AtomicUsize::new(0);
-        Self { ip: word(), sp: word(), fp: word(), end: word(), check: word() }
     }
 }

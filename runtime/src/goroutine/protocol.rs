@@ -40,18 +40,16 @@
 //! In a forked child a snapshot goes on that has no coordinator. [`Snapshots::forget`] ends it; where a child was made
 //! without the C library's knowledge, the number of the process tells.
 
-#[cfg(all(rtprof_supported, not(loom)))]
 use crate::errno;
 use crate::hidden::{self, Calls};
-use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
+use crate::nap::nap;
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence, yield_now};
 
 use super::parked::{Parked, ParkedAt};
 
-#[cfg(not(loom))]
-pub(crate) static SNAPSHOTS: Snapshots = Snapshots::new();
-// loom's atomics are not `const`.
-#[cfg(loom)]
-pub(crate) static SNAPSHOTS: std::sync::LazyLock<Snapshots> = std::sync::LazyLock::new(Snapshots::new);
+lazy_under_loom! {
+    pub(crate) static SNAPSHOTS: Snapshots = Snapshots::new();
+}
 
 /// The snapshot that goes on.
 pub(crate) struct Snapshots {
@@ -103,14 +101,10 @@ pub(crate) enum Visit {
 }
 
 impl Snapshots {
-    #[cfg(not(loom))]
-    pub(crate) const fn new() -> Self {
-        Self { current: AtomicU64::new(0), last: AtomicU64::new(0), process: AtomicU32::new(0) }
-    }
-
-    #[cfg(loom)]
-    pub(crate) fn new() -> Self {
-        Self { current: AtomicU64::new(0), last: AtomicU64::new(0), process: AtomicU32::new(0) }
+    const_fn! {
+        pub(crate) const fn new() -> Self {
+            Self { current: AtomicU64::new(0), last: AtomicU64::new(0), process: AtomicU32::new(0) }
+        }
     }
 
     /// The number of the snapshot that goes on; 0 for none.
@@ -311,24 +305,12 @@ impl Progress {
 /// What is waited for takes a microsecond, unless its thread has lost its core; and one of a real-time policy that only
 /// yields would keep an ordinary one from getting it back.
 pub fn give_way(tries: &mut u32) {
-    #[cfg(loom)]
-    {
-        let _ = tries;
-        loom::thread::yield_now();
-    }
-    #[cfg(not(loom))]
-    {
-        *tries += 1;
-        let nap = || match *tries {
-            ..=64 => std::thread::yield_now(),
-            _ => crate::nap::nap(),
-        };
-        let hidden_nap = || hidden::hiding(Calls::WAITS, nap);
-        #[cfg(rtprof_supported)]
-        errno::kept(hidden_nap);
-        #[cfg(not(rtprof_supported))]
-        hidden_nap();
-    }
+    *tries += 1;
+    let nap = || match *tries {
+        ..=64 => yield_now(),
+        _ => nap(),
+    };
+    errno::kept(|| hidden::hiding(Calls::WAITS, nap));
 }
 
 impl Default for Progress {

@@ -27,7 +27,7 @@ const TRIES: usize = 8;
 /// Lives for ever, but not as the same goroutine: when one has ended, its slot serves a later one, which
 /// [`Goroutine::id`] tells apart.
 #[repr(C, align(128))]
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub struct Goroutine {
     /// 0 while the slot is free. Written last when a goroutine begins and first when it ends, so that who
     /// reads the same number before and after the rest has read one goroutine.
@@ -54,11 +54,6 @@ pub struct Goroutine {
 unsafe impl Slot for Goroutine {
     fn place(&self) -> &Place {
         &self.place
-    }
-
-    #[cfg(loom)]
-    fn vacant() -> Self {
-        Self::default()
     }
 }
 
@@ -315,30 +310,6 @@ impl Goroutine {
             }
         }
         None
-    }
-}
-
-#[cfg(loom)]
-impl Default for Goroutine {
-    fn default() -> Self {
-        Self {
-            id: AtomicU64::new(0),
-            now: Now::default(),
-            call: Call::default(),
-            thread_id: AtomicU32::new(0),
-            process: AtomicU32::new(0),
-            created_by: AtomicRef::none(),
-            start: StartCell::default(),
-            creator: AtomicU64::new(0),
-            labels: AtomicU32::new(0),
-            progress: Progress::default(),
-            parked: Parked::default(),
-            polls: AtomicRef::none(),
-            thread_number: AtomicU64::new(0),
-            wait_site: NotedSite::default(),
-            name: Name::default(),
-            place: Place::default(),
-        }
     }
 }
 

@@ -17,25 +17,22 @@ pub(super) struct FreeList {
 }
 
 /// The place in a slot that the list links it by.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(super) struct Link(AtomicU32);
 
-#[cfg(loom)]
-impl Default for Link {
-    fn default() -> Self {
-        Self(AtomicU32::new(END))
+impl Link {
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            Self(AtomicU32::new(END))
+        }
     }
 }
 
 impl FreeList {
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self { head: AtomicU64::new(END as u64) }
-    }
-
-    #[cfg(loom)]
-    pub(super) fn new() -> Self {
-        Self { head: AtomicU64::new(END as u64) }
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            Self { head: AtomicU64::new(END as u64) }
+        }
     }
 
     /// Gives back slot `number`, whose link is `link`. It is free and not in the list.
@@ -53,7 +50,6 @@ impl FreeList {
     }
 
     /// Forgets all slots.
-    #[cfg(not(loom))]
     pub(super) fn clear(&self) {
         self.head.fetch_and(!u64::from(u32::MAX), Ordering::Relaxed);
     }

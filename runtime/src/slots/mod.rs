@@ -15,7 +15,7 @@ use core::ptr::NonNull;
 
 mod free_list;
 
-use crate::primitive::{AtomicPtr, AtomicU32, Ordering};
+use crate::primitive::{AtomicPtr, AtomicU32, Ordering, map_zeroed, unmap_zeroed};
 use free_list::{FreeList, Link};
 
 #[cfg(not(loom))]
@@ -34,32 +34,29 @@ pub const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
 /// What lives in slots.
 ///
 /// # Safety
-/// Zeroed memory is a valid value: one that is not in use. It is aligned to no more than [`crate::mapping::PAGE`], and
+/// Zeroed memory is a valid value, the default: one that is not in use. It is aligned to no more than [`crate::mapping::PAGE`], and
 /// is not dropped.
-pub unsafe trait Slot: Sync {
+pub unsafe trait Slot: Sync + Default {
     /// Its place among the others.
     fn place(&self) -> &Place;
-
-    /// A value as in zeroed memory. (loom's atomics are not.)
-    #[cfg(loom)]
-    fn vacant() -> Self;
 }
 
 /// Where a slot is, and how the free ones are linked.
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub struct Place {
     number: AtomicU32,
     link: Link,
 }
 
-#[cfg(loom)]
-impl Default for Place {
-    fn default() -> Self {
-        Self { number: AtomicU32::new(0), link: Link::default() }
-    }
-}
-
 impl Place {
+    const_fn! {
+        /// Of a slot that is none of a kind's yet.
+        #[allow(clippy::new_without_default)]
+        pub const fn new() -> Self {
+            Self { number: AtomicU32::new(0), link: Link::new() }
+        }
+    }
+
     /// The number of the slot among those of its kind, from 0.
     pub fn number(&self) -> u32 {
         self.number.load(Ordering::Relaxed)
@@ -86,27 +83,16 @@ fn place(number: u32) -> (usize, usize) {
 }
 
 impl<T: Slot> Slots<T> {
-    /// None yet.
-    #[cfg(not(loom))]
-    #[allow(clippy::new_without_default)]
-    pub const fn new() -> Self {
-        Self {
-            blocks: [const { AtomicPtr::new(core::ptr::null_mut()) }; BLOCKS],
-            used: AtomicU32::new(0),
-            limit: AtomicU32::new(LIMIT),
-            free: FreeList::new(),
-        }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    #[allow(clippy::new_without_default)]
-    pub fn new() -> Self {
-        Self {
-            blocks: core::array::from_fn(|_| AtomicPtr::new(core::ptr::null_mut())),
-            used: AtomicU32::new(0),
-            limit: AtomicU32::new(LIMIT),
-            free: FreeList::new(),
+    const_fn! {
+        /// None yet.
+        #[allow(clippy::new_without_default)]
+        pub const fn new() -> Self {
+            Self {
+                blocks: array_of![AtomicPtr::new(core::ptr::null_mut()); BLOCKS],
+                used: AtomicU32::new(0),
+                limit: AtomicU32::new(LIMIT),
+                free: FreeList::new(),
+            }
         }
     }
 
@@ -138,7 +124,6 @@ impl<T: Slot> Slots<T> {
     ///
     /// # Safety
     /// All slots are free, and nobody takes one meanwhile.
-    #[cfg(not(loom))]
     pub unsafe fn clear(&self) {
         self.free.clear();
         self.used.store(0, Ordering::Release);
@@ -198,42 +183,16 @@ impl<T: Slot> Slots<T> {
             return true;
         }
         let len = (FIRST as usize) << block;
-        let Some(made) = map(len) else { return false };
+        // SAFETY: by the promise of `Slot`.
+        let Some(made) = (unsafe { map_zeroed(len) }) else { return false };
         let null = core::ptr::null_mut();
         // AcqRel: who finds the block finds it zeroed; who has lost finds the other's so.
         if place.compare_exchange(null, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: ours alone: it was not installed.
-            unsafe { unmap(made, len) };
+            unsafe { unmap_zeroed(made, len) };
         }
         true
     }
-}
-
-/// Zeroed memory: slots that are not in use. Pages cost memory only once used.
-#[cfg(not(loom))]
-fn map<T: Slot>(len: usize) -> Option<NonNull<T>> {
-    const { assert!(align_of::<T>() <= crate::mapping::PAGE) };
-    Some(crate::mapping::map(len * size_of::<T>())?.cast())
-}
-
-/// # Safety
-/// The block is from [`map`] with this length, and nobody else knows it.
-#[cfg(not(loom))]
-unsafe fn unmap<T>(block: NonNull<T>, len: usize) {
-    // SAFETY: the caller's promise.
-    unsafe { crate::mapping::unmap(block.cast(), len * size_of::<T>()) };
-}
-
-#[cfg(loom)]
-fn map<T: Slot>(len: usize) -> Option<NonNull<T>> {
-    let block: Vec<_> = (0..len).map(|_| T::vacant()).collect();
-    NonNull::new(Box::leak(block.into_boxed_slice()).as_mut_ptr())
-}
-
-#[cfg(loom)]
-unsafe fn unmap<T>(block: NonNull<T>, len: usize) {
-    // SAFETY: leaked by `map` as a slice of this length, and nobody else knows it.
-    drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(block.as_ptr(), len)) });
 }
 
 #[cfg(test)]
@@ -242,6 +201,7 @@ mod numbered {
     use crate::primitive::AtomicU64;
 
     /// A slot that bears its user's number.
+    #[derive(Default)]
     pub(super) struct Numbered {
         pub(super) place: Place,
         pub(super) user: AtomicU64,
@@ -251,11 +211,6 @@ mod numbered {
     unsafe impl super::Slot for Numbered {
         fn place(&self) -> &Place {
             &self.place
-        }
-
-        #[cfg(loom)]
-        fn vacant() -> Self {
-            Self { place: Place::default(), user: AtomicU64::new(0) }
         }
     }
 }

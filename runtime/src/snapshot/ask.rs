@@ -64,26 +64,15 @@ struct Place {
 }
 
 impl Place {
-    #[cfg(not(loom))]
-    const fn free() -> Self {
-        Self {
-            word: AtomicU64::new(0),
-            snapshot: AtomicU64::new(0),
-            goroutine: AtomicPtr::new(core::ptr::null_mut()),
-            id: AtomicU64::new(0),
-            is_in_kernel: AtomicU64::new(0),
-        }
-    }
-
-    // loom's atomics are not `const`.
-    #[cfg(loom)]
-    fn free() -> Self {
-        Self {
-            word: AtomicU64::new(0),
-            snapshot: AtomicU64::new(0),
-            goroutine: AtomicPtr::new(core::ptr::null_mut()),
-            id: AtomicU64::new(0),
-            is_in_kernel: AtomicU64::new(0),
+    const_fn! {
+        const fn free() -> Self {
+            Self {
+                word: AtomicU64::new(0),
+                snapshot: AtomicU64::new(0),
+                goroutine: AtomicPtr::new(core::ptr::null_mut()),
+                id: AtomicU64::new(0),
+                is_in_kernel: AtomicU64::new(0),
+            }
         }
     }
 }
@@ -96,14 +85,10 @@ pub(super) struct Questions {
 }
 
 impl Questions {
-    #[cfg(loom)]
-    fn new() -> Self {
-        Self { places: core::array::from_fn(|_| Place::free()), last: AtomicU64::new(0) }
-    }
-
-    #[cfg(not(loom))]
-    pub(super) const fn new() -> Self {
-        Self { places: [const { Place::free() }; PLACES], last: AtomicU64::new(0) }
+    const_fn! {
+        pub(super) const fn new() -> Self {
+            Self { places: array_of![Place::free(); PLACES], last: AtomicU64::new(0) }
+        }
     }
 
     fn place(&self, number: u64) -> &Place {

@@ -36,7 +36,9 @@ const LOOK: Duration = Duration::from_millis(1);
 /// How often a thread is asked that finds no spare stack, or waits for signals itself.
 const TRIES: u32 = 100;
 
-static QUESTIONS: Questions = Questions::new();
+lazy_under_loom! {
+    static QUESTIONS: Questions = Questions::new();
+}
 
 /// A thread that is to be asked.
 pub(super) struct Thread {

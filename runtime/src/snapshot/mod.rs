@@ -9,7 +9,7 @@
 
 #[cfg(rtprof_supported)]
 mod ask;
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod asking;
 mod leak;
 mod others;

@@ -26,7 +26,7 @@ impl Listed {
     }
 }
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod imp {
     use std::collections::{HashMap, HashSet};
 
@@ -251,7 +251,7 @@ mod imp {
     }
 }
 
-#[cfg(not(all(rtprof_supported, not(loom))))]
+#[cfg(not(rtprof_supported))]
 mod imp {
     use super::*;
 

@@ -6,11 +6,8 @@ use core::cell::Cell;
 use std::time::{Duration, Instant};
 
 use super::tasks::forks_looked_at;
-#[cfg(not(loom))]
 use crate::nap::nap;
 use crate::task::{TASKS, Task, begin_lease};
-#[cfg(loom)]
-use loom::thread::yield_now as nap;
 
 /// How long a request waits for tasks to be polled, while none is.
 const PATIENCE: Duration = Duration::from_millis(100);

@@ -38,10 +38,10 @@ pub fn thread_signals() -> bool {
     }
 }
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 pub(super) use imp::{Delivery, Signal};
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod imp {
     use core::ffi::{c_int, c_void};
     use core::sync::atomic::{AtomicI32, Ordering};
@@ -162,7 +162,7 @@ mod imp {
     }
 }
 
-#[cfg(not(all(rtprof_supported, not(loom))))]
+#[cfg(not(rtprof_supported))]
 mod imp {
     pub(super) fn is_in_program() -> bool {
         true

@@ -119,7 +119,7 @@ pub use imp::most_used;
 pub(crate) use imp::open;
 pub(super) use imp::{run, start_of};
 
-#[cfg(all(rtprof_supported, not(loom)))]
+#[cfg(rtprof_supported)]
 mod imp {
     use super::*;
     use crate::mapping::{self, PAGE};
@@ -325,7 +325,7 @@ mod imp {
     }
 }
 
-#[cfg(not(all(rtprof_supported, not(loom))))]
+#[cfg(not(rtprof_supported))]
 mod imp {
     use super::Start;
 

@@ -24,7 +24,7 @@ use super::Stack;
 use super::hash::hash_stack;
 use crate::arena::Arena;
 use crate::modules::Stamp;
-use crate::primitive::{AtomicPtr, AtomicUsize, Ordering};
+use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, map_zeroed, unmap_zeroed};
 
 /// Chains of the table; Go's `buckHashSize`. 1.4 MiB of address space, of which only touched pages
 /// cost memory.
@@ -101,27 +101,16 @@ unsafe impl<K: Send + Sync, R: Send + Sync> Sync for Table<K, R> {}
 unsafe impl<K: Send + Sync, R: Send + Sync> Send for Table<K, R> {}
 
 impl<K: Key, R: Default> Table<K, R> {
-    /// A closed table that takes at most `limit` entries once opened.
-    #[cfg(not(loom))]
-    pub const fn new(limit: usize) -> Self {
-        Self {
-            chains: AtomicPtr::new(ptr::null_mut()),
-            all: AtomicPtr::new(ptr::null_mut()),
-            entries: AtomicUsize::new(0),
-            limit: AtomicUsize::new(limit),
-            arena: Arena::new(),
-        }
-    }
-
-    /// Under loom the atomics are not `const`.
-    #[cfg(loom)]
-    pub fn new(limit: usize) -> Self {
-        Self {
-            chains: AtomicPtr::new(ptr::null_mut()),
-            all: AtomicPtr::new(ptr::null_mut()),
-            entries: AtomicUsize::new(0),
-            limit: AtomicUsize::new(limit),
-            arena: Arena::new(),
+    const_fn! {
+        /// A closed table that takes at most `limit` entries once opened.
+        pub const fn new(limit: usize) -> Self {
+            Self {
+                chains: AtomicPtr::new(ptr::null_mut()),
+                all: AtomicPtr::new(ptr::null_mut()),
+                entries: AtomicUsize::new(0),
+                limit: AtomicUsize::new(limit),
+                arena: Arena::new(),
+            }
         }
     }
 
@@ -131,37 +120,24 @@ impl<K: Key, R: Default> Table<K, R> {
         if self.is_open() {
             return true;
         }
-        let Some(chains) = Self::map_chains() else {
+        // SAFETY: zeroed memory is an array of null pointers, which is their default.
+        let Some(chains) = (unsafe { map_zeroed(CHAINS) }) else {
             return false;
         };
         let won = self
             .chains
             .compare_exchange(ptr::null_mut(), chains.as_ptr(), Ordering::AcqRel, Ordering::Relaxed)
             .is_ok();
-        #[cfg(not(loom))]
         if !won {
-            // SAFETY: ours alone: it was not installed.
-            unsafe { crate::mapping::unmap(chains.cast(), CHAINS * size_of::<usize>()) };
+            // SAFETY: mapped above with this length, and not installed.
+            unsafe { unmap_zeroed(chains, CHAINS) };
         }
-        let _ = won;
         true
     }
 
     /// Whether it takes entries.
     pub fn is_open(&self) -> bool {
         !self.chains.load(Ordering::Acquire).is_null()
-    }
-
-    #[cfg(not(loom))]
-    fn map_chains() -> Option<NonNull<AtomicPtr<Entry<K, R>>>> {
-        // Zeroed memory is a valid array of null AtomicPtr.
-        Some(crate::mapping::map(CHAINS * size_of::<usize>())?.cast())
-    }
-
-    #[cfg(loom)]
-    fn map_chains() -> Option<NonNull<AtomicPtr<Entry<K, R>>>> {
-        let chains: Vec<_> = (0..CHAINS).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
-        NonNull::new(Box::leak(chains.into_boxed_slice()).as_mut_ptr())
     }
 
     /// The most entries the table takes.
@@ -193,12 +169,11 @@ impl<K: Key, R: Default> Table<K, R> {
     ///
     /// # Safety
     /// Nobody uses the table meanwhile, nor an entry of it ever again.
-    #[cfg(not(loom))]
     pub unsafe fn clear(&self) {
         let chains = self.chains.swap(ptr::null_mut(), Ordering::AcqRel);
         if let Some(chains) = NonNull::new(chains) {
-            // SAFETY: mapped by `map_chains` with this length; nobody uses it, by the caller's promise.
-            unsafe { crate::mapping::unmap(chains.cast(), CHAINS * size_of::<usize>()) };
+            // SAFETY: mapped by `open` with this length; nobody uses it, by the caller's promise.
+            unsafe { unmap_zeroed(chains, CHAINS) };
         }
         self.all.store(ptr::null_mut(), Ordering::Release);
         self.entries.store(0, Ordering::Release);

@@ -38,11 +38,9 @@ const MAX_STACKS: usize = 1 << 16;
 /// Stacks of a task that are kept: of so many branches of a `select!` or `join!`.
 pub const MAX_BRANCHES: usize = 5;
 
-#[cfg(not(loom))]
-static STACKS: Table<Frames, Beside> = Table::new(MAX_STACKS);
-#[cfg(loom)]
-static STACKS: std::sync::LazyLock<Table<Frames, Beside>> =
-    std::sync::LazyLock::new(|| Table::new(MAX_STACKS));
+lazy_under_loom! {
+    static STACKS: Table<Frames, Beside> = Table::new(MAX_STACKS);
+}
 
 /// What is noted beside a stack.
 #[derive(Default)]

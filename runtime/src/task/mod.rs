@@ -53,10 +53,9 @@ use crate::labels;
 use crate::slots::Slots;
 use crate::start::Start;
 
-#[cfg(not(loom))]
-pub(crate) static TASKS: Slots<Task> = Slots::new();
-#[cfg(loom)]
-pub(crate) static TASKS: std::sync::LazyLock<Slots<Task>> = std::sync::LazyLock::new(Slots::new);
+lazy_under_loom! {
+    pub(crate) static TASKS: Slots<Task> = Slots::new();
+}
 
 /// How many tasks, polled inside each other, are told apart on one stack.
 pub(crate) const MAX_NESTED: usize = 8;

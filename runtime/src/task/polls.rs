@@ -11,7 +11,7 @@ use crate::primitive::{AtomicU32, Ordering};
 ///   │ polls begun    │ INSIDE │
 ///   └────────────────┴────────┘
 /// ```
-#[cfg_attr(not(loom), derive(Default))]
+#[derive(Default)]
 pub(super) struct Polls(AtomicU32);
 
 const INSIDE: u32 = 1;
@@ -68,12 +68,5 @@ impl Polls {
     #[inline]
     pub(super) fn leave(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !INSIDE, Ordering::Release);
-    }
-}
-
-#[cfg(loom)]
-impl Default for Polls {
-    fn default() -> Self {
-        Self(AtomicU32::new(0))
     }
 }

@@ -32,6 +32,7 @@ pub use wait::{WaitObserver, observe_waits};
 /// Lives for ever, but not as the same task: when the future of one and all clones of its waker are gone, the slot serves a later
 /// one, which [`Task::id`] tells apart.
 #[repr(C, align(128))]
+#[derive(Default)]
 pub struct Task {
     /// Its number, and above [`NUMBER`] how many forks led to its process; 0 while the slot has no future. Written last when a task
     /// begins and first when it ends.
@@ -66,29 +67,6 @@ pub struct Task {
 unsafe impl Slot for Task {
     fn place(&self) -> &Place {
         &self.place
-    }
-
-    #[cfg(loom)]
-    fn vacant() -> Self {
-        Self {
-            id: AtomicU64::new(0),
-            shared: SharedWaker::default(),
-            since: AtomicU64::new(0),
-            woken: AtomicU64::new(0),
-            executor: AtomicPtr::new(core::ptr::null_mut()),
-            held: [AtomicUsize::new(0), AtomicUsize::new(0)],
-            outer: AtomicRef::none(),
-            awaits: AwaitStacks::default(),
-            polls: Polls::default(),
-            traced: WordCell::default(),
-            labels: AtomicU16::new(0),
-            first_labels: AtomicU16::new(0),
-            creator: AtomicU64::new(0),
-            created_by: NotedStack::default(),
-            start: StartCell::default(),
-            name: Name::default(),
-            place: Place::default(),
-        }
     }
 }
 

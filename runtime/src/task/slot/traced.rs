@@ -60,7 +60,7 @@ impl Task {
     /// One that was not polled yet, for models.
     #[cfg(loom)]
     pub fn of_model(id: u64) -> Self {
-        let task = <Self as crate::slots::Slot>::vacant();
+        let task = Self::default();
         task.id.store(id, core::sync::atomic::Ordering::Relaxed);
         task
     }
