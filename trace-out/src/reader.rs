@@ -21,7 +21,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// Who has it must read: what is not read is kept, up to [`Options::buffer_memory`]. Dropped, it ends the trace.
 ///
 /// ```
-/// # use rtprof_pprof_out as rtprof;
+/// # mod rtprof { pub use rtprof_trace_out as trace; }
 /// use std::io::Read;
 /// use rtprof::trace;
 ///

@@ -19,7 +19,7 @@
 //! | `task`, `region`, `log`, `sample`, [`heap`], [`collector`] | what else is recorded |
 //!
 //! # Rules of the hooks
-//! As in `rtprof_profiler`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
+//! As in `rtprof_runtime`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
 //! signal handler that interrupts an event of its thread records to a shared lane, without waiting for it for long; the
 //! CPU sampler's has lanes that it does not wait for at all.
 
