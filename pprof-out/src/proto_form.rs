@@ -29,7 +29,10 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
             taken: snapshot.taken,
         },
     );
-    for record in snapshot.shown(&mut locations) {
+    for record in snapshot.records.iter() {
+        if !record.is_shown(&mut locations) {
+            continue;
+        }
         let visible = record.frames(&mut locations).visible;
         let values = kind.values(record);
         encoder.sample(&locations, visible, |sample, strings| {

@@ -4,6 +4,7 @@
 //! rounding. Go writes both profiles, parses them, scales one by -1 and merges.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use rtprof_runtime::hook;
 
@@ -38,7 +39,7 @@ impl Snapshot {
         // Each by itself is of no stretch of time.
         let mut added = Self { goroutines: None, ..self.clone() };
         added.taken = Taken { duration_nanos, ..self.taken };
-        added.records = self.records_since(earlier, since).into();
+        added.records = Arc::new(self.records_since(earlier, since));
         added
     }
 

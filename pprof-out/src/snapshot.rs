@@ -24,7 +24,7 @@ use crate::{collapsed, goroutine_dump, proto_form, text_form};
 pub struct Snapshot {
     pub(crate) kind: Kind,
     /// In the order in which they are written.
-    pub(crate) records: Arc<[Record]>,
+    pub(crate) records: Arc<Vec<Record>>,
     pub(crate) comments: Vec<String>,
     pub(crate) taken: Taken,
     pub(crate) instant: Instant,
@@ -39,7 +39,7 @@ impl Snapshot {
     pub(crate) fn new(kind: Kind, records: Vec<Record>, comments: Vec<String>) -> Self {
         Self {
             kind,
-            records: records.into(),
+            records: Arc::new(records),
             comments,
             taken: Taken::now(),
             instant: Instant::now(),
@@ -148,7 +148,12 @@ impl Snapshot {
     pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
         let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
         let _workspace = hook::workspace();
-        self.locations(self.view(Symbolization::Known)).search(at_end)
+        let view = self.view(Symbolization::Known);
+        let locations = match &self.goroutines {
+            Some(each) => goroutine_dump::locations(each, view),
+            None => self.locations(view),
+        };
+        locations.search(at_end)
     }
 
     /// The same with the frames that std runs between the beginning of a thread and the program's first function, which
@@ -164,19 +169,9 @@ impl Snapshot {
 
     /// With the addresses of all stacks prepared.
     pub(crate) fn locations(&self, view: View) -> Locations {
-        match &self.goroutines {
-            Some(each) => goroutine_dump::locations(each, view),
-            None => {
-                let mut locations = Locations::new(view);
-                locations.prepare(self.records.iter().flat_map(Record::stacks));
-                locations
-            }
-        }
-    }
-
-    /// Those of its records that belong in the profile, as far as names tell.
-    pub(crate) fn shown(&self, locations: &mut Locations) -> Vec<&Record> {
-        self.records.iter().filter(|record| record.is_shown(locations)).collect()
+        let mut locations = Locations::new(view);
+        locations.prepare(self.records.iter().flat_map(Record::stacks));
+        locations
     }
 
     /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error. Returns
@@ -187,7 +182,10 @@ impl Snapshot {
         mut see: impl FnMut(&Frames<'_>, &[i64]) -> Result<(), E>,
     ) -> Result<Vec<String>, E> {
         let mut locations = self.locations(view);
-        for record in self.shown(&mut locations) {
+        for record in self.records.iter() {
+            if !record.is_shown(&mut locations) {
+                continue;
+            }
             see(&record.frames(&mut locations), &self.kind.values(record))?;
         }
         Ok(locations.comments(&[]))

@@ -41,12 +41,11 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
         Kind::Contention { of, ticks_per_second, fraction } => {
             let head = contention_head(*of, *ticks_per_second, *fraction, snapshot.records.is_empty());
             let most = most_ticks(&snapshot.kind);
-            let records = snapshot.shown(&mut locations).into_iter().map(|record| {
+            let records = snapshot.records.iter().map(|record| {
                 let [waits, ticks] = record.added();
                 (format!("{} {waits}", ticks.min(most)), record)
             });
-            let records: Vec<_> = records.collect();
-            write_samples(snapshot, head, records.into_iter(), &mut locations, sink)
+            write_samples(snapshot, head, records, &mut locations, sink)
         }
         Kind::Count { name, .. } => write_counts(snapshot, name, &mut locations, sink),
         Kind::Cpu { .. } => write_counts(snapshot, "cpu", &mut locations, sink),
@@ -82,6 +81,9 @@ fn write_framed<'r>(
     let mut text = head;
     let mut bytes = Vec::new();
     for (numbers, record) in records {
+        if !record.is_shown(locations) {
+            continue;
+        }
         let frames = record.frames(locations);
         text.push_str(&numbers);
         text::addresses(&mut text, &frames, if leaves_out_leaf { frames.hidden_at_leaf() } else { 0 });
