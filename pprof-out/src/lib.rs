@@ -17,7 +17,7 @@
 //! 3. `scale` makes an estimate of each sampled value of the heap profile. The block and mutex profiles are scaled
 //!    where they are recorded; `contention` makes nanoseconds of their ticks.
 //! 4. `Encoder` or a text form writes sample by sample into a `Sink`, which hands it to the caller's writer.
-//!    Memory grows with records (about 100 bytes each) and distinct addresses, not with samples or the size of
+//!    Memory grows with records (about 140 bytes each) and distinct addresses, not with samples or the size of
 //!    the profile.
 //!
 //! # What it costs

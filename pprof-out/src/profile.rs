@@ -185,7 +185,7 @@ impl Profile {
     }
 
     /// The profile's records as they are now, to be written in any form, at any time; and what a later snapshot is
-    /// compared with. It keeps about 100 bytes a record, which are not sampled.
+    /// compared with. It keeps about 140 bytes a record, which are not sampled.
     ///
     /// # Errors
     /// A forked child whose parent was changing this profile of the program's own at the instant of the fork has

@@ -185,8 +185,9 @@ pub(crate) fn open() {
         return;
     }
     let first = Anchor::now();
-    FIRST_NANOS.store(first.nanos, Ordering::Relaxed);
     FIRST_TICKS.store(first.ticks, Ordering::Relaxed);
+    // Last: a child that was forked in between finds that it has not begun. Release: who sees this sees the ticks.
+    FIRST_NANOS.store(first.nanos, Ordering::Release);
 }
 
 /// Ticks in a second, within 5 ms.

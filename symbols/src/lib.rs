@@ -26,8 +26,6 @@ pub mod object_file;
 mod owners;
 mod progress;
 pub mod prune;
-#[cfg(test)]
-mod random;
 mod search;
 mod source_path;
 pub mod startup;

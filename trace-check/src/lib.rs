@@ -12,8 +12,6 @@ mod last_change;
 mod merge;
 mod parse;
 mod parsed;
-#[cfg(test)]
-mod random;
 mod record;
 mod rules;
 mod tasks;

@@ -4,13 +4,14 @@
 //! beside it. Bytes of these are changed, mostly where headers and tables lie, and all addresses are looked up.
 //! `RTPROF_FUZZ_SECS` says for how long; without it each form is tried a few hundred times.
 
+use rand::rngs::SmallRng;
+use rand::{RngExt, SeedableRng};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use super::*;
 use crate::progress::Progress;
-use crate::random::Random;
 
 const SOURCE: &str = "
     struct pair { int a; struct pair *next; };
@@ -54,25 +55,25 @@ fn look_up_all(path: &Path) -> usize {
 }
 
 /// Changes a few bytes: single ones, words that are lengths and offsets, and whole pieces.
-fn damage(bytes: &mut Vec<u8>, random: &mut Random) {
-    for _ in 0..1 + random.below(6) {
+fn damage(bytes: &mut Vec<u8>, random: &mut SmallRng) {
+    for _ in 0..1 + random.random_range(0..6) {
         // Tables of sections and symbols lie towards the end, program headers at the beginning.
-        let at = match random.below(4) {
-            0 => random.below(bytes.len().min(64)),
-            1 => bytes.len() - 1 - random.below(bytes.len().min(4096)),
-            _ => random.below(bytes.len()),
+        let at = match random.random_range(0..4) {
+            0 => random.random_range(0..bytes.len().min(64)),
+            1 => bytes.len() - 1 - random.random_range(0..bytes.len().min(4096)),
+            _ => random.random_range(0..bytes.len()),
         };
-        match random.below(6) {
-            0 => bytes[at] ^= 1 << random.below(8),
-            1 => bytes[at] = random.below(256) as u8,
+        match random.random_range(0..6) {
+            0 => bytes[at] ^= 1 << random.random_range(0..8),
+            1 => bytes[at] = random.random_range(0..256) as u8,
             2 => fill(bytes, at, 4, 0xff),
-            3 => fill(bytes, at, 8, [0, 0x7f, 0x80, 0xff][random.below(4)]),
+            3 => fill(bytes, at, 8, [0, 0x7f, 0x80, 0xff][random.random_range(0..4)]),
             4 => {
-                let from = random.below(bytes.len());
-                let len = random.below(64).min(bytes.len() - from.max(at));
+                let from = random.random_range(0..bytes.len());
+                let len = random.random_range(0..64usize).min(bytes.len() - from.max(at));
                 bytes.copy_within(from..from + len, at);
             }
-            _ if random.below(8) == 0 => bytes.truncate(at.max(1)),
+            _ if random.random_range(0..8) == 0 => bytes.truncate(at.max(1)),
             _ => bytes[at] = bytes[at].wrapping_add(1),
         }
     }
@@ -114,7 +115,7 @@ fn damaged_files_are_harmless() {
         while share.map_or(rounds < 200, |share| started.elapsed() < share) {
             rounds += 1;
             // What is written here stands before the message of a failure, and says how to repeat it.
-            let mut random = Random(0x9e37_79b9_7f4a_7c15 ^ ((at as u64) << 32) ^ rounds);
+            let mut random = SmallRng::seed_from_u64(0x9e37_79b9_7f4a_7c15 ^ ((at as u64) << 32) ^ rounds);
             eprintln!("{program:?}, round {rounds}");
             let mut bytes = whole.clone();
             if program.ends_with("split") && rounds % 2 == 0 {
