@@ -24,7 +24,7 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 
 use rtprof_profiler::mem;
-use rtprof_tracer::collector as tracer;
+use rtprof_tracer::collections as tracer;
 pub use rtprof_tracer::record::StwReason;
 
 use crate::alloc_free_trace;

@@ -228,17 +228,17 @@ impl Slabs for Pool {
 }
 
 /// A place in the pool that its holder owns.
-pub(crate) struct Place {
+pub(crate) struct PoolSlot {
     slab: u32,
     slot: u32,
     ptr: NonNull<u8>,
 }
 
 /// Takes a place for an object of this class; `None`, counted, when the pool is full.
-pub(crate) fn take(class: Class) -> Option<Place> {
+pub(crate) fn take(class: Class) -> Option<PoolSlot> {
     let place = slab::take(&Pool, class.index()).and_then(|(slab, slot)| {
         let ptr = NonNull::new(Pool::object(slab, slot as usize * class.size()))?;
-        Some(Place { slab, slot, ptr })
+        Some(PoolSlot { slab, slot, ptr })
     });
     if place.is_none() {
         COUNTERS.samples_without_pool.add();
@@ -246,7 +246,7 @@ pub(crate) fn take(class: Class) -> Option<Place> {
     place
 }
 
-impl Place {
+impl PoolSlot {
     /// The object's memory. Its contents are those of the last object here.
     pub(crate) fn ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
@@ -267,7 +267,7 @@ impl Place {
 
 /// Takes the sample of a pooled object away, and hands back the place, which the caller then owns.
 /// `None`, counted, for an address that is no object in use: a double free in the program.
-pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, Place)> {
+pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, PoolSlot)> {
     let offset = (ptr as usize).wrapping_sub(objects());
     let slab = (offset / SLAB) as u32;
     let slot = (offset % SLAB / Class::from_index(Pool.header(slab).class()).size()) as u32;
@@ -281,7 +281,7 @@ pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, Place)> {
         return None;
     };
     let cycle = Cycle::new(entry.cycle.load(Ordering::Relaxed));
-    Some((Sample { bucket, cycle }, Place { slab, slot, ptr }))
+    Some((Sample { bucket, cycle }, PoolSlot { slab, slot, ptr }))
 }
 
 /// Whether enough slabs are empty that [`purge`] is worth its system calls.

@@ -24,7 +24,7 @@ use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// The state word of a slab, unpacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Word {
+struct SlabWord {
     /// The first free slot; the number of slots when none is free.
     head: u32,
     /// Slots in use.
@@ -44,7 +44,7 @@ enum Status {
 
 const TAG_BITS: u32 = 29;
 
-impl Word {
+impl SlabWord {
     const FRESH: Self = Self { head: 0, live: 0, status: Status::Listed, dirty: false, tag: 0 };
 
     fn unpack(bits: u64) -> Self {
@@ -95,20 +95,20 @@ impl Header {
     /// Makes the slab an empty one of a class. Only its owner may call this, before it is listed.
     pub(crate) fn assign(&self, class: usize) {
         self.class.store(class as u32, Ordering::Relaxed);
-        self.word.store(Word::FRESH.pack(), Ordering::Release);
+        self.word.store(SlabWord::FRESH.pack(), Ordering::Release);
     }
 
     pub(crate) fn class(&self) -> usize {
         self.class.load(Ordering::Relaxed) as usize
     }
 
-    fn load(&self) -> Word {
-        Word::unpack(self.word.load(Ordering::Acquire))
+    fn load(&self) -> SlabWord {
+        SlabWord::unpack(self.word.load(Ordering::Acquire))
     }
 
     /// Replaces the word if it is still `old`. Acquire and release: what the last user of a slot did
     /// with it happens before the next user's.
-    fn swap(&self, old: Word, new: Word) -> bool {
+    fn swap(&self, old: SlabWord, new: SlabWord) -> bool {
         self.word.compare_exchange(old.pack(), new.pack(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
@@ -247,7 +247,7 @@ pub(crate) fn purge(slabs: &impl Slabs, slab: u32) -> bool {
     let returned = slabs.discard(slab);
     let after = purging.with(|w| {
         if returned {
-            *w = Word { tag: w.tag, ..Word::FRESH };
+            *w = SlabWord { tag: w.tag, ..SlabWord::FRESH };
         } else {
             // Locked memory stays, and the list of free slots with it. Not dirty: asking again would
             // fail again.

@@ -24,7 +24,7 @@ impl Team {
     ///
     /// # Panics
     /// When a member panics.
-    pub fn run(&self, size: usize, place: Place, job: impl Fn(usize) + Send + Sync + 'static) {
+    pub fn run(&self, size: usize, place: Placement, job: impl Fn(usize) + Send + Sync + 'static) {
         let cores = self.cores.clone();
         let job: Job = Arc::new(move |number| {
             stay_on(&place.cores_of(number, &cores));
@@ -56,7 +56,7 @@ fn member(number: usize) -> (Sender<Job>, Receiver<()>) {
 
 /// Where the members of a team run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Placement {
     /// All on one core. A thread then goes on only when the other one sleeps, so that the time of both adds
     /// up, and no core has to be woken: by far the least noise.
     OneCore,
@@ -66,7 +66,7 @@ pub enum Place {
     Anywhere,
 }
 
-impl Place {
+impl Placement {
     /// As it stands in a request.
     pub fn word(self) -> &'static str {
         match self {
@@ -76,7 +76,7 @@ impl Place {
         }
     }
 
-    /// The reverse of [`Place::word`].
+    /// The reverse of [`Placement::word`].
     pub fn parse(word: &str) -> Option<Self> {
         [Self::OneCore, Self::Apart, Self::Anywhere].into_iter().find(|place| place.word() == word)
     }
@@ -132,7 +132,7 @@ mod tests {
         let cores = allowed_cores();
         let team = Team::start(3);
         let ran = Arc::new(AtomicUsize::new(0));
-        for place in [Place::OneCore, Place::Apart, Place::Anywhere] {
+        for place in [Placement::OneCore, Placement::Apart, Placement::Anywhere] {
             let (cores, ran) = (cores.clone(), Arc::clone(&ran));
             team.run(2, place, move |number| {
                 assert_eq!(allowed_cores(), place.cores_of(number, &cores));

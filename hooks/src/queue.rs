@@ -19,7 +19,7 @@ use parking_lot_core::{FilterOp, ParkResult, ParkToken, RequeueOp, UnparkToken};
 use crate::wait::{Goroutine, Wait, clock, states};
 
 /// What kind of waiter it is: less than 8, so that it fits below a goroutine's address in a token.
-pub(crate) type Kind = usize;
+pub(crate) type WaiterKind = usize;
 
 const KINDS: usize = 8;
 
@@ -69,7 +69,7 @@ pub(crate) struct Woken {
 /// `before_sleep` may wake.
 pub(crate) unsafe fn park(
     key: usize,
-    kind: Kind,
+    kind: WaiterKind,
     wait: &mut Wait,
     validate: impl FnOnce(&mut Wait) -> bool,
     before_sleep: impl FnOnce(),
@@ -112,7 +112,7 @@ pub(crate) unsafe fn park(
 /// `key` is an address that the caller owns. The closures do not panic, and neither park nor wake.
 pub(crate) unsafe fn wake(
     key: usize,
-    mut choose: impl FnMut(Kind) -> Choice,
+    mut choose: impl FnMut(WaiterKind) -> Choice,
     decide: impl FnOnce(&Woken) -> bool,
 ) {
     let choose = |ParkToken(token): ParkToken| match choose(token % KINDS) {
@@ -197,12 +197,12 @@ pub(crate) unsafe fn with_locked(key: usize, f: impl FnOnce(u64)) {
 }
 
 /// For [`wake`]: the first in the queue.
-pub(crate) fn first() -> impl FnMut(Kind) -> Choice {
+pub(crate) fn first() -> impl FnMut(WaiterKind) -> Choice {
     let mut is_taken = false;
     move |_| if core::mem::replace(&mut is_taken, true) { Choice::Stop } else { Choice::Wake }
 }
 
 /// For [`wake`]: everybody.
-pub(crate) fn everybody(_: Kind) -> Choice {
+pub(crate) fn everybody(_: WaiterKind) -> Choice {
     Choice::Wake
 }

@@ -115,7 +115,7 @@ fn home_of(address: usize) -> usize {
 
 /// A waiter's place. Plain data: a thread may be cancelled in its wait.
 #[derive(Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct SleeperCell {
     home: usize,
     distance: usize,
     /// As in the cell.
@@ -151,7 +151,7 @@ impl Sleepers {
         bits: u32,
         start: u64,
         goroutine: Option<&'static Goroutine>,
-    ) -> Option<Place> {
+    ) -> Option<SleeperCell> {
         // The kernel will refuse such an address.
         if address <= FILLING || !self.is_of_this_process() {
             return None;
@@ -173,7 +173,7 @@ impl Sleepers {
         cell.since.store(start, Ordering::Release);
         cell.address.store(address, Ordering::Release);
         self.homes[home].change(|waiters, reach| (waiters + 1, reach.max(distance as u32)));
-        Some(Place { home, distance, id })
+        Some(SleeperCell { home, distance, id })
     }
 
     /// Takes a free cell, and returns how far from `home` it is.
@@ -189,7 +189,7 @@ impl Sleepers {
     /// said so.
     ///
     /// `None` also if the cell was taken from it: its process was forked meanwhile.
-    pub(crate) fn leave(&self, place: Place) -> Option<u64> {
+    pub(crate) fn leave(&self, place: SleeperCell) -> Option<u64> {
         let cell = self.cell(place.home, place.distance);
         if cell.id.load(Ordering::Relaxed) != place.id {
             return None;

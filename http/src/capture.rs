@@ -14,14 +14,14 @@ use crate::engine::{GivenUp, Link};
 use crate::flame_graph;
 use crate::names::{self, Names, Patience};
 use crate::request::{Asked, Form};
-use crate::slots::Slots;
+use crate::slots::CapturePermits;
 use crate::stream;
 use crate::symbol::Words;
 
 /// The answer to a request for a profile. On the engine's thread; given up when the client is gone.
 pub(crate) async fn answer(
     link: Link,
-    slots: Slots,
+    slots: CapturePermits,
     profile: Profile,
     asked: Asked,
 ) -> Result<Response<Body>, Refusal> {
@@ -151,7 +151,7 @@ pub(crate) async fn publish(link: &Link) -> Result<(), Refusal> {
 /// The body of an answer that is small and computed at once.
 pub(crate) async fn computed(
     link: Link,
-    slots: Slots,
+    slots: CapturePermits,
     compute: impl FnOnce() -> String + Send + 'static,
 ) -> Result<Body, Refusal> {
     let _place = slots.take().await?;
@@ -159,7 +159,7 @@ pub(crate) async fn computed(
 }
 
 /// The body of an answer to addresses.
-pub(crate) async fn symbols(link: Link, slots: Slots, words: Words) -> Result<Body, Refusal> {
+pub(crate) async fn symbols(link: Link, slots: CapturePermits, words: Words) -> Result<Body, Refusal> {
     let place = slots.take().await?;
     let asked = link.computing(move || words.addresses()).await?;
     let asked = names::found(&link, asked, Patience::UntilFound).await?;

@@ -10,14 +10,18 @@ use crate::engine::Link;
 use crate::names;
 use crate::recording;
 use crate::request::{CpuAsked, Form};
-use crate::slots::Slots;
+use crate::slots::CapturePermits;
 use crate::stream;
 
 /// The name that a client saves it under.
 const NAME: &str = "profile";
 
 /// The answer to a request for a CPU profile. On the engine's thread. When the client goes away, the profile ends.
-pub(crate) async fn answer(link: Link, slots: Slots, asked: CpuAsked) -> Result<Response<Body>, Refusal> {
+pub(crate) async fn answer(
+    link: Link,
+    slots: CapturePermits,
+    asked: CpuAsked,
+) -> Result<Response<Body>, Refusal> {
     let place = slots.take().await?;
     let CpuAsked { length, hz, form, thread_labels, startup_frames } = asked;
     let mut options = CpuProfileOptions { thread_labels, startup_frames, ..CpuProfileOptions::default() };

@@ -18,7 +18,7 @@ use crate::body::Body;
 use crate::capture;
 use crate::engine::Link;
 use crate::names::{self, Names};
-use crate::slots::Slots;
+use crate::slots::CapturePermits;
 use crate::stream::{self, STALL};
 
 /// The records of the last request, if there was one.
@@ -48,7 +48,7 @@ fn last_of(name: &str) -> Option<Last> {
 /// What was added to the profile of this name. On the engine's thread.
 pub(crate) async fn answer(
     link: Link,
-    slots: Slots,
+    slots: CapturePermits,
     name: &'static str,
     publish: bool,
     names: Names,

@@ -73,7 +73,7 @@ type Threads = Arc<Mutex<Vec<JoinHandle<()>>>>;
 type Job = Box<dyn FnOnce() + Send>;
 
 /// A writer's turn, until it is dropped.
-pub(crate) type Turn = OwnedSemaphorePermit;
+pub(crate) type WritePermit = OwnedSemaphorePermit;
 
 /// The work was given up, by a panic or because the engine has ended.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ pub(crate) fn shared() -> io::Result<Link> {
 
 impl Link {
     /// Waits for the turn.
-    pub(crate) async fn turn(&self) -> Result<Turn, GivenUp> {
+    pub(crate) async fn turn(&self) -> Result<WritePermit, GivenUp> {
         self.turn.clone().acquire_owned().await.map_err(|_| GivenUp)
     }
 

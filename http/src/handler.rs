@@ -14,9 +14,9 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::engine::{self, Link};
 use crate::query::Query;
-use crate::request::{self, Asked, CpuAsked, Limits, Subject};
+use crate::request::{self, Asked, CpuAsked, Limits, RequestedProfile};
 use crate::route::Route;
-use crate::slots::Slots;
+use crate::slots::CapturePermits;
 use crate::symbol::Words;
 use crate::{Config, capture, cpu, delta, guard, index, trace};
 
@@ -40,13 +40,16 @@ struct Inner {
 /// Places, apart for captures and for those who only look: whoever wants to know why all is busy must get in.
 #[derive(Clone)]
 struct AllSlots {
-    captures: Slots,
-    looks: Slots,
+    captures: CapturePermits,
+    looks: CapturePermits,
 }
 
 impl AllSlots {
     fn new(config: &Config) -> Self {
-        Self { captures: Slots::new(config.max_captures), looks: Slots::new(config.max_captures) }
+        Self {
+            captures: CapturePermits::new(config.max_captures),
+            looks: CapturePermits::new(config.max_captures),
+        }
     }
 }
 
@@ -216,7 +219,7 @@ impl Handler {
 fn asked(query: &Query<'_>, profile: &Profile, limits: Limits) -> Result<Asked, Refusal> {
     let sample_types = profile.sample_types();
     let names: Vec<&str> = sample_types.iter().map(|(name, _)| *name).collect();
-    let subject = Subject {
+    let subject = RequestedProfile {
         name: profile.name(),
         has_delta: profile.is_built_in(),
         has_dump: profile.has_dump(),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rtprof_pprof_out::{Profile, profiles};
 use rtprof_profiler::{contention, cpu, mem, rate};
-use rtprof_runtime::counters::{COUNTERS, Subject};
+use rtprof_runtime::counters::{COUNTERS, CountedProfile};
 use rtprof_runtime::stack::{StackMode, stack_mode};
 
 use crate::html::{escaped, path_part};
@@ -181,7 +181,13 @@ fn totals(page: &mut String) {
 /// What is not in the profiles.
 fn dropped(page: &mut String) {
     let mut sentences: Vec<String> = Vec::new();
-    for subject in [Subject::Heap, Subject::Block, Subject::Mutex, Subject::ThreadCreate, Subject::Cpu] {
+    for subject in [
+        CountedProfile::Heap,
+        CountedProfile::Block,
+        CountedProfile::Mutex,
+        CountedProfile::ThreadCreate,
+        CountedProfile::Cpu,
+    ] {
         for sentence in COUNTERS.sentences(subject) {
             if !sentences.contains(&sentence) {
                 sentences.push(sentence);

@@ -13,7 +13,7 @@ use crate::body::Body;
 use crate::engine::Link;
 use crate::flame_graph::Page;
 use crate::names::{self, Patience};
-use crate::slots::Place;
+use crate::slots::CapturePermit;
 use crate::stream::{self, ChannelWriter};
 
 /// How often it looks whether the client is gone.
@@ -23,7 +23,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// gone, `finish` ends the recording.
 pub(crate) fn answer(
     link: Link,
-    place: Place,
+    place: CapturePermit,
     name: &'static str,
     length: Duration,
     sample_type: usize,

@@ -33,7 +33,7 @@ pub(crate) enum Form {
 }
 
 /// What is known of the profile that is asked for.
-pub(crate) struct Subject<'a> {
+pub(crate) struct RequestedProfile<'a> {
     pub(crate) name: &'a str,
     /// Whether what changes over a time can be asked for.
     pub(crate) has_delta: bool,
@@ -53,7 +53,11 @@ pub(crate) struct Limits {
 impl Asked {
     /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`,
     /// `symbolize` and `startup` are ours.
-    pub(crate) fn of(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Self, Refusal> {
+    pub(crate) fn of(
+        query: &Query<'_>,
+        subject: &RequestedProfile<'_>,
+        limits: Limits,
+    ) -> Result<Self, Refusal> {
         let over = over(query, subject, limits)?;
         let debug = query.number("debug");
         let names = names(query, limits)?;
@@ -73,7 +77,7 @@ impl Asked {
 }
 
 /// The form that `format` names.
-fn form(format: &str, query: &Query<'_>, subject: &Subject<'_>) -> Result<Form, Refusal> {
+fn form(format: &str, query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<Form, Refusal> {
     match format {
         "collapsed" => Ok(Form::Collapsed(sample_index(query, subject)?)),
         "flamegraph" => Ok(Form::FlameGraph(sample_index(query, subject)?)),
@@ -84,7 +88,11 @@ fn form(format: &str, query: &Query<'_>, subject: &Subject<'_>) -> Result<Form, 
     }
 }
 
-fn over(query: &Query<'_>, subject: &Subject<'_>, limits: Limits) -> Result<Option<Duration>, Refusal> {
+fn over(
+    query: &Query<'_>,
+    subject: &RequestedProfile<'_>,
+    limits: Limits,
+) -> Result<Option<Duration>, Refusal> {
     let Some(seconds) = query.value("seconds") else { return Ok(None) };
     let seconds = match integer(&seconds) {
         Ok(seconds) if seconds > 0 => seconds.unsigned_abs(),
@@ -128,7 +136,7 @@ pub(crate) fn startup_frames(query: &Query<'_>) -> bool {
     query.number("startup") != 0
 }
 
-fn sample_index(query: &Query<'_>, subject: &Subject<'_>) -> Result<usize, Refusal> {
+fn sample_index(query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<usize, Refusal> {
     let Some(wanted) = query.value("sample_index") else { return Ok(subject.default_sample_type) };
     let by_name = subject.sample_types.iter().position(|&name| name == wanted);
     let by_number = || wanted.parse().ok().filter(|&at| at < subject.sample_types.len());
@@ -154,7 +162,7 @@ impl CpuAsked {
     /// Reads the parameters. Go: `pprof.Profile`, which knows `seconds` and ignores all else; `hz`, `format`,
     /// `sample_index`, `symbolize`, `threads` and `startup` are ours.
     pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
-        let subject = Subject {
+        let subject = RequestedProfile {
             name: "profile",
             has_delta: false,
             has_dump: false,

@@ -1,7 +1,7 @@
 use super::*;
 
 const LIMITS: Limits = Limits { max_seconds: 600, symbolize: true };
-const HEAP: Subject<'_> = Subject {
+const HEAP: RequestedProfile<'_> = RequestedProfile {
     name: "heap",
     has_delta: true,
     has_dump: false,
@@ -13,7 +13,7 @@ fn uri(query: &str) -> http::Uri {
     format!("/debug/pprof/heap?{query}").parse().unwrap()
 }
 
-fn asked_of(subject: &Subject<'_>, query: &str, limits: Limits) -> Result<Asked, Refusal> {
+fn asked_of(subject: &RequestedProfile<'_>, query: &str, limits: Limits) -> Result<Asked, Refusal> {
     Asked::of(&Query::of(&uri(query)), subject, limits)
 }
 
@@ -78,7 +78,7 @@ fn seconds_are_checked_in_the_order_of_go() {
         "\"seconds\" is 9223372036854775807, but this server captures for at most 600 (Config::max_seconds)";
     assert_eq!(asked("seconds=9223372036854775807"), bad(longest));
     assert_eq!(asked("seconds=1&debug=1"), bad("seconds and debug params are incompatible"));
-    let own = Subject {
+    let own = RequestedProfile {
         name: "app/files",
         has_delta: false,
         has_dump: false,
@@ -99,7 +99,7 @@ fn gc_is_the_heaps() {
     for query in ["gc=0", "gc=-1", "gc=x", "gc="] {
         assert_eq!(asked(query), form(PROTO), "{query}");
     }
-    assert_eq!(asked_of(&Subject { name: "allocs", ..HEAP }, "gc=1", LIMITS), form(PROTO));
+    assert_eq!(asked_of(&RequestedProfile { name: "allocs", ..HEAP }, "gc=1", LIMITS), form(PROTO));
 }
 
 #[test]

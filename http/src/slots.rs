@@ -11,16 +11,16 @@ use crate::answer::Refusal;
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// A place, until it is dropped.
-pub(crate) type Place = OwnedSemaphorePermit;
+pub(crate) type CapturePermit = OwnedSemaphorePermit;
 
 /// Places for captures.
 #[derive(Clone)]
-pub(crate) struct Slots {
+pub(crate) struct CapturePermits {
     free: Arc<Semaphore>,
     total: usize,
 }
 
-impl Slots {
+impl CapturePermits {
     pub(crate) fn new(total: usize) -> Self {
         // None at all would answer nothing for ever.
         let total = total.clamp(1, Semaphore::MAX_PERMITS);
@@ -28,7 +28,7 @@ impl Slots {
     }
 
     /// Waits for a place, in the order of arrival. On the engine's thread.
-    pub(crate) async fn take(&self) -> Result<Place, Refusal> {
+    pub(crate) async fn take(&self) -> Result<CapturePermit, Refusal> {
         let waiting = tokio::time::timeout(PATIENCE, self.free.clone().acquire_owned());
         match waiting.await {
             Ok(Ok(place)) => Ok(place),

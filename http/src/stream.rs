@@ -18,8 +18,8 @@ use tokio::sync::{mpsc, oneshot};
 use crate::answer::Refusal;
 use crate::body::{Body, Piece};
 use crate::budget::Account;
-use crate::engine::{Link, Turn};
-use crate::slots::Place;
+use crate::engine::{Link, WritePermit};
+use crate::slots::CapturePermit;
 
 /// How long a client may take no piece.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
@@ -34,7 +34,7 @@ const BEFORE_PUMP: usize = 4;
 /// all. `taken` is told when the client has taken all of it.
 pub(crate) async fn body(
     link: &Link,
-    place: Place,
+    place: CapturePermit,
     taken: Option<oneshot::Sender<()>>,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
@@ -45,7 +45,7 @@ pub(crate) async fn body(
 /// As [`body`], by a writer that begins at once and never has the turn: it mostly waits.
 pub(crate) fn body_at_once(
     link: &Link,
-    place: Place,
+    place: CapturePermit,
     write: impl FnOnce(&mut ChannelWriter<'_>) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
     streamed(link, place, None, None, write)
@@ -53,9 +53,9 @@ pub(crate) fn body_at_once(
 
 fn streamed(
     link: &Link,
-    place: Place,
+    place: CapturePermit,
     taken: Option<oneshot::Sender<()>>,
-    turn: Option<Turn>,
+    turn: Option<WritePermit>,
     write: impl FnOnce(&mut ChannelWriter<'_>) -> io::Result<()> + Send + 'static,
 ) -> Result<Body, Refusal> {
     let (to_pump, pumped) = mpsc::channel(BEFORE_PUMP);
@@ -97,14 +97,14 @@ async fn pump(mut from: mpsc::Receiver<Piece>, to: mpsc::Sender<Piece>) {
 /// Sends what is written.
 pub(crate) struct ChannelWriter<'a> {
     pieces: &'a mpsc::Sender<Piece>,
-    turn: Option<Turn>,
+    turn: Option<WritePermit>,
     /// `None` for one that mostly waits.
     account: Option<Account>,
 }
 
 impl ChannelWriter<'_> {
     /// It has waited long enough, and goes on as a writer that has the turn.
-    pub(crate) fn begin(&mut self, turn: Turn, account: Account) {
+    pub(crate) fn begin(&mut self, turn: WritePermit, account: Account) {
         (self.turn, self.account) = (Some(turn), Some(account));
     }
 

@@ -10,7 +10,7 @@ use rtprof_trace_out::{Options, Reader, TraceError};
 use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::engine::Link;
-use crate::slots::Slots;
+use crate::slots::CapturePermits;
 use crate::stream::{self, ChannelWriter};
 
 /// The name that a client saves it under.
@@ -19,7 +19,7 @@ const NAME: &str = "trace";
 /// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends.
 pub(crate) async fn answer(
     link: Link,
-    slots: Slots,
+    slots: CapturePermits,
     length: Duration,
     options: Options,
 ) -> Result<Response<Body>, Refusal> {

@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use rtprof_profiler::comments;
 use rtprof_profiler::contention::{self, BlockCount};
 use rtprof_runtime::clock;
-use rtprof_runtime::counters::Subject;
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::labels;
 
-use crate::kind::Kind;
+use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record};
 use crate::snapshot::Snapshot;
 
@@ -39,10 +39,10 @@ impl Contention {
         }
     }
 
-    fn subject(self) -> Subject {
+    fn subject(self) -> CountedProfile {
         match self {
-            Self::Block => Subject::Block,
-            Self::Mutex => Subject::Mutex,
+            Self::Block => CountedProfile::Block,
+            Self::Mutex => CountedProfile::Mutex,
         }
     }
 
@@ -64,7 +64,7 @@ impl Contention {
         };
         let mut records: Vec<Record> = self.counts().into_iter().map(record).collect();
         sort(&mut records);
-        let kind = Kind::Contention {
+        let kind = ProfileKind::Contention {
             of: self,
             ticks_per_second: clock::ticks_per_second(),
             fraction: contention::set_mutex_profile_fraction(-1),

@@ -13,7 +13,7 @@ fn waits(stack: &'static [usize], count: i64, ticks: i64) -> Record {
 
 fn snapshot(of: Contention, ticks_per_second: u64, fraction: i64, mut records: Vec<Record>) -> Snapshot {
     sort(&mut records);
-    let kind = Kind::Contention { of, ticks_per_second, fraction };
+    let kind = ProfileKind::Contention { of, ticks_per_second, fraction };
     let comments = vec!["2 samples were lost: no memory".into()];
     let taken = Taken { time_nanos: 1_700_000_000_000_000_000, duration_nanos: 0 };
     Snapshot { taken, ..Snapshot::new(kind, records, comments) }
@@ -280,7 +280,7 @@ fn go_reads_profiles_of_nothing_and_of_counts() {
             }
         }
         for values in [vec![], vec![[5], [2]]] {
-            let kind = Kind::Count { name: "threadcreate".into(), leaf: CountLeaf::Hooks };
+            let kind = ProfileKind::Count { name: "threadcreate".into(), leaf: CountLeaf::Hooks };
             let record = |&[count]: &[i64; 1]| waits(&[0x101, 0x202], count, 0);
             let records = values.iter().map(record).collect();
             let threads = Snapshot::new(kind, records, vec!["2 samples were lost: no memory".into()]);

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use rtprof_profiler::comments;
-use rtprof_runtime::counters::Subject;
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::thread_create::{self, ThreadCount};
 
-use crate::kind::{CountLeaf, Kind};
+use crate::kind::{CountLeaf, ProfileKind};
 use crate::record::{Leaf, Record};
 use crate::snapshot::Snapshot;
 
@@ -16,7 +16,7 @@ pub(crate) const THREAD_CREATE: &str = "threadcreate";
 
 /// Where a thing was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct AddSite {
     /// Return addresses from the caller of `add` on, leaf first.
     pub(crate) stack: Box<[usize]>,
     /// Functions that the caller wants hidden. Counted at export, where inlined ones are known.
@@ -26,11 +26,11 @@ pub(crate) struct Place {
 
 /// The profile of a program's own that holds these places: the most frequent first, then by address, so that the order is
 /// always the same.
-pub(crate) fn of_places(name: String, places: Vec<Place>) -> Snapshot {
+pub(crate) fn of_add_sites(name: String, places: Vec<AddSite>) -> Snapshot {
     /// Stack and skip.
     type At = (Box<[usize]>, usize);
     let mut counts: HashMap<At, (CaptureSpan, i64)> = HashMap::new();
-    for Place { stack, skip, span } in places {
+    for AddSite { stack, skip, span } in places {
         let (joint, count) = counts.entry((stack, skip)).or_insert((span, 0));
         *joint = joint.and(span);
         *count += 1;
@@ -42,7 +42,7 @@ pub(crate) fn of_places(name: String, places: Vec<Place>) -> Snapshot {
         ..Record::new(stack.into_vec(), Leaf::Skip(skip), [count, 0])
     };
     let records = counted.into_iter().map(record).collect();
-    Snapshot::new(Kind::Count { name: name.into(), leaf: CountLeaf::Program }, records, Vec::new())
+    Snapshot::new(ProfileKind::Count { name: name.into(), leaf: CountLeaf::Program }, records, Vec::new())
 }
 
 /// How many threads were created up to now. Go: `countThreadCreate`.
@@ -62,16 +62,16 @@ pub(crate) fn of_threads() -> Snapshot {
         Record::of_kept(stack, Leaf::Hooks, [i64::try_from(created).unwrap_or(i64::MAX), 0])
     };
     let records = counts.into_iter().map(record).collect();
-    let kind = Kind::Count { name: THREAD_CREATE.into(), leaf: CountLeaf::Hooks };
-    Snapshot::new(kind, records, comments::of(Subject::ThreadCreate))
+    let kind = ProfileKind::Count { name: THREAD_CREATE.into(), leaf: CountLeaf::Hooks };
+    Snapshot::new(kind, records, comments::of(CountedProfile::ThreadCreate))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn place(stack: &[usize], skip: usize) -> Place {
-        Place { stack: stack.into(), skip, span: CaptureSpan::UNKNOWN }
+    fn place(stack: &[usize], skip: usize) -> AddSite {
+        AddSite { stack: stack.into(), skip, span: CaptureSpan::UNKNOWN }
     }
 
     fn text_of(snapshot: &Snapshot) -> String {
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn counts_equal_places() {
         let (a, b) = (place(&[1, 2], 0), place(&[1, 3], 0));
-        let counted = of_places("test".into(), vec![a, b.clone(), b, place(&[1, 3], 1)]);
+        let counted = of_add_sites("test".into(), vec![a, b.clone(), b, place(&[1, 3], 1)]);
         let counted: Vec<_> =
             counted.records.iter().map(|record| (&*record.stack, record.leaf, record.counts[0])).collect();
         let skip = Leaf::Skip;
@@ -93,16 +93,16 @@ mod tests {
     #[test]
     fn text_of_go() {
         let places = vec![place(&[0x10, 0x20], 0), place(&[0x10, 0x20], 0)];
-        let text = text_of(&of_places("sessions".into(), places));
+        let text = text_of(&of_add_sites("sessions".into(), places));
         let expected = "sessions profile: total 2\n2 @ 0x10 0x20\n#\t0x10\n#\t0x20\n\n--- Memory map: ---\n";
         assert!(text.starts_with(expected), "{text}");
-        assert_eq!(text_of(&of_places("sessions".into(), Vec::new())), "sessions profile: total 0\n");
+        assert_eq!(text_of(&of_add_sites("sessions".into(), Vec::new())), "sessions profile: total 0\n");
     }
 
     #[test]
     fn remarks_follow_the_records() {
         let profile = |records| {
-            let kind = Kind::Count { name: "threadcreate".into(), leaf: CountLeaf::Hooks };
+            let kind = ProfileKind::Count { name: "threadcreate".into(), leaf: CountLeaf::Hooks };
             Snapshot::new(kind, records, vec!["two\nlines".into()])
         };
         assert_eq!(text_of(&profile(Vec::new())), "threadcreate profile: total 0\n# two lines\n");

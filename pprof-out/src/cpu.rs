@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use rtprof_profiler::cpu::{CpuCount, CpuSamples};
 use rtprof_runtime::labels;
 
-use crate::kind::Kind;
+use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record, Sampled};
 use crate::snapshot::Snapshot;
 use crate::taken::Taken;
@@ -48,6 +48,6 @@ pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
     let records = sampled.into_iter().map(record).collect();
     Snapshot {
         taken: Taken::over(start, duration),
-        ..Snapshot::new(Kind::Cpu { period_nanos }, records, remarks)
+        ..Snapshot::new(ProfileKind::Cpu { period_nanos }, records, remarks)
     }
 }

@@ -3,14 +3,14 @@
 use std::collections::HashMap;
 
 use rtprof_profiler::comments;
-use rtprof_runtime::counters::Subject;
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::snapshot::{self, Recorded};
 
 use crate::encode::TASK_LABEL;
 use crate::goroutine_dump::kernel_state;
-use crate::kind::{CountLeaf, Kind};
+use crate::kind::{CountLeaf, ProfileKind};
 use crate::record::{Labels, Leaf, Record};
 use crate::snapshot::Snapshot;
 
@@ -49,7 +49,7 @@ pub(crate) fn take(view: GoroutineView) -> Snapshot {
         GoroutineView::All => (counted(&each, |_| None), comments(&each)),
         GoroutineView::Leaked => (counted(&each, |task| Some(task.title())), vec![of_leaks()]),
     };
-    let kind = Kind::Count { name: view.name().into(), leaf: CountLeaf::Hooks };
+    let kind = ProfileKind::Count { name: view.name().into(), leaf: CountLeaf::Hooks };
     Snapshot { goroutines: Some(each.into()), ..Snapshot::new(kind, records, comments) }
 }
 
@@ -58,7 +58,7 @@ const TOLD: usize = 20;
 
 /// Those of the profile, and what the kernel says of threads without a stack.
 fn comments(each: &[Recorded]) -> Vec<String> {
-    let mut comments = comments::of(Subject::Goroutine);
+    let mut comments = comments::of(CountedProfile::Goroutine);
     let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
     for (goroutine, kernel) in silent().take(TOLD) {
         let (id, name) = (goroutine.thread_id, goroutine.title());

@@ -4,11 +4,11 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 use rtprof_profiler::comments;
 use rtprof_profiler::{mem, rate};
-use rtprof_runtime::counters::Subject;
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::labels;
 use rtprof_symbols::hash::stack_hash;
 
-use crate::kind::Kind;
+use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record};
 use crate::scale::Scale;
 use crate::snapshot::Snapshot;
@@ -67,8 +67,8 @@ pub(crate) fn take(view: HeapView) -> Snapshot {
         ..Record::of_kept(bucket.stack, Leaf::Allocator, [bucket.allocs, bucket.allocs - bucket.frees])
     };
     let records = buckets.map(record).collect();
-    let kind = Kind::Heap { view, rate: rate::mem_profile_rate() };
-    Snapshot::new(kind, records, comments::of(Subject::Heap))
+    let kind = ProfileKind::Heap { view, rate: rate::mem_profile_rate() };
+    Snapshot::new(kind, records, comments::of(CountedProfile::Heap))
 }
 
 fn size_and_rate(record: &Record) -> (usize, usize) {

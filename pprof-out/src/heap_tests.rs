@@ -17,7 +17,7 @@ fn objects(
 }
 
 fn snapshot(records: Vec<Record>, comments: Vec<String>, time_nanos: i64) -> Snapshot {
-    let kind = Kind::Heap { view: HeapView::Heap, rate: 512 << 10 };
+    let kind = ProfileKind::Heap { view: HeapView::Heap, rate: 512 << 10 };
     Snapshot { taken: Taken { time_nanos, duration_nanos: 0 }, ..Snapshot::new(kind, records, comments) }
 }
 

@@ -13,7 +13,7 @@ use crate::record::Record;
 
 /// A kind of profile, with what its records have in common.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum ProfileKind {
     /// Counts are objects that were sampled: allocated, and in use.
     Heap {
         view: HeapView,
@@ -73,7 +73,7 @@ impl<const N: usize> From<[i64; N]> for Values {
     }
 }
 
-impl Kind {
+impl ProfileKind {
     /// The profile's name.
     pub(crate) fn name(&self) -> &str {
         match self {

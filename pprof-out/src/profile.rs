@@ -13,7 +13,7 @@ use rtprof_runtime::{MAX_STACK, stack};
 use rtprof_runtime::{hook, snapshot};
 
 use crate::contention::{self, Contention};
-use crate::counts::{self, Place};
+use crate::counts::{self, AddSite};
 use crate::error::ProfileError;
 use crate::goroutines::{self, GoroutineView};
 use crate::heap::{self, HeapView};
@@ -49,7 +49,7 @@ enum Source {
 
 struct Custom {
     name: String,
-    places: ForkMutex<HashMap<usize, Place>>,
+    places: ForkMutex<HashMap<usize, AddSite>>,
 }
 
 /// The profiles that the process has from the beginning.
@@ -151,7 +151,7 @@ impl Profile {
         let depth = stack::capture(black_box(&mut one));
         let depth_two = stack::capture(black_box(&mut two));
         let stack = caller_stack(&one[..depth], &two[..depth_two]);
-        let place = Place { stack: stack.into(), skip, span: CaptureSpan::now() };
+        let place = AddSite { stack: stack.into(), skip, span: CaptureSpan::now() };
 
         let mut places = custom.places.lock().ok_or(ProfileError::LostInFork)?;
         if places.contains_key(&key) {
@@ -200,7 +200,7 @@ impl Profile {
             Source::Heap(view) => heap::take(*view),
             Source::Contention(of) => of.take(),
             Source::ThreadCreate => counts::of_threads(),
-            Source::Custom(custom) => counts::of_places(custom.name.clone(), custom.places()?),
+            Source::Custom(custom) => counts::of_add_sites(custom.name.clone(), custom.places()?),
             Source::Goroutine(view) => goroutines::take(*view),
         })
     }
@@ -236,7 +236,7 @@ impl Profile {
 
 impl Custom {
     /// A copy, so that the lock is not held while the writer runs: it may add things itself.
-    fn places(&self) -> io::Result<Vec<Place>> {
+    fn places(&self) -> io::Result<Vec<AddSite>> {
         let places = self.places.lock().ok_or_else(|| io::Error::other(ProfileError::LostInFork))?;
         Ok(places.values().cloned().collect())
     }

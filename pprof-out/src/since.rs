@@ -9,7 +9,7 @@ use std::sync::Arc;
 use rtprof_runtime::hook;
 
 use crate::contention;
-use crate::kind::Kind;
+use crate::kind::ProfileKind;
 use crate::record::{Record, RecordKey};
 use crate::snapshot::Snapshot;
 use crate::taken::Taken;
@@ -58,14 +58,14 @@ impl Snapshot {
             all.push(Record { base, ..record.clone() });
         }
         // Things may be gone altogether; what is counted in other profiles never is.
-        let may_be_gone = earlier.records.iter().filter(|_| matches!(self.kind, Kind::Count { .. }));
+        let may_be_gone = earlier.records.iter().filter(|_| matches!(self.kind, ProfileKind::Count { .. }));
         for record in may_be_gone {
             if let Some(base) = bases.remove(&record.key()) {
                 all.push(Record { counts: [0; 2], base, ..record.clone() });
             }
         }
         all.retain(|record| record.counts != record.base);
-        if matches!(self.kind, Kind::Contention { .. }) {
+        if matches!(self.kind, ProfileKind::Contention { .. }) {
             contention::sort(&mut all);
         }
         all

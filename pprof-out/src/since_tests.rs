@@ -12,7 +12,7 @@ fn heap(counts: &[(usize, i64, i64)], rate: usize) -> Snapshot {
         detail: Detail::Objects { size: 100, rate },
         ..Record::new(&STACKS[at][..], Leaf::Allocator, [allocs, allocs - frees])
     });
-    Snapshot::new(Kind::Heap { view: HeapView::Heap, rate }, records.collect(), Vec::new())
+    Snapshot::new(ProfileKind::Heap { view: HeapView::Heap, rate }, records.collect(), Vec::new())
 }
 
 fn written(snapshot: &Snapshot) -> Vec<Vec<i64>> {
@@ -62,7 +62,7 @@ fn differences_of_estimates_add_up() {
 fn waits(of: Contention, counts: &[(usize, i64, i64)]) -> Snapshot {
     let record =
         |&(at, count, ticks): &(usize, i64, i64)| Record::new(&STACKS[at][..], Leaf::Hooks, [count, ticks]);
-    let kind = Kind::Contention { of, ticks_per_second: 1_000_000_000, fraction: 1 };
+    let kind = ProfileKind::Contention { of, ticks_per_second: 1_000_000_000, fraction: 1 };
     Snapshot::new(kind, counts.iter().map(record).collect(), Vec::new())
 }
 
@@ -80,7 +80,7 @@ fn waits_are_less_what_they_were_and_in_order() {
 fn counts_come_and_go() {
     let counts = |counts: &[(usize, i64)]| {
         let record = |&(at, count): &(usize, i64)| Record::new(&STACKS[at][..], Leaf::Skip(0), [count, 0]);
-        let kind = Kind::Count { name: "test/things".into(), leaf: CountLeaf::Program };
+        let kind = ProfileKind::Count { name: "test/things".into(), leaf: CountLeaf::Program };
         Snapshot::new(kind, counts.iter().map(record).collect(), Vec::new())
     };
     let later = counts(&[(0, 3), (2, 1)]);

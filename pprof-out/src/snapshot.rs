@@ -12,7 +12,7 @@ use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
 use rtprof_symbols::view::View;
 
 use crate::call_tree::CallTree;
-use crate::kind::Kind;
+use crate::kind::ProfileKind;
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::taken::Taken;
@@ -22,7 +22,7 @@ use crate::{collapsed, goroutine_dump, proto_form, text_form};
 /// ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Nothing is resolved yet: that happens whenever it is written.
 #[derive(Clone)]
 pub struct Snapshot {
-    pub(crate) kind: Kind,
+    pub(crate) kind: ProfileKind,
     /// In the order in which they are written.
     pub(crate) records: Arc<Vec<Record>>,
     pub(crate) comments: Vec<String>,
@@ -36,7 +36,7 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Records that were taken now.
-    pub(crate) fn new(kind: Kind, records: Vec<Record>, comments: Vec<String>) -> Self {
+    pub(crate) fn new(kind: ProfileKind, records: Vec<Record>, comments: Vec<String>) -> Self {
         Self {
             kind,
             records: Arc::new(records),

@@ -27,7 +27,7 @@ use rtprof_symbols::view::View;
 
 use crate::contention::Contention;
 use crate::heap::{self, ALLOC_OBJECTS, ALLOC_SPACE, HeapValues, INUSE_OBJECTS, INUSE_SPACE};
-use crate::kind::Kind;
+use crate::kind::ProfileKind;
 use crate::record::Record;
 use crate::sink::Sink;
 use crate::snapshot::Snapshot;
@@ -37,8 +37,8 @@ use crate::text;
 pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let mut locations = snapshot.locations(view);
     match &snapshot.kind {
-        Kind::Heap { rate, .. } => write_heap(snapshot, *rate, &mut locations, sink),
-        Kind::Contention { of, ticks_per_second, fraction } => {
+        ProfileKind::Heap { rate, .. } => write_heap(snapshot, *rate, &mut locations, sink),
+        ProfileKind::Contention { of, ticks_per_second, fraction } => {
             let head = contention_head(*of, *ticks_per_second, *fraction, snapshot.records.is_empty());
             let most = most_ticks(&snapshot.kind);
             let records = snapshot.records.iter().map(|record| {
@@ -47,8 +47,8 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
             });
             write_samples(snapshot, head, records, &mut locations, sink)
         }
-        Kind::Count { name, .. } => write_counts(snapshot, name, &mut locations, sink),
-        Kind::Cpu { .. } => write_counts(snapshot, "cpu", &mut locations, sink),
+        ProfileKind::Count { name, .. } => write_counts(snapshot, name, &mut locations, sink),
+        ProfileKind::Cpu { .. } => write_counts(snapshot, "cpu", &mut locations, sink),
     }
 }
 
@@ -135,7 +135,7 @@ fn contention_head(of: Contention, ticks_per_second: u64, fraction: i64, is_empt
 
 /// The most ticks that a reader can make nanoseconds of: it computes in floating point and converts without a look
 /// at the size. A millionth less, for its rounding.
-fn most_ticks(kind: &Kind) -> i64 {
+fn most_ticks(kind: &ProfileKind) -> i64 {
     (i64::MAX as f64 * kind.gigahertz().min(1.0) * 0.999_999) as i64
 }
 
@@ -228,7 +228,7 @@ mod tests {
     }
 
     fn text_of(records: Vec<Record>) -> String {
-        let kind = Kind::Heap { view: HeapView::Heap, rate: 4096 };
+        let kind = ProfileKind::Heap { view: HeapView::Heap, rate: 4096 };
         let mut out = Vec::new();
         Snapshot::new(kind, records, vec!["3 samples lost".into()]).write_to(&mut out, 1).unwrap();
         String::from_utf8(out).unwrap()

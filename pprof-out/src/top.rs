@@ -157,7 +157,7 @@ fn sorted<E, R: Ord>(mut entries: Vec<E>, rank: impl Fn(&E) -> R, name: impl Fn(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kind::Kind;
+    use crate::kind::ProfileKind;
     use crate::record::{Detail, Leaf, Record};
 
     #[test]
@@ -168,7 +168,7 @@ mod tests {
         };
         // 0x30 calls itself.
         let records = vec![record(&[0x10, 0x30, 0x30], 3, 1), record(&[0x20, 0x30], 5, 5)];
-        let kind = Kind::Heap { view: HeapView::Heap, rate: 1 };
+        let kind = ProfileKind::Heap { view: HeapView::Heap, rate: 1 };
         let table: Vec<_> = heap_entries(&Snapshot::new(kind, records, Vec::new()))
             .into_iter()
             .map(|e| {
@@ -190,7 +190,8 @@ mod tests {
         let record = |stack: &'static [usize], count, ticks| Record::new(stack, Leaf::Hooks, [count, ticks]);
         // 0x20 calls itself; a tick is half a nanosecond.
         let records = vec![record(&[0x10, 0x20, 0x20], 3, 2000), record(&[0x20, 0x30], 1, 500)];
-        let kind = Kind::Contention { of: Contention::Block, ticks_per_second: 2_000_000_000, fraction: 0 };
+        let kind =
+            ProfileKind::Contention { of: Contention::Block, ticks_per_second: 2_000_000_000, fraction: 0 };
         let table: Vec<_> = contention_entries(&Snapshot::new(kind, records, Vec::new()))
             .into_iter()
             .map(|e| (e.function, e.delay.as_nanos(), e.contentions, e.cumulative_delay.as_nanos()))

@@ -1,38 +1,38 @@
 //! What a profile tells its reader beside its samples.
 
-use rtprof_runtime::counters::{COUNTERS, Subject};
+use rtprof_runtime::counters::{COUNTERS, CountedProfile};
 use rtprof_runtime::thread_create;
 
 use crate::{contention, mem, rate};
 
 /// What a reader of this profile should know: every count that is not zero and concerns it, as sentences,
 /// and if the profile is empty what may be the reason.
-pub fn of(subject: Subject) -> Vec<String> {
-    let mut sentences = COUNTERS.sentences(subject);
-    sentences.extend(why_empty(subject).map(|reason| format!("rtprof: {reason}")));
+pub fn of(profile: CountedProfile) -> Vec<String> {
+    let mut sentences = COUNTERS.sentences(profile);
+    sentences.extend(why_empty(profile).map(|reason| format!("rtprof: {reason}")));
     sentences
 }
 
-fn why_empty(subject: Subject) -> Option<&'static str> {
-    let (is_empty, reason) = match subject {
-        Subject::Heap => (
+fn why_empty(profile: CountedProfile) -> Option<&'static str> {
+    let (is_empty, reason) = match profile {
+        CountedProfile::Heap => (
             rate::mem_profile_rate() != 0 && mem::stacks_in_use().0 == 0,
             "no allocation was sampled yet; if the program has allocated more than a few MiB, check that a \
              ProfAlloc is its #[global_allocator]",
         ),
-        Subject::Block => (
+        CountedProfile::Block => (
             contention::block_profile_rate() == 0 && contention::block_counts().is_empty(),
             "the block profile is off; set_block_profile_rate switches it on",
         ),
-        Subject::Mutex => (
+        CountedProfile::Mutex => (
             contention::set_mutex_profile_fraction(-1) == 0 && contention::mutex_counts().is_empty(),
             "the mutex profile is off; set_mutex_profile_fraction switches it on",
         ),
-        Subject::ThreadCreate => (
+        CountedProfile::ThreadCreate => (
             thread_create::thread_counts().is_empty(),
             "no thread was created by rtprof::thread yet; others are not known",
         ),
-        Subject::Goroutine | Subject::Cpu => (false, ""),
+        CountedProfile::Goroutine | CountedProfile::Cpu => (false, ""),
     };
     is_empty.then_some(reason)
 }
@@ -40,21 +40,21 @@ fn why_empty(subject: Subject) -> Option<&'static str> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use Subject::{Block, Goroutine, Heap, Mutex, ThreadCreate};
+    use CountedProfile::{Block, Goroutine, Heap, Mutex, ThreadCreate};
 
     #[test]
     fn a_profile_tells_of_what_concerns_it() {
         COUNTERS.rates_approximated.add();
         COUNTERS.waits_over_stack_limit.add();
         COUNTERS.threads_over_stack_limit.add();
-        let tells = |subject, words: &str| of(subject).iter().any(|comment| comment.contains(words));
+        let tells = |profile, words: &str| of(profile).iter().any(|comment| comment.contains(words));
         for (words, subjects) in [
             ("distinct rates", &[Heap][..]),
             ("block and mutex profiles keep each", &[Block, Mutex]),
             ("threadcreate profile keeps", &[ThreadCreate]),
         ] {
-            for subject in [Heap, Block, Mutex, ThreadCreate, Goroutine] {
-                assert_eq!(tells(subject, words), subjects.contains(&subject), "{words}: {subject:?}");
+            for profile in [Heap, Block, Mutex, ThreadCreate, Goroutine] {
+                assert_eq!(tells(profile, words), subjects.contains(&profile), "{words}: {profile:?}");
             }
         }
     }

@@ -25,7 +25,7 @@ impl Counter {
 
 /// A profile that counts concern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum CountedProfile {
     /// The heap and allocs profiles.
     Heap,
     /// The block profile.
@@ -40,16 +40,16 @@ pub enum Subject {
     Cpu,
 }
 
-use Subject::{Block, Cpu, Goroutine, Heap, Mutex, ThreadCreate};
+use CountedProfile::{Block, Cpu, Goroutine, Heap, Mutex, ThreadCreate};
 
 /// Profiles that count events.
-const EVENTS: &[Subject] = &[Heap, Block, Mutex, ThreadCreate, Cpu];
+const EVENTS: &[CountedProfile] = &[Heap, Block, Mutex, ThreadCreate, Cpu];
 /// Profiles with stacks.
-const ALL: &[Subject] = &[Heap, Block, Mutex, ThreadCreate, Goroutine, Cpu];
+const ALL: &[CountedProfile] = &[Heap, Block, Mutex, ThreadCreate, Goroutine, Cpu];
 /// Profiles of waits.
-const WAITS: &[Subject] = &[Block, Mutex];
+const WAITS: &[CountedProfile] = &[Block, Mutex];
 /// Profiles whose samples carry labels.
-const LABELLED: &[Subject] = &[Heap, Block, Mutex, Goroutine, Cpu];
+const LABELLED: &[CountedProfile] = &[Heap, Block, Mutex, Goroutine, Cpu];
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident of $subjects:expr, $sentence:literal;)*) => {
@@ -62,7 +62,7 @@ macro_rules! counters {
         impl Counters {
             /// A sentence for each count that is not zero and concerns this profile. A count that concerns
             /// several profiles is that of all of them together.
-            pub fn sentences(&self, subject: Subject) -> Vec<String> {
+            pub fn sentences(&self, subject: CountedProfile) -> Vec<String> {
                 let mut out = Vec::new();
                 $(if self.$name.get() > 0 && $subjects.contains(&subject) {
                     out.push(format!(concat!("rtprof: {} ", $sentence), self.$name.get()));

@@ -1,21 +1,22 @@
-//! What a goroutine does now: one word that every change replaces, and since when it waits.
+//! The state of a goroutine: one atomic word that every change replaces, and the tick at which it began to wait.
 //!
-//! Problem: a goroutine changes its state itself when it blocks, others change it when they wake it, and a
-//! trace that begins at that moment must say truly what it was, and then miss none of its changes; but
-//! nobody may stop, and a change is only allowed a few instructions.
-//! Scheme: a change is one compare-and-swap on a word that holds the state, the number of the change, and the
-//! generation of the trace in which the goroutine was declared:
+//! Problem: a goroutine changes its state itself when it blocks, and other threads change it when they wake the goroutine.
+//! An observer that starts in between (the tracer) must learn the true state and then miss no change. No thread may stop for
+//! that, and a change may take only a few instructions.
+//!
+//! Scheme: a change is one compare-and-swap on a word that holds the state, the number of the change, and a mark that
+//! belongs to the observer:
 //!
 //! ```text
 //!   63        44 43                    8 7      0
 //!   ┌───────────┬───────────────────────┬────────┐
-//!   │ generation│  number of the change │ state  │
+//!   │   mark    │  number of the change │ state  │
 //!   └───────────┴───────────────────────┴────────┘
 //! ```
 //!
-//! Who changes the word from another generation to the present one is the only one to do so, knows the state
-//! as it was when the generation began, and declares it. The words are kept up without a trace too, with generation 0; a
-//! change that a trace has no room for leaves [`LOST_GENERATION`], so that the next one declares the goroutine anew.
+//! Exactly one thread succeeds in changing the mark, and it knows the state at that moment. So an observer that replaces the
+//! mark of each goroutine once sees each of them once. Without an observer every mark is 0. What the tracer keeps in the mark
+//! is in the tracer's module `declared`.
 //!
 //! A reader that finds the same number before and after it has read the time has read the time of that wait.
 
@@ -27,15 +28,12 @@ const TRIES: usize = 8;
 
 const STATE_BITS: u32 = 8;
 const NUMBER_BITS: u32 = 36;
-const GENERATION_BITS: u32 = 20;
+const MARK_BITS: u32 = 20;
 
-/// Stands for the generation of a goroutine that was declared and has changed since in ways that are in no record.
-pub const LOST_GENERATION: u32 = (1 << GENERATION_BITS) - 1;
+/// The largest mark.
+pub const MAX_MARK: u32 = (1 << MARK_BITS) - 1;
 
-/// Generations are numbered from 1 to this, and then from 1 again.
-pub const MAX_GENERATION: u32 = LOST_GENERATION - 1;
-
-/// In place of the number of [`State::Running`]: see [`Word::notified`].
+/// In place of the number of [`State::Running`]: see [`StateWord::notified`].
 const NOTIFIED: u8 = 0x80;
 const RUNNABLE: u8 = 0xff;
 const SYSCALL: u8 = 0xfe;
@@ -84,15 +82,15 @@ impl State {
 
 /// A goroutine's state as of one of its changes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Word(u64);
+pub struct StateWord(u64);
 
-impl Word {
-    /// The state of a goroutine that nothing is recorded of, after no change.
-    pub fn new(state: State, generation: u32) -> Self {
-        Self(u64::from(state.number()) | u64::from(generation) << (STATE_BITS + NUMBER_BITS))
+impl StateWord {
+    /// A state before the first change. `mark` is at most [`MAX_MARK`].
+    pub fn new(state: State, mark: u32) -> Self {
+        Self(u64::from(state.number()) | u64::from(mark) << (STATE_BITS + NUMBER_BITS))
     }
 
-    /// What it does.
+    /// The state.
     #[inline]
     pub fn state(self) -> State {
         let number = if self.is_notified() { 0 } else { self.0 as u8 };
@@ -112,8 +110,8 @@ impl Word {
         self.0 as u8 == NOTIFIED
     }
 
-    /// Of a goroutine that nothing is recorded of: as none that was in its slot before, so that who has read the word of one does
-    /// not change it for the next one.
+    /// The word of a new goroutine that has no mark. It differs from the words of earlier goroutines in the slot, so that a
+    /// thread that has read one of those cannot change this one.
     pub(crate) fn unknown(id: u64) -> Self {
         Self(Self::new(State::Running, 0).0 | (id & ((1 << NUMBER_BITS) - 1)) << STATE_BITS)
     }
@@ -131,37 +129,31 @@ impl Word {
         self.0 >> STATE_BITS & ((1 << NUMBER_BITS) - 1)
     }
 
-    /// The generation of the trace that it was declared in; 0 for none.
+    /// The observer's mark, 0 to [`MAX_MARK`]. 0 without an observer.
     #[inline]
-    pub fn generation(self) -> u32 {
+    pub fn mark(self) -> u32 {
         (self.0 >> (STATE_BITS + NUMBER_BITS)) as u32
     }
 
-    /// After the next change.
+    /// The word after the next change.
     #[inline]
     #[must_use]
-    pub fn next(self, state: State, generation: u32) -> Self {
+    pub fn next(self, state: State, mark: u32) -> Self {
         let number = (self.number() + 1) & ((1 << NUMBER_BITS) - 1);
-        Self(Self::new(state, generation).0 | number << STATE_BITS)
+        Self(Self::new(state, mark).0 | number << STATE_BITS)
     }
 
-    /// The generation after a change that is not recorded although a trace goes on.
-    #[inline]
-    pub fn lost(self) -> u32 {
-        if self.generation() == 0 { 0 } else { LOST_GENERATION }
-    }
-
-    /// Declared in `generation`.
+    /// The same state and change with another mark.
     #[inline]
     #[must_use]
-    pub fn declared(self, generation: u32) -> Self {
-        Self(self.0 << GENERATION_BITS >> GENERATION_BITS | Self::new(State::Running, generation).0)
+    pub fn with_mark(self, mark: u32) -> Self {
+        Self(self.0 << MARK_BITS >> MARK_BITS | Self::new(State::Running, mark).0)
     }
 }
 
-impl core::fmt::Debug for Word {
+impl core::fmt::Debug for StateWord {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "{:?} since change {} in generation {}", self.state(), self.number(), self.generation())
+        write!(f, "{:?} since change {}, mark {}", self.state(), self.number(), self.mark())
     }
 }
 
@@ -171,18 +163,21 @@ pub(crate) struct WordCell(AtomicU64);
 
 impl WordCell {
     #[inline]
-    pub(crate) fn read(&self) -> Word {
-        Word(self.0.load(Ordering::Acquire))
+    pub(crate) fn read(&self) -> StateWord {
+        StateWord(self.0.load(Ordering::Acquire))
     }
 
     /// Changes it from what it was read as; if it is not that any more, says what it is.
     #[inline]
-    pub(crate) fn change(&self, from: Word, to: Word) -> Result<(), Word> {
-        self.0.compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire).map(drop).map_err(Word)
+    pub(crate) fn change(&self, from: StateWord, to: StateWord) -> Result<(), StateWord> {
+        self.0
+            .compare_exchange(from.0, to.0, Ordering::AcqRel, Ordering::Acquire)
+            .map(drop)
+            .map_err(StateWord)
     }
 
     /// A new goroutine begins, in a slot that is the caller's alone.
-    pub(crate) fn reset(&self, word: Word) {
+    pub(crate) fn reset(&self, word: StateWord) {
         self.0.store(word.0, Ordering::Release);
     }
 }
@@ -196,18 +191,18 @@ pub(crate) struct Now {
 
 impl Now {
     #[inline]
-    pub(crate) fn read(&self) -> Word {
+    pub(crate) fn read(&self) -> StateWord {
         self.word.read()
     }
 
     /// As [`WordCell::change`].
     #[inline]
-    pub(crate) fn change(&self, from: Word, to: Word) -> Result<(), Word> {
+    pub(crate) fn change(&self, from: StateWord, to: StateWord) -> Result<(), StateWord> {
         self.word.change(from, to)
     }
 
     /// As [`WordCell::reset`].
-    pub(crate) fn reset(&self, word: Word) {
+    pub(crate) fn reset(&self, word: StateWord) {
         self.word.reset(word);
     }
 
@@ -269,19 +264,19 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_word_do_not_touch() {
-        let mut word = Word::new(State::Runnable, MAX_GENERATION);
-        assert_eq!((word.state(), word.number(), word.generation()), (State::Runnable, 0, MAX_GENERATION));
+        let mut word = StateWord::new(State::Runnable, MAX_MARK);
+        assert_eq!((word.state(), word.number(), word.mark()), (State::Runnable, 0, MAX_MARK));
         word.0 |= ((1 << NUMBER_BITS) - 1) << STATE_BITS;
-        assert_eq!((word.state(), word.generation()), (State::Runnable, MAX_GENERATION));
-        let declared = word.declared(7);
-        assert_eq!((declared.state(), declared.number()), (State::Runnable, (1 << NUMBER_BITS) - 1));
-        assert_eq!(declared.generation(), 7);
+        assert_eq!((word.state(), word.mark()), (State::Runnable, MAX_MARK));
+        let marked = word.with_mark(7);
+        assert_eq!((marked.state(), marked.number()), (State::Runnable, (1 << NUMBER_BITS) - 1));
+        assert_eq!(marked.mark(), 7);
         let next = word.next(State::Waiting(WaitReason::Net), 1);
         assert_eq!(next.state(), State::Waiting(WaitReason::Net));
-        assert_eq!((next.number(), next.generation()), (0, 1), "numbers wrap");
-        let woken = Word::new(State::Running, 3).next(State::Running, 3).notified();
+        assert_eq!((next.number(), next.mark()), (0, 1), "numbers wrap");
+        let woken = StateWord::new(State::Running, 3).next(State::Running, 3).notified();
         assert!(woken.is_notified() && !woken.in_state(State::Running).is_notified());
-        assert_eq!((woken.state(), woken.number(), woken.generation()), (State::Running, 1, 3));
+        assert_eq!((woken.state(), woken.number(), woken.mark()), (State::Running, 1, 3));
         assert!(!woken.next(State::Running, 3).is_notified());
         for number in 0..=u8::MAX {
             assert!(number != NOTIFIED || State::from_number(number).is_none());
@@ -320,28 +315,28 @@ mod loom_tests {
         });
     }
 
-    /// A goroutine blocks while a trace declares it: one of the two declares it, with the state before.
+    /// A goroutine blocks while an observer marks it: exactly one of the two changes the mark, and knows the state before.
     #[test]
-    fn loom_one_declares() {
+    fn loom_one_changes_the_mark() {
         loom::model(|| {
             let now = Arc::new(Now::default());
-            let sweeper = {
+            let observer = {
                 let now = now.clone();
                 loom::thread::spawn(move || {
                     let word = now.read();
-                    word.generation() != 1 && now.change(word, word.declared(1)).is_ok()
+                    word.mark() != 1 && now.change(word, word.with_mark(1)).is_ok()
                 })
             };
             let mut word = now.read();
-            let declared = loop {
+            let marks = loop {
                 match now.change(word, word.next(State::Runnable, 1)) {
-                    Ok(()) => break word.generation() != 1,
+                    Ok(()) => break word.mark() != 1,
                     Err(seen) => word = seen,
                 }
             };
-            assert_ne!(sweeper.join().unwrap(), declared, "one declares it");
+            assert_ne!(observer.join().unwrap(), marks, "exactly one changes the mark");
             let end = now.read();
-            assert_eq!((end.state(), end.number(), end.generation()), (State::Runnable, 1, 1));
+            assert_eq!((end.state(), end.number(), end.mark()), (State::Runnable, 1, 1));
         });
     }
 }

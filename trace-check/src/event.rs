@@ -9,7 +9,7 @@ pub enum ArgumentKind {
     /// A number that refers to nothing.
     Number,
     /// The id of a goroutine.
-    Goroutine,
+    CheckedGoroutine,
     /// The sequence number of a goroutine's, or the collector's, transition.
     Sequence,
     /// The id of the stack that the event happened on; 0 is none. Always the last argument.
@@ -111,9 +111,9 @@ events! {
     /// This P has swept, in bytes.
     GcSweepDone = 12, "GCSweepDone", timed, ["swept" Number, "reclaimed" Number];
     /// A goroutine is created.
-    GoCreate = 13, "GoCreate", timed, ["g" Goroutine, "newstack" StartStack, "stack" Stack];
+    GoCreate = 13, "GoCreate", timed, ["g" CheckedGoroutine, "newstack" StartStack, "stack" Stack];
     /// A goroutine starts to run.
-    GoStart = 14, "GoStart", timed, ["g" Goroutine, "seq" Sequence];
+    GoStart = 14, "GoStart", timed, ["g" CheckedGoroutine, "seq" Sequence];
     /// A goroutine ends.
     GoEnd = 15, "GoEnd", timed, [];
     /// A goroutine blocks for ever.
@@ -127,7 +127,7 @@ events! {
     /// A goroutine blocks, for no reason that is told.
     GoBlock = 20, "GoBlock", timed, ["stack" Stack];
     /// A goroutine may run again.
-    GoUnblock = 21, "GoUnblock", timed, ["g" Goroutine, "seq" Sequence, "stack" Stack];
+    GoUnblock = 21, "GoUnblock", timed, ["g" CheckedGoroutine, "seq" Sequence, "stack" Stack];
     /// A goroutine blocks as it sends on a channel.
     GoBlockSend = 22, "GoBlockSend", timed, ["stack" Stack];
     /// A goroutine blocks as it receives from a channel.
@@ -143,31 +143,31 @@ events! {
     /// A goroutine enters a system call.
     GoSysCall = 28, "GoSysCall", timed, ["stack" Stack];
     /// A goroutine has left a system call that blocked; `ts` is when, 0 for now.
-    GoSysExit = 29, "GoSysExit", timed, ["g" Goroutine, "seq" Sequence, "ts" Ticks];
+    GoSysExit = 29, "GoSysExit", timed, ["g" CheckedGoroutine, "seq" Sequence, "ts" Ticks];
     /// The system call that a goroutine is in blocks.
     GoSysBlock = 30, "GoSysBlock", timed, [];
     /// A goroutine was blocked when the trace began.
-    GoWaiting = 31, "GoWaiting", timed, ["g" Goroutine];
+    GoWaiting = 31, "GoWaiting", timed, ["g" CheckedGoroutine];
     /// A goroutine was in a system call when the trace began.
-    GoInSyscall = 32, "GoInSyscall", timed, ["g" Goroutine];
+    GoInSyscall = 32, "GoInSyscall", timed, ["g" CheckedGoroutine];
     /// Bytes of the heap that are in use.
     HeapAlloc = 33, "HeapAlloc", timed, ["mem" Number];
     /// Bytes at which the next collection begins.
     HeapGoal = 34, "HeapGoal", timed, ["mem" Number];
     /// What this goroutine unblocks was unblocked by a timer.
-    TimerGoroutine = 35, "TimerGoroutine", untimed, ["g" Goroutine];
+    TimerGoroutine = 35, "TimerGoroutine", untimed, ["g" CheckedGoroutine];
     /// The last wake-up of the goroutine was for nothing. No tool since Go 1.22 reads it.
     FutileWakeup = 36, "FutileWakeup", timed, [];
     /// A string; its bytes follow.
     String = 37, "String", untimed, ["id" Number, "len" Number];
     /// As `GoStart`, where the goroutine's last transition was on this P.
-    GoStartLocal = 38, "GoStartLocal", timed, ["g" Goroutine];
+    GoStartLocal = 38, "GoStartLocal", timed, ["g" CheckedGoroutine];
     /// As `GoUnblock`, where the goroutine's last transition was on this P.
-    GoUnblockLocal = 39, "GoUnblockLocal", timed, ["g" Goroutine, "stack" Stack];
+    GoUnblockLocal = 39, "GoUnblockLocal", timed, ["g" CheckedGoroutine, "stack" Stack];
     /// As `GoSysExit`, where the goroutine's last transition was on this P. No tool can read it.
-    GoSysExitLocal = 40, "GoSysExitLocal", timed, ["g" Goroutine, "ts" Ticks];
+    GoSysExitLocal = 40, "GoSysExitLocal", timed, ["g" CheckedGoroutine, "ts" Ticks];
     /// As `GoStart`, with a label.
-    GoStartLabel = 41, "GoStartLabel", timed, ["g" Goroutine, "seq" Sequence, "labelid" String];
+    GoStartLabel = 41, "GoStartLabel", timed, ["g" CheckedGoroutine, "seq" Sequence, "labelid" String];
     /// A goroutine waits for the collector.
     GoBlockGc = 42, "GoBlockGC", timed, ["stack" Stack];
     /// A goroutine begins to help the collector.
@@ -183,7 +183,7 @@ events! {
     /// A message; it follows as a length and bytes.
     UserLog = 48, "UserLog", timed, ["id" Task, "keyid" String, "stack" Stack];
     /// A sample of the processor profile.
-    CpuSample = 49, "CPUSample", timed, ["ts" Ticks, "p" Number, "g" Goroutine, "stack" Stack];
+    CpuSample = 49, "CPUSample", timed, ["ts" Ticks, "p" Number, "g" CheckedGoroutine, "stack" Stack];
 }
 
 impl EventType {
@@ -230,7 +230,7 @@ impl EventType {
 
     /// Which argument is the goroutine that the event is about, if it names one.
     pub const fn goroutine(self) -> Option<usize> {
-        self.position(ArgumentKind::Goroutine)
+        self.position(ArgumentKind::CheckedGoroutine)
     }
 
     /// Which argument is the stack that it happened on.

@@ -157,7 +157,7 @@ impl<'a> Event<'a> {
 
     /// The goroutine that it names, if it names one.
     pub fn target(&self) -> Option<u64> {
-        self.raw.argument(ArgumentKind::Goroutine)
+        self.raw.argument(ArgumentKind::CheckedGoroutine)
     }
 
     /// The name of a task or region, the category of a log, the label of a start; empty if it has none.

@@ -25,7 +25,7 @@ struct Proc {
 }
 
 #[derive(Debug)]
-struct Goroutine {
+struct CheckedGoroutine {
     state: State,
     /// When it was created.
     created: u64,
@@ -37,7 +37,7 @@ struct Goroutine {
     inherited_task: u64,
 }
 
-impl Goroutine {
+impl CheckedGoroutine {
     /// The task that those inherit which it creates.
     fn task(&self) -> u64 {
         self.regions.last().map_or(self.inherited_task, |&(task, _)| task)
@@ -49,7 +49,7 @@ impl Goroutine {
 pub(crate) struct Rules {
     version: u32,
     procs: HashMap<u64, Proc>,
-    goroutines: HashMap<u64, Goroutine>,
+    goroutines: HashMap<u64, CheckedGoroutine>,
     tasks: HashSet<u64>,
     /// Goroutines that a sample named before they were created.
     sampled_early: HashSet<u64>,
@@ -206,13 +206,13 @@ impl Rules {
         if i64::try_from(goroutine).is_err() {
             self.note(Violation::misread(format!("g {goroutine} is shown as a negative number")));
         }
-        let inherited_task = self.goroutines.get(&current).map_or(0, Goroutine::task);
+        let inherited_task = self.goroutines.get(&current).map_or(0, CheckedGoroutine::task);
         if inherited_task != 0 && stack == 0 {
             let text =
                 format!("g {goroutine} is created without a stack, in a region of task {inherited_task}");
             self.note(Violation::crash(text));
         }
-        let new = Goroutine {
+        let new = CheckedGoroutine {
             state: State::Runnable,
             created: tick,
             is_in_syscall: false,

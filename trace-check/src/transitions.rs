@@ -24,7 +24,7 @@ pub(crate) enum State {
 
 /// Whose position a change is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Subject {
+pub(crate) enum TransitionOf {
     /// The goroutine in the first argument.
     Argument,
     /// The goroutine that runs on the P.
@@ -47,7 +47,7 @@ pub(crate) enum Begins {
 /// A change of position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transition {
-    pub(crate) of: Subject,
+    pub(crate) of: TransitionOf,
     pub(crate) begins: Begins,
     pub(crate) from: State,
     pub(crate) to: State,
@@ -60,7 +60,7 @@ impl EventType {
     pub(crate) const fn transition(self) -> Option<Transition> {
         use Begins::{Anywhere, At, AtArgument};
         use State::{Runnable, Running, Unknown, Waiting};
-        use Subject::{Argument, Collector, Current};
+        use TransitionOf::{Argument, Collector, Current};
         let (of, begins, from, to, counts) = match self {
             Self::GoCreate => (Argument, At(0), Unknown, Runnable, true),
             Self::GoWaiting | Self::GoInSyscall => (Argument, At(1), Runnable, Waiting, true),
@@ -107,7 +107,7 @@ impl EventType {
     /// Whether no goroutine runs on the P from here on.
     pub(crate) const fn leaves(self) -> bool {
         match self.transition() {
-            Some(transition) => matches!(transition.of, Subject::Current),
+            Some(transition) => matches!(transition.of, TransitionOf::Current),
             None => matches!(self, Self::GoEnd | Self::GoStop),
         }
     }
@@ -140,9 +140,9 @@ impl Change {
     pub(crate) fn of(event: EventType, current: u64, args: &[u64]) -> Option<Self> {
         let transition = event.transition()?;
         let goroutine = match transition.of {
-            Subject::Argument => args[0],
-            Subject::Current => current,
-            Subject::Collector => 0,
+            TransitionOf::Argument => args[0],
+            TransitionOf::Current => current,
+            TransitionOf::Collector => 0,
         };
         let at = match transition.begins {
             Begins::Anywhere => None,
@@ -153,14 +153,14 @@ impl Change {
     }
 
     pub(crate) fn is_of_collector(&self) -> bool {
-        self.transition.of == Subject::Collector
+        self.transition.of == TransitionOf::Collector
     }
 }
 
 impl fmt::Display for Change {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.transition.of {
-            Subject::Collector => f.write_str("the collector")?,
+            TransitionOf::Collector => f.write_str("the collector")?,
             _ => write!(f, "g {} {:?}", self.goroutine, self.transition.from)?,
         }
         match self.at {

@@ -4,14 +4,14 @@ use rtprof_runtime::stack::Stack;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
-use rtprof_tracer::record::{Kind, MAX_RECORD, Records, StackId, StringId, Writer};
+use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, Writer};
 
 use super::Encode;
 use super::v1::V1;
 
 /// What a thread records in a generation.
 #[derive(Clone, Default)]
-pub(crate) struct Lane {
+pub(crate) struct RecordedLane {
     thread: u64,
     thread_id: u32,
     is_over: bool,
@@ -27,7 +27,7 @@ struct Buffer {
     bytes: Vec<u8>,
 }
 
-impl Lane {
+impl RecordedLane {
     /// Of the thread of this goroutine; 0 for what is recorded outside threads.
     pub(crate) fn new(thread: u64) -> Self {
         let thread_id = if thread == 0 { 0 } else { 100 + thread as u32 };
@@ -60,7 +60,12 @@ impl Lane {
         self
     }
 
-    pub(crate) fn put<const N: usize>(&mut self, tick: u64, kind: Kind, arguments: [u64; N]) -> &mut Self {
+    pub(crate) fn put<const N: usize>(
+        &mut self,
+        tick: u64,
+        kind: RecordKind,
+        arguments: [u64; N],
+    ) -> &mut Self {
         self.write(tick, |writer, delta| writer.put(kind, delta, arguments))
     }
 
@@ -68,7 +73,7 @@ impl Lane {
         let state = state.number().into();
         self.put(
             tick,
-            Kind::Status,
+            RecordKind::Status,
             [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 0],
         )
     }
@@ -83,13 +88,13 @@ impl Lane {
         let state = state.number().into();
         self.put(
             tick,
-            Kind::Status,
+            RecordKind::Status,
             [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 1],
         )
     }
 
     pub(crate) fn block(&mut self, tick: u64, reason: WaitReason) -> &mut Self {
-        self.put(tick, Kind::Block, [reason as u64, 1])
+        self.put(tick, RecordKind::Block, [reason as u64, 1])
     }
 
     pub(crate) fn log(&mut self, tick: u64, task: u64, category: StringId, message: &str) -> &mut Self {
@@ -126,9 +131,9 @@ impl Lane {
 pub(crate) fn generation<'a>(
     begin: u64,
     end: u64,
-    lanes: impl IntoIterator<Item = &'a Lane>,
+    lanes: impl IntoIterator<Item = &'a RecordedLane>,
 ) -> Generation<'a> {
-    Generation { begin, end, lanes: lanes.into_iter().map(Lane::records).collect() }
+    Generation { begin, end, lanes: lanes.into_iter().map(RecordedLane::records).collect() }
 }
 
 /// Strings and stacks by their places.

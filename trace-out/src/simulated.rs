@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::Kind;
+use rtprof_tracer::record::RecordKind;
 
-use super::recorded::Lane;
+use super::recorded::RecordedLane;
 use tasks::Task;
 
 /// What may happen.
@@ -41,7 +41,7 @@ struct Thread {
 
 /// A lane under way.
 struct Writing {
-    lane: Lane,
+    lane: RecordedLane,
     tick: u64,
     is_begun: bool,
     /// Steps for which all records are lost.
@@ -147,7 +147,7 @@ impl Simulation {
     }
 
     /// One generation of about so many records, lanes in random order.
-    pub(crate) fn generation(&mut self, steps: usize) -> Vec<Lane> {
+    pub(crate) fn generation(&mut self, steps: usize) -> Vec<RecordedLane> {
         self.generation += 1;
         for _ in 0..steps {
             self.now += 1 + self.chance(200);
@@ -168,11 +168,11 @@ impl Simulation {
             self.declare(id, 0);
         }
         self.declare_tasks();
-        let mut lanes: Vec<Lane> = Vec::new();
+        let mut lanes: Vec<RecordedLane> = Vec::new();
         let ended: Vec<u64> =
             self.lanes.keys().copied().filter(|&id| id != 0 && !self.threads.contains_key(&id)).collect();
         for (id, writing) in &mut self.lanes {
-            let mut lane = std::mem::replace(&mut writing.lane, Lane::new(*id));
+            let mut lane = std::mem::replace(&mut writing.lane, RecordedLane::new(*id));
             writing.is_begun = false;
             if ended.contains(id) {
                 lane.over();
@@ -196,7 +196,7 @@ impl Simulation {
 
     fn lane(&mut self, id: u64) -> &mut Writing {
         self.lanes.entry(id).or_insert_with(|| Writing {
-            lane: Lane::new(id),
+            lane: RecordedLane::new(id),
             tick: 0,
             is_begun: false,
             losing: 0,
@@ -205,7 +205,7 @@ impl Simulation {
     }
 
     /// Writes a record, or loses it; says which.
-    fn record(&mut self, lane: u64, write: impl FnOnce(&mut Lane, u64)) -> bool {
+    fn record(&mut self, lane: u64, write: impl FnOnce(&mut RecordedLane, u64)) -> bool {
         let skew = self.threads.get(&lane).map_or(0, |thread| thread.skew);
         let goroutine = self.polled(lane).or_else(|| {
             self.threads.get(&lane).filter(|thread| thread.state == State::Running).map(|_| lane)
@@ -230,7 +230,7 @@ impl Simulation {
         true
     }
 
-    fn put<const N: usize>(&mut self, lane: u64, kind: Kind, arguments: [u64; N]) -> bool {
+    fn put<const N: usize>(&mut self, lane: u64, kind: RecordKind, arguments: [u64; N]) -> bool {
         let is_written = self.record(lane, |lane, tick| {
             lane.put(tick, kind, arguments);
         });
@@ -249,7 +249,7 @@ impl Simulation {
         let is_after_loss = thread.declared == 0 && self.generation > 1;
         let state = thread.state.number().into();
         let arguments = [id, thread.number, state, id, 100 + id, id % 4, 1, is_after_loss.into()];
-        if self.put(lane, Kind::Status, arguments) {
+        if self.put(lane, RecordKind::Status, arguments) {
             self.threads.get_mut(&id).unwrap().declared = self.generation;
         }
     }
@@ -258,7 +258,7 @@ impl Simulation {
         if let Some(id) = self.any_thread() {
             self.declare(id, 0);
             let bytes = self.chance(1 << 30);
-            self.put(0, Kind::HeapAlloc, [bytes]);
+            self.put(0, RecordKind::HeapAlloc, [bytes]);
         }
     }
 
@@ -268,7 +268,7 @@ impl Simulation {
         id: u64,
         lane: u64,
         to: State,
-        kind: Kind,
+        kind: RecordKind,
         arguments: impl FnOnce(u64) -> [u64; N],
     ) {
         self.declare(id, lane);
@@ -292,11 +292,11 @@ impl Simulation {
         let thread = &self.threads[&id];
         match thread.state {
             State::Running => self.run(id),
-            State::Runnable => self.change(id, id, State::Running, Kind::Start, |number| [id, number]),
-            State::Syscall => self.change(id, id, State::Running, Kind::SyscallEnd, |_| []),
+            State::Runnable => self.change(id, id, State::Running, RecordKind::Start, |number| [id, number]),
+            State::Syscall => self.change(id, id, State::Running, RecordKind::SyscallEnd, |_| []),
             State::Waiting(_) => match self.chance(3) {
-                0 => self.change(id, id, State::Running, Kind::Wake, |_| []),
-                1 => self.change(id, 0, State::Runnable, Kind::Unblock, |number| [id, number, 0]),
+                0 => self.change(id, id, State::Running, RecordKind::Wake, |_| []),
+                1 => self.change(id, 0, State::Runnable, RecordKind::Unblock, |number| [id, number, 0]),
                 _ => {
                     let running = self
                         .threads
@@ -305,7 +305,9 @@ impl Simulation {
                         .map(|(&id, _)| id);
                     if let Some(waker) = running {
                         self.declare(waker, waker);
-                        self.change(id, waker, State::Runnable, Kind::Unblock, |number| [id, number, 1]);
+                        self.change(id, waker, State::Runnable, RecordKind::Unblock, |number| {
+                            [id, number, 1]
+                        });
                     }
                 }
             },
@@ -315,7 +317,7 @@ impl Simulation {
 
     fn create(&mut self, creator: u64) {
         let id = self.next_thread;
-        if !self.put(creator, Kind::Create, [id, id % 4, 1]) && self.chance(2) == 0 {
+        if !self.put(creator, RecordKind::Create, [id, id % 4, 1]) && self.chance(2) == 0 {
             return;
         }
         self.next_thread += 1;
@@ -323,7 +325,7 @@ impl Simulation {
         // Unless the record was lost.
         thread.declared = if self.lane(creator).has_lost { 0 } else { self.generation };
         if self.chance(10) == 0 && thread.declared != 0 {
-            self.put(creator, Kind::CreateFailed, [id]);
+            self.put(creator, RecordKind::CreateFailed, [id]);
             return;
         }
         self.threads.insert(id, thread);
@@ -332,7 +334,7 @@ impl Simulation {
     fn end(&mut self, id: u64) {
         let vanishes = self.chance(1000) < self.mishaps.vanish;
         if !vanishes {
-            self.change(id, id, State::Dead, Kind::End, |_| []);
+            self.change(id, id, State::Dead, RecordKind::End, |_| []);
         }
         self.lane(id);
         self.threads.remove(&id);

@@ -4,7 +4,7 @@
 //! that: ten thousand threads that record little hold 20 MiB and not 640.
 
 use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
-use rtprof_runtime::slots::{Place, Slot};
+use rtprof_runtime::slots::{Slot, SlotIndex};
 
 use crate::record::{MAX_PLAIN, Writer};
 
@@ -66,12 +66,12 @@ pub(crate) struct Body {
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Buffer {
-    place: Place,
+    index: SlotIndex,
     /// The next one in the queue of full ones.
     pub(crate) next: AtomicPtr<Buffer>,
     /// [`SMALL`] or [`LARGE`]; 0 before it was ever taken.
     size: AtomicU32,
-    /// Its owner's: the thread in whose lane it is, within its turn; who has taken it out of there under the lane's
+    /// Its owner's: the thread in whose lane it is, within an event; who has taken it out of there under the lane's
     /// lock; and then the reader.
     pub(crate) body: UnsafeCell<Body>,
 }
@@ -92,8 +92,8 @@ unsafe impl<const ROOM: usize> Sync for Piece<ROOM> {}
 
 // SAFETY: numbers, flags and pointers, for all of which zero is valid. Nothing in it is dropped.
 unsafe impl<const ROOM: usize> Slot for Piece<ROOM> {
-    fn place(&self) -> &Place {
-        &self.head.place
+    fn index(&self) -> &SlotIndex {
+        &self.head.index
     }
 }
 
@@ -114,8 +114,8 @@ impl<const ROOM: usize> Piece<ROOM> {
 }
 
 impl Buffer {
-    pub(crate) fn place(&self) -> &Place {
-        &self.place
+    pub(crate) fn index(&self) -> &SlotIndex {
+        &self.index
     }
 
     /// Its bytes, head included: [`SMALL`] or [`LARGE`].

@@ -1,7 +1,7 @@
 //! The buffers of a trace, and how much memory those in use may be.
 
 use rtprof_runtime::primitive::{AtomicUsize, Ordering};
-use rtprof_runtime::slots::Slots;
+use rtprof_runtime::slots::SlotTable;
 
 use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
 
@@ -9,8 +9,8 @@ use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
 const LEAST: usize = 16 * LARGE;
 
 pub(crate) struct Buffers {
-    small: Slots<Small>,
-    large: Slots<Large>,
+    small: SlotTable<Small>,
+    large: SlotTable<Large>,
     /// Bytes of those in use, and the most that may be. Free ones keep their memory until the trace is over, so that
     /// what is resident may be twice this: all in small ones first, all in large ones later.
     used: AtomicUsize,
@@ -21,7 +21,7 @@ impl Buffers {
     rtprof_runtime::const_fn! {
         pub(crate) const fn new() -> Self {
             let (used, limit) = (AtomicUsize::new(0), AtomicUsize::new(LEAST));
-            Self { small: Slots::new(), large: Slots::new(), used, limit }
+            Self { small: SlotTable::new(), large: SlotTable::new(), used, limit }
         }
     }
 
@@ -67,9 +67,9 @@ impl Buffers {
     pub(crate) fn give_back(&self, buffer: &Buffer) {
         let size = buffer.size();
         if size == SMALL {
-            self.small.give_back_at(buffer.place());
+            self.small.give_back_at(buffer.index());
         } else {
-            self.large.give_back_at(buffer.place());
+            self.large.give_back_at(buffer.index());
         }
         self.used.fetch_sub(size, Ordering::Relaxed);
     }

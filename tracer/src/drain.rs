@@ -16,7 +16,7 @@ use crate::everyone::{self, InKernel, patiently};
 use crate::recorder::following;
 use crate::tables::{self, View};
 use crate::thread::{self, RECORDER};
-use crate::{collector, heap, states};
+use crate::{collections, heap, states};
 
 /// A generation ends after this long,
 const PERIOD: Duration = Duration::from_secs(1);
@@ -89,14 +89,14 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     thread::forget_lane_of_another();
     rtprof_runtime::modules::refresh();
     rtprof_runtime::goroutine::observer::observe(&states::OBSERVER);
-    collector::begin();
+    collections::begin();
     OWNER.store(own_process(), Ordering::Release);
     RECORDER.epoch.session.fetch_add(1, Ordering::Relaxed);
     let generation = following(LAST.load(Ordering::Relaxed));
     let begin = clock::ticks();
     LAST.store(generation, Ordering::Relaxed);
-    goroutine::forget_traces();
-    task::forget_traces();
+    goroutine::clear_marks();
+    task::clear_marks();
     task::note_trace(true);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
     listeners::set(Listener::Tracer, true);
@@ -194,7 +194,7 @@ pub struct Drain {
     view: View,
     in_kernel: InKernel,
     is_over: bool,
-    /// Every thread was seen out of its turn.
+    /// Every thread was seen outside an event.
     is_quiet: bool,
     counts: Counts,
 }
@@ -328,7 +328,7 @@ impl Drop for Drain {
         }
         if self.is_quiet {
             self.view = View::default();
-            // SAFETY: no thread is within a turn and nothing is recorded, so that no buffer is taken and no table is read; the
+            // SAFETY: no thread is within an event and nothing is recorded, so that no buffer is taken and no table is read; the
             // view is gone.
             unsafe {
                 RECORDER.buffers.clear();

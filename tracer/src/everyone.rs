@@ -10,13 +10,14 @@ use rtprof_runtime::kernel_thread;
 use rtprof_runtime::state::State;
 use rtprof_runtime::{labels, listeners, snapshot};
 
-use crate::record::Kind;
+use crate::declared::Declared as _;
+use crate::lane_writer::LaneWriter;
+use crate::record::RecordKind;
 use crate::recorder::Patience;
 use crate::states;
 use crate::thread::RECORDER;
-use crate::turn::Turn;
 
-/// Goroutines of which something is recorded in one turn of the shared lane.
+/// Goroutines of which something is recorded in one event of the shared lane.
 const AT_ONCE: usize = 64;
 /// How long to wait for threads that are within an event, and do not run.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -68,7 +69,7 @@ impl InKernel {
             {
                 self.0.push_back(found);
             } else if goroutine.change(word, word.next(State::Running, word.lost())).is_ok() {
-                record_of([goroutine].into_iter(), |turn, goroutine| turn.declare(goroutine));
+                record_of([goroutine].into_iter(), |writer, goroutine| writer.declare(goroutine));
             }
         }
     }
@@ -88,8 +89,8 @@ impl Drop for InKernel {
 
 /// Declares all goroutines that have not declared themselves in the present generation.
 pub(crate) fn declare() {
-    record_of(goroutine::slots(), |turn, goroutine| turn.declare(goroutine));
-    record_of(snapshot::live_tasks(), |turn, task| turn.declare_task(task));
+    record_of(goroutine::slots(), |writer, goroutine| writer.declare(goroutine));
+    record_of(snapshot::live_tasks(), |writer, task| writer.declare_task(task));
 }
 
 /// Records which goroutines are in a call that is long already: what becomes of it is in no record.
@@ -100,29 +101,32 @@ pub(crate) fn tell_calls() {
             goroutine.state().state() == State::Running && clock::are_micros(ticks, states::LONG_MICROS);
         is_it.then(|| (state, now.wrapping_sub(ticks)))
     };
-    // Looked for outside of the turn, for which others may wait.
+    // Looked for outside of the event, for which others may wait.
     let now = clock::ticks();
     let found: Vec<_> = goroutine::slots().filter(|goroutine| in_call(goroutine, now).is_some()).collect();
-    record_of(found.into_iter(), |turn, goroutine| {
-        turn.declare(goroutine);
-        turn.make_room(0);
-        let now = turn.now();
+    record_of(found.into_iter(), |writer, goroutine| {
+        writer.declare(goroutine);
+        writer.make_room(0);
+        let now = writer.now();
         if let Some((state, begin)) = in_call(goroutine, now) {
-            turn.write(Kind::InCall, now, [goroutine.id(), state.number().into(), begin]);
+            writer.write(RecordKind::InCall, now, [goroutine.id(), state.number().into(), begin]);
         }
     });
 }
 
 /// Records something of each of these goroutines, in the shared lane.
-fn record_of<G: 'static>(goroutines: impl Iterator<Item = &'static G>, record: impl Fn(&mut Turn<'_>, &G)) {
+fn record_of<G: 'static>(
+    goroutines: impl Iterator<Item = &'static G>,
+    record: impl Fn(&mut LaneWriter<'_>, &G),
+) {
     let mut goroutines = goroutines.peekable();
     while goroutines.peek().is_some() {
         // Not all at once: others have events for that lane too.
         let recorded = patiently(|patience| {
-            RECORDER.with_patient_shared_turn(patience, |turn| {
+            RECORDER.with_patient_shared_writer(patience, |writer| {
                 for goroutine in goroutines.by_ref().take(AT_ONCE) {
-                    turn.make_room(0);
-                    record(turn, goroutine);
+                    writer.make_room(0);
+                    record(writer, goroutine);
                 }
             })
         });

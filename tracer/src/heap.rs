@@ -5,9 +5,9 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use rtprof_runtime::atomic_ref::AtomicRef;
 use rtprof_runtime::{clock, goroutine};
 
-use crate::record::Kind;
-use crate::thread::{in_own_lane, is_enabled, shared_turn};
-use crate::turn::Turn;
+use crate::lane_writer::LaneWriter;
+use crate::record::RecordKind;
+use crate::thread::{in_own_lane, is_enabled, record_shared};
 
 /// Points of the curve are at least this far apart.
 const INTERVAL_NANOS: u64 = 5_000_000;
@@ -53,7 +53,7 @@ fn draw(now: u64, live: u64) {
 
 fn write_live(live: u64) {
     CURVE.shown.store(live, Ordering::Relaxed);
-    write(Kind::HeapAlloc, live);
+    write(RecordKind::HeapAlloc, live);
 }
 
 /// Draws what the curve lacks: a burst may end within the interval after a point. By the reader, time and again, and
@@ -71,7 +71,7 @@ pub(crate) fn catch_up() {
 pub fn set_heap_goal(bytes: u64) {
     CURVE.goal.store(bytes, Ordering::Relaxed);
     if is_enabled() {
-        write(Kind::HeapGoal, bytes);
+        write(RecordKind::HeapGoal, bytes);
     }
 }
 
@@ -84,24 +84,24 @@ pub(crate) fn begin(live: &'static fn() -> u64) {
     write_live(live());
     match CURVE.goal.load(Ordering::Relaxed) {
         0 => {}
-        goal => write(Kind::HeapGoal, goal),
+        goal => write(RecordKind::HeapGoal, goal),
     }
 }
 
-fn write(kind: Kind, bytes: u64) {
-    let event = |turn: &mut Turn<'_>| {
-        if !turn.count_if_lost() {
-            turn.write(kind, turn.now(), [bytes]);
+fn write(kind: RecordKind, bytes: u64) {
+    let event = |writer: &mut LaneWriter<'_>| {
+        if !writer.count_if_lost() {
+            writer.write(kind, writer.now(), [bytes]);
         }
     };
     // A thread that allocates is not registered for that; nor does it show that it waits no more, if it has said so.
     let is_written = goroutine::known().and_then(|own| {
-        in_own_lane(own, |turn| {
-            turn.declare(own);
-            event(turn);
+        in_own_lane(own, |writer| {
+            writer.declare(own);
+            event(writer);
         })
     });
     if is_written.is_none() {
-        shared_turn(event);
+        record_shared(event);
     }
 }

@@ -5,13 +5,13 @@
 //!   reader      the next generation ─ barrier ─ turn even, or another one? ─ lock ─ take the buffer
 //! ```
 //!
-//! Within a turn the buffer is the thread's, with no lock and no atomic instruction. The reader publishes a new generation
-//! and waits until the thread has been out of its turn; later turns see the new generation, and the thread gives up
+//! Within an event the buffer is the thread's, with no lock and no atomic instruction. The reader publishes a new generation
+//! and waits until the thread has been outside an event; later events see the new generation, and the thread gives up
 //! the buffer by itself, under the lane's lock, unless the reader has taken it before.
 //!
-//! Locks: `lock`, a spinning word held for the exchange of a buffer, by the thread within its turn and by the reader. It
-//! bears its holder's number, so that the reader can take it from a thread that has died with it; a turn waits for it for
-//! a while only, as it may be that of a signal handler that has interrupted the reader. A handler that interrupts a turn
+//! Locks: `lock`, a spinning word held for the exchange of a buffer, by the thread within an event and by the reader. It
+//! bears its holder's number, so that the reader can take it from a thread that has died with it; an event waits for it for
+//! a while only, as it may be that of a signal handler that has interrupted the reader. A handler that interrupts an event
 //! stays out of the lane. A forked child records nothing any more.
 
 use rtprof_runtime::hidden::{self, Calls};
@@ -19,16 +19,16 @@ use rtprof_runtime::nap::nap;
 use rtprof_runtime::primitive::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, spin_loop, yield_now,
 };
-use rtprof_runtime::slots::{Place, Slot};
+use rtprof_runtime::slots::{Slot, SlotIndex};
 
 use crate::buffer::Buffer;
-use crate::tables::Desk;
+use crate::tables::LookupCache;
 
 /// A lane, in a slot that is used again and again.
 #[repr(C, align(128))]
 pub(crate) struct Lane {
     /// Odd while its thread is within an event.
-    pub(crate) turn: AtomicU32,
+    pub(crate) events: AtomicU32,
     /// The generation of the buffer.
     pub(crate) generation: AtomicU32,
     /// Null when there is none. Changed with the lock held.
@@ -40,18 +40,18 @@ pub(crate) struct Lane {
     /// The thread's, as in [`crate::generation::LaneRecords`]; 0 while the lane is nobody's.
     pub(crate) thread: AtomicU64,
     pub(crate) thread_id: AtomicU32,
-    place: Place,
-    /// For the thread within its turn.
-    pub(crate) desk: UnsafeCell<Desk>,
+    index: SlotIndex,
+    /// For the thread within an event.
+    pub(crate) desk: UnsafeCell<LookupCache>,
 }
 
-// SAFETY: `desk` is used within the turn of the lane's thread alone, or under the lock of the shared lane.
+// SAFETY: `desk` is used within the event of the lane's thread alone, or under the lock of the shared lane.
 unsafe impl Sync for Lane {}
 
 // SAFETY: numbers, and pointers that may be null, for which zero is valid. Nothing in it is dropped.
 unsafe impl Slot for Lane {
-    fn place(&self) -> &Place {
-        &self.place
+    fn index(&self) -> &SlotIndex {
+        &self.index
     }
 }
 
@@ -65,15 +65,15 @@ impl Lane {
     rtprof_runtime::const_fn! {
         pub(crate) const fn new() -> Self {
             Self {
-                turn: AtomicU32::new(0),
+                events: AtomicU32::new(0),
                 generation: AtomicU32::new(0),
                 buffer: AtomicPtr::new(core::ptr::null_mut()),
                 lock: AtomicU32::new(0),
                 is_lossy: AtomicU32::new(0),
                 thread: AtomicU64::new(0),
                 thread_id: AtomicU32::new(0),
-                place: Place::new(),
-                desk: UnsafeCell::new(Desk::new()),
+                index: SlotIndex::new(),
+                desk: UnsafeCell::new(LookupCache::new()),
             }
         }
     }

@@ -3,7 +3,7 @@
 //! Programs use the facade, `rtprof::trace`. This crate is for those who write hooks or encoders.
 //!
 //! ```text
-//!   hooks, annotations ─► Turn ─► Lane ── full buffer, or a new generation ──► Queue ─► Drain ─► Generation
+//!   hooks, annotations ─► LaneWriter ─► Lane ── full buffer, or a new generation ──► Queue ─► Drain ─► Generation
 //!                          │                                                             cuts      │
 //!                          └─ a goroutine's state: one word, one compare-and-swap                  └─► an encoder
 //! ```
@@ -13,10 +13,10 @@
 //! | [`record`], [`generation`] | what is recorded, in a form that knows no trace format |
 //! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
 //! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
-//! | `turn::tasks`, [`polls`] | the same of async tasks |
+//! | `lane_writer::tasks`, [`polls`] | the same of async tasks |
 //! | `tables` | what stands for stacks and strings |
 //! | [`drain`], `everyone` | start, stop, and the cuts in between |
-//! | `task`, `region`, `log`, `sample`, [`heap`], [`collector`] | what else is recorded |
+//! | `task`, `region`, `log`, `sample`, [`heap`], [`collections`] | what else is recorded |
 //!
 //! # Rules of the hooks
 //! As in `rtprof_runtime`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
@@ -30,12 +30,14 @@ mod barrier;
 mod buffer;
 mod buffers;
 mod collected;
-pub mod collector;
+pub mod collections;
+mod declared;
 pub mod drain;
 mod everyone;
 pub mod generation;
 pub mod heap;
 mod lane;
+mod lane_writer;
 mod log;
 #[cfg(all(test, loom))]
 mod models;
@@ -50,7 +52,6 @@ pub mod states;
 mod tables;
 mod task;
 mod thread;
-mod turn;
 
 pub use collected::Collected;
 pub use log::log;

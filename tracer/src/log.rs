@@ -2,7 +2,7 @@
 
 use crate::record::cut;
 use crate::task;
-use crate::thread::{any_turn, is_enabled};
+use crate::thread::{is_enabled, record_any};
 
 /// Writes a message of a category to the trace, as of the current goroutine and the current [`Task`](crate::Task), if
 /// there is one. Of each text at most 1,024 bytes are kept. While nothing is recorded this is one load. Go: `trace.Log`.
@@ -18,10 +18,10 @@ pub fn log(category: &str, message: &str) {
 #[cold]
 #[inline(never)]
 fn write(category: &str, message: &str) {
-    any_turn(|turn| {
-        if !turn.count_if_lost() {
-            let (category, stack) = (turn.string(category), turn.stack());
-            turn.write_log(task::current(), category, stack, cut(message).as_bytes());
+    record_any(|writer| {
+        if !writer.count_if_lost() {
+            let (category, stack) = (writer.string(category), writer.stack());
+            writer.write_log(task::current(), category, stack, cut(message).as_bytes());
         }
     });
 }

@@ -9,7 +9,7 @@ use rtprof_runtime::wait_reason::WaitReason;
 
 use crate::buffer::Buffer;
 use crate::lane::Lane;
-use crate::record::{Kind, Record, Records};
+use crate::record::{Record, RecordKind, Records};
 use crate::recorder::{Patience, Recorder};
 
 const PATIENT: Patience<'static> = Patience { own: 1, is_gone: &|_| false, is_over: &|| false };
@@ -28,9 +28,9 @@ fn recorder() -> &'static Recorder {
 }
 
 fn event(recorder: &'static Recorder, lane: &Lane, number: u64) -> bool {
-    let recorded = recorder.with_turn(lane, |turn| {
-        let is_lost = turn.count_if_lost();
-        turn.write(Kind::HeapAlloc, turn.now(), [number]);
+    let recorded = recorder.with_writer(lane, |writer| {
+        let is_lost = writer.count_if_lost();
+        writer.write(RecordKind::HeapAlloc, writer.now(), [number]);
         !is_lost
     });
     recorded == Some(true)
@@ -111,8 +111,8 @@ fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
     model(2, || {
         let recorder = recorder();
         let record = move |number| {
-            let recorded = recorder.with_shared_turn(number as u32, |turn| {
-                turn.write(Kind::HeapAlloc, turn.now(), [number]);
+            let recorded = recorder.with_shared_writer(number as u32, |writer| {
+                writer.write(RecordKind::HeapAlloc, writer.now(), [number]);
             });
             u64::from(recorded.is_some())
         };
@@ -138,13 +138,13 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
         let waker = thread::spawn(move || {
             // Does nothing if it comes before the block.
             let is_waiting = |state| matches!(state, State::Waiting(_));
-            recorder.with_turn(lanes[1], |turn| turn.unblock(goroutine, 0, &is_waiting)).unwrap();
+            recorder.with_writer(lanes[1], |writer| writer.unblock(goroutine, 0, &is_waiting)).unwrap();
         });
         let blocker = thread::spawn(move || {
             let waiting = State::Waiting(WaitReason::Park);
-            let recorded = recorder.with_turn(lanes[0], |turn| {
-                let tick = turn.leave_running(goroutine, waiting);
-                turn.write(Kind::Block, tick, [WaitReason::Park as u64, 0]);
+            let recorded = recorder.with_writer(lanes[0], |writer| {
+                let tick = writer.leave_running(goroutine, waiting);
+                writer.write(RecordKind::Block, tick, [WaitReason::Park as u64, 0]);
             });
             recorded.unwrap();
         });
@@ -188,13 +188,13 @@ fn loom_a_task_is_woken_while_it_is_polled() {
         let task: &'static Task = Box::leak(Box::new(Task::of_model(9)));
         let lanes = [1, 2].map(|id| recorder.open_lane(id, id as u32).unwrap());
         let waker = thread::spawn(move || {
-            let was_polled = task.traced().generation() != 0;
-            recorder.with_turn(lanes[1], |turn| turn.wake_task(task, |_| 0)).unwrap();
+            let was_polled = task.traced().mark() != 0;
+            recorder.with_writer(lanes[1], |writer| writer.wake_task(task, |_| 0)).unwrap();
             was_polled
         });
         let poller = thread::spawn(move || {
-            recorder.with_turn(lanes[0], |turn| turn.begin_poll(task)).unwrap();
-            recorder.with_turn(lanes[0], |turn| turn.end_poll(task)).unwrap();
+            recorder.with_writer(lanes[0], |writer| writer.begin_poll(task)).unwrap();
+            recorder.with_writer(lanes[0], |writer| writer.end_poll(task)).unwrap();
         });
         let mut buffers = cut(recorder, 1, false);
         poller.join().unwrap();

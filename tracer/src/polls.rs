@@ -7,17 +7,17 @@ use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::state::State;
 use rtprof_runtime::task::Task;
 
-use crate::thread::{any_turn, self_turn};
-use crate::turn::{
+use crate::lane_writer::{
     change_unrecorded, ended_unrecorded, panicked_unrecorded, poll_ended_unrecorded, woken_unrecorded,
 };
+use crate::thread::{record_any, record_self};
 
 /// The current goroutine has created a task, which nothing else knows yet. Go: `traceGoCreate`.
 #[cold]
 pub fn created(task: &Task) {
-    any_turn(|turn| {
-        if !turn.count_if_lost() {
-            turn.create_task(task);
+    record_any(|writer| {
+        if !writer.count_if_lost() {
+            writer.create_task(task);
         }
     });
 }
@@ -25,9 +25,9 @@ pub fn created(task: &Task) {
 /// The current thread is about to poll a task: before [`Task::enter`]. Go: `traceGoStart`.
 #[inline(never)]
 pub fn begin(task: &Task) {
-    self_turn(|turn, _| {
-        turn.count_if_lost();
-        turn.begin_poll(task);
+    record_self(|writer, _| {
+        writer.count_if_lost();
+        writer.begin_poll(task);
     });
 }
 
@@ -46,12 +46,12 @@ pub enum PollEnd {
 /// [`Task::leave`]. Go: `traceGoPark`, `traceGoSched`, `traceGoEnd`.
 #[inline(never)]
 pub fn end(own: &'static Goroutine, task: &'static Task, outer: Option<&'static Task>, end: PollEnd) {
-    let recorded = self_turn(|turn, own| {
-        turn.count_if_lost();
+    let recorded = record_self(|writer, own| {
+        writer.count_if_lost();
         match end {
-            PollEnd::Pending => turn.end_poll(task),
-            PollEnd::Panicked => turn.end_panicked_poll(task),
-            PollEnd::Over => turn.end_task(task),
+            PollEnd::Pending => writer.end_poll(task),
+            PollEnd::Panicked => writer.end_panicked_poll(task),
+            PollEnd::Over => writer.end_task(task),
         }
         // A signal handler that comes next and finds the task polled would take it for one that runs.
         own.set_polls(outer);
@@ -78,9 +78,9 @@ pub fn woken(task: &Task) {
 
 #[inline(never)]
 fn wake(task: &Task) {
-    let recorded = any_turn(|turn| {
-        turn.count_if_lost();
-        turn.wake_task(task, |turn| turn.stack());
+    let recorded = record_any(|writer| {
+        writer.count_if_lost();
+        writer.wake_task(task, |writer| writer.stack());
     });
     if recorded.is_none() {
         change_unrecorded(task, woken_unrecorded);
@@ -90,14 +90,14 @@ fn wake(task: &Task) {
 /// A task is over that no poll has ended, and that is not polled.
 #[cold]
 pub fn dropped(task: &Task) {
-    let recorded = self_turn(|turn, _| {
+    let recorded = record_self(|writer, _| {
         let word = task.traced();
-        if word.generation() == 0 || word.state() == State::Dead {
+        if word.mark() == 0 || word.state() == State::Dead {
             return;
         }
-        turn.count_if_lost();
-        turn.begin_poll(task);
-        turn.end_task(task);
+        writer.count_if_lost();
+        writer.begin_poll(task);
+        writer.end_task(task);
     });
     if recorded.is_none() {
         change_unrecorded(task, ended_unrecorded);

@@ -2,16 +2,16 @@
 
 use rtprof_runtime::hook::Hook;
 use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
-use rtprof_runtime::slots::Slots;
-use rtprof_runtime::state::MAX_GENERATION;
+use rtprof_runtime::slots::SlotTable;
 
 use crate::barrier::Barrier;
 use crate::buffer::Buffer;
 use crate::buffers::Buffers;
+use crate::declared::{Declared as _, MAX_GENERATION};
 use crate::lane::{Lane, is_own, take, wait};
+use crate::lane_writer::LaneWriter;
 use crate::queue::Queue;
 use crate::shared::{SharedLane, SharedLanes};
-use crate::turn::Turn;
 
 /// What every hook reads first.
 #[repr(align(128))]
@@ -41,7 +41,7 @@ pub(crate) struct Losses {
 
 pub(crate) struct Recorder {
     pub(crate) epoch: Epoch,
-    pub(crate) lanes: Slots<Lane>,
+    pub(crate) lanes: SlotTable<Lane>,
     pub(crate) buffers: Buffers,
     pub(crate) full: Queue,
     /// Where events go that come from no lane: the first for all kinds, the others for signal handlers.
@@ -52,7 +52,7 @@ pub(crate) struct Recorder {
 /// Tries, of 50 microseconds each, after which the reader asks whether the thread that it waits for exists.
 const LOOK_AFTER: u32 = 1000;
 
-/// Tries of a turn to get the lock of its own lane, which the reader may hold: some 10 ms, in case the reader has just
+/// Tries of an event to get the lock of its own lane, which the reader may hold: some 10 ms, in case the reader has just
 /// lost its core.
 const LANE_TRIES: u32 = 500;
 
@@ -61,7 +61,7 @@ thread_local! {
     static IS_HASTY: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
-/// Runs `f`, in a signal handler, whose turns do not wait for the lock of their lane: what they wait is time of the thread that
+/// Runs `f`, in a signal handler, whose events do not wait for the lock of their lane: what they wait is time of the thread that
 /// the handler has interrupted, and others may wait for that one.
 pub(crate) fn in_haste<R>(f: impl FnOnce() -> R) -> R {
     let was_hasty = IS_HASTY.with(|is_hasty| is_hasty.replace(true));
@@ -108,7 +108,7 @@ impl Recorder {
                     session: AtomicU32::new(0),
                     barrier: Barrier::new(),
                 },
-                lanes: Slots::new(),
+                lanes: SlotTable::new(),
                 buffers: Buffers::new(),
                 full: Queue::new(),
                 shared: SharedLane::all(),
@@ -122,40 +122,44 @@ impl Recorder {
         self.epoch.generation.load(Ordering::Acquire)
     }
 
-    /// Runs `f` in the turn of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has
-    /// interrupted another turn.
+    /// Runs `f` in the event of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has
+    /// interrupted another event.
     #[inline(always)]
-    pub(crate) fn with_turn<R>(&'static self, lane: &Lane, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-        let begun = lane.turn.load(Ordering::Relaxed);
+    pub(crate) fn with_writer<R>(
+        &'static self,
+        lane: &Lane,
+        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
+    ) -> Option<R> {
+        let begun = lane.events.load(Ordering::Relaxed);
         if begun & 1 != 0 {
             return None;
         }
-        // Release: a reader that waits for the turn before may see this one first.
-        lane.turn.store(begun.wrapping_add(1), Ordering::Release);
+        // Release: a reader that waits for the event before may see this one first.
+        lane.events.store(begun.wrapping_add(1), Ordering::Release);
         self.epoch.barrier.light();
-        let mut turn = Turn::new(self, lane, self.generation());
-        if turn.generation() == 0 {
+        let mut writer = LaneWriter::new(self, lane, self.generation());
+        if writer.generation() == 0 {
             return None;
         }
-        turn.open();
-        Some(f(&mut turn))
+        writer.open();
+        Some(f(&mut writer))
     }
 
-    /// The end of a turn.
+    /// The end of an event.
     #[inline]
-    pub(crate) fn end_turn(&self, lane: &Lane) {
+    pub(crate) fn end_event(&self, lane: &Lane) {
         // A shared lane lies within the array.
         let offset = (&raw const *lane).addr().wrapping_sub(self.shared.as_ptr().addr());
         if offset < size_of_val(&self.shared) {
             self.shared[offset / size_of::<SharedLane>()].holder.store(0, Ordering::Release);
         } else {
-            // Release: who sees it even sees what was written in the turn.
-            lane.turn.store(lane.turn.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+            // Release: who sees it even sees what was written in the event.
+            lane.events.store(lane.events.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
     }
 
     /// Gives the lane a new buffer, of `generation`, and the old one, if there is one, to the reader. `None`, counted,
-    /// when no buffer is free. Called within a turn in that lane.
+    /// when no buffer is free. Called within an event in that lane.
     #[cold]
     pub(crate) fn renew(&'static self, lane: &Lane, generation: u32, now: u64) -> Option<&'static Buffer> {
         // Leaves `errno` as it was.
@@ -178,7 +182,7 @@ impl Recorder {
             return None;
         };
         let session = self.epoch.session.load(Ordering::Relaxed);
-        // SAFETY: the lane is the turn's that this is called in.
+        // SAFETY: the lane is the writer's that this is called in.
         lane.desk.with_mut(|desk| unsafe { (*desk).prepare(session) });
         let thread = lane.thread.load(Ordering::Relaxed);
         let goroutine = polled_in_trace().filter(|_| thread != 0).unwrap_or(thread);
@@ -237,20 +241,20 @@ impl Recorder {
         advanced.then_some(next)
     }
 
-    /// Waits until nobody is within a turn of an earlier generation than `current`, and gives the buffers that lanes
+    /// Waits until nobody is within an event of an earlier generation than `current`, and gives the buffers that lanes
     /// still have of such to the reader. Returns whether that went well for all.
     pub(crate) fn collect(&self, current: u32, patience: &Patience<'_>) -> bool {
         self.epoch.barrier.heavy();
         let mut all = true;
         for lane in self.lanes.iter() {
-            all &= self.wait_for_turn(lane, patience) && self.collect_lane(lane, current, patience);
+            all &= self.wait_for_event(lane, patience) && self.collect_lane(lane, current, patience);
         }
         for shared in &self.shared {
             let gives_up = |tries, holder| patience.ends(tries, holder, |dead| shared.free(dead));
             let is_taken = take(&shared.holder, patience.own, gives_up);
             if is_taken {
                 all &= self.collect_lane(&shared.lane, current, patience);
-                self.end_turn(&shared.lane);
+                self.end_event(&shared.lane);
             }
             all &= is_taken;
         }
@@ -268,22 +272,22 @@ impl Recorder {
         true
     }
 
-    /// Waits for the end of the turn that the lane's thread is in, if it is.
-    fn wait_for_turn(&self, lane: &Lane, patience: &Patience<'_>) -> bool {
-        let begun = lane.turn.load(Ordering::Acquire);
+    /// Waits for the end of the event that the lane's thread is in, if it is.
+    fn wait_for_event(&self, lane: &Lane, patience: &Patience<'_>) -> bool {
+        let begun = lane.events.load(Ordering::Acquire);
         if begun & 1 == 0 {
             return true;
         }
         let thread_id = lane.thread_id.load(Ordering::Relaxed);
         let mut tries = 0;
-        while lane.turn.load(Ordering::Acquire) == begun {
+        while lane.events.load(Ordering::Acquire) == begun {
             tries += 1;
             wait(tries);
             let ends_turn = |dead| {
-                // Only if it is still that turn: the thread may have ended it, and given its lane to another, before it
+                // Only if it is still that event: the thread may have ended it, and given its lane to another, before it
                 // was found dead.
                 let (end, set) = (begun.wrapping_add(1), Ordering::AcqRel);
-                if lane.turn.compare_exchange(begun, end, set, Ordering::Acquire).is_ok() {
+                if lane.events.compare_exchange(begun, end, set, Ordering::Acquire).is_ok() {
                     lane.unlock_for(dead);
                 }
             };

@@ -6,9 +6,9 @@ use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::task::Task;
 
 use crate::drain::session;
-use crate::record::{Kind, StringId};
+use crate::record::{RecordKind, StringId};
 use crate::task;
-use crate::thread::{RECORDER, is_enabled, own_turn};
+use crate::thread::{RECORDER, is_enabled, record_own};
 
 /// A region of the goroutine that has started it, until it is dropped. Go: `trace.Region`.
 ///
@@ -48,12 +48,12 @@ pub fn with_region<T>(name: &str, f: impl FnOnce() -> T) -> T {
 #[cold]
 #[inline(never)]
 fn start(name: &str) -> Option<Region> {
-    own_turn(|turn, own| {
-        if turn.count_if_lost() {
+    record_own(|writer, own| {
+        if writer.count_if_lost() {
             return None;
         }
-        let (name, task, stack) = (turn.string(name), task::current(), turn.stack());
-        turn.write(Kind::RegionBegin, turn.now(), [task, name.into(), stack.into()]);
+        let (name, task, stack) = (writer.string(name), task::current(), writer.stack());
+        writer.write(RecordKind::RegionBegin, writer.now(), [task, name.into(), stack.into()]);
         Some(Region { session: session(), name, task, goroutine: running(own) })
     })?
 }
@@ -83,9 +83,9 @@ impl Region {
             RECORDER.losses.foreign_ends.fetch_add(1, Ordering::Relaxed);
             return;
         }
-        own_turn(|turn, _| {
-            if self.session == session() && !turn.count_if_lost() {
-                turn.write(Kind::RegionEnd, turn.now(), [self.task, self.name.into()]);
+        record_own(|writer, _| {
+            if self.session == session() && !writer.count_if_lost() {
+                writer.write(RecordKind::RegionEnd, writer.now(), [self.task, self.name.into()]);
             }
         });
     }

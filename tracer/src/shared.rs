@@ -1,10 +1,10 @@
-//! Lanes that are no thread's, for events of threads that have none, and of signal handlers that have interrupted a turn.
+//! Lanes that are no thread's, for events of threads that have none, and of signal handlers that have interrupted an event.
 
 use rtprof_runtime::primitive::AtomicU32;
 
 use crate::lane::{Lane, is_own, take, unlock_for};
+use crate::lane_writer::LaneWriter;
 use crate::recorder::{Patience, Recorder};
-use crate::turn::Turn;
 
 /// Shared lanes for signal handlers. They cannot wait for one: its holder may be the thread that they have interrupted, and
 /// what they wait is processor time of it. So there are several, of which they take one that is free. (Not in models, which
@@ -12,13 +12,13 @@ use crate::turn::Turn;
 const HANDLER_LANES: usize = if cfg!(loom) { 0 } else { 4 };
 /// How often a handler tries each of them.
 const HANDLER_ROUNDS: usize = 8;
-/// Tries of a turn to get the shared lane, whose holder may be anywhere.
+/// Tries of an event to get the shared lane, whose holder may be anywhere.
 const SHARED_TRIES: u32 = 250;
 
 /// The first is for all kinds of events, the others are for signal handlers.
 pub(crate) type SharedLanes = [SharedLane; 1 + HANDLER_LANES];
 
-/// A lane that is no thread's. A turn in it is its holder's.
+/// A lane that is no thread's. An event in it is its holder's.
 pub(crate) struct SharedLane {
     pub(crate) lane: Lane,
     /// The kernel's number of the thread that has it; 0 for none.
@@ -48,22 +48,22 @@ impl SharedLane {
 }
 
 impl Recorder {
-    /// Runs `f` in a turn in the shared lane, of the thread that the kernel knows by this number. `None` when nothing is
+    /// Runs `f` in an event in the shared lane, of the thread that the kernel knows by this number. `None` when nothing is
     /// recorded, or if another has it for too long, or the thread itself, which a signal handler has interrupted.
-    pub(crate) fn with_shared_turn<R>(
+    pub(crate) fn with_shared_writer<R>(
         &'static self,
         thread_id: u32,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
+        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
     ) -> Option<R> {
-        self.shared_turn(thread_id, |tries, holder| is_own(holder, thread_id) || tries > SHARED_TRIES, f)
+        self.record_shared(thread_id, |tries, holder| is_own(holder, thread_id) || tries > SHARED_TRIES, f)
     }
 
-    /// As [`Recorder::with_shared_turn`], by a signal handler, in a lane for these: `None` also if all are taken, by handlers
+    /// As [`Recorder::with_shared_writer`], by a signal handler, in a lane for these: `None` also if all are taken, by handlers
     /// whose threads have lost their cores.
-    pub(crate) fn with_handler_turn<R>(
+    pub(crate) fn with_handler_writer<R>(
         &'static self,
         thread_id: u32,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
+        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
     ) -> Option<R> {
         let lanes = &self.shared[1..];
         let places = (thread_id as usize..).take(HANDLER_ROUNDS * lanes.len());
@@ -72,21 +72,21 @@ impl Recorder {
         self.in_shared(taken, f)
     }
 
-    /// As [`Recorder::with_shared_turn`], by the reader, who can wait, but not for the dead.
-    pub(crate) fn with_patient_shared_turn<R>(
+    /// As [`Recorder::with_shared_writer`], by the reader, who can wait, but not for the dead.
+    pub(crate) fn with_patient_shared_writer<R>(
         &'static self,
         patience: &Patience<'_>,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
+        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
     ) -> Option<R> {
         let gives_up = |tries, holder| patience.ends(tries, holder, |dead| self.shared[0].free(dead));
-        self.shared_turn(patience.own, gives_up, f)
+        self.record_shared(patience.own, gives_up, f)
     }
 
-    fn shared_turn<R>(
+    fn record_shared<R>(
         &'static self,
         thread_id: u32,
         gives_up: impl Fn(u32, u32) -> bool,
-        f: impl FnOnce(&mut Turn<'_>) -> R,
+        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
     ) -> Option<R> {
         let shared = &self.shared[0];
         if !take(&shared.holder, thread_id, gives_up) {
@@ -95,13 +95,17 @@ impl Recorder {
         self.in_shared(shared, f)
     }
 
-    /// Runs `f` in a turn in this shared lane, which the thread has taken.
-    fn in_shared<R>(&'static self, shared: &SharedLane, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-        let mut turn = Turn::new(self, &shared.lane, self.generation());
-        if turn.generation() == 0 {
+    /// Runs `f` in an event in this shared lane, which the thread has taken.
+    fn in_shared<R>(
+        &'static self,
+        shared: &SharedLane,
+        f: impl FnOnce(&mut LaneWriter<'_>) -> R,
+    ) -> Option<R> {
+        let mut writer = LaneWriter::new(self, &shared.lane, self.generation());
+        if writer.generation() == 0 {
             return None;
         }
-        turn.open();
-        Some(f(&mut turn))
+        writer.open();
+        Some(f(&mut writer))
     }
 }

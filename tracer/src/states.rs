@@ -10,11 +10,12 @@ use rtprof_runtime::goroutine_id;
 use rtprof_runtime::kernel_thread;
 use rtprof_runtime::labels;
 use rtprof_runtime::start::Start;
-use rtprof_runtime::state::{State, Word};
+use rtprof_runtime::state::{State, StateWord};
 use rtprof_runtime::wait_reason::WaitReason;
 
-use crate::record::Kind;
-use crate::thread::{self, any_turn, is_enabled, own_turn, self_turn};
+use crate::declared::Declared as _;
+use crate::record::RecordKind;
+use crate::thread::{self, is_enabled, record_any, record_own, record_self};
 
 pub(crate) static OBSERVER: Observer =
     Observer { began, waits, ends, forked, cycle, cpu_sample: crate::sample::cpu_sample };
@@ -54,11 +55,11 @@ pub fn announce(own: &Goroutine, reason: WaitReason, since: u64) {
 
 #[cold]
 fn block_recorded(own: &Goroutine, reason: WaitReason) -> Option<()> {
-    self_turn(|turn, _| {
-        let stack = turn.stack();
-        turn.count_if_lost();
-        let tick = turn.leave_running(own, State::Waiting(reason));
-        turn.write(Kind::Block, tick, [reason as u64, stack.into()]);
+    record_self(|writer, _| {
+        let stack = writer.stack();
+        writer.count_if_lost();
+        let tick = writer.leave_running(own, State::Waiting(reason));
+        writer.write(RecordKind::Block, tick, [reason as u64, stack.into()]);
     })
 }
 
@@ -66,8 +67,8 @@ fn block_recorded(own: &Goroutine, reason: WaitReason) -> Option<()> {
 #[inline]
 pub fn resume(own: &Goroutine) {
     thread::set_asleep(false);
-    // A turn settles it.
-    if !is_enabled() || self_turn(|_, _| ()).is_none() {
+    // An event settles it.
+    if !is_enabled() || record_self(|_, _| ()).is_none() {
         change_unrecorded(own, |state| (state != State::Running).then_some(State::Running));
     }
 }
@@ -90,17 +91,17 @@ pub fn unblock_if(goroutine: &Goroutine, waits: impl Fn(State) -> bool) {
 
 #[cold]
 fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Option<()> {
-    any_turn(|turn| {
-        turn.count_if_lost();
-        let stack = turn.stack();
-        turn.unblock(goroutine, stack, waits);
+    record_any(|writer| {
+        writer.count_if_lost();
+        let stack = writer.stack();
+        writer.unblock(goroutine, stack, waits);
     })
 }
 
 /// A goroutine that says that it runs, while the kernel says that its thread waits, is in a system call for all that is known.
 /// So is a thread of ours, which waits nearly all of the time in calls that nothing tells of, and may be running only to start this
 /// trace. Returns its word then. Nothing, if it says something else meanwhile. Not for hooks.
-pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<Word> {
+pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<StateWord> {
     // Read before the kernel is asked, so that a change since makes this one fail.
     let word = goroutine.state();
     let is_there = || kernel_thread::is_waiting(goroutine.thread_id()) == Some(true);
@@ -122,11 +123,11 @@ pub fn call_ended(own: &Goroutine, state: State, (begin, end): (u64, u64)) {
         // Found in the kernel when the trace began: that tells of the call already.
         return resume(own);
     }
-    own_turn(|turn, _| {
-        if !turn.count_if_lost() {
-            let stack = turn.stack();
+    record_own(|writer, _| {
+        if !writer.count_if_lost() {
+            let stack = writer.stack();
             let arguments = [state.number().into(), stack.into(), clock::since(begin, end)];
-            turn.write(Kind::Call, end, arguments);
+            writer.write(RecordKind::Call, end, arguments);
         }
     });
 }
@@ -136,22 +137,22 @@ pub fn yields() {
     if !is_enabled() {
         return;
     }
-    own_turn(|turn, own| {
-        if !turn.count_if_lost() {
-            let stack = turn.stack();
-            let tick = turn.leave_running(own, State::Runnable);
-            turn.write(Kind::Yield, tick, [stack.into()]);
+    record_own(|writer, own| {
+        if !writer.count_if_lost() {
+            let stack = writer.stack();
+            let tick = writer.leave_running(own, State::Runnable);
+            writer.write(RecordKind::Yield, tick, [stack.into()]);
         }
     });
 }
 
 /// The current goroutine makes a system call that may block. To be followed by [`resume`]. Go: `traceGoSysCall`.
 pub fn enter_syscall() {
-    own_turn(|turn, own| {
-        if !turn.count_if_lost() {
-            let stack = turn.stack();
-            let tick = turn.leave_running(own, State::Syscall);
-            turn.write(Kind::SyscallBegin, tick, [stack.into()]);
+    record_own(|writer, own| {
+        if !writer.count_if_lost() {
+            let stack = writer.stack();
+            let tick = writer.leave_running(own, State::Syscall);
+            writer.write(RecordKind::SyscallBegin, tick, [stack.into()]);
         }
     });
 }
@@ -164,13 +165,13 @@ pub fn create(name: &str, start: Option<Start>) -> Option<Birth> {
         return None;
     }
     let goroutine = goroutine_id::reserve();
-    any_turn(|turn| {
-        if turn.count_if_lost() {
+    record_any(|writer| {
+        if writer.count_if_lost() {
             return None;
         }
-        let (stack, name) = (turn.stack(), turn.title(name, start));
-        turn.write(Kind::Create, turn.now(), [goroutine, name.into(), stack.into()]);
-        Some(Birth { goroutine, generation: turn.generation() })
+        let (stack, name) = (writer.stack(), writer.title(name, start));
+        writer.write(RecordKind::Create, writer.now(), [goroutine, name.into(), stack.into()]);
+        Some(Birth { goroutine, mark: writer.generation() })
     })?
 }
 
@@ -179,19 +180,19 @@ pub fn rename(name: &str) {
     if !is_enabled() {
         return;
     }
-    own_turn(|turn, own| {
-        if !turn.count_if_lost() {
-            let name = turn.string(name);
-            turn.write(Kind::Name, turn.now(), [own.id(), name.into()]);
+    record_own(|writer, own| {
+        if !writer.count_if_lost() {
+            let name = writer.string(name);
+            writer.write(RecordKind::Name, writer.now(), [own.id(), name.into()]);
         }
     });
 }
 
 /// There will be no such thread: the system has refused it.
 pub fn create_failed(birth: Birth) {
-    any_turn(|turn| {
-        if !turn.count_if_lost() {
-            turn.write(Kind::CreateFailed, turn.now(), [birth.goroutine]);
+    record_any(|writer| {
+        if !writer.count_if_lost() {
+            writer.write(RecordKind::CreateFailed, writer.now(), [birth.goroutine]);
         }
     });
 }
@@ -206,10 +207,10 @@ fn waits(goroutine: &'static Goroutine, reason: WaitReason) {
 
 fn ends(goroutine: &'static Goroutine) {
     thread::set_asleep(false);
-    let recorded = self_turn(|turn, own| {
-        turn.count_if_lost();
-        let tick = turn.leave_running(own, State::Dead);
-        turn.write(Kind::End, tick, []);
+    let recorded = record_self(|writer, own| {
+        writer.count_if_lost();
+        let tick = writer.leave_running(own, State::Dead);
+        writer.write(RecordKind::End, tick, []);
     });
     if recorded.is_none() {
         change_unrecorded(goroutine, |_| Some(State::Dead));

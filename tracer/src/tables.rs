@@ -104,7 +104,7 @@ const TITLE_PLACES: usize = 16;
 
 /// What a lane has beside it to work with: room for a stack or a string, which would take as long to zero as an event
 /// may, and what it has looked up last: hashing a stack takes as long again.
-pub(crate) struct Desk {
+pub(crate) struct LookupCache {
     words: [usize; MAX_STACK],
     /// The trace that the entries are of.
     session: u32,
@@ -116,7 +116,7 @@ pub(crate) struct Desk {
     titles: [([usize; 2], StringId); TITLE_PLACES],
 }
 
-impl Desk {
+impl LookupCache {
     /// As in zeroed memory.
     pub(crate) const fn new() -> Self {
         Self {
@@ -156,7 +156,7 @@ pub(crate) fn open() -> bool {
 /// Empties the tables and gives their memory back.
 ///
 /// # Safety
-/// Nobody is within a turn, nor uses a [`View`].
+/// Nobody is within an event, nor uses a [`View`].
 pub(crate) unsafe fn clear() {
     for interned in [&STACKS, &STRINGS] {
         // SAFETY: the caller's promise.
@@ -165,9 +165,9 @@ pub(crate) unsafe fn clear() {
     }
 }
 
-/// The number of the caller's stack. `None` when the table is full. For hooks, within a turn.
+/// The number of the caller's stack. `None` when the table is full. For hooks, within an event.
 #[inline]
-pub(crate) fn stack_here(desk: &mut Desk) -> Option<StackId> {
+pub(crate) fn stack_here(desk: &mut LookupCache) -> Option<StackId> {
     let depth = with_room(|| capture(&mut desk.words))?;
     let frames = &desk.words[..depth];
     // The innermost frames are the tracer's own; those after them tell most.
@@ -194,14 +194,14 @@ fn spread(mix: usize) -> usize {
     (mix as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 48
 }
 
-/// The number of a stack. `None` when the table is full. For hooks, within a turn.
+/// The number of a stack. `None` when the table is full. For hooks, within an event.
 pub(crate) fn stack(frames: &[usize]) -> Option<StackId> {
     STACKS.entry(Length(0), frames).map(|entry| entry.record.get(&STACKS.last))
 }
 
-/// The number of a stack that is kept for tasks. `None` when the table is full. For hooks, within a turn.
+/// The number of a stack that is kept for tasks. `None` when the table is full. For hooks, within an event.
 #[inline]
-pub(crate) fn kept_stack(kept: KeptStack, desk: &mut Desk) -> Option<StackId> {
+pub(crate) fn kept_stack(kept: KeptStack, desk: &mut LookupCache) -> Option<StackId> {
     let place = &mut desk.kept[spread(kept.number()) % KEPT_PLACES];
     if place.0 == kept.number() {
         return Some(place.1);
@@ -214,7 +214,7 @@ pub(crate) fn kept_stack(kept: KeptStack, desk: &mut Desk) -> Option<StackId> {
 /// The number of the title of a goroutine that has no name, and was started so. `None` when the table is full. For hooks, within a
 /// turn.
 #[inline]
-pub(crate) fn title(start: Start, desk: &mut Desk) -> Option<StringId> {
+pub(crate) fn title(start: Start, desk: &mut LookupCache) -> Option<StringId> {
     let identity = start.identity();
     let at = spread(identity[0] ^ identity[1].rotate_left(9)) % TITLE_PLACES;
     if desk.titles[at].0 == identity {
@@ -225,9 +225,9 @@ pub(crate) fn title(start: Start, desk: &mut Desk) -> Option<StringId> {
     Some(number)
 }
 
-/// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within a turn.
+/// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within an event.
 #[inline]
-pub(crate) fn string(text: &str, desk: &mut Desk) -> Option<StringId> {
+pub(crate) fn string(text: &str, desk: &mut LookupCache) -> Option<StringId> {
     if text.is_empty() {
         return Some(0);
     }
@@ -335,7 +335,7 @@ mod tests {
     #[test]
     fn strings_of_every_length_come_back() {
         assert!(open());
-        let mut desk = Desk::new();
+        let mut desk = LookupCache::new();
         desk.words.fill(usize::MAX);
         let mut view = View::default();
         let texts: Vec<String> =

@@ -4,29 +4,29 @@ use core::cell::Cell;
 use core::marker::PhantomData;
 
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
-use rtprof_runtime::slots::{Place, Slot, Slots};
+use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 
 use crate::drain::session;
-use crate::record::Kind;
-use crate::thread::{any_turn, is_enabled};
+use crate::record::RecordKind;
+use crate::thread::{is_enabled, record_any};
 
 /// A task that lives: who believes it is current looks here whether it is not over.
 #[derive(Default)]
 struct Live {
     /// 0 when the slot is free.
     id: AtomicU64,
-    place: Place,
+    index: SlotIndex,
 }
 
 // SAFETY: numbers, for which zero is valid.
 unsafe impl Slot for Live {
-    fn place(&self) -> &Place {
-        &self.place
+    fn index(&self) -> &SlotIndex {
+        &self.index
     }
 }
 
 rtprof_runtime::lazy_under_loom! {
-    static LIVE: Slots<Live> = Slots::new();
+    static LIVE: SlotTable<Live> = SlotTable::new();
 }
 rtprof_runtime::lazy_under_loom! {
     static LAST: AtomicU64 = AtomicU64::new(0);
@@ -126,13 +126,13 @@ impl Task {
     #[inline(never)]
     fn create(name: &str, parent: u64) -> Option<Self> {
         let id = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-        let recorded = any_turn(|turn| {
-            if turn.count_if_lost() {
+        let recorded = record_any(|writer| {
+            if writer.count_if_lost() {
                 return None;
             }
-            let (name, stack) = (turn.string(name), turn.stack());
-            turn.write(Kind::TaskCreate, turn.now(), [id, parent, name.into(), stack.into()]);
-            // Another trace cannot begin within this turn.
+            let (name, stack) = (writer.string(name), writer.stack());
+            writer.write(RecordKind::TaskCreate, writer.now(), [id, parent, name.into(), stack.into()]);
+            // Another trace cannot begin within this event.
             Some(session())
         });
         let session = recorded??;
@@ -174,10 +174,10 @@ impl Task {
             LIVE.give_back(live);
         }
         if is_enabled() {
-            any_turn(|turn| {
-                if self.is_of_this_trace() && !turn.count_if_lost() {
-                    let stack = turn.stack();
-                    turn.write(Kind::TaskEnd, turn.now(), [id, stack.into()]);
+            record_any(|writer| {
+                if self.is_of_this_trace() && !writer.count_if_lost() {
+                    let stack = writer.stack();
+                    writer.write(RecordKind::TaskEnd, writer.now(), [id, stack.into()]);
                 }
             });
         }

@@ -7,8 +7,8 @@ use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::state::State;
 
 use crate::lane::Lane;
+use crate::lane_writer::LaneWriter;
 use crate::recorder::{Patience, Recorder, kernel_thread_id};
-use crate::turn::Turn;
 
 rtprof_runtime::lazy_under_loom! {
     pub(crate) static RECORDER: Recorder = Recorder::new();
@@ -29,69 +29,69 @@ pub fn is_enabled() -> bool {
     RECORDER.epoch.generation.load(Ordering::Relaxed) != 0
 }
 
-/// Runs `f` in a turn of the current thread, whose goroutine it is told, and which is declared and runs: for what only a
+/// Runs `f` in an event of the current thread, whose goroutine it is told, and which is declared and runs: for what only a
 /// goroutine that runs can do. `None` when nothing is recorded; in a thread that is asleep, or without a goroutine: before
-/// the first and after the last destructor; and in a signal handler that has interrupted a turn.
+/// the first and after the last destructor; and in a signal handler that has interrupted an event.
 #[inline(always)]
-pub(crate) fn own_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> R) -> Option<R> {
-    if is_asleep() { None } else { self_turn(f) }
+pub(crate) fn record_own<R>(f: impl FnOnce(&mut LaneWriter<'_>, &'static Goroutine) -> R) -> Option<R> {
+    if is_asleep() { None } else { record_self(f) }
 }
 
-/// As [`own_turn`], also in a thread that was asleep: for changes of the goroutine's own state.
+/// As [`record_own`], also in a thread that was asleep: for changes of the goroutine's own state.
 #[inline(always)]
-pub(crate) fn self_turn<R>(f: impl FnOnce(&mut Turn<'_>, &'static Goroutine) -> R) -> Option<R> {
+pub(crate) fn record_self<R>(f: impl FnOnce(&mut LaneWriter<'_>, &'static Goroutine) -> R) -> Option<R> {
     let own = goroutine::current()?;
-    RECORDER.with_turn(own_lane(own)?, |turn| {
-        turn.settle(own);
+    RECORDER.with_writer(own_lane(own)?, |writer| {
+        writer.settle(own);
         if let Some(task) = own.polls() {
-            turn.settle_task(task);
+            writer.settle_task(task);
         }
-        f(turn, own)
+        f(writer, own)
     })
 }
 
-/// Runs `f` in a turn of the lane of `own`, which is the current thread's, whatever it does. `None` as in [`own_turn`].
-pub(crate) fn in_own_lane<R>(own: &'static Goroutine, f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-    RECORDER.with_turn(own_lane(own)?, f)
+/// Runs `f` in an event of the lane of `own`, which is the current thread's, whatever it does. `None` as in [`record_own`].
+pub(crate) fn in_own_lane<R>(own: &'static Goroutine, f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
+    RECORDER.with_writer(own_lane(own)?, f)
 }
 
-/// As [`own_turn`]; of a thread that is asleep, without a goroutine; or else in a turn of the shared lane. `None` when
+/// As [`record_own`]; of a thread that is asleep, without a goroutine; or else in an event of the shared lane. `None` when
 /// nothing is recorded, or if that lane is another's for too long; counted then.
 #[inline(always)]
-pub(crate) fn any_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
+pub(crate) fn record_any<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
     let mut f = Some(f);
-    let mut recorded = in_some_turn(&mut f);
-    if f.is_some() && !is_in_turn() {
+    let mut recorded = record_somewhere(&mut f);
+    if f.is_some() && !is_within_event() {
         // The trace has ended meanwhile, and another one may have begun.
-        recorded = in_some_turn(&mut f);
+        recorded = record_somewhere(&mut f);
         if f.is_some() && LANE.with(Cell::get).is_some() {
             return None;
         }
     }
     match f {
         None => recorded,
-        Some(f) => shared_turn(f),
+        Some(f) => record_shared(f),
     }
 }
 
-/// Runs what is there in a turn of the current thread's lane, if it can have one now.
+/// Runs what is there in an event of the current thread's lane, if it can have one now.
 #[inline(always)]
-fn in_some_turn<R>(f: &mut Option<impl FnOnce(&mut Turn<'_>) -> R>) -> Option<R> {
+fn record_somewhere<R>(f: &mut Option<impl FnOnce(&mut LaneWriter<'_>) -> R>) -> Option<R> {
     if !is_asleep() {
-        return self_turn(|turn, _| f.take().map(|f| f(turn))).flatten();
+        return record_self(|writer, _| f.take().map(|f| f(writer))).flatten();
     }
     let own = goroutine::known()?;
-    let recorded = in_own_lane(own, |turn| {
-        turn.declare(own);
-        f.take().map(|f| f(turn))
+    let recorded = in_own_lane(own, |writer| {
+        writer.declare(own);
+        f.take().map(|f| f(writer))
     });
     recorded.flatten()
 }
 
 /// Whether the current thread is within an event, which a signal handler has interrupted.
 #[cold]
-fn is_in_turn() -> bool {
-    LANE.with(Cell::get).is_some_and(|lane| lane.turn.load(Ordering::Relaxed) & 1 != 0)
+fn is_within_event() -> bool {
+    LANE.with(Cell::get).is_some_and(|lane| lane.events.load(Ordering::Relaxed) & 1 != 0)
 }
 
 /// Whether the current thread is asleep, or about to be.
@@ -106,23 +106,23 @@ pub(crate) fn set_asleep(is_asleep: bool) {
     IS_ASLEEP.with(|cell| cell.set(is_asleep));
 }
 
-/// In a turn of the shared lane.
+/// In an event of the shared lane.
 #[cold]
-pub(crate) fn shared_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-    counted(|thread_id| RECORDER.with_shared_turn(thread_id, f))
+pub(crate) fn record_shared<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
+    counted(|thread_id| RECORDER.with_shared_writer(thread_id, f))
 }
 
-/// In a turn of a shared lane for signal handlers.
-pub(crate) fn handler_turn<R>(f: impl FnOnce(&mut Turn<'_>) -> R) -> Option<R> {
-    counted(|thread_id| RECORDER.with_handler_turn(thread_id, f))
+/// In an event of a shared lane for signal handlers.
+pub(crate) fn record_in_handler<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
+    counted(|thread_id| RECORDER.with_handler_writer(thread_id, f))
 }
 
 /// Has `turn` record an event of the current thread, whose number it is told, and counts it as lost if that fails.
-fn counted<R>(turn: impl FnOnce(u32) -> Option<R>) -> Option<R> {
+fn counted<R>(writer: impl FnOnce(u32) -> Option<R>) -> Option<R> {
     if !is_enabled() {
         return None;
     }
-    let recorded = turn(kernel_thread_id());
+    let recorded = writer(kernel_thread_id());
     if recorded.is_none() && is_enabled() {
         lose();
     }

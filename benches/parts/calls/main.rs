@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use rtprof_benches::calls::Calls;
 use rtprof_benches::serve::serve;
-use rtprof_benches::team::Place;
+use rtprof_benches::team::Placement;
 
 use service::Service;
 use traced::set_trace;
@@ -41,10 +41,10 @@ fn main() {
         }
         "call" => {
             // Each of a few hundred nanoseconds: no other core has a part in it.
-            Place::OneCore.take(0);
+            Placement::OneCore.take(0);
             let calls = calls.get_or_insert_with(Calls::new);
             let nanos = calls.measure(request.word(), request.number());
-            Place::Anywhere.take(0);
+            Placement::Anywhere.take(0);
             vec![nanos]
         }
         "walk" => walk::measure(Path::new(request.word()), request.number()).to_vec(),

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rtprof::trace::{Options, Reader};
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 
 use crate::event::{self, Events};
 use crate::job;
@@ -20,7 +20,7 @@ pub(crate) fn timed(events: &Events, team: &Team, what: &str, count: usize) -> [
             events.timed(event::kind("pair"), (0, 4), 1, count);
         }
         "channel" => {
-            job::of("channel")(team, Place::OneCore, count);
+            job::of("channel")(team, Placement::OneCore, count);
         }
         other => panic!("unknown records {other}"),
     }

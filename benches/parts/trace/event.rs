@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rtprof::trace::{Region, log, start_region, with_region};
 use rtprof_benches::descent::{at_depth, depth_for};
-use rtprof_benches::team::Place;
+use rtprof_benches::team::Placement;
 use rtprof_tracer::drain;
 use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::Record;
@@ -59,7 +59,7 @@ impl Events {
         for (number, thread) in threads.iter().enumerate() {
             let (together, results) = (Arc::clone(&together), Arc::clone(&results));
             thread.begin(move || {
-                Place::Apart.take(number + 1);
+                Placement::Apart.take(number + 1);
                 let nanos = on_stack(kind, at, count, &together);
                 results.lock().expect("nobody panics").push(nanos);
             });

@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use rtprof::sync::mpsc::channel;
 use rtprof::sync::{Condvar, Mutex};
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 
 /// Does it so many times, at this place; nanoseconds for each, after a warm-up.
-pub(crate) type Job = fn(&Team, Place, usize) -> f64;
+pub(crate) type Job = fn(&Team, Placement, usize) -> f64;
 
 pub(crate) fn of(word: &str) -> Job {
     match word {
@@ -55,7 +55,7 @@ impl Result {
 }
 
 /// A message there and one back.
-fn through_channels(team: &Team, place: Place, count: usize) -> f64 {
+fn through_channels(team: &Team, place: Placement, count: usize) -> f64 {
     let ((ping, pings), (pong, pongs)) = (channel::<usize>(), channel::<usize>());
     // Who is what is known when the threads run.
     let ends = StdMutex::new([Some((ping, pongs)), Some((pong, pings))]);
@@ -78,7 +78,7 @@ fn through_channels(team: &Team, place: Place, count: usize) -> f64 {
 }
 
 /// A turn of each, which is waited for with a lock and a condition.
-fn through_condvar(team: &Team, place: Place, count: usize) -> f64 {
+fn through_condvar(team: &Team, place: Placement, count: usize) -> f64 {
     let whose = Arc::new((Mutex::new(0), Condvar::new()));
     let result = Result::default();
     let kept = result.clone();
@@ -99,7 +99,7 @@ fn through_condvar(team: &Team, place: Place, count: usize) -> f64 {
 }
 
 /// One thread that lets others run, where there are none. Go: `runtime.Gosched`.
-fn yields(team: &Team, place: Place, count: usize) -> f64 {
+fn yields(team: &Team, place: Placement, count: usize) -> f64 {
     let result = Result::default();
     let kept = result.clone();
     team.run(1, place, move |me| kept.keep(me, timed(count, rtprof::thread::yield_now)));

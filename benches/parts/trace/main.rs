@@ -31,7 +31,7 @@ use std::time::Duration;
 
 use rtprof::trace::{Options, Reader};
 use rtprof_benches::serve::serve;
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 
 use event::Events;
 use recording::Recording;
@@ -80,7 +80,7 @@ fn main() {
         }
         "job" => {
             let job = job::of(request.word());
-            let place = Place::parse(request.word()).expect("a place");
+            let place = Placement::parse(request.word()).expect("a place");
             vec![job(&team, place, request.number())]
         }
         "pool" => {

@@ -1,11 +1,11 @@
 //! Channels: a message back and forth, and many in one direction. The same for std's and ours.
 
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 
 use crate::Done;
 
-type PingPong = fn(&Team, Place, (usize, usize), usize) -> Done;
-type Stream = fn(&Team, Place, Option<usize>, usize) -> Done;
+type PingPong = fn(&Team, Placement, (usize, usize), usize) -> Done;
+type Stream = fn(&Team, Placement, Option<usize>, usize) -> Done;
 
 pub(crate) fn ping_pong(whose: &str) -> PingPong {
     match whose {
@@ -31,7 +31,7 @@ macro_rules! channels {
             use std::time::Instant;
 
             use rtprof_benches::descent::at_depth;
-            use rtprof_benches::team::{Place, Team};
+            use rtprof_benches::team::{Placement, Team};
             use $mpsc::{Receiver, SyncSender, channel, sync_channel};
 
             use crate::{Done, warm_up};
@@ -39,7 +39,7 @@ macro_rules! channels {
             /// `count` round trips between two threads.
             pub(super) fn ping_pong(
                 team: &Team,
-                place: Place,
+                place: Placement,
                 (way, depth): (usize, usize),
                 count: usize,
             ) -> Done {
@@ -76,7 +76,7 @@ macro_rules! channels {
             }
 
             /// `count` messages from one thread to another.
-            pub(super) fn stream(team: &Team, place: Place, bound: Option<usize>, count: usize) -> Done {
+            pub(super) fn stream(team: &Team, place: Placement, bound: Option<usize>, count: usize) -> Done {
                 match bound {
                     Some(bound) => {
                         let (to, from) = sync_channel(bound);
@@ -91,7 +91,7 @@ macro_rules! channels {
 
             fn through<S: Send + 'static, E: std::fmt::Debug + 'static>(
                 team: &Team,
-                place: Place,
+                place: Placement,
                 (to, from): (S, Receiver<usize>),
                 send: fn(&S, usize) -> Result<(), E>,
                 count: usize,

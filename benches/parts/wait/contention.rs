@@ -7,7 +7,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use lock_api::RawMutex;
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 use rtprof_benches::work::steps;
 
 use crate::Done;
@@ -54,7 +54,7 @@ fn measure<L: Lock>(team: &Team, threads: usize, [inside, outside]: [usize; 2], 
     // The clock takes longer than the shortest work, so it is read now and then.
     let between_looks = (1_000 / inside.max(1)).clamp(1, 50);
     // Left to the kernel, two threads that slept may both wake on one core and never meet.
-    team.run(threads, Place::Apart, move |_| {
+    team.run(threads, Placement::Apart, move |_| {
         shared.present.fetch_add(1, Ordering::Relaxed);
         while shared.present.load(Ordering::Relaxed) < threads as u64 {
             thread::yield_now();

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use rtprof::sync::{Mutex, MutexGuard};
 use rtprof_benches::descent::at_depth;
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 
 use crate::{Done, warm_up};
 
@@ -29,7 +29,7 @@ struct Hands {
 pub(crate) fn measure(team: &Team, (way, depth): (usize, usize), count: usize) -> Done {
     let hands = Arc::new(Hands::default());
     let shared = Arc::clone(&hands);
-    team.run(2, Place::OneCore, move |me| at_depth(way, depth, &mut || shared.turns(me, count)));
+    team.run(2, Placement::OneCore, move |me| at_depth(way, depth, &mut || shared.turns(me, count)));
     let operations = 2.0 * count as f64;
     Done {
         nanos: hands.nanos.load(Ordering::Relaxed) as f64 / operations,

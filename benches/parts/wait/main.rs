@@ -25,7 +25,7 @@ mod work_queue;
 
 use rtprof_benches::descent::depth_for;
 use rtprof_benches::serve::{Request, serve};
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 
 use recorded::{Profile, dropped, set_rates};
 use traced::set_trace;
@@ -118,13 +118,13 @@ fn probe(team: &Team, job: &str, (way, depth): (usize, usize)) {
     const COUNT: usize = 16;
     let line = match job {
         "hand-over" => format!("{depth} {COUNT}"),
-        _ => format!("rtprof {} {depth} {COUNT}", Place::OneCore.word()),
+        _ => format!("rtprof {} {depth} {COUNT}", Placement::OneCore.word()),
     };
     run(team, job, &mut Request::new(&line), way);
 }
 
-fn place(request: &mut Request<'_>) -> Place {
-    Place::parse(request.word()).expect("a place")
+fn place(request: &mut Request<'_>) -> Placement {
+    Placement::parse(request.word()).expect("a place")
 }
 
 /// Turns before the clock starts.

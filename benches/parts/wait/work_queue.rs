@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use rtprof_benches::team::{Place, Team};
+use rtprof_benches::team::{Placement, Team};
 use rtprof_benches::work::steps;
 
 use crate::Done;
@@ -186,7 +186,7 @@ fn measure<Q: Queue>(team: &Team, load: Load) -> Done {
     let open = Arc::new(AtomicU64::new(producers as u64));
     let each = jobs / producers;
     let start = Instant::now();
-    team.run(producers + workers, Place::Anywhere, move |me| {
+    team.run(producers + workers, Placement::Anywhere, move |me| {
         if me >= producers {
             let mut value = me as u64;
             while let Some(job) = queue.take() {

@@ -10,7 +10,7 @@ use libc::{pthread_attr_t, pthread_t};
 use rtprof_runtime::goroutine::{self, Goroutine, Origin};
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::labels::{self, Current};
-use rtprof_runtime::slots::{Place, Slot, Slots};
+use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 use rtprof_runtime::thread_create;
 use rtprof_tracer::states;
 
@@ -85,7 +85,7 @@ mod next {
 /// What a thread is to run, and what its creator has told of it. Taken by the creator, and given back by the thread.
 struct Birth {
     start: UnsafeCell<MaybeUninit<Start>>,
-    place: Place,
+    index: SlotIndex,
 }
 
 struct Start {
@@ -100,18 +100,18 @@ unsafe impl Sync for Birth {}
 
 // SAFETY: uninitialised memory and atomics, for which zero is valid, and nothing that is dropped.
 unsafe impl Slot for Birth {
-    fn place(&self) -> &Place {
-        &self.place
+    fn index(&self) -> &SlotIndex {
+        &self.index
     }
 }
 
 impl Default for Birth {
     fn default() -> Self {
-        Self { start: UnsafeCell::new(MaybeUninit::uninit()), place: Place::new() }
+        Self { start: UnsafeCell::new(MaybeUninit::uninit()), index: SlotIndex::new() }
     }
 }
 
-static BIRTHS: Slots<Birth> = Slots::new();
+static BIRTHS: SlotTable<Birth> = SlotTable::new();
 
 /// `int pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)`
 ///

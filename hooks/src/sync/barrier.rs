@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering};
-use crate::queue::{self, Choice, Kind, Sleep};
+use crate::queue::{self, Choice, Sleep, WaiterKind};
 use crate::wait::{Wait, WaitReason};
 
 /// A place where threads wait for each other until there are enough of them, again and again. With std's
@@ -87,7 +87,7 @@ impl Barrier {
 
     fn release(&self) -> bool {
         let mut is_last = false;
-        let choose = |_: Kind| if self.is_last() { Choice::Wake } else { Choice::Stop };
+        let choose = |_: WaiterKind| if self.is_last() { Choice::Wake } else { Choice::Stop };
         let decide = |_: &queue::Woken| {
             is_last = self.is_last();
             if is_last {

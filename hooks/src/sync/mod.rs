@@ -89,9 +89,9 @@ mod waiters;
 #[cfg(not(loom))]
 mod barrier;
 #[cfg(not(loom))]
-mod book;
-#[cfg(not(loom))]
 mod condvar;
+#[cfg(not(loom))]
+mod foreign_lock_account;
 #[cfg(not(loom))]
 mod locks;
 #[cfg(not(loom))]

@@ -31,7 +31,7 @@
 //! those whose number since the wake, modulo 128, is 0 or a power of two. Then the first ones do, which is enough
 //! where each holds the mutex for long, and 8 of 128 where many hold it for a short time.
 
-use crate::queue::Kind;
+use crate::queue::WaiterKind;
 use crate::wait;
 
 /// A thread holds the mutex.
@@ -58,7 +58,7 @@ pub(super) const FUTILE: u32 = 7;
 pub(super) const FORGIVEN: u32 = 2;
 
 /// The kind of a sleeper that has slept for the mutex before: it was woken and lost the race.
-pub(super) const LOSER: Kind = 1;
+pub(super) const LOSER: WaiterKind = 1;
 
 /// A tick as it stands in the word.
 pub(super) fn coarse(now: u64) -> u32 {

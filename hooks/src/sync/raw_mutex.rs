@@ -1,6 +1,6 @@
 //! Profiles for a mutex of somebody else's.
 
-use super::book::Book;
+use super::foreign_lock_account::ForeignLockAccount;
 use crate::wait::WaitReason;
 
 /// Makes any `lock_api` mutex show up in the block and mutex profiles: `lock_api::Mutex<RawMutex<R>, T>` with `R` a
@@ -19,13 +19,13 @@ use crate::wait::WaitReason;
 /// ```
 pub struct RawMutex<R> {
     inner: R,
-    book: Book,
+    account: ForeignLockAccount,
 }
 
 // SAFETY: every promise is the inner lock's, to which every call goes.
 unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self { inner: R::INIT, book: Book::new() };
+    const INIT: Self = Self { inner: R::INIT, account: ForeignLockAccount::new() };
     type GuardMarker = R::GuardMarker;
 
     #[inline]
@@ -46,7 +46,7 @@ unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
     #[inline]
     unsafe fn unlock(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock() });
+        self.account.unlock(|| unsafe { self.inner.unlock() });
     }
 
     #[inline]
@@ -60,13 +60,13 @@ unsafe impl<R: lock_api::RawMutexFair> lock_api::RawMutexFair for RawMutex<R> {
     #[inline]
     unsafe fn unlock_fair(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_fair() });
+        self.account.unlock(|| unsafe { self.inner.unlock_fair() });
     }
 
     #[inline]
     unsafe fn bump(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.bump() });
+        self.account.unlock(|| unsafe { self.inner.bump() });
     }
 }
 
@@ -88,6 +88,6 @@ unsafe impl<R: lock_api::RawMutexTimed> lock_api::RawMutexTimed for RawMutex<R> 
 
 impl<R> RawMutex<R> {
     fn wait(&self, get_in: impl FnOnce() -> bool) -> bool {
-        self.book.wait(WaitReason::MutexLock, get_in)
+        self.account.wait(WaitReason::MutexLock, get_in)
     }
 }

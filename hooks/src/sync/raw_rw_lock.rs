@@ -5,7 +5,7 @@ use lock_api::{
     RawRwLockUpgrade, RawRwLockUpgradeDowngrade, RawRwLockUpgradeFair, RawRwLockUpgradeTimed,
 };
 
-use super::book::Book;
+use super::foreign_lock_account::ForeignLockAccount;
 use crate::wait::WaitReason;
 
 /// Makes any `lock_api` reader-writer lock show up in the block and mutex profiles:
@@ -15,16 +15,16 @@ use crate::wait::WaitReason;
 /// since the last one left: from outside nobody can tell which is the last.
 pub struct RawRwLock<R> {
     inner: R,
-    book: Book,
+    account: ForeignLockAccount,
 }
 
 impl<R> RawRwLock<R> {
     fn wait_to_read(&self, get_in: impl FnOnce() -> bool) -> bool {
-        self.book.wait(WaitReason::RwLockRead, get_in)
+        self.account.wait(WaitReason::RwLockRead, get_in)
     }
 
     fn wait_to_write(&self, get_in: impl FnOnce() -> bool) -> bool {
-        self.book.wait(WaitReason::RwLockWrite, get_in)
+        self.account.wait(WaitReason::RwLockWrite, get_in)
     }
 }
 
@@ -41,7 +41,7 @@ fn surely(get_in: impl FnOnce()) -> impl FnOnce() -> bool {
 // SAFETY: as above.
 unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     #[allow(clippy::declare_interior_mutable_const)]
-    const INIT: Self = Self { inner: R::INIT, book: Book::new() };
+    const INIT: Self = Self { inner: R::INIT, account: ForeignLockAccount::new() };
     type GuardMarker = R::GuardMarker;
 
     #[inline]
@@ -59,7 +59,7 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_shared(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_shared() });
+        self.account.unlock(|| unsafe { self.inner.unlock_shared() });
     }
 
     #[inline]
@@ -77,7 +77,7 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_exclusive(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_exclusive() });
+        self.account.unlock(|| unsafe { self.inner.unlock_exclusive() });
     }
 
     #[inline]
@@ -96,25 +96,25 @@ unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_shared_fair() });
+        self.account.unlock(|| unsafe { self.inner.unlock_shared_fair() });
     }
 
     #[inline]
     unsafe fn unlock_exclusive_fair(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_exclusive_fair() });
+        self.account.unlock(|| unsafe { self.inner.unlock_exclusive_fair() });
     }
 
     #[inline]
     unsafe fn bump_shared(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.bump_shared() });
+        self.account.unlock(|| unsafe { self.inner.bump_shared() });
     }
 
     #[inline]
     unsafe fn bump_exclusive(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.bump_exclusive() });
+        self.account.unlock(|| unsafe { self.inner.bump_exclusive() });
     }
 }
 
@@ -123,7 +123,7 @@ unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.downgrade() });
+        self.account.unlock(|| unsafe { self.inner.downgrade() });
     }
 }
 
@@ -201,7 +201,7 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_upgradable(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_upgradable() });
+        self.account.unlock(|| unsafe { self.inner.unlock_upgradable() });
     }
 
     #[inline]
@@ -226,13 +226,13 @@ unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.unlock_upgradable_fair() });
+        self.account.unlock(|| unsafe { self.inner.unlock_upgradable_fair() });
     }
 
     #[inline]
     unsafe fn bump_upgradable(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.bump_upgradable() });
+        self.account.unlock(|| unsafe { self.inner.bump_upgradable() });
     }
 }
 
@@ -241,13 +241,13 @@ unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLoc
     #[inline]
     unsafe fn downgrade_upgradable(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.downgrade_upgradable() });
+        self.account.unlock(|| unsafe { self.inner.downgrade_upgradable() });
     }
 
     #[inline]
     unsafe fn downgrade_to_upgradable(&self) {
         // SAFETY: the caller's promise.
-        self.book.unlock(|| unsafe { self.inner.downgrade_to_upgradable() });
+        self.account.unlock(|| unsafe { self.inner.downgrade_to_upgradable() });
     }
 }
 

@@ -17,7 +17,7 @@ use super::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRI
 use crate::account::{Account, Charge};
 use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
-use crate::queue::{self, Choice, Kind, Sleep};
+use crate::queue::{self, Choice, Sleep, WaiterKind};
 use crate::spin::{SHORT, spin_while};
 use crate::wait::{self, Wait, WaitReason};
 
@@ -123,7 +123,7 @@ impl QueueRwLock {
                 continue;
             }
             let keeps_waiting = |state| state & PARKED != 0 && want.is_kept_out(state);
-            match self.sleep(want as Kind, &mut wait, keeps_waiting, PARKED, deadline) {
+            match self.sleep(want as WaiterKind, &mut wait, keeps_waiting, PARKED, deadline) {
                 Sleep::Woken { is_handed_over: true } => break,
                 Sleep::Woken { .. } | Sleep::Refused => {}
                 Sleep::TimedOut => {
@@ -168,7 +168,7 @@ impl QueueRwLock {
     /// needs it.
     fn sleep(
         &self,
-        kind: Kind,
+        kind: WaiterKind,
         wait: &mut Wait,
         keeps_waiting: impl Fn(usize) -> bool,
         bit: usize,
@@ -286,7 +286,7 @@ impl QueueRwLock {
         let mut charge = Charge::default();
         // What the woken ones will add. A `Cell`, as both closures have it.
         let added = core::cell::Cell::new(kept);
-        let choose = |kind: Kind| {
+        let choose = |kind: WaiterKind| {
             let Some(want) = Want::of_kind(kind) else { return Choice::Skip };
             if added.get() & WRITER != 0 {
                 return Choice::Stop;

@@ -10,7 +10,7 @@
 //!
 //! The states and their order are parking_lot's.
 
-use crate::queue::Kind;
+use crate::queue::WaiterKind;
 use crate::wait::WaitReason;
 
 /// Threads that want in are in the queue, or about to be. Cleared only with the queue locked.
@@ -27,7 +27,7 @@ pub(super) const READER: usize = 16;
 pub(super) const READERS: usize = !(READER - 1);
 
 /// The kind of waiter that drains; those of the others are [`Want`]s.
-pub(super) const DRAINS: Kind = 4;
+pub(super) const DRAINS: WaiterKind = 4;
 
 /// How a thread wants in.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -53,7 +53,7 @@ impl Want {
     }
 
     /// `None` for [`DRAINS`].
-    pub(super) fn of_kind(kind: Kind) -> Option<Self> {
+    pub(super) fn of_kind(kind: WaiterKind) -> Option<Self> {
         [Self::Read, Self::ReadAgain, Self::Upgradable, Self::Write].get(kind).copied()
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use crate::deadline;
 use crate::frame;
 use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
-use crate::queue::{self, Choice, Kind, Sleep};
+use crate::queue::{self, Choice, Sleep, WaiterKind};
 use crate::spin::{SHORT, spin_while};
 use crate::wait::{Wait, WaitReason};
 use requests::{Request, Requests};
@@ -228,7 +228,7 @@ impl Semaphore {
     fn hand_over(&self, permits: usize) {
         // Nothing while the queue turns out to be empty: then others may change the word at the same time.
         let free: Cell<Option<usize>> = Cell::new(None);
-        let choose = |_: Kind| {
+        let choose = |_: WaiterKind| {
             let state = free.get().unwrap_or_else(|| plus(self.state.load(Ordering::Relaxed), permits));
             // SAFETY: this runs with the queue locked, and for one thread of the queue after the other.
             let served = unsafe { self.with_requests(|requests| requests.pop(state / PERMIT)) };

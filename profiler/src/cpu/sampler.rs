@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use crate::comments;
 use rtprof_runtime::clock::NANOS;
-use rtprof_runtime::counters::Subject;
+use rtprof_runtime::counters::CountedProfile;
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::goroutine;
 use rtprof_runtime::goroutine::observer;
@@ -78,7 +78,7 @@ pub(super) struct Running {
     sampled_by: SampledBy,
 }
 
-struct Collector {
+struct SamplerThread {
     shared: Arc<Shared>,
     threads: Threads,
     options: Options,
@@ -123,7 +123,7 @@ pub(super) fn start(options: Options) -> Result<Running, CpuProfileError> {
     let (process, shown) = (own_process(), sampled_by.clone());
     let running = Running { shared: shared.clone(), process, ticket, sampled_by: shown };
     let permit = Some(permit);
-    let collector = Collector { shared, threads, options, period, started, used, sampled_by, permit };
+    let collector = SamplerThread { shared, threads, options, period, started, used, sampled_by, permit };
     // Dropped if there is no thread for it, the collector ends the sampling.
     helper_thread::spawn(c"rtprof-cpu", Box::new(move || collector.run()))
         .map_err(CpuProfileError::NoThread)?;
@@ -193,7 +193,7 @@ impl Drop for Running {
     }
 }
 
-impl Collector {
+impl SamplerThread {
     fn run(mut self) {
         let _untracked = hook::untracked();
         // A trace would draw it as running, for it does nothing that a trace has.
@@ -269,7 +269,7 @@ impl Collector {
         let in_place_of_perf = if ended.attacher.prefers_perf() { tally.timers } else { 0 };
         let mut remarks =
             remarks(self.options.hz, &self.sampled_by, in_place_of_perf, tally.refused, is_given_up);
-        remarks.extend(comments::of(Subject::Cpu));
+        remarks.extend(comments::of(CountedProfile::Cpu));
         let mut names: Vec<(u32, String)> = self.threads.names.drain().collect();
         names.sort_unstable();
         Some(CpuSamples {
@@ -283,7 +283,7 @@ impl Collector {
     }
 }
 
-impl Drop for Collector {
+impl Drop for SamplerThread {
     fn drop(&mut self) {
         let end = self.finish();
         // Another sampling can be started as soon as this one's end is known.

@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
 
 use rtprof_runtime::kernel_thread;
 use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
-use rtprof_runtime::slots::{Place, Slot, Slots};
+use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 
 use super::attach::Attacher;
 use super::event::Cause;
@@ -87,18 +87,18 @@ pub(super) struct CpuThread {
     is_refused: AtomicBool,
     /// Noted at the thread's first sample.
     pub(super) name: NotedName,
-    place: Place,
+    index: SlotIndex,
 }
 
 // SAFETY: atomics of numbers, for which zero is valid: a slot that is free.
 unsafe impl Slot for CpuThread {
-    fn place(&self) -> &Place {
-        &self.place
+    fn index(&self) -> &SlotIndex {
+        &self.index
     }
 }
 
 rtprof_runtime::lazy_under_loom! {
-    static SLOTS: Slots<CpuThread> = Slots::new();
+    static SLOTS: SlotTable<CpuThread> = SlotTable::new();
 }
 
 /// How many slots there are of threads whose numbers have these last digits, so that a new one need not be compared with all.
@@ -244,7 +244,7 @@ impl CpuThread {
 
     /// Its number among the slots, by which a timer names it.
     pub(super) fn number(&self) -> u32 {
-        self.place.number()
+        self.index.number()
     }
 
     /// Whether a signal that has come for `cause` is one of its own.

@@ -48,13 +48,13 @@ use crate::goroutine_id;
 use crate::hook::{self, Hook, own_process};
 use crate::kernel_thread;
 use crate::labels::{self, LabelSetId};
-use crate::slots::Slots;
-use crate::state::{State, Word};
+use crate::slots::SlotTable;
+use crate::state::{State, StateWord};
 use crate::task::{self, Task};
 use slot::Identity;
 
 lazy_under_loom! {
-    pub(crate) static SLOTS: Slots<Goroutine> = Slots::new();
+    pub(crate) static SLOTS: SlotTable<Goroutine> = SlotTable::new();
 }
 
 static MAIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
@@ -250,8 +250,8 @@ fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine>
         };
         let name = if is_main { "main" } else { name };
         let word = match origin.birth {
-            Some(birth) => Word::new(State::Runnable, birth.generation),
-            None => Word::new(state, 0),
+            Some(birth) => StateWord::new(State::Runnable, birth.mark),
+            None => StateWord::new(state, 0),
         };
         slot.set_labels(labels::current_id());
         slot.progress().begin(&SNAPSHOTS);
@@ -285,13 +285,13 @@ pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
     SLOTS.iter()
 }
 
-/// A new trace begins, in which no goroutine is declared, and of which nothing is lost. Not while an event of another trace may go
-/// on, nor for hooks.
-pub fn forget_traces() {
+/// Sets the mark of every goroutine to 0, before a new observer starts. Not for hooks. The caller makes sure that no other
+/// thread sets marks meanwhile.
+pub fn clear_marks() {
     for goroutine in SLOTS.iter() {
         let mut word = goroutine.state();
-        while word.generation() != 0 {
-            match goroutine.change(word, word.declared(0)) {
+        while word.mark() != 0 {
+            match goroutine.change(word, word.with_mark(0)) {
                 Ok(()) => break,
                 Err(seen) => word = seen,
             }

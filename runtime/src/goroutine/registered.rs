@@ -19,8 +19,8 @@ pub struct Registered {
 pub struct Birth {
     /// Its number, from [`crate::goroutine_id::reserve`].
     pub goroutine: u64,
-    /// The generation of the trace that its creation was recorded in; 0 for none.
-    pub generation: u32,
+    /// The mark that its state word begins with; 0 without an observer.
+    pub mark: u32,
 }
 
 /// Where a goroutine comes from, as far as its creator has told.

@@ -11,9 +11,9 @@ use crate::atomic_ref::AtomicRef;
 use crate::labels::LabelSetId;
 use crate::name::Name;
 use crate::primitive::{AtomicU32, AtomicU64};
-use crate::slots::{Place, Slot};
+use crate::slots::{Slot, SlotIndex};
 use crate::start::{Start, StartCell};
-use crate::state::{Now, State, Word};
+use crate::state::{Now, State, StateWord};
 use crate::task::Task;
 use crate::thread_create::ThreadBucket;
 use crate::wait_reason::WaitReason;
@@ -47,13 +47,13 @@ pub struct Goroutine {
     thread_number: AtomicU64,
     wait_site: NotedSite,
     name: Name,
-    place: Place,
+    index: SlotIndex,
 }
 
 // SAFETY: atomics of numbers and pointers, for which zero is valid: a slot that is free.
 unsafe impl Slot for Goroutine {
-    fn place(&self) -> &Place {
-        &self.place
+    fn index(&self) -> &SlotIndex {
+        &self.index
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Identity<'a> {
     pub(super) name: &'a str,
     pub(super) origin: Origin,
     /// What it does at first.
-    pub(super) state: Word,
+    pub(super) state: StateWord,
 }
 
 /// Which thread a goroutine is.
@@ -172,14 +172,14 @@ impl Goroutine {
 
     /// What it does now.
     #[inline]
-    pub fn state(&self) -> Word {
+    pub fn state(&self) -> StateWord {
         self.now.read()
     }
 
     /// Changes what it does from what [`Goroutine::state`] returned; if that is not so any more, returns what it
     /// is. For hooks. Go: `casgstatus`.
     #[inline]
-    pub fn change(&self, from: Word, to: Word) -> Result<(), Word> {
+    pub fn change(&self, from: StateWord, to: StateWord) -> Result<(), StateWord> {
         self.now.change(from, to)
     }
 
@@ -243,7 +243,7 @@ impl Goroutine {
         // Acquire: pairs with `begin`, so that the slot's number is known to whoever gives it back.
         let has_ended = id != 0 && self.id.compare_exchange(id, 0, Acquire, Relaxed).is_ok();
         if has_ended {
-            self.now.reset(Word::new(State::Dead, 0));
+            self.now.reset(StateWord::new(State::Dead, 0));
         }
         has_ended
     }
@@ -326,7 +326,7 @@ mod loom_tests {
             process: id as u32,
             name,
             origin: Origin::default(),
-            state: Word::new(State::Running, 0),
+            state: StateWord::new(State::Running, 0),
         }
     }
 

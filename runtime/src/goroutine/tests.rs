@@ -183,7 +183,7 @@ fn of_two_goroutines_with_one_thread_the_older_is_dead() {
             process,
             name: "before",
             origin: Origin::default(),
-            state: Word::new(State::Running, 0),
+            state: StateWord::new(State::Running, 0),
         });
         let own = current().unwrap().id();
         assert!(own > id);

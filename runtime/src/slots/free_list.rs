@@ -94,13 +94,13 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    struct Slots {
+    struct SlotTable {
         list: FreeList,
         links: [Link; 2],
         owned: [AtomicU32; 2],
     }
 
-    impl Slots {
+    impl SlotTable {
         fn take(&self) -> Option<u32> {
             let number = self.list.pop(|n| &self.links[n as usize])?;
             let before = self.owned[number as usize].swap(1, Ordering::Relaxed);
@@ -122,7 +122,7 @@ mod loom_tests {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
-            let slots = Arc::new(Slots {
+            let slots = Arc::new(SlotTable {
                 list: FreeList::new(),
                 links: [Link::default(), Link::default()],
                 owned: [AtomicU32::new(1), AtomicU32::new(1)],

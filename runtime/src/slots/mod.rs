@@ -38,17 +38,17 @@ pub const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
 /// is not dropped.
 pub unsafe trait Slot: Sync + Default {
     /// Its place among the others.
-    fn place(&self) -> &Place;
+    fn index(&self) -> &SlotIndex;
 }
 
 /// Where a slot is, and how the free ones are linked.
 #[derive(Default)]
-pub struct Place {
+pub struct SlotIndex {
     number: AtomicU32,
     link: Link,
 }
 
-impl Place {
+impl SlotIndex {
     const_fn! {
         /// Of a slot that is none of a kind's yet.
         #[allow(clippy::new_without_default)]
@@ -64,7 +64,7 @@ impl Place {
 }
 
 /// All slots of a kind.
-pub struct Slots<T> {
+pub struct SlotTable<T> {
     blocks: [AtomicPtr<T>; BLOCKS],
     used: AtomicU32,
     limit: AtomicU32,
@@ -72,17 +72,17 @@ pub struct Slots<T> {
 }
 
 // SAFETY: slots are shared by reference between all threads, and are `Sync`.
-unsafe impl<T: Slot> Sync for Slots<T> {}
+unsafe impl<T: Slot> Sync for SlotTable<T> {}
 // SAFETY: nothing in it is bound to a thread.
-unsafe impl<T: Slot> Send for Slots<T> {}
+unsafe impl<T: Slot> Send for SlotTable<T> {}
 
 /// The block that a number lies in, and its place there.
-fn place(number: u32) -> (usize, usize) {
+fn index(number: u32) -> (usize, usize) {
     let block = (number / FIRST + 1).ilog2();
     (block as usize, (number - FIRST * ((1 << block) - 1)) as usize)
 }
 
-impl<T: Slot> Slots<T> {
+impl<T: Slot> SlotTable<T> {
     const_fn! {
         /// None yet.
         #[allow(clippy::new_without_default)]
@@ -103,21 +103,21 @@ impl<T: Slot> Slots<T> {
 
     /// A slot for the caller alone. `None` when the kernel gives no more memory, or at the limit. For hooks.
     pub fn take(&self) -> Option<&T> {
-        match self.free.pop(|number| &self.slot(number).place().link) {
+        match self.free.pop(|number| &self.slot(number).index().link) {
             Some(number) => Some(self.slot(number)),
             None => self.take_new(),
         }
     }
 
-    /// Gives back what [`Slots::take`] gave. For hooks.
+    /// Gives back what [`SlotTable::take`] gave. For hooks.
     pub fn give_back(&self, slot: &T) {
-        self.give_back_at(slot.place());
+        self.give_back_at(slot.index());
     }
 
     /// Gives back the slot with this place. For hooks.
-    pub fn give_back_at(&self, place: &Place) {
+    pub fn give_back_at(&self, index: &SlotIndex) {
         // The caller has taken the slot, or has seen what is in it, which began after that.
-        self.free.push(place.number(), &place.link);
+        self.free.push(index.number(), &index.link);
     }
 
     /// Forgets all slots and gives their memory back to the kernel. Their blocks stay mapped.
@@ -151,7 +151,7 @@ impl<T: Slot> Slots<T> {
 
     /// `number` is below `used`, as seen by the caller.
     fn slot(&self, number: u32) -> &T {
-        let (block, at) = place(number);
+        let (block, at) = index(number);
         let start = self.blocks[block].load(Ordering::Acquire);
         // SAFETY: the block was made before `used` went beyond the number, it holds the place, and it is
         // never unmapped.
@@ -162,13 +162,13 @@ impl<T: Slot> Slots<T> {
     fn take_new(&self) -> Option<&T> {
         let mut number = self.used.load(Ordering::Acquire);
         loop {
-            if number >= self.limit.load(Ordering::Relaxed) || !self.make_block(place(number).0) {
+            if number >= self.limit.load(Ordering::Relaxed) || !self.make_block(index(number).0) {
                 return None;
             }
             match self.used.compare_exchange_weak(number, number + 1, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
                     let slot = self.slot(number);
-                    slot.place().number.store(number, Ordering::Relaxed);
+                    slot.index().number.store(number, Ordering::Relaxed);
                     return Some(slot);
                 }
                 Err(seen) => number = seen,
@@ -178,8 +178,8 @@ impl<T: Slot> Slots<T> {
 
     /// Makes a block unless it is there. `false` when there is no memory for it.
     fn make_block(&self, block: usize) -> bool {
-        let place = &self.blocks[block];
-        if !place.load(Ordering::Acquire).is_null() {
+        let index = &self.blocks[block];
+        if !index.load(Ordering::Acquire).is_null() {
             return true;
         }
         let len = (FIRST as usize) << block;
@@ -187,7 +187,7 @@ impl<T: Slot> Slots<T> {
         let Some(made) = (unsafe { map_zeroed(len) }) else { return false };
         let null = core::ptr::null_mut();
         // AcqRel: who finds the block finds it zeroed; who has lost finds the other's so.
-        if place.compare_exchange(null, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if index.compare_exchange(null, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: ours alone: it was not installed.
             unsafe { unmap_zeroed(made, len) };
         }
@@ -197,20 +197,20 @@ impl<T: Slot> Slots<T> {
 
 #[cfg(test)]
 mod numbered {
-    use super::Place;
+    use super::SlotIndex;
     use crate::primitive::AtomicU64;
 
     /// A slot that bears its user's number.
     #[derive(Default)]
     pub(super) struct Numbered {
-        pub(super) place: Place,
+        pub(super) index: SlotIndex,
         pub(super) user: AtomicU64,
     }
 
     // SAFETY: of atomics, for which zero is valid.
     unsafe impl super::Slot for Numbered {
-        fn place(&self) -> &Place {
-            &self.place
+        fn index(&self) -> &SlotIndex {
+            &self.index
         }
     }
 }
@@ -222,8 +222,8 @@ mod tests {
 
     #[test]
     fn numbers_have_places_of_their_own() {
-        assert_eq!([0, 31, 32, 95, 96].map(place), [(0, 0), (0, 31), (1, 0), (1, 63), (2, 0)]);
-        let (block, at) = place(LIMIT - 1);
+        assert_eq!([0, 31, 32, 95, 96].map(index), [(0, 0), (0, 31), (1, 0), (1, 63), (2, 0)]);
+        let (block, at) = index(LIMIT - 1);
         assert_eq!((block, at), (BLOCKS - 1, ((FIRST as usize) << (BLOCKS - 1)) - 1));
     }
 
@@ -232,7 +232,7 @@ mod tests {
     fn slots_are_used_again_and_as_many_as_are_live_at_once() {
         const AT_ONCE: usize = 25;
         const THREADS: usize = 4;
-        let slots: Slots<Numbered> = Slots::new();
+        let slots: SlotTable<Numbered> = SlotTable::new();
         std::thread::scope(|s| {
             for thread in 0..THREADS {
                 let slots = &slots;
@@ -258,7 +258,7 @@ mod tests {
         assert!(slots.iter().all(|slot| slot.user.load(Ordering::Relaxed) == 0));
         let all: std::collections::HashSet<_> =
             core::iter::from_fn(|| (slots.used() == used).then(|| slots.take()).flatten())
-                .map(|slot| slot.place().number())
+                .map(|slot| slot.index().number())
                 .collect();
         assert_eq!(all.len(), used + 1, "all were free, and then a new one was made");
     }
@@ -266,12 +266,12 @@ mod tests {
     #[test]
     #[cfg(rtprof_supported)]
     fn a_limit_holds() {
-        let slots: Slots<Numbered> = Slots::new();
+        let slots: SlotTable<Numbered> = SlotTable::new();
         slots.set_limit(3);
         let taken: Vec<_> = core::iter::from_fn(|| slots.take()).collect();
         assert_eq!(taken.len(), 3);
         slots.give_back(taken[1]);
-        assert_eq!(slots.take().unwrap().place().number(), 1);
+        assert_eq!(slots.take().unwrap().index().number(), 1);
         assert!(slots.take().is_none());
         slots.set_limit(u32::MAX);
         assert!(slots.take().is_some());
@@ -290,15 +290,15 @@ mod loom_tests {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(2);
         builder.check(|| {
-            let slots: Arc<Slots<Numbered>> = Arc::new(Slots::new());
+            let slots: Arc<SlotTable<Numbered>> = Arc::new(SlotTable::new());
             let other = {
                 let slots = slots.clone();
                 loom::thread::spawn(move || {
                     slots.give_back(slots.take().unwrap());
-                    slots.take().unwrap().place().number()
+                    slots.take().unwrap().index().number()
                 })
             };
-            let mine = slots.take().unwrap().place().number();
+            let mine = slots.take().unwrap().index().number();
             let seen = slots.iter().count();
             let theirs = other.join().unwrap();
             assert_ne!(mine, theirs, "a slot was handed out twice");

@@ -55,7 +55,7 @@ pub(super) enum Answer {
     Again,
 }
 
-struct Place {
+struct RequestSlot {
     word: AtomicU64,
     snapshot: AtomicU64,
     goroutine: AtomicPtr<Goroutine>,
@@ -63,7 +63,7 @@ struct Place {
     is_in_kernel: AtomicU64,
 }
 
-impl Place {
+impl RequestSlot {
     const_fn! {
         const fn free() -> Self {
             Self {
@@ -79,7 +79,7 @@ impl Place {
 
 /// All questions.
 pub(super) struct Questions {
-    places: [Place; PLACES],
+    places: [RequestSlot; PLACES],
     /// How many there were. Of the coordinator.
     last: AtomicU64,
 }
@@ -87,11 +87,11 @@ pub(super) struct Questions {
 impl Questions {
     const_fn! {
         pub(super) const fn new() -> Self {
-            Self { places: array_of![Place::free(); PLACES], last: AtomicU64::new(0) }
+            Self { places: array_of![RequestSlot::free(); PLACES], last: AtomicU64::new(0) }
         }
     }
 
-    fn place(&self, number: u64) -> &Place {
+    fn place(&self, number: u64) -> &RequestSlot {
         &self.places[number as usize % PLACES]
     }
 

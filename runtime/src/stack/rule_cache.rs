@@ -22,7 +22,7 @@ pub(super) struct RuleCache(Box<[[u64; 2]; LEN]>);
 
 /// Where the rule of a frame was found.
 #[derive(Clone, Copy)]
-pub(super) struct Place(usize);
+pub(super) struct CacheSlot(usize);
 
 impl RuleCache {
     pub(super) fn new() -> Self {
@@ -40,28 +40,33 @@ impl RuleCache {
 
     /// The place of an address, which is not 0. A rule that is not known is learnt.
     #[inline(always)]
-    pub(super) fn find(&mut self, address: u64, learn: impl FnOnce() -> Rule) -> Place {
+    pub(super) fn find(&mut self, address: u64, learn: impl FnOnce() -> Rule) -> CacheSlot {
         // Low bits differ most, but for functions at the same distance from a large power of two.
         let first = (address ^ (address >> 11)) as usize % (LEN / 2) * 2;
         let second = first + 1;
         if self.0[first][0] == address {
-            return Place(first);
+            return CacheSlot(first);
         }
         if self.0[second][0] == address {
-            return Place(second);
+            return CacheSlot(second);
         }
         let rule = learn();
         self.0[second] = self.0[first];
         self.0[first] = [address, rule.bits()];
-        Place(first)
+        CacheSlot(first)
     }
 
     /// As [`find`](Self::find), for an address that followed that of `before`.
     #[inline(always)]
-    pub(super) fn find_after(&mut self, before: Place, address: u64, learn: impl FnOnce() -> Rule) -> Place {
+    pub(super) fn find_after(
+        &mut self,
+        before: CacheSlot,
+        address: u64,
+        learn: impl FnOnce() -> Rule,
+    ) -> CacheSlot {
         let guess = (self.0[before.0][1] >> GUESS) as usize % LEN;
         if self.0[guess][0] == address {
-            return Place(guess);
+            return CacheSlot(guess);
         }
         let found = self.find(address, learn);
         // Another rule may have been moved to `before` just now; then it has a bad guess.
@@ -71,7 +76,7 @@ impl RuleCache {
     }
 
     #[inline(always)]
-    pub(super) fn rule(&self, place: Place) -> Rule {
+    pub(super) fn rule(&self, place: CacheSlot) -> Rule {
         Rule::from_bits(self.0[place.0][1])
     }
 }

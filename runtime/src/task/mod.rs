@@ -40,7 +40,7 @@ pub use await_stack::MAX_BRANCHES;
 pub(crate) use request::begin_lease;
 pub use request::{AwaitStacks, LEASE, await_stacks, is_on, note_trace, note_waits, set_await_stacks};
 pub(crate) use slot::Seen;
-pub use slot::{Begun, Identity, KeptStack, Task, WaitObserver, forget_traces, observe_waits};
+pub use slot::{Begun, Identity, KeptStack, Task, WaitObserver, clear_marks, observe_waits};
 pub use telling::Telling;
 
 pub use crate::boundary::run;
@@ -50,11 +50,11 @@ use crate::counters::COUNTERS;
 use crate::goroutine_id;
 use crate::hook::own_process;
 use crate::labels;
-use crate::slots::Slots;
+use crate::slots::SlotTable;
 use crate::start::Start;
 
 lazy_under_loom! {
-    pub(crate) static TASKS: Slots<Task> = Slots::new();
+    pub(crate) static TASKS: SlotTable<Task> = SlotTable::new();
 }
 
 /// How many tasks, polled inside each other, are told apart on one stack.

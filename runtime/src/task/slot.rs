@@ -18,13 +18,13 @@ use crate::atomic_ref::AtomicRef;
 use crate::clock;
 use crate::labels::{self, LabelSetId};
 use crate::name::Name;
-use crate::slots::{Place, Slot};
+use crate::slots::{Slot, SlotIndex};
 use crate::stack::kept::NotedStack;
 use crate::start::{Start, StartCell};
-use crate::state::{Word, WordCell};
+use crate::state::{StateWord, WordCell};
 
 pub(crate) use read::Seen;
-pub use traced::{KeptStack, forget_traces};
+pub use traced::{KeptStack, clear_marks};
 pub use wait::{WaitObserver, observe_waits};
 
 /// An async task that the profiler follows.
@@ -49,7 +49,7 @@ pub struct Task {
     /// While it is polled: the task inside whose poll it is polled.
     outer: AtomicRef<Task>,
     awaits: AwaitStacks,
-    /// What it does as far as the present trace knows; without one, or before the trace knows the task, of generation 0.
+    /// The state word of a claimed task; see [`traced`]. Its mark is 0 while the task is not claimed.
     traced: WordCell,
     polls: Polls,
     /// Its labels: while it is polled, those that are current.
@@ -60,13 +60,13 @@ pub struct Task {
     created_by: NotedStack<Beside>,
     start: StartCell,
     name: Name,
-    place: Place,
+    index: SlotIndex,
 }
 
 // SAFETY: atomics of numbers and pointers, and memory for a waker: zeroed, it is a slot that is free.
 unsafe impl Slot for Task {
-    fn place(&self) -> &Place {
-        &self.place
+    fn index(&self) -> &SlotIndex {
+        &self.index
     }
 }
 
@@ -148,7 +148,7 @@ impl Task {
 
     pub(super) fn begin(&self, id: u64, name: &str, start: Start, creator: u64, labels: LabelSetId) {
         // First: what a trace found of the task before is none of this one, whose name it would take else.
-        self.traced.reset(Word::unknown(id));
+        self.traced.reset(StateWord::unknown(id));
         self.name.set(name);
         self.start.set(Some(start));
         self.creator.store(creator, Ordering::Release);

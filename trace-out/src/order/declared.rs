@@ -6,7 +6,7 @@ use rtprof_tracer::record::Status;
 use super::goroutines::distance;
 use super::lanes::{Awaits, Reading};
 use super::pass::Passed;
-use super::{NONE, Order, Place, SHARED, Visit};
+use super::{EventPosition, EventSink, NONE, Order, SHARED};
 
 impl Order {
     /// A declaration: what it says holds, unless the trace has come further already.
@@ -15,7 +15,7 @@ impl Order {
         reading: &mut Reading<'_>,
         tick: u64,
         status: &Status,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
         let target = self.goroutines.at(status.goroutine);
         let goroutine = &self.goroutines[target];
@@ -44,7 +44,8 @@ impl Order {
         if is_known && was == status.state {
             if was != State::Running {
                 // The lane whose buffer has said that it polls this does so no more.
-                let at = Place { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
+                let at =
+                    EventPosition { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
                 self.end_poll_elsewhere(target, at, visit);
             }
             // As it was: nothing happens, and the tick is nobody's cause.
@@ -73,12 +74,12 @@ impl Order {
     /// The goroutine came to a state by changes that are in no record.
     pub(super) fn jump(
         &mut self,
-        at: Place,
+        at: EventPosition,
         place: u32,
         owner: Option<u32>,
         number: u64,
         state: State,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) {
         self.counts.bridged += 1;
         if state != State::Running {
@@ -91,7 +92,7 @@ impl Order {
     }
 
     /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
-    fn owner(&mut self, status: &Status, visit: &mut impl Visit) -> Option<u32> {
+    fn owner(&mut self, status: &Status, visit: &mut impl EventSink) -> Option<u32> {
         if status.thread == 0 {
             return None;
         }
@@ -107,7 +108,7 @@ impl Order {
         Some(lane)
     }
 
-    pub(super) fn set(&mut self, place: u32, number: u64, state: State, at: Place) {
+    pub(super) fn set(&mut self, place: u32, number: u64, state: State, at: EventPosition) {
         let goroutine = &mut self.goroutines[place];
         goroutine.is_known = true;
         goroutine.number = number;

@@ -11,7 +11,7 @@ pub(crate) const NONE: u32 = 0;
 const NUMBER_BITS: u32 = 36;
 
 /// How far the trace has followed a goroutine.
-pub(super) struct Goroutine {
+pub(super) struct OrderedGoroutine {
     pub(super) id: u64,
     /// The number of the last change that was passed on.
     pub(super) number: u64,
@@ -46,12 +46,12 @@ pub(super) enum Fit {
 
 /// Dense, so that whoever follows goroutines on his own account can use the same places.
 pub(super) struct Goroutines {
-    all: Vec<Goroutine>,
+    all: Vec<OrderedGoroutine>,
     by_id: AddressMap<u64, u32>,
     free: Vec<u32>,
 }
 
-impl Goroutine {
+impl OrderedGoroutine {
     fn unknown(id: u64) -> Self {
         Self {
             id,
@@ -123,7 +123,7 @@ pub(super) fn distance(from: u64, to: u64) -> i64 {
 impl Goroutines {
     pub(super) fn new() -> Self {
         // The first place is that of "no goroutine".
-        Self { all: vec![Goroutine::unknown(0)], by_id: AddressMap::default(), free: Vec::new() }
+        Self { all: vec![OrderedGoroutine::unknown(0)], by_id: AddressMap::default(), free: Vec::new() }
     }
 
     /// The place of a goroutine, known or not.
@@ -136,11 +136,11 @@ impl Goroutines {
         }
         let place = match self.free.pop() {
             Some(place) => {
-                self.all[place as usize] = Goroutine::unknown(id);
+                self.all[place as usize] = OrderedGoroutine::unknown(id);
                 place
             }
             None => {
-                self.all.push(Goroutine::unknown(id));
+                self.all.push(OrderedGoroutine::unknown(id));
                 self.all.len() as u32 - 1
             }
         };
@@ -163,7 +163,7 @@ impl Goroutines {
             goroutine.waiting.clear();
             if goroutine.id != 0 && !goroutine.is_alive() {
                 self.by_id.remove(&goroutine.id);
-                *goroutine = Goroutine::unknown(0);
+                *goroutine = OrderedGoroutine::unknown(0);
                 self.free.push(place as u32);
             }
         }
@@ -171,17 +171,17 @@ impl Goroutines {
 }
 
 impl std::ops::Index<u32> for Goroutines {
-    type Output = Goroutine;
+    type Output = OrderedGoroutine;
 
     #[inline]
-    fn index(&self, place: u32) -> &Goroutine {
+    fn index(&self, place: u32) -> &OrderedGoroutine {
         &self.all[place as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Goroutines {
     #[inline]
-    fn index_mut(&mut self, place: u32) -> &mut Goroutine {
+    fn index_mut(&mut self, place: u32) -> &mut OrderedGoroutine {
         &mut self.all[place as usize]
     }
 }
@@ -194,7 +194,7 @@ mod tests {
     fn numbers_wrap() {
         let last = (1 << NUMBER_BITS) - 1;
         assert_eq!((distance(5, 6), distance(6, 5), distance(last, 0), distance(0, last)), (1, -1, 1, -1));
-        let mut goroutine = Goroutine::unknown(1);
+        let mut goroutine = OrderedGoroutine::unknown(1);
         goroutine.number = last;
         assert_eq!((goroutine.next_number(), goroutine.fit(0)), (0, Fit::Next));
         assert_eq!((goroutine.fit(last), goroutine.fit(1)), (Fit::Stale, Fit::Later));
@@ -202,11 +202,11 @@ mod tests {
 
     #[test]
     fn who_waits_is_woken_in_turn() {
-        let mut goroutine = Goroutine::unknown(1);
+        let mut goroutine = OrderedGoroutine::unknown(1);
         for (number, reading) in [(7, 70), (3, 30), (9, 90), (0, 1), (3, 31)] {
             goroutine.wait(number, reading);
         }
-        let woken = |goroutine: &mut Goroutine, number| {
+        let woken = |goroutine: &mut OrderedGoroutine, number| {
             goroutine.number = number;
             let mut woken = Vec::new();
             goroutine.wake(|reading| woken.push(reading));

@@ -10,7 +10,7 @@ pub(crate) const SHARED: u32 = 0;
 
 /// What is known of a lane from one generation to the next.
 #[derive(Clone, Default)]
-pub(super) struct Lane {
+pub(super) struct OrderedLane {
     /// The goroutine of the thread; 0 for none, or for a lane that is over.
     pub(super) thread: u64,
     /// The place of that goroutine; [`NONE`] for none, and when it has ended.
@@ -25,7 +25,7 @@ pub(super) struct Lane {
     pub(super) seen: u32,
 }
 
-impl Lane {
+impl OrderedLane {
     /// What its records are about: the innermost task that it polls, or its own goroutine.
     #[inline]
     pub(super) fn top(&self) -> u32 {
@@ -35,14 +35,14 @@ impl Lane {
 
 /// Dense, as [`Goroutines`](super::goroutines::Goroutines) are.
 pub(super) struct Lanes {
-    all: Vec<Lane>,
+    all: Vec<OrderedLane>,
     by_thread: AddressMap<u64, u32>,
     free: Vec<u32>,
 }
 
 impl Lanes {
     pub(super) fn new() -> Self {
-        Self { all: vec![Lane::default()], by_thread: AddressMap::default(), free: Vec::new() }
+        Self { all: vec![OrderedLane::default()], by_thread: AddressMap::default(), free: Vec::new() }
     }
 
     pub(super) fn find(&self, thread: u64) -> Option<u32> {
@@ -54,7 +54,7 @@ impl Lanes {
         if let Some(lane) = self.find(thread) {
             return (lane, false);
         }
-        let lane = Lane { thread, ..Lane::default() };
+        let lane = OrderedLane { thread, ..OrderedLane::default() };
         let place = match self.free.pop() {
             Some(place) => {
                 self.all[place as usize] = lane;
@@ -83,17 +83,17 @@ impl Lanes {
 }
 
 impl std::ops::Index<u32> for Lanes {
-    type Output = Lane;
+    type Output = OrderedLane;
 
     #[inline]
-    fn index(&self, place: u32) -> &Lane {
+    fn index(&self, place: u32) -> &OrderedLane {
         &self.all[place as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Lanes {
     #[inline]
-    fn index_mut(&mut self, place: u32) -> &mut Lane {
+    fn index_mut(&mut self, place: u32) -> &mut OrderedLane {
         &mut self.all[place as usize]
     }
 }
@@ -129,7 +129,7 @@ pub(super) enum Awaits {
     /// That this goroutine comes to the change that a declaration after a loss tells of, or cannot.
     Jump(u32, u64),
     /// A change of this goroutine, or its declaration, with the number of the record's own change or 0.
-    Goroutine(u32, u64),
+    OrderedGoroutine(u32, u64),
     Collection,
     Stop,
 }

@@ -17,8 +17,8 @@ mod declared;
 mod goroutines;
 mod lanes;
 mod pass;
+mod poll_sequence;
 mod polls;
-mod turns;
 
 use std::collections::VecDeque;
 
@@ -28,14 +28,14 @@ use rtprof_tracer::record::{Record, Status};
 
 use goroutines::Goroutines;
 use lanes::{Awaits, Lanes, Next, Reading};
-use turns::Turns;
+use poll_sequence::PollSequence;
 
 pub(crate) use goroutines::NONE;
 pub(crate) use lanes::SHARED;
 
 /// Where and when something happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct EventPosition {
     /// The lane it was recorded on; [`SHARED`] outside threads.
     pub(crate) lane: u32,
     /// The lifted tick: not before that of any cause.
@@ -47,23 +47,23 @@ pub(crate) struct Place {
 /// Who makes a trace of what happened. Goroutines and lanes are named by small dense numbers that are given away
 /// again after [`record`](Self::record) of an `End`, [`bridge`](Self::bridge) to [`State::Dead`], or
 /// [`lane_over`](Self::lane_over).
-pub(crate) trait Visit {
+pub(crate) trait EventSink {
     /// The lane has records in this generation, of the kernel's thread `thread_id`; or, where that is 0, a thread runs
     /// of which nothing more is known yet.
     fn lane(&mut self, lane: u32, thread: u64, thread_id: u32);
 
     /// A goroutine is heard of for the first time, as what `status` says. `owner` is the lane of its thread, if that
     /// is known.
-    fn introduce(&mut self, at: Place, goroutine: u32, owner: Option<u32>, status: &Status);
+    fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status);
 
     /// A goroutine is in this state now; how it came there is in no record.
-    fn bridge(&mut self, at: Place, goroutine: u32, owner: Option<u32>, state: State);
+    fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State);
 
     /// Something was recorded, and has its turn. `target` is the goroutine that the record names, else [`NONE`].
-    fn record(&mut self, at: Place, target: u32, record: &Record<'_>);
+    fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>);
 
     /// The task at `at.goroutine` goes on, whose poll has polled another one until now.
-    fn resume(&mut self, at: Place);
+    fn resume(&mut self, at: EventPosition);
 
     /// The thread is over, and so is the goroutine that ran on it.
     fn lane_over(&mut self, lane: u32);
@@ -97,8 +97,8 @@ const GENERATIONS_UNTIL_BEGUN: u32 = 100;
 pub(crate) struct Order {
     goroutines: Goroutines,
     lanes: Lanes,
-    collections: Turns,
-    stops: Turns,
+    collections: PollSequence,
+    stops: PollSequence,
     /// How many generations there were.
     generation: u32,
     /// The readings that can get on.
@@ -111,8 +111,8 @@ impl Order {
         Self {
             goroutines: Goroutines::new(),
             lanes: Lanes::new(),
-            collections: Turns::default(),
-            stops: Turns::default(),
+            collections: PollSequence::default(),
+            stops: PollSequence::default(),
             generation: 0,
             ready: VecDeque::new(),
             counts: OrderCounts::default(),
@@ -124,7 +124,7 @@ impl Order {
     }
 
     /// Passes all that is in a generation on.
-    pub(crate) fn generation(&mut self, generation: &Generation<'_>, visit: &mut impl Visit) {
+    pub(crate) fn generation(&mut self, generation: &Generation<'_>, visit: &mut impl EventSink) {
         self.generation += 1;
         let mut readings = Vec::with_capacity(generation.lanes.len());
         for records in &generation.lanes {
@@ -157,7 +157,7 @@ impl Order {
     }
 
     /// Reads a lane until it must wait, or ends.
-    fn read(&mut self, at: u32, reading: &mut Reading<'_>, visit: &mut impl Visit) {
+    fn read(&mut self, at: u32, reading: &mut Reading<'_>, visit: &mut impl EventSink) {
         reading.awaits = None;
         if let Some((tick, record)) = reading.pending.take()
             && let Err(awaits) = self.pass(reading, tick, &record, visit)
@@ -199,7 +199,7 @@ impl Order {
             Awaits::Declaration(goroutine) | Awaits::Loss(goroutine) => {
                 self.goroutines[goroutine].wait(0, at);
             }
-            Awaits::Goroutine(goroutine, number) => self.goroutines[goroutine].wait(number, at),
+            Awaits::OrderedGoroutine(goroutine, number) => self.goroutines[goroutine].wait(number, at),
             // Those that wait for a change are woken before it.
             Awaits::Jump(goroutine, number) => self.goroutines[goroutine].wait(number + 1, at),
             Awaits::Collection => self.collections.wait(at),
@@ -212,7 +212,7 @@ impl Order {
         reading: &mut Reading<'_>,
         goroutine: u64,
         is_after_loss: bool,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) {
         reading.is_after_loss |= is_after_loss;
         let lane = reading.lane;
@@ -229,7 +229,7 @@ impl Order {
         {
             self.begin_poll(polled, lane);
             let tick = self.lanes[lane].tick;
-            visit.resume(Place { lane, tick, goroutine: polled });
+            visit.resume(EventPosition { lane, tick, goroutine: polled });
         }
     }
 
@@ -263,8 +263,8 @@ impl Order {
             self.ready.push_back(at as u32);
             return true;
         }
-        for (turns, of) in [(&mut self.collections, Awaits::Collection), (&mut self.stops, Awaits::Stop)] {
-            if turns.waiting().is_empty() {
+        for (polls_of, of) in [(&mut self.collections, Awaits::Collection), (&mut self.stops, Awaits::Stop)] {
+            if polls_of.waiting().is_empty() {
                 continue;
             }
             // What comes before the first of them was lost. It may be an end: of one whose start was.
@@ -273,15 +273,17 @@ impl Order {
                 Some((_, Record::GcDone { number } | Record::StwDone { number })) => Some(number + 1),
                 _ => None,
             };
-            if let Some(next) = turns.waiting().iter().filter_map(next).min() {
-                turns.skip_to(next);
+            if let Some(next) = polls_of.waiting().iter().filter_map(next).min() {
+                polls_of.skip_to(next);
             }
-            self_check!(turns.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of)));
-            turns.wake(|reading| self.ready.push_back(reading));
+            self_check!(
+                polls_of.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of))
+            );
+            polls_of.wake(|reading| self.ready.push_back(reading));
             return true;
         }
         for reading in readings {
-            if let Some(Awaits::Goroutine(target, _)) = reading.awaits
+            if let Some(Awaits::OrderedGoroutine(target, _)) = reading.awaits
                 && target != self.lanes[reading.lane].own
                 && !self.goroutines[target].is_known
                 && !self.goroutines[target].is_absent
@@ -295,7 +297,7 @@ impl Order {
 
     /// The start of a goroutine on its own lane, or the beginning or end of a poll, tells the state before it as well as a declaration
     /// would: all of its own changes before it have been read. So the oldest one that waits is believed.
-    fn leap(&mut self, readings: &[Reading<'_>], visit: &mut impl Visit) -> bool {
+    fn leap(&mut self, readings: &[Reading<'_>], visit: &mut impl EventSink) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
             let &(tick, ref record) = reading.pending.as_ref()?;
             let (goroutine, number, runs, is_own) = match *record {
@@ -309,18 +311,19 @@ impl Order {
                 _ => return None,
             };
             let place = self.goroutines.find(goroutine)?;
-            let waits = matches!(reading.awaits?, Awaits::Goroutine(..)) && self.goroutines[place].is_alive();
+            let waits =
+                matches!(reading.awaits?, Awaits::OrderedGoroutine(..)) && self.goroutines[place].is_alive();
             (waits && is_own).then_some((tick, reading.lane, place, number, runs))
         });
         let Some((tick, lane, place, number, runs)) = oldest.min() else { return false };
-        let at = Place { lane, tick: tick.max(self.goroutines[place].tick), goroutine: NONE };
+        let at = EventPosition { lane, tick: tick.max(self.goroutines[place].tick), goroutine: NONE };
         let before = if runs { State::Running } else { State::Runnable };
         self.jump(at, place, Some(lane), number.wrapping_sub(1), before, visit);
         true
     }
 
     /// Whoever waits now waits for ever: leaves the rest of his records out.
-    fn give_up(&mut self, readings: &mut [Reading<'_>], end: u64, visit: &mut impl Visit) {
+    fn give_up(&mut self, readings: &mut [Reading<'_>], end: u64, visit: &mut impl EventSink) {
         let mut is_stuck = false;
         for reading in readings {
             if reading.awaits.take().is_none() {
@@ -338,7 +341,7 @@ impl Order {
     /// Ends the goroutines that nothing was heard of in this generation, nor in the one before: a declaration may
     /// have been lost with a buffer, but not two of them. A thread that was created declares itself when it begins, and may take
     /// some more until then.
-    fn bury(&mut self, end: u64, visit: &mut impl Visit) {
+    fn bury(&mut self, end: u64, visit: &mut impl EventSink) {
         for place in self.goroutines.places() {
             let goroutine = &self.goroutines[place];
             let is_new = goroutine.state == State::Runnable && goroutine.number == 0;
@@ -346,7 +349,7 @@ impl Order {
             if goroutine.is_alive() && goroutine.declared + silent < self.generation {
                 let owner = self.lanes.find(goroutine.id);
                 let lane = owner.unwrap_or(SHARED);
-                let at = Place { lane, tick: end.max(goroutine.tick), goroutine: NONE };
+                let at = EventPosition { lane, tick: end.max(goroutine.tick), goroutine: NONE };
                 self.goroutines[place].state = State::Dead;
                 self.end_poll(place);
                 visit.bridge(at, place, owner, State::Dead);
@@ -370,13 +373,13 @@ impl Order {
         }
     }
 
-    fn end_lane(&mut self, lane: u32, tick: u64, visit: &mut impl Visit) {
+    fn end_lane(&mut self, lane: u32, tick: u64, visit: &mut impl EventSink) {
         if let Some(place) = self.goroutines.find(self.lanes[lane].thread)
             && self.goroutines[place].is_alive()
         {
             let tick = tick.max(self.goroutines[place].tick);
             self.goroutines[place].state = State::Dead;
-            visit.bridge(Place { lane, tick, goroutine: NONE }, place, Some(lane), State::Dead);
+            visit.bridge(EventPosition { lane, tick, goroutine: NONE }, place, Some(lane), State::Dead);
             self.goroutines[place].wake_all(|reading| self.ready.push_back(reading));
         }
         visit.lane_over(lane);

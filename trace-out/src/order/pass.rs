@@ -3,9 +3,9 @@
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
 
-use super::goroutines::{Fit, Goroutine};
+use super::goroutines::{Fit, OrderedGoroutine};
 use super::lanes::{Awaits, Reading};
-use super::{NONE, Order, Place, SHARED, Visit};
+use super::{EventPosition, EventSink, NONE, Order, SHARED};
 
 /// What a record waits for, if it cannot be passed on.
 pub(super) type Passed = Result<(), Awaits>;
@@ -18,7 +18,7 @@ impl Order {
         reading: &mut Reading<'_>,
         tick: u64,
         record: &Record<'_>,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
         let is_running = |state| state == State::Running;
         match *record {
@@ -26,7 +26,7 @@ impl Order {
             Record::Create { goroutine, .. } => self.create(reading, tick, goroutine, record, visit),
             Record::CreateFailed { goroutine } => {
                 let target = self.goroutines.at(goroutine);
-                if !self.is_or_stale(target, Goroutine::is_alive)? {
+                if !self.is_or_stale(target, OrderedGoroutine::is_alive)? {
                     return Ok(());
                 }
                 let cause = self.cause_of(target);
@@ -98,22 +98,24 @@ impl Order {
             }
             Record::GcStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                self.start_turn(reading, tick, record, number, Awaits::Collection, visit)
+                self.start_poll_in_order(reading, tick, record, number, Awaits::Collection, visit)
             }
             Record::StwStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                self.start_turn(reading, tick, record, number, Awaits::Stop, visit)
+                self.start_poll_in_order(reading, tick, record, number, Awaits::Stop, visit)
             }
             Record::GcDone { number } => {
-                self.end_turn(reading, tick, record, number, Awaits::Collection, visit)
+                self.end_poll_in_order(reading, tick, record, number, Awaits::Collection, visit)
             }
-            Record::StwDone { number } => self.end_turn(reading, tick, record, number, Awaits::Stop, visit),
+            Record::StwDone { number } => {
+                self.end_poll_in_order(reading, tick, record, number, Awaits::Stop, visit)
+            }
             Record::CpuSample { goroutine, task, .. } => {
                 self.sample(reading, tick, (goroutine, task), record, visit)
             }
             Record::InCall { goroutine, .. } => {
                 let target = self.goroutines.at(goroutine);
-                if self.is_or_stale(target, Goroutine::is_alive)? {
+                if self.is_or_stale(target, OrderedGoroutine::is_alive)? {
                     let at = self.at(reading, tick, None);
                     visit.record(at, self.visible(target), record);
                 }
@@ -157,7 +159,7 @@ impl Order {
         tick: u64,
         (thread, task): (u64, u64),
         record: &Record<'_>,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
         let goroutine = if task == 0 { thread } else { task };
         let target = if goroutine == 0 { NONE } else { self.goroutines.at(goroutine) };
@@ -166,14 +168,19 @@ impl Order {
         }
         let lane = self.lanes.find(thread).unwrap_or(SHARED);
         let goroutine = self.lanes[reading.lane].top();
-        visit.record(Place { lane, tick, goroutine }, target, record);
+        visit.record(EventPosition { lane, tick, goroutine }, target, record);
         self.counts.records += 1;
         Ok(())
     }
 
     /// Takes the place in the lane's order, and lifts the tick over that of the cause.
     #[inline]
-    pub(super) fn at(&mut self, reading: &Reading<'_>, tick: u64, cause: Option<(u64, u32)>) -> Place {
+    pub(super) fn at(
+        &mut self,
+        reading: &Reading<'_>,
+        tick: u64,
+        cause: Option<(u64, u32)>,
+    ) -> EventPosition {
         let lane = &mut self.lanes[reading.lane];
         let own = tick.max(lane.tick);
         let mut lifted = own;
@@ -186,7 +193,7 @@ impl Order {
         }
         lane.tick = lifted;
         self.counts.records += 1;
-        Place { lane: reading.lane, tick: lifted, goroutine: lane.top() }
+        EventPosition { lane: reading.lane, tick: lifted, goroutine: lane.top() }
     }
 
     pub(super) fn cause_of(&self, goroutine: u32) -> (u64, u32) {
@@ -196,7 +203,7 @@ impl Order {
 
     /// The goroutine has gone through its next change, by itself if `is_own`.
     #[inline]
-    pub(super) fn change(&mut self, place: u32, state: State, at: Place, is_own: bool) {
+    pub(super) fn change(&mut self, place: u32, state: State, at: EventPosition, is_own: bool) {
         let goroutine = &mut self.goroutines[place];
         goroutine.number = goroutine.next_number();
         goroutine.state = state;
@@ -232,7 +239,7 @@ impl Order {
         record: &Record<'_>,
         fits: impl Fn(State) -> bool,
         to: State,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
         let place = self.lanes[reading.lane].own;
         let goroutine = &self.goroutines[place];
@@ -248,7 +255,7 @@ impl Order {
                 self.counts.stale += 1;
                 return Ok(());
             }
-            return Err(Awaits::Goroutine(place, 0));
+            return Err(Awaits::OrderedGoroutine(place, 0));
         }
         if reading.is_after_loss && !goroutine.has_jumped {
             return Err(Awaits::Loss(place));
@@ -282,24 +289,24 @@ impl Order {
         if is_declared || goroutine.is_known && goroutine.state == State::Dead {
             match goroutine.fit(number) {
                 Fit::Next if fits(goroutine.state) => return Ok(true),
-                Fit::Next | Fit::Later => return Err(Awaits::Goroutine(target, number)),
+                Fit::Next | Fit::Later => return Err(Awaits::OrderedGoroutine(target, number)),
                 Fit::Stale => {}
             }
         } else if !goroutine.is_absent {
-            return Err(Awaits::Goroutine(target, 0));
+            return Err(Awaits::OrderedGoroutine(target, 0));
         }
         self.counts.stale += 1;
         Ok(false)
     }
 
     /// Whether a goroutine, once it is heard of, is as the record needs it. If not, the record is stale, and counted.
-    fn is_or_stale(&mut self, target: u32, fits: impl Fn(&Goroutine) -> bool) -> Result<bool, Awaits> {
+    fn is_or_stale(&mut self, target: u32, fits: impl Fn(&OrderedGoroutine) -> bool) -> Result<bool, Awaits> {
         let goroutine = &self.goroutines[target];
         if fits(goroutine) {
             return Ok(true);
         }
         if !goroutine.is_known && !goroutine.is_absent {
-            return Err(Awaits::Goroutine(target, 0));
+            return Err(Awaits::OrderedGoroutine(target, 0));
         }
         self.counts.stale += 1;
         Ok(false)
@@ -311,7 +318,7 @@ impl Order {
         tick: u64,
         goroutine: u64,
         record: &Record<'_>,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
         self.own_is_declared(reading)?;
         let target = self.goroutines.at(goroutine);

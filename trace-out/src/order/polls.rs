@@ -3,10 +3,10 @@
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
 
-use super::goroutines::Goroutine;
+use super::goroutines::OrderedGoroutine;
 use super::lanes::Reading;
 use super::pass::Passed;
-use super::{NONE, Order, Place, SHARED, Visit};
+use super::{EventPosition, EventSink, NONE, Order, SHARED};
 
 impl Order {
     /// The poll of a task ends, on the lane where it has begun.
@@ -17,7 +17,7 @@ impl Order {
         record: &Record<'_>,
         (task, number): (u64, u64),
         to: State,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
         let place = self.goroutines.at(task);
         if !self.numbered(place, number, |state| state == State::Running)? {
@@ -28,13 +28,13 @@ impl Order {
             return Ok(());
         }
         let cause = self.cause_of(place);
-        let at = Place { goroutine: place, ..self.at(reading, tick, Some(cause)) };
+        let at = EventPosition { goroutine: place, ..self.at(reading, tick, Some(cause)) };
         visit.record(at, NONE, record);
         self.change(place, to, at, true);
         let was_polled = self.end_poll(place);
         let lane = &self.lanes[reading.lane];
         if was_polled && let Some(&outer) = lane.polled.last() {
-            visit.resume(Place { goroutine: outer, ..at });
+            visit.resume(EventPosition { goroutine: outer, ..at });
         }
         Ok(())
     }
@@ -90,7 +90,7 @@ impl Order {
 
     /// A task that runs is declared on the lane that polls it, or outside threads. The beginning of the poll may be in no record.
     pub(super) fn note_poller(&mut self, target: u32, lane: u32) {
-        let Goroutine { id, state, polled_on, .. } = self.goroutines[target];
+        let OrderedGoroutine { id, state, polled_on, .. } = self.goroutines[target];
         let is_task = self.lanes.find(id).is_none();
         if lane != SHARED && state == State::Running && is_task && polled_on != lane {
             self.begin_poll(target, lane);
@@ -98,15 +98,15 @@ impl Order {
     }
 
     /// No lane polls the task any more, or has for longer than is known: what its thread has done since was taken for the task's.
-    pub(super) fn end_poll_elsewhere(&mut self, task: u32, at: Place, visit: &mut impl Visit) {
+    pub(super) fn end_poll_elsewhere(&mut self, task: u32, at: EventPosition, visit: &mut impl EventSink) {
         let lane = self.goroutines[task].polled_on;
         if !self.end_poll(task) || !self.lanes[lane].polled.is_empty() {
             return;
         }
         let own = self.lanes[lane].own;
-        let Goroutine { state, tick, .. } = self.goroutines[own];
+        let OrderedGoroutine { state, tick, .. } = self.goroutines[own];
         if self.goroutines[own].is_alive() && state != State::Running {
-            visit.bridge(Place { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
+            visit.bridge(EventPosition { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
         }
     }
 }

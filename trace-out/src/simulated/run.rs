@@ -2,7 +2,7 @@
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::Kind;
+use rtprof_tracer::record::RecordKind;
 
 use super::{REASONS, Simulation};
 
@@ -20,26 +20,26 @@ impl Simulation {
         match self.chance(17) {
             0..=3 => {
                 let reason = REASONS[self.chance(6) as usize];
-                self.change(id, id, State::Waiting(reason), Kind::Block, |_| [reason as u64, 1]);
+                self.change(id, id, State::Waiting(reason), RecordKind::Block, |_| [reason as u64, 1]);
             }
-            4 => self.change(id, id, State::Runnable, Kind::Yield, |_| [1]),
-            5 => self.change(id, id, State::Syscall, Kind::SyscallBegin, |_| [1]),
+            4 => self.change(id, id, State::Runnable, RecordKind::Yield, |_| [1]),
+            5 => self.change(id, id, State::Syscall, RecordKind::SyscallBegin, |_| [1]),
             6 => self.create(id),
             7 if self.threads.len() > 3 && id != 1 && self.polled(id).is_none() => self.end(id),
             8 => {
-                self.put(id, Kind::RegionBegin, [task, name, 1]);
+                self.put(id, RecordKind::RegionBegin, [task, name, 1]);
                 self.regions(id).push((task, name));
             }
             9 | 10 => {
                 if let Some((task, name)) = self.regions(id).pop() {
-                    self.put(id, Kind::RegionEnd, [task, name]);
+                    self.put(id, RecordKind::RegionEnd, [task, name]);
                 }
             }
             11 => {
                 let task = self.next_task;
                 self.next_task += 1;
-                self.put(id, Kind::TaskCreate, [task, 0, 4, 1]);
-                self.put(id, Kind::TaskEnd, [task, 1]);
+                self.put(id, RecordKind::TaskCreate, [task, 0, 4, 1]);
+                self.put(id, RecordKind::TaskEnd, [task, 1]);
             }
             12 => {
                 self.record(id, |lane, tick| {
@@ -48,23 +48,23 @@ impl Simulation {
             }
             13 => self.collect(id),
             14 => {
-                self.put(id, Kind::SweepStart, [1]);
+                self.put(id, RecordKind::SweepStart, [1]);
                 if self.chance(2) == 0 {
-                    self.put(id, Kind::SweepDone, [1, 2]);
+                    self.put(id, RecordKind::SweepDone, [1, 2]);
                 }
-                self.put(id, Kind::AssistStart, [1]);
-                self.put(id, Kind::AssistDone, []);
+                self.put(id, RecordKind::AssistStart, [1]);
+                self.put(id, RecordKind::AssistDone, []);
             }
             15 => {
                 // Some seem longer than the thread has run.
                 let state = [State::Syscall, State::Waiting(WaitReason::Net)][self.chance(2) as usize];
                 let arguments = [state.number().into(), 1, self.chance(5000)];
-                let is_written = self.put(id, Kind::Call, arguments);
+                let is_written = self.put(id, RecordKind::Call, arguments);
                 self.waits_in_calls += usize::from(is_written && state != State::Syscall);
             }
             _ => {
                 let bytes = self.chance(1 << 30);
-                self.put(id, Kind::HeapAlloc, [bytes]);
+                self.put(id, RecordKind::HeapAlloc, [bytes]);
             }
         }
     }
@@ -73,15 +73,15 @@ impl Simulation {
         match self.collector {
             None => {
                 let number = self.collections;
-                self.put(id, Kind::GcStart, [number, 1]);
-                self.put(id, Kind::StwStart, [number, number % 2, 1]);
+                self.put(id, RecordKind::GcStart, [number, 1]);
+                self.put(id, RecordKind::StwStart, [number, number % 2, 1]);
                 self.now += 1 + self.mishaps.skew;
-                self.put(id, Kind::StwDone, [number]);
+                self.put(id, RecordKind::StwDone, [number]);
                 self.collector = Some(id);
             }
             // On whichever thread.
             Some(_) => {
-                self.put(id, Kind::GcDone, [self.collections]);
+                self.put(id, RecordKind::GcDone, [self.collections]);
                 self.collections += 1;
                 self.collector = None;
             }

@@ -1,7 +1,7 @@
 //! Tasks of a program made up of chance, which its threads poll.
 
 use rtprof_runtime::state::State;
-use rtprof_tracer::record::Kind;
+use rtprof_tracer::record::RecordKind;
 
 use super::{REASONS, Simulation};
 
@@ -66,7 +66,7 @@ impl Simulation {
         let is_after_loss = task.declared == 0 && self.generation > 1;
         let state = task.state.number().into();
         let arguments = [id, task.number, state, 0, 0, id % 4, 1, is_after_loss.into()];
-        if self.put(lane, Kind::Status, arguments) {
+        if self.put(lane, RecordKind::Status, arguments) {
             self.tasks.get_mut(&id).unwrap().declared = self.generation;
         }
     }
@@ -76,7 +76,7 @@ impl Simulation {
         id: u64,
         lane: u64,
         to: State,
-        kind: Kind,
+        kind: RecordKind,
         arguments: impl FnOnce(u64) -> [u64; N],
     ) {
         self.declare_task(id, lane);
@@ -106,11 +106,13 @@ impl Simulation {
             (0..3, _) if !is_polled && self.threads[&thread].polling.len() < 3 => self.poll(thread, other),
             (3, _) if matches!(state, State::Waiting(_)) => {
                 let lane = if self.chance(5) == 0 { 0 } else { thread };
-                self.change_task(other, lane, State::Runnable, Kind::Unblock, |number| [other, number, 1]);
+                self.change_task(other, lane, State::Runnable, RecordKind::Unblock, |number| {
+                    [other, number, 1]
+                });
             }
             (4, _) if self.chance(3) == 0 => {
                 let id = self.next_thread;
-                if self.put(thread, Kind::Create, [id, id % 4, 1]) {
+                if self.put(thread, RecordKind::Create, [id, id % 4, 1]) {
                     self.add_task(State::Runnable, 0, self.generation);
                 }
             }
@@ -120,7 +122,7 @@ impl Simulation {
     }
 
     fn poll(&mut self, thread: u64, task: u64) {
-        self.change_task(task, thread, State::Running, Kind::Poll, |number| [task, number]);
+        self.change_task(task, thread, State::Running, RecordKind::Poll, |number| [task, number]);
         self.tasks.get_mut(&task).unwrap().is_polled = true;
         let poller = self.threads.get_mut(&thread).unwrap();
         poller.polling.push(task);
@@ -131,19 +133,19 @@ impl Simulation {
         let reason = REASONS[self.chance(6) as usize];
         match self.chance(8) {
             0 if self.tasks.len() > 4 => {
-                self.change_task(task, thread, State::Dead, Kind::Ready, |number| [task, number]);
+                self.change_task(task, thread, State::Dead, RecordKind::Ready, |number| [task, number]);
                 self.tasks.remove(&task);
             }
-            1 => {
-                self.change_task(task, thread, State::Runnable, Kind::Reschedule, |number| [task, number, 1])
-            }
+            1 => self.change_task(task, thread, State::Runnable, RecordKind::Reschedule, |number| {
+                [task, number, 1]
+            }),
             2 => {
                 let arguments = |number| [task, number, reason as u64, 1, 1, 0, 0, 0];
-                self.change_task(task, thread, State::Waiting(reason), Kind::AwaitSeveral, arguments);
+                self.change_task(task, thread, State::Waiting(reason), RecordKind::AwaitSeveral, arguments);
             }
             _ => {
                 let arguments = |number| [task, number, reason as u64, 1];
-                self.change_task(task, thread, State::Waiting(reason), Kind::Await, arguments);
+                self.change_task(task, thread, State::Waiting(reason), RecordKind::Await, arguments);
             }
         }
         if let Some(task) = self.tasks.get_mut(&task) {

@@ -3,7 +3,7 @@
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::StackId;
 
-use crate::order::Place;
+use crate::order::EventPosition;
 
 use super::events::{Events, Writing};
 use super::goroutines::Phase;
@@ -46,7 +46,7 @@ impl Events {
 
 impl Writing<'_> {
     /// The goroutine was in a call for so many ticks until now.
-    pub(super) fn call(&mut self, at: Place, ticks: u64, state: State, stack: StackId) {
+    pub(super) fn call(&mut self, at: EventPosition, ticks: u64, state: State, stack: StackId) {
         let (begin, end) = (at.tick.saturating_sub(ticks) >> self.events.shift, at.tick >> self.events.shift);
         if self.running(at).is_none() || self.events.stop_of == Some(at.goroutine) {
             return;

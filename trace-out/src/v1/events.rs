@@ -8,7 +8,7 @@ use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
 
 use crate::awaited::AwaitedStacks;
 use crate::awaited::Left;
-use crate::order::{Place, Visit};
+use crate::order::{EventPosition, EventSink};
 use rtprof_symbols::view::View;
 
 use super::called::Begun;
@@ -21,7 +21,7 @@ use super::procs::Procs;
 
 /// A lane as the trace shows it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Lane {
+pub(super) struct EncodedLane {
     /// Its P, once something has happened on it.
     pub(super) proc: Option<u32>,
     pub(super) thread_id: u64,
@@ -38,7 +38,7 @@ pub(crate) struct Unmatched {
 pub(super) struct Events {
     pub(super) procs: Procs,
     pub(super) goroutines: Goroutines,
-    pub(super) lanes: Vec<Lane>,
+    pub(super) lanes: Vec<EncodedLane>,
     pub(super) names: Names,
     pub(super) awaited: AwaitedStacks,
     /// By how much ticks are shifted to the right.
@@ -61,7 +61,7 @@ impl Events {
         Self {
             procs: Procs::new(start),
             goroutines: Goroutines::new(),
-            lanes: vec![Lane::default()],
+            lanes: vec![EncodedLane::default()],
             names: Names::default(),
             awaited: AwaitedStacks::default(),
             shift,
@@ -113,7 +113,7 @@ pub(super) struct Writing<'a> {
 impl Writing<'_> {
     /// The stack of what happens at `at`, with the name of the goroutine beneath it.
     #[inline]
-    pub(super) fn stack(&mut self, at: Place, stack: StackId) -> u64 {
+    pub(super) fn stack(&mut self, at: EventPosition, stack: StackId) -> u64 {
         match self.events.goroutines.name(at.goroutine) {
             None => self.events.names.unnamed_stack(stack, self.tables),
             Some(name) => self.events.names.stack(stack, name, self.tables),
@@ -122,7 +122,7 @@ impl Writing<'_> {
 
     /// The P that the lane's goroutine runs on. Without one, what needs one is left out.
     #[inline]
-    pub(super) fn running(&mut self, at: Place) -> Option<u32> {
+    pub(super) fn running(&mut self, at: EventPosition) -> Option<u32> {
         if let Some(proc) = self.events.goroutines.running(at.goroutine) {
             return Some(proc);
         }
@@ -143,17 +143,17 @@ impl Writing<'_> {
     }
 
     /// What happens on a lane whatever runs there.
-    fn put<const N: usize>(&mut self, at: Place, tick: u64, event: EventType, args: [u64; N]) {
+    fn put<const N: usize>(&mut self, at: EventPosition, tick: u64, event: EventType, args: [u64; N]) {
         self.events.on_lane(at.lane, tick, |events, proc| events.procs.put(proc, tick, event, args));
     }
 }
 
-impl Visit for Writing<'_> {
+impl EventSink for Writing<'_> {
     fn lane(&mut self, lane: u32, thread: u64, thread_id: u32) {
         let lanes = &mut self.events.lanes;
         let lane = lane as usize;
         if lane >= lanes.len() {
-            lanes.resize(lane + 1, Lane::default());
+            lanes.resize(lane + 1, EncodedLane::default());
         }
         if thread_id != 0 {
             lanes[lane].thread_id = thread_id.into();
@@ -162,7 +162,7 @@ impl Visit for Writing<'_> {
         }
     }
 
-    fn introduce(&mut self, at: Place, goroutine: u32, owner: Option<u32>, status: &Status) {
+    fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status) {
         let tick = at.tick >> self.events.shift;
         let Status { goroutine: id, name, created_by, .. } = *status;
         let begun = Begun { goroutine: id, name, created_by };
@@ -192,13 +192,13 @@ impl Visit for Writing<'_> {
         }
     }
 
-    fn bridge(&mut self, at: Place, goroutine: u32, owner: Option<u32>, state: State) {
+    fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State) {
         let tick = at.tick >> self.events.shift;
         self.events.bring(goroutine, state, at.lane, owner, tick);
     }
 
     #[inline]
-    fn record(&mut self, at: Place, target: u32, record: &Record<'_>) {
+    fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>) {
         let tick = at.tick >> self.events.shift;
         let events = &mut *self.events;
         if events.ends_suspension(record, target) {
@@ -371,7 +371,7 @@ impl Visit for Writing<'_> {
         }
     }
 
-    fn resume(&mut self, at: Place) {
+    fn resume(&mut self, at: EventPosition) {
         self.events.resume_suspended(at, at.tick >> self.events.shift);
     }
 

@@ -25,7 +25,7 @@ pub(super) enum Phase {
 
 /// One of them, while it lives.
 #[derive(Debug, Default)]
-pub(super) struct Goroutine {
+pub(super) struct EncodedGoroutine {
     pub(super) id: u64,
     /// The sequence number that its next start or wake-up has.
     pub(super) sequence: u64,
@@ -46,7 +46,7 @@ pub(super) struct Goroutine {
     pub(super) is_labelled: bool,
 }
 
-impl Goroutine {
+impl EncodedGoroutine {
     /// Takes the next sequence number.
     #[inline]
     pub(super) fn next_sequence(&mut self) -> u64 {
@@ -58,18 +58,18 @@ impl Goroutine {
 
 /// The goroutines by their places, and the ids that were ever used.
 pub(super) struct Goroutines {
-    all: Vec<Goroutine>,
+    all: Vec<EncodedGoroutine>,
     used: IdSet,
     fresh: u64,
 }
 
 impl Goroutines {
     pub(super) fn new() -> Self {
-        Self { all: vec![Goroutine::default()], used: IdSet::default(), fresh: FRESH }
+        Self { all: vec![EncodedGoroutine::default()], used: IdSet::default(), fresh: FRESH }
     }
 
     /// A goroutine begins in a place that was never used, or given away.
-    pub(super) fn begin(&mut self, place: u32, goroutine: u64, name: StringId) -> &mut Goroutine {
+    pub(super) fn begin(&mut self, place: u32, goroutine: u64, name: StringId) -> &mut EncodedGoroutine {
         let id = if self.used.insert(goroutine) {
             goroutine
         } else {
@@ -79,13 +79,13 @@ impl Goroutines {
         };
         let place = place as usize;
         if place >= self.all.len() {
-            self.all.resize_with(place + 1, Goroutine::default);
+            self.all.resize_with(place + 1, EncodedGoroutine::default);
         }
         let begun = &mut self.all[place];
         // The list of regions keeps its memory.
         begun.regions.clear();
         let regions = std::mem::take(&mut begun.regions);
-        *begun = Goroutine { id, name, regions, ..Goroutine::default() };
+        *begun = EncodedGoroutine { id, name, regions, ..EncodedGoroutine::default() };
         begun
     }
 
@@ -111,13 +111,13 @@ impl Goroutines {
     }
 
     /// One that the trace knows.
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut Goroutine> {
+    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut EncodedGoroutine> {
         self.all.get_mut(place as usize).filter(|goroutine| goroutine.phase != Phase::Unknown)
     }
 
     /// After a loss a record may be about one that the trace has not heard of.
     #[inline]
-    fn known(&self, place: u32) -> Option<&Goroutine> {
+    fn known(&self, place: u32) -> Option<&EncodedGoroutine> {
         self.all.get(place as usize).filter(|goroutine| place != NONE && goroutine.phase != Phase::Unknown)
     }
 
@@ -127,17 +127,17 @@ impl Goroutines {
 }
 
 impl std::ops::Index<u32> for Goroutines {
-    type Output = Goroutine;
+    type Output = EncodedGoroutine;
 
     #[inline]
-    fn index(&self, place: u32) -> &Goroutine {
+    fn index(&self, place: u32) -> &EncodedGoroutine {
         &self.all[place as usize]
     }
 }
 
 impl std::ops::IndexMut<u32> for Goroutines {
     #[inline]
-    fn index_mut(&mut self, place: u32) -> &mut Goroutine {
+    fn index_mut(&mut self, place: u32) -> &mut EncodedGoroutine {
         &mut self.all[place as usize]
     }
 }

@@ -3,7 +3,7 @@
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 
-use crate::order::{Place, SHARED};
+use crate::order::{EventPosition, SHARED};
 
 use super::event::EventType;
 use super::events::Events;
@@ -131,7 +131,7 @@ impl Events {
 
     /// waiting or in a system call → running, on the lane where that was recorded: nobody of the program woke it.
     #[inline]
-    pub(super) fn come_back(&mut self, at: Place, tick: u64) {
+    pub(super) fn come_back(&mut self, at: EventPosition, tick: u64) {
         let proc = self.proc_of(at.lane, tick);
         self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
         self.suspend(proc, tick);

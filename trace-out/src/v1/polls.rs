@@ -16,7 +16,7 @@ use rtprof_runtime::labels::LabelSetId;
 use rtprof_tracer::record::{Record, StackId};
 
 use crate::awaited::{Awaited, Left};
-use crate::order::Place;
+use crate::order::EventPosition;
 
 use super::event::EventType;
 use super::events::{Events, Writing};
@@ -27,7 +27,7 @@ const IDLE: u64 = 10_000;
 
 impl Events {
     /// A P goes on for what is about to run on it.
-    fn continue_proc(&mut self, at: Place, tick: u64) -> u32 {
+    fn continue_proc(&mut self, at: EventPosition, tick: u64) -> u32 {
         let proc = self.proc_of(at.lane, tick);
         let state = &self.procs[proc];
         let idle_since = state.tick;
@@ -53,8 +53,8 @@ impl Events {
     }
 
     /// What was suspended goes on, on its lane.
-    pub(super) fn resume_suspended(&mut self, at: Place, tick: u64) {
-        let is_suspended = |goroutine: &mut super::goroutines::Goroutine| {
+    pub(super) fn resume_suspended(&mut self, at: EventPosition, tick: u64) {
+        let is_suspended = |goroutine: &mut super::goroutines::EncodedGoroutine| {
             std::mem::take(&mut goroutine.is_suspended) && goroutine.phase == Phase::Waiting
         };
         if at.goroutine == NONE || !self.goroutines.get_mut(at.goroutine).is_some_and(is_suspended) {
@@ -88,7 +88,7 @@ impl Events {
     }
 
     /// → running, inside what runs on the lane.
-    fn poll(&mut self, at: Place, task: u32, tick: u64, label: u64) {
+    fn poll(&mut self, at: EventPosition, task: u32, tick: u64, label: u64) {
         self_check!(self.goroutines.name(task).is_some());
         if self.goroutines.running(task).is_some() {
             // The end of a poll is in no record.
@@ -104,7 +104,7 @@ impl Events {
     }
 
     /// runnable → running, by itself or, if it polls a task, by that.
-    pub(super) fn start(&mut self, at: Place, place: u32, tick: u64, label: u64) {
+    pub(super) fn start(&mut self, at: EventPosition, place: u32, tick: u64, label: u64) {
         if self.goroutines.running(place).is_some() {
             return;
         }
@@ -122,7 +122,7 @@ impl Events {
 
     /// Sees to it that what a lane's records are about runs, though how it came to run may be in no record. `false` if nothing is
     /// known of it.
-    pub(super) fn sees_to_run(&mut self, at: Place, tick: u64) -> bool {
+    pub(super) fn sees_to_run(&mut self, at: EventPosition, tick: u64) -> bool {
         if self.goroutines.running(at.goroutine).is_some() {
             return true;
         }
@@ -139,13 +139,13 @@ impl Events {
 
 impl Writing<'_> {
     /// The lane polls a task from now on.
-    pub(super) fn begin_poll(&mut self, at: Place, task: u32, tick: u64, labels: LabelSetId) {
+    pub(super) fn begin_poll(&mut self, at: EventPosition, task: u32, tick: u64, labels: LabelSetId) {
         let label = self.events.label(task, labels, self.tables);
         self.events.poll(at, task, tick, label);
     }
 
     /// The poll is over, and the task waits.
-    pub(super) fn await_(&mut self, at: Place, tick: u64, left: Left) {
+    pub(super) fn await_(&mut self, at: EventPosition, tick: u64, left: Left) {
         let (awaited, stack) = self.events.awaited.of(left, self.generation, self.tables, self.view);
         let (event, phase) = match awaited {
             Awaited::Wait(reason) => (block_event(reason), Phase::Waiting),
@@ -155,11 +155,11 @@ impl Writing<'_> {
     }
 
     /// The poll is over, and the task can run.
-    pub(super) fn reschedule(&mut self, at: Place, tick: u64, stack: StackId) {
+    pub(super) fn reschedule(&mut self, at: EventPosition, tick: u64, stack: StackId) {
         self.end_poll(at, tick, EventType::GoSched, Phase::Runnable, stack);
     }
 
-    fn end_poll(&mut self, at: Place, tick: u64, event: EventType, to: Phase, stack: StackId) {
+    fn end_poll(&mut self, at: EventPosition, tick: u64, event: EventType, to: Phase, stack: StackId) {
         self.events.sees_to_run(at, tick);
         let stack = self.stack(at, stack);
         let proc = self.events.goroutines[at.goroutine].proc;
@@ -168,7 +168,7 @@ impl Writing<'_> {
     }
 
     /// The poll is over, and so is the task. Its P goes on.
-    pub(super) fn ready(&mut self, at: Place, tick: u64) {
+    pub(super) fn ready(&mut self, at: EventPosition, tick: u64) {
         self.events.sees_to_run(at, tick);
         self.events.end_on_proc(at.goroutine, tick);
     }

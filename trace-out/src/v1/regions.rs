@@ -1,13 +1,13 @@
 //! The ends of regions.
 
-use crate::order::Place;
+use crate::order::EventPosition;
 
 use super::event::EventType;
 use super::events::{Events, Writing};
 
 impl Writing<'_> {
     /// The region with this task and name is over, and so are those that were begun in it.
-    pub(super) fn region_end(&mut self, at: Place, tick: u64, key: (u64, u64)) {
+    pub(super) fn region_end(&mut self, at: EventPosition, tick: u64, key: (u64, u64)) {
         let Some(proc) = self.running(at) else { return };
         let Events { goroutines, procs, unmatched, .. } = &mut *self.events;
         let regions = &mut goroutines[at.goroutine].regions;

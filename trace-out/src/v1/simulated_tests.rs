@@ -4,10 +4,10 @@ use std::collections::HashMap;
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::Kind;
+use rtprof_tracer::record::RecordKind;
 
 use crate::go_trace;
-use crate::recorded::{Lane, Texts, encode, generation};
+use crate::recorded::{RecordedLane, Texts, encode, generation};
 use crate::simulated::{Mishaps, Simulation};
 
 use super::*;
@@ -98,26 +98,26 @@ fn nothing_is_missing_without_mishaps() {
             "seed {seed}: {counts:?}"
         );
         assert!(counts.lifted > 0 && counts.largest_lift <= 302, "seed {seed}: {counts:?}");
-        let written = |kind: Kind| run.simulation.written.get(&(kind as u8)).copied().unwrap_or(0);
+        let written = |kind: RecordKind| run.simulation.written.get(&(kind as u8)).copied().unwrap_or(0);
         let of = |kinds: &[EventType]| kinds.iter().map(|&kind| run.parsed.count(kind)).sum::<usize>();
         use EventType as E;
         let blocks =
             [E::GoBlockSync, E::GoBlockCond, E::GoBlockRecv, E::GoBlockSelect, E::GoBlockNet, E::GoSleep];
         let waits_in_calls = run.simulation.waits_in_calls;
-        let awaits = written(Kind::Await) + written(Kind::AwaitSeveral);
+        let awaits = written(RecordKind::Await) + written(RecordKind::AwaitSeveral);
         assert!(tasks == 0 || awaits > 50, "{awaits} polls");
-        assert_eq!(of(&blocks), written(Kind::Block) + waits_in_calls + awaits, "seed {seed}");
+        assert_eq!(of(&blocks), written(RecordKind::Block) + waits_in_calls + awaits, "seed {seed}");
         // And those that are in one when the trace begins.
-        let system_calls = written(Kind::SyscallBegin) + written(Kind::Call) - waits_in_calls;
+        let system_calls = written(RecordKind::SyscallBegin) + written(RecordKind::Call) - waits_in_calls;
         assert!((system_calls..=system_calls + 8).contains(&of(&[E::GoSysCall])), "seed {seed}");
-        let ends = written(Kind::End) + written(Kind::CreateFailed) + written(Kind::Ready);
+        let ends = written(RecordKind::End) + written(RecordKind::CreateFailed) + written(RecordKind::Ready);
         assert_eq!(of(&[E::GoEnd]), ends, "seed {seed}");
-        assert_eq!(of(&[E::GoCreate]), written(Kind::Create) + 8 + tasks as usize, "seed {seed}");
-        assert_eq!(of(&[E::UserTaskCreate]), written(Kind::TaskCreate));
-        assert_eq!(of(&[E::UserRegion]), written(Kind::RegionBegin) + written(Kind::RegionEnd));
-        assert_eq!(of(&[E::HeapAlloc]), written(Kind::HeapAlloc));
-        assert_eq!(of(&[E::GcStart]), written(Kind::GcStart));
-        assert_eq!(of(&[E::StwStart]), written(Kind::StwStart));
+        assert_eq!(of(&[E::GoCreate]), written(RecordKind::Create) + 8 + tasks as usize, "seed {seed}");
+        assert_eq!(of(&[E::UserTaskCreate]), written(RecordKind::TaskCreate));
+        assert_eq!(of(&[E::UserRegion]), written(RecordKind::RegionBegin) + written(RecordKind::RegionEnd));
+        assert_eq!(of(&[E::HeapAlloc]), written(RecordKind::HeapAlloc));
+        assert_eq!(of(&[E::GcStart]), written(RecordKind::GcStart));
+        assert_eq!(of(&[E::StwStart]), written(RecordKind::StwStart));
         check_ends(&run, seed);
     }
 }
@@ -139,8 +139,8 @@ fn a_trace_with_losses_is_whole_and_true_in_the_end() {
 }
 
 /// Threads in pairs that wait for each other, which is what traces are full of.
-fn pairs(threads: u64, rounds: u64) -> Vec<Lane> {
-    let mut lanes: Vec<Lane> = (1..=threads).map(Lane::new).collect();
+fn pairs(threads: u64, rounds: u64) -> Vec<RecordedLane> {
+    let mut lanes: Vec<RecordedLane> = (1..=threads).map(RecordedLane::new).collect();
     let start = CLOCK.start;
     for thread in 1..=threads {
         lanes[thread as usize - 1].status(start, thread, 0, State::Running);
@@ -151,10 +151,10 @@ fn pairs(threads: u64, rounds: u64) -> Vec<Lane> {
             let [waiter, waker] = pair else { unreachable!() };
             let thread = waiter.thread();
             waiter.block(tick, WaitReason::MutexLock);
-            waker.put(tick + 1000, Kind::Unblock, [thread, round * 3 + 2, 1]);
-            waker.put(tick + 1100, Kind::RegionBegin, [1, 4, 1]);
-            waiter.put(tick + 2000, Kind::Start, [thread, round * 3 + 3]);
-            waker.put(tick + 3000, Kind::RegionEnd, [1, 4]);
+            waker.put(tick + 1000, RecordKind::Unblock, [thread, round * 3 + 2, 1]);
+            waker.put(tick + 1100, RecordKind::RegionBegin, [1, 4, 1]);
+            waiter.put(tick + 2000, RecordKind::Start, [thread, round * 3 + 3]);
+            waker.put(tick + 3000, RecordKind::RegionEnd, [1, 4]);
         }
     }
     lanes
@@ -171,7 +171,7 @@ fn on_processor() -> u64 {
 #[ignore = "a measurement, not a test"]
 fn nanoseconds_a_record() {
     let texts = Texts::new();
-    let measure = |what: &str, begin: u64, end: u64, lanes: &[Lane]| {
+    let measure = |what: &str, begin: u64, end: u64, lanes: &[RecordedLane]| {
         let read = generation(begin, end, lanes);
         let mut fastest = f64::MAX;
         let mut last = String::new();

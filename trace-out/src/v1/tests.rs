@@ -4,21 +4,21 @@ use std::slice::from_ref;
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::Kind;
+use rtprof_tracer::record::RecordKind;
 
 use rtprof_trace_check::{Event, EventType, EventType as E, Parsed, validate};
 
 use super::*;
-use crate::recorded::{Lane, encode, generation};
+use crate::recorded::{RecordedLane, encode, generation};
 
 const CLOCK: Clock = Clock { ticks_per_second: 1_000_000_000, start: 1_000_000 };
 const START: u64 = CLOCK.start;
 
-fn trace(lanes: &[Lane]) -> (Parsed, Counts) {
+fn trace(lanes: &[RecordedLane]) -> (Parsed, Counts) {
     trace_of(&[lanes])
 }
 
-fn trace_of(generations: &[&[Lane]]) -> (Parsed, Counts) {
+fn trace_of(generations: &[&[RecordedLane]]) -> (Parsed, Counts) {
     let mut v1 = V1::new(CLOCK, 4, View::default());
     let count = generations.len() as u64;
     let generations: Vec<_> = (START..)
@@ -44,14 +44,14 @@ fn story_of(parsed: &Parsed, g: u64, generations: u64) -> Vec<EventType> {
     before_end.filter(is_its).map(|event| event.event_type()).collect()
 }
 
-fn main_thread() -> Lane {
-    let mut main = Lane::new(1);
+fn main_thread() -> RecordedLane {
+    let mut main = RecordedLane::new(1);
     main.status(START + 10, 1, 3, State::Running);
     main
 }
 
 /// What a running thread makes of these records, beyond its introduction.
-fn records(record: impl FnOnce(&mut Lane)) -> (Parsed, Counts, Vec<EventType>) {
+fn records(record: impl FnOnce(&mut RecordedLane)) -> (Parsed, Counts, Vec<EventType>) {
     let mut main = main_thread();
     record(&mut main);
     let (parsed, counts) = trace(&[main]);
@@ -79,7 +79,7 @@ fn each_state_is_introduced() {
         (State::Syscall, &[E::GoCreate, E::GoStartLocal, E::GoSysCall, E::GoSysBlock]),
     ] {
         for recorder in [0, 1, 5] {
-            let mut lane = Lane::new(recorder);
+            let mut lane = RecordedLane::new(recorder);
             if recorder == 1 {
                 lane.status(START + 5, 1, 3, State::Running);
             }
@@ -113,7 +113,7 @@ fn waits_are_told_apart() {
         (WaitReason::Net, E::GoBlockNet),
     ] {
         let (parsed, _, story) = records(|main| {
-            main.block(START + 100, reason).put(START + 200, Kind::Wake, []);
+            main.block(START + 100, reason).put(START + 200, RecordKind::Wake, []);
         });
         assert_eq!(story, [event, E::GoUnblockLocal, E::GoStartLocal], "{reason:?}");
         let block = parsed.events_of(event).next().unwrap();
@@ -126,26 +126,26 @@ fn waits_are_told_apart() {
 #[test]
 fn what_a_thread_does_is_told() {
     let (parsed, counts, story) = records(|main| {
-        main.put(START + 100, Kind::HeapAlloc, [4096])
-            .put(START + 110, Kind::HeapGoal, [1 << 20])
-            .put(START + 120, Kind::TaskCreate, [1, 0, 4, 1])
-            .put(START + 130, Kind::RegionBegin, [1, 5, 1])
+        main.put(START + 100, RecordKind::HeapAlloc, [4096])
+            .put(START + 110, RecordKind::HeapGoal, [1 << 20])
+            .put(START + 120, RecordKind::TaskCreate, [1, 0, 4, 1])
+            .put(START + 130, RecordKind::RegionBegin, [1, 5, 1])
             .log(START + 140, 1, 6, "hello")
-            .put(START + 150, Kind::RegionEnd, [1, 5])
-            .put(START + 160, Kind::TaskEnd, [1, 1])
-            .put(START + 170, Kind::GcStart, [7, 1])
-            .put(START + 180, Kind::StwStart, [9, 1, 1])
-            .put(START + 190, Kind::StwDone, [9])
-            .put(START + 200, Kind::SweepStart, [1])
-            .put(START + 210, Kind::SweepDone, [10, 5])
-            .put(START + 220, Kind::AssistStart, [1])
-            .put(START + 230, Kind::AssistDone, [])
-            .put(START + 240, Kind::GcDone, [7])
-            .put(START + 250, Kind::SyscallBegin, [1])
-            .put(START + 260, Kind::SyscallEnd, [])
-            .put(START + 270, Kind::Yield, [1])
-            .put(START + 280, Kind::Start, [1, 7])
-            .put(START + 290, Kind::End, []);
+            .put(START + 150, RecordKind::RegionEnd, [1, 5])
+            .put(START + 160, RecordKind::TaskEnd, [1, 1])
+            .put(START + 170, RecordKind::GcStart, [7, 1])
+            .put(START + 180, RecordKind::StwStart, [9, 1, 1])
+            .put(START + 190, RecordKind::StwDone, [9])
+            .put(START + 200, RecordKind::SweepStart, [1])
+            .put(START + 210, RecordKind::SweepDone, [10, 5])
+            .put(START + 220, RecordKind::AssistStart, [1])
+            .put(START + 230, RecordKind::AssistDone, [])
+            .put(START + 240, RecordKind::GcDone, [7])
+            .put(START + 250, RecordKind::SyscallBegin, [1])
+            .put(START + 260, RecordKind::SyscallEnd, [])
+            .put(START + 270, RecordKind::Yield, [1])
+            .put(START + 280, RecordKind::Start, [1, 7])
+            .put(START + 290, RecordKind::End, []);
     });
     let expected = [
         &[E::HeapAlloc, E::HeapGoal, E::UserTaskCreate, E::UserRegion, E::UserLog, E::UserRegion][..],
@@ -172,13 +172,13 @@ fn what_a_thread_does_is_told() {
 #[test]
 fn threads_create_and_wake_each_other() {
     let mut main = main_thread();
-    main.put(START + 1000, Kind::Create, [2, 2, 1])
-        .put(START + 1100, Kind::Create, [3, 3, 1])
-        .put(START + 1200, Kind::CreateFailed, [3])
-        .put(START + 1900, Kind::Unblock, [2, 3, 1]);
-    let mut worker = Lane::new(2);
-    worker.put(START + 1500, Kind::Start, [2, 1]).block(START + 1600, WaitReason::Park);
-    worker.put(START + 2000, Kind::Start, [2, 4]).put(START + 2100, Kind::End, []).over();
+    main.put(START + 1000, RecordKind::Create, [2, 2, 1])
+        .put(START + 1100, RecordKind::Create, [3, 3, 1])
+        .put(START + 1200, RecordKind::CreateFailed, [3])
+        .put(START + 1900, RecordKind::Unblock, [2, 3, 1]);
+    let mut worker = RecordedLane::new(2);
+    worker.put(START + 1500, RecordKind::Start, [2, 1]).block(START + 1600, WaitReason::Park);
+    worker.put(START + 2000, RecordKind::Start, [2, 4]).put(START + 2100, RecordKind::End, []).over();
     for lanes in [[main.clone(), worker.clone()], [worker, main]] {
         let (parsed, counts) = trace(&lanes);
         assert_eq!(
@@ -196,23 +196,23 @@ fn threads_create_and_wake_each_other() {
 #[test]
 fn what_is_open_twice_or_not_at_all_is_repaired() {
     let (parsed, counts, story) = records(|main| {
-        main.put(START + 100, Kind::RegionEnd, [0, 4])
-            .put(START + 110, Kind::RegionBegin, [0, 4, 1])
-            .put(START + 120, Kind::RegionBegin, [0, 5, 1])
+        main.put(START + 100, RecordKind::RegionEnd, [0, 4])
+            .put(START + 110, RecordKind::RegionBegin, [0, 4, 1])
+            .put(START + 120, RecordKind::RegionBegin, [0, 5, 1])
             // Ends the inner one too, whose own end comes too late.
-            .put(START + 130, Kind::RegionEnd, [0, 4])
-            .put(START + 140, Kind::RegionEnd, [0, 5])
-            .put(START + 150, Kind::SweepDone, [1, 1])
-            .put(START + 160, Kind::SweepStart, [1])
-            .put(START + 170, Kind::SweepStart, [1])
-            .put(START + 180, Kind::AssistDone, [])
-            .put(START + 190, Kind::AssistStart, [1])
-            .put(START + 200, Kind::AssistStart, [1])
-            .put(START + 210, Kind::GcDone, [2])
-            .put(START + 220, Kind::GcStart, [3, 1])
-            .put(START + 230, Kind::GcStart, [5, 1])
-            .put(START + 240, Kind::StwDone, [0])
-            .put(START + 250, Kind::StwStart, [1, 0, 1])
+            .put(START + 130, RecordKind::RegionEnd, [0, 4])
+            .put(START + 140, RecordKind::RegionEnd, [0, 5])
+            .put(START + 150, RecordKind::SweepDone, [1, 1])
+            .put(START + 160, RecordKind::SweepStart, [1])
+            .put(START + 170, RecordKind::SweepStart, [1])
+            .put(START + 180, RecordKind::AssistDone, [])
+            .put(START + 190, RecordKind::AssistStart, [1])
+            .put(START + 200, RecordKind::AssistStart, [1])
+            .put(START + 210, RecordKind::GcDone, [2])
+            .put(START + 220, RecordKind::GcStart, [3, 1])
+            .put(START + 230, RecordKind::GcStart, [5, 1])
+            .put(START + 240, RecordKind::StwDone, [0])
+            .put(START + 250, RecordKind::StwStart, [1, 0, 1])
             .block(START + 300, WaitReason::Sleep);
     });
     let expected = [
@@ -236,21 +236,21 @@ fn what_is_open_twice_or_not_at_all_is_repaired() {
 #[test]
 fn what_nobody_runs_for_is_left_out_or_told_of_nobody() {
     let mut main = main_thread();
-    main.put(START + 100, Kind::End, [])
-        .put(START + 110, Kind::HeapAlloc, [1])
-        .put(START + 120, Kind::RegionBegin, [0, 4, 1])
-        .put(START + 130, Kind::RegionEnd, [0, 4])
-        .put(START + 140, Kind::AssistStart, [1])
-        .put(START + 150, Kind::StwStart, [0, 0, 1])
-        .put(START + 160, Kind::SweepStart, [1])
-        .put(START + 170, Kind::GcStart, [0, 1])
+    main.put(START + 100, RecordKind::End, [])
+        .put(START + 110, RecordKind::HeapAlloc, [1])
+        .put(START + 120, RecordKind::RegionBegin, [0, 4, 1])
+        .put(START + 130, RecordKind::RegionEnd, [0, 4])
+        .put(START + 140, RecordKind::AssistStart, [1])
+        .put(START + 150, RecordKind::StwStart, [0, 0, 1])
+        .put(START + 160, RecordKind::SweepStart, [1])
+        .put(START + 170, RecordKind::GcStart, [0, 1])
         .log(START + 180, 0, 6, "late")
         .over();
-    let mut shared = Lane::new(0);
+    let mut shared = RecordedLane::new(0);
     shared
-        .put(START + 10, Kind::HeapAlloc, [1])
-        .put(START + 20, Kind::TaskCreate, [1, 0, 4, 2])
-        .put(START + 30, Kind::TaskEnd, [1, 2])
+        .put(START + 10, RecordKind::HeapAlloc, [1])
+        .put(START + 20, RecordKind::TaskCreate, [1, 0, 4, 2])
+        .put(START + 30, RecordKind::TaskEnd, [1, 2])
         .log(START + 40, 0, 6, "outside");
     let (parsed, counts) = trace(&[main, shared]);
     for event in [E::UserRegion, E::GcMarkAssistStart, E::StwStart, E::GcSweepStart] {
@@ -269,9 +269,9 @@ fn processors_are_few_and_pass_from_thread_to_thread() {
     let mut workers = Vec::new();
     for worker in 0..100 {
         let (id, tick) = (worker + 2, START + 1000 + worker * 1000);
-        main.put(tick, Kind::Create, [id, 2, 1]);
-        let mut lane = Lane::new(id);
-        lane.put(tick + 100, Kind::Start, [id, 1]).put(tick + 200, Kind::End, []).over();
+        main.put(tick, RecordKind::Create, [id, 2, 1]);
+        let mut lane = RecordedLane::new(id);
+        lane.put(tick + 100, RecordKind::Start, [id, 1]).put(tick + 200, RecordKind::End, []).over();
         workers.push(lane);
     }
     workers.push(main);
@@ -279,10 +279,10 @@ fn processors_are_few_and_pass_from_thread_to_thread() {
     assert_eq!(parsed.events_of(E::GoEnd).map(|event| event.p()).max(), Some(2));
     assert_eq!(counts.lifted, 0);
     // Those that live at the same time have their own.
-    let both: Vec<Lane> = (1..=2)
+    let both: Vec<RecordedLane> = (1..=2)
         .map(|id| {
-            let mut lane = Lane::new(id);
-            lane.status(START + 10, id, 0, State::Running).put(START + 500, Kind::End, []).over();
+            let mut lane = RecordedLane::new(id);
+            lane.status(START + 10, id, 0, State::Running).put(START + 500, RecordKind::End, []).over();
             lane
         })
         .collect();
@@ -295,10 +295,10 @@ fn a_goroutine_goes_on_from_generation_to_generation() {
     let mut first = main_thread();
     first.block(START + 100, WaitReason::Join);
     let second_start = START + 1_000_000;
-    let mut shared = Lane::new(0);
+    let mut shared = RecordedLane::new(0);
     shared.status(second_start + 10, 1, 4, State::Waiting(WaitReason::Join));
-    let mut second = Lane::new(1);
-    second.buffer(second_start, 0, false).put(second_start + 5, Kind::Wake, []);
+    let mut second = RecordedLane::new(1);
+    second.buffer(second_start, 0, false).put(second_start + 5, RecordKind::Wake, []);
     let (parsed, counts) = trace_of(&[&[first], &[second, shared]]);
     assert_eq!(
         story_of(&parsed, 1, 2),
@@ -310,11 +310,11 @@ fn a_goroutine_goes_on_from_generation_to_generation() {
 #[test]
 fn who_dies_without_a_word_is_missed() {
     let waiting = State::Waiting(WaitReason::Sleep);
-    let mut shared = Lane::new(0);
+    let mut shared = RecordedLane::new(0);
     shared.status(START + 10, 7, 1, waiting).status(START + 20, 8, 1, State::Running);
-    let mut later = Lane::new(0);
-    later.put(START + 3_000_000, Kind::HeapAlloc, [1]);
-    let empty = Lane::new(0);
+    let mut later = RecordedLane::new(0);
+    later.put(START + 3_000_000, RecordKind::HeapAlloc, [1]);
+    let empty = RecordedLane::new(0);
     let (parsed, counts) =
         trace_of(&[from_ref(&shared), from_ref(&empty), from_ref(&empty), from_ref(&later)]);
     assert_eq!(
@@ -324,9 +324,9 @@ fn who_dies_without_a_word_is_missed() {
     assert_eq!(story_of(&parsed, 8, 4), [E::GoCreate, E::GoStartLocal, E::GoEnd]);
     assert_eq!(counts.stuck_generations, 0);
     // It was alive all the same: it is another one then, as ids cannot be used twice.
-    let mut back = Lane::new(7);
+    let mut back = RecordedLane::new(7);
     back.status(START + 3_000_010, 7, 5, State::Running);
-    let none: &[Lane] = &[];
+    let none: &[RecordedLane] = &[];
     let (parsed, _) = trace_of(&[&[shared], none, none, &[later, back]]);
     let ids: Vec<u64> = parsed.goroutines().map(|(id, _)| id).collect();
     assert_eq!(ids, [7, 8, (1 << 40) + 1]);
@@ -336,8 +336,8 @@ fn who_dies_without_a_word_is_missed() {
 #[test]
 fn samples_are_later_than_the_goroutine() {
     for sampled in START + 5..START + 20 {
-        let mut sampler = Lane::new(2);
-        sampler.put(sampled, Kind::CpuSample, [1, 0, 0, 1]);
+        let mut sampler = RecordedLane::new(2);
+        sampler.put(sampled, RecordKind::CpuSample, [1, 0, 0, 1]);
         let (parsed, _) = trace(&[main_thread(), sampler]);
         let tick_of = |event| parsed.events_of(event).next().expect("it is there").tick();
         assert_eq!(tick_of(E::CpuSample), sampled.max(tick_of(E::GoCreate) + 1));

@@ -106,9 +106,9 @@ macro_rules! kinds {
         /// What kind of record it is.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
-        pub enum Kind { $($(#[$doc])* $name = $number,)* }
+        pub enum RecordKind { $($(#[$doc])* $name = $number,)* }
 
-        impl Kind {
+        impl RecordKind {
             pub(crate) fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
@@ -220,7 +220,7 @@ pub struct Status {
     pub is_after_loss: bool,
 }
 
-/// A record, read. What it is about is told by the table of [`Kind`]; "the goroutine" is the one that runs on the
+/// A record, read. What it is about is told by the table of [`RecordKind`]; "the goroutine" is the one that runs on the
 /// buffer's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are the arguments of the kind of the same name")]
@@ -280,10 +280,10 @@ mod tests {
         let mut bytes = [0; 4096];
         let mut writer = Writer::new(&mut bytes, 0);
         let huge = u64::MAX;
-        writer.put(Kind::Status, 5, [7, huge, State::Runnable.number().into(), 0, 17, 300, 2, 1]);
-        writer.put(Kind::Block, 0, [WaitReason::Sleep as u64, 129]);
+        writer.put(RecordKind::Status, 5, [7, huge, State::Runnable.number().into(), 0, 17, 300, 2, 1]);
+        writer.put(RecordKind::Block, 0, [WaitReason::Sleep as u64, 129]);
         writer.put_log(127, 3, 4, 5, b"a\0b");
-        writer.put(Kind::Wake, 128, []);
+        writer.put(RecordKind::Wake, 128, []);
         let len = writer.position();
         let records = Records::new(100, &bytes[..len]);
         let status = Status {
@@ -314,7 +314,9 @@ mod tests {
 
     #[test]
     fn what_is_no_record_ends_the_reading() {
-        for bytes in [&[0u8][..], &[200], &[Kind::Wake as u8], &[Kind::Block as u8, 1, 99, 0], &[7, 0x80]] {
+        for bytes in
+            [&[0u8][..], &[200], &[RecordKind::Wake as u8], &[RecordKind::Block as u8, 1, 99, 0], &[7, 0x80]]
+        {
             let mut records = Records::new(0, bytes);
             assert_eq!((records.next(), records.remaining()), (None, bytes.len()));
         }

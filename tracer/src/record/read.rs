@@ -6,7 +6,7 @@ use rtprof_runtime::labels::LabelSetId;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 
-use super::{Kind, Record, StackId, Status, StringId, StwReason, Told};
+use super::{Record, RecordKind, StackId, Status, StringId, StwReason, Told};
 
 /// The records of one buffer with their ticks.
 #[derive(Clone)]
@@ -56,7 +56,7 @@ impl<'a> Records<'a> {
     fn read(&mut self) -> Option<(u64, Record<'a>)> {
         let (&kind, rest) = self.rest.split_first()?;
         self.rest = rest;
-        let kind = Kind::from_number(kind)?;
+        let kind = RecordKind::from_number(kind)?;
         self.tick = self.tick.wrapping_add(self.number()?);
         let mut all = [0; 8];
         for argument in &mut all[..kind.arguments()] {
@@ -65,7 +65,7 @@ impl<'a> Records<'a> {
         let [a, b, c, d, ..] = all;
         let stack_at = |place: usize| all[place] as StackId;
         let record = match kind {
-            Kind::Status => Record::Status(Status {
+            RecordKind::Status => Record::Status(Status {
                 goroutine: a,
                 number: b,
                 state: State::from_number(c as u8)?,
@@ -75,59 +75,69 @@ impl<'a> Records<'a> {
                 created_by: stack_at(6),
                 is_after_loss: all[7] != 0,
             }),
-            Kind::Create => Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2) },
-            Kind::CreateFailed => Record::CreateFailed { goroutine: a },
-            Kind::Start => Record::Start { goroutine: a, number: b, labels: LabelSetId::NONE },
-            Kind::StartLabelled => {
+            RecordKind::Create => Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2) },
+            RecordKind::CreateFailed => Record::CreateFailed { goroutine: a },
+            RecordKind::Start => Record::Start { goroutine: a, number: b, labels: LabelSetId::NONE },
+            RecordKind::StartLabelled => {
                 Record::Start { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
             }
-            Kind::Call => Record::Call { state: State::from_number(a as u8)?, stack: stack_at(1), ticks: c },
-            Kind::InCall => Record::InCall { goroutine: a, state: State::from_number(b as u8)?, begin: c },
-            Kind::Name => Record::Name { goroutine: a, name: b as StringId },
-            Kind::CpuSample => Record::CpuSample { goroutine: a, task: b, stack: stack_at(2), count: d },
-            Kind::Poll => Record::Poll { goroutine: a, number: b, labels: LabelSetId::NONE },
-            Kind::PollLabelled => {
+            RecordKind::Call => {
+                Record::Call { state: State::from_number(a as u8)?, stack: stack_at(1), ticks: c }
+            }
+            RecordKind::InCall => {
+                Record::InCall { goroutine: a, state: State::from_number(b as u8)?, begin: c }
+            }
+            RecordKind::Name => Record::Name { goroutine: a, name: b as StringId },
+            RecordKind::CpuSample => {
+                Record::CpuSample { goroutine: a, task: b, stack: stack_at(2), count: d }
+            }
+            RecordKind::Poll => Record::Poll { goroutine: a, number: b, labels: LabelSetId::NONE },
+            RecordKind::PollLabelled => {
                 Record::Poll { goroutine: a, number: b, labels: LabelSetId::from_bits(c as u32) }
             }
-            Kind::Await => {
+            RecordKind::Await => {
                 let reason = WaitReason::from_number(c as u8)?;
                 let (told, stacks) = (Told::from_argument(c), [stack_at(3), 0, 0, 0, 0]);
                 Record::Await { goroutine: a, number: b, reason, told, stacks }
             }
-            Kind::AwaitSeveral => {
+            RecordKind::AwaitSeveral => {
                 let reason = WaitReason::from_number(c as u8)?;
                 let (told, stacks) = (Told::from_argument(c), [3, 4, 5, 6, 7].map(stack_at));
                 Record::Await { goroutine: a, number: b, reason, told, stacks }
             }
-            Kind::Reschedule => Record::Reschedule { goroutine: a, number: b, stack: stack_at(2) },
-            Kind::Ready => Record::Ready { goroutine: a, number: b },
-            Kind::Block => Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) },
-            Kind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },
-            Kind::Wake => Record::Wake,
-            Kind::Yield => Record::Yield { stack: stack_at(0) },
-            Kind::SyscallBegin => Record::SyscallBegin { stack: stack_at(0) },
-            Kind::SyscallEnd => Record::SyscallEnd,
-            Kind::End => Record::End,
-            Kind::HeapAlloc => Record::HeapAlloc { bytes: a },
-            Kind::HeapGoal => Record::HeapGoal { bytes: a },
-            Kind::GcStart => Record::GcStart { number: a, stack: stack_at(1) },
-            Kind::GcDone => Record::GcDone { number: a },
-            Kind::StwStart => {
+            RecordKind::Reschedule => Record::Reschedule { goroutine: a, number: b, stack: stack_at(2) },
+            RecordKind::Ready => Record::Ready { goroutine: a, number: b },
+            RecordKind::Block => {
+                Record::Block { reason: WaitReason::from_number(a as u8)?, stack: stack_at(1) }
+            }
+            RecordKind::Unblock => Record::Unblock { goroutine: a, number: b, stack: stack_at(2) },
+            RecordKind::Wake => Record::Wake,
+            RecordKind::Yield => Record::Yield { stack: stack_at(0) },
+            RecordKind::SyscallBegin => Record::SyscallBegin { stack: stack_at(0) },
+            RecordKind::SyscallEnd => Record::SyscallEnd,
+            RecordKind::End => Record::End,
+            RecordKind::HeapAlloc => Record::HeapAlloc { bytes: a },
+            RecordKind::HeapGoal => Record::HeapGoal { bytes: a },
+            RecordKind::GcStart => Record::GcStart { number: a, stack: stack_at(1) },
+            RecordKind::GcDone => Record::GcDone { number: a },
+            RecordKind::StwStart => {
                 let reason = if b == 0 { StwReason::MarkTermination } else { StwReason::SweepTermination };
                 Record::StwStart { number: a, reason, stack: stack_at(2) }
             }
-            Kind::StwDone => Record::StwDone { number: a },
-            Kind::SweepStart => Record::SweepStart { stack: stack_at(0) },
-            Kind::SweepDone => Record::SweepDone { swept: a, reclaimed: b },
-            Kind::AssistStart => Record::AssistStart { stack: stack_at(0) },
-            Kind::AssistDone => Record::AssistDone,
-            Kind::TaskCreate => {
+            RecordKind::StwDone => Record::StwDone { number: a },
+            RecordKind::SweepStart => Record::SweepStart { stack: stack_at(0) },
+            RecordKind::SweepDone => Record::SweepDone { swept: a, reclaimed: b },
+            RecordKind::AssistStart => Record::AssistStart { stack: stack_at(0) },
+            RecordKind::AssistDone => Record::AssistDone,
+            RecordKind::TaskCreate => {
                 Record::TaskCreate { task: a, parent: b, name: c as StringId, stack: stack_at(3) }
             }
-            Kind::TaskEnd => Record::TaskEnd { task: a, stack: stack_at(1) },
-            Kind::RegionBegin => Record::RegionBegin { task: a, name: b as StringId, stack: stack_at(2) },
-            Kind::RegionEnd => Record::RegionEnd { task: a, name: b as StringId },
-            Kind::Log => {
+            RecordKind::TaskEnd => Record::TaskEnd { task: a, stack: stack_at(1) },
+            RecordKind::RegionBegin => {
+                Record::RegionBegin { task: a, name: b as StringId, stack: stack_at(2) }
+            }
+            RecordKind::RegionEnd => Record::RegionEnd { task: a, name: b as StringId },
+            RecordKind::Log => {
                 let (message, rest) = self.rest.split_at_checked(d as usize)?;
                 self.rest = rest;
                 Record::Log { task: a, category: b as StringId, stack: stack_at(2), message }

@@ -1,6 +1,6 @@
 //! Writing records.
 
-use super::{Kind, StackId, StringId};
+use super::{RecordKind, StackId, StringId};
 
 /// Appends records to a buffer's bytes. Who calls it sees to it that [`MAX_RECORD`](super::MAX_RECORD) bytes are free, or as many as the
 /// record needs at most.
@@ -28,7 +28,7 @@ impl<'a> Writer<'a> {
     /// # Panics
     /// If there is no room.
     #[inline]
-    pub fn put<const N: usize>(&mut self, kind: Kind, delta: u64, arguments: [u64; N]) {
+    pub fn put<const N: usize>(&mut self, kind: RecordKind, delta: u64, arguments: [u64; N]) {
         debug_assert_eq!(N, kind.arguments(), "{kind:?}");
         self.byte(kind as u8);
         self.number(delta);
@@ -37,13 +37,13 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Writes a [`Kind::Log`]. `message` has at most [`MAX_STRING`](super::MAX_STRING) bytes.
+    /// Writes a [`RecordKind::Log`]. `message` has at most [`MAX_STRING`](super::MAX_STRING) bytes.
     ///
     /// # Panics
     /// If there is no room.
     pub fn put_log(&mut self, delta: u64, task: u64, category: StringId, stack: StackId, message: &[u8]) {
         let arguments = [task, u64::from(category), u64::from(stack), message.len() as u64];
-        self.put(Kind::Log, delta, arguments);
+        self.put(RecordKind::Log, delta, arguments);
         self.bytes[self.at..][..message.len()].copy_from_slice(message);
         self.at += message.len();
     }

@@ -3,7 +3,7 @@
 use std::io;
 
 use rtprof_benches::statistics::excess;
-use rtprof_benches::team::Place;
+use rtprof_benches::team::Placement;
 
 use crate::binaries::{Binaries, Build};
 use crate::child::Child;
@@ -16,7 +16,7 @@ enum Job {
     /// Hand a lock over, each time to a thread that sleeps for it.
     HandOver { frames: usize },
     /// Send a message back and forth.
-    PingPong { place: Place, frames: usize },
+    PingPong { place: Placement, frames: usize },
     /// Send many messages in one direction, through a channel with room for so many (0: for any number).
     Stream { bound: usize },
     /// Want one lock for so many steps of work, again and again after so many others.
@@ -81,7 +81,7 @@ const GROUPS: [Group; 18] = [
     },
     Group {
         what: "channel ping-pong, one core",
-        job: Job::PingPong { place: Place::OneCore, frames: 1 },
+        job: Job::PingPong { place: Placement::OneCore, frames: 1 },
         contenders: &[
             OFF,
             OFF_AGAIN,
@@ -93,7 +93,7 @@ const GROUPS: [Group; 18] = [
     },
     Group {
         what: "channel ping-pong, one core",
-        job: Job::PingPong { place: Place::OneCore, frames: 30 },
+        job: Job::PingPong { place: Placement::OneCore, frames: 30 },
         contenders: &[
             OFF,
             OFF_AGAIN,
@@ -103,7 +103,7 @@ const GROUPS: [Group; 18] = [
     },
     Group {
         what: "channel ping-pong, two cores",
-        job: Job::PingPong { place: Place::Apart, frames: 1 },
+        job: Job::PingPong { place: Placement::Apart, frames: 1 },
         contenders: &[
             OFF,
             OFF_AGAIN,
@@ -169,7 +169,7 @@ impl Job {
         match self {
             Self::HandOver { .. } => format!("hand-over {depth} 250"),
             Self::PingPong { place, .. } => format!("ping-pong {whose} {} {depth} 400", place.word()),
-            Self::Stream { bound } => format!("stream {whose} {} {bound} 20000", Place::Apart.word()),
+            Self::Stream { bound } => format!("stream {whose} {} {bound} 20000", Placement::Apart.word()),
             Self::Contend { threads, inside, outside, micros } => {
                 format!("contend {whose} {threads} {inside} {outside} {micros}")
             }

@@ -1,14 +1,14 @@
-//! A task in an execution trace.
+//! What an observer of states (the tracer) needs to know about a task.
 //!
-//! While nothing is recorded the task keeps up no state for traces: its polls and its wakers say what it does. The first event of it
-//! in a trace, or the sweep at the trace's start, claims the task: changes [`Task::traced`] from generation 0, and declares it in the
-//! state that [`Task::untraced_state`] finds. From then on every change is a compare-and-swap on the word, as of any goroutine
-//! ([`crate::goroutine::Word`]).
+//! Without an observer a task keeps no state word: its polls and its wakers say what it does. The first event of the task that
+//! an observer records, or the observer's sweep at its start, claims the task: it changes the mark of [`Task::traced`] from 0,
+//! and takes the state from [`Task::untraced_state`]. From then on every change is a compare-and-swap on the word, as for
+//! every goroutine ([`crate::state`]).
 
 use super::Task;
 use crate::stack::Stack;
 use crate::start::Start;
-use crate::state::{State, Word};
+use crate::state::{State, StateWord};
 use crate::task::TASKS;
 use crate::task::await_stack::{MAX_BRANCHES, TaskStack};
 use crate::wait_reason::WaitReason;
@@ -42,13 +42,14 @@ impl core::fmt::Debug for KeptStack {
     }
 }
 
-/// A new trace begins, which knows no task. Not while an event of another trace may go on.
-pub fn forget_traces() {
+/// Gives up the claim on every task, before a new observer starts. The caller makes sure that no other thread claims a task
+/// meanwhile.
+pub fn clear_marks() {
     for task in TASKS.iter() {
         let mut word = task.traced.read();
-        // Another task that has begun in the slot meanwhile is none that a trace knows.
-        while word.generation() != 0 {
-            match task.traced.change(word, word.declared(0).in_state(State::Running)) {
+        // A task that has begun in the slot meanwhile is not claimed.
+        while word.mark() != 0 {
+            match task.traced.change(word, word.with_mark(0).in_state(State::Running)) {
                 Ok(()) => break,
                 Err(seen) => word = seen,
             }
@@ -65,26 +66,26 @@ impl Task {
         task
     }
 
-    /// What it does as far as the present trace knows. Of generation 0 the state says nothing.
+    /// The state word of a task that is claimed. While its mark is 0 the state says nothing.
     #[inline]
-    pub fn traced(&self) -> Word {
+    pub fn traced(&self) -> StateWord {
         self.traced.read()
     }
 
     /// Changes what [`Task::traced`] returned. `false` if it is not that any more.
     #[inline]
-    pub fn change_traced(&self, from: Word, to: Word) -> bool {
+    pub fn change_traced(&self, from: StateWord, to: StateWord) -> bool {
         self.traced.change(from, to).is_ok()
     }
 
-    /// Whether the trace knows that it will run, or run again: to be woken once more is no event.
+    /// Whether the task is claimed, and will run, or run again. Waking it once more is then no event.
     #[inline]
     pub fn is_woken_already(&self) -> bool {
         let word = self.traced();
-        word.generation() != 0 && (word.state() == State::Runnable || word.is_notified())
+        word.mark() != 0 && (word.state() == State::Runnable || word.is_notified())
     }
 
-    /// What it does, while the trace does not know.
+    /// The state of a task that is not claimed.
     pub fn untraced_state(&self) -> State {
         let doing = self.doing();
         if doing.is_inside() {

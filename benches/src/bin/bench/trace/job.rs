@@ -3,7 +3,7 @@
 use std::io;
 
 use rtprof_benches::statistics::excess;
-use rtprof_benches::team::Place;
+use rtprof_benches::team::Placement;
 
 use crate::binaries::{Binaries, Build};
 use crate::child::Child;
@@ -14,7 +14,7 @@ use crate::table::{Row, Table, Unit};
 struct Job {
     what: &'static str,
     word: &'static str,
-    place: Place,
+    place: Placement,
     /// Operations in a measurement, of a few milliseconds.
     count: usize,
     anchor: &'static str,
@@ -24,28 +24,28 @@ const JOBS: [Job; 4] = [
     Job {
         what: "channel ping-pong, one core",
         word: "channel",
-        place: Place::OneCore,
+        place: Placement::OneCore,
         count: 400,
         anchor: "Go 2.62×, 87 ns an event",
     },
     Job {
         what: "channel ping-pong, two cores",
         word: "channel",
-        place: Place::Apart,
+        place: Placement::Apart,
         count: 100,
         anchor: "Go 2.79×",
     },
     Job {
         what: "condition ping-pong, one core",
         word: "condvar",
-        place: Place::OneCore,
+        place: Placement::OneCore,
         count: 400,
         anchor: "",
     },
     Job {
         what: "yield, alone on its core",
         word: "yield",
-        place: Place::OneCore,
+        place: Placement::OneCore,
         count: 10_000,
         anchor: "Go 2.70×, 70 ns an event",
     },

@@ -16,17 +16,19 @@
 use rtprof_runtime::clock;
 use rtprof_runtime::labels::LabelSetId;
 use rtprof_runtime::primitive::Ordering;
-use rtprof_runtime::state::{LOST_GENERATION, State, Word};
+use rtprof_runtime::state::{State, StateWord};
+
+use crate::declared::{Declared as _, LOST_GENERATION};
 use rtprof_runtime::task::{KeptStack, MAX_BRANCHES, Task};
 use rtprof_runtime::wait_reason::WaitReason;
 
-use super::Turn;
-use crate::record::{Kind, StackId, StringId, Told};
+use super::LaneWriter;
+use crate::record::{RecordKind, StackId, StringId, Told};
 use crate::tables;
 
 /// What the word of a task says, or else the task itself.
 #[inline]
-fn known(task: &Task, word: Word) -> Word {
+fn known(task: &Task, word: StateWord) -> StateWord {
     if word.generation() == 0 { word.in_state(task.untraced_state()) } else { word }
 }
 
@@ -42,7 +44,7 @@ fn note_wake(task: &Task) {
     }
 }
 
-impl Turn<'_> {
+impl LaneWriter<'_> {
     /// Sees to it that the task which the current thread polls is declared and runs. (Its poll may have begun before the trace.)
     #[inline]
     pub(crate) fn settle_task(&mut self, task: &Task) {
@@ -99,8 +101,8 @@ impl Turn<'_> {
             if self.change_task(task, id, (word, before), State::Running, tick) {
                 let number = before.next(State::Running, 0).number();
                 match task.labels() {
-                    LabelSetId::NONE => self.write(Kind::Poll, tick, [id, number]),
-                    labels => self.write(Kind::PollLabelled, tick, [id, number, labels.bits().into()]),
+                    LabelSetId::NONE => self.write(RecordKind::Poll, tick, [id, number]),
+                    labels => self.write(RecordKind::PollLabelled, tick, [id, number, labels.bits().into()]),
                 }
                 // In a poll that has begun before the trace it was woken already.
                 if word.generation() == 0 && word.is_notified() {
@@ -121,18 +123,18 @@ impl Turn<'_> {
             *stack = self.kept_stack(*left).into();
         }
         let waits = State::Waiting(reason);
-        let to = |word: Word| if word.is_notified() { State::Runnable } else { waits };
+        let to = |word: StateWord| if word.is_notified() { State::Runnable } else { waits };
         let Some((to, number, tick)) = self.leave_poll(task, to) else { return };
         let id = task.id();
         let [first, second, third, fourth, fifth] = stacks;
         let reason = Told::of(left).beside(reason);
         match to {
-            State::Runnable => self.write(Kind::Reschedule, tick, [id, number, first]),
+            State::Runnable => self.write(RecordKind::Reschedule, tick, [id, number, first]),
             _ if several => {
                 let arguments = [id, number, reason, first, second, third, fourth, fifth];
-                self.write(Kind::AwaitSeveral, tick, arguments);
+                self.write(RecordKind::AwaitSeveral, tick, arguments);
             }
-            _ => self.write(Kind::Await, tick, [id, number, reason, first]),
+            _ => self.write(RecordKind::Await, tick, [id, number, reason, first]),
         }
     }
 
@@ -140,7 +142,7 @@ impl Turn<'_> {
     #[cold]
     pub(crate) fn end_panicked_poll(&mut self, task: &Task) {
         if let Some((_, number, tick)) = self.leave_poll(task, |_| State::Runnable) {
-            self.write(Kind::Reschedule, tick, [task.id(), number, 0]);
+            self.write(RecordKind::Reschedule, tick, [task.id(), number, 0]);
         }
     }
 
@@ -148,14 +150,14 @@ impl Turn<'_> {
     #[inline]
     pub(crate) fn end_task(&mut self, task: &Task) {
         if let Some((_, number, tick)) = self.leave_poll(task, |_| State::Dead) {
-            self.write(Kind::Ready, tick, [task.id(), number]);
+            self.write(RecordKind::Ready, tick, [task.id(), number]);
         }
     }
 
     /// The task that was polled does something else from now on, as `to` says of its word. Returns what, the number of the change,
     /// and the tick; `None` if it is over already.
     #[inline]
-    fn leave_poll(&mut self, task: &Task, to: impl Fn(Word) -> State) -> Option<(State, u64, u64)> {
+    fn leave_poll(&mut self, task: &Task, to: impl Fn(StateWord) -> State) -> Option<(State, u64, u64)> {
         loop {
             let word = task.traced();
             if self.follow(word) {
@@ -199,7 +201,7 @@ impl Turn<'_> {
 
     /// `false` if the word was changed by somebody else, or is to be read again.
     #[inline]
-    fn wake_waiting(&mut self, task: &Task, word: Word, stack: StackId) -> bool {
+    fn wake_waiting(&mut self, task: &Task, word: StateWord, stack: StackId) -> bool {
         if self.follow(word) {
             return false;
         }
@@ -215,7 +217,7 @@ impl Turn<'_> {
             return false;
         }
         let number = before.next(State::Runnable, 0).number();
-        self.write(Kind::Unblock, tick, [id, number, stack.into()]);
+        self.write(RecordKind::Unblock, tick, [id, number, stack.into()]);
         true
     }
 
@@ -232,8 +234,8 @@ impl Turn<'_> {
         };
         let tick = self.now();
         // The sweep that declares all may come first.
-        if task.change_traced(word, Word::new(State::Runnable, self.generation)) {
-            self.write(Kind::Create, tick, [task.id(), name.into(), stack.into()]);
+        if task.change_traced(word, StateWord::new(State::Runnable, self.generation)) {
+            self.write(RecordKind::Create, tick, [task.id(), name.into(), stack.into()]);
         }
     }
 
@@ -260,7 +262,7 @@ impl Turn<'_> {
     }
 
     /// Declares a task of which this is known. `false` if it was changed by somebody else.
-    fn declare_task_as(&mut self, task: &Task, before: Word) -> bool {
+    fn declare_task_as(&mut self, task: &Task, before: StateWord) -> bool {
         let word = task.traced();
         if known(task, word) != before {
             return false;
@@ -291,7 +293,7 @@ impl Turn<'_> {
         &mut self,
         task: &Task,
         id: u64,
-        (word, before): (Word, Word),
+        (word, before): (StateWord, StateWord),
         to: State,
         tick: u64,
     ) -> bool {
@@ -305,7 +307,7 @@ impl Turn<'_> {
 
     /// The slot is this task's still: the caller polls it, or has a waker of it.
     #[cold]
-    fn declare_changed(&mut self, task: &Task, id: u64, before: Word, tick: u64) {
+    fn declare_changed(&mut self, task: &Task, id: u64, before: StateWord, tick: u64) {
         let origin = self.origin(task);
         // Which thread polls it is told by the records of the poll.
         self.status(id, before, tick, (0, 0), origin);
@@ -326,7 +328,7 @@ impl Turn<'_> {
         if self.buffer.is_none() {
             return 0;
         }
-        // SAFETY: the lane is this turn's.
+        // SAFETY: the lane is this writer's.
         let number = self.lane.desk.with_mut(|desk| unsafe { tables::kept_stack(stack, &mut *desk) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
@@ -336,7 +338,7 @@ impl Turn<'_> {
 }
 
 /// Changes what the trace knows of a task where nothing can be recorded of it: it was woken, or is over.
-pub(crate) fn change_unrecorded(task: &Task, to: impl Fn(Word) -> Option<Word>) {
+pub(crate) fn change_unrecorded(task: &Task, to: impl Fn(StateWord) -> Option<StateWord>) {
     loop {
         let word = task.traced();
         if word.generation() == 0 {
@@ -350,7 +352,7 @@ pub(crate) fn change_unrecorded(task: &Task, to: impl Fn(Word) -> Option<Word>) 
 }
 
 /// After being woken.
-pub(crate) fn woken_unrecorded(word: Word) -> Option<Word> {
+pub(crate) fn woken_unrecorded(word: StateWord) -> Option<StateWord> {
     match word.state() {
         State::Running if !word.is_notified() => Some(word.notified()),
         State::Waiting(_) => Some(word.next(State::Runnable, LOST_GENERATION)),
@@ -359,17 +361,17 @@ pub(crate) fn woken_unrecorded(word: Word) -> Option<Word> {
 }
 
 /// After its end.
-pub(crate) fn ended_unrecorded(word: Word) -> Option<Word> {
+pub(crate) fn ended_unrecorded(word: StateWord) -> Option<StateWord> {
     (word.state() != State::Dead).then(|| word.next(State::Dead, LOST_GENERATION))
 }
 
 /// After a poll that has panicked.
-pub(crate) fn panicked_unrecorded(word: Word) -> Option<Word> {
+pub(crate) fn panicked_unrecorded(word: StateWord) -> Option<StateWord> {
     (word.state() == State::Running).then(|| word.next(State::Runnable, LOST_GENERATION))
 }
 
 /// After a poll.
-pub(crate) fn poll_ended_unrecorded(word: Word) -> Option<Word> {
+pub(crate) fn poll_ended_unrecorded(word: StateWord) -> Option<StateWord> {
     let waits = State::Waiting(WaitReason::Await);
     let to = if word.is_notified() { State::Runnable } else { waits };
     (word.state() == State::Running).then(|| word.next(to, LOST_GENERATION))

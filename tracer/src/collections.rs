@@ -8,9 +8,9 @@ use core::marker::PhantomData;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::drain::session;
-use crate::record::{Kind, StwReason};
-use crate::thread::{RECORDER, is_enabled, own_turn};
-use crate::turn::Turn;
+use crate::lane_writer::LaneWriter;
+use crate::record::{RecordKind, StwReason};
+use crate::thread::{RECORDER, is_enabled, record_own};
 
 /// Something that there is one of at a time.
 struct Only {
@@ -28,7 +28,7 @@ impl Only {
     }
 
     /// Begins it. `None` if nothing is recorded of it.
-    fn begin(&self, record: impl FnOnce(&mut Turn<'_>, u64)) -> Option<Recorded> {
+    fn begin(&self, record: impl FnOnce(&mut LaneWriter<'_>, u64)) -> Option<Recorded> {
         if !is_enabled() {
             return None;
         }
@@ -36,12 +36,12 @@ impl Only {
             RECORDER.losses.concurrent.fetch_add(1, Ordering::Relaxed);
             return None;
         }
-        let recorded = own_turn(|turn, _| {
-            if turn.count_if_lost() {
+        let recorded = record_own(|writer, _| {
+            if writer.count_if_lost() {
                 return None;
             }
             let number = self.number.load(Ordering::Relaxed);
-            record(turn, number);
+            record(writer, number);
             self.number.store(number + 1, Ordering::Relaxed);
             Some(Recorded { session: session(), number })
         });
@@ -51,7 +51,7 @@ impl Only {
         recorded.flatten()
     }
 
-    fn end(&self, begun: Recorded, kind: Kind) {
+    fn end(&self, begun: Recorded, kind: RecordKind) {
         // Not in a trace that has begun since.
         if begun.session == session() {
             write(kind, [begun.number]);
@@ -73,13 +73,13 @@ pub(crate) fn begin() {
     STOP.number.store(0, Ordering::Relaxed);
 }
 
-fn write<const N: usize>(kind: Kind, arguments: [u64; N]) {
+fn write<const N: usize>(kind: RecordKind, arguments: [u64; N]) {
     if !is_enabled() {
         return;
     }
-    own_turn(|turn, _| {
-        if !turn.count_if_lost() {
-            turn.write(kind, turn.now(), arguments);
+    record_own(|writer, _| {
+        if !writer.count_if_lost() {
+            writer.write(kind, writer.now(), arguments);
         }
     });
 }
@@ -91,16 +91,16 @@ pub struct Collection(Option<Recorded>);
 
 /// A collection begins.
 pub fn begin_collection() -> Collection {
-    Collection(COLLECTION.begin(|turn, number| {
-        let stack = turn.stack();
-        turn.write(Kind::GcStart, turn.now(), [number, stack.into()]);
+    Collection(COLLECTION.begin(|writer, number| {
+        let stack = writer.stack();
+        writer.write(RecordKind::GcStart, writer.now(), [number, stack.into()]);
     }))
 }
 
 impl Drop for Collection {
     fn drop(&mut self) {
         if let Some(begun) = self.0 {
-            COLLECTION.end(begun, Kind::GcDone);
+            COLLECTION.end(begun, RecordKind::GcDone);
         }
     }
 }
@@ -116,9 +116,9 @@ pub struct Stop {
 
 /// The program has stopped its world. Go: `stopTheWorld`.
 pub fn begin_stop(reason: StwReason) -> Stop {
-    let begun = STOP.begin(|turn, number| {
-        let stack = turn.stack();
-        turn.write(Kind::StwStart, turn.now(), [number, reason as u64, stack.into()]);
+    let begun = STOP.begin(|writer, number| {
+        let stack = writer.stack();
+        writer.write(RecordKind::StwStart, writer.now(), [number, reason as u64, stack.into()]);
     });
     Stop { begun, _of_this_thread: PhantomData }
 }
@@ -126,7 +126,7 @@ pub fn begin_stop(reason: StwReason) -> Stop {
 impl Drop for Stop {
     fn drop(&mut self) {
         if let Some(begun) = self.begun {
-            STOP.end(begun, Kind::StwDone);
+            STOP.end(begun, RecordKind::StwDone);
         }
     }
 }
@@ -139,16 +139,16 @@ thread_local! {
 }
 
 /// Records the beginning of something that ends on this thread. Returns the trace that it is in; 0 for none.
-fn begin_here(kind: Kind) -> u32 {
+fn begin_here(kind: RecordKind) -> u32 {
     if !is_enabled() {
         return 0;
     }
-    let recorded = own_turn(|turn, _| {
-        if turn.count_if_lost() {
+    let recorded = record_own(|writer, _| {
+        if writer.count_if_lost() {
             return 0;
         }
-        let stack = turn.stack();
-        turn.write(kind, turn.now(), [stack.into()]);
+        let stack = writer.stack();
+        writer.write(kind, writer.now(), [stack.into()]);
         session()
     });
     recorded.unwrap_or(0)
@@ -156,14 +156,14 @@ fn begin_here(kind: Kind) -> u32 {
 
 /// The current thread sweeps from now on. Not to be nested. Go: `traceGCSweepStart`.
 pub fn begin_sweep() {
-    SWEEP.with(|sweep| sweep.set(begin_here(Kind::SweepStart)));
+    SWEEP.with(|sweep| sweep.set(begin_here(RecordKind::SweepStart)));
 }
 
 /// It has swept so many bytes, and made so many of them free. Go: `traceGCSweepDone`.
 pub fn end_sweep(swept: u64, reclaimed: u64) {
     let begun = SWEEP.with(Cell::take);
     if begun != 0 && begun == session() {
-        write(Kind::SweepDone, [swept, reclaimed]);
+        write(RecordKind::SweepDone, [swept, reclaimed]);
     }
 }
 
@@ -178,7 +178,7 @@ pub struct Assist {
 pub fn begin_assist() -> Assist {
     let (count, mut begun) = ASSISTS.with(Cell::get);
     if count == 0 {
-        begun = begin_here(Kind::AssistStart);
+        begun = begin_here(RecordKind::AssistStart);
     }
     ASSISTS.with(|assists| assists.set((count + 1, begun)));
     Assist { _of_this_thread: PhantomData }
@@ -189,7 +189,7 @@ impl Drop for Assist {
         let (count, begun) = ASSISTS.with(Cell::get);
         ASSISTS.with(|assists| assists.set((count - 1, begun)));
         if count == 1 && begun != 0 && begun == session() {
-            write(Kind::AssistDone, []);
+            write(RecordKind::AssistDone, []);
         }
     }
 }

@@ -4,11 +4,11 @@ use rtprof_tracer::record::Record;
 
 use super::lanes::{Awaits, Reading};
 use super::pass::Passed;
-use super::{NONE, Order, Visit};
+use super::{EventSink, NONE, Order};
 
 /// How far the trace has followed those of one kind.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct PollSequence {
     /// The number of the next one.
     next: u64,
     pub(super) is_open: bool,
@@ -21,27 +21,27 @@ pub(super) struct Turns {
 
 /// What to do with a record of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Turn {
+pub(super) enum PollOrder {
     Now,
     Later,
     /// It was overtaken, after a loss.
     Stale,
 }
 
-impl Turns {
-    pub(super) fn start(&self, number: u64) -> Turn {
+impl PollSequence {
+    pub(super) fn start(&self, number: u64) -> PollOrder {
         match number {
-            number if number < self.next => Turn::Stale,
-            number if number == self.next && !self.is_open => Turn::Now,
-            _ => Turn::Later,
+            number if number < self.next => PollOrder::Stale,
+            number if number == self.next && !self.is_open => PollOrder::Now,
+            _ => PollOrder::Later,
         }
     }
 
-    pub(super) fn end(&self, number: u64) -> Turn {
+    pub(super) fn end(&self, number: u64) -> PollOrder {
         match number + 1 {
-            next if next == self.next && self.is_open => Turn::Now,
-            next if next <= self.next => Turn::Stale,
-            _ => Turn::Later,
+            next if next == self.next && self.is_open => PollOrder::Now,
+            next if next <= self.next => PollOrder::Stale,
+            _ => PollOrder::Later,
         }
     }
 
@@ -74,42 +74,42 @@ impl Turns {
 }
 
 impl Order {
-    pub(super) fn start_turn(
+    pub(super) fn start_poll_in_order(
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
         record: &Record<'_>,
         number: u64,
         of: Awaits,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
-        match self.turns(of).start(number) {
-            Turn::Now => {
+        match self.polls_of(of).start(number) {
+            PollOrder::Now => {
                 self.turn(reading, tick, record, of, visit).started(number);
-                self.wake_turn(of);
+                self.wake_next_poll(of);
             }
-            Turn::Later => return Err(of),
-            Turn::Stale => self.counts.stale += 1,
+            PollOrder::Later => return Err(of),
+            PollOrder::Stale => self.counts.stale += 1,
         }
         Ok(())
     }
 
-    pub(super) fn end_turn(
+    pub(super) fn end_poll_in_order(
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
         record: &Record<'_>,
         number: u64,
         of: Awaits,
-        visit: &mut impl Visit,
+        visit: &mut impl EventSink,
     ) -> Passed {
-        match self.turns(of).end(number) {
-            Turn::Now => {
+        match self.polls_of(of).end(number) {
+            PollOrder::Now => {
                 self.turn(reading, tick, record, of, visit).is_open = false;
-                self.wake_turn(of);
+                self.wake_next_poll(of);
             }
-            Turn::Later => return Err(of),
-            Turn::Stale => self.counts.stale += 1,
+            PollOrder::Later => return Err(of),
+            PollOrder::Stale => self.counts.stale += 1,
         }
         Ok(())
     }
@@ -120,24 +120,24 @@ impl Order {
         tick: u64,
         record: &Record<'_>,
         of: Awaits,
-        visit: &mut impl Visit,
-    ) -> &mut Turns {
-        let turns = self.turns(of);
-        let cause = (turns.tick, turns.lane);
+        visit: &mut impl EventSink,
+    ) -> &mut PollSequence {
+        let polls_of = self.polls_of(of);
+        let cause = (polls_of.tick, polls_of.lane);
         let at = self.at(reading, tick, Some(cause));
         visit.record(at, NONE, record);
-        let turns = self.turns(of);
-        (turns.tick, turns.lane) = (at.tick, at.lane);
-        turns
+        let polls_of = self.polls_of(of);
+        (polls_of.tick, polls_of.lane) = (at.tick, at.lane);
+        polls_of
     }
 
-    fn turns(&mut self, of: Awaits) -> &mut Turns {
+    fn polls_of(&mut self, of: Awaits) -> &mut PollSequence {
         if of == Awaits::Stop { &mut self.stops } else { &mut self.collections }
     }
 
-    fn wake_turn(&mut self, of: Awaits) {
-        let turns = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
+    fn wake_next_poll(&mut self, of: Awaits) {
+        let polls_of = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
         let ready = &mut self.ready;
-        turns.wake(|reading| ready.push_back(reading));
+        polls_of.wake(|reading| ready.push_back(reading));
     }
 }

@@ -1,4 +1,4 @@
-//! A turn: what a thread does to its lane in one event.
+//! An event: what a thread does to its lane in one event.
 //!
 //! # Changes of goroutines
 //!
@@ -6,11 +6,11 @@
 //! of it. Its tick is read between the load of the word and the swap: after the change before, whose swap was seen by the
 //! load, and before the next one. So a cause is never younger than its effect, as far as the cores' counters agree.
 //!
-//! Who finds a goroutine's word in another generation declares it (`Kind::Status`) before the change. If that generation is
-//! newer than the turn's own, the turn goes over to it first: then an effect is never in an earlier generation than its
+//! Who finds a goroutine's word in another generation declares it (`RecordKind::Status`) before the change. If that generation is
+//! newer than the writer's own, the event goes over to it first: then an effect is never in an earlier generation than its
 //! cause.
 //!
-//! A turn that gets no buffer is *blind*: it changes the word to [`LOST_GENERATION`], and records nothing.
+//! An event that gets no buffer is *blind*: it changes the word to [`LOST_GENERATION`], and records nothing.
 
 mod tasks;
 
@@ -24,15 +24,16 @@ use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_runtime::primitive::Ordering;
 use rtprof_runtime::start;
 use rtprof_runtime::start::{MAX_TITLE, Start};
-use rtprof_runtime::state::{LOST_GENERATION, State, Word};
+use rtprof_runtime::state::{State, StateWord};
 
 use crate::buffer::Buffer;
+use crate::declared::{Declared as _, LOST_GENERATION};
 use crate::lane::Lane;
-use crate::record::{Kind, NAMED_LATER, StackId, StringId, Writer};
+use crate::record::{NAMED_LATER, RecordKind, StackId, StringId, Writer};
 use crate::recorder::Recorder;
 use crate::tables;
 
-pub(crate) struct Turn<'a> {
+pub(crate) struct LaneWriter<'a> {
     recorder: &'static Recorder,
     lane: &'a Lane,
     /// 0 when blind.
@@ -40,8 +41,8 @@ pub(crate) struct Turn<'a> {
     buffer: Option<&'static Buffer>,
 }
 
-impl<'a> Turn<'a> {
-    /// A turn that has no buffer yet: [`Turn::open`] follows. (Made whole at once it would be copied from place to
+impl<'a> LaneWriter<'a> {
+    /// An event that has no buffer yet: [`LaneWriter::open`] follows. (Made whole at once it would be copied from place to
     /// place, which takes longer than all that it does.)
     #[inline(always)]
     pub(crate) fn new(recorder: &'static Recorder, lane: &'a Lane, generation: u32) -> Self {
@@ -52,10 +53,10 @@ impl<'a> Turn<'a> {
     #[inline(always)]
     pub(crate) fn open(&mut self) {
         if self.lane.generation.load(Ordering::Relaxed) == self.generation {
-            // SAFETY: a lane with a generation has a buffer, and only this thread, within its turn, or a reader who has seen
-            // that the turn is none, takes it out.
+            // SAFETY: a lane with a generation has a buffer, and only this thread, within an event, or a reader who has seen
+            // that the event is none, takes it out.
             let buffer = unsafe { &*self.lane.buffer.load(Ordering::Relaxed) };
-            // SAFETY: the buffer is this turn's.
+            // SAFETY: the buffer is this writer's.
             if buffer.body.with_mut(|body| unsafe { (*body).has_room(0) }) {
                 self.buffer = Some(buffer);
                 return;
@@ -64,10 +65,10 @@ impl<'a> Turn<'a> {
         self.renew(self.generation);
     }
 
-    /// Finds room for one event more, in a turn of several, or for one with a message of so many bytes.
+    /// Finds room for one event more, in an event of several, or for one with a message of so many bytes.
     pub(crate) fn make_room(&mut self, message: usize) {
         let Some(buffer) = self.buffer else { return };
-        // SAFETY: the buffer is this turn's.
+        // SAFETY: the buffer is this writer's.
         if !buffer.body.with_mut(|body| unsafe { (*body).has_room(message) }) {
             self.renew(self.generation);
         }
@@ -86,13 +87,13 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whether this turn is blind: what it writes is lost.
+    /// Whether this event is blind: what it writes is lost.
     #[inline]
     pub(crate) fn is_blind(&self) -> bool {
         self.buffer.is_none()
     }
 
-    /// Whether this turn is blind. Then its event is lost, and counted.
+    /// Whether this event is blind. Then its event is lost, and counted.
     #[inline]
     pub(crate) fn count_if_lost(&self) -> bool {
         if self.buffer.is_some() {
@@ -115,7 +116,7 @@ impl<'a> Turn<'a> {
 
     /// Appends a record.
     #[inline]
-    pub(crate) fn write<const N: usize>(&mut self, kind: Kind, tick: u64, arguments: [u64; N]) {
+    pub(crate) fn write<const N: usize>(&mut self, kind: RecordKind, tick: u64, arguments: [u64; N]) {
         self.append(tick, |writer, delta| writer.put(kind, delta, arguments));
     }
 
@@ -133,7 +134,7 @@ impl<'a> Turn<'a> {
     fn append(&mut self, tick: u64, put: impl FnOnce(&mut Writer<'_>, u64)) {
         let Some(buffer) = self.buffer else { return };
         buffer.body.with_mut(|body| {
-            // SAFETY: the buffer is this turn's.
+            // SAFETY: the buffer is this writer's.
             let body = unsafe { &mut *body };
             let delta = clock::since(body.last, tick);
             body.last += delta;
@@ -150,7 +151,7 @@ impl<'a> Turn<'a> {
         if self.buffer.is_none() {
             return 0;
         }
-        // SAFETY: the lane is this turn's.
+        // SAFETY: the lane is this writer's.
         let number = self.lane.desk.with_mut(|desk| unsafe { tables::stack_here(&mut *desk) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
@@ -164,7 +165,7 @@ impl<'a> Turn<'a> {
         if self.buffer.is_none() {
             return 0;
         }
-        // SAFETY: the lane is this turn's.
+        // SAFETY: the lane is this writer's.
         let number = self.lane.desk.with_mut(|desk| unsafe { tables::string(text, &mut *desk) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
@@ -183,7 +184,7 @@ impl<'a> Turn<'a> {
             }
             return self.string(start::title(name, start, &mut [0; MAX_TITLE]));
         };
-        // SAFETY: the lane is this turn's.
+        // SAFETY: the lane is this writer's.
         let number = self.lane.desk.with_mut(|desk| unsafe { tables::title(start, &mut *desk) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
@@ -191,10 +192,10 @@ impl<'a> Turn<'a> {
         })
     }
 
-    /// Goes over to the present generation if the word is not of the turn's. `true` if it did: the word is to be read
+    /// Goes over to the present generation if the word is not of the writer's. `true` if it did: the word is to be read
     /// again, as it may be of an even later one.
     #[inline]
-    fn follow(&mut self, word: Word) -> bool {
+    fn follow(&mut self, word: StateWord) -> bool {
         if word.generation() == self.generation || self.generation == 0 {
             return false;
         }
@@ -208,7 +209,7 @@ impl<'a> Turn<'a> {
 
     /// Changes the state of a goroutine, and declares it if nobody has. `false` if it was changed by somebody else.
     #[inline]
-    fn change(&mut self, goroutine: &Goroutine, word: Word, to: State, tick: u64) -> bool {
+    fn change(&mut self, goroutine: &Goroutine, word: StateWord, to: State, tick: u64) -> bool {
         let generation = if self.generation == 0 { word.lost() } else { self.generation };
         let changed = goroutine.change(word, word.next(to, generation)).is_ok();
         if changed && word.generation() != self.generation {
@@ -218,7 +219,7 @@ impl<'a> Turn<'a> {
     }
 
     #[cold]
-    fn thread_status(&mut self, id: u64, goroutine: &Goroutine, word: Word, tick: u64) {
+    fn thread_status(&mut self, id: u64, goroutine: &Goroutine, word: StateWord, tick: u64) {
         if self.buffer.is_none() {
             return;
         }
@@ -232,7 +233,7 @@ impl<'a> Turn<'a> {
     fn status(
         &mut self,
         id: u64,
-        word: Word,
+        word: StateWord,
         tick: u64,
         (thread, thread_id): (u64, u32),
         (name, created_by): (StringId, StackId),
@@ -247,7 +248,7 @@ impl<'a> Turn<'a> {
             created_by.into(),
             u64::from(word.generation() == LOST_GENERATION),
         ];
-        self.write(Kind::Status, tick, arguments);
+        self.write(RecordKind::Status, tick, arguments);
     }
 
     /// The number of these return addresses; 0, counted, if they cannot be kept.
@@ -323,15 +324,15 @@ impl<'a> Turn<'a> {
                                 let number = word.next(State::Running, 0).number();
                                 let (id, labels) = (own.id(), labels::current_id());
                                 match labels {
-                                    LabelSetId::NONE => self.write(Kind::Start, tick, [id, number]),
+                                    LabelSetId::NONE => self.write(RecordKind::Start, tick, [id, number]),
                                     _ => {
                                         let arguments = [id, number, labels.bits().into()];
-                                        self.write(Kind::StartLabelled, tick, arguments);
+                                        self.write(RecordKind::StartLabelled, tick, arguments);
                                     }
                                 }
                             }
-                            State::Syscall => self.write(Kind::SyscallEnd, tick, []),
-                            _ => self.write(Kind::Wake, tick, []),
+                            State::Syscall => self.write(RecordKind::SyscallEnd, tick, []),
+                            _ => self.write(RecordKind::Wake, tick, []),
                         };
                     }
                 }
@@ -375,15 +376,15 @@ impl<'a> Turn<'a> {
             let tick = clock::ticks_after_loads();
             if self.change(goroutine, word, State::Runnable, tick) {
                 let number = word.next(State::Runnable, 0).number();
-                return self.write(Kind::Unblock, tick, [id, number, stack.into()]);
+                return self.write(RecordKind::Unblock, tick, [id, number, stack.into()]);
             }
         }
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for LaneWriter<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.recorder.end_turn(self.lane);
+        self.recorder.end_event(self.lane);
     }
 }

@@ -15,7 +15,7 @@ use crate::queue;
 use crate::wait::{self, Wait, WaitReason};
 
 /// The account of a lock that is not ours.
-pub(super) struct Book {
+pub(super) struct ForeignLockAccount {
     /// Threads in the account, for a look without the queue's lock.
     waiting: AtomicU32,
     /// Only touched with the queue at this address locked, in which nobody ever sleeps.
@@ -24,27 +24,27 @@ pub(super) struct Book {
 
 /// A waiter in the account whose lock panics, which code of others may do: it waits no more, and is no event.
 struct Abandoned<'a> {
-    book: &'a Book,
+    account: &'a ForeignLockAccount,
     wait: &'a mut Wait,
 }
 
 impl Drop for Abandoned<'_> {
     fn drop(&mut self) {
-        self.book.with_account(|account, _| {
-            self.book.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.account.with_account(|account, _| {
+            self.account.waiting.fetch_sub(1, Ordering::Relaxed);
             self.wait.leave(account);
         });
     }
 }
 
 // SAFETY: the account is only reached through `with_account`, one thread at a time.
-unsafe impl Sync for Book {}
+unsafe impl Sync for ForeignLockAccount {}
 // SAFETY: nothing in it is bound to a thread.
-unsafe impl Send for Book {}
+unsafe impl Send for ForeignLockAccount {}
 // A lock of the program's that panics leaves it as it was; see `Abandoned`.
-impl RefUnwindSafe for Book {}
+impl RefUnwindSafe for ForeignLockAccount {}
 
-impl Book {
+impl ForeignLockAccount {
     pub(super) const fn new() -> Self {
         Self { waiting: AtomicU32::new(0), account: UnsafeCell::new(Account::EMPTY) }
     }
@@ -64,7 +64,7 @@ impl Book {
             wait.join(account);
             self.waiting.fetch_add(1, Ordering::Relaxed);
         });
-        let abandoned = Abandoned { book: self, wait: &mut wait };
+        let abandoned = Abandoned { account: self, wait: &mut wait };
         let is_in = get_in();
         core::mem::forget(abandoned);
         self.with_account(|account, now| {
