@@ -188,12 +188,12 @@ pub struct MemCount {
 
 /// The published profile as of one cut. No other cut is made while it lives: keep it short, and do not
 /// take a second one on the same thread.
-pub struct Snapshot {
+pub struct PublishedProfile {
     _held: ForkGuard<'static>,
     len: usize,
 }
 
-impl Snapshot {
+impl PublishedProfile {
     /// Makes the cut and publishes it.
     pub fn take() -> Self {
         open();
@@ -236,7 +236,7 @@ impl Snapshot {
 /// A snapshot of every bucket that holds anything. For exports; Go's form is
 /// [`crate::mem_profile`].
 pub fn snapshot() -> Vec<MemCount> {
-    let snapshot = Snapshot::take();
+    let snapshot = PublishedProfile::take();
     let mut out = Vec::with_capacity(snapshot.len());
     out.extend(snapshot.iter());
     out

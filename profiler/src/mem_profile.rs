@@ -3,7 +3,7 @@
 use rtprof_runtime::stack::MAX_STACK;
 
 use crate::block_profile::{stack_of, write_stack};
-use crate::mem::{MemCount, Snapshot};
+use crate::mem::{MemCount, PublishedProfile};
 
 /// Objects allocated and freed by one call stack, as sampled: not scaled to the whole program. Go:
 /// `runtime.MemProfileRecord`.
@@ -65,9 +65,9 @@ impl MemProfileRecord {
 /// `alloc_bytes / alloc_objects`, and each stands for 1 / (1 - e^(-s/rate)) objects. A written profile is
 /// scaled already, also where the rate was changed meanwhile, which a record does not tell.
 pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
-    let snapshot = Snapshot::take();
-    let mut records = Vec::with_capacity(shown(&snapshot, inuse_zero).count());
-    for count in shown(&snapshot, inuse_zero) {
+    let published = PublishedProfile::take();
+    let mut records = Vec::with_capacity(shown(&published, inuse_zero).count());
+    for count in shown(&published, inuse_zero) {
         let mut record = MemProfileRecord::default();
         record.write(count);
         records.push(record);
@@ -78,17 +78,17 @@ pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
 /// As [`mem_profile`], into the program's memory. Returns the number of records there are, and whether
 /// they fitted; if `records` is too short nothing is written. Go: `runtime.MemProfile`'s `(n, ok)`.
 pub fn mem_profile_into(records: &mut [MemProfileRecord], inuse_zero: bool) -> (usize, bool) {
-    let snapshot = Snapshot::take();
-    let n = shown(&snapshot, inuse_zero).count();
+    let published = PublishedProfile::take();
+    let n = shown(&published, inuse_zero).count();
     if n > records.len() {
         return (n, false);
     }
-    for (record, count) in records.iter_mut().zip(shown(&snapshot, inuse_zero)) {
+    for (record, count) in records.iter_mut().zip(shown(&published, inuse_zero)) {
         record.write(count);
     }
     (n, true)
 }
 
-fn shown(snapshot: &Snapshot, inuse_zero: bool) -> impl Iterator<Item = MemCount> {
-    snapshot.iter().filter(move |count| inuse_zero || count.allocs != count.frees)
+fn shown(published: &PublishedProfile, inuse_zero: bool) -> impl Iterator<Item = MemCount> {
+    published.iter().filter(move |count| inuse_zero || count.allocs != count.frees)
 }

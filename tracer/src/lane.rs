@@ -42,10 +42,10 @@ pub(crate) struct Lane {
     pub(crate) thread_id: AtomicU32,
     index: SlotIndex,
     /// For the thread within an event.
-    pub(crate) desk: UnsafeCell<LookupCache>,
+    pub(crate) cache: UnsafeCell<LookupCache>,
 }
 
-// SAFETY: `desk` is used within the event of the lane's thread alone, or under the lock of the shared lane.
+// SAFETY: `cache` is used within the event of the lane's thread alone, or under the lock of the shared lane.
 unsafe impl Sync for Lane {}
 
 // SAFETY: numbers, and pointers that may be null, for which zero is valid. Nothing in it is dropped.
@@ -73,7 +73,7 @@ impl Lane {
                 thread: AtomicU64::new(0),
                 thread_id: AtomicU32::new(0),
                 index: SlotIndex::new(),
-                desk: UnsafeCell::new(LookupCache::new()),
+                cache: UnsafeCell::new(LookupCache::new()),
             }
         }
     }

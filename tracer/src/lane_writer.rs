@@ -152,7 +152,7 @@ impl<'a> LaneWriter<'a> {
             return 0;
         }
         // SAFETY: the lane is this writer's.
-        let number = self.lane.desk.with_mut(|desk| unsafe { tables::stack_here(&mut *desk) });
+        let number = self.lane.cache.with_mut(|cache| unsafe { tables::stack_here(&mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
             0
@@ -166,7 +166,7 @@ impl<'a> LaneWriter<'a> {
             return 0;
         }
         // SAFETY: the lane is this writer's.
-        let number = self.lane.desk.with_mut(|desk| unsafe { tables::string(text, &mut *desk) });
+        let number = self.lane.cache.with_mut(|cache| unsafe { tables::string(text, &mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
             0
@@ -185,7 +185,7 @@ impl<'a> LaneWriter<'a> {
             return self.string(start::title(name, start, &mut [0; MAX_TITLE]));
         };
         // SAFETY: the lane is this writer's.
-        let number = self.lane.desk.with_mut(|desk| unsafe { tables::title(start, &mut *desk) });
+        let number = self.lane.cache.with_mut(|cache| unsafe { tables::title(start, &mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
             0

@@ -183,7 +183,7 @@ impl Recorder {
         };
         let session = self.epoch.session.load(Ordering::Relaxed);
         // SAFETY: the lane is the writer's that this is called in.
-        lane.desk.with_mut(|desk| unsafe { (*desk).prepare(session) });
+        lane.cache.with_mut(|cache| unsafe { (*cache).prepare(session) });
         let thread = lane.thread.load(Ordering::Relaxed);
         let goroutine = polled_in_trace().filter(|_| thread != 0).unwrap_or(thread);
         buffer.body.with_mut(|body| {

@@ -167,12 +167,12 @@ pub(crate) unsafe fn clear() {
 
 /// The number of the caller's stack. `None` when the table is full. For hooks, within an event.
 #[inline]
-pub(crate) fn stack_here(desk: &mut LookupCache) -> Option<StackId> {
-    let depth = with_room(|| capture(&mut desk.words))?;
-    let frames = &desk.words[..depth];
+pub(crate) fn stack_here(cache: &mut LookupCache) -> Option<StackId> {
+    let depth = with_room(|| capture(&mut cache.words))?;
+    let frames = &cache.words[..depth];
     // The innermost frames are the tracer's own; those after them tell most.
     let mix = frames.iter().skip(1).take(6).fold(depth, |mix, frame| mix.rotate_left(9) ^ frame);
-    let place = &mut desk.stacks[spread(mix) % STACK_PLACES];
+    let place = &mut cache.stacks[spread(mix) % STACK_PLACES];
     if let Some(known) = *place
         && is_same(known.stack(), frames)
     {
@@ -201,8 +201,8 @@ pub(crate) fn stack(frames: &[usize]) -> Option<StackId> {
 
 /// The number of a stack that is kept for tasks. `None` when the table is full. For hooks, within an event.
 #[inline]
-pub(crate) fn kept_stack(kept: KeptStack, desk: &mut LookupCache) -> Option<StackId> {
-    let place = &mut desk.kept[spread(kept.number()) % KEPT_PLACES];
+pub(crate) fn kept_stack(kept: KeptStack, cache: &mut LookupCache) -> Option<StackId> {
+    let place = &mut cache.kept[spread(kept.number()) % KEPT_PLACES];
     if place.0 == kept.number() {
         return Some(place.1);
     }
@@ -214,33 +214,33 @@ pub(crate) fn kept_stack(kept: KeptStack, desk: &mut LookupCache) -> Option<Stac
 /// The number of the title of a goroutine that has no name, and was started so. `None` when the table is full. For hooks, within a
 /// turn.
 #[inline]
-pub(crate) fn title(start: Start, desk: &mut LookupCache) -> Option<StringId> {
+pub(crate) fn title(start: Start, cache: &mut LookupCache) -> Option<StringId> {
     let identity = start.identity();
     let at = spread(identity[0] ^ identity[1].rotate_left(9)) % TITLE_PLACES;
-    if desk.titles[at].0 == identity {
-        return Some(desk.titles[at].1);
+    if cache.titles[at].0 == identity {
+        return Some(cache.titles[at].1);
     }
-    let number = string(start::title("", Some(start), &mut [0; MAX_TITLE]), desk)?;
-    desk.titles[at] = (identity, number);
+    let number = string(start::title("", Some(start), &mut [0; MAX_TITLE]), cache)?;
+    cache.titles[at] = (identity, number);
     Some(number)
 }
 
 /// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within an event.
 #[inline]
-pub(crate) fn string(text: &str, desk: &mut LookupCache) -> Option<StringId> {
+pub(crate) fn string(text: &str, cache: &mut LookupCache) -> Option<StringId> {
     if text.is_empty() {
         return Some(0);
     }
     let bytes = cut(text).as_bytes();
     // Most names are constants of the program, and always at one address.
     let at = spread(text.as_ptr().addr() ^ bytes.len()) % STRING_PLACES;
-    if let Some(known) = desk.strings[at]
+    if let Some(known) = cache.strings[at]
         && known.bytes() == bytes
     {
         return Some(known.record.get(&STRINGS.last));
     }
-    let entry = intern_bytes(bytes, &mut desk.words)?;
-    desk.strings[at] = Some(entry);
+    let entry = intern_bytes(bytes, &mut cache.words)?;
+    cache.strings[at] = Some(entry);
     Some(entry.record.get(&STRINGS.last))
 }
 
@@ -335,19 +335,19 @@ mod tests {
     #[test]
     fn strings_of_every_length_come_back() {
         assert!(open());
-        let mut desk = LookupCache::new();
-        desk.words.fill(usize::MAX);
+        let mut cache = LookupCache::new();
+        cache.words.fill(usize::MAX);
         let mut view = View::default();
         let texts: Vec<String> =
             (0..=MAX_STRING + 20).map(|len| "x\0ö".repeat(len)[..].chars().take(len).collect()).collect();
-        let ids: Vec<_> = texts.iter().map(|text| string(text, &mut desk).unwrap()).collect();
+        let ids: Vec<_> = texts.iter().map(|text| string(text, &mut cache).unwrap()).collect();
         view.refresh();
         for (text, id) in texts.iter().zip(&ids) {
             assert_eq!(view.string(*id), cut(text));
-            assert_eq!(string(text, &mut desk), Some(*id));
+            assert_eq!(string(text, &mut cache), Some(*id));
         }
-        assert_eq!(string("", &mut desk), Some(0));
-        let late = string("late", &mut desk).unwrap();
+        assert_eq!(string("", &mut cache), Some(0));
+        let late = string("late", &mut cache).unwrap();
         let frames = stack(&[1, 2, 3]).unwrap();
         assert_eq!((view.string(late), view.stack(frames).addresses), ("", &[][..]));
         view.refresh();

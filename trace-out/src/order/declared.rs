@@ -15,7 +15,7 @@ impl Order {
         reading: &mut Reading<'_>,
         tick: u64,
         status: &Status,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         let target = self.goroutines.at(status.goroutine);
         let goroutine = &self.goroutines[target];
@@ -46,7 +46,7 @@ impl Order {
                 // The lane whose buffer has said that it polls this does so no more.
                 let at =
                     EventPosition { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
-                self.end_poll_elsewhere(target, at, visit);
+                self.end_poll_elsewhere(target, at, sink);
             }
             // As it was: nothing happens, and the tick is nobody's cause.
             let goroutine = &mut self.goroutines[target];
@@ -57,13 +57,13 @@ impl Order {
             self.note_poller(target, reading.lane);
             return Ok(());
         }
-        let owner = self.owner(status, visit);
+        let owner = self.owner(status, sink);
         let cause = is_known.then(|| self.cause_of(target));
         let at = self.at(reading, tick, cause);
         if is_known {
-            self.jump(at, target, owner, status.number, status.state, visit);
+            self.jump(at, target, owner, status.number, status.state, sink);
         } else {
-            visit.introduce(at, target, owner, status);
+            sink.introduce(at, target, owner, status);
             self.set(target, status.number, status.state, at);
         }
         self.goroutines[target].has_jumped = has_jumped;
@@ -79,20 +79,20 @@ impl Order {
         owner: Option<u32>,
         number: u64,
         state: State,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) {
         self.counts.bridged += 1;
         if state != State::Running {
-            self.end_poll_elsewhere(place, at, visit);
+            self.end_poll_elsewhere(place, at, sink);
         }
         let shown = if state == State::Dead { place } else { self.visible(place) };
-        visit.bridge(at, shown, owner, state);
+        sink.bridge(at, shown, owner, state);
         self.set(place, number, state, at);
         self.goroutines[place].has_jumped = true;
     }
 
     /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
-    fn owner(&mut self, status: &Status, visit: &mut impl EventSink) -> Option<u32> {
+    fn owner(&mut self, status: &Status, sink: &mut impl EventSink) -> Option<u32> {
         if status.thread == 0 {
             return None;
         }
@@ -102,7 +102,7 @@ impl Order {
         let (lane, is_new) = self.lanes.at(status.thread);
         if is_new {
             self.lanes[lane].seen = self.generation;
-            visit.lane(lane, status.thread, status.thread_id);
+            sink.lane(lane, status.thread, status.thread_id);
         }
         self_check!(lane != SHARED);
         Some(lane)

@@ -124,14 +124,14 @@ impl Order {
     }
 
     /// Passes all that is in a generation on.
-    pub(crate) fn generation(&mut self, generation: &Generation<'_>, visit: &mut impl EventSink) {
+    pub(crate) fn generation(&mut self, generation: &Generation<'_>, sink: &mut impl EventSink) {
         self.generation += 1;
         let mut readings = Vec::with_capacity(generation.lanes.len());
         for records in &generation.lanes {
             let (lane, _) = self.lanes.at(records.thread);
             self.lanes[lane].seen = self.generation;
             if lane != SHARED {
-                visit.lane(lane, records.thread, records.thread_id);
+                sink.lane(lane, records.thread, records.thread_id);
             }
             if lane != SHARED && !self.lanes[lane].has_ended {
                 self.lanes[lane].own = self.goroutines.at(records.thread);
@@ -141,14 +141,14 @@ impl Order {
         self.ready.extend(0..readings.len() as u32);
         loop {
             while let Some(at) = self.ready.pop_front() {
-                self.read(at, &mut readings[at as usize], visit);
+                self.read(at, &mut readings[at as usize], sink);
             }
-            if !self.unstick(&mut readings) && !self.leap(&readings, visit) {
+            if !self.unstick(&mut readings) && !self.leap(&readings, sink) {
                 break;
             }
         }
-        self.give_up(&mut readings, generation.end, visit);
-        self.bury(generation.end, visit);
+        self.give_up(&mut readings, generation.end, sink);
+        self.bury(generation.end, sink);
         self.forget_polled();
         self.ready.clear();
         self.goroutines.forget_dead();
@@ -157,22 +157,22 @@ impl Order {
     }
 
     /// Reads a lane until it must wait, or ends.
-    fn read(&mut self, at: u32, reading: &mut Reading<'_>, visit: &mut impl EventSink) {
+    fn read(&mut self, at: u32, reading: &mut Reading<'_>, sink: &mut impl EventSink) {
         reading.awaits = None;
         if let Some((tick, record)) = reading.pending.take()
-            && let Err(awaits) = self.pass(reading, tick, &record, visit)
+            && let Err(awaits) = self.pass(reading, tick, &record, sink)
         {
             return self.park(at, reading, (tick, record), awaits);
         }
         loop {
             while let Some((tick, record)) = reading.record() {
-                if let Err(awaits) = self.pass(reading, tick, &record, visit) {
+                if let Err(awaits) = self.pass(reading, tick, &record, sink) {
                     return self.park(at, reading, (tick, record), awaits);
                 }
             }
             match reading.next_buffer() {
                 Next::Buffer { goroutine, is_after_loss } => {
-                    self.begin_buffer(reading, goroutine, is_after_loss, visit);
+                    self.begin_buffer(reading, goroutine, is_after_loss, sink);
                 }
                 Next::Torn => {
                     self.counts.torn += 1;
@@ -183,7 +183,7 @@ impl Order {
                     let was_done = std::mem::replace(&mut reading.is_done, true);
                     if !was_done && reading.is_over && reading.lane != SHARED {
                         let tick = self.lanes[reading.lane].tick;
-                        self.end_lane(reading.lane, tick, visit);
+                        self.end_lane(reading.lane, tick, sink);
                     }
                     return;
                 }
@@ -212,7 +212,7 @@ impl Order {
         reading: &mut Reading<'_>,
         goroutine: u64,
         is_after_loss: bool,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) {
         reading.is_after_loss |= is_after_loss;
         let lane = reading.lane;
@@ -229,7 +229,7 @@ impl Order {
         {
             self.begin_poll(polled, lane);
             let tick = self.lanes[lane].tick;
-            visit.resume(EventPosition { lane, tick, goroutine: polled });
+            sink.resume(EventPosition { lane, tick, goroutine: polled });
         }
     }
 
@@ -297,7 +297,7 @@ impl Order {
 
     /// The start of a goroutine on its own lane, or the beginning or end of a poll, tells the state before it as well as a declaration
     /// would: all of its own changes before it have been read. So the oldest one that waits is believed.
-    fn leap(&mut self, readings: &[Reading<'_>], visit: &mut impl EventSink) -> bool {
+    fn leap(&mut self, readings: &[Reading<'_>], sink: &mut impl EventSink) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
             let &(tick, ref record) = reading.pending.as_ref()?;
             let (goroutine, number, runs, is_own) = match *record {
@@ -318,12 +318,12 @@ impl Order {
         let Some((tick, lane, place, number, runs)) = oldest.min() else { return false };
         let at = EventPosition { lane, tick: tick.max(self.goroutines[place].tick), goroutine: NONE };
         let before = if runs { State::Running } else { State::Runnable };
-        self.jump(at, place, Some(lane), number.wrapping_sub(1), before, visit);
+        self.jump(at, place, Some(lane), number.wrapping_sub(1), before, sink);
         true
     }
 
     /// Whoever waits now waits for ever: leaves the rest of his records out.
-    fn give_up(&mut self, readings: &mut [Reading<'_>], end: u64, visit: &mut impl EventSink) {
+    fn give_up(&mut self, readings: &mut [Reading<'_>], end: u64, sink: &mut impl EventSink) {
         let mut is_stuck = false;
         for reading in readings {
             if reading.awaits.take().is_none() {
@@ -332,7 +332,7 @@ impl Order {
             is_stuck = true;
             self.counts.stuck_records += reading.drop_rest();
             if reading.is_over && reading.lane != SHARED {
-                self.end_lane(reading.lane, end, visit);
+                self.end_lane(reading.lane, end, sink);
             }
         }
         self.counts.stuck_generations += u64::from(is_stuck);
@@ -341,7 +341,7 @@ impl Order {
     /// Ends the goroutines that nothing was heard of in this generation, nor in the one before: a declaration may
     /// have been lost with a buffer, but not two of them. A thread that was created declares itself when it begins, and may take
     /// some more until then.
-    fn bury(&mut self, end: u64, visit: &mut impl EventSink) {
+    fn bury(&mut self, end: u64, sink: &mut impl EventSink) {
         for place in self.goroutines.places() {
             let goroutine = &self.goroutines[place];
             let is_new = goroutine.state == State::Runnable && goroutine.number == 0;
@@ -352,7 +352,7 @@ impl Order {
                 let at = EventPosition { lane, tick: end.max(goroutine.tick), goroutine: NONE };
                 self.goroutines[place].state = State::Dead;
                 self.end_poll(place);
-                visit.bridge(at, place, owner, State::Dead);
+                sink.bridge(at, place, owner, State::Dead);
             }
         }
         // Lanes of threads that were never heard of again.
@@ -369,20 +369,20 @@ impl Order {
             })
             .collect();
         for lane in silent {
-            self.end_lane(lane, end, visit);
+            self.end_lane(lane, end, sink);
         }
     }
 
-    fn end_lane(&mut self, lane: u32, tick: u64, visit: &mut impl EventSink) {
+    fn end_lane(&mut self, lane: u32, tick: u64, sink: &mut impl EventSink) {
         if let Some(place) = self.goroutines.find(self.lanes[lane].thread)
             && self.goroutines[place].is_alive()
         {
             let tick = tick.max(self.goroutines[place].tick);
             self.goroutines[place].state = State::Dead;
-            visit.bridge(EventPosition { lane, tick, goroutine: NONE }, place, Some(lane), State::Dead);
+            sink.bridge(EventPosition { lane, tick, goroutine: NONE }, place, Some(lane), State::Dead);
             self.goroutines[place].wake_all(|reading| self.ready.push_back(reading));
         }
-        visit.lane_over(lane);
+        sink.lane_over(lane);
         self.end_polls_of(lane);
         self.lanes.remove(lane);
     }

@@ -18,12 +18,12 @@ impl Order {
         reading: &mut Reading<'_>,
         tick: u64,
         record: &Record<'_>,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         let is_running = |state| state == State::Running;
         match *record {
-            Record::Status(ref status) => self.declare(reading, tick, status, visit),
-            Record::Create { goroutine, .. } => self.create(reading, tick, goroutine, record, visit),
+            Record::Status(ref status) => self.declare(reading, tick, status, sink),
+            Record::Create { goroutine, .. } => self.create(reading, tick, goroutine, record, sink),
             Record::CreateFailed { goroutine } => {
                 let target = self.goroutines.at(goroutine);
                 if !self.is_or_stale(target, OrderedGoroutine::is_alive)? {
@@ -31,7 +31,7 @@ impl Order {
                 }
                 let cause = self.cause_of(target);
                 let at = self.at(reading, tick, Some(cause));
-                visit.record(at, target, record);
+                sink.record(at, target, record);
                 self.change(target, State::Dead, at, false);
                 Ok(())
             }
@@ -44,7 +44,7 @@ impl Order {
                     reading.is_after_loss = false;
                     let cause = self.cause_of(target);
                     let at = self.at(reading, tick, Some(cause));
-                    visit.record(at, self.visible(target), record);
+                    sink.record(at, self.visible(target), record);
                     self.change(target, State::Running, at, true);
                 }
                 Ok(())
@@ -57,20 +57,20 @@ impl Order {
                     self.end_poll(target);
                     let cause = self.cause_of(target);
                     let at = self.at(reading, tick, Some(cause));
-                    visit.record(at, target, record);
+                    sink.record(at, target, record);
                     self.change(target, State::Running, at, true);
                     self.begin_poll(target, reading.lane);
                 }
                 Ok(())
             }
             Record::Await { goroutine, number, reason, .. } => {
-                self.poll_over(reading, tick, record, (goroutine, number), State::Waiting(reason), visit)
+                self.poll_over(reading, tick, record, (goroutine, number), State::Waiting(reason), sink)
             }
             Record::Reschedule { goroutine, number, .. } => {
-                self.poll_over(reading, tick, record, (goroutine, number), State::Runnable, visit)
+                self.poll_over(reading, tick, record, (goroutine, number), State::Runnable, sink)
             }
             Record::Ready { goroutine, number } => {
-                self.poll_over(reading, tick, record, (goroutine, number), State::Dead, visit)
+                self.poll_over(reading, tick, record, (goroutine, number), State::Dead, sink)
             }
             Record::Unblock { goroutine, number, .. } => {
                 let target = self.goroutines.at(goroutine);
@@ -78,46 +78,46 @@ impl Order {
                 if self.numbered(target, number, |state| matches!(state, State::Waiting(_)))? {
                     let cause = self.cause_of(target);
                     let at = self.at(reading, tick, Some(cause));
-                    visit.record(at, self.visible(target), record);
+                    sink.record(at, self.visible(target), record);
                     self.change(target, State::Runnable, at, false);
                 }
                 Ok(())
             }
             Record::Block { reason, .. } => {
-                self.own(reading, tick, record, is_running, State::Waiting(reason), visit)
+                self.own(reading, tick, record, is_running, State::Waiting(reason), sink)
             }
-            Record::Yield { .. } => self.own(reading, tick, record, is_running, State::Runnable, visit),
-            Record::SyscallBegin { .. } => self.own(reading, tick, record, is_running, State::Syscall, visit),
-            Record::End => self.own(reading, tick, record, is_running, State::Dead, visit),
+            Record::Yield { .. } => self.own(reading, tick, record, is_running, State::Runnable, sink),
+            Record::SyscallBegin { .. } => self.own(reading, tick, record, is_running, State::Syscall, sink),
+            Record::End => self.own(reading, tick, record, is_running, State::Dead, sink),
             Record::Wake => {
                 let is_waiting = |state| matches!(state, State::Waiting(_));
-                self.own(reading, tick, record, is_waiting, State::Running, visit)
+                self.own(reading, tick, record, is_waiting, State::Running, sink)
             }
             Record::SyscallEnd => {
-                self.own(reading, tick, record, |state| state == State::Syscall, State::Running, visit)
+                self.own(reading, tick, record, |state| state == State::Syscall, State::Running, sink)
             }
             Record::GcStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                self.start_poll_in_order(reading, tick, record, number, Awaits::Collection, visit)
+                self.start_poll_in_order(reading, tick, record, number, Awaits::Collection, sink)
             }
             Record::StwStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                self.start_poll_in_order(reading, tick, record, number, Awaits::Stop, visit)
+                self.start_poll_in_order(reading, tick, record, number, Awaits::Stop, sink)
             }
             Record::GcDone { number } => {
-                self.end_poll_in_order(reading, tick, record, number, Awaits::Collection, visit)
+                self.end_poll_in_order(reading, tick, record, number, Awaits::Collection, sink)
             }
             Record::StwDone { number } => {
-                self.end_poll_in_order(reading, tick, record, number, Awaits::Stop, visit)
+                self.end_poll_in_order(reading, tick, record, number, Awaits::Stop, sink)
             }
             Record::CpuSample { goroutine, task, .. } => {
-                self.sample(reading, tick, (goroutine, task), record, visit)
+                self.sample(reading, tick, (goroutine, task), record, sink)
             }
             Record::InCall { goroutine, .. } => {
                 let target = self.goroutines.at(goroutine);
                 if self.is_or_stale(target, OrderedGoroutine::is_alive)? {
                     let at = self.at(reading, tick, None);
-                    visit.record(at, self.visible(target), record);
+                    sink.record(at, self.visible(target), record);
                 }
                 Ok(())
             }
@@ -125,12 +125,12 @@ impl Order {
                 self.own_is_declared(reading)?;
                 let target = self.goroutines.at(goroutine);
                 let at = self.at(reading, tick, None);
-                visit.record(at, target, record);
+                sink.record(at, target, record);
                 Ok(())
             }
             Record::HeapAlloc { .. } | Record::HeapGoal { .. } => {
                 let at = self.at(reading, tick, None);
-                visit.record(at, NONE, record);
+                sink.record(at, NONE, record);
                 Ok(())
             }
             Record::SweepStart { .. }
@@ -145,7 +145,7 @@ impl Order {
             | Record::Call { .. } => {
                 self.own_is_declared(reading)?;
                 let at = self.at(reading, tick, None);
-                visit.record(at, NONE, record);
+                sink.record(at, NONE, record);
                 Ok(())
             }
         }
@@ -159,7 +159,7 @@ impl Order {
         tick: u64,
         (thread, task): (u64, u64),
         record: &Record<'_>,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         let goroutine = if task == 0 { thread } else { task };
         let target = if goroutine == 0 { NONE } else { self.goroutines.at(goroutine) };
@@ -168,7 +168,7 @@ impl Order {
         }
         let lane = self.lanes.find(thread).unwrap_or(SHARED);
         let goroutine = self.lanes[reading.lane].top();
-        visit.record(EventPosition { lane, tick, goroutine }, target, record);
+        sink.record(EventPosition { lane, tick, goroutine }, target, record);
         self.counts.records += 1;
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Order {
         record: &Record<'_>,
         fits: impl Fn(State) -> bool,
         to: State,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         let place = self.lanes[reading.lane].own;
         let goroutine = &self.goroutines[place];
@@ -267,7 +267,7 @@ impl Order {
         }
         let cause = self.cause_of(place);
         let at = self.at(reading, tick, Some(cause));
-        visit.record(at, NONE, record);
+        sink.record(at, NONE, record);
         self.change(place, to, at, true);
         if to == State::Dead {
             self.lanes[reading.lane].own = NONE;
@@ -318,7 +318,7 @@ impl Order {
         tick: u64,
         goroutine: u64,
         record: &Record<'_>,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         self.own_is_declared(reading)?;
         let target = self.goroutines.at(goroutine);
@@ -327,7 +327,7 @@ impl Order {
             return Ok(());
         }
         let at = self.at(reading, tick, None);
-        visit.record(at, target, record);
+        sink.record(at, target, record);
         self.set(target, 0, State::Runnable, at);
         Ok(())
     }

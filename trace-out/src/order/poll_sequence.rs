@@ -81,11 +81,11 @@ impl Order {
         record: &Record<'_>,
         number: u64,
         of: Awaits,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         match self.polls_of(of).start(number) {
             PollOrder::Now => {
-                self.turn(reading, tick, record, of, visit).started(number);
+                self.turn(reading, tick, record, of, sink).started(number);
                 self.wake_next_poll(of);
             }
             PollOrder::Later => return Err(of),
@@ -101,11 +101,11 @@ impl Order {
         record: &Record<'_>,
         number: u64,
         of: Awaits,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         match self.polls_of(of).end(number) {
             PollOrder::Now => {
-                self.turn(reading, tick, record, of, visit).is_open = false;
+                self.turn(reading, tick, record, of, sink).is_open = false;
                 self.wake_next_poll(of);
             }
             PollOrder::Later => return Err(of),
@@ -120,12 +120,12 @@ impl Order {
         tick: u64,
         record: &Record<'_>,
         of: Awaits,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> &mut PollSequence {
         let polls_of = self.polls_of(of);
         let cause = (polls_of.tick, polls_of.lane);
         let at = self.at(reading, tick, Some(cause));
-        visit.record(at, NONE, record);
+        sink.record(at, NONE, record);
         let polls_of = self.polls_of(of);
         (polls_of.tick, polls_of.lane) = (at.tick, at.lane);
         polls_of

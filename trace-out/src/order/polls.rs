@@ -17,7 +17,7 @@ impl Order {
         record: &Record<'_>,
         (task, number): (u64, u64),
         to: State,
-        visit: &mut impl EventSink,
+        sink: &mut impl EventSink,
     ) -> Passed {
         let place = self.goroutines.at(task);
         if !self.numbered(place, number, |state| state == State::Running)? {
@@ -29,12 +29,12 @@ impl Order {
         }
         let cause = self.cause_of(place);
         let at = EventPosition { goroutine: place, ..self.at(reading, tick, Some(cause)) };
-        visit.record(at, NONE, record);
+        sink.record(at, NONE, record);
         self.change(place, to, at, true);
         let was_polled = self.end_poll(place);
         let lane = &self.lanes[reading.lane];
         if was_polled && let Some(&outer) = lane.polled.last() {
-            visit.resume(EventPosition { goroutine: outer, ..at });
+            sink.resume(EventPosition { goroutine: outer, ..at });
         }
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Order {
     }
 
     /// No lane polls the task any more, or has for longer than is known: what its thread has done since was taken for the task's.
-    pub(super) fn end_poll_elsewhere(&mut self, task: u32, at: EventPosition, visit: &mut impl EventSink) {
+    pub(super) fn end_poll_elsewhere(&mut self, task: u32, at: EventPosition, sink: &mut impl EventSink) {
         let lane = self.goroutines[task].polled_on;
         if !self.end_poll(task) || !self.lanes[lane].polled.is_empty() {
             return;
@@ -106,7 +106,7 @@ impl Order {
         let own = self.lanes[lane].own;
         let OrderedGoroutine { state, tick, .. } = self.goroutines[own];
         if self.goroutines[own].is_alive() && state != State::Running {
-            visit.bridge(EventPosition { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
+            sink.bridge(EventPosition { tick: at.tick.max(tick), ..at }, own, Some(lane), state);
         }
     }
 }

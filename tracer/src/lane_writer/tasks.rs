@@ -329,7 +329,7 @@ impl LaneWriter<'_> {
             return 0;
         }
         // SAFETY: the lane is this writer's.
-        let number = self.lane.desk.with_mut(|desk| unsafe { tables::kept_stack(stack, &mut *desk) });
+        let number = self.lane.cache.with_mut(|cache| unsafe { tables::kept_stack(stack, &mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
             0
