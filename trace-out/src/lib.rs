@@ -18,6 +18,7 @@ macro_rules! self_check {
 }
 
 mod awaited;
+mod dense;
 mod error;
 #[cfg(test)]
 mod go_trace;

@@ -75,7 +75,7 @@ impl Order {
     pub(super) fn jump(
         &mut self,
         at: EventPosition,
-        place: u32,
+        index: u32,
         owner: Option<u32>,
         number: u64,
         state: State,
@@ -83,12 +83,12 @@ impl Order {
     ) {
         self.counts.bridged += 1;
         if state != State::Running {
-            self.end_poll_elsewhere(place, at, sink);
+            self.end_poll_elsewhere(index, at, sink);
         }
-        let shown = if state == State::Dead { place } else { self.visible(place) };
+        let shown = if state == State::Dead { index } else { self.visible(index) };
         sink.bridge(at, shown, owner, state);
-        self.set(place, number, state, at);
-        self.goroutines[place].has_jumped = true;
+        self.set(index, number, state, at);
+        self.goroutines[index].has_jumped = true;
     }
 
     /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
@@ -108,8 +108,8 @@ impl Order {
         Some(lane)
     }
 
-    pub(super) fn set(&mut self, place: u32, number: u64, state: State, at: EventPosition) {
-        let goroutine = &mut self.goroutines[place];
+    pub(super) fn set(&mut self, index: u32, number: u64, state: State, at: EventPosition) {
+        let goroutine = &mut self.goroutines[index];
         goroutine.is_known = true;
         goroutine.number = number;
         goroutine.state = state;

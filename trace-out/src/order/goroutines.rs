@@ -2,7 +2,7 @@
 
 use rtprof_runtime::state::State;
 
-use rtprof_symbols::hash::AddressMap;
+use crate::dense::DenseTable;
 
 /// Stands for "no goroutine", and for the records that none has made.
 pub(crate) const NONE: u32 = 0;
@@ -44,11 +44,13 @@ pub(super) enum Fit {
     Stale,
 }
 
-/// Dense, so that whoever follows goroutines on his own account can use the same places.
-pub(super) struct Goroutines {
-    all: Vec<OrderedGoroutine>,
-    by_id: AddressMap<u64, u32>,
-    free: Vec<u32>,
+/// All goroutines. Index 0 is [`NONE`].
+pub(super) type Goroutines = DenseTable<OrderedGoroutine>;
+
+impl Default for OrderedGoroutine {
+    fn default() -> Self {
+        Self::unknown(0)
+    }
 }
 
 impl OrderedGoroutine {
@@ -89,8 +91,8 @@ impl OrderedGoroutine {
     }
 
     pub(super) fn wait(&mut self, number: u64, reading: u32) {
-        let place = self.waiting.partition_point(|&(awaited, _)| awaited > number);
-        self.waiting.insert(place, (number, reading));
+        let index = self.waiting.partition_point(|&(awaited, _)| awaited > number);
+        self.waiting.insert(index, (number, reading));
     }
 
     pub(super) fn wait_no_more(&mut self, reading: u32) {
@@ -121,68 +123,22 @@ pub(super) fn distance(from: u64, to: u64) -> i64 {
 }
 
 impl Goroutines {
-    pub(super) fn new() -> Self {
-        // The first place is that of "no goroutine".
-        Self { all: vec![OrderedGoroutine::unknown(0)], by_id: AddressMap::default(), free: Vec::new() }
-    }
-
-    /// The place of a goroutine, known or not.
+    /// The index of a goroutine, known or not.
     pub(super) fn at(&mut self, id: u64) -> u32 {
-        if id == 0 {
-            return NONE;
-        }
-        if let Some(&place) = self.by_id.get(&id) {
-            return place;
-        }
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.all[place as usize] = OrderedGoroutine::unknown(id);
-                place
-            }
-            None => {
-                self.all.push(OrderedGoroutine::unknown(id));
-                self.all.len() as u32 - 1
-            }
-        };
-        self.by_id.insert(id, place);
-        place
+        self.find_or_insert(id, || OrderedGoroutine::unknown(id)).0
     }
 
-    pub(super) fn find(&self, id: u64) -> Option<u32> {
-        self.by_id.get(&id).copied()
-    }
-
-    pub(super) fn places(&self) -> impl Iterator<Item = u32> + use<> {
-        1..self.all.len() as u32
-    }
-
-    /// Forgets those that are over, and those that were only waited for. Their places are given away again.
+    /// Forgets those that are over, and those that were only waited for.
     pub(super) fn forget_dead(&mut self) {
-        for (place, goroutine) in self.all.iter_mut().enumerate().skip(1) {
+        for index in self.indices() {
+            let goroutine = &mut self[index];
             goroutine.is_absent = false;
             goroutine.waiting.clear();
-            if goroutine.id != 0 && !goroutine.is_alive() {
-                self.by_id.remove(&goroutine.id);
-                *goroutine = OrderedGoroutine::unknown(0);
-                self.free.push(place as u32);
+            if !goroutine.is_alive() {
+                let id = goroutine.id;
+                self.remove(id);
             }
         }
-    }
-}
-
-impl std::ops::Index<u32> for Goroutines {
-    type Output = OrderedGoroutine;
-
-    #[inline]
-    fn index(&self, place: u32) -> &OrderedGoroutine {
-        &self.all[place as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Goroutines {
-    #[inline]
-    fn index_mut(&mut self, place: u32) -> &mut OrderedGoroutine {
-        &mut self.all[place as usize]
     }
 }
 
@@ -220,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn places_are_given_away_again() {
+    fn the_dead_are_forgotten() {
         let mut goroutines = Goroutines::new();
         assert_eq!((goroutines.at(0), goroutines.at(50), goroutines.at(60)), (NONE, 1, 2));
         goroutines[1].is_known = true;

@@ -3,7 +3,7 @@
 use rtprof_tracer::generation::{Buffered, LaneRecords};
 use rtprof_tracer::record::{Record, Records};
 
-use rtprof_symbols::hash::AddressMap;
+use crate::dense::DenseTable;
 
 /// The lane of what was recorded outside threads.
 pub(crate) const SHARED: u32 = 0;
@@ -33,68 +33,18 @@ impl OrderedLane {
     }
 }
 
-/// Dense, as [`Goroutines`](super::goroutines::Goroutines) are.
-pub(super) struct Lanes {
-    all: Vec<OrderedLane>,
-    by_thread: AddressMap<u64, u32>,
-    free: Vec<u32>,
-}
+/// All lanes. Index 0 is [`SHARED`].
+pub(super) type Lanes = DenseTable<OrderedLane>;
 
 impl Lanes {
-    pub(super) fn new() -> Self {
-        Self { all: vec![OrderedLane::default()], by_thread: AddressMap::default(), free: Vec::new() }
-    }
-
-    pub(super) fn find(&self, thread: u64) -> Option<u32> {
-        if thread == 0 { Some(SHARED) } else { self.by_thread.get(&thread).copied() }
-    }
-
-    /// The lane of a thread; and whether it is a new one.
+    /// The lane of a thread, and whether it is a new one.
     pub(super) fn at(&mut self, thread: u64) -> (u32, bool) {
-        if let Some(lane) = self.find(thread) {
-            return (lane, false);
-        }
-        let lane = OrderedLane { thread, ..OrderedLane::default() };
-        let place = match self.free.pop() {
-            Some(place) => {
-                self.all[place as usize] = lane;
-                place
-            }
-            None => {
-                self.all.push(lane);
-                self.all.len() as u32 - 1
-            }
-        };
-        self.by_thread.insert(thread, place);
-        (place, true)
-    }
-
-    pub(super) fn remove(&mut self, place: u32) {
-        let lane = &mut self[place];
-        let thread = std::mem::take(lane).thread;
-        self.by_thread.remove(&thread);
-        self.free.push(place);
+        self.find_or_insert(thread, || OrderedLane { thread, ..OrderedLane::default() })
     }
 
     /// All that are not over, without the shared one.
-    pub(super) fn places(&self) -> impl Iterator<Item = u32> + '_ {
-        (1..self.all.len() as u32).filter(|&place| self[place].thread != 0)
-    }
-}
-
-impl std::ops::Index<u32> for Lanes {
-    type Output = OrderedLane;
-
-    #[inline]
-    fn index(&self, place: u32) -> &OrderedLane {
-        &self.all[place as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Lanes {
-    #[inline]
-    fn index_mut(&mut self, place: u32) -> &mut OrderedLane {
-        &mut self.all[place as usize]
+    pub(super) fn open(&self) -> impl Iterator<Item = u32> + '_ {
+        self.indices().filter(|&lane| self[lane].thread != 0)
     }
 }
 
@@ -129,7 +79,7 @@ pub(super) enum Awaits {
     /// That this goroutine comes to the change that a declaration after a loss tells of, or cannot.
     Jump(u32, u64),
     /// A change of this goroutine, or its declaration, with the number of the record's own change or 0.
-    OrderedGoroutine(u32, u64),
+    Change(u32, u64),
     Collection,
     Stop,
 }

@@ -17,8 +17,8 @@ mod declared;
 mod goroutines;
 mod lanes;
 mod pass;
-mod poll_sequence;
 mod polls;
+mod span_sequence;
 
 use std::collections::VecDeque;
 
@@ -28,7 +28,7 @@ use rtprof_tracer::record::{Record, Status};
 
 use goroutines::Goroutines;
 use lanes::{Awaits, Lanes, Next, Reading};
-use poll_sequence::PollSequence;
+use span_sequence::SpanSequence;
 
 pub(crate) use goroutines::NONE;
 pub(crate) use lanes::SHARED;
@@ -97,8 +97,8 @@ const GENERATIONS_UNTIL_BEGUN: u32 = 100;
 pub(crate) struct Order {
     goroutines: Goroutines,
     lanes: Lanes,
-    collections: PollSequence,
-    stops: PollSequence,
+    collections: SpanSequence,
+    stops: SpanSequence,
     /// How many generations there were.
     generation: u32,
     /// The readings that can get on.
@@ -111,8 +111,8 @@ impl Order {
         Self {
             goroutines: Goroutines::new(),
             lanes: Lanes::new(),
-            collections: PollSequence::default(),
-            stops: PollSequence::default(),
+            collections: SpanSequence::default(),
+            stops: SpanSequence::default(),
             generation: 0,
             ready: VecDeque::new(),
             counts: OrderCounts::default(),
@@ -199,7 +199,7 @@ impl Order {
             Awaits::Declaration(goroutine) | Awaits::Loss(goroutine) => {
                 self.goroutines[goroutine].wait(0, at);
             }
-            Awaits::OrderedGoroutine(goroutine, number) => self.goroutines[goroutine].wait(number, at),
+            Awaits::Change(goroutine, number) => self.goroutines[goroutine].wait(number, at),
             // Those that wait for a change are woken before it.
             Awaits::Jump(goroutine, number) => self.goroutines[goroutine].wait(number + 1, at),
             Awaits::Collection => self.collections.wait(at),
@@ -263,8 +263,8 @@ impl Order {
             self.ready.push_back(at as u32);
             return true;
         }
-        for (polls_of, of) in [(&mut self.collections, Awaits::Collection), (&mut self.stops, Awaits::Stop)] {
-            if polls_of.waiting().is_empty() {
+        for (spans, of) in [(&mut self.collections, Awaits::Collection), (&mut self.stops, Awaits::Stop)] {
+            if spans.waiting().is_empty() {
                 continue;
             }
             // What comes before the first of them was lost. It may be an end: of one whose start was.
@@ -273,17 +273,15 @@ impl Order {
                 Some((_, Record::GcDone { number } | Record::StwDone { number })) => Some(number + 1),
                 _ => None,
             };
-            if let Some(next) = polls_of.waiting().iter().filter_map(next).min() {
-                polls_of.skip_to(next);
+            if let Some(next) = spans.waiting().iter().filter_map(next).min() {
+                spans.skip_to(next);
             }
-            self_check!(
-                polls_of.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of))
-            );
-            polls_of.wake(|reading| self.ready.push_back(reading));
+            self_check!(spans.waiting().iter().all(|&waiting| readings[waiting as usize].awaits == Some(of)));
+            spans.wake(|reading| self.ready.push_back(reading));
             return true;
         }
         for reading in readings {
-            if let Some(Awaits::OrderedGoroutine(target, _)) = reading.awaits
+            if let Some(Awaits::Change(target, _)) = reading.awaits
                 && target != self.lanes[reading.lane].own
                 && !self.goroutines[target].is_known
                 && !self.goroutines[target].is_absent
@@ -310,15 +308,14 @@ impl Order {
                 | Record::Ready { goroutine, number } => (goroutine, number, true, true),
                 _ => return None,
             };
-            let place = self.goroutines.find(goroutine)?;
-            let waits =
-                matches!(reading.awaits?, Awaits::OrderedGoroutine(..)) && self.goroutines[place].is_alive();
-            (waits && is_own).then_some((tick, reading.lane, place, number, runs))
+            let index = self.goroutines.find(goroutine)?;
+            let waits = matches!(reading.awaits?, Awaits::Change(..)) && self.goroutines[index].is_alive();
+            (waits && is_own).then_some((tick, reading.lane, index, number, runs))
         });
-        let Some((tick, lane, place, number, runs)) = oldest.min() else { return false };
-        let at = EventPosition { lane, tick: tick.max(self.goroutines[place].tick), goroutine: NONE };
+        let Some((tick, lane, index, number, runs)) = oldest.min() else { return false };
+        let at = EventPosition { lane, tick: tick.max(self.goroutines[index].tick), goroutine: NONE };
         let before = if runs { State::Running } else { State::Runnable };
-        self.jump(at, place, Some(lane), number.wrapping_sub(1), before, sink);
+        self.jump(at, index, Some(lane), number.wrapping_sub(1), before, sink);
         true
     }
 
@@ -342,25 +339,25 @@ impl Order {
     /// have been lost with a buffer, but not two of them. A thread that was created declares itself when it begins, and may take
     /// some more until then.
     fn bury(&mut self, end: u64, sink: &mut impl EventSink) {
-        for place in self.goroutines.places() {
-            let goroutine = &self.goroutines[place];
+        for index in self.goroutines.indices() {
+            let goroutine = &self.goroutines[index];
             let is_new = goroutine.state == State::Runnable && goroutine.number == 0;
             let silent = if is_new { GENERATIONS_UNTIL_BEGUN } else { 1 };
             if goroutine.is_alive() && goroutine.declared + silent < self.generation {
                 let owner = self.lanes.find(goroutine.id);
                 let lane = owner.unwrap_or(SHARED);
                 let at = EventPosition { lane, tick: end.max(goroutine.tick), goroutine: NONE };
-                self.goroutines[place].state = State::Dead;
-                self.end_poll(place);
-                sink.bridge(at, place, owner, State::Dead);
+                self.goroutines[index].state = State::Dead;
+                self.end_poll(index);
+                sink.bridge(at, index, owner, State::Dead);
             }
         }
         // Lanes of threads that were never heard of again.
         let silent: Vec<u32> = self
             .lanes
-            .places()
-            .filter(|&place| {
-                let lane = &self.lanes[place];
+            .open()
+            .filter(|&index| {
+                let lane = &self.lanes[index];
                 lane.seen != self.generation
                     && !self
                         .goroutines
@@ -374,17 +371,17 @@ impl Order {
     }
 
     fn end_lane(&mut self, lane: u32, tick: u64, sink: &mut impl EventSink) {
-        if let Some(place) = self.goroutines.find(self.lanes[lane].thread)
-            && self.goroutines[place].is_alive()
+        if let Some(index) = self.goroutines.find(self.lanes[lane].thread)
+            && self.goroutines[index].is_alive()
         {
-            let tick = tick.max(self.goroutines[place].tick);
-            self.goroutines[place].state = State::Dead;
-            sink.bridge(EventPosition { lane, tick, goroutine: NONE }, place, Some(lane), State::Dead);
-            self.goroutines[place].wake_all(|reading| self.ready.push_back(reading));
+            let tick = tick.max(self.goroutines[index].tick);
+            self.goroutines[index].state = State::Dead;
+            sink.bridge(EventPosition { lane, tick, goroutine: NONE }, index, Some(lane), State::Dead);
+            self.goroutines[index].wake_all(|reading| self.ready.push_back(reading));
         }
         sink.lane_over(lane);
         self.end_polls_of(lane);
-        self.lanes.remove(lane);
+        self.lanes.remove(self.lanes[lane].thread);
     }
 }
 

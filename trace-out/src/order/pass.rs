@@ -98,18 +98,16 @@ impl Order {
             }
             Record::GcStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                self.start_poll_in_order(reading, tick, record, number, Awaits::Collection, sink)
+                self.start_span(reading, tick, record, number, Awaits::Collection, sink)
             }
             Record::StwStart { number, .. } => {
                 self.own_is_declared(reading)?;
-                self.start_poll_in_order(reading, tick, record, number, Awaits::Stop, sink)
+                self.start_span(reading, tick, record, number, Awaits::Stop, sink)
             }
             Record::GcDone { number } => {
-                self.end_poll_in_order(reading, tick, record, number, Awaits::Collection, sink)
+                self.end_span(reading, tick, record, number, Awaits::Collection, sink)
             }
-            Record::StwDone { number } => {
-                self.end_poll_in_order(reading, tick, record, number, Awaits::Stop, sink)
-            }
+            Record::StwDone { number } => self.end_span(reading, tick, record, number, Awaits::Stop, sink),
             Record::CpuSample { goroutine, task, .. } => {
                 self.sample(reading, tick, (goroutine, task), record, sink)
             }
@@ -203,8 +201,8 @@ impl Order {
 
     /// The goroutine has gone through its next change, by itself if `is_own`.
     #[inline]
-    pub(super) fn change(&mut self, place: u32, state: State, at: EventPosition, is_own: bool) {
-        let goroutine = &mut self.goroutines[place];
+    pub(super) fn change(&mut self, index: u32, state: State, at: EventPosition, is_own: bool) {
+        let goroutine = &mut self.goroutines[index];
         goroutine.number = goroutine.next_number();
         goroutine.state = state;
         goroutine.tick = at.tick;
@@ -241,9 +239,9 @@ impl Order {
         to: State,
         sink: &mut impl EventSink,
     ) -> Passed {
-        let place = self.lanes[reading.lane].own;
-        let goroutine = &self.goroutines[place];
-        if place == NONE || goroutine.is_known && goroutine.state == State::Dead {
+        let index = self.lanes[reading.lane].own;
+        let goroutine = &self.goroutines[index];
+        if index == NONE || goroutine.is_known && goroutine.state == State::Dead {
             self.counts.stale += 1;
             return Ok(());
         }
@@ -255,20 +253,20 @@ impl Order {
                 self.counts.stale += 1;
                 return Ok(());
             }
-            return Err(Awaits::OrderedGoroutine(place, 0));
+            return Err(Awaits::Change(index, 0));
         }
         if reading.is_after_loss && !goroutine.has_jumped {
-            return Err(Awaits::Loss(place));
+            return Err(Awaits::Loss(index));
         }
         reading.is_after_loss = false;
         if to == State::Dead {
             // The ends of its polls, if there are any, were lost.
             self.end_polls_of(reading.lane);
         }
-        let cause = self.cause_of(place);
+        let cause = self.cause_of(index);
         let at = self.at(reading, tick, Some(cause));
         sink.record(at, NONE, record);
-        self.change(place, to, at, true);
+        self.change(index, to, at, true);
         if to == State::Dead {
             self.lanes[reading.lane].own = NONE;
             self.lanes[reading.lane].has_ended = true;
@@ -289,11 +287,11 @@ impl Order {
         if is_declared || goroutine.is_known && goroutine.state == State::Dead {
             match goroutine.fit(number) {
                 Fit::Next if fits(goroutine.state) => return Ok(true),
-                Fit::Next | Fit::Later => return Err(Awaits::OrderedGoroutine(target, number)),
+                Fit::Next | Fit::Later => return Err(Awaits::Change(target, number)),
                 Fit::Stale => {}
             }
         } else if !goroutine.is_absent {
-            return Err(Awaits::OrderedGoroutine(target, 0));
+            return Err(Awaits::Change(target, 0));
         }
         self.counts.stale += 1;
         Ok(false)
@@ -306,7 +304,7 @@ impl Order {
             return Ok(true);
         }
         if !goroutine.is_known && !goroutine.is_absent {
-            return Err(Awaits::OrderedGoroutine(target, 0));
+            return Err(Awaits::Change(target, 0));
         }
         self.counts.stale += 1;
         Ok(false)

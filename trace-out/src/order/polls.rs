@@ -19,19 +19,19 @@ impl Order {
         to: State,
         sink: &mut impl EventSink,
     ) -> Passed {
-        let place = self.goroutines.at(task);
-        if !self.numbered(place, number, |state| state == State::Running)? {
+        let index = self.goroutines.at(task);
+        if !self.numbered(index, number, |state| state == State::Running)? {
             // The trace is further already.
-            if self.goroutines[place].polled_on == reading.lane {
-                self.end_poll(place);
+            if self.goroutines[index].polled_on == reading.lane {
+                self.end_poll(index);
             }
             return Ok(());
         }
-        let cause = self.cause_of(place);
-        let at = EventPosition { goroutine: place, ..self.at(reading, tick, Some(cause)) };
+        let cause = self.cause_of(index);
+        let at = EventPosition { goroutine: index, ..self.at(reading, tick, Some(cause)) };
         sink.record(at, NONE, record);
-        self.change(place, to, at, true);
-        let was_polled = self.end_poll(place);
+        self.change(index, to, at, true);
+        let was_polled = self.end_poll(index);
         let lane = &self.lanes[reading.lane];
         if was_polled && let Some(&outer) = lane.polled.last() {
             sink.resume(EventPosition { goroutine: outer, ..at });
@@ -71,7 +71,7 @@ impl Order {
 
     /// At the end of a generation, before places are given away.
     pub(super) fn forget_polled(&mut self) {
-        let lanes: Vec<u32> = self.lanes.places().collect();
+        let lanes: Vec<u32> = self.lanes.open().collect();
         for lane in lanes {
             for polled in self.lanes[lane].polled.clone() {
                 if !self.goroutines[polled].is_alive() {

@@ -33,7 +33,7 @@ impl EventSink for Told {
     }
 
     fn bridge(&mut self, at: EventPosition, goroutine: u32, _: Option<u32>, state: State) {
-        self.tell(at, format!("#{goroutine} polls_of {state:?}"));
+        self.tell(at, format!("#{goroutine} spans {state:?}"));
     }
 
     fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>) {
@@ -106,13 +106,13 @@ fn causes_come_first_however_the_lanes_lie() {
     shared.status(20, 3, 0, State::Running);
     for lanes in permutations(&[creator, created, waker, shared]) {
         let (told, counts) = order(&[&lanes]);
-        let place = |what: &str| {
+        let index = |what: &str| {
             let found = told.steps.iter().position(|step| step.ends_with(what));
             found.unwrap_or_else(|| panic!("no {what} in {:?}", told.steps))
         };
-        assert!(place("1 is Running") < place("Create") && place("Create") < place("Start"));
-        assert!(place("Start") < place("Block") && place("Block") < place("Unblock"));
-        assert!(place("3 is Running") < place("Unblock") && place("Unblock") < place("End"));
+        assert!(index("1 is Running") < index("Create") && index("Create") < index("Start"));
+        assert!(index("Start") < index("Block") && index("Block") < index("Unblock"));
+        assert!(index("3 is Running") < index("Unblock") && index("Unblock") < index("End"));
         assert_eq!(told.steps.iter().filter(|step| step.ends_with("Start")).count(), 2);
         assert_eq!(counts, OrderCounts { records: 8, ..OrderCounts::default() });
     }
@@ -165,10 +165,10 @@ fn turns_are_taken_in_their_order() {
     third.put(500, RecordKind::GcStart, [2, 0]).put(800, RecordKind::GcDone, [3]);
     for lanes in permutations(&[first, second, third]) {
         let (told, counts) = order(&[&lanes]);
-        let polls_of: Vec<_> =
+        let spans: Vec<_> =
             told.steps.iter().zip(&told.ticks).filter(|(step, _)| step.contains("Gc")).collect();
-        let ticks: Vec<_> = polls_of.iter().map(|&(_, &tick)| tick).collect();
-        assert_eq!(ticks, [100, 200, 300, 400, 500, 600, 700, 800], "{polls_of:?}");
+        let ticks: Vec<_> = spans.iter().map(|&(_, &tick)| tick).collect();
+        assert_eq!(ticks, [100, 200, 300, 400, 500, 600, 700, 800], "{spans:?}");
         assert_eq!((counts.stale, counts.lifted, counts.stuck_generations), (0, 0, 0));
     }
 }
@@ -190,8 +190,8 @@ fn who_waits_for_what_was_lost_gives_up_for_a_generation() {
     after.put(1100, RecordKind::RegionBegin, [0, 1, 0]).block(1200, WaitReason::Sleep);
     let (told, counts) = order(&[&[waiter, waker], &[after, shared]]);
     assert_eq!((counts.stuck_generations, counts.stuck_records, counts.bridged), (1, 3, 1));
-    assert!(told.steps.contains(&"#2 polls_of Dead".to_owned()), "its thread is over: {:?}", told.steps);
-    let came_back = told.steps.iter().position(|step| step == "#1 polls_of Running").unwrap();
+    assert!(told.steps.contains(&"#2 spans Dead".to_owned()), "its thread is over: {:?}", told.steps);
+    let came_back = told.steps.iter().position(|step| step == "#1 spans Running").unwrap();
     assert_eq!(told.steps[came_back + 1..], ["#1 RegionBegin", "#1 Block"]);
 }
 
@@ -206,7 +206,7 @@ fn a_declaration_after_a_loss_wins() {
     for lanes in permutations(&[lane, waker]) {
         let (told, counts) = order(&[&lanes]);
         assert_eq!((counts.stuck_generations, counts.bridged), (0, 1), "{:?}", told.steps);
-        assert!(told.steps.iter().any(|step| step.ends_with(" polls_of Running")));
+        assert!(told.steps.iter().any(|step| step.ends_with(" spans Running")));
         assert!(told.steps.iter().any(|step| step.ends_with(" Yield")));
     }
 }
@@ -222,7 +222,7 @@ fn a_declaration_elsewhere_waits_for_what_was_before_the_loss() {
     for lanes in permutations(&[lane, shared]) {
         let (told, counts) = order(&[std::slice::from_ref(&before), &lanes]);
         let own: Vec<_> = told.steps.iter().map(|step| step.split_once(' ').unwrap().1).collect();
-        assert_eq!(own, ["is Running", "Block", "Wake", "polls_of Runnable", "Start"]);
+        assert_eq!(own, ["is Running", "Block", "Wake", "spans Runnable", "Start"]);
         assert_eq!((counts.stale, counts.stuck_generations), (0, 0));
     }
 }
@@ -235,7 +235,7 @@ fn a_start_is_believed_where_no_declaration_comes() {
         .put(500, RecordKind::Start, [1, 5])
         .block(600, WaitReason::Park);
     let (told, counts) = order(&[&[lane]]);
-    assert_eq!(told.steps, ["1 is Running", "#1 Block", "#1 polls_of Runnable", "#1 Start", "#1 Block"]);
+    assert_eq!(told.steps, ["1 is Running", "#1 Block", "#1 spans Runnable", "#1 Start", "#1 Block"]);
     assert_eq!((counts.bridged, counts.stuck_generations), (1, 0));
 }
 

@@ -4,8 +4,9 @@ use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::{NAMED_LATER, StackId, StringId, cut};
 
-use super::events::{Events, Writing};
+use super::events::Events;
 use super::late_names::{LateNames, given_in};
+use super::writing::Writing;
 
 /// A goroutine as it is created.
 #[derive(Clone, Copy)]
@@ -28,17 +29,17 @@ impl Writing<'_> {
 
 impl Events {
     /// A goroutine that was created without a name has this one.
-    pub(super) fn rename(&mut self, place: u32, name: StringId) {
-        if self.goroutines.name(place).is_some_and(|name| LateNames::place(name).is_some()) {
-            self.goroutines[place].name = name;
+    pub(super) fn rename(&mut self, index: u32, name: StringId) {
+        if self.goroutines.name(index).is_some_and(|name| LateNames::index(name).is_some()) {
+            self.goroutines[index].name = name;
         }
     }
 
     /// The id of what the next start of a goroutine shows; 0 if nothing.
     ///
     /// The newest Go shows a label from then on. So one that is over is replaced by the goroutine's name.
-    pub(super) fn label(&mut self, place: u32, set: LabelSetId, tables: &dyn Tables) -> u64 {
-        let goroutine = &mut self.goroutines[place];
+    pub(super) fn label(&mut self, index: u32, set: LabelSetId, tables: &dyn Tables) -> u64 {
+        let goroutine = &mut self.goroutines[index];
         let was_labelled = std::mem::replace(&mut goroutine.is_labelled, set != LabelSetId::NONE);
         if set != LabelSetId::NONE {
             let pairs: Vec<_> =

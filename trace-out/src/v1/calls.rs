@@ -5,13 +5,14 @@ use rtprof_tracer::record::StackId;
 
 use crate::order::EventPosition;
 
-use super::events::{Events, Writing};
+use super::events::Events;
 use super::goroutines::Phase;
+use super::writing::Writing;
 
 /// A call that goes on at the end of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
-    place: u32,
+    index: u32,
     id: u64,
     state: State,
     begin: u64,
@@ -19,26 +20,26 @@ pub(super) struct Open {
 
 impl Events {
     /// The goroutine runs no more: it is in a call, and does what `state` says.
-    fn begin_call(&mut self, place: u32, tick: u64, state: State, stack: u64) {
+    fn begin_call(&mut self, index: u32, tick: u64, state: State, stack: u64) {
         match state {
-            State::Waiting(reason) => self.block(place, tick, reason, stack),
-            _ => self.begin_syscall(place, tick, stack),
+            State::Waiting(reason) => self.block(index, tick, reason, stack),
+            _ => self.begin_syscall(index, tick, stack),
         }
     }
 
     /// A goroutine has been in a call since this tick.
-    pub(super) fn note_open_call(&mut self, place: u32, begin: u64, state: State) {
-        let (id, begin) = (self.goroutines[place].id, begin >> self.shift);
-        self.open_calls.push(Open { place, id, state, begin });
+    pub(super) fn note_open_call(&mut self, index: u32, begin: u64, state: State) {
+        let (id, begin) = (self.goroutines[index].id, begin >> self.shift);
+        self.open_calls.push(Open { index, id, state, begin });
     }
 
     /// Draws the calls of goroutines of which nothing has come since.
     pub(super) fn begin_open_calls(&mut self) {
-        for Open { place, id, state, begin } in std::mem::take(&mut self.open_calls) {
-            let goroutine = &self.goroutines[place];
+        for Open { index, id, state, begin } in std::mem::take(&mut self.open_calls) {
+            let goroutine = &self.goroutines[index];
             let runs_since = goroutine.phase == Phase::Running && self.procs[goroutine.proc].tick <= begin;
             if goroutine.id == id && runs_since {
-                self.begin_call(place, begin, state, 0);
+                self.begin_call(index, begin, state, 0);
             }
         }
     }

@@ -1,23 +1,23 @@
-//! From records to the events of the format.
-
-use std::collections::HashMap;
+//! What is open in a trace, and how goroutines and Ps get from one state to another by events that readers allow.
 
 use rtprof_runtime::state::State;
-use rtprof_tracer::generation::{Generation, Tables};
-use rtprof_tracer::record::{Record, StackId, Status, StringId, StwReason};
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_tracer::generation::Tables;
+use rtprof_tracer::record::{StackId, StringId};
 
 use crate::awaited::AwaitedStacks;
-use crate::awaited::Left;
-use crate::order::{EventPosition, EventSink};
-use rtprof_symbols::view::View;
+use crate::dense::DenseTable;
+use crate::order::{EventPosition, SHARED};
 
-use super::called::Begun;
 use super::calls::Open;
 use super::event::EventType;
-use super::goroutines::{Goroutines, NONE, Phase};
-use super::moves::unknown_thread;
+use super::goroutines::{Goroutines, NONE, Phase, UsedIds, block_event};
 use super::names::Names;
-use super::procs::Procs;
+use super::procs::{OUTSIDE, Procs};
+
+/// How far a P that stands in for a moment may be ahead, in ticks of about a nanosecond. A trace begins with a burst
+/// of events for each goroutine, and shall not have a P for each.
+const STAND_IN_AHEAD: u64 = 100_000;
 
 /// A lane as the trace shows it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +38,9 @@ pub(crate) struct Unmatched {
 pub(super) struct Events {
     pub(super) procs: Procs,
     pub(super) goroutines: Goroutines,
-    pub(super) lanes: Vec<EncodedLane>,
+    /// At the indices that [`crate::order`] gives them.
+    pub(super) lanes: DenseTable<EncodedLane>,
+    ids: UsedIds,
     pub(super) names: Names,
     pub(super) awaited: AwaitedStacks,
     /// By how much ticks are shifted to the right.
@@ -61,7 +63,8 @@ impl Events {
         Self {
             procs: Procs::new(start),
             goroutines: Goroutines::new(),
-            lanes: vec![EncodedLane::default()],
+            lanes: DenseTable::new(),
+            ids: UsedIds::default(),
             names: Names::default(),
             awaited: AwaitedStacks::default(),
             shift,
@@ -75,19 +78,35 @@ impl Events {
         }
     }
 
-    pub(super) fn end_assist(&mut self, place: u32, tick: u64) {
-        if self.goroutines[place].is_assisting {
-            self.procs.put(self.goroutines[place].proc, tick, EventType::GcMarkAssistDone, []);
-            self.goroutines[place].is_assisting = false;
+    pub(super) fn end_assist(&mut self, index: u32, tick: u64) {
+        if self.goroutines[index].is_assisting {
+            self.procs.put(self.goroutines[index].proc, tick, EventType::GcMarkAssistDone, []);
+            self.goroutines[index].is_assisting = false;
         }
+    }
+
+    /// The goroutine, which runs, stops the world.
+    pub(super) fn start_stop(&mut self, goroutine: u32, tick: u64, kind: u64) {
+        let tick = tick.max(self.stop_tick + 1);
+        let proc = self.goroutines[goroutine].proc;
+        self.stop_tick = self.procs.put(proc, tick, EventType::StwStart, [kind]);
+        self.stop_of = Some(goroutine);
     }
 
     /// Lets the world go on. The goroutine that stopped it must run.
     pub(super) fn end_stop(&mut self, tick: u64) {
-        if let Some(place) = self.stop_of.take() {
+        if let Some(index) = self.stop_of.take() {
             let tick = tick.max(self.stop_tick + 1);
-            self.stop_tick = self.procs.put(self.goroutines[place].proc, tick, EventType::StwDone, []);
+            self.stop_tick = self.procs.put(self.goroutines[index].proc, tick, EventType::StwDone, []);
         }
+    }
+
+    pub(super) fn start_collection(&mut self, proc: u32, tick: u64, stack: u64) {
+        self.end_collection(proc, tick);
+        let tick = tick.max(self.collection_tick + 1);
+        self.collection_tick = self.procs.put(proc, tick, EventType::GcStart, [self.collections, stack]);
+        self.collections += 1;
+        self.has_collection = true;
     }
 
     pub(super) fn end_collection(&mut self, proc: u32, tick: u64) {
@@ -97,294 +116,289 @@ impl Events {
             self.has_collection = false;
         }
     }
-}
 
-/// What a generation's records are turned into events with.
-pub(super) struct Writing<'a> {
-    pub(super) events: &'a mut Events,
-    pub(super) tables: &'a dyn Tables,
-    pub(super) generation: &'a Generation<'a>,
-    /// How stacks are looked up whose names decide what is written.
-    pub(super) view: View,
-    /// The names that goroutines give themselves in it, once one without a name was created.
-    pub(super) given: Option<HashMap<u64, StringId>>,
-}
-
-impl Writing<'_> {
-    /// The stack of what happens at `at`, with the name of the goroutine beneath it.
+    /// The P of a lane, which keeps it for its life.
     #[inline]
-    pub(super) fn stack(&mut self, at: EventPosition, stack: StackId) -> u64 {
-        match self.events.goroutines.name(at.goroutine) {
-            None => self.events.names.unnamed_stack(stack, self.tables),
-            Some(name) => self.events.names.stack(stack, name, self.tables),
+    pub(super) fn proc_of(&mut self, lane: u32, tick: u64) -> u32 {
+        if lane == SHARED {
+            return OUTSIDE;
+        }
+        match self.lanes[lane].proc {
+            Some(proc) => proc,
+            None => {
+                let proc = self.procs.take(tick.saturating_sub(1));
+                self.lanes[lane].proc = Some(proc);
+                proc
+            }
         }
     }
 
-    /// The P that the lane's goroutine runs on. Without one, what needs one is left out.
     #[inline]
-    pub(super) fn running(&mut self, at: EventPosition) -> Option<u32> {
-        if let Some(proc) = self.events.goroutines.running(at.goroutine) {
-            return Some(proc);
+    pub(super) fn start_proc(&mut self, proc: u32, thread_id: u64, tick: u64) {
+        if !self.procs[proc].is_started {
+            self.procs.put(proc, tick, EventType::ProcStart, [thread_id]);
+            self.procs[proc].is_started = true;
         }
-        self.events.unmatched.others += 1;
-        None
     }
 
-    /// A goroutine is there that was not.
-    fn create(&mut self, proc: u32, tick: u64, place: u32, begun: Begun, stack: u64) {
-        let Begun { goroutine, .. } = begun;
-        let name = self.name_of(begun);
-        let start = self.events.names.start(name, self.tables);
-        let Events { goroutines, procs, .. } = &mut *self.events;
-        let created = goroutines.begin(place, goroutine, name);
+    /// Stops a P on which nothing runs.
+    #[inline]
+    pub(super) fn stop_proc(&mut self, proc: u32, tick: u64) {
+        if proc != OUTSIDE && self.procs[proc].is_started {
+            self.end_sweep(proc, tick);
+            self.procs.put(proc, tick, EventType::ProcStop, []);
+            self.procs[proc].is_started = false;
+        }
+    }
+
+    pub(super) fn end_sweep(&mut self, proc: u32, tick: u64) {
+        if self.procs[proc].is_sweeping {
+            self.procs.put(proc, tick, EventType::GcSweepDone, [0, 0]);
+            self.procs[proc].is_sweeping = false;
+        }
+    }
+
+    /// A goroutine is there that was not, and can run. `start` and `stack` are the ids of the stacks that it begins with and
+    /// that created it.
+    pub(super) fn create(
+        &mut self,
+        proc: u32,
+        tick: u64,
+        index: u32,
+        (goroutine, name): (u64, StringId),
+        (start, stack): (u64, u64),
+    ) {
+        let created = self.goroutines.begin(index, goroutine, name, &mut self.ids);
         (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
-        created.created = procs.put(proc, tick, EventType::GoCreate, [created.id, start, stack]);
+        created.created = self.procs.put(proc, tick, EventType::GoCreate, [created.id, start, stack]);
         created.tick = created.created;
     }
 
-    /// What happens on a lane whatever runs there.
-    fn put<const N: usize>(&mut self, at: EventPosition, tick: u64, event: EventType, args: [u64; N]) {
-        self.events.on_lane(at.lane, tick, |events, proc| events.procs.put(proc, tick, event, args));
+    /// runnable → running, on a P that is started and idle.
+    #[inline]
+    pub(super) fn run(&mut self, index: u32, proc: u32, tick: u64) {
+        self.run_as(index, proc, tick, 0);
+    }
+
+    /// As [`run`](Self::run), with the id of a label; 0 for none.
+    pub(super) fn run_as(&mut self, index: u32, proc: u32, tick: u64, label: u64) {
+        let goroutine = &mut self.goroutines[index];
+        self_check!(goroutine.phase == Phase::Runnable);
+        let sequence = goroutine.next_sequence();
+        let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
+        // What happened on the same P needs no number to be found.
+        let tick = if label != 0 {
+            self.procs.put(proc, tick, EventType::GoStartLabel, [id, sequence, label])
+        } else if goroutine.proc == proc {
+            self.procs.put(proc, tick, EventType::GoStartLocal, [id])
+        } else {
+            self.procs.put(proc, tick, EventType::GoStart, [id, sequence])
+        };
+        goroutine.phase = Phase::Running;
+        (goroutine.proc, goroutine.tick) = (proc, tick);
+        self.procs[proc].goroutine = index;
+    }
+
+    /// running → runnable or waiting, by `event`. The P stays started.
+    #[inline]
+    pub(super) fn pause(&mut self, index: u32, tick: u64, event: EventType, stack: u64, to: Phase) {
+        let goroutine = &mut self.goroutines[index];
+        self_check!(goroutine.phase == Phase::Running);
+        let proc = goroutine.proc;
+        goroutine.tick = self.procs.put(proc, tick, event, [stack]);
+        goroutine.phase = to;
+        self.procs[proc].goroutine = NONE;
+    }
+
+    /// running → waiting. Its P has nothing to do.
+    #[inline]
+    pub(super) fn block(&mut self, index: u32, tick: u64, reason: WaitReason, stack: u64) {
+        let proc = self.goroutines[index].proc;
+        self.end_sweep(proc, tick);
+        self.pause(index, tick, block_event(reason), stack, Phase::Waiting);
+        self.stop_proc(proc, tick);
+    }
+
+    /// running → in a system call, which always blocks as far as the trace is concerned: the thread takes its P along.
+    #[inline]
+    pub(super) fn begin_syscall(&mut self, index: u32, tick: u64, stack: u64) {
+        let goroutine = &mut self.goroutines[index];
+        let proc = goroutine.proc;
+        goroutine.phase = Phase::Syscall;
+        self.end_sweep(proc, tick);
+        self.procs.put(proc, tick, EventType::GoSysCall, [stack]);
+        self.goroutines[index].tick = self.procs.put(proc, tick, EventType::GoSysBlock, []);
+        self.procs[proc].goroutine = NONE;
+        self.stop_proc(proc, tick);
+    }
+
+    /// waiting or in a system call → runnable, by whatever runs on `proc`, or nothing.
+    #[inline]
+    pub(super) fn wake(&mut self, index: u32, proc: u32, tick: u64, stack: u64) {
+        let goroutine = &mut self.goroutines[index];
+        let sequence = goroutine.next_sequence();
+        let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
+        let tick = match goroutine.phase {
+            Phase::Syscall => self.procs.put(proc, tick, EventType::GoSysExit, [id, sequence, 0]),
+            _ if goroutine.proc == proc => self.procs.put(proc, tick, EventType::GoUnblockLocal, [id, stack]),
+            _ => self.procs.put(proc, tick, EventType::GoUnblock, [id, sequence, stack]),
+        };
+        goroutine.phase = Phase::Runnable;
+        (goroutine.proc, goroutine.tick) = (proc, tick);
+    }
+
+    /// waiting or in a system call → running, on the lane where that was recorded: nobody of the program woke it.
+    #[inline]
+    pub(super) fn come_back(&mut self, at: EventPosition, tick: u64) {
+        let proc = self.proc_of(at.lane, tick);
+        self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
+        self.suspend(proc, tick);
+        self.goroutines[at.goroutine].is_suspended = false;
+        self.wake(at.goroutine, proc, tick, 0);
+        self.run(at.goroutine, proc, tick);
+    }
+
+    /// running → dead. Its P has nothing to do.
+    #[inline]
+    pub(super) fn end(&mut self, index: u32, tick: u64) {
+        let proc = self.goroutines[index].proc;
+        self.end_on_proc(index, tick);
+        self.stop_proc(proc, tick);
+    }
+
+    /// running → dead. The P stays started.
+    #[inline]
+    pub(super) fn end_on_proc(&mut self, index: u32, tick: u64) {
+        let proc = self.goroutines[index].proc;
+        self.end_sweep(proc, tick);
+        self.end_assist(index, tick);
+        if self.stop_of == Some(index) {
+            self.end_stop(tick);
+        }
+        self.procs.put(proc, tick, EventType::GoEnd, []);
+        self.goroutines[index].phase = Phase::Unknown;
+        self.procs[proc].goroutine = NONE;
+    }
+
+    /// Does what happens on a lane with its P started, though no goroutine may run on it.
+    #[inline]
+    pub(super) fn on_lane<T>(&mut self, lane: u32, tick: u64, act: impl FnOnce(&mut Self, u32) -> T) -> T {
+        let proc = self.proc_of(lane, tick);
+        let is_stopped = !self.procs[proc].is_started;
+        if is_stopped {
+            self.start_proc(proc, self.lanes[lane].thread_id, tick);
+        }
+        let done = act(self, proc);
+        if is_stopped {
+            self.stop_proc(proc, tick);
+        }
+        done
+    }
+
+    /// Brings a goroutine to a state, whatever it was in. How it came there nobody knows; each step is one that could
+    /// have happened. `lane` is where that was learnt, `owner` the lane of its thread.
+    pub(super) fn bring(&mut self, index: u32, to: State, lane: u32, owner: Option<u32>, tick: u64) {
+        let wanted = match to {
+            State::Running => Phase::Running,
+            State::Waiting(_) => Phase::Waiting,
+            State::Syscall => Phase::Syscall,
+            State::Runnable => Phase::Runnable,
+            State::Dead => Phase::Unknown,
+        };
+        let goroutine = &self.goroutines[index];
+        let (phase, proc) = (goroutine.phase, goroutine.proc);
+        if phase == wanted {
+            return;
+        }
+        if phase == Phase::Running {
+            match to {
+                State::Waiting(reason) => return self.block(index, tick, reason, 0),
+                State::Syscall => return self.begin_syscall(index, tick, 0),
+                State::Dead => return self.end(index, tick),
+                State::Runnable | State::Running => {
+                    self.end_sweep(proc, tick);
+                    self.pause(index, tick, EventType::GoSched, 0, Phase::Runnable);
+                    self.stop_proc(proc, tick);
+                }
+            }
+        }
+        if matches!(phase, Phase::Waiting | Phase::Syscall) {
+            self.on_lane(lane, tick, |events, proc| events.wake(index, proc, tick, 0));
+        }
+        // One that runs without a thread cannot be drawn.
+        if to == State::Runnable || to == State::Running && owner.is_none() {
+            return;
+        }
+        let (proc, stands_in) = self.idle_proc(owner, to, tick);
+        self.run(index, proc, tick);
+        self.settle(index, to, proc, stands_in, tick);
+    }
+
+    /// A P for a goroutine that is about to run and then `to`, started and idle: that of its thread; or, if there is
+    /// none or it is taken, and the goroutine will not run on, one that stands in, which is told by `true`.
+    pub(super) fn idle_proc(&mut self, owner: Option<u32>, to: State, tick: u64) -> (u32, bool) {
+        let is_idle = |lane: &u32| {
+            let proc = self.lanes[*lane].proc;
+            proc.is_some_and(|proc| self.procs[proc].goroutine == NONE)
+        };
+        match owner.filter(|&lane| lane != SHARED).filter(|lane| to == State::Running || is_idle(lane)) {
+            Some(lane) => {
+                let proc = self.proc_of(lane, tick);
+                let running = self.procs[proc].goroutine;
+                if running != NONE {
+                    self.end_sweep(proc, tick);
+                    self.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
+                }
+                self.start_proc(proc, self.lanes[lane].thread_id, tick);
+                (proc, false)
+            }
+            None => {
+                let proc = self.procs.take(tick + STAND_IN_AHEAD);
+                self.start_proc(proc, unknown_thread(proc.into()), tick);
+                (proc, true)
+            }
+        }
+    }
+
+    /// running → `to`, on a P of [`idle_proc`](Self::idle_proc).
+    pub(super) fn settle(&mut self, index: u32, to: State, proc: u32, stands_in: bool, tick: u64) {
+        match to {
+            State::Waiting(reason) => self.block(index, tick, reason, 0),
+            State::Syscall => self.begin_syscall(index, tick, 0),
+            State::Dead => self.end(index, tick),
+            State::Runnable | State::Running => {}
+        }
+        if stands_in {
+            self.procs.give_back(proc);
+        }
+    }
+
+    /// A goroutine, or a thread that has none, was found with this stack when so many periods were over: as many samples of one
+    /// moment, so that their number is the processor time. They are of the P of its thread, whatever the goroutine does as far
+    /// as the trace has come: a thread may use time that is about to wait, and samples may be told late.
+    pub(super) fn samples(
+        &mut self,
+        (lane, index): (u32, u32),
+        tick: u64,
+        (stack, count): (StackId, u64),
+        tables: &dyn Tables,
+    ) {
+        let proc = self.proc_of(lane, tick);
+        let (tick, goroutine, stack) = if index == NONE {
+            (tick, 0, self.names.unnamed_stack(stack, tables))
+        } else {
+            let goroutine = &self.goroutines[index];
+            // Go 1.21 refuses a goroutine that was sampled before it was created. Of two events of one tick it takes
+            // either first, so the sample has to be later.
+            (tick.max(goroutine.created + 1), goroutine.id, self.names.stack(stack, goroutine.name, tables))
+        };
+        for _ in 0..count {
+            self.procs.put_sample(tick, proc, goroutine, stack);
+        }
     }
 }
 
-impl EventSink for Writing<'_> {
-    fn lane(&mut self, lane: u32, thread: u64, thread_id: u32) {
-        let lanes = &mut self.events.lanes;
-        let lane = lane as usize;
-        if lane >= lanes.len() {
-            lanes.resize(lane + 1, EncodedLane::default());
-        }
-        if thread_id != 0 {
-            lanes[lane].thread_id = thread_id.into();
-        } else if lanes[lane].thread_id == 0 {
-            lanes[lane].thread_id = unknown_thread(thread);
-        }
-    }
-
-    fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status) {
-        let tick = at.tick >> self.events.shift;
-        let Status { goroutine: id, name, created_by, .. } = *status;
-        let begun = Begun { goroutine: id, name, created_by };
-        let stack = self.events.names.unnamed_stack(status.created_by, self.tables);
-        // One that runs without a thread cannot be drawn.
-        if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
-            let proc = self.events.proc_of(at.lane, tick);
-            let is_stopped = !self.events.procs[proc].is_started;
-            self.events.start_proc(proc, self.events.lanes[at.lane as usize].thread_id, tick);
-            self.create(proc, tick, goroutine, begun, stack);
-            if is_stopped {
-                self.events.stop_proc(proc, tick);
-            }
-            return;
-        }
-        let (proc, stands_in) = self.events.idle_proc(owner, status.state, tick);
-        self.create(proc, tick, goroutine, begun, stack);
-        self.events.run(goroutine, proc, tick);
-        match status.state {
-            // What it waits for enters no profile: when the wait began nobody knows.
-            State::Waiting(_) => {
-                self.events.pause(goroutine, tick, EventType::GoBlock, 0, Phase::Waiting);
-                self.events.stop_proc(proc, tick);
-                self.events.settle(goroutine, State::Runnable, proc, stands_in, tick);
-            }
-            state => self.events.settle(goroutine, state, proc, stands_in, tick),
-        }
-    }
-
-    fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State) {
-        let tick = at.tick >> self.events.shift;
-        self.events.bring(goroutine, state, at.lane, owner, tick);
-    }
-
-    #[inline]
-    fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>) {
-        let tick = at.tick >> self.events.shift;
-        let events = &mut *self.events;
-        if events.ends_suspension(record, target) {
-            events.resume_suspended(at, tick);
-        }
-        match *record {
-            Record::Status(_) => {}
-            Record::Poll { labels, .. } => self.begin_poll(at, target, tick, labels),
-            Record::Await { reason, told, stacks, .. } => {
-                self.await_(at, tick, Left { stacks, reason, told })
-            }
-            Record::Reschedule { stack, .. } => self.reschedule(at, tick, stack),
-            Record::Ready { .. } => self.ready(at, tick),
-            Record::Name { name, .. } => events.rename(target, name),
-            Record::Create { goroutine, name, stack: created_by } => {
-                let begun = Begun { goroutine, name, created_by };
-                let stack = self.stack(at, created_by);
-                let proc = self.events.proc_of(at.lane, tick);
-                let is_stopped = !self.events.procs[proc].is_started;
-                self.events.start_proc(proc, self.events.lanes[at.lane as usize].thread_id, tick);
-                self.create(proc, tick, target, begun, stack);
-                if is_stopped {
-                    self.events.stop_proc(proc, tick);
-                }
-            }
-            Record::CreateFailed { .. } => events.bring(target, State::Dead, at.lane, None, tick),
-            Record::Start { labels, .. } => {
-                let label = events.label(target, labels, self.tables);
-                events.start(at, target, tick, label);
-            }
-            Record::CpuSample { stack, count, .. } => {
-                events.samples((at.lane, target), tick, (stack, count), self.tables)
-            }
-            Record::Block { .. } | Record::Yield { .. } | Record::SyscallBegin { .. } | Record::End
-                if !events.sees_to_run(at, tick) =>
-            {
-                events.unmatched.others += 1;
-            }
-            Record::Block { reason, stack } => {
-                let stack = self.stack(at, stack);
-                self.events.block(at.goroutine, tick, reason, stack);
-            }
-            // A task that lets others run is woken by its executor, and can run all the same.
-            Record::Unblock { .. } if !events.goroutines.waits(target) => {}
-            Record::Unblock { stack, .. } => {
-                let stack = self.stack(at, stack);
-                self.events.on_lane(at.lane, tick, |events, proc| events.wake(target, proc, tick, stack));
-            }
-            Record::Wake | Record::SyscallEnd if events.goroutines.waits(at.goroutine) => {
-                events.come_back(at, tick);
-            }
-            Record::Wake | Record::SyscallEnd => drop(events.sees_to_run(at, tick)),
-            Record::Call { state, stack, ticks } => self.call(at, ticks, state, stack),
-            Record::InCall { state, begin, .. } => events.note_open_call(target, begin, state),
-            Record::Yield { stack } => {
-                let stack = self.stack(at, stack);
-                let proc = self.events.goroutines[at.goroutine].proc;
-                self.events.end_sweep(proc, tick);
-                // The P goes on: the goroutine is about to run again.
-                self.events.pause(at.goroutine, tick, EventType::GoSched, stack, Phase::Runnable);
-            }
-            Record::SyscallBegin { stack } => {
-                let stack = self.stack(at, stack);
-                self.events.begin_syscall(at.goroutine, tick, stack);
-            }
-            Record::End => events.end(at.goroutine, tick),
-            Record::HeapAlloc { bytes } => self.put(at, tick, EventType::HeapAlloc, [bytes]),
-            Record::HeapGoal { bytes } => self.put(at, tick, EventType::HeapGoal, [bytes]),
-            Record::GcStart { stack, .. } => {
-                let stack = self.stack(at, stack);
-                self.events.on_lane(at.lane, tick, |events, proc| {
-                    events.end_collection(proc, tick);
-                    let number = events.collections;
-                    events.collections += 1;
-                    events.has_collection = true;
-                    let tick = tick.max(events.collection_tick + 1);
-                    events.collection_tick =
-                        events.procs.put(proc, tick, EventType::GcStart, [number, stack]);
-                });
-            }
-            Record::GcDone { .. } => {
-                events.on_lane(at.lane, tick, |events, proc| events.end_collection(proc, tick))
-            }
-            Record::StwStart { reason, .. } => {
-                let Some(proc) = self.running(at) else { return };
-                let events = &mut *self.events;
-                if let Some(place) = events.stop_of {
-                    if events.goroutines[place].phase != Phase::Running {
-                        // The end of the other stop was lost, and nothing can be said of its goroutine now.
-                        events.unmatched.others += 1;
-                        return;
-                    }
-                    events.end_stop(tick);
-                }
-                let kind = match reason {
-                    StwReason::MarkTermination => 0,
-                    StwReason::SweepTermination => 1,
-                };
-                let tick = tick.max(events.stop_tick + 1);
-                events.stop_tick = events.procs.put(proc, tick, EventType::StwStart, [kind]);
-                events.stop_of = Some(at.goroutine);
-            }
-            Record::StwDone { .. } => {
-                if self.running(at).is_some() {
-                    match self.events.stop_of == Some(at.goroutine) {
-                        true => self.events.end_stop(tick),
-                        false => self.events.unmatched.others += 1,
-                    }
-                }
-            }
-            Record::SweepStart { stack } => {
-                let stack = self.stack(at, stack);
-                let Some(proc) = self.running(at) else { return };
-                self.events.end_sweep(proc, tick);
-                self.events.procs.put(proc, tick, EventType::GcSweepStart, [stack]);
-                self.events.procs[proc].is_sweeping = true;
-            }
-            Record::SweepDone { swept, reclaimed } => {
-                let Some(proc) = self.running(at) else { return };
-                if !std::mem::take(&mut self.events.procs[proc].is_sweeping) {
-                    // It was closed when its goroutine stopped running.
-                    self.events.unmatched.others += 1;
-                    return;
-                }
-                self.events.procs.put(proc, tick, EventType::GcSweepDone, [swept, reclaimed]);
-            }
-            Record::AssistStart { stack } => {
-                let stack = self.stack(at, stack);
-                let Some(proc) = self.running(at) else { return };
-                self.events.end_assist(at.goroutine, tick);
-                self.events.procs.put(proc, tick, EventType::GcMarkAssistStart, [stack]);
-                self.events.goroutines[at.goroutine].is_assisting = true;
-            }
-            Record::AssistDone => {
-                if self.running(at).is_some() {
-                    match self.events.goroutines[at.goroutine].is_assisting {
-                        true => self.events.end_assist(at.goroutine, tick),
-                        false => self.events.unmatched.others += 1,
-                    }
-                }
-            }
-            Record::TaskCreate { task, parent, name, stack } => {
-                let name = events.names.string(name, self.tables);
-                let stack = self.stack(at, stack);
-                self.put(at, tick, EventType::UserTaskCreate, [task, parent, name, stack]);
-            }
-            Record::TaskEnd { task, stack } => {
-                let stack = self.stack(at, stack);
-                self.put(at, tick, EventType::UserTaskEnd, [task, stack]);
-            }
-            Record::RegionBegin { task, name, stack } => {
-                let name = events.names.string(name, self.tables);
-                let stack = events.names.region(stack, events.goroutines.name(at.goroutine), self.tables);
-                let Some(proc) = self.running(at) else { return };
-                self.events.procs.put(proc, tick, EventType::UserRegion, [task, 0, name, stack]);
-                self.events.goroutines[at.goroutine].regions.push((task, name));
-            }
-            Record::RegionEnd { task, name } => {
-                let name = events.names.string(name, self.tables);
-                self.region_end(at, tick, (task, name));
-            }
-            Record::Log { task, category, stack, message } => {
-                let category = events.names.string(category, self.tables);
-                let stack = self.stack(at, stack);
-                let args = [task, category, stack];
-                self.events.on_lane(at.lane, tick, |events, proc| {
-                    events.procs.put_with(proc, tick, EventType::UserLog, args, Some(message))
-                });
-            }
-        }
-    }
-
-    fn resume(&mut self, at: EventPosition) {
-        self.events.resume_suspended(at, at.tick >> self.events.shift);
-    }
-
-    fn lane_over(&mut self, lane: u32) {
-        let tick = 0;
-        if let Some(proc) = std::mem::take(&mut self.events.lanes[lane as usize]).proc {
-            let running = self.events.procs[proc].goroutine;
-            if running != NONE {
-                self.events.end_sweep(proc, tick);
-                self.events.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
-            }
-            self.events.stop_proc(proc, tick);
-            self.events.procs.give_back(proc);
-        }
-    }
+/// A thread's number that is nobody's: the kernel's are smaller. No two Ps may run on one thread.
+pub(super) fn unknown_thread(of: u64) -> u64 {
+    (1 << 32) + of
 }

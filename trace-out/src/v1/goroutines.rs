@@ -3,6 +3,8 @@
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StringId;
 
+use crate::dense::DenseTable;
+
 use super::event::EventType;
 use super::id_set::IdSet;
 
@@ -56,32 +58,40 @@ impl EncodedGoroutine {
     }
 }
 
-/// The goroutines by their places, and the ids that were ever used.
-pub(super) struct Goroutines {
-    all: Vec<EncodedGoroutine>,
+/// The goroutines, at the indices that [`crate::order`] gives them.
+pub(super) type Goroutines = DenseTable<EncodedGoroutine>;
+
+/// The ids that the trace has used.
+#[derive(Default)]
+pub(super) struct UsedIds {
     used: IdSet,
+    /// How many goroutines have an id beyond [`FRESH`].
     fresh: u64,
 }
 
-impl Goroutines {
-    pub(super) fn new() -> Self {
-        Self { all: vec![EncodedGoroutine::default()], used: IdSet::default(), fresh: FRESH }
-    }
-
-    /// A goroutine begins in a place that was never used, or given away.
-    pub(super) fn begin(&mut self, place: u32, goroutine: u64, name: StringId) -> &mut EncodedGoroutine {
-        let id = if self.used.insert(goroutine) {
-            goroutine
-        } else {
-            self.fresh += 1;
-            self.used.insert(self.fresh);
-            self.fresh
-        };
-        let place = place as usize;
-        if place >= self.all.len() {
-            self.all.resize_with(place + 1, EncodedGoroutine::default);
+impl UsedIds {
+    /// The id under which the trace shows a goroutine: its own, or a fresh one if that was used before.
+    fn use_or_replace(&mut self, id: u64) -> u64 {
+        if self.used.insert(id) {
+            return id;
         }
-        let begun = &mut self.all[place];
+        self.fresh += 1;
+        self.used.insert(FRESH + self.fresh);
+        FRESH + self.fresh
+    }
+}
+
+impl Goroutines {
+    /// A goroutine begins at an index that was never used, or is used again.
+    pub(super) fn begin(
+        &mut self,
+        index: u32,
+        goroutine: u64,
+        name: StringId,
+        ids: &mut UsedIds,
+    ) -> &mut EncodedGoroutine {
+        let id = ids.use_or_replace(goroutine);
+        let begun = self.entry(index);
         // The list of regions keeps its memory.
         begun.regions.clear();
         let regions = std::mem::take(&mut begun.regions);
@@ -89,56 +99,31 @@ impl Goroutines {
         begun
     }
 
-    /// What it is called, if the trace knows it.
+    /// Its name, if the trace knows the goroutine.
     #[inline]
-    pub(super) fn name(&self, place: u32) -> Option<StringId> {
-        self.known(place).map(|goroutine| goroutine.name)
+    pub(super) fn name(&self, index: u32) -> Option<StringId> {
+        self.known(index).map(|goroutine| goroutine.name)
     }
 
     /// The P that it runs on, if it does.
     #[inline]
-    pub(super) fn running(&self, place: u32) -> Option<u32> {
-        self.known(place)
+    pub(super) fn running(&self, index: u32) -> Option<u32> {
+        self.known(index)
             .filter(|goroutine| goroutine.phase == Phase::Running)
             .map(|goroutine| goroutine.proc)
     }
 
     /// Whether it waits, or is in a system call.
     #[inline]
-    pub(super) fn waits(&self, place: u32) -> bool {
-        let phase = self.known(place).map(|goroutine| goroutine.phase);
+    pub(super) fn waits(&self, index: u32) -> bool {
+        let phase = self.known(index).map(|goroutine| goroutine.phase);
         matches!(phase, Some(Phase::Waiting | Phase::Syscall))
     }
 
-    /// One that the trace knows.
-    pub(super) fn get_mut(&mut self, place: u32) -> Option<&mut EncodedGoroutine> {
-        self.all.get_mut(place as usize).filter(|goroutine| goroutine.phase != Phase::Unknown)
-    }
-
-    /// After a loss a record may be about one that the trace has not heard of.
+    /// A goroutine that the trace knows. After a loss a record may be about one that it has not heard of.
     #[inline]
-    fn known(&self, place: u32) -> Option<&EncodedGoroutine> {
-        self.all.get(place as usize).filter(|goroutine| place != NONE && goroutine.phase != Phase::Unknown)
-    }
-
-    pub(super) fn places(&self) -> impl Iterator<Item = u32> + use<> {
-        1..self.all.len() as u32
-    }
-}
-
-impl std::ops::Index<u32> for Goroutines {
-    type Output = EncodedGoroutine;
-
-    #[inline]
-    fn index(&self, place: u32) -> &EncodedGoroutine {
-        &self.all[place as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for Goroutines {
-    #[inline]
-    fn index_mut(&mut self, place: u32) -> &mut EncodedGoroutine {
-        &mut self.all[place as usize]
+    fn known(&self, index: u32) -> Option<&EncodedGoroutine> {
+        self.get(index).filter(|goroutine| index != NONE && goroutine.phase != Phase::Unknown)
     }
 }
 

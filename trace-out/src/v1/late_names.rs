@@ -59,21 +59,21 @@ impl LateNames {
 
     /// Which of them a name stands for, if for one.
     #[inline]
-    pub(super) fn place(name: StringId) -> Option<u32> {
+    pub(super) fn index(name: StringId) -> Option<u32> {
         (FIRST..=LAST).contains(&name).then(|| name - FIRST)
     }
 
-    pub(super) fn start(&self, place: u32) -> u64 {
-        self.all[place as usize].start
+    pub(super) fn start(&self, index: u32) -> u64 {
+        self.all[index as usize].start
     }
 
     /// One of them was found with this stack.
-    pub(super) fn runs(&mut self, place: u32, stack: StackId) {
-        self.all[place as usize].runs.get_or_insert(stack);
+    pub(super) fn runs(&mut self, index: u32, stack: StackId) {
+        self.all[index as usize].runs.get_or_insert(stack);
     }
 
     /// What they are called; `None` before that is settled.
-    pub(super) fn frame(&self, place: u32) -> Option<Frame> {
-        self.all[place as usize].frame
+    pub(super) fn frame(&self, index: u32) -> Option<Frame> {
+        self.all[index as usize].frame
     }
 }

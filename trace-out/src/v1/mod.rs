@@ -1,8 +1,8 @@
 //! The first trace format, "go 1.19 trace": everything that Go's tools have read since 2019.
 //!
-//! Each goroutine and each P goes through states by events that readers follow one by one. `Events` keeps what they
-//! take them for, and brings goroutines from one state to another by events that they allow (`moves`); `Procs` are the
-//! Ps with what happened on each; `Names` the strings and stacks. In the tests of this repository every event is
+//! Readers follow the state of each goroutine and of each P event by event. `Events` keeps the states that a reader knows,
+//! and brings goroutines from one to another by events that readers allow; `Writing` turns records into such events; `Procs`
+//! are the Ps with what happened on each; `Names` the strings and stacks. In the tests of this repository every event is
 //! checked as it is made (`crate::self_check`).
 
 mod called;
@@ -13,20 +13,19 @@ mod finish;
 mod goroutines;
 mod id_set;
 mod late_names;
-mod moves;
 mod names;
 mod polls;
 mod procs;
-mod regions;
-mod samples;
 mod stacks;
 mod wire;
+mod writing;
 
 use rtprof_tracer::generation::{Generation, Tables};
 
 use event::{EventType, NO_PROC};
-use events::{Events, Writing};
+use events::Events;
 use procs::OUTSIDE;
+use writing::Writing;
 
 use super::order::Order;
 use super::{Clock, Counts, Encode};

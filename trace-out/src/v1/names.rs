@@ -111,7 +111,7 @@ impl Names {
 
     /// The id of what a goroutine of this name is called.
     pub(super) fn name_of(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
-        match LateNames::place(name) {
+        match LateNames::index(name) {
             Some(_) => self.function(""),
             None => self.named(name, tables).1.function,
         }
@@ -119,8 +119,8 @@ impl Names {
 
     /// The stack that a goroutine of this name starts with: it has to have one.
     pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
-        match LateNames::place(name) {
-            Some(place) => self.late.start(place),
+        match LateNames::index(name) {
+            Some(index) => self.late.start(index),
             None => self.named(name, tables).0,
         }
     }
@@ -134,10 +134,10 @@ impl Names {
         if let Some(&start) = self.starts.get(&name) {
             return start;
         }
-        let (function, place) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
+        let (function, index) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
         let function = self.function(function);
         // Where it was started: `src/main.rs:17`.
-        let (file, line) = place.rsplit_once(':').unwrap_or_default();
+        let (file, line) = index.rsplit_once(':').unwrap_or_default();
         let frame = (self.text(file), line.parse().unwrap_or(0));
         let frame = self.frame(function, frame.0, frame.1);
         let start = (self.next_stack(), frame);
@@ -190,10 +190,10 @@ impl Names {
             NO_ROOT => Root::None,
             LEAF_AS_ROOT => Root::Leaf,
             _ if stack == 0 => return self.start(name, tables),
-            _ => match LateNames::place(name) {
-                Some(place) => {
-                    self.late.runs(place, stack);
-                    Root::Late(place)
+            _ => match LateNames::index(name) {
+                Some(index) => {
+                    self.late.runs(index, stack);
+                    Root::Late(index)
                 }
                 None => Root::Name(self.named(name, tables).1),
             },

@@ -19,8 +19,9 @@ use crate::awaited::{Awaited, Left};
 use crate::order::EventPosition;
 
 use super::event::EventType;
-use super::events::{Events, Writing};
+use super::events::Events;
 use super::goroutines::{NONE, Phase, block_event};
+use super::writing::Writing;
 
 /// A P on which nothing has run for so long is shown stopped, in ticks of about a nanosecond.
 const IDLE: u64 = 10_000;
@@ -34,7 +35,7 @@ impl Events {
         if state.is_started && state.goroutine == NONE && tick.saturating_sub(idle_since) > IDLE {
             self.stop_proc(proc, idle_since);
         }
-        self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
+        self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
         proc
     }
 
@@ -54,10 +55,8 @@ impl Events {
 
     /// What was suspended goes on, on its lane.
     pub(super) fn resume_suspended(&mut self, at: EventPosition, tick: u64) {
-        let is_suspended = |goroutine: &mut super::goroutines::EncodedGoroutine| {
-            std::mem::take(&mut goroutine.is_suspended) && goroutine.phase == Phase::Waiting
-        };
-        if at.goroutine == NONE || !self.goroutines.get_mut(at.goroutine).is_some_and(is_suspended) {
+        let Some(goroutine) = self.goroutines.get_mut(at.goroutine) else { return };
+        if !std::mem::take(&mut goroutine.is_suspended) || goroutine.phase != Phase::Waiting {
             return;
         }
         let proc = self.continue_proc(at, tick);
@@ -104,8 +103,8 @@ impl Events {
     }
 
     /// runnable → running, by itself or, if it polls a task, by that.
-    pub(super) fn start(&mut self, at: EventPosition, place: u32, tick: u64, label: u64) {
-        if self.goroutines.running(place).is_some() {
+    pub(super) fn start(&mut self, at: EventPosition, index: u32, tick: u64, label: u64) {
+        if self.goroutines.running(index).is_some() {
             return;
         }
         let proc = self.proc_of(at.lane, tick);
@@ -113,11 +112,11 @@ impl Events {
         if running != NONE {
             self.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
         }
-        self.start_proc(proc, self.lanes[at.lane as usize].thread_id, tick);
-        if self.goroutines.waits(place) {
-            self.wake(place, proc, tick, 0);
+        self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
+        if self.goroutines.waits(index) {
+            self.wake(index, proc, tick, 0);
         }
-        self.run_as(place, proc, tick, label);
+        self.run_as(index, proc, tick, label);
     }
 
     /// Sees to it that what a lane's records are about runs, though how it came to run may be in no record. `false` if nothing is

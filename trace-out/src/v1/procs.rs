@@ -2,7 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use crate::dense::DenseTable;
+
 use super::event::{EventType, NO_PROC};
+#[cfg(doc)]
 use super::goroutines::NONE;
 use super::wire::{put_batch, put_bytes, put_event};
 #[cfg(any(test, feature = "self-check"))]
@@ -21,20 +24,21 @@ const LOOKED_AT: usize = 64;
 pub(super) const OUTSIDE: u32 = 0;
 
 /// One P, the slot that a running thread holds.
+#[derive(Default)]
 pub(super) struct Proc {
     /// The batch that is being written; empty if none is.
     batch: Vec<u8>,
     /// The tick of the last event.
     pub(super) tick: u64,
     pub(super) is_started: bool,
-    /// The goroutine that runs on it.
+    /// The goroutine that runs on it; [`NONE`] while it is idle.
     pub(super) goroutine: u32,
     pub(super) is_sweeping: bool,
 }
 
 /// All Ps, numbered from 1: of P 0 the newest Go draws no wake-ups.
 pub(super) struct Procs {
-    all: Vec<Proc>,
+    all: DenseTable<Proc>,
     free: BTreeSet<u32>,
     /// Batches that are closed.
     closed: Vec<u8>,
@@ -51,7 +55,7 @@ impl Procs {
     /// Nothing happens until after the tick `start`.
     pub(super) fn new(start: u64) -> Self {
         let mut procs = Self {
-            all: Vec::new(),
+            all: DenseTable::new(),
             free: BTreeSet::new(),
             closed: Vec::new(),
             samples: Vec::new(),
@@ -60,21 +64,13 @@ impl Procs {
             #[cfg(any(test, feature = "self-check"))]
             check: crate::self_check::start(),
         };
-        procs.add();
         // "None" is always there.
-        procs.all[OUTSIDE as usize].is_started = true;
+        (procs[OUTSIDE].is_started, procs[OUTSIDE].tick) = (true, start);
         procs
     }
 
     fn add(&mut self) -> u32 {
-        self.all.push(Proc {
-            batch: Vec::new(),
-            tick: self.start,
-            is_started: false,
-            goroutine: NONE,
-            is_sweeping: false,
-        });
-        self.all.len() as u32 - 1
+        self.all.push(Proc { tick: self.start, ..Proc::default() })
     }
 
     /// The lowest P that nobody holds, and on which nothing happens after `until`.
@@ -121,7 +117,7 @@ impl Procs {
         message: Option<&[u8]>,
     ) -> u64 {
         let pid = if proc == OUTSIDE { NO_PROC } else { u64::from(proc) };
-        let state = &mut self.all[proc as usize];
+        let state = &mut self.all[proc];
         if state.batch.len() > BATCH - EVENT {
             self.closed.extend_from_slice(&state.batch);
             state.batch.clear();
@@ -169,16 +165,18 @@ impl Procs {
         out.append(&mut self.closed);
         out.append(&mut self.samples);
         self.closed.shrink_to(BATCH);
-        for (at, proc) in self.all.iter_mut().enumerate() {
-            out.append(&mut proc.batch);
-            if self.free.contains(&(at as u32)) {
-                proc.batch = Vec::new();
+        for index in std::iter::once(OUTSIDE).chain(self.all.indices()) {
+            let batch = &mut self.all[index].batch;
+            out.append(batch);
+            if self.free.contains(&index) {
+                *batch = Vec::new();
             }
         }
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = u32> + use<> {
-        1..self.all.len() as u32
+    /// All Ps but the one that stands for "none".
+    pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
+        self.all.indices()
     }
 
     /// Ends the trace.
@@ -195,13 +193,13 @@ impl std::ops::Index<u32> for Procs {
 
     #[inline]
     fn index(&self, proc: u32) -> &Proc {
-        &self.all[proc as usize]
+        &self.all[proc]
     }
 }
 
 impl std::ops::IndexMut<u32> for Procs {
     #[inline]
     fn index_mut(&mut self, proc: u32) -> &mut Proc {
-        &mut self.all[proc as usize]
+        &mut self.all[proc]
     }
 }

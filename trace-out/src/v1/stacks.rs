@@ -57,7 +57,7 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
         let root = match stack.root {
             Root::None => None,
             Root::Name(frame) => Some(frame),
-            Root::Late(place) => names.late.frame(place),
+            Root::Late(index) => names.late.frame(index),
             Root::Leaf => frames.first().copied(),
         };
         shorten(&mut frames, root);
@@ -77,13 +77,13 @@ struct Runs {
 
 /// Names the goroutines without a name by what they run.
 fn settle(names: &mut Names, mut first_function: impl FnMut(&mut Names, StackId) -> Option<Runs>) {
-    for place in 0..names.late.all.len() {
-        let late = names.late.all[place];
+    for index in 0..names.late.all.len() {
+        let late = names.late.all[index];
         let runs = late.runs.and_then(|stack| first_function(names, stack));
         let Runs { function, file, line } =
             runs.unwrap_or_else(|| Runs { function: names.function(""), file: 0, line: 0 });
         let frame = names.frame(function, file, line);
-        names.late.all[place].frame = Some(frame);
+        names.late.all[index].frame = Some(frame);
         put_stack(&mut names.definitions, late.start, &[frame]);
     }
 }

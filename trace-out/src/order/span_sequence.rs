@@ -8,7 +8,7 @@ use super::{EventSink, NONE, Order};
 
 /// How far the trace has followed those of one kind.
 #[derive(Default)]
-pub(super) struct PollSequence {
+pub(super) struct SpanSequence {
     /// The number of the next one.
     next: u64,
     pub(super) is_open: bool,
@@ -21,27 +21,27 @@ pub(super) struct PollSequence {
 
 /// What to do with a record of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PollOrder {
+pub(super) enum SpanOrder {
     Now,
     Later,
     /// It was overtaken, after a loss.
     Stale,
 }
 
-impl PollSequence {
-    pub(super) fn start(&self, number: u64) -> PollOrder {
+impl SpanSequence {
+    pub(super) fn start(&self, number: u64) -> SpanOrder {
         match number {
-            number if number < self.next => PollOrder::Stale,
-            number if number == self.next && !self.is_open => PollOrder::Now,
-            _ => PollOrder::Later,
+            number if number < self.next => SpanOrder::Stale,
+            number if number == self.next && !self.is_open => SpanOrder::Now,
+            _ => SpanOrder::Later,
         }
     }
 
-    pub(super) fn end(&self, number: u64) -> PollOrder {
+    pub(super) fn end(&self, number: u64) -> SpanOrder {
         match number + 1 {
-            next if next == self.next && self.is_open => PollOrder::Now,
-            next if next <= self.next => PollOrder::Stale,
-            _ => PollOrder::Later,
+            next if next == self.next && self.is_open => SpanOrder::Now,
+            next if next <= self.next => SpanOrder::Stale,
+            _ => SpanOrder::Later,
         }
     }
 
@@ -74,7 +74,7 @@ impl PollSequence {
 }
 
 impl Order {
-    pub(super) fn start_poll_in_order(
+    pub(super) fn start_span(
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
@@ -83,18 +83,18 @@ impl Order {
         of: Awaits,
         sink: &mut impl EventSink,
     ) -> Passed {
-        match self.polls_of(of).start(number) {
-            PollOrder::Now => {
+        match self.spans(of).start(number) {
+            SpanOrder::Now => {
                 self.turn(reading, tick, record, of, sink).started(number);
-                self.wake_next_poll(of);
+                self.wake_next_span(of);
             }
-            PollOrder::Later => return Err(of),
-            PollOrder::Stale => self.counts.stale += 1,
+            SpanOrder::Later => return Err(of),
+            SpanOrder::Stale => self.counts.stale += 1,
         }
         Ok(())
     }
 
-    pub(super) fn end_poll_in_order(
+    pub(super) fn end_span(
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
@@ -103,13 +103,13 @@ impl Order {
         of: Awaits,
         sink: &mut impl EventSink,
     ) -> Passed {
-        match self.polls_of(of).end(number) {
-            PollOrder::Now => {
+        match self.spans(of).end(number) {
+            SpanOrder::Now => {
                 self.turn(reading, tick, record, of, sink).is_open = false;
-                self.wake_next_poll(of);
+                self.wake_next_span(of);
             }
-            PollOrder::Later => return Err(of),
-            PollOrder::Stale => self.counts.stale += 1,
+            SpanOrder::Later => return Err(of),
+            SpanOrder::Stale => self.counts.stale += 1,
         }
         Ok(())
     }
@@ -121,23 +121,23 @@ impl Order {
         record: &Record<'_>,
         of: Awaits,
         sink: &mut impl EventSink,
-    ) -> &mut PollSequence {
-        let polls_of = self.polls_of(of);
-        let cause = (polls_of.tick, polls_of.lane);
+    ) -> &mut SpanSequence {
+        let spans = self.spans(of);
+        let cause = (spans.tick, spans.lane);
         let at = self.at(reading, tick, Some(cause));
         sink.record(at, NONE, record);
-        let polls_of = self.polls_of(of);
-        (polls_of.tick, polls_of.lane) = (at.tick, at.lane);
-        polls_of
+        let spans = self.spans(of);
+        (spans.tick, spans.lane) = (at.tick, at.lane);
+        spans
     }
 
-    fn polls_of(&mut self, of: Awaits) -> &mut PollSequence {
+    fn spans(&mut self, of: Awaits) -> &mut SpanSequence {
         if of == Awaits::Stop { &mut self.stops } else { &mut self.collections }
     }
 
-    fn wake_next_poll(&mut self, of: Awaits) {
-        let polls_of = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
+    fn wake_next_span(&mut self, of: Awaits) {
+        let spans = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
         let ready = &mut self.ready;
-        polls_of.wake(|reading| ready.push_back(reading));
+        spans.wake(|reading| ready.push_back(reading));
     }
 }
