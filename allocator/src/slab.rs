@@ -144,15 +144,10 @@ pub(crate) trait Slabs {
 
 fn push(slabs: &impl Slabs, class: usize, slab: u32) {
     let top = &slabs.stack(class).0;
-    let mut seen = top.load(Ordering::Relaxed);
-    loop {
+    let _ = top.fetch_update(Ordering::Release, Ordering::Relaxed, |seen| {
         slabs.header(slab).next.store(seen as u32, Ordering::Relaxed);
-        let new = (seen >> 32).wrapping_add(1) << 32 | u64::from(slab + 1);
-        match top.compare_exchange_weak(seen, new, Ordering::Release, Ordering::Relaxed) {
-            Ok(_) => return,
-            Err(now) => seen = now,
-        }
-    }
+        Some((seen >> 32).wrapping_add(1) << 32 | u64::from(slab + 1))
+    });
 }
 
 /// Takes a slot of the class: (slab, slot). `None` when no slab can be added.

@@ -28,6 +28,7 @@ pub mod thread;
 pub mod trace;
 
 mod account;
+mod charged_queue;
 #[cfg(not(loom))]
 mod deadline;
 mod frame;

@@ -183,19 +183,6 @@ pub(crate) unsafe fn requeue(from: usize, to: usize, choose: impl FnOnce(u64) ->
     unsafe { parking_lot_core::unpark_requeue(from, to, choose, |_, _| UnparkToken(now.get() as usize)) };
 }
 
-/// Runs `f` with the queue at `key` locked, and with the time: for accounts of locks whose threads sleep elsewhere.
-///
-/// # Safety
-/// `key` is an address that the caller owns, at which nobody sleeps. `f` does not panic, and neither parks nor wakes.
-pub(crate) unsafe fn with_locked(key: usize, f: impl FnOnce(u64)) {
-    let decide = |woken: &Woken| {
-        f(woken.now);
-        false
-    };
-    // SAFETY: the caller's promises.
-    unsafe { wake(key, |_| Choice::Stop, decide) };
-}
-
 /// For [`wake`]: the first in the queue.
 pub(crate) fn first() -> impl FnMut(WaiterKind) -> Choice {
     let mut is_taken = false;

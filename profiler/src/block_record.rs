@@ -55,12 +55,9 @@ impl BlockRecord {
 
 #[inline]
 fn update(word: &AtomicU64, next: impl Fn(u64) -> u64) {
-    let mut seen = word.load(Ordering::Relaxed);
-    // Release, for the count: whoever reads it finds the ticks that were added before it. A successful
+    // Release, for the count: a thread that reads it finds the ticks that were added before it. A successful
     // exchange continues the release sequence of the one it read.
-    while let Err(now) = word.compare_exchange_weak(seen, next(seen), Ordering::Release, Ordering::Relaxed) {
-        seen = now;
-    }
+    let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |seen| Some(next(seen)));
 }
 
 #[cfg(all(test, not(loom)))]

@@ -86,14 +86,8 @@ impl CycleHolder {
 
     /// Begins the next cycle and clears the flag. This is the cut.
     pub fn increment(&self) {
-        let mut previous = self.value.load(Ordering::Relaxed);
-        loop {
-            let next = Cycle(previous >> 1).plus(1).0 << 1;
-            match self.value.compare_exchange_weak(previous, next, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => previous = seen,
-            }
-        }
+        let next = |previous: u32| Some(Cycle(previous >> 1).plus(1).0 << 1);
+        let _ = self.value.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
     }
 
     /// Places the holder at a cycle; for the test of the wrap.

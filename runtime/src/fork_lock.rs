@@ -8,15 +8,16 @@
 //!
 //! Never taken in a hook of the program's code. Waiting is yield and sleep: most holders work for milliseconds, rarely.
 
-use core::sync::atomic::{AtomicU32, Ordering};
+use core::sync::atomic::AtomicU32;
 use std::time::Duration;
 
 use crate::hidden::{self, Calls};
+use crate::holder_lock::HolderLock;
 use crate::hook::own_process;
 
 /// The lock; guards nothing by itself, the owner's documentation says what it protects.
 pub struct ForkLock {
-    holder: AtomicU32,
+    holder: HolderLock,
 }
 
 /// Releases the lock when dropped.
@@ -28,55 +29,50 @@ impl ForkLock {
     /// An open lock.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
-        Self { holder: AtomicU32::new(0) }
+        Self { holder: HolderLock::new(AtomicU32::new(0)) }
     }
 
     /// Takes the lock, from a ghost too. For state that is consistent at every instant (atomics).
     pub fn lock(&self) -> ForkGuard<'_> {
         let me = own_process();
-        let mut tries = 0u32;
-        loop {
-            match self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return ForkGuard { lock: self },
-                Err(ghost) if ghost != me => {
-                    if self.holder.compare_exchange(ghost, me, Ordering::Acquire, Ordering::Relaxed).is_ok() {
-                        return ForkGuard { lock: self };
-                    }
-                }
-                Err(_) => wait(&mut tries),
+        self.holder.take(me, |tries, holder| {
+            let is_ghost = holder != me;
+            if !is_ghost {
+                wait(tries);
             }
-        }
+            is_ghost && self.holder.try_take_from(holder, me).is_ok()
+        });
+        ForkGuard { lock: self }
     }
 
     /// Takes the lock, or `None` when a ghost holds it: then the state it protects may be half
     /// written and must not be touched in this process.
     pub fn lock_whole(&self) -> Option<ForkGuard<'_>> {
         let me = own_process();
-        let mut tries = 0u32;
-        loop {
-            match self.holder.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return Some(ForkGuard { lock: self }),
-                Err(ghost) if ghost != me => return None,
-                Err(_) => wait(&mut tries),
+        let is_taken = self.holder.take(me, |tries, holder| {
+            let is_ghost = holder != me;
+            if !is_ghost {
+                wait(tries);
             }
-        }
+            is_ghost
+        });
+        is_taken.then(|| ForkGuard { lock: self })
     }
 
     /// Takes the lock if it is open or a ghost's. Never waits: fit for a hook.
     pub fn try_lock(&self) -> Option<ForkGuard<'_>> {
         let me = own_process();
-        let held = self.holder.load(Ordering::Relaxed);
-        if held == me {
+        let holder = self.holder.holder();
+        if holder == me {
             return None;
         }
-        self.holder.compare_exchange(held, me, Ordering::Acquire, Ordering::Relaxed).ok()?;
+        self.holder.try_take_from(holder, me).ok()?;
         Some(ForkGuard { lock: self })
     }
 }
 
-fn wait(tries: &mut u32) {
-    *tries += 1;
-    hidden::hiding(Calls::WAITS, || match *tries {
+fn wait(tries: u32) {
+    hidden::hiding(Calls::WAITS, || match tries {
         ..64 => std::thread::yield_now(),
         _ => std::thread::sleep(Duration::from_micros(100)),
     });
@@ -84,7 +80,7 @@ fn wait(tries: &mut u32) {
 
 impl Drop for ForkGuard<'_> {
     fn drop(&mut self) {
-        self.lock.holder.store(0, Ordering::Release);
+        self.lock.holder.release();
     }
 }
 
@@ -95,7 +91,7 @@ mod tests {
     #[test]
     fn a_ghost_is_taken_over_or_reported() {
         let lock = ForkLock::new();
-        lock.holder.store(u32::MAX, Ordering::Relaxed);
+        lock.holder.try_take(u32::MAX).unwrap();
         assert!(lock.lock_whole().is_none());
         drop(lock.lock());
         assert!(lock.lock_whole().is_some());

@@ -49,6 +49,7 @@ pub mod goroutine;
 pub mod goroutine_id;
 pub mod helper_thread;
 pub mod hidden;
+pub mod holder_lock;
 pub mod hook;
 pub mod init;
 pub mod kernel_thread;

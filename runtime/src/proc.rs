@@ -190,7 +190,7 @@ impl File {
         let path = CStr::from_bytes_until_nul(&path).ok()?;
         // SAFETY: the call reads the path.
         let fd = unsafe { libc::open(path.as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) };
-        (fd >= 0).then_some(Self(fd))
+        (fd >= 0).then(|| Self(fd))
     }
 
     /// Reads more of it. 0 at its end, and if that fails.

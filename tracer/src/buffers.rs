@@ -46,16 +46,8 @@ impl Buffers {
         take: impl FnOnce() -> Option<&'a Buffer>,
     ) -> Option<&'a Buffer> {
         let limit = self.limit.load(Ordering::Relaxed);
-        let mut used = self.used.load(Ordering::Relaxed);
-        loop {
-            if used + bytes > limit {
-                return None;
-            }
-            match self.used.compare_exchange_weak(used, used + bytes, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(seen) => used = seen,
-            }
-        }
+        let fits = |used: usize| Some(used + bytes).filter(|&used| used <= limit);
+        self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         let taken = take();
         if taken.is_none() {
             self.used.fetch_sub(bytes, Ordering::Relaxed);

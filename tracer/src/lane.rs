@@ -15,6 +15,7 @@
 //! stays out of the lane. A forked child records nothing any more.
 
 use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::holder_lock::HolderLock;
 use rtprof_runtime::nap::nap;
 use rtprof_runtime::primitive::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering, UnsafeCell, spin_loop, yield_now,
@@ -34,7 +35,7 @@ pub(crate) struct Lane {
     /// Null when there is none. Changed with the lock held.
     pub(crate) buffer: AtomicPtr<Buffer>,
     /// The kernel's number of the thread that holds it; 0 for none.
-    lock: AtomicU32,
+    lock: HolderLock<AtomicU32>,
     /// 1 when events were lost since the last buffer.
     is_lossy: AtomicU32,
     /// The thread's, as in [`crate::generation::LaneRecords`]; 0 while the lane is nobody's.
@@ -68,7 +69,7 @@ impl Lane {
                 events: AtomicU32::new(0),
                 generation: AtomicU32::new(0),
                 buffer: AtomicPtr::new(core::ptr::null_mut()),
-                lock: AtomicU32::new(0),
+                lock: HolderLock::new(AtomicU32::new(0)),
                 is_lossy: AtomicU32::new(0),
                 thread: AtomicU64::new(0),
                 thread_id: AtomicU32::new(0),
@@ -81,31 +82,28 @@ impl Lane {
     /// Holds the lane's buffer fast, until dropped, for the thread of this number. `None` when `gives_up` says so, which is
     /// told how often it was tried and who holds it.
     pub(crate) fn lock(&self, thread_id: u32, gives_up: impl Fn(u32, u32) -> bool) -> Option<Locked<'_>> {
-        take(&self.lock, thread_id, gives_up).then_some(Locked(self))
+        take(&self.lock, thread_id, gives_up).then(|| Locked(self))
     }
 
     /// Lets go what a dead thread holds.
     pub(crate) fn unlock_for(&self, dead: u32) {
-        unlock_for(&self.lock, dead);
+        self.lock.release_for(dead);
     }
 }
 
-/// Writes `thread_id` to a lock's word as soon as it is 0. False when `gives_up` says so.
-pub(crate) fn take(lock: &AtomicU32, thread_id: u32, gives_up: impl Fn(u32, u32) -> bool) -> bool {
-    let mut tries = 0;
-    while let Err(holder) = lock.compare_exchange(0, thread_id, Ordering::Acquire, Ordering::Relaxed) {
-        tries += 1;
-        if gives_up(tries, holder) {
-            return false;
+/// Takes a lock for a thread, and waits in between. False when `gives_up` says so.
+pub(crate) fn take(
+    lock: &HolderLock<AtomicU32>,
+    thread_id: u32,
+    gives_up: impl Fn(u32, u32) -> bool,
+) -> bool {
+    lock.take(thread_id, |tries, holder| {
+        let gives_up = gives_up(tries, holder);
+        if !gives_up {
+            wait(tries);
         }
-        wait(tries);
-    }
-    true
-}
-
-/// Opens a lock if this thread, which is dead, holds it.
-pub(crate) fn unlock_for(lock: &AtomicU32, dead: u32) {
-    let _ = lock.compare_exchange(dead, 0, Ordering::AcqRel, Ordering::Relaxed);
+        gives_up
+    })
 }
 
 /// Whether a lock is held by the thread itself, which has been interrupted by a signal handler that wants it: it would wait for
@@ -146,7 +144,7 @@ impl Locked<'_> {
 
 impl Drop for Locked<'_> {
     fn drop(&mut self) {
-        self.0.lock.store(0, Ordering::Release);
+        self.0.lock.release();
     }
 }
 
@@ -157,5 +155,21 @@ pub(crate) fn wait(tries: u32) {
         0..64 => spin_loop(),
         64..256 => hidden::hiding(Calls::WAITS, yield_now),
         _ => nap(),
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_try_that_gives_up_leaves_the_lock_to_its_holder() {
+        let lane = Lane::new();
+        let held = lane.lock(1, |_, _| true);
+        assert!(held.is_some());
+        assert!(lane.lock(2, |tries, holder| (tries, holder) == (3, 1)).is_none());
+        assert_eq!(lane.lock.holder(), 1);
+        drop(held);
+        assert!(lane.lock(2, |_, _| true).is_some());
     }
 }

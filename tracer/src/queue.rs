@@ -32,15 +32,11 @@ impl Queue {
         // Before it can be taken, so that the count never falls below zero.
         self.bytes.fetch_add(buffer.size(), Ordering::Relaxed);
         let pushed = (&raw const *buffer).cast_mut();
-        let mut last = self.last.load(Ordering::Relaxed);
-        loop {
+        // Release: the reader sees what was written to the buffer.
+        let _ = self.last.fetch_update(Ordering::Release, Ordering::Relaxed, |last| {
             buffer.next.store(last, Ordering::Relaxed);
-            // Release: who takes it sees what was written to it.
-            match self.last.compare_exchange_weak(last, pushed, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => last = seen,
-            }
-        }
+            Some(pushed)
+        });
     }
 
     /// Takes all, the first one first, to the end of `into`.

@@ -151,7 +151,7 @@ impl Recorder {
         // A shared lane lies within the array.
         let offset = (&raw const *lane).addr().wrapping_sub(self.shared.as_ptr().addr());
         if offset < size_of_val(&self.shared) {
-            self.shared[offset / size_of::<SharedLane>()].holder.store(0, Ordering::Release);
+            self.shared[offset / size_of::<SharedLane>()].holder.release();
         } else {
             // Release: who sees it even sees what was written in the event.
             lane.events.store(lane.events.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);

@@ -1,8 +1,9 @@
 //! Lanes that are no thread's, for events of threads that have none, and of signal handlers that have interrupted an event.
 
+use rtprof_runtime::holder_lock::HolderLock;
 use rtprof_runtime::primitive::AtomicU32;
 
-use crate::lane::{Lane, is_own, take, unlock_for};
+use crate::lane::{Lane, is_own, take};
 use crate::lane_writer::LaneWriter;
 use crate::recorder::{Patience, Recorder};
 
@@ -22,7 +23,7 @@ pub(crate) type SharedLanes = [SharedLane; 1 + HANDLER_LANES];
 pub(crate) struct SharedLane {
     pub(crate) lane: Lane,
     /// The kernel's number of the thread that has it; 0 for none.
-    pub(crate) holder: AtomicU32,
+    pub(crate) holder: HolderLock<AtomicU32>,
 }
 
 impl SharedLane {
@@ -30,7 +31,7 @@ impl SharedLane {
         /// All of them, numbered from 0 where threads' lanes have the number of their thread.
         pub(crate) const fn all() -> SharedLanes {
             let mut all: SharedLanes =
-                rtprof_runtime::array_of![SharedLane { lane: Lane::new(), holder: AtomicU32::new(0) }; 1 + HANDLER_LANES];
+                rtprof_runtime::array_of![SharedLane { lane: Lane::new(), holder: HolderLock::new(AtomicU32::new(0)) }; 1 + HANDLER_LANES];
             let mut number = 0;
             while number < all.len() {
                 all[number].lane.thread_id = AtomicU32::new(number as u32);
@@ -43,7 +44,7 @@ impl SharedLane {
     /// A thread has died with it in its hands: what it has written of an event is whole records.
     pub(crate) fn free(&self, dead: u32) {
         self.lane.unlock_for(dead);
-        unlock_for(&self.holder, dead);
+        self.holder.release_for(dead);
     }
 }
 
@@ -68,7 +69,7 @@ impl Recorder {
         let lanes = &self.shared[1..];
         let places = (thread_id as usize..).take(HANDLER_ROUNDS * lanes.len());
         let mut lanes = places.map(|place| &lanes[place % lanes.len()]);
-        let taken = lanes.find(|shared| take(&shared.holder, thread_id, |_, _| true))?;
+        let taken = lanes.find(|shared| shared.holder.try_take(thread_id).is_ok())?;
         self.in_shared(taken, f)
     }
 

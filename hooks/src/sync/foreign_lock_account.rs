@@ -5,21 +5,19 @@
 //! wait is over at the last such unlock: what comes after it, the kernel getting round to running the thread, is
 //! nobody's fault.
 
-use core::panic::RefUnwindSafe;
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use crate::account::{Account, Charge};
+use crate::charged_queue::ChargedQueue;
 use crate::frame;
-use crate::primitive::UnsafeCell;
-use crate::queue;
 use crate::wait::{self, Wait, WaitReason};
 
 /// The account of a lock that is not ours.
 pub(super) struct ForeignLockAccount {
     /// Threads in the account, for a look without the queue's lock.
     waiting: AtomicU32,
-    /// Only touched with the queue at this address locked, in which nobody ever sleeps.
-    account: UnsafeCell<Account>,
+    /// No thread sleeps in this queue: it is there for the account.
+    queue: ChargedQueue,
 }
 
 /// A waiter in the account whose lock panics, which code of others may do: it waits no more, and is no event.
@@ -37,23 +35,14 @@ impl Drop for Abandoned<'_> {
     }
 }
 
-// SAFETY: the account is only reached through `with_account`, one thread at a time.
-unsafe impl Sync for ForeignLockAccount {}
-// SAFETY: nothing in it is bound to a thread.
-unsafe impl Send for ForeignLockAccount {}
-// A lock of the program's that panics leaves it as it was; see `Abandoned`.
-impl RefUnwindSafe for ForeignLockAccount {}
-
 impl ForeignLockAccount {
     pub(super) const fn new() -> Self {
-        Self { waiting: AtomicU32::new(0), account: UnsafeCell::new(Account::EMPTY) }
+        Self { waiting: AtomicU32::new(0), queue: ChargedQueue::new() }
     }
 
     fn with_account(&self, f: impl FnOnce(&mut Account, u64)) {
-        let key = &raw const *self as usize;
-        // SAFETY: the address is this book's own, and `f`, of this file, only does sums. The queue's lock makes the
-        // access the only one.
-        unsafe { queue::with_locked(key, |now| self.account.with_mut(|account| f(&mut *account, now))) };
+        // SAFETY: no thread ever sleeps in this queue, and `f`, of this file, only does sums.
+        unsafe { self.queue.with_locked_account(f) };
     }
 
     /// Runs `get_in`, which waits for the lock and says whether it has it.

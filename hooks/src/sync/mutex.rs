@@ -6,16 +6,16 @@
 //! the half millisecond are parking_lot's; that only a loser is handed the mutex, and `WOKEN`, are Go's.)
 
 use std::cell::Cell;
-use std::panic::RefUnwindSafe;
 use std::time::Instant;
 
 use super::mutex_state::{
     CROWDED_LOOKS, FORGIVEN, FUTILE, LOCKED, LOOKS, LOSER, PARKED, SKIPS, WOKEN, coarse, is_late,
     reads_clock, skips,
 };
-use crate::account::{Account, Charge, Stake};
+use crate::account::{Account, Stake};
+use crate::charged_queue::{Attempt, ChargedQueue, acquire};
 use crate::frame;
-use crate::primitive::{AtomicU32, Ordering, UnsafeCell};
+use crate::primitive::{AtomicU32, Ordering};
 use crate::queue::{self, Choice, Sleep};
 use crate::spin::spin_while;
 use crate::wait::{self, Wait, WaitReason, clock};
@@ -32,30 +32,23 @@ enum Due {
 /// The raw lock of [`Mutex`](super::Mutex), for `lock_api`. Locks are not fair: a newcomer may be faster than a
 /// thread that was woken; but after half a millisecond or so of contention the lock is handed to the thread that waits
 /// longest, if it lost a race before.
+///
+/// The queue comes first: a condition variable finds it at the address of a mutex that it knows by address only.
+#[repr(C)]
 pub struct QueueMutex {
+    queue: ChargedQueue,
     state: AtomicU32,
     /// The low half of the tick of the last charge, written by the thread that holds the mutex; but for its lowest
     /// bits, [`FUTILE`], which are those that spin write.
     charged: AtomicU32,
-    /// Only touched with the queue at this lock's address locked.
-    account: UnsafeCell<Account>,
 }
 
-// SAFETY: the account is only reached by whoever holds the lock of the queue at this address; see `with_account`.
-unsafe impl Sync for QueueMutex {}
-// SAFETY: nothing in it is bound to a thread.
-unsafe impl Send for QueueMutex {}
-// No code of the program runs inside of it that could panic.
-impl RefUnwindSafe for QueueMutex {}
+const _: () = assert!(core::mem::offset_of!(QueueMutex, queue) == 0);
 
 impl QueueMutex {
     rtprof_runtime::const_fn! {
         pub(super) const fn new() -> Self {
-            Self {
-                state: AtomicU32::new(0),
-                charged: AtomicU32::new(0),
-                account: UnsafeCell::new(Account::EMPTY),
-            }
+            Self { queue: ChargedQueue::new(), state: AtomicU32::new(0), charged: AtomicU32::new(0) }
         }
     }
 
@@ -115,17 +108,6 @@ impl QueueMutex {
             && self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
 
-    pub(super) fn key(&self) -> usize {
-        &raw const *self as usize
-    }
-
-    /// # Safety
-    /// The queue at [`QueueMutex::key`] is locked: the caller is a closure that `queue` runs.
-    unsafe fn with_account<T>(&self, f: impl FnOnce(&mut Account) -> T) -> T {
-        // SAFETY: the caller's promise makes this access the only one.
-        self.account.with_mut(|account| f(unsafe { &mut *account }))
-    }
-
     #[cold]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
         if self.state.load(Ordering::Relaxed) & (PARKED | WOKEN) == PARKED {
@@ -140,38 +122,40 @@ impl QueueMutex {
     /// Takes the mutex, or sleeps for it. `is_woken` says that an unlock has woken this thread.
     pub(super) fn lock_queued(&self, mut wait: Wait, is_woken: bool, deadline: Option<Instant>) -> bool {
         // What stays of the word when this thread takes the mutex, or sleeps.
-        let mut kept = if is_woken { self.after_wake() } else { !0 };
+        let kept = Cell::new(if is_woken { self.after_wake() } else { !0 });
         let mut has_slept = is_woken;
-        loop {
-            let state = self.state.load(Ordering::Relaxed);
-            if state & LOCKED == 0 {
-                if self.try_change(state, state & kept | LOCKED, Ordering::Acquire) {
-                    break;
+        let is_taken = acquire(
+            &mut wait,
+            || self.attempt(kept.get()),
+            |wait| {
+                let sleep = self.sleep(wait, kept.get(), deadline);
+                has_slept |= sleep != Sleep::Refused;
+                if sleep == (Sleep::Woken { is_handed_over: false }) {
+                    kept.set(self.after_wake());
                 }
-                continue;
-            }
-            if state & PARKED == 0 && !self.try_change(state, state | PARKED, Ordering::Relaxed) {
-                continue;
-            }
-            let sleep = self.sleep(&mut wait, kept, deadline);
-            has_slept |= sleep != Sleep::Refused;
-            match sleep {
-                Sleep::Woken { is_handed_over: true } => break,
-                Sleep::Woken { is_handed_over: false } => kept = self.after_wake(),
-                Sleep::Refused => {}
-                Sleep::TimedOut => {
-                    wait.end();
-                    return false;
-                }
-            }
-        }
-        // One that did not sleep here, and waits, was moved here by `notify_all` and has given up its place.
+                sleep
+            },
+        );
+        // A thread that did not sleep here, and waits, was moved here by `notify_all` and has given up its place in the queue.
         if has_slept {
-            wait.end()
+            wait.end();
         } else {
-            wait.end_now()
+            wait.end_now();
         }
-        true
+        is_taken
+    }
+
+    fn attempt(&self, kept: u32) -> Attempt {
+        let state = self.state.load(Ordering::Relaxed);
+        if state & LOCKED == 0 {
+            let is_taken = self.try_change(state, state & kept | LOCKED, Ordering::Acquire);
+            return if is_taken { Attempt::Taken } else { Attempt::Again };
+        }
+        if state & PARKED != 0 || self.try_change(state, state | PARKED, Ordering::Relaxed) {
+            Attempt::Announced
+        } else {
+            Attempt::Again
+        }
     }
 
     /// Spins while the mutex is held, but not while the word has one of the bits `unless`.
@@ -210,39 +194,35 @@ impl QueueMutex {
     /// `kept` says what of the word may stay: without [`WOKEN`], if this thread was woken.
     fn sleep(&self, wait: &mut Wait, kept: u32, deadline: Option<Instant>) -> Sleep {
         let kind = if wait.is_running() { LOSER } else { 0 };
-        let validate = |wait: &mut Wait| {
-            let is_held = loop {
+        let sleeps = || {
+            loop {
                 let state = self.state.load(Ordering::Relaxed);
                 if state & (LOCKED | PARKED) != LOCKED | PARKED {
-                    break false;
+                    return false;
                 }
                 // By one swap: a holder that still sees `WOKEN` leaves the mutex to this thread, which must see that.
                 if state & kept == state || self.try_change(state, state & kept, Ordering::Relaxed) {
-                    break true;
+                    return true;
                 }
-            };
-            if is_held {
-                // SAFETY: validation runs with the queue locked.
-                unsafe { self.with_account(|account| wait.join(account)) };
             }
-            is_held
         };
-        let timed_out = |wait: &mut Wait, was_last| {
-            // SAFETY: so does this.
-            unsafe { self.leave_queue(was_last, |account| wait.leave(account)) };
-        };
-        // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::park(self.key(), kind, wait, validate, || {}, timed_out, deadline) }
+        // SAFETY: the closures neither panic nor park nor wake.
+        unsafe { self.queue.sleep(kind, wait, deadline, sleeps, |was_last| self.gave_up(was_last)) }
+    }
+
+    /// A thread has left the queue, which is locked, because its time is over.
+    fn gave_up(&self, was_last: bool) {
+        if was_last {
+            self.state.fetch_and(!PARKED, Ordering::Relaxed);
+        }
     }
 
     /// # Safety
     /// The queue is locked, and a thread has left it because its time is over; `was_last` says whether it is empty now.
     pub(super) unsafe fn leave_queue(&self, was_last: bool, leave: impl FnOnce(&mut Account)) {
-        // SAFETY: the caller's promise.
-        unsafe { self.with_account(leave) };
-        if was_last {
-            self.state.fetch_and(!PARKED, Ordering::Relaxed);
-        }
+        // SAFETY: the queue is locked, by the caller's promise.
+        unsafe { self.queue.with_account(leave) };
+        self.gave_up(was_last);
     }
 
     /// If the mutex is held, its unlock will look into the queue; returns whether it is.
@@ -274,8 +254,8 @@ impl QueueMutex {
     /// # Safety
     /// The queue is locked.
     pub(super) unsafe fn join_queue(&self, now: u64) -> Stake {
-        // SAFETY: the caller's promise.
-        unsafe { self.with_account(|account| account.join(now, true)) }
+        // SAFETY: the queue is locked, by the caller's promise.
+        unsafe { self.queue.with_account(|account| account.join(now, true)) }
     }
 
     #[inline(never)]
@@ -323,7 +303,6 @@ impl QueueMutex {
     #[cold]
     #[inline(never)]
     fn unlock_queued(&self, wakes: bool, force_fair: bool) {
-        let mut charge = Charge::default();
         let has_lost = Cell::new(false);
         let mut first = queue::first();
         let choose = |kind| {
@@ -338,11 +317,8 @@ impl QueueMutex {
             choice
         };
         let decide = |woken: &queue::Woken| {
-            // SAFETY: this runs with the queue locked.
-            charge = unsafe { self.with_account(|account| account.charge(woken.now, woken.count as u32)) };
             let futile = self.charged.load(Ordering::Relaxed) & FUTILE;
             self.charged.store(woken.now as u32 & !FUTILE | futile, Ordering::Relaxed);
-            // The account comes first: once the mutex is free, another thread may free its memory.
             let parked = if woken.has_more { PARKED } else { 0 };
             let state = self.state.load(Ordering::Relaxed);
             let on_its_way = if state & WOKEN == 0 { 0 } else { state & !(LOCKED | PARKED | SKIPS) };
@@ -358,9 +334,8 @@ impl QueueMutex {
             self.state.swap(next, order);
             is_handed_over
         };
-        // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::wake(self.key(), choose, decide) };
-        wait::charged(charge);
+        // SAFETY: the closures neither panic nor park nor wake.
+        unsafe { self.queue.wake(choose, decide) };
     }
 
     #[cfg(not(loom))]
@@ -384,7 +359,6 @@ impl QueueMutex {
 
     #[cfg(all(test, loom))]
     pub(crate) fn is_settled(&self) -> bool {
-        // SAFETY: the tests ask when no other thread uses the lock.
-        self.state.load(Ordering::Relaxed) == 0 && unsafe { self.with_account(|a| a.is_settled()) }
+        self.state.load(Ordering::Relaxed) == 0 && self.queue.is_settled()
     }
 }

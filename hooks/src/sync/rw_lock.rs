@@ -10,35 +10,26 @@
 //! The mutex profile charges who ends a wait: a writer's unlock for all behind it, and of several readers the
 //! last one to leave for a writer that drains, and for all behind that one (go#18496).
 
-use std::panic::RefUnwindSafe;
 use std::time::Instant;
 
 use super::rw_state::{DRAINING, DRAINS, PARKED, READER, READERS, UPGRADABLE, WRITER, Want};
-use crate::account::{Account, Charge};
+use crate::charged_queue::{Attempt, ChargedQueue, acquire};
 use crate::frame;
-use crate::primitive::{AtomicUsize, Ordering, UnsafeCell};
+use crate::primitive::{AtomicUsize, Ordering};
 use crate::queue::{self, Choice, Sleep, WaiterKind};
 use crate::spin::{SHORT, spin_while};
-use crate::wait::{self, Wait, WaitReason};
+use crate::wait::{Wait, WaitReason};
 
 /// The raw lock of [`RwLock`](super::RwLock), for `lock_api`.
 pub struct QueueRwLock {
     state: AtomicUsize,
-    /// Only touched with the queue at this lock's address locked.
-    account: UnsafeCell<Account>,
+    queue: ChargedQueue,
 }
-
-// SAFETY: the account is only reached by whoever holds the lock of the queue at this address; see `with_account`.
-unsafe impl Sync for QueueRwLock {}
-// SAFETY: nothing in it is bound to a thread.
-unsafe impl Send for QueueRwLock {}
-// No code of the program runs inside of it that could panic.
-impl RefUnwindSafe for QueueRwLock {}
 
 impl QueueRwLock {
     rtprof_runtime::const_fn! {
         pub(super) const fn new() -> Self {
-            Self { state: AtomicUsize::new(0), account: UnsafeCell::new(Account::EMPTY) }
+            Self { state: AtomicUsize::new(0), queue: ChargedQueue::new() }
         }
     }
 
@@ -46,17 +37,6 @@ impl QueueRwLock {
     #[inline]
     pub(super) fn state(&self) -> usize {
         self.state.load(Ordering::Relaxed)
-    }
-
-    fn key(&self) -> usize {
-        &raw const *self as usize
-    }
-
-    /// # Safety
-    /// The queue at [`QueueRwLock::key`] is locked: the caller is a closure that `queue` runs.
-    unsafe fn with_account<T>(&self, f: impl FnOnce(&mut Account) -> T) -> T {
-        // SAFETY: the caller's promise makes this access the only one.
-        self.account.with_mut(|account| f(unsafe { &mut *account }))
     }
 
     /// Gets in, or gives up at the deadline. A writer is in when it returns, not only announced.
@@ -80,62 +60,43 @@ impl QueueRwLock {
     /// Gets in if that needs no waiting.
     #[inline]
     pub(super) fn try_enter(&self, want: Want) -> bool {
-        let mut state = self.state();
-        loop {
-            if want.is_kept_out(state) || want == Want::Write && state & READERS != 0 {
-                return false;
-            }
-            match self.try_add(state, want) {
-                Ok(()) => return true,
-                Err(seen) => state = seen,
-            }
-        }
+        let enter = |state| {
+            let must_wait = want.is_kept_out(state) || want == Want::Write && state & READERS != 0;
+            (!must_wait).then(|| want.added_to(state))
+        };
+        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, enter).is_ok()
     }
 
     #[inline]
     fn try_add(&self, state: usize, want: Want) -> Result<(), usize> {
-        // A program that leaks guards can get here, with 32-bit words even soon.
-        let next = state.checked_add(want.adds()).expect("too many readers of one RwLock");
+        let next = want.added_to(state);
         self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed).map(drop)
     }
 
     #[cold]
     fn enter_slow(&self, want: Want, deadline: Option<Instant>) -> bool {
-        let mut state = self.spin_until(|state| !want.is_kept_out(state));
+        self.spin_until(|state| !want.is_kept_out(state));
         let mut wait = Wait::prepare(want.reason());
-        loop {
-            if !want.is_kept_out(state) {
-                match self.try_add(state, want) {
-                    Ok(()) => break,
-                    Err(seen) => state = seen,
-                }
-                continue;
-            }
-            if state & PARKED == 0
-                && let Err(seen) = self.state.compare_exchange_weak(
-                    state,
-                    state | PARKED,
-                    Ordering::Relaxed,
-                    Ordering::Relaxed,
-                )
-            {
-                state = seen;
-                continue;
-            }
-            let keeps_waiting = |state| state & PARKED != 0 && want.is_kept_out(state);
-            match self.sleep(want as WaiterKind, &mut wait, keeps_waiting, PARKED, deadline) {
-                Sleep::Woken { is_handed_over: true } => break,
-                Sleep::Woken { .. } | Sleep::Refused => {}
-                Sleep::TimedOut => {
-                    wait.end();
-                    return false;
-                }
-            }
-            state = self.state();
-        }
-        let is_in = want != Want::Write || self.drain(&mut wait, deadline, 0);
+        let attempt = || {
+            let state = self.state();
+            let (is_done, attempt) = if want.is_kept_out(state) {
+                (state & PARKED != 0 || self.try_change(state, state | PARKED), Attempt::Announced)
+            } else {
+                (self.try_add(state, want).is_ok(), Attempt::Taken)
+            };
+            if is_done { attempt } else { Attempt::Again }
+        };
+        let keeps_waiting = |state| state & PARKED != 0 && want.is_kept_out(state);
+        let is_admitted = acquire(&mut wait, attempt, |wait| {
+            self.sleep(want as WaiterKind, wait, keeps_waiting, PARKED, deadline)
+        });
+        let is_in = is_admitted && (want != Want::Write || self.drain(&mut wait, deadline, 0));
         wait.end();
         is_in
+    }
+
+    fn try_change(&self, from: usize, to: usize) -> bool {
+        self.state.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
     /// The writer that holds `WRITER` waits for readers to leave. At the deadline it gives `WRITER` up again and
@@ -174,25 +135,15 @@ impl QueueRwLock {
         bit: usize,
         deadline: Option<Instant>,
     ) -> Sleep {
-        let validate = |wait: &mut Wait| {
-            let sleeps = keeps_waiting(self.state());
-            if sleeps {
-                // SAFETY: validation runs with the queue locked.
-                unsafe { self.with_account(|account| wait.join(account)) };
-            }
-            sleeps
-        };
-        let timed_out = |wait: &mut Wait, was_last: bool| {
-            // SAFETY: so does this.
-            unsafe { self.with_account(|account| wait.leave(account)) };
+        let gave_up = |was_last| {
             // Only one thread drains. Of those that want in the one that drains may be left behind, and then
             // `PARKED` stays for nothing until the next unlock.
             if was_last || bit == DRAINING {
                 self.state.fetch_and(!bit, Ordering::Relaxed);
             }
         };
-        // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::park(self.key(), kind, wait, validate, || {}, timed_out, deadline) }
+        // SAFETY: the closures neither panic nor park nor wake.
+        unsafe { self.queue.sleep(kind, wait, deadline, || keeps_waiting(self.state()), gave_up) }
     }
 
     fn spin_until(&self, done: impl Fn(usize) -> bool) -> usize {
@@ -218,18 +169,14 @@ impl QueueRwLock {
     /// The last reader has left, and a writer may sleep until it does.
     #[cold]
     fn wake_drainer(&self) {
-        let mut charge = Charge::default();
         let choose = |kind| if kind == DRAINS { Choice::Wake } else { Choice::Skip };
-        let decide = |woken: &queue::Woken| {
-            // SAFETY: this runs with the queue locked.
-            charge = unsafe { self.with_account(|account| account.charge(woken.now, woken.count as u32)) };
+        let decide = |_: &queue::Woken| {
             // Also if it has not gone to sleep yet: then it looks again.
             self.state.fetch_and(!DRAINING, Ordering::Relaxed);
             false
         };
-        // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::wake(self.key(), choose, decide) };
-        wait::charged(charge);
+        // SAFETY: the closures neither panic nor park nor wake.
+        unsafe { self.queue.wake(choose, decide) };
     }
 
     /// Gives up `held` (which has `WRITER` or `UPGRADABLE`) and keeps `kept` instead.
@@ -259,15 +206,8 @@ impl QueueRwLock {
     /// Fails when somebody waits.
     #[inline]
     fn try_release(&self, held: usize, kept: usize) -> bool {
-        let mut state = self.state();
-        while state & PARKED == 0 {
-            let next = state - held + kept;
-            match self.state.compare_exchange_weak(state, next, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(seen) => state = seen,
-            }
-        }
-        false
+        let next = |state| (state & PARKED == 0).then(|| state - held + kept);
+        self.state.fetch_update(Ordering::Release, Ordering::Relaxed, next).is_ok()
     }
 
     /// # Safety
@@ -283,7 +223,6 @@ impl QueueRwLock {
     /// As [`QueueRwLock::release`], and wakes those who were kept out; with `force_fair` it hands over to them.
     #[cold]
     fn release_slow(&self, held: usize, kept: usize, force_fair: bool) {
-        let mut charge = Charge::default();
         // What the woken ones will add. A `Cell`, as both closures have it.
         let added = core::cell::Cell::new(kept);
         let choose = |kind: WaiterKind| {
@@ -298,23 +237,15 @@ impl QueueRwLock {
             Choice::Wake
         };
         let decide = |woken: &queue::Woken| {
-            // SAFETY: this runs with the queue locked.
-            charge = unsafe { self.with_account(|account| account.charge(woken.now, woken.count as u32)) };
             let is_handed_over = woken.count != 0 && (force_fair || woken.be_fair);
             let kept = if is_handed_over { added.get() } else { kept };
-            let mut state = self.state();
-            loop {
-                let without = (state - held) & !PARKED;
-                let next = (without + kept) | if woken.has_more { PARKED } else { 0 };
-                match self.state.compare_exchange_weak(state, next, Ordering::Release, Ordering::Relaxed) {
-                    Ok(_) => break is_handed_over,
-                    Err(seen) => state = seen,
-                }
-            }
+            let parked = if woken.has_more { PARKED } else { 0 };
+            let next = |state: usize| Some((((state - held) & !PARKED) + kept) | parked);
+            let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, next);
+            is_handed_over
         };
-        // SAFETY: the key is this lock's own address, and the closures neither panic nor park nor wake.
-        unsafe { queue::wake(self.key(), choose, decide) };
-        wait::charged(charge);
+        // SAFETY: the closures neither panic nor park nor wake.
+        unsafe { self.queue.wake(choose, decide) };
     }
 
     /// Becomes the writer.
@@ -346,23 +277,13 @@ impl QueueRwLock {
     /// # Safety
     /// This thread is in as the upgradable reader.
     pub(super) unsafe fn try_upgrade(&self) -> bool {
-        let mut state = self.state();
-        loop {
-            if state & READERS != READER {
-                return false;
-            }
-            let next = state - Want::Upgradable.adds() + WRITER;
-            match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(seen) => state = seen,
-            }
-        }
+        let upgrade = |state| (state & READERS == READER).then(|| state - Want::Upgradable.adds() + WRITER);
+        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, upgrade).is_ok()
     }
 
     #[cfg(all(test, loom))]
     pub(crate) fn is_settled(&self) -> bool {
-        // SAFETY: the tests ask when no other thread uses the lock.
-        self.state() == 0 && unsafe { self.with_account(|a| a.is_settled()) }
+        self.state() == 0 && self.queue.is_settled()
     }
 
     /// Whether anybody is in, or announced.

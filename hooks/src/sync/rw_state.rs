@@ -52,6 +52,12 @@ impl Want {
         }
     }
 
+    /// The state with the thread in.
+    pub(super) fn added_to(self, state: usize) -> usize {
+        // A program that leaks guards can get here, with 32-bit words even soon.
+        state.checked_add(self.adds()).expect("too many readers of one RwLock")
+    }
+
     /// `None` for [`DRAINS`].
     pub(super) fn of_kind(kind: WaiterKind) -> Option<Self> {
         [Self::Read, Self::ReadAgain, Self::Upgradable, Self::Write].get(kind).copied()

@@ -126,13 +126,9 @@ impl Semaphore {
     #[inline]
     #[doc(alias = "release")]
     pub fn add_permits(&self, permits: usize) {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while state & QUEUED == 0 {
-            let next = plus(state, permits);
-            match self.state.compare_exchange_weak(state, next, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => state = seen,
-            }
+        let add = |state| (state & QUEUED == 0).then(|| plus(state, permits));
+        if self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add).is_ok() {
+            return;
         }
         self.hand_over(permits);
     }
@@ -143,15 +139,8 @@ impl Semaphore {
 
     #[inline]
     fn try_take(&self, permits: usize) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while has(state, permits) {
-            let next = state - permits * PERMIT;
-            match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(seen) => state = seen,
-            }
-        }
-        false
+        let take = |state| has(state, permits).then(|| state - permits * PERMIT);
+        self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take).is_ok()
     }
 
     fn key(&self) -> usize {
@@ -211,16 +200,15 @@ impl Semaphore {
     /// Says that this thread will be in the queue, unless the permits are to be had: then it takes them and returns
     /// false. The queue is locked.
     fn join(&self, permits: usize) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while state & QUEUED == 0 {
-            let has = has(state, permits);
-            let next = if has { state - permits * PERMIT } else { state | QUEUED };
-            match self.state.compare_exchange_weak(state, next, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return !has,
-                Err(seen) => state = seen,
-            }
+        let take_or_queue = |state| match state & QUEUED {
+            0 if has(state, permits) => Some(state - permits * PERMIT),
+            0 => Some(state | QUEUED),
+            _ => None,
+        };
+        match self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, take_or_queue) {
+            Ok(state) => !has(state, permits),
+            Err(_) => true,
         }
-        true
     }
 
     /// Adds `permits`, and hands them and those that were left to the threads in the queue, as far as they reach.
@@ -248,15 +236,8 @@ impl Semaphore {
     }
 
     fn add(&self, permits: usize) {
-        let mut state = self.state.load(Ordering::Relaxed);
-        while let Err(seen) = self.state.compare_exchange_weak(
-            state,
-            plus(state, permits),
-            Ordering::Release,
-            Ordering::Relaxed,
-        ) {
-            state = seen;
-        }
+        let add = |state| Some(plus(state, permits));
+        let _ = self.state.fetch_update(Ordering::Release, Ordering::Relaxed, add);
     }
 }
 

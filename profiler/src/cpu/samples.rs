@@ -77,7 +77,7 @@ impl Samples {
         let counts = Table::new(MAX_STACKS);
         // First what it frees again when it is dropped.
         let kept = Kept { task_names: TaskNames::new()?, counts };
-        kept.counts.open().then_some(Self(Some(kept)))
+        kept.counts.open().then(|| Self(Some(kept)))
     }
 
     /// None, for ever: what is added is not kept.

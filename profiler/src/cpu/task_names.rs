@@ -31,7 +31,7 @@ impl TaskNames {
     /// None yet. `None` if the kernel gives no memory.
     pub(super) fn new() -> Option<Self> {
         let table = Table::new(MAX_NAMES);
-        table.open().then_some(Self(table))
+        table.open().then(|| Self(table))
     }
 
     /// That of the task which the current thread polls. In a handler too.

@@ -37,16 +37,11 @@ impl FreeList {
 
     /// Gives back slot `number`, whose link is `link`. It is free and not in the list.
     pub(super) fn push(&self, number: u32, link: &Link) {
-        let mut head = self.head.load(Ordering::Relaxed);
-        loop {
+        // Release: the thread that takes the slot sees it as it was left, link included.
+        let _ = self.head.fetch_update(Ordering::Release, Ordering::Relaxed, |head| {
             link.0.store(head as u32, Ordering::Relaxed);
-            let pushed = head & !u64::from(u32::MAX) | u64::from(number + 1);
-            // Release: who takes the slot sees it as it was left, link included.
-            match self.head.compare_exchange_weak(head, pushed, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(seen) => head = seen,
-            }
-        }
+            Some(head & !u64::from(u32::MAX) | u64::from(number + 1))
+        });
     }
 
     /// Forgets all slots.
@@ -57,18 +52,14 @@ impl FreeList {
     /// Takes the slot that was given back last. `link` finds the link of any slot that ever was in the
     /// list.
     pub(super) fn pop<'a>(&self, link: impl Fn(u32) -> &'a Link) -> Option<u32> {
-        let mut head = self.head.load(Ordering::Acquire);
-        loop {
+        // Acquire on success too: the slot below may have been pushed since.
+        let popped = self.head.fetch_update(Ordering::Acquire, Ordering::Acquire, |head| {
             let number = (head as u32).checked_sub(1)?;
-            // May be another's by now, and then the swap fails.
+            // The slot may be another thread's by now, and then the swap fails.
             let below = link(number).0.load(Ordering::Relaxed);
-            let popped = ((head >> 32).wrapping_add(1)) << 32 | u64::from(below);
-            // Acquire on success too: the slot below may have been pushed since.
-            match self.head.compare_exchange_weak(head, popped, Ordering::Acquire, Ordering::Acquire) {
-                Ok(_) => return Some(number),
-                Err(seen) => head = seen,
-            }
-        }
+            Some(((head >> 32).wrapping_add(1)) << 32 | u64::from(below))
+        });
+        Some(popped.ok()? as u32 - 1)
     }
 }
 

@@ -122,6 +122,7 @@ pub(super) use imp::{run, start_of};
 #[cfg(rtprof_supported)]
 mod imp {
     use super::*;
+    use crate::holder_lock::HolderLock;
     use crate::mapping::{self, PAGE};
     use crate::process;
     use core::arch::asm;
@@ -136,7 +137,7 @@ mod imp {
 
     struct Spare {
         /// The process whose thread is on it; 0, or another process's number: it is free.
-        holder: AtomicU32,
+        holder: HolderLock,
         start: UnsafeCell<Option<Start>>,
     }
 
@@ -169,8 +170,9 @@ mod imp {
                 return;
             }
         }
-        let all =
-            (0..count).map(|_| Spare { holder: AtomicU32::new(0), start: UnsafeCell::new(None) }).collect();
+        let all = (0..count)
+            .map(|_| Spare { holder: HolderLock::new(AtomicU32::new(0)), start: UnsafeCell::new(None) })
+            .collect();
         let spares = Box::new(Spares { base: base.as_ptr().expose_provenance(), all });
         SPARES.store(Box::into_raw(spares), Ordering::Release);
     }
@@ -189,14 +191,9 @@ mod imp {
             let me = process::number();
             for _ in 0..ROUNDS {
                 for (at, spare) in self.all.iter().enumerate() {
-                    let holder = spare.holder.load(Ordering::Relaxed);
+                    let holder = spare.holder.holder();
                     let is_free = holder == 0 || process::is_shared_with_vfork() && holder != me;
-                    if is_free
-                        && spare
-                            .holder
-                            .compare_exchange(holder, me, Ordering::Acquire, Ordering::Relaxed)
-                            .is_ok()
-                    {
+                    if is_free && spare.holder.try_take_from(holder, me).is_ok() {
                         return Some((spare, self.base + (at + 1) * STRIDE));
                     }
                 }
@@ -212,13 +209,12 @@ mod imp {
         let spares = spares()?;
         let me = process::number();
         let used = |(at, spare): (usize, &Spare)| {
-            let order = (Ordering::Acquire, Ordering::Relaxed);
-            spare.holder.compare_exchange(0, me, order.0, order.1).ok()?;
+            spare.holder.try_take(me).ok()?;
             let low = core::ptr::with_exposed_provenance::<usize>(spares.base + at * STRIDE + PAGE);
-            // SAFETY: mapped by `open`, and this thread's alone until `holder` is 0 again.
+            // SAFETY: mapped by `open`, and this thread's alone until it is released.
             let words = unsafe { core::slice::from_raw_parts(low, SIZE / size_of::<usize>()) };
             let untouched = words.iter().take_while(|&&word| word == 0).count();
-            spare.holder.store(0, Ordering::Release);
+            spare.holder.release();
             Some(SIZE - untouched * size_of::<usize>())
         };
         Some((spares.all.iter().enumerate().filter_map(used).max()?, SIZE))
@@ -254,14 +250,14 @@ mod imp {
         let before = set_signals(u64::MAX)?;
         let mut job = Job { f: Some(f), result: None };
         if let Some((spare, top)) = spares.take() {
-            // SAFETY: `take` made the stack this thread's, in this process, until `holder` is 0 again. `top` ends it and
+            // SAFETY: `take` made the stack this thread's, in this process, until it is released. `top` ends it and
             // is aligned, `call` takes what it is given, and signals are blocked, so that no handler runs on it.
             unsafe {
                 *spare.start.get() = Some(start);
                 on_stack(top, thunk(&job), (&raw mut job).cast());
                 *spare.start.get() = None;
             }
-            spare.holder.store(0, Ordering::Release);
+            spare.holder.release();
         }
         set_signals(before);
         job.result

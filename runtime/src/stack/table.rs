@@ -262,15 +262,11 @@ impl<K: Key, R: Default> Table<K, R> {
             entry.write(Entry { next, all_next, hash, words, depth, stamp: Stamp::new(), key, record });
         }
 
-        let mut all = self.all.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: not published yet: ours alone.
+        let _ = self.all.fetch_update(Ordering::Release, Ordering::Relaxed, |all| {
+            // SAFETY: the entry is not published yet, so this thread alone has it.
             unsafe { (*entry).all_next = all };
-            match self.all.compare_exchange_weak(all, entry, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(seen) => all = seen,
-            }
-        }
+            Some(entry)
+        });
 
         loop {
             // SAFETY: written whole above, never freed.
