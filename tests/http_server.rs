@@ -295,7 +295,7 @@ fn shutdown_leaves_nothing() {
         let threads = server_threads();
         // At the program's priority: they answer when it keeps all cores busy.
         let own = threads::own_nice_value();
-        assert!(threads.len() >= 2 && threads.iter().all(|&nice| nice == own), "{threads:?}, {own}");
+        assert!(!threads.is_empty() && threads.iter().all(|&nice| nice == own), "{threads:?}, {own}");
         // A capture and an idle connection are given up.
         let mut idle = Connection::open(address).expect("it listens");
         let mut capturing = Connection::open(address).expect("it listens");

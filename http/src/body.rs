@@ -22,7 +22,7 @@ enum Inner {
 /// Pieces from a capture.
 struct Stream {
     pieces: mpsc::Receiver<Piece>,
-    /// Told when the last piece was taken.
+    /// Is sent a message when the last piece was taken.
     taken: Option<oneshot::Sender<()>>,
 }
 
@@ -39,10 +39,10 @@ impl Body {
         Self(Inner::Whole(Some(bytes.into())))
     }
 
-    /// The pieces that arrive here. `taken` is told when the last one was taken by whoever sends the body on, and
-    /// dropped if it never is.
-    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, taken: Option<oneshot::Sender<()>>) -> Self {
-        Self(Inner::Stream(Stream { pieces, taken }))
+    /// The pieces that arrive here. `taken` is sent a message when the server has taken the last one, and dropped if it never
+    /// does.
+    pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, taken: oneshot::Sender<()>) -> Self {
+        Self(Inner::Stream(Stream { pieces, taken: Some(taken) }))
     }
 
     /// Nothing, of unknown length: the answer to a HEAD whose GET would capture.
@@ -50,7 +50,7 @@ impl Body {
         let (ended, pieces) = mpsc::channel(1);
         let sent = ended.try_send(Piece::End);
         debug_assert!(sent.is_ok(), "the channel has room for one");
-        Self::stream(pieces, None)
+        Self::stream(pieces, oneshot::channel().0)
     }
 }
 

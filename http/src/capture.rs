@@ -1,50 +1,47 @@
 //! Taking a profile and sending it.
 
 use std::io::{self, Write};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
 use rtprof_pprof_out::{Profile, Since, Snapshot, Symbolization};
 use rtprof_profiler::mem;
-use tokio::time::Instant;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
-use crate::engine::{GivenUp, Link};
 use crate::flame_graph;
-use crate::names::{self, Names, Patience};
+use crate::names::{self, Names, Patience, Searching};
 use crate::request::{Asked, Form};
-use crate::slots::CapturePermits;
-use crate::stream;
 use crate::symbol::Words;
+use crate::worker::{Failure, Worker, not_collected};
 
-/// The answer to a request for a profile. On the engine's thread; given up when the client is gone.
-pub(crate) async fn answer(
-    link: Link,
-    slots: CapturePermits,
-    profile: Profile,
-    asked: Asked,
-) -> Result<Response<Body>, Refusal> {
-    let place = slots.take().await?;
+/// Takes a profile and writes it.
+pub(crate) fn answer(worker: &mut Worker, profile: &Profile, asked: Asked) -> Result<(), Failure> {
+    worker.take_turn()?;
     if asked.publish {
-        publish(&link).await?;
+        publish();
     }
     let form = asked.form;
     let patience = form.patience(asked.over.is_some());
-    let mut snapshot = take(&link, &profile).await?;
+    let mut snapshot = take(profile)?;
     if let Some(over) = asked.over {
-        snapshot = after(&link, &profile, snapshot, over, patience).await?;
+        snapshot = after(worker, profile, &snapshot, over, patience)?;
     }
-    let name = match asked.over {
-        Some(_) => format!("{}-delta", profile.name()),
-        None => profile.name().to_owned(),
-    };
-    let mut snapshot = names::found(&link, snapshot, patience).await?;
+    names::find(worker, &snapshot, patience)?;
     if asked.startup_frames {
         snapshot = snapshot.with_startup_frames();
     }
-    let body = stream::body(&link, place, None, move |w| write(&snapshot, form, w));
-    Ok(with_head(form, &name, body.await?))
+    let name = asked.saved_as(profile);
+    worker.begin(move |body| with_head(form, &name, body))?;
+    Ok(write(&snapshot, form, worker)?)
+}
+
+impl Asked {
+    /// The name that a client saves the profile under.
+    fn saved_as(&self, profile: &Profile) -> String {
+        let delta = if self.over.is_some() { "-delta" } else { "" };
+        format!("{}{delta}", profile.name())
+    }
 }
 
 impl Form {
@@ -58,7 +55,7 @@ impl Form {
     }
 }
 
-/// Writes a profile with the names that are known. By a writer.
+/// Writes a profile with the names that are known.
 pub(crate) fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::Result<()> {
     match form {
         Form::Proto(names) => snapshot.write_proto(w, names.symbolization()),
@@ -71,9 +68,7 @@ pub(crate) fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::R
 
 /// The answer without its body, for a HEAD: nothing is captured.
 pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
-    let name = profile.name();
-    let name = if asked.over.is_some() { format!("{name}-delta") } else { name.to_owned() };
-    with_head(asked.form, &name, Body::left_out())
+    with_head(asked.form, &asked.saved_as(profile), Body::left_out())
 }
 
 /// The answer in this form.
@@ -86,49 +81,25 @@ pub(crate) fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
 }
 
 /// The records of a profile now.
-pub(crate) async fn take(link: &Link, profile: &Profile) -> Result<Snapshot, Refusal> {
-    let profile = profile.clone();
-    match link.computing(move || profile.snapshot()).await {
-        Ok(Ok(snapshot)) => Ok(snapshot),
-        // Lost in a fork, or a panic.
-        Ok(Err(_)) | Err(GivenUp) => Err(not_collected()),
-    }
+pub(crate) fn take(profile: &Profile) -> Result<Snapshot, Refusal> {
+    // Fails if a fork has lost it.
+    profile.snapshot().map_err(|_| not_collected())
 }
 
 /// What is added from `earlier` on while `over` passes. Names are looked for meanwhile, those of `earlier`: most of them
 /// are in the result.
-async fn after(
-    link: &Link,
+fn after(
+    worker: &mut Worker,
     profile: &Profile,
-    earlier: Snapshot,
+    earlier: &Snapshot,
     over: Duration,
     patience: Patience,
-) -> Result<Snapshot, Refusal> {
-    let end = Instant::now().checked_add(over);
-    let (earlier, _searching) = match patience {
-        Patience::Nothing => (earlier, None),
-        _ => {
-            let (earlier, searching) = names::search(link, earlier).await?;
-            (earlier, Some(searching))
-        }
-    };
-    match end {
-        Some(end) => tokio::time::sleep_until(end).await,
-        None => tokio::time::sleep(over).await,
-    }
-    let later = take(link, profile).await?;
-    let delta = link.computing(move || later.since(&earlier, Since::Everything)).await;
-    delta.map_err(|_| Refusal::internal("failed to compute delta"))
-}
-
-pub(crate) fn not_collected() -> Refusal {
-    Refusal::internal("failed to collect profile")
-}
-
-impl From<GivenUp> for Refusal {
-    fn from(_: GivenUp) -> Self {
-        not_collected()
-    }
+) -> Result<Snapshot, Failure> {
+    let start = Instant::now();
+    let _searching = (patience != Patience::Nothing).then(|| Searching::begin(earlier));
+    worker.sleep(over.saturating_sub(start.elapsed()))?;
+    worker.take_turn()?;
+    Ok(take(profile)?.since(earlier, Since::Everything))
 }
 
 pub(crate) fn unknown_profile() -> Refusal {
@@ -137,32 +108,21 @@ pub(crate) fn unknown_profile() -> Refusal {
 
 /// Makes the next heap profile show everything up to now, as `runtime.GC` does for Go's. Without a collector every
 /// profile does.
-pub(crate) async fn publish(link: &Link) -> Result<(), Refusal> {
-    let published = link.computing(|| {
-        // An event is counted two cycles ahead.
-        for _ in 0..2 {
-            mem::advance_cycle();
-            mem::flush_cycle();
-        }
-    });
-    Ok(published.await?)
+pub(crate) fn publish() {
+    // An event is counted two cycles ahead.
+    for _ in 0..2 {
+        mem::advance_cycle();
+        mem::flush_cycle();
+    }
 }
 
-/// The body of an answer that is small and computed at once.
-pub(crate) async fn computed(
-    link: Link,
-    slots: CapturePermits,
-    compute: impl FnOnce() -> String + Send + 'static,
-) -> Result<Body, Refusal> {
-    let _place = slots.take().await?;
-    Ok(Body::whole(link.computing(compute).await?))
-}
-
-/// The body of an answer to addresses.
-pub(crate) async fn symbols(link: Link, slots: CapturePermits, words: Words) -> Result<Body, Refusal> {
-    let place = slots.take().await?;
-    let asked = link.computing(move || words.addresses()).await?;
-    let asked = names::found(&link, asked, Patience::UntilFound).await?;
-    let found = link.computing(move || asked.named()).await?;
-    stream::body(&link, place, None, move |w| found.write(w)).await
+/// Writes the names of addresses.
+pub(crate) fn symbols(worker: &mut Worker, words: Words) -> Result<(), Failure> {
+    worker.take_turn()?;
+    let asked = words.addresses();
+    names::find(worker, &asked, Patience::UntilFound)?;
+    worker.take_turn()?;
+    let found = asked.named();
+    worker.begin(|body| answer::of_type(answer::TEXT, body))?;
+    Ok(found.write(worker)?)
 }

@@ -1,42 +1,56 @@
-//! Taking a CPU profile and sending it. Go: `pprof.Profile`.
+//! Taking a CPU profile and writing it. Go: `pprof.Profile`.
 
 use http::Response;
 use rtprof_pprof_out::{CpuCapture, CpuProfileError, CpuProfileOptions};
 
-use crate::answer::Refusal;
+use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::capture;
-use crate::engine::Link;
-use crate::names;
-use crate::recording;
+use crate::flame_graph::Page;
+use crate::names::{self, Patience};
 use crate::request::{CpuAsked, Form};
-use crate::slots::CapturePermits;
-use crate::stream;
+use crate::worker::{Failure, Worker, not_collected};
 
 /// The name that a client saves it under.
 const NAME: &str = "profile";
 
-/// The answer to a request for a CPU profile. On the engine's thread. When the client goes away, the profile ends.
-pub(crate) async fn answer(
-    link: Link,
-    slots: CapturePermits,
-    asked: CpuAsked,
-) -> Result<Response<Body>, Refusal> {
-    let place = slots.take().await?;
+/// Takes a CPU profile and writes it. When the client goes away, the profile ends.
+pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure> {
     let CpuAsked { length, hz, form, thread_labels, startup_frames } = asked;
     let mut options = CpuProfileOptions { thread_labels, startup_frames, ..CpuProfileOptions::default() };
     options.hz = hz.unwrap_or(options.hz);
-    let capture = link.computing(move || CpuCapture::start(&options)).await?.map_err(refused)?;
+    worker.take_turn()?;
+    let capture = CpuCapture::start(&options).map_err(refused)?;
     if let Form::FlameGraph(sample_type) = form {
-        let finish = move || capture.finish().map_err(|error| error.to_string());
-        return recording::answer(link, place, NAME, length, sample_type, finish);
+        return record(worker, capture, asked, sample_type);
     }
-    tokio::time::sleep(length).await;
-    let finished = link.computing(move || capture.finish()).await?;
-    let snapshot = finished.map_err(|_| capture::not_collected())?;
-    let snapshot = names::found(&link, snapshot, form.patience(true)).await?;
-    let body = stream::body(&link, place, None, move |w| capture::write(&snapshot, form, w));
-    Ok(capture::with_head(form, NAME, body.await?))
+    worker.sleep(length)?;
+    worker.take_turn()?;
+    let snapshot = capture.finish().map_err(|_| not_collected())?;
+    names::find(worker, &snapshot, form.patience(true))?;
+    worker.begin(move |body| capture::with_head(form, NAME, body))?;
+    Ok(capture::write(&snapshot, form, worker)?)
+}
+
+/// Writes a page that says that it is recording until it has become the flame graph. Browsers show what they have of a page
+/// that is still being sent, so all of it is one answer to one request.
+fn record(
+    worker: &mut Worker,
+    capture: CpuCapture,
+    asked: CpuAsked,
+    sample_type: usize,
+) -> Result<(), Failure> {
+    worker.begin_waiting(answer::page)?;
+    Page::write_beginning(NAME, asked.length, worker)?;
+    worker.sleep(asked.length)?;
+    worker.take_turn()?;
+    let snapshot = match capture.finish() {
+        Ok(snapshot) => snapshot,
+        Err(error) => return Ok(Page::write_failure(&error.to_string(), worker)?),
+    };
+    names::find(worker, &snapshot, Patience::UntilFound)?;
+    worker.take_turn()?;
+    Ok(Page::of(&snapshot, sample_type).write_rest(worker)?)
 }
 
 /// The answer without its body, for a HEAD: nothing is taken.

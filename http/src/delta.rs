@@ -7,22 +7,18 @@
 
 use std::sync::Arc;
 
-use http::Response;
 use rtprof_pprof_out::{Since, Snapshot, lookup};
 use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
-use tokio::sync::{Mutex, OwnedMutexGuard, oneshot};
+use tokio::sync::Mutex;
 
 use crate::answer::{self, Refusal};
-use crate::body::Body;
 use crate::capture;
-use crate::engine::Link;
 use crate::names::{self, Names};
-use crate::slots::CapturePermits;
-use crate::stream::{self, STALL};
+use crate::worker::{Failure, STALL, Worker};
 
 /// The records of the last request, if there was one.
-type Last = Arc<Mutex<Option<Arc<Snapshot>>>>;
+type Last = Arc<Mutex<Option<Snapshot>>>;
 
 #[derive(Default)]
 struct Lasts {
@@ -45,52 +41,40 @@ fn last_of(name: &str) -> Option<Last> {
     .cloned()
 }
 
-/// What was added to the profile of this name. On the engine's thread.
-pub(crate) async fn answer(
-    link: Link,
-    slots: CapturePermits,
+/// Writes what was added to the profile of this name since its last request, and keeps what the client has then.
+pub(crate) fn answer(
+    worker: &mut Worker,
     name: &'static str,
     publish: bool,
     names: Names,
-) -> Result<Response<Body>, Refusal> {
+) -> Result<(), Failure> {
     let (Some(profile), Some(last)) = (lookup(name), last_of(name)) else {
-        return Err(capture::unknown_profile());
+        return Err(capture::unknown_profile().into());
     };
     // One at a time: the next one begins where this one ends, if its client takes it.
-    let Ok(last) = tokio::time::timeout(STALL, last.lock_owned()).await else {
-        return Err(Refusal::busy(format!("delta_{name} is being read by somebody else; try again")));
+    let Some(mut last) = worker.wait_for(STALL, last.lock_owned())? else {
+        let message = format!("delta_{name} is being read by somebody else; try again");
+        return Err(Refusal::busy(message).into());
     };
-    let place = slots.take().await?;
+    worker.take_turn()?;
     if publish {
-        capture::publish(&link).await?;
+        capture::publish();
     }
-    let now = Arc::new(capture::take(&link, &profile).await?);
-    let (base, later) = (last.clone(), now.clone());
-    let added = move || match base {
-        Some(base) => later.since(&base, Since::Accumulated),
+    let now = capture::take(&profile)?;
+    let added = match &*last {
+        Some(base) => now.since(base, Since::Accumulated),
         // The first time, since the program began.
         None => {
             // What an export allocates is in no profile.
             let _workspace = hook::workspace();
-            Snapshot::clone(&later)
+            now.clone()
         }
     };
-    let added = link.computing(added).await?;
-    let added = names::found(&link, added, names.patience(false)).await?;
-    let (told, taken) = oneshot::channel();
-    let body =
-        stream::body(&link, place, Some(told), move |w| added.write_proto(w, names.symbolization())).await?;
-    link.spawn(keep(last, now, taken));
-    Ok(answer::attachment(&format!("delta_{name}"), body))
-}
-
-/// Keeps what the client has now, once it has it.
-async fn keep(
-    mut last: OwnedMutexGuard<Option<Arc<Snapshot>>>,
-    now: Arc<Snapshot>,
-    taken: oneshot::Receiver<()>,
-) {
-    if taken.await.is_ok() {
+    names::find(worker, &added, names.patience(false))?;
+    worker.begin(move |body| answer::attachment(&format!("delta_{name}"), body))?;
+    added.write_proto(&mut *worker, names.symbolization())?;
+    if worker.deliver() {
         *last = Some(now);
     }
+    Ok(())
 }

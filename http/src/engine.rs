@@ -1,23 +1,21 @@
 //! Where requests are worked on: threads of our own, apart from the program's.
 //!
 //! ```text
-//!   program's runtime ── handle() ──┐            ┌── computer, one: snapshots, the index
-//!                                   ├─► thread ──┼── writers, one for each body that is being written:
-//!   connections of a server ────────┘  (timers,  │   compression, texts, pages
-//!                                       sockets) └── search for names (rtprof-pprof-out): files
+//!   program's runtime ── handle() ──┐     ┌── workers, one for each answer: snapshots, names,
+//!                                   ├─────┤   compression, texts, pages (`worker`)
+//!   connections of a server ────────┘     └── search for names (rtprof-symbols): files
+//!     (the engine's thread: timers, sockets)
 //! ```
 //!
 //! All but the search are named `rtprof-http`, and what they allocate beside the exports, which are not sampled at all,
-//! bears the label `rtprof=http`. Writers are threads of the standard library and not of the runtime, because the runtime
-//! panics where no thread can be had, and a program may abort at a panic.
+//! bears the label `rtprof=http`. Workers are threads of the standard library and not of the runtime, because the runtime
+//! panics when the system refuses a thread, and a program may abort at a panic.
 //!
 //! Problem: a program is profiled when all its cores are busy, and threads that give way to it do not answer in time;
-//! threads that do not give way take its cores. Scheme: what answers has the program's own priority, and takes little: there
-//! is one computer, one writer at a time has the turn, and writers that take more than a small share of a core give way
-//! (`budget`). A writer gives its turn away for good when its client turns out to be slow: from then on the client sets the
-//! pace. What takes long is reading debug information, once for each function. The search for names does it, in a thread
-//! that gives way (nice 10), and an answer waits for it for a limited time (`names`). A request that waits does so without a
-//! thread, and stops waiting when its client is gone.
+//! threads that do not give way take its cores. Scheme: what answers has the program's own priority, and takes little: one
+//! worker at a time has the turn, and workers that take more than a small share of a core give way (`budget`). What takes
+//! long is reading debug information, once for each function. The search for names does it, in a thread that gives way
+//! (nice 10), and an answer waits for it for a limited time (`names`).
 //!
 //! Locks: `Threads`, which protects a list of threads; taken where one is started. A forked child has nothing of
 //! this: it makes itself an engine.
@@ -32,16 +30,15 @@ use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::labels;
 use tokio::runtime::{Builder, Handle};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
 
-use crate::budget::{Account, Budget};
+use crate::budget::Budget;
 
 /// Of all threads. The kernel keeps 15 bytes.
 const THREAD_NAME: &str = "rtprof-http";
 
-/// How long the end of an engine waits for its threads: for a computation that has begun, and for writers, which notice
-/// that nobody reads any more.
+/// How long the end of an engine waits for its threads: workers that compute, or notice that their client is gone.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// A runtime on a thread of its own. Ends when dropped; what it was doing is given up.
@@ -59,8 +56,7 @@ pub(crate) struct Engine {
 #[derive(Clone)]
 pub(crate) struct Link {
     runtime: Handle,
-    computer: mpsc::Sender<Job>,
-    turn: Arc<Semaphore>,
+    turns: Arc<Semaphore>,
     budget: Arc<Budget>,
     /// Of every thread, from its start to its end.
     alive: Weak<mpsc::Sender<()>>,
@@ -69,11 +65,6 @@ pub(crate) struct Link {
 
 /// Those that may still run.
 type Threads = Arc<Mutex<Vec<JoinHandle<()>>>>;
-
-type Job = Box<dyn FnOnce() + Send>;
-
-/// A writer's turn, until it is dropped.
-pub(crate) type WritePermit = OwnedSemaphorePermit;
 
 /// The work was given up, by a panic or because the engine has ended.
 #[derive(Debug)]
@@ -86,7 +77,7 @@ impl From<JoinError> for GivenUp {
 }
 
 impl Engine {
-    /// Starts its thread and the computer.
+    /// Starts its thread.
     pub(crate) fn start() -> io::Result<Self> {
         labelled(Self::start_labelled)
     }
@@ -95,16 +86,12 @@ impl Engine {
         let (alive, gone) = mpsc::channel();
         let alive = Arc::new(alive);
         let (end, ended) = oneshot::channel();
-        let (computer, jobs) = mpsc::channel();
         let (started, starting) = mpsc::sync_channel(1);
         let threads = Threads::default();
-        let (held, others) = (alive.clone(), threads.clone());
+        let held = alive.clone();
         let thread = spawn(move || {
             // Made here, because a runtime must not be dropped where the caller may be, in another one.
-            let made = Builder::new_current_thread().enable_all().build().and_then(|runtime| {
-                spawn_held(&held, &others, move || compute(&jobs))?;
-                Ok(runtime)
-            });
+            let made = Builder::new_current_thread().enable_all().build();
             let runtime = match made {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(error))),
@@ -120,8 +107,7 @@ impl Engine {
         keep(&threads, thread);
         let link = Link {
             runtime,
-            computer,
-            turn: Arc::new(Semaphore::new(1)),
+            turns: Arc::new(Semaphore::new(1)),
             budget: Arc::new(Budget::new()),
             alive,
             threads: threads.clone(),
@@ -172,9 +158,13 @@ pub(crate) fn shared() -> io::Result<Link> {
 }
 
 impl Link {
-    /// Waits for the turn.
-    pub(crate) async fn turn(&self) -> Result<WritePermit, GivenUp> {
-        self.turn.clone().acquire_owned().await.map_err(|_| GivenUp)
+    /// A permit of these is the turn of a worker.
+    pub(crate) fn turns(&self) -> Arc<Semaphore> {
+        self.turns.clone()
+    }
+
+    pub(crate) fn budget(&self) -> Arc<Budget> {
+        self.budget.clone()
     }
 
     /// Runs `work` where sockets can be registered with the engine.
@@ -204,62 +194,15 @@ impl Link {
         Ok(running.await?)
     }
 
-    /// Has `work` done by a writer, now, to its end, and within the budget.
+    /// Starts a thread for `work`. The engine's end waits for it.
     ///
     /// # Errors
-    /// There is no thread to be had.
-    pub(crate) fn writing(&self, work: impl FnOnce(Account) + Send + 'static) -> io::Result<()> {
-        let budget = self.budget.clone();
-        self.waiting(move || {
-            let mut account = Account::open(&budget);
-            account.settle();
-            work(account);
-        })
-    }
-
-    /// Has the current thread, a writer's, wait for `future`.
-    pub(crate) fn wait_for<T>(&self, future: impl Future<Output = T>) -> T {
-        self.runtime.block_on(future)
-    }
-
-    /// What the current thread, a writer's, spends from now on.
-    pub(crate) fn account(&self) -> Account {
-        Account::open(&self.budget)
-    }
-
-    /// As [`writing`](Self::writing), for work that mostly waits: it is left out of the budget.
-    pub(crate) fn waiting(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    /// The system refuses a thread.
+    pub(crate) fn spawn_thread(&self, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
         match self.alive.upgrade() {
             Some(alive) => spawn_held(&alive, &self.threads, work),
             None => Err(io::Error::other("the server has ended")),
         }
-    }
-
-    /// Has `work` done by the computer, after all that was asked of it before. What has not begun when the caller gives
-    /// up is not done.
-    pub(crate) async fn computing<T: Send + 'static>(
-        &self,
-        work: impl FnOnce() -> T + Send + 'static,
-    ) -> Result<T, GivenUp> {
-        let (done, waiting) = oneshot::channel();
-        let budget = self.budget.clone();
-        let job: Job = Box::new(move || {
-            if !done.is_closed() {
-                let _account = Account::open(&budget);
-                // Fails if nobody waits any more.
-                let _ = done.send(work());
-            }
-        });
-        self.computer.send(job).map_err(|_| GivenUp)?;
-        waiting.await.map_err(|_| GivenUp)
-    }
-}
-
-/// The computer's thread, until there is no link to it.
-fn compute(jobs: &mpsc::Receiver<Job>) {
-    while let Ok(job) = jobs.recv() {
-        // A panic was printed, and its caller finds that it got no answer. The next ones get theirs.
-        let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job));
     }
 }
 

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::html;
 use crate::process;
-use crate::stream::PIECE;
+use crate::worker::PIECE;
 
 /// With places for the title and the profile.
 const TEMPLATE: &str = include_str!("pages/flamegraph.html");

@@ -1,23 +1,25 @@
 //! From a request to an answer, wherever it comes from.
 
 use std::error::Error;
-use std::future::Future;
 use std::io;
 use std::sync::Arc;
+use std::time::Duration;
 
 use http::request::Parts;
 use http::{Method, Request, Response, StatusCode};
 use rtprof_pprof_out::{Profile, lookup};
 use rtprof_runtime::fork_safe::PerProcess;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::timeout;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
-use crate::engine::{self, Link};
+use crate::engine::{self, GivenUp, Link};
 use crate::query::Query;
 use crate::request::{self, Asked, CpuAsked, Limits, RequestedProfile};
 use crate::route::Route;
-use crate::slots::CapturePermits;
 use crate::symbol::Words;
+use crate::worker::{self, Failure, Worker};
 use crate::{Config, capture, cpu, delta, guard, index, trace};
 
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
@@ -30,26 +32,39 @@ pub struct Handler(Arc<Inner>);
 
 struct Inner {
     config: Config,
-    slots: AllSlots,
-    /// Where the slots are: those of a parent may be taken for good.
+    permits: Permits,
+    /// The process whose permits they are: in a forked child those of its parent may never come back.
     process: u32,
     /// A server's own. The others share one, made for their first request.
     link: Option<Link>,
 }
 
-/// Places, apart for captures and for those who only look: whoever wants to know why all is busy must get in.
+/// Permits of a capture to run.
+pub(crate) type CapturePermit = OwnedSemaphorePermit;
+
+/// How long a request waits for a permit.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Permits for captures, and separate ones for the index and for names: they must answer also when all captures are busy.
 #[derive(Clone)]
-struct AllSlots {
-    captures: CapturePermits,
-    looks: CapturePermits,
+struct Permits {
+    captures: Arc<Semaphore>,
+    looks: Arc<Semaphore>,
 }
 
-impl AllSlots {
+impl Permits {
     fn new(config: &Config) -> Self {
-        Self {
-            captures: CapturePermits::new(config.max_captures),
-            looks: CapturePermits::new(config.max_captures),
-        }
+        // Without any permit no request would ever be answered.
+        let total = config.max_captures.clamp(1, Semaphore::MAX_PERMITS);
+        Self { captures: Arc::new(Semaphore::new(total)), looks: Arc::new(Semaphore::new(total)) }
+    }
+
+    fn capture(&self) -> &Arc<Semaphore> {
+        &self.captures
+    }
+
+    fn look(&self) -> &Arc<Semaphore> {
+        &self.looks
     }
 }
 
@@ -83,8 +98,8 @@ impl Handler {
 
     /// One whose work is done by this engine.
     pub(crate) fn linked(config: Config, link: Option<Link>) -> Self {
-        let slots = AllSlots::new(&config);
-        Self(Arc::new(Inner { config, slots, process: std::process::id(), link }))
+        let permits = Permits::new(&config);
+        Self(Arc::new(Inner { config, permits, process: std::process::id(), link }))
     }
 
     pub(crate) fn config(&self) -> &Config {
@@ -94,7 +109,7 @@ impl Handler {
     /// Answers a request whose path is under `/debug/pprof/`; any other gets 404.
     ///
     /// It works under any executor, and takes microseconds of it: profiles are captured on threads of rtprof's own,
-    /// and the body streams from there. (The first request of the process waits until two threads are started.) A
+    /// and the body streams from there. (The first request of the process waits until a thread is started.) A
     /// request body is read where this runs; only that of a POST to `symbol` is, up to 1 MiB. Dropped, it ends the
     /// capture, as does the response's body.
     ///
@@ -139,10 +154,13 @@ impl Handler {
             Route::Index if is_head => Ok(answer::page(Body::left_out())),
             Route::Index => {
                 let cmdline = config.cmdline;
-                let body = self
-                    .run(|link, slots| capture::computed(link, slots.looks, move || index::page(cmdline)))
-                    .await?;
-                Ok(answer::page(body))
+                self.run(Permits::look, move |worker| {
+                    worker.take_turn()?;
+                    let page = index::page(cmdline);
+                    worker.begin(move |_| answer::page(Body::whole(page)))?;
+                    Ok(())
+                })
+                .await
             }
             Route::Symbol if is_head => Ok(answer::of_type(answer::TEXT, Body::left_out())),
             Route::Symbol => {
@@ -150,15 +168,14 @@ impl Handler {
                     Method::POST => Words::of_body(body).await,
                     _ => Words::of_query(&head.uri),
                 };
-                let body = self.run(|link, slots| capture::symbols(link, slots.looks, words)).await?;
-                Ok(answer::of_type(answer::TEXT, body))
+                self.run(Permits::look, move |worker| capture::symbols(worker, words)).await
             }
             Route::Profile => {
                 let asked = CpuAsked::of(&query, limits)?;
                 if is_head {
                     return Ok(cpu::head(asked.form));
                 }
-                self.run(|link, slots| cpu::answer(link, slots.captures, asked)).await
+                self.run(Permits::capture, move |worker| cpu::answer(worker, asked)).await
             }
             Route::Trace => {
                 let (length, hz) = (request::trace_seconds(&query, limits)?, request::cpu_hz(&query)?);
@@ -166,7 +183,7 @@ impl Handler {
                     return Ok(trace::head());
                 }
                 let options = trace::options(request::startup_frames(&query), hz);
-                self.run(|link, slots| trace::answer(link, slots.captures, length, options)).await
+                self.run(Permits::capture, move |worker| trace::answer(worker, length, options)).await
             }
             Route::Delta(name) if is_head => {
                 Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))
@@ -174,7 +191,7 @@ impl Handler {
             Route::Delta(name) => {
                 let publish = name == "heap" && query.number("gc") > 0;
                 let names = request::names(&query, limits)?;
-                self.run(|link, slots| delta::answer(link, slots.captures, name, publish, names)).await
+                self.run(Permits::capture, move |worker| delta::answer(worker, name, publish, names)).await
             }
             Route::Named(name) => {
                 let profile = lookup(&name).ok_or_else(capture::unknown_profile)?;
@@ -182,29 +199,44 @@ impl Handler {
                 if is_head {
                     return Ok(capture::head(&profile, asked));
                 }
-                self.run(|link, slots| capture::answer(link, slots.captures, profile, asked)).await
+                self.run(Permits::capture, move |worker| capture::answer(worker, &profile, asked)).await
             }
         }
     }
 
-    /// Has `work` done on the engine's thread.
-    async fn run<T, F>(&self, work: impl FnOnce(Link, AllSlots) -> F) -> Result<T, Refusal>
-    where
-        T: Send + 'static,
-        F: Future<Output = Result<T, Refusal>> + Send + 'static,
-    {
+    /// Has a worker do `job` as soon as a permit is free.
+    async fn run(
+        &self,
+        permits: impl FnOnce(&Permits) -> &Arc<Semaphore>,
+        job: impl FnOnce(&mut Worker) -> Result<(), Failure> + Send + 'static,
+    ) -> Result<Response<Body>, Refusal> {
         let link =
             self.link().map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
-        let done = link.run(work(link.clone(), self.slots())).await;
-        done?
+        let all = self.permits();
+        let permits = permits(&all).clone();
+        let permit = match permits.clone().try_acquire_owned() {
+            Ok(permit) => permit,
+            // In the order of arrival. On the engine's thread, which has a timer.
+            Err(_) => match link.run(async { timeout(PATIENCE, permits.acquire_owned()).await }).await {
+                Ok(Ok(Ok(permit))) => permit,
+                Ok(_) => {
+                    return Err(Refusal::busy(format!(
+                        "as many captures as allowed are under way (Config::max_captures, {}); try again",
+                        self.0.config.max_captures.max(1)
+                    )));
+                }
+                Err(GivenUp) => return Err(worker::not_collected()),
+            },
+        };
+        worker::answer(&link, permit, job).await
     }
 
-    fn slots(&self) -> AllSlots {
+    fn permits(&self) -> Permits {
         /// Of all handlers that a forked child has from its parent.
-        static INHERITED: PerProcess<AllSlots> = PerProcess::new();
+        static INHERITED: PerProcess<Permits> = PerProcess::new();
         match self.0.process == std::process::id() {
-            true => self.0.slots.clone(),
-            false => INHERITED.get(|| AllSlots::new(&self.0.config)).clone(),
+            true => self.0.permits.clone(),
+            false => INHERITED.get(|| Permits::new(&self.0.config)).clone(),
         }
     }
 

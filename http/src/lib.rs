@@ -13,24 +13,25 @@
 //!
 //! # What is answered
 //! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, `goroutineleak`, and every
-//! profile of the program's own by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
+//! profile that the program makes, by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
 //! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
 //! `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page explains them.
 //!
-//! `trace` streams what is recorded for `seconds=` (1), for `go tool trace`; one trace goes on at a time, whoever has
-//! started it. `profile` answers as Go does when it cannot be begun, until CPU profiles are part of rtprof.
+//! `profile` takes a CPU profile for `seconds=` (30). `trace` streams what is recorded for `seconds=` (1), for `go tool
+//! trace`. The process has one CPU profile and one trace at a time.
 //!
 //! # What it costs
-//! Nothing while nobody asks: two threads sleep. A request is worked on by threads apart from the program's, at the same
-//! priority, so that a program whose cores are all busy still answers; beyond a hundredth of a core in the long run answers
-//! give way to the program (nice 10). Captures are computed one at a time, in milliseconds. Names that are not known yet are found by a thread that gives way to the program's (nice 10). A profile
-//! waits for them for 6 s, after its `seconds=` for 2 s. Then it goes out with addresses and build ids in their place, and
-//! with a comment that says so. Pages and texts, and with `symbolize=full` all, wait until every name is found or its file
+//! Nothing while no request comes: one thread sleeps. Each request gets a worker thread, at the program's own priority, so
+//! that a program whose cores are all busy still answers. One worker at a time computes or writes. When answers have taken
+//! more than a hundredth of a core in the long run, workers give way to the program (nice 10). Captures take milliseconds.
+//! Names that are not known yet are found by another thread, which gives way to the program (nice 10). A profile waits for
+//! them for 6 s, or for 2 s after its `seconds=`. Then it goes out with addresses and build ids in their place, and with a
+//! comment that says so. Pages and texts, and with `symbolize=full` all answers, wait until every name is found or its file
 //! does not answer.
 //!
 //! # Your responsibilities
-//! - Profiles tell names of functions, paths, labels. [`serve`] refuses addresses that others reach; what you mount on
-//!   your own port is as public as that.
+//! - Profiles contain names of functions, paths and labels. [`serve`] refuses addresses that other machines reach; what you
+//!   mount on your own port is as public as that port.
 //! - One scraper for the `delta_` endpoints: each request ends where the last one began.
 //! - A forked child without `exec` has the listening socket but not the thread that answers on it.
 //!
@@ -57,17 +58,15 @@ mod listen;
 mod names;
 mod process;
 mod query;
-mod recording;
 mod request;
 mod route;
 #[cfg(feature = "axum")]
 mod router;
 mod server;
-mod slots;
 mod socket;
-mod stream;
 mod symbol;
 mod trace;
+mod worker;
 
 pub use body::Body;
 pub use config::Config;

@@ -4,13 +4,13 @@
 //! long where all cores are busy, or for ever where the file lies on a mount that does not answer. An answer goes out
 //! without the names that are not there in time. The search goes on, and the next answer has them.
 
+use std::io;
 use std::time::Duration;
 
 use rtprof_pprof_out::{NameSearch, Snapshot, Symbolization};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
 
-use crate::engine::{GivenUp, Link};
+use crate::worker::Worker;
 
 /// Which names an answer is to have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ const SCRAPE: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_millis(250);
 
 /// Something with addresses.
-pub(crate) trait Unnamed: Send + 'static {
+pub(crate) trait Unnamed {
     /// Begins to look for the names of all of them, and calls `at_end` when they are found.
     fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch;
 }
@@ -78,38 +78,32 @@ pub(crate) struct Searching {
 }
 
 impl Searching {
-    async fn wait(mut self, patience: Patience) {
-        let limit = match patience {
-            Patience::Nothing => Duration::ZERO,
-            Patience::For(limit) => limit,
-            Patience::UntilFound => {
-                while timeout(LOOK, &mut self.found).await.is_err() && self.search.makes_progress() {}
-                return;
-            }
-        };
-        // What was not found in time has no name.
-        let _ = timeout(limit, self.found).await;
-    }
-}
-
-/// Begins to look for the names of `unnamed`.
-pub(crate) async fn search<T: Unnamed>(link: &Link, unnamed: T) -> Result<(T, Searching), GivenUp> {
-    let (told, found) = oneshot::channel();
-    let begun = link.computing(move || {
+    /// Begins to look for the names of `unnamed`.
+    pub(crate) fn begin(unnamed: &impl Unnamed) -> Self {
+        let (told, found) = oneshot::channel();
         // Fails if the client is gone.
         let search = unnamed.find_names(move || _ = told.send(()));
-        (unnamed, search)
-    });
-    let (unnamed, search) = begun.await?;
-    Ok((unnamed, Searching { search, found }))
+        Self { search, found }
+    }
+
+    fn wait(mut self, worker: &mut Worker, patience: Patience) -> io::Result<()> {
+        // What is not found in time has no name.
+        match patience {
+            Patience::Nothing => {}
+            Patience::For(limit) => _ = worker.wait_for(limit, self.found)?,
+            Patience::UntilFound => {
+                while worker.wait_for(LOOK, &mut self.found)?.is_none() && self.search.makes_progress() {}
+            }
+        }
+        Ok(())
+    }
 }
 
-/// Returns when the names of `unnamed` are known or waited for long enough.
-pub(crate) async fn found<T: Unnamed>(link: &Link, unnamed: T, patience: Patience) -> Result<T, GivenUp> {
+/// Waits until the names of `unnamed` are known, or for as long as `patience` says. Fails when the client is gone.
+pub(crate) fn find(worker: &mut Worker, unnamed: &impl Unnamed, patience: Patience) -> io::Result<()> {
     if patience == Patience::Nothing {
-        return Ok(unnamed);
+        return Ok(());
     }
-    let (unnamed, searching) = search(link, unnamed).await?;
-    searching.wait(patience).await;
-    Ok(unnamed)
+    worker.take_turn()?;
+    Searching::begin(unnamed).wait(worker, patience)
 }

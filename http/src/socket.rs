@@ -11,7 +11,7 @@ use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
-use crate::stream::STALL;
+use crate::worker::STALL;
 
 /// What the system keeps for a client that reads slowly. It says that there is room again only when a third of its
 /// buffer is free, which it makes megabytes large: a slow client would seem to take nothing for minutes.

@@ -11,7 +11,7 @@ use rtprof_pprof_out::{NameSearch, Symbolization, find_function_names, function_
 use rtprof_runtime::hook;
 
 use crate::names::Unnamed;
-use crate::stream::PIECE;
+use crate::worker::PIECE;
 
 /// The most of a body that is read: some 50,000 addresses.
 const MAX_BODY: usize = 1 << 20;

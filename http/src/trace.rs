@@ -9,24 +9,20 @@ use rtprof_trace_out::{Options, Reader, TraceError};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
-use crate::engine::Link;
-use crate::slots::CapturePermits;
-use crate::stream::{self, ChannelWriter};
+use crate::worker::{Failure, Worker};
 
 /// The name that a client saves it under.
 const NAME: &str = "trace";
 
-/// The answer to a request for a trace of this length. On the engine's thread. When the client goes away, the trace ends.
-pub(crate) async fn answer(
-    link: Link,
-    slots: CapturePermits,
-    length: Duration,
-    options: Options,
-) -> Result<Response<Body>, Refusal> {
-    let place = slots.take().await?;
-    let reader = link.computing(move || Reader::start_with(options)).await?.map_err(refused)?;
-    let body = stream::body_at_once(&link, place, move |writer| write(reader, length, writer))?;
-    Ok(answer::attachment(NAME, body))
+/// Records a trace of this length and writes it as it comes. When the client goes away, the trace ends.
+pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) -> Result<(), Failure> {
+    worker.take_turn()?;
+    let mut reader = Reader::start_with(options).map_err(refused)?;
+    worker.begin_waiting(|body| answer::attachment(NAME, body))?;
+    reader.stop_after(length);
+    reader.stop_when(worker.is_gone());
+    io::copy(&mut reader, worker)?;
+    Ok(())
 }
 
 /// The answer without its body, for a HEAD: nothing is recorded.
@@ -48,12 +44,4 @@ fn refused(error: TraceError) -> Refusal {
 pub(crate) fn options(startup_frames: bool, cpu_hz: Option<u32>) -> Options {
     let cpu_hz = cpu_hz.unwrap_or(0);
     Options { symbolization: Symbolization::Background, startup_frames, cpu_hz, ..Options::default() }
-}
-
-/// By a writer.
-fn write(mut reader: Reader, length: Duration, writer: &mut ChannelWriter<'_>) -> io::Result<()> {
-    reader.stop_after(length);
-    reader.stop_when(writer.is_gone());
-    io::copy(&mut reader, writer)?;
-    Ok(())
 }

@@ -281,9 +281,9 @@ fn the_servers_own_memory_is_labelled() {
             let label = sample.labels.get("rtprof").map(String::as_str);
             assert_eq!(label, Some("http"), "{:#?}", sample.frames);
         }
-        // But what the writer does with a piece of it, and the names and types of profiles that a request is checked by.
+        // But what the worker does with a piece of it, and the names and types of profiles that a request is checked by.
         let of_an_export =
-            |sample: &&Sample| sample.has("rtprof_pprof_out::") && !sample.has("ChannelWriter");
+            |sample: &&Sample| sample.has("rtprof_pprof_out::") && !sample.has("worker::Worker::write");
         let sampled: Vec<_> = samples.iter().filter(of_an_export).collect();
         let largest =
             sampled.iter().map(|sample| sample.values[ALLOC_SPACE] / sample.values[ALLOC_OBJECTS].max(1));

@@ -1,0 +1,273 @@
+//! The worker of a request: one thread that takes what is asked for and writes it to the client.
+//!
+//! ```text
+//!   handler ── job ──► Worker: take, find names, write ──(16 pieces)──► Body ──► the program's server
+//!      ▲                 │
+//!      └─── head ────────┘
+//! ```
+//!
+//! One worker at a time has the *turn*: it computes or writes. A worker gives the turn up while it waits: for its `seconds=`,
+//! for names, for a client that is slow. A profile of ordinary size fits into the pieces, so its worker ends at once, however
+//! slow the client is. A worker whose client takes no piece for ten seconds ends.
+//!
+//! The handler holds the receiver of the pieces, and then the body does. Both drop it when the client is gone: every wait of
+//! the worker ends then, and so does the next write.
+//!
+//! A worker waits by sleeping in short steps, and polls in between what it waits for. So its waits are sleeps in the traces
+//! and profiles of the program, where a wait for a lock or a condition would count as one of the program's.
+
+use std::future::Future;
+use std::io::{self, Write};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::Response;
+use tokio::sync::mpsc::error::TrySendError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+
+use crate::answer::Refusal;
+use crate::body::{Body, Piece};
+use crate::budget::{Account, Budget};
+use crate::engine::Link;
+use crate::handler::CapturePermit;
+
+/// How long a client may take no piece.
+pub(crate) const STALL: Duration = Duration::from_secs(10);
+/// The longest piece; exports write such.
+pub(crate) const PIECE: usize = 64 << 10;
+/// The first step of a wait, and the longest: each is twice the one before.
+const STEPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
+/// Pieces that wait for the client: 1 MiB.
+const WAITING: usize = 16;
+
+/// Makes the response around its body.
+type Head = Box<dyn FnOnce(Body) -> Response<Body> + Send>;
+
+pub(crate) struct Worker {
+    /// Answered once: by [`Worker::begin`], or by the error of the job.
+    head: Option<oneshot::Sender<Result<Head, Refusal>>>,
+    pieces: mpsc::Sender<Piece>,
+    /// Receives a message when the client has taken the last piece.
+    taken: oneshot::Receiver<()>,
+    turns: Arc<Semaphore>,
+    turn: Option<OwnedSemaphorePermit>,
+    budget: Arc<Budget>,
+    /// Of what was done since the worker had the turn first.
+    account: Option<Account>,
+    permit: Option<CapturePermit>,
+}
+
+/// Why a job ended before it had written all.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// The client gets this answer, if its own has not begun.
+    Refused(Refusal),
+    /// The client is gone, or the answer cannot be completed.
+    Broken(io::Error),
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Broken(error)
+    }
+}
+
+/// Starts a worker that does `job`, and returns its answer when that begins. `permit` is held until the job has written all.
+pub(crate) async fn answer(
+    link: &Link,
+    permit: CapturePermit,
+    job: impl FnOnce(&mut Worker) -> Result<(), Failure> + Send + 'static,
+) -> Result<Response<Body>, Refusal> {
+    let (sender, pieces) = mpsc::channel(WAITING);
+    let (head, begun) = oneshot::channel();
+    let (told, taken) = oneshot::channel();
+    let (turns, budget) = (link.turns(), link.budget());
+    let work = move || {
+        let mut worker = Worker {
+            head: Some(head),
+            pieces: sender,
+            taken,
+            turns,
+            turn: None,
+            budget,
+            account: None,
+            permit: Some(permit),
+        };
+        let result = job(&mut worker);
+        worker.end(result);
+    };
+    link.spawn_thread(work).map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
+    // Without an answer the worker has panicked.
+    let head = begun.await.map_err(|_| not_collected())??;
+    Ok(head(Body::stream(pieces, told)))
+}
+
+pub(crate) fn not_collected() -> Refusal {
+    Refusal::internal("failed to collect profile")
+}
+
+fn gone() -> io::Error {
+    io::Error::new(io::ErrorKind::BrokenPipe, "the client is gone")
+}
+
+impl Worker {
+    /// Waits until no other worker has the turn.
+    pub(crate) fn take_turn(&mut self) -> io::Result<()> {
+        if self.turn.is_none() {
+            // In the order of arrival. The semaphore is never closed.
+            let turn = wait_for(&self.pieces, None, self.turns.clone().acquire_owned())?;
+            self.turn = turn.and_then(Result::ok);
+        }
+        self.account.get_or_insert_with(|| Account::open(&self.budget));
+        Ok(())
+    }
+
+    /// Waits for `future`, which needs no runtime, without the turn. `None` if `limit` passes first. Fails when the client is
+    /// gone.
+    pub(crate) fn wait_for<T>(
+        &mut self,
+        limit: Duration,
+        future: impl Future<Output = T>,
+    ) -> io::Result<Option<T>> {
+        self.turn = None;
+        wait_for(&self.pieces, Some(limit), future)
+    }
+
+    /// Lets `length` pass, without the turn. Fails when the client is gone.
+    pub(crate) fn sleep(&mut self, length: Duration) -> io::Result<()> {
+        self.wait_for(length, std::future::pending::<()>()).map(drop)
+    }
+
+    /// Begins the answer, with the turn: what follows is written.
+    pub(crate) fn begin(
+        &mut self,
+        head: impl FnOnce(Body) -> Response<Body> + Send + 'static,
+    ) -> io::Result<()> {
+        self.take_turn()?;
+        self.settle();
+        self.send_head(head)
+    }
+
+    /// Begins the answer of a job that mostly waits from here on: it gives up the turn, and is left out of the budget.
+    pub(crate) fn begin_waiting(
+        &mut self,
+        head: impl FnOnce(Body) -> Response<Body> + Send + 'static,
+    ) -> io::Result<()> {
+        (self.turn, self.account) = (None, None);
+        self.send_head(head)
+    }
+
+    fn send_head(&mut self, head: impl FnOnce(Body) -> Response<Body> + Send + 'static) -> io::Result<()> {
+        match self.head.take() {
+            Some(begun) => begun.send(Ok(Box::new(head))).map_err(|_| gone()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the answer, and waits until the client has taken all of it. Returns whether it has. The permit and the turn are
+    /// free meanwhile.
+    pub(crate) fn deliver(&mut self) -> bool {
+        (self.permit, self.turn) = (None, None);
+        self.send(Piece::End).is_ok()
+            && matches!(wait_for(&self.pieces, None, &mut self.taken), Ok(Some(Ok(()))))
+    }
+
+    /// Tells whether the client is gone, for a job that may have nothing to write for a long time.
+    pub(crate) fn is_gone(&self) -> impl Fn() -> bool + Send + Sync + use<> {
+        let pieces = self.pieces.clone();
+        move || pieces.is_closed()
+    }
+
+    fn end(mut self, result: Result<(), Failure>) {
+        (self.permit, self.turn) = (None, None);
+        let piece = match (result, self.head.take()) {
+            (Err(Failure::Refused(refusal)), Some(begun)) => {
+                // Fails if the client is gone.
+                let _ = begun.send(Err(refusal));
+                return;
+            }
+            // The client is gone.
+            (_, Some(_)) => return,
+            (Err(Failure::Broken(error)), None) if error.kind() == io::ErrorKind::BrokenPipe => return,
+            (Ok(()), None) => Piece::End,
+            (Err(Failure::Refused(_)), None) => Piece::Failed(io::Error::other("the answer had begun")),
+            (Err(Failure::Broken(error)), None) => Piece::Failed(error),
+        };
+        let _ = self.send(piece);
+    }
+
+    fn settle(&mut self) {
+        if let Some(account) = &mut self.account {
+            account.settle();
+        }
+    }
+
+    fn send(&mut self, piece: Piece) -> io::Result<()> {
+        match self.pieces.try_send(piece) {
+            Ok(()) => Ok(()),
+            Err(TrySendError::Closed(_)) => Err(gone()),
+            Err(TrySendError::Full(piece)) => {
+                // From here on the client sets the pace.
+                self.turn = None;
+                match wait_for(&self.pieces, Some(STALL), self.pieces.reserve())? {
+                    Some(Ok(room)) => {
+                        room.send(piece);
+                        Ok(())
+                    }
+                    _ => Err(gone()),
+                }
+            }
+        }
+    }
+}
+
+/// Waits for `future`, which needs no runtime. `None` if `limit` passes first. Fails when the client of these pieces is gone.
+fn wait_for<T>(
+    pieces: &mpsc::Sender<Piece>,
+    limit: Option<Duration>,
+    future: impl Future<Output = T>,
+) -> io::Result<Option<T>> {
+    let mut future = pin!(future);
+    let mut context = Context::from_waker(Waker::noop());
+    let end = limit.and_then(|limit| Instant::now().checked_add(limit));
+    let mut step = STEPS.0;
+    loop {
+        // Before the poll: a client that takes the last piece and goes has taken it.
+        let is_gone = pieces.is_closed();
+        if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
+            return Ok(Some(done));
+        }
+        if is_gone {
+            return Err(gone());
+        }
+        let left = end.map_or(step, |end| end.saturating_duration_since(Instant::now()));
+        if left.is_zero() {
+            return Ok(None);
+        }
+        thread::sleep(step.min(left));
+        step = STEPS.1.min(step * 2);
+    }
+}
+
+impl Write for Worker {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.settle();
+        let bytes = &bytes[..bytes.len().min(PIECE)];
+        self.send(Piece::Bytes(Bytes::copy_from_slice(bytes)))?;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
