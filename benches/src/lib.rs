@@ -2,10 +2,9 @@
 //!
 //! `cargo run --release -p rtprof-benches --bin bench` prints one table. A global allocator is chosen
 //! when a program is linked, so every contender is a binary of its own (`subjects/`); so are the parts
-//! of rtprof that are timed alone (`parts/`). Each waits for requests on its standard input, and the
-//! driver (`src/bin/bench/`) asks them in turn for a few milliseconds of work at a time. Whatever
-//! disturbs the machine then disturbs all contenders of a round alike, and ratios are taken within a
-//! round.
+//! of rtprof that are timed alone (`parts/NAME/main.rs`). Each waits for requests on its standard input, and the
+//! driver (`src/bin/bench/`, with `parts/NAME/driver.rs`) asks them in turn for a few milliseconds of work at a time.
+//! Whatever disturbs the machine then disturbs all contenders of a round alike, and ratios are taken within a round.
 //!
 //! This library holds what the binaries share. It must not name `rtprof`: the subjects that run without
 //! it have to be linked without it.

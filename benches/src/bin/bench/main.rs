@@ -2,26 +2,41 @@
 //!
 //! `cargo run --release -p rtprof-benches --bin bench` for all of it, with `-- --quick` for a smoke run
 //! without the C and C++ allocators, and with the names of parts for these alone.
+//!
+//! What is measured and how it is driven stand side by side, in `parts/NAME/main.rs` and `parts/NAME/driver.rs`. They are two
+//! programs, because the one that is measured is linked with its own allocator, and this one without rtprof.
 
 mod allocation;
 mod binaries;
+#[path = "../../../parts/capture/driver.rs"]
 mod capture;
 mod child;
+#[path = "../../../parts/cpu/driver.rs"]
 mod cpu;
 mod effort;
+#[path = "../../../parts/event/driver.rs"]
 mod event;
+#[path = "../../../parts/export/driver.rs"]
 mod export;
 mod footprint;
+#[path = "../../../parts/goroutines/driver.rs"]
 mod goroutines;
+#[path = "../../../parts/http/driver.rs"]
 mod http;
+#[path = "../../../parts/calls/driver/mod.rs"]
 mod interpose;
 mod machine;
 mod order;
+#[path = "../../../parts/sample/driver.rs"]
 mod sample;
 mod table;
+#[path = "../../../parts/tasks/driver.rs"]
 mod tasks;
+#[path = "../../../parts/trace/driver/mod.rs"]
 mod trace;
+#[path = "../../../parts/lock/driver.rs"]
 mod uncontended;
+#[path = "../../../parts/wait/driver.rs"]
 mod wait;
 
 use std::io;

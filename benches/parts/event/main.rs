@@ -5,6 +5,7 @@
 //! `at PROFILE RATE DEPTH COUNT` (answers ns for an event), `events PROFILE` (answers how many were recorded,
 //! and dropped).
 
+#[path = "../recorded.rs"]
 mod recorded;
 
 use std::hint::black_box;
