@@ -15,7 +15,9 @@ fn main() {
     // The compiler tells of a sanitizer on nightly alone, and the flags only where they are not in a wrapper.
     let is_sanitized =
         !of("CARGO_CFG_SANITIZE").is_empty() || of("CARGO_ENCODED_RUSTFLAGS").contains("sanitizer=");
-    if is_wanted && is_supported && !is_sanitized {
+    // Models explore the data structures, and replace no functions.
+    let is_model = env::var_os("CARGO_CFG_LOOM").is_some();
+    if is_wanted && is_supported && !is_sanitized && !is_model {
         println!("cargo::rustc-cfg=rtprof_interposed");
     }
 }

@@ -17,7 +17,7 @@
 //! thread-local, no flag is read.
 
 // A model uses a part of this.
-#![cfg_attr(loom, allow(dead_code, unused_imports))]
+#![cfg_attr(loom, allow(dead_code, unreachable_pub, unused_imports))]
 
 pub mod sync;
 #[cfg(not(loom))]
@@ -32,13 +32,13 @@ mod charged_queue;
 #[cfg(not(loom))]
 mod deadline;
 mod frame;
-#[cfg(all(rtprof_interposed, not(loom)))]
+#[cfg(rtprof_interposed)]
 mod interpose;
 #[cfg(loom)]
 mod model;
 mod primitive;
 mod queue;
-#[cfg(any(all(rtprof_interposed, not(loom)), all(test, loom)))]
+#[cfg(any(rtprof_interposed, all(test, loom)))]
 mod sleepers;
 mod spin;
 mod wait;

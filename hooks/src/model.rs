@@ -275,6 +275,8 @@ pub(crate) mod states {
 
     pub(crate) fn block(_: &Goroutine, _: WaitReason, _: u64) {}
 
+    pub(crate) fn announce(_: &Goroutine, _: WaitReason, _: u64) {}
+
     pub(crate) fn resume(_: &Goroutine) {}
 
     pub(crate) fn unblock(_: &Goroutine) {}

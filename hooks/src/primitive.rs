@@ -1,10 +1,46 @@
-//! The atomics and cells of the locks, in one place, so that loom can stand in for them.
+//! What the hooks stand on: atomics and cells, the wait queue, goroutines and their states, the clock, and the records. Models
+//! replace all of it by loom's types and by [`model`](crate::model).
 //!
 //! A model test is `RUSTFLAGS="--cfg loom" cargo test -p rtprof-hooks --release loom_`.
 
-#[cfg(not(loom))]
-pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering};
-
 pub(crate) use rtprof_runtime::primitive::UnsafeCell;
+
+#[cfg(not(loom))]
+pub(crate) use real::*;
+#[cfg(not(loom))]
+mod real {
+    pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+    pub(crate) use parking_lot_core as parking;
+    pub(crate) use rtprof_runtime::{clock, goroutine, process};
+    pub(crate) use rtprof_tracer::states;
+
+    pub(crate) mod report {
+        use rtprof_profiler::{BlockKinds, contention};
+
+        use crate::account::Charge;
+        use crate::wait::WaitReason;
+
+        #[inline]
+        pub(crate) fn blocked(reason: WaitReason, ticks: u64) {
+            if contention::is_block_kind_on(BlockKinds::of(reason)) {
+                contention::block_event(ticks);
+            }
+        }
+
+        #[inline]
+        pub(crate) fn charged(charge: Charge) {
+            contention::mutex_event(charge.waits, charge.ticks);
+        }
+
+        #[inline]
+        pub(crate) fn is_charged() -> bool {
+            contention::is_mutex_profile_on()
+        }
+    }
+}
+
+#[cfg(loom)]
+pub(crate) use crate::model::{clock, goroutine, parking, process, report, states};
+#[cfg(loom)]
+pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};

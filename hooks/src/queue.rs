@@ -12,9 +12,7 @@
 
 use std::time::Instant;
 
-#[cfg(loom)]
-use crate::model::parking as parking_lot_core;
-use parking_lot_core::{FilterOp, ParkResult, ParkToken, RequeueOp, UnparkToken};
+use crate::primitive::parking::{self, FilterOp, ParkResult, ParkToken, RequeueOp, UnparkToken};
 
 use crate::wait::{Goroutine, Wait, clock, states};
 
@@ -83,7 +81,7 @@ pub(crate) unsafe fn park(
     let wait = core::cell::RefCell::new(wait);
     // SAFETY: the caller's promises. The borrows cannot collide: validation is over when the time is out.
     let result = unsafe {
-        parking_lot_core::park(
+        parking::park(
             key,
             || validate(&mut wait.borrow_mut()),
             before_sleep,
@@ -124,7 +122,7 @@ pub(crate) unsafe fn wake(
         Choice::Skip => FilterOp::Skip,
         Choice::Stop => FilterOp::Stop,
     };
-    let decide = |result: parking_lot_core::UnparkResult| {
+    let decide = |result: parking::UnparkResult| {
         // The lowest bit says something else to the sleeper, so it is left out for all.
         let now = clock::ticks() & !1;
         let is_handed_over = decide(&Woken {
@@ -136,7 +134,7 @@ pub(crate) unsafe fn wake(
         UnparkToken(now as usize | usize::from(is_handed_over))
     };
     // SAFETY: the caller's promises.
-    unsafe { parking_lot_core::unpark_filter(key, choose, decide) };
+    unsafe { parking::unpark_filter(key, choose, decide) };
 }
 
 /// The goroutine can run from here on, whenever that will be.
@@ -180,7 +178,7 @@ pub(crate) unsafe fn requeue(from: usize, to: usize, choose: impl FnOnce(u64) ->
         }
     };
     // SAFETY: the caller's promises.
-    unsafe { parking_lot_core::unpark_requeue(from, to, choose, |_, _| UnparkToken(now.get() as usize)) };
+    unsafe { parking::unpark_requeue(from, to, choose, |_, _| UnparkToken(now.get() as usize)) };
 }
 
 /// For [`wake`]: the first in the queue.

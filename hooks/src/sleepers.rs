@@ -28,13 +28,8 @@
 //! # Locks
 //! None.
 
-#[cfg(not(loom))]
-use core::sync::atomic::AtomicU64;
-#[cfg(loom)]
-use loom::sync::atomic::AtomicU64;
-
 use crate::account::Charge;
-use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use crate::wait::{Goroutine, process};
 
 const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };

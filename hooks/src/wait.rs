@@ -5,28 +5,19 @@
 //! the condition). What a lock's unlocker owes is reported by [`charged`]. The block and
 //! mutex profiles and the execution tracer listen here.
 
-#[cfg(loom)]
-use crate::model::goroutine;
-#[cfg(not(loom))]
-use rtprof_runtime::goroutine;
 use rtprof_runtime::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
-#[cfg(all(rtprof_interposed, not(loom)))]
+pub(crate) use rtprof_runtime::wait_reason::WaitReason;
+#[cfg(rtprof_interposed)]
 use rtprof_runtime::wait_site::WaitSite;
 
-pub(crate) use goroutine::Goroutine;
-pub(crate) use rtprof_runtime::wait_reason::WaitReason;
-
-#[cfg(loom)]
-pub(crate) use crate::model::states;
-#[cfg(not(loom))]
-pub(crate) use rtprof_tracer::states;
-
 use crate::account::{Account, Charge, Stake};
+pub(crate) use crate::primitive::goroutine::Goroutine;
+pub(crate) use crate::primitive::{clock, process, states};
+use crate::primitive::{goroutine, report};
 
 /// What took less has not slept. In ticks: about a microsecond, at the rates that counters run at. The kernel cannot put a
 /// thread to sleep and wake it in less, and what does not sleep takes a tenth of it.
-#[cfg(not(loom))]
 const LEAST_SLEEP: u64 = if cfg!(target_arch = "aarch64") { 50 } else { 2000 };
 
 /// For how long the holders of a mutex may leave to the next one what they owe to those who sleep. In ticks: about 16 µs
@@ -116,13 +107,11 @@ impl Wait {
 
     /// As [`Wait::begin`], for a wait that the program announces: whatever else this thread does meanwhile shows that it
     /// waits no more.
-    #[cfg(not(loom))]
     #[inline(always)]
     pub(crate) fn announce(reason: WaitReason) -> Self {
         Self::announce_in(SavedFrame::here(), reason)
     }
 
-    #[cfg(not(loom))]
     fn announce_in(frame: SavedFrame, reason: WaitReason) -> Self {
         let mut wait = Self::prepare_in(frame, reason);
         wait.start_time();
@@ -259,7 +248,6 @@ impl Wait {
     }
 
     /// As [`Wait::end_now`], for what may not have waited at all, and does not tell.
-    #[cfg(not(loom))]
     pub(crate) fn end_if_slept(self) {
         if clock::since(self.start, clock::ticks()) >= LEAST_SLEEP {
             self.end_now();
@@ -306,7 +294,7 @@ pub(crate) fn charged(charge: Charge) {
 }
 
 /// Others were woken who had waited for this, one of them there: reports it with the caller's stack.
-#[cfg(all(rtprof_interposed, not(loom)))]
+#[cfg(rtprof_interposed)]
 #[inline]
 pub(crate) fn woke(charge: Charge, waited_at: Option<&'static WaitSite>) {
     if charge.waits != 0 {
@@ -319,35 +307,3 @@ pub(crate) fn woke(charge: Charge, waited_at: Option<&'static WaitSite>) {
 pub(crate) fn is_charged() -> bool {
     report::is_charged()
 }
-
-#[cfg(not(loom))]
-pub(crate) use rtprof_runtime::{clock, process};
-
-#[cfg(not(loom))]
-mod report {
-    use rtprof_profiler::{BlockKinds, contention};
-
-    use super::{Charge, WaitReason};
-
-    #[inline]
-    pub(super) fn blocked(reason: WaitReason, ticks: u64) {
-        if contention::is_block_kind_on(BlockKinds::of(reason)) {
-            contention::block_event(ticks);
-        }
-    }
-
-    #[inline]
-    pub(super) fn charged(charge: Charge) {
-        contention::mutex_event(charge.waits, charge.ticks);
-    }
-
-    #[inline]
-    pub(super) fn is_charged() -> bool {
-        contention::is_mutex_profile_on()
-    }
-}
-
-#[cfg(loom)]
-use crate::model::report;
-#[cfg(loom)]
-pub(crate) use crate::model::{clock, process};
