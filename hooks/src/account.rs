@@ -1,10 +1,10 @@
-//! What a contended lock owes to those who wait for it.
+//! The account of a contended lock: how long its waiters have waited, and which unlock is charged for it.
 //!
-//! Problem: the mutex profile shall say who made others wait, and for how long. A lock that is unlocked
-//! while n threads wait has delayed all of them, since it was taken or since they came, whichever was
-//! later; and a queue that drains through several holders was delayed by each of them for a part. Walking
-//! the queue at every unlock would cost more than the waiting itself. Go keeps the times of the first and
-//! the last waiter and interpolates (go#61015, go#73760).
+//! Problem: the mutex profile must show which threads made others wait, and for how long. A lock that is unlocked while
+//! n threads wait has delayed all of them, since it was taken or since they arrived, whichever was later. A queue that
+//! drains through several holders was delayed by each of them for a part of the time. Walking the queue at every unlock
+//! would cost more than the waiting itself. Go keeps the times of the first and the last waiter and interpolates
+//! (go#61015, go#73760).
 //!
 //! Scheme: n and the sum of the waiters' start ticks suffice.
 //!
@@ -16,14 +16,14 @@
 //!   time out at t   n −= 1, sum −= start, or the last charge if that was later
 //! ```
 //!
-//! Every tick between a waiter's join and its wake is charged exactly once, to the unlock that ended it.
-//! So the mutex profile's total is the block profile's, except for waiters that give up: what they have
-//! waited since the last unlock they take with them, as nobody has unlocked for it.
+//! Every tick between a waiter's join and its wake is charged exactly once, to the unlock that ended it. So both
+//! profiles have the same total, except for waiters that give up: the time since the last unlock is in the block
+//! profile only, because no unlock ended it.
 //!
-//! Each wait is *counted* once too, at the first unlock that is charged for it.
+//! Each wait is also *counted* once, at the first unlock that is charged for it.
 //!
-//! A waiter that was woken but found the lock taken again joins with the tick of its wake, so that
-//! nothing of its wait is lost between two parts.
+//! A waiter that was woken but found the lock taken again rejoins with the tick of its wake, so that no part of its
+//! wait is lost.
 //!
 //! Sums wrap; a difference of two of them does not, as long as all waits together are shorter than
 //! 2^63 ticks (97 years at 3 GHz).
@@ -32,16 +32,16 @@
 pub(crate) struct Account {
     /// Threads in the queue.
     waiters: u32,
-    /// Those of them that no unlock was charged for yet.
+    /// Waiters that no unlock was charged for yet.
     fresh: u32,
     /// Sum of the waiters' starts, each at least the last charge that counted it.
     sum: u64,
-    /// When the account was charged last. Each charge has a tick of its own, by which a stake tells whether there was
-    /// one since.
+    /// The tick of the last charge. No two charges have the same tick, so a stake shows whether there was a charge
+    /// since it was made.
     charged: u64,
 }
 
-/// No two counters of a machine differ by so many ticks: 0.4 ms at 3 GHz.
+/// More ticks than the counters of two cores differ by: 0.4 ms at 3 GHz.
 const SKEW: u64 = 1 << 20;
 
 /// A waiter's stake in an account, so that it can be taken out again.
@@ -65,7 +65,7 @@ pub(crate) struct Charge {
 impl Account {
     pub(crate) const EMPTY: Self = Self { waiters: 0, fresh: 0, sum: 0, charged: 0 };
 
-    /// A thread waits since `start`. `is_fresh` says that this wait was in no account before.
+    /// Adds a thread that has waited since `start`. `is_fresh` says that the wait was in no account before.
     pub(crate) fn join(&mut self, start: u64, is_fresh: bool) -> Stake {
         self.waiters += 1;
         self.fresh += u32::from(is_fresh);
@@ -73,13 +73,13 @@ impl Account {
         Stake { start, charged: self.charged, is_fresh }
     }
 
-    /// The lock is unlocked at `now`, and `woken` of the waiters leave the queue.
+    /// Charges an unlock at `now`, at which `woken` of the waiters leave the queue.
     pub(crate) fn charge(&mut self, now: u64, woken: u32) -> Charge {
-        // The counters of two cores differ a little, and slow ones stand still between two unlocks. One that is far
-        // back has begun anew, with the machine.
+        // The counters of two cores differ a little, and slow counters stand still between two unlocks. A counter that
+        // is far back was reset, because the machine has slept.
         let now = if self.charged.wrapping_sub(now) < SKEW { self.charged.wrapping_add(1) } else { now };
         let all = u64::from(self.waiters).wrapping_mul(now);
-        // Below zero only by the skew of two cores' counters.
+        // Negative only because the counters of two cores differ.
         let ticks = (all.wrapping_sub(self.sum) as i64).max(0) as u64;
         let charge = Charge { waits: u64::from(self.fresh), ticks };
         self.waiters -= woken;
@@ -89,8 +89,8 @@ impl Account {
         charge
     }
 
-    /// A waiter gives up, or was let in by somebody who did not say whom. Returns when the account was charged
-    /// last for it, if ever.
+    /// Removes a waiter that gives up, or that an unlock has let in without naming it. Returns the tick of the last
+    /// charge for it, if there was one.
     pub(crate) fn leave(&mut self, stake: Stake) -> Option<u64> {
         let was_charged = stake.charged != self.charged;
         let start = if was_charged { self.charged } else { stake.start };
@@ -100,7 +100,7 @@ impl Account {
         was_charged.then_some(self.charged)
     }
 
-    /// Whether nobody waits and nothing is left of those who did.
+    /// Whether no thread waits and nothing is left of earlier waiters.
     #[cfg(test)]
     pub(crate) fn is_settled(&self) -> bool {
         (self.waiters, self.fresh, self.sum) == (0, 0, 0)

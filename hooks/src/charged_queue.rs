@@ -1,4 +1,4 @@
-//! The queue of the threads that wait for one lock, with the account of what they are owed.
+//! The queue of the threads that wait for one lock, with the lock's account.
 //!
 //! The queue is parking_lot_core's at the address of the [`ChargedQueue`]; the account lies in the [`ChargedQueue`] and is
 //! touched with that queue locked only. [`Mutex`](crate::sync::Mutex), [`RwLock`](crate::sync::RwLock) and the adapters for
@@ -17,7 +17,7 @@ pub(crate) struct ChargedQueue {
 
 // SAFETY: the account is only reached with the queue at this address locked; see `with_account`.
 unsafe impl Sync for ChargedQueue {}
-// SAFETY: nothing in it is bound to a thread.
+// SAFETY: the account is plain data.
 unsafe impl Send for ChargedQueue {}
 // No code of the program runs while the account is borrowed.
 impl std::panic::RefUnwindSafe for ChargedQueue {}
@@ -85,8 +85,9 @@ impl ChargedQueue {
         unsafe { queue::wake(self.key(), |_| Choice::Stop, decide) };
     }
 
-    /// Sleeps in the queue until woken, or until `deadline`. `sleeps` runs with the queue locked and says whether to sleep at
-    /// all. `gave_up` runs, with the queue locked again, at the deadline, and is told whether the queue is empty now.
+    /// Sleeps in the queue until woken, or until `deadline`. `sleeps` runs with the queue locked and says whether to
+    /// sleep at all. `gave_up` runs at the deadline, with the queue locked again; its argument says whether the queue
+    /// is empty now.
     ///
     /// # Safety
     /// The closures do not panic, and neither park nor wake.
@@ -136,7 +137,7 @@ impl ChargedQueue {
         wait::charged(charge);
     }
 
-    /// Whether the account is as new. For tests, when no other thread uses the lock.
+    /// Whether the account is as it was at the beginning. For tests, when no other thread uses the lock.
     #[cfg(all(test, loom))]
     pub(crate) fn is_settled(&self) -> bool {
         // SAFETY: the tests ask when no other thread uses the lock.

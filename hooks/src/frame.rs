@@ -1,14 +1,14 @@
 //! Keeping the caller's frame on the stack.
 
-/// To be called after a slow path, in the function that is inlined into the program's.
+/// Keeps the current function's frame. Called after a slow path, in the function that is inlined into the program's.
 ///
-/// A guard that is dropped at the end of a function makes the slow path of `unlock` its last call. The compiler
-/// would turn that into a jump, with the function's frame already gone, and the profile would name its caller. After
-/// this nothing is a last call. It costs nothing where it is not passed.
+/// A guard that is dropped at the end of a function makes the slow path of `unlock` its last call. The compiler would
+/// turn that call into a jump, which removes the function's frame, and the profile would show its caller instead. With
+/// this call at the end the slow path is not the last call. The fast path does not reach it.
 #[inline(always)]
 pub(crate) fn keep() {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    // SAFETY: no instruction.
+    // SAFETY: the assembly is empty.
     unsafe {
         core::arch::asm!("", options(nomem, nostack, preserves_flags));
     }

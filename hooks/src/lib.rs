@@ -1,4 +1,4 @@
-//! What runs inside user code: locks, channels and threads that rtprof sees.
+//! Locks, channels, threads and tasks whose waits rtprof records.
 //!
 //! [`sync`] has drop-in replacements for the locks and channels of std and parking_lot, [`thread`] for
 //! `std::thread`. Programs use them through the facade, as `rtprof::sync` and `rtprof::thread`.
@@ -13,10 +13,9 @@
 //!                  wait::charged (mutex profile)  └─► Wait::end (block profile)
 //! ```
 //!
-//! A lock that is free when it is asked for takes one compare-and-swap, as without us: no clock, no
-//! thread-local, no flag is read.
+//! Taking a free lock is one compare-and-swap, as without rtprof: it reads no clock, no thread-local and no flag.
 
-// A model uses a part of this.
+// Models use a part of this crate.
 #![cfg_attr(loom, allow(dead_code, unreachable_pub, unused_imports))]
 
 pub mod sync;

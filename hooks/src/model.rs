@@ -1,8 +1,8 @@
-//! What stands in for parking_lot_core and for the profiler in models: the same promises, in loom's terms.
+//! Replacements of parking_lot_core and of the profiler for models: the same contracts, built from loom's types.
 //!
-//! The locks under test run unchanged. Their queue is one list behind one loom mutex, which is what a bucket is to
-//! the addresses that share it. Ticks count up at every reading, so that two events never have the same, and what
-//! would be recorded is summed up.
+//! The locks under test run unchanged. Their queue is one list behind one loom mutex, as a bucket is for the addresses
+//! that share it. The clock counts up at every reading, so that no two events have the same tick. Events are summed up
+//! instead of recorded.
 
 use std::cell::Cell;
 
@@ -18,15 +18,15 @@ pub(crate) struct Sums {
 }
 
 thread_local! {
-    // Of std, not of loom: loom runs all threads of a model on one of the system's, and neither sums nor clock are
-    // part of what is modelled.
+    // std's thread-locals and not loom's: loom runs all threads of a model on one system thread, and neither the sums
+    // nor the clock are modelled.
     static SUMS: Cell<Sums> = const {
         Cell::new(Sums { blocked: 0, waits: 0, condition_waits: 0, charged: 0, charged_waits: 0 })
     };
     static CLOCK: Cell<u64> = const { Cell::new(0) };
 }
 
-/// To be called at the beginning of an execution.
+/// Resets sums and clock, at the beginning of an execution.
 pub(crate) fn reset() {
     SUMS.set(Sums::default());
     CLOCK.set(0);
@@ -108,7 +108,7 @@ pub(crate) mod parking {
     }
 
     impl Sleeper {
-        /// One with a deadline does not park. To unpark it would end its wait for a loom mutex, too early.
+        /// A sleeper with a deadline does not park. Unparking it would end its wait for a loom mutex too early.
         fn wake(self, with: usize) {
             self.woken_with.store(with, Ordering::Release);
             if !self.has_deadline {
@@ -141,7 +141,7 @@ pub(crate) mod parking {
         before_sleep();
         loop {
             if deadline.is_none() {
-                // First, so that the wake has come when this thread goes on.
+                // Before the flag is read, so that the wake has happened when this thread goes on.
                 loom::thread::park();
             }
             let with = woken_with.load(Ordering::Acquire);
@@ -151,7 +151,7 @@ pub(crate) mod parking {
             if deadline.is_none() {
                 continue;
             }
-            // A deadline may pass at any moment: whether somebody was faster is up to the schedule.
+            // A deadline may pass at any moment: the schedule decides whether a wake was faster.
             let mut bucket = BUCKET.lock().unwrap();
             let with = woken_with.load(Ordering::Acquire);
             if with != ASLEEP {
@@ -159,7 +159,7 @@ pub(crate) mod parking {
             }
             let me = loom::thread::current().id();
             let place = bucket.iter().position(|sleeper| sleeper.thread.id() == me).expect("it sleeps");
-            // Perhaps another key than it came with.
+            // A requeue may have changed the key.
             let Sleeper { key, .. } = bucket.remove(place);
             timed_out(key, !bucket.iter().any(|sleeper| sleeper.key == key));
             return ParkResult::TimedOut;
@@ -230,14 +230,14 @@ pub(crate) mod parking {
     }
 }
 
-/// The registry, of which models need nothing.
+/// The registry of goroutines. Models need nothing of it.
 pub(crate) mod goroutine {
     use loom::sync::atomic::{AtomicU64, Ordering};
 
     use rtprof_runtime::stack::SavedFrame;
 
     pub(crate) struct Goroutine {
-        /// None: it has no id.
+        /// `None` for a goroutine without an id.
         id: Option<&'static AtomicU64>,
     }
 
@@ -268,7 +268,7 @@ pub(crate) mod goroutine {
     }
 }
 
-/// The states of goroutines, of which models need nothing.
+/// The states of goroutines. Models need nothing of them.
 pub(crate) mod states {
     use super::goroutine::Goroutine;
     use crate::wait::WaitReason;

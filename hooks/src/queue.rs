@@ -1,14 +1,14 @@
-//! The wait queue of all locks, channels and semaphores: parking_lot_core's, where threads sleep by the
-//! address of what they wait for.
+//! The wait queue of all locks, channels and semaphores: parking_lot_core's, in which threads sleep at the address of
+//! the object that they wait for.
 //!
-//! Beyond it this module sees to three things:
-//! - Each waiter's token names its goroutine, so that who wakes knows whom.
-//! - Who wakes notes when, and tells the sleeper: the wait ends at that instant, not when the kernel gets
-//!   round to running the thread. So the waiter's time and the unlocker's charge are the same ticks.
-//! - A wake may hand over what was waited for (`is_handed_over`), by the lowest bit of that tick.
+//! This module adds three things:
+//! - Each waiter's token names its goroutine, so that a wake knows which goroutine it wakes.
+//! - A wake passes its tick to the sleeper: the wait ends at that tick, and not when the kernel runs the thread. So the
+//!   waiter's time and the unlocker's charge are the same ticks.
+//! - A wake may hand the lock over (`is_handed_over`), by the lowest bit of that tick.
 //!
-//! Locks: parking_lot_core's buckets, a spinning word lock each, held while a queue is changed, and while the
-//! closures here run. They hash the address; two keys may share one. Closures may not park or wake.
+//! Locks: parking_lot_core's buckets, each a spinning word lock, held while a queue is changed and while the closures
+//! here run. The address is hashed, so two keys may share a bucket. Closures must not park or wake.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::primitive::parking::{self, FilterOp, ParkResult, ParkToken, RequeueOp
 
 use crate::wait::{Goroutine, Wait, clock, states};
 
-/// What kind of waiter it is: less than 8, so that it fits below a goroutine's address in a token.
+/// The kind of a waiter: less than 8, so that it fits into the low bits of a goroutine's address in a token.
 pub(crate) type WaiterKind = usize;
 
 const KINDS: usize = 8;
@@ -24,9 +24,9 @@ const KINDS: usize = 8;
 /// How a sleep ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sleep {
-    /// Somebody woke this thread, and handed it what it waited for or not.
+    /// Another thread woke this one.
     Woken {
-        /// Whether it was handed over.
+        /// Whether the lock was handed over to it.
         is_handed_over: bool,
     },
     /// There was no reason to sleep.
@@ -35,21 +35,21 @@ pub(crate) enum Sleep {
     TimedOut,
 }
 
-/// Whom to wake.
+/// Whether to wake a waiter.
 pub(crate) enum Choice {
-    /// This one.
+    /// Wake this waiter.
     Wake,
-    /// Not this one, perhaps a later one.
+    /// Skip this waiter, and look at the next one.
     Skip,
-    /// Neither this one nor a later one.
+    /// Skip this waiter and all later ones.
     Stop,
 }
 
-/// What a wake found.
+/// The result of a wake.
 pub(crate) struct Woken {
-    /// When.
+    /// The tick of the wake.
     pub(crate) now: u64,
-    /// How many.
+    /// How many threads were woken.
     pub(crate) count: usize,
     /// Whether others are left in the queue.
     pub(crate) has_more: bool,
@@ -57,10 +57,10 @@ pub(crate) struct Woken {
     pub(crate) be_fair: bool,
 }
 
-/// Sleeps in the queue at `key` until woken, or until `deadline`. `validate` is run with the queue locked and
-/// says whether to sleep at all; it is to let the wait's time run. `before_sleep` is run when the thread is in the
-/// queue, and `timed_out`, with the queue locked again, when it gives up; it is told whether it was the last one. (Of
-/// the queue in which it then is: [`requeue`] may have moved it.)
+/// Sleeps in the queue at `key` until woken, or until `deadline`. `validate` runs with the queue locked and returns
+/// whether to sleep at all; it starts the wait's time. `before_sleep` runs when the thread is in the queue. `timed_out`
+/// runs at the deadline, with the queue locked again; its argument says whether the thread was the last one in its
+/// queue, to which [`requeue`] may have moved it.
 ///
 /// # Safety
 /// `key` is an address that the caller owns. The closures do not panic, and neither park nor wake, except that
@@ -75,11 +75,12 @@ pub(crate) unsafe fn park(
     deadline: Option<Instant>,
 ) -> Sleep {
     debug_assert!(kind < KINDS);
-    // Wherever the wait comes from: this function sleeps.
+    // The frame of this function stays while the thread sleeps.
     wait.stay();
     let token = ParkToken(wait.token() | kind);
     let wait = core::cell::RefCell::new(wait);
-    // SAFETY: the caller's promises. The borrows cannot collide: validation is over when the time is out.
+    // SAFETY: the caller owns the address, and its closures neither panic nor park. The borrows of `wait` do not
+    // overlap: validation has ended before a timeout.
     let result = unsafe {
         parking::park(
             key,
@@ -103,8 +104,8 @@ pub(crate) unsafe fn park(
     }
 }
 
-/// Wakes those in the queue at `key` that `choose` picks by their kind, the longest waiting first. `decide` is run
-/// with the queue locked, also when nobody was woken, and says whether they are handed what they wait for.
+/// Wakes the threads in the queue at `key` that `choose` picks by their kind, the longest waiting first. `decide` runs
+/// with the queue locked, also when no thread was woken, and returns whether the lock is handed over.
 ///
 /// # Safety
 /// `key` is an address that the caller owns. The closures do not panic, and neither park nor wake.
@@ -115,7 +116,7 @@ pub(crate) unsafe fn wake(
 ) {
     let choose = |ParkToken(token): ParkToken| match choose(token % KINDS) {
         Choice::Wake => {
-            // SAFETY: `park` made it from the token of a goroutine that sleeps.
+            // SAFETY: `park` has put it there for a goroutine that still sleeps.
             unsafe { unblock(token - token % KINDS) };
             FilterOp::Unpark
         }
@@ -123,7 +124,7 @@ pub(crate) unsafe fn wake(
         Choice::Stop => FilterOp::Stop,
     };
     let decide = |result: parking::UnparkResult| {
-        // The lowest bit says something else to the sleeper, so it is left out for all.
+        // The lowest bit carries `is_handed_over`, so no tick uses it.
         let now = clock::ticks() & !1;
         let is_handed_over = decide(&Woken {
             now,
@@ -133,33 +134,33 @@ pub(crate) unsafe fn wake(
         });
         UnparkToken(now as usize | usize::from(is_handed_over))
     };
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller owns the addresses, and its closures neither panic nor park nor wake.
     unsafe { parking::unpark_filter(key, choose, decide) };
 }
 
-/// The goroutine can run from here on, whenever that will be.
+/// Marks the goroutine as runnable.
 ///
 /// # Safety
-/// `token` is that of a goroutine that sleeps, so it has not ended; or 0.
+/// `token` is 0, or belongs to a goroutine that sleeps, which therefore has not ended.
 unsafe fn unblock(token: usize) {
     if token != 0 {
-        // SAFETY: the caller's promise.
+        // SAFETY: the goroutine sleeps, so the token is valid.
         states::unblock(unsafe { Goroutine::from_token(token) });
     }
 }
 
-/// What becomes of those in a queue.
+/// What happens to the threads in a queue.
 pub(crate) enum Move {
-    /// They stay where they are.
+    /// All stay.
     None,
     /// All go to the other queue.
     All,
-    /// All but the first, who is woken. It is the one with this token.
+    /// All but the first, which is woken and has this token, go to the other queue.
     AllButFirst { token: usize },
 }
 
-/// Moves those in the queue at `from` to the end of that at `to`, where they go on sleeping. `choose` is run with both
-/// queues locked; it is told the time, which is when the one that is woken was woken.
+/// Moves the threads in the queue at `from` to the end of the queue at `to`, where they go on sleeping. `choose` runs
+/// with both queues locked; its argument is the tick at which the first thread is woken, if it is.
 ///
 /// # Safety
 /// Both keys are addresses that the caller owns. `choose` does not panic, and neither parks nor wakes.
@@ -171,23 +172,23 @@ pub(crate) unsafe fn requeue(from: usize, to: usize, choose: impl FnOnce(u64) ->
             Move::None => RequeueOp::Abort,
             Move::All => RequeueOp::RequeueAll,
             Move::AllButFirst { token } => {
-                // SAFETY: it sleeps, says the caller.
+                // SAFETY: the thread is in the queue, which is locked, so it sleeps.
                 unsafe { unblock(token) };
                 RequeueOp::UnparkOneRequeueRest
             }
         }
     };
-    // SAFETY: the caller's promises.
+    // SAFETY: the caller owns the addresses, and its closures neither panic nor park nor wake.
     unsafe { parking::unpark_requeue(from, to, choose, |_, _| UnparkToken(now.get() as usize)) };
 }
 
-/// For [`wake`]: the first in the queue.
+/// For [`wake`]: wakes the first in the queue.
 pub(crate) fn first() -> impl FnMut(WaiterKind) -> Choice {
     let mut is_taken = false;
     move |_| if core::mem::replace(&mut is_taken, true) { Choice::Stop } else { Choice::Wake }
 }
 
-/// For [`wake`]: everybody.
+/// For [`wake`]: wakes all.
 pub(crate) fn everybody(_: WaiterKind) -> Choice {
     Choice::Wake
 }

@@ -1,5 +1,5 @@
-//! Who waits at which address, since when: so that the thread that wakes one is charged for the wait, and the wait ends when
-//! it was woken and not when the kernel got round to running it.
+//! A table of the threads that wait at an address: so that the thread that wakes one of them is charged for the wait,
+//! and the wait ends at the wake and not when the kernel runs the thread.
 //!
 //! ```text
 //!   home of an address           cells
@@ -8,22 +8,24 @@
 //!   └──────────────────┘         └─────────┴───────┴──────┴────────────────┘
 //! ```
 //!
-//! A thread takes the first free cell from its address's home on, and has the home know how far that is. One that wakes reads
-//! the home: mostly nobody waits, and that is all. Else it looks at the cells within reach and takes the waiters that have
-//! waited longest, as the kernel does. It takes one by a compare-and-swap of `since`, from the tick at which the wait began to
-//! the tick at which it ends, with the lowest bit set; whoever succeeds is charged for the wait.
+//! A thread takes the first free cell from the home of its address on, and raises the home's reach to it. A wake reads
+//! the home; mostly it shows no waiter, and that is all. Otherwise the wake looks at the cells within reach and takes
+//! the waiters that have waited longest, as the kernel does. It takes a waiter by a compare-and-swap of `since`, from
+//! the tick at which the wait began to the tick at which it ends with the lowest bit set. The thread that succeeds is
+//! charged for the wait.
 //!
-//! Where the lock itself is at the address, and not a word that stands for one sleep, a wait goes on until the thread has the lock,
-//! over wakes that came to nothing since another was faster. Then each unlock is charged, from every waiter, with the ticks since
-//! the one before it ([`Sleepers::charge`]), and `since` becomes its tick. The first one sets the bit, and counts the wait.
+//! If the lock itself is at the address, and not a word that is used for one sleep, a wait continues until the thread
+//! has the lock, through wakes after which another thread was faster. Then each unlock is charged with the ticks that
+//! every waiter has waited since the unlock before it ([`Sleepers::charge`]), and `since` becomes its tick. The first
+//! unlock sets the bit and counts the wait.
 //!
-//! A thread that is cancelled in its wait leaves its cell behind. Its goroutine has ended then, and the slot has another id or
-//! none: the next thread that comes across the cell frees it, by a compare-and-swap of `since` too. (Of a thread without a goroutine
-//! it cannot be told, and its cell stays.)
+//! A thread that is cancelled in its wait leaves its cell behind. Its goroutine has ended then, and the slot has
+//! another id or none. The next thread that finds such a cell frees it, by a compare-and-swap of `since` too. (The end
+//! of a thread without a goroutine cannot be detected, so its cell stays.)
 //!
-//! In a forked child all of this is the parent's. The first thread there that waits or wakes empties it.
+//! In a forked child the table holds the parent's threads. The first thread that waits or wakes there empties it.
 //!
-//! A wait that finds no cell free is a wait that ends by itself.
+//! A wait that finds no free cell is recorded as a wait that ended without a wake.
 //!
 //! # Locks
 //! None.
@@ -39,9 +41,9 @@ const FREE: usize = 0;
 /// The cell is being filled. No futex lies at an odd address.
 const FILLING: usize = 1;
 
-/// In `since`: the wait is over; at a lock, up to here it was charged.
+/// Bit of `since`: the wait has ended, or, at a lock, was charged up to this tick.
 const IS_WOKEN: u64 = 1;
-/// As `since`: the thread waits no more.
+/// Value of `since`: the thread no longer waits.
 const LEFT: u64 = IS_WOKEN;
 
 struct Cell {
@@ -53,11 +55,11 @@ struct Cell {
     bits: AtomicU32,
 }
 
-/// How many wait at the addresses of one home, and how far from it the furthest cell is that one of them had: two halves of a
-/// word.
+/// Two halves of a word: how many threads wait at the addresses of one home, and the largest distance of a cell that
+/// one of them used.
 struct Home(AtomicU64);
 
-/// All who wait.
+/// The table.
 pub(crate) struct Sleepers {
     cells: [Cell; CELLS],
     homes: [Home; CELLS],
@@ -67,7 +69,7 @@ pub(crate) struct Sleepers {
 
 /// In place of a process.
 const UNUSED: u32 = 0;
-/// In place of a process: a thread empties the cells. No process has this number.
+/// In place of a process, while a thread empties the cells. No process has this number.
 const EMPTYING: u32 = u32::MAX;
 
 impl Home {
@@ -86,7 +88,7 @@ impl Home {
     }
 }
 
-/// A tick as it can be kept here.
+/// A tick without the bit that `since` uses.
 pub(crate) fn rounded(tick: u64) -> u64 {
     tick & !IS_WOKEN
 }
@@ -108,7 +110,7 @@ fn home_of(address: usize) -> usize {
     ((address as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (64 - CELLS.ilog2())) as usize
 }
 
-/// A waiter's place. Plain data: a thread may be cancelled in its wait.
+/// A waiter's cell. Plain data without a destructor, because a thread may be cancelled in its wait.
 #[derive(Clone, Copy)]
 pub(crate) struct SleeperCell {
     home: usize,
@@ -139,7 +141,8 @@ impl Sleepers {
         &self.cells[(home + distance) % CELLS]
     }
 
-    /// The current thread is about to wait at `address`, since the tick `start`, which is [`rounded`]. `None` if too many do.
+    /// Enters the current thread, which is about to wait at `address` and has done so since the tick `start`, which is
+    /// [`rounded`]. `None` if no cell is free.
     pub(crate) fn enter(
         &self,
         address: usize,
@@ -159,7 +162,7 @@ impl Sleepers {
         let cell = self.cell(home, distance);
         // The order matters: see `cells_at`.
         cell.bits.store(bits, Ordering::Relaxed);
-        // One that was taken for dead, as it may be in a child that no library was told of, cannot be told from a dead one.
+        // A goroutine that was marked as ended by mistake, as can happen in a child of a raw `fork`, counts as none.
         let goroutine = goroutine.filter(|goroutine| goroutine.id() != 0);
         let id = goroutine.map_or(0, Goroutine::id) as u32;
         cell.id.store(id, Ordering::Relaxed);
@@ -180,10 +183,10 @@ impl Sleepers {
         (0..CELLS).find(|&distance| is_taken(self.cell(home, distance)))
     }
 
-    /// The current thread, which has this place, waits no more. Returns when it was woken, or charged last, if by somebody who has
-    /// said so.
+    /// Ends the wait of the current thread in this cell. Returns the tick at which another thread woke it, or was
+    /// charged for it last, if one did.
     ///
-    /// `None` also if the cell was taken from it: its process was forked meanwhile.
+    /// `None` also if the process was forked meanwhile, and the table was emptied.
     pub(crate) fn leave(&self, place: SleeperCell) -> Option<u64> {
         let cell = self.cell(place.home, place.distance);
         if cell.id.load(Ordering::Relaxed) != place.id {
@@ -197,7 +200,7 @@ impl Sleepers {
         (since & IS_WOKEN != 0).then_some(rounded(since))
     }
 
-    /// Frees a cell which the caller has marked as left.
+    /// Frees a cell that the caller has marked as left.
     fn free(&self, cell: &Cell, home: usize) {
         cell.address.store(FREE, Ordering::Release);
         self.homes[home].change(|waiters, reach| match waiters.saturating_sub(1) {
@@ -206,8 +209,8 @@ impl Sleepers {
         });
     }
 
-    /// Frees a cell whose thread has ended, unless another thread does. `since` was read before it was seen to be abandoned: if
-    /// it is the same still, the cell was not used by another thread meanwhile.
+    /// Frees a cell whose thread has ended, unless another thread does. `since` was read before the check for the end:
+    /// if it is unchanged, no other thread has used the cell meanwhile.
     #[cold]
     fn free_abandoned_one(&self, cell: &Cell, since: u64) {
         let address = cell.address.load(Ordering::Relaxed);
@@ -234,8 +237,9 @@ impl Sleepers {
         self.homes[home_of(address)].read().0 != 0
     }
 
-    /// At most `count` of those who wait at `address`, and have a bit in common with `bits`, are woken at `now`: those who have
-    /// waited longest. Calls `unblock` with the goroutine of each, and with the tick at which it began to wait.
+    /// Takes, at the tick `now`, at most `count` of the threads that wait at `address` with a bit in common with
+    /// `bits`, the longest waiting first. Calls `unblock` with the goroutine of each and the tick at which it began to
+    /// wait.
     pub(crate) fn wake(
         &self,
         address: usize,
@@ -263,7 +267,7 @@ impl Sleepers {
             self.waiting(home, address, bits, now).for_each(|(cell, since)| take(cell, since));
             return charge;
         }
-        // One that another has taken meanwhile counts too: it was woken.
+        // A waiter that another thread has taken meanwhile counts too, because it was woken.
         for _ in 0..count {
             let Some((cell, since)) = self.waiting(home, address, bits, now).min_by_key(|&(_, since)| since)
             else {
@@ -274,8 +278,8 @@ impl Sleepers {
         charge
     }
 
-    /// A lock at `address` is unlocked at `now`: charges it with what each who waits there has waited since the lock was charged
-    /// last. All go on waiting, and one of them may find it free. Calls `told` with the goroutine of each.
+    /// Charges the unlock at `now` of the lock at `address` with the time that each waiter has waited since the last
+    /// charge. All go on waiting, and one of them may find the lock free. Calls `told` with the goroutine of each.
     #[cfg(not(target_feature = "crt-static"))]
     pub(crate) fn charge(
         &self,
@@ -300,7 +304,7 @@ impl Sleepers {
         charge
     }
 
-    /// Who waits at an address since before `now`, and since when.
+    /// The waiters at an address since before `now`, each with the tick at which it began.
     fn waiting(
         &self,
         home: usize,
@@ -314,14 +318,14 @@ impl Sleepers {
         self.cells_at(home, address, now).filter(is_meant)
     }
 
-    /// The cells of those who wait at an address since before `now`, with their `since`.
+    /// The cells of the waiters at an address since before `now`, with their `since`.
     fn cells_at(&self, home: usize, address: usize, now: u64) -> impl Iterator<Item = (&Cell, u64)> {
         let (waiters, reach) = if self.is_of_this_process() { self.homes[home].read() } else { (0, 0) };
         let cells = (0..=reach as usize).filter(move |_| waiters > 0);
         cells.filter_map(move |distance| {
             let cell = self.cell(home, distance);
-            // `since` first. Who has read that of a wait reads the address and the bits of the same wait, or later ones; if later
-            // ones, `since` has changed, and the wait cannot be taken.
+            // `since` is read first. Then the address and the bits belong to the same wait or to a later one; if to a
+            // later one, `since` has changed, and the compare-and-swap fails.
             let since = cell.since.load(Ordering::Acquire);
             if since != LEFT && cell.is_abandoned() {
                 self.free_abandoned_one(cell, since);
@@ -333,34 +337,35 @@ impl Sleepers {
         })
     }
 
-    /// Whether the cells are of this process's threads, as they are but for a moment in which a thread of a forked child empties
+    /// Whether the cells belong to this process's threads. They do, except while a thread of a forked child empties
     /// them.
     pub(crate) fn is_of_this_process(&self) -> bool {
         let (own, of) = (process::number(), self.process.load(Ordering::Acquire));
         of == own || self.empty_for(own, of)
     }
 
-    /// This is a forked child with one thread, which may be in a wait.
+    /// Empties the cells in a forked child, whose one thread may be in a wait.
     #[cfg(not(loom))]
     pub(crate) fn forked(&self) {
-        // The number of the process does not tell: the parent may have had the same one, in another namespace.
+        // The number of the process does not identify it: the parent may have the same number in another namespace.
         if self.process.load(Ordering::Relaxed) != UNUSED {
             self.empty();
             self.process.store(process::number(), Ordering::Release);
         }
     }
 
-    /// Empties the cells, which are those of the process `of`, for the current one. Returns whether they are of the current one.
+    /// Empties the cells, which belong to the process `of`, for the current one. Returns whether they belong to the
+    /// current one now.
     #[cold]
     fn empty_for(&self, own: u32, of: u32) -> bool {
         let changed = |to| self.process.compare_exchange(of, to, Ordering::AcqRel, Ordering::Acquire);
         if of == UNUSED {
-            // Not to touch the memory. Another thread may have been faster.
+            // An unused table needs no emptying, which would touch its memory. Another thread may have been faster.
             return changed(own).map_or_else(|seen| seen == own, |_| true);
         }
         if !process::is_shared_with_vfork() {
-            // A child of `vfork` has another number, and these are the cells of its parent. So they stay, and children that the C
-            // library has forked empty them by `forked`.
+            // A child of `vfork` has another number, but shares the cells with its parent. So they stay here, and
+            // children of the C library's `fork` empty them in `forked`.
             return true;
         }
         if of == EMPTYING || changed(EMPTYING).is_err() {

@@ -1,4 +1,4 @@
-//! Waiters and wakers at one time.
+//! Models of concurrent waiters and wakers.
 
 use super::*;
 use loom::sync::Arc;
@@ -23,8 +23,8 @@ impl Sleepers {
 /// Another address, with the same home.
 const OTHER: usize = 192;
 
-/// A thread waits at one address and then at another, in the same cell. Whoever was charged for a wait has told that one, and
-/// no wait at another address.
+/// A thread waits at one address and then at another, in the same cell. A thread that is charged for a wait has
+/// unblocked that one, and no wait at another address.
 #[test]
 fn loom_who_is_charged_has_told() {
     let mut builder = loom::model::Builder::new();
@@ -50,7 +50,7 @@ fn loom_who_is_charged_has_told() {
     });
 }
 
-/// As above, for unlocks: what they are charged together is what the waits have told.
+/// The sum that unlocks are charged equals the sum that the waits report.
 #[test]
 fn loom_what_is_charged_was_told() {
     let mut builder = loom::model::Builder::new();
@@ -75,8 +75,9 @@ fn loom_what_is_charged_was_told() {
     });
 }
 
-/// A thread has ended in its wait, and two come across its cell: one that wakes, and one that wakes and then waits, perhaps in that cell.
-/// It is freed once, nothing is charged for the wait that was left, and the other wait is charged as ever.
+/// A thread has ended in its wait, and two threads find its cell: one wakes, the other wakes and then waits, perhaps in
+/// that cell. The cell is freed once, the abandoned wait is charged to no thread, and the other wait is charged as
+/// usual.
 #[test]
 fn loom_what_was_abandoned_is_freed_once() {
     let mut builder = loom::model::Builder::new();

@@ -1,4 +1,4 @@
-//! Without races: loom_tests has those.
+//! Tests without races; `loom_tests` has those.
 
 use rtprof_runtime::goroutine;
 
@@ -96,7 +96,7 @@ fn who_has_ended_waits_no_more() {
 fn another_process_has_other_threads() {
     let sleepers = Box::new(Sleepers::new());
     let _left = sleepers.enter(64, ANY, 10, None);
-    // As in a child of the process, whatever has made it.
+    // As in a child, however it was made.
     sleepers.process.store(process::number() + 1, Ordering::Relaxed);
     assert_eq!(wake(&sleepers, 64, 1, ANY, 100), (0, 0));
     assert!(!sleepers.are_any(64));

@@ -1,4 +1,4 @@
-//! Waits and system calls of the program's own, announced by it.
+//! Waits and system calls that the program announces.
 
 use rtprof_profiler::contention::block_profile_rate;
 use rtprof_runtime::goroutine;
@@ -8,7 +8,8 @@ use rtprof_tracer::{is_enabled, states};
 use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
-/// What a [`wait`] is for: how `go tool trace` names it, and the profile of `go tool trace -pprof=` that has it.
+/// The reason of a [`wait`]: it decides the name in `go tool trace`, and the profile of `go tool trace -pprof=` that
+/// contains the wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum WaitKind {
@@ -24,7 +25,7 @@ pub enum WaitKind {
     Select,
     /// For the network, or another device. In `-pprof=net`.
     Net,
-    /// For a time to pass. In no profile.
+    /// Until a time has passed. In no profile.
     Sleep,
 }
 
@@ -43,13 +44,12 @@ impl WaitKind {
 }
 
 /// Runs `f`, which waits for something that rtprof does not see: a channel of another crate, a socket. The trace shows
-/// the current goroutine waiting meanwhile, with its stack, and then waking by itself; the block profile counts the wait, if
-/// it is on, has such waits ([`BlockKinds`](rtprof_profiler::BlockKinds): by default not those for the network or for time), and `f`
-/// took about a microsecond or more. (An `f` that took less found
-/// what it wanted at once, and has not waited.)
+/// the current goroutine waiting meanwhile, with its stack, and then waking by itself; the block profile counts the
+/// wait, if it is on, has such waits ([`BlockKinds`](rtprof_profiler::BlockKinds): by default not those for the network
+/// or for time), and `f` took about a microsecond or more. (A shorter `f` has not waited.)
 ///
-/// If `f` does something that is an event of its own, such as locking a contended `rtprof::sync::Mutex` or calling
-/// [`log`](rtprof_tracer::log), the wait that was announced ends there.
+/// If `f` itself causes an event, for example by locking a contended `rtprof::sync::Mutex` or calling
+/// [`log`](rtprof_tracer::log), the announced wait ends there.
 ///
 /// While neither a trace nor the block profile is on this is two loads; a trace that begins meanwhile shows the
 /// goroutine running until `f` returns.
@@ -58,7 +58,7 @@ pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
     if !is_enabled() && block_profile_rate() == 0 {
         return f();
     }
-    // If `f` panics it is dropped, and was no wait.
+    // If `f` panics, the wait is dropped and not recorded.
     let wait = Wait::announce(kind.reason());
     let result = f();
     wait.end_if_slept();
@@ -69,8 +69,7 @@ pub fn wait<T>(kind: WaitKind, f: impl FnOnce() -> T) -> T {
 /// Runs `f`, which makes a system call that may block: reading a file, waiting for a process. The trace shows the current
 /// goroutine in a system call meanwhile, with its stack, and its lane as free. Go: `runtime.entersyscall`.
 ///
-/// If `f` does something that is an event of its own the system call ends there, for the trace. While nothing is recorded
-/// this is one load.
+/// If `f` itself causes an event, the system call ends there in the trace. While nothing is recorded this is one load.
 #[inline(always)]
 pub fn syscall<T>(f: impl FnOnce() -> T) -> T {
     if !is_enabled() {
@@ -82,9 +81,9 @@ pub fn syscall<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// A system call goes on.
+/// A system call in progress.
 struct Scope {
-    /// What interposed calls were hidden before: those that the system call is made by are part of it.
+    /// Which interposed calls were hidden before. Calls that the system call consists of are hidden meanwhile.
     hidden_before: hidden::Before,
 }
 

@@ -1,9 +1,8 @@
-//! The one place through which every wait is reported.
+//! Reporting of waits: the block and mutex profiles and the execution tracer receive every wait from here.
 //!
-//! A [`Wait`] begins when a thread has decided to sleep and ends when somebody wakes it; between the two
-//! its goroutine says what it waits for (one that was notified while the mutex is held still says that it waits for
-//! the condition). What a lock's unlocker owes is reported by [`charged`]. The block and
-//! mutex profiles and the execution tracer listen here.
+//! A [`Wait`] begins when a thread has decided to sleep and ends when another thread wakes it. In between the state of
+//! its goroutine shows the reason. (A thread that was notified while the mutex is held still shows that it waits for
+//! the condition.) [`charged`] reports what an unlock is charged.
 
 use rtprof_runtime::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
@@ -16,12 +15,12 @@ pub(crate) use crate::primitive::goroutine::Goroutine;
 pub(crate) use crate::primitive::{clock, process, states};
 use crate::primitive::{goroutine, report};
 
-/// What took less has not slept. In ticks: about a microsecond, at the rates that counters run at. The kernel cannot put a
-/// thread to sleep and wake it in less, and what does not sleep takes a tenth of it.
+/// The shortest time that counts as a sleep, in ticks: about a microsecond. The kernel cannot put a thread to sleep and
+/// wake it in less, and a call that does not sleep takes a tenth of it.
 const LEAST_SLEEP: u64 = if cfg!(target_arch = "aarch64") { 50 } else { 2000 };
 
-/// For how long the holders of a mutex may leave to the next one what they owe to those who sleep. In ticks: about 16 µs
-/// on x86-64; 1 to 43 µs on aarch64, whose counters differ that much.
+/// For how long unlocks of a mutex may leave the charge to the next unlock, in ticks: about 16 µs on x86-64, and 1 to
+/// 43 µs on aarch64, where the rates of counters differ that much.
 pub(crate) const MUCH: u32 = if cfg!(loom) {
     3
 } else if cfg!(target_arch = "aarch64") {
@@ -29,7 +28,7 @@ pub(crate) const MUCH: u32 = if cfg!(loom) {
 } else {
     1 << 15
 };
-/// Times that need not be exact are kept in units of 2^`COARSE` ticks: about a third of a millisecond, likewise.
+/// Inexact times are kept in units of 2^`COARSE` ticks: about a third of a millisecond on x86-64.
 pub(crate) const COARSE: u32 = if cfg!(loom) {
     2
 } else if cfg!(target_arch = "aarch64") {
@@ -37,34 +36,34 @@ pub(crate) const COARSE: u32 = if cfg!(loom) {
 } else {
     20
 };
-/// How long a thread that was woken may take until another one is. In units of `COARSE`: about 10 ms, likewise.
+/// For how long a woken thread may not run before another one is woken, in units of `COARSE`: about 10 ms on x86-64.
 pub(crate) const LATE: u32 = if cfg!(loom) { 1 } else { 32 };
 
-/// A wait of this thread. Dropped without [`Wait::end`] it was none.
+/// A wait of the current thread. If it is dropped without [`Wait::end`], nothing is reported.
 pub(crate) struct Wait {
     reason: WaitReason,
     goroutine: Option<&'static Goroutine>,
     /// Whether the time runs.
     is_running: bool,
-    /// Whether it left an account that had not counted it.
+    /// Whether it left an account before any unlock was charged for it.
     is_uncounted: bool,
-    /// Whether the goroutine says that it waits.
+    /// Whether the goroutine's state shows the wait.
     is_marked: bool,
-    /// What interposed calls were hidden before this wait hides its own; none while it hides none.
+    /// Which interposed calls were hidden before this wait hid its own; `None` while it hides none.
     hidden_before: Option<hidden::Before>,
-    /// A frame that stays while the thread waits.
+    /// A frame that stays on the stack while the thread waits.
     frame: SavedFrame,
     start: u64,
-    /// Up to when the wait is over: the last wake.
+    /// The end of the wait so far: the tick of the last wake.
     until: u64,
     stake: Stake,
 }
 
 impl Wait {
-    /// This thread is about to wait; its time does not run yet.
+    /// Prepares a wait of the current thread. Its time does not run yet.
     ///
-    /// The caller does not return before the wait is over: its frame is where the stack of the waiting thread is read
-    /// from. One that hands the wait on to another function has that call [`Wait::stay`].
+    /// The caller must not return before the wait is over, because the stack of the waiting thread is read from the
+    /// caller's frame. If the caller passes the wait on to another function, that function calls [`Wait::stay`].
     #[inline(always)]
     pub(crate) fn prepare(reason: WaitReason) -> Self {
         Self::prepare_in(SavedFrame::here(), reason)
@@ -86,27 +85,27 @@ impl Wait {
         }
     }
 
-    /// This thread waits from now on. The caller does not return before, as in [`Wait::prepare`].
+    /// Begins a wait now. The caller must not return before it is over, as with [`Wait::prepare`].
     #[inline(always)]
     pub(crate) fn begin(reason: WaitReason) -> Self {
         Self::begin_in(SavedFrame::here(), reason)
     }
 
-    /// As [`Wait::begin`], where the function that `frame` is in does not return before.
+    /// As [`Wait::begin`], with a frame whose function does not return before the wait is over.
     pub(crate) fn begin_in(frame: SavedFrame, reason: WaitReason) -> Self {
         let mut wait = Self::prepare_in(frame, reason);
         wait.run();
         wait
     }
 
-    /// The caller does not return before the wait is over, or before it goes on in another function that calls this.
+    /// Makes the caller's frame the one from which the stack is read. The caller must not return before the wait is
+    /// over, or before another function calls this.
     #[inline(always)]
     pub(crate) fn stay(&mut self) {
         self.frame = SavedFrame::here();
     }
 
-    /// As [`Wait::begin`], for a wait that the program announces: whatever else this thread does meanwhile shows that it
-    /// waits no more.
+    /// As [`Wait::begin`], for a wait that the program announces. Any other event of this thread ends it.
     #[inline(always)]
     pub(crate) fn announce(reason: WaitReason) -> Self {
         Self::announce_in(SavedFrame::here(), reason)
@@ -141,7 +140,7 @@ impl Wait {
         wait
     }
 
-    /// Whose wait it is.
+    /// The goroutine that waits.
     #[cfg(rtprof_interposed)]
     pub(crate) fn goroutine(&self) -> Option<&'static Goroutine> {
         self.goroutine
@@ -160,11 +159,11 @@ impl Wait {
         self.is_running
     }
 
-    /// Lets the time run from now on, if it does not already. Before each sleep.
+    /// Starts the time, if it does not run yet. Called before each sleep.
     pub(crate) fn run(&mut self) {
         self.start_time();
         self.hide();
-        // Before a second sleep too: the first is over.
+        // Before a second sleep too, because the wake has ended the first.
         if let Some(goroutine) = self.goroutine {
             self.is_marked = true;
             goroutine.park(self.frame);
@@ -172,7 +171,7 @@ impl Wait {
         }
     }
 
-    /// As [`Wait::run`], in the account of a lock. The caller holds the lock of its queue.
+    /// As [`Wait::run`], and adds the wait to the account of a lock. The caller holds the lock of its queue.
     pub(crate) fn join(&mut self, account: &mut Account) {
         let is_fresh = !self.is_running || self.is_uncounted;
         self.is_uncounted = false;
@@ -180,14 +179,14 @@ impl Wait {
         self.stake = account.join(self.until, is_fresh);
     }
 
-    /// Takes the wait out of the account: it was given up. The caller holds the lock of its queue.
+    /// Removes a wait that was given up from the account. The caller holds the lock of its queue.
     pub(crate) fn leave(&mut self, account: &mut Account) {
         account.leave(self.stake);
         self.until = clock::ticks();
     }
 
-    /// Takes the wait out of the account, to go on with it in another place of the queue. The caller holds the lock of
-    /// the queue.
+    /// Removes the wait from the account, before it continues at another position of the queue. The caller holds the
+    /// lock of the queue.
     pub(crate) fn leave_place(&mut self, account: &mut Account) {
         match account.leave(self.stake) {
             Some(charged) => self.until = charged,
@@ -195,8 +194,8 @@ impl Wait {
         }
     }
 
-    /// Ends the wait for a condition at `moved`, when this thread was notified and moved to the queue of the mutex. What
-    /// it has waited since is the wait that is returned, with its stake in the mutex's account.
+    /// Ends the wait for a condition at `moved`, the tick at which this thread was notified and moved to the queue of
+    /// the mutex. Returns the wait for the mutex, which began then, with its stake in the mutex's account.
     pub(crate) fn split(&mut self, moved: u64, stake: Stake) -> Self {
         let until = if self.until > moved { self.until } else { moved };
         self.until = moved;
@@ -214,24 +213,24 @@ impl Wait {
         }
     }
 
-    /// Takes the wait out of the account: it was let in. The unlock that was charged last did that, so the wait was
-    /// over then; if it came before this thread was seen waiting, it is over `now`.
+    /// Removes a wait that has got the lock from the account. The unlock that was charged last has let it in, so the
+    /// wait ended then. If that unlock came before this thread was in the account, the wait ends `now`.
     pub(crate) fn let_in(&mut self, account: &mut Account, now: u64) {
         self.until = account.leave(self.stake).unwrap_or(now);
     }
 
-    /// Somebody woke this thread at `until`. The wait may still go on, if it finds the lock taken.
+    /// Notes that another thread woke this one at `until`. The wait may still go on, if it finds the lock taken.
     pub(crate) fn woken(&mut self, until: u64) {
         self.until = until;
         self.unmark();
     }
 
-    /// What others may know this thread by while it sleeps; the low bits are free.
+    /// A number that identifies this thread's goroutine while it sleeps; the low bits are 0.
     pub(crate) fn token(&self) -> usize {
         self.goroutine.map_or(0, Goroutine::token)
     }
 
-    /// The wait was over at its last wake: reports it, if there was one, with the caller's stack.
+    /// Reports the wait, which ended at its last wake, with the caller's stack; nothing if its time never ran.
     pub(crate) fn end(mut self) {
         self.unmark();
         if self.is_running {
@@ -239,7 +238,7 @@ impl Wait {
         }
     }
 
-    /// The wait ends now: for what cannot tell when it was woken.
+    /// Ends the wait now and reports it: for calls that do not return the tick of the wake.
     pub(crate) fn end_now(mut self) {
         if self.is_running {
             self.until = clock::ticks();
@@ -247,14 +246,15 @@ impl Wait {
         self.end();
     }
 
-    /// As [`Wait::end_now`], for what may not have waited at all, and does not tell.
+    /// As [`Wait::end_now`], for calls that do not return whether they have waited: reports only what took longer than
+    /// a sleep needs.
     pub(crate) fn end_if_slept(self) {
         if clock::since(self.start, clock::ticks()) >= LEAST_SLEEP {
             self.end_now();
         }
     }
 
-    /// What it sleeps in is this wait, and no other one.
+    /// Hides the interposed calls that the sleep consists of, so that they are not reported as waits too.
     #[inline]
     fn hide(&mut self) {
         if self.hidden_before.is_none() {
@@ -262,17 +262,17 @@ impl Wait {
         }
     }
 
-    /// This thread runs again.
+    /// Shows that this thread runs again.
     pub(crate) fn unmark(&mut self) {
         if self.is_marked
             && let Some(goroutine) = self.goroutine
         {
             self.is_marked = false;
-            // First, so that a snapshot that goes on has it waiting.
+            // First, so that a goroutine snapshot in progress still has it as waiting.
             goroutine.unpark();
             states::resume(goroutine);
         }
-        // Last: what has gone before may yield and sleep.
+        // Last, because the calls before may yield and sleep.
         if let Some(before) = self.hidden_before.take() {
             hidden::restore(before);
         }
@@ -285,7 +285,7 @@ impl Drop for Wait {
     }
 }
 
-/// A lock was unlocked for which others had waited: reports it with the caller's stack.
+/// Reports an unlock that others have waited for, with the caller's stack.
 #[inline]
 pub(crate) fn charged(charge: Charge) {
     if charge.waits != 0 || charge.ticks != 0 {
@@ -293,7 +293,7 @@ pub(crate) fn charged(charge: Charge) {
     }
 }
 
-/// Others were woken who had waited for this, one of them there: reports it with the caller's stack.
+/// Reports a wake of threads that have waited, one of them at `waited_at`, with the caller's stack.
 #[cfg(rtprof_interposed)]
 #[inline]
 pub(crate) fn woke(charge: Charge, waited_at: Option<&'static WaitSite>) {

@@ -12,13 +12,14 @@ use rtprof_runtime::start::Start;
 use super::tracked::Tracked;
 
 pin_project! {
-    /// A future that is a task of its own in profiles. Made by [`instrument`](super::instrument()) and [`Instrument`](super::Instrument).
+    /// A future that is a task in profiles. Made by [`instrument`](super::instrument()) and
+    /// [`Instrument`](super::Instrument).
     ///
-    /// The task begins when this is made, and ends when the future is ready or dropped. It takes no memory from the program's
-    /// allocator. Polled again after it was ready, it does what the future does.
+    /// The task begins when this is made, and ends when the future is ready or dropped. It takes no memory from the
+    /// program's allocator. If it is polled again after it was ready, the inner future decides what happens.
     #[must_use = "futures do nothing unless polled"]
     pub struct Instrumented<F> {
-        // Dropped with the task, or after it.
+        // Dropped within the task's end, or after it.
         #[pin]
         future: ManuallyDrop<F>,
         task: Option<Tracked>,
@@ -27,7 +28,7 @@ pin_project! {
     impl<F> PinnedDrop for Instrumented<F> {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
-            // SAFETY: dropped where it lies, and not used again: this is the end of what it is in.
+            // SAFETY: the future is dropped in place and not used again, because `self` is being dropped.
             let drop = || unsafe { ManuallyDrop::drop(this.future.get_unchecked_mut()) };
             match this.task {
                 Some(task) => task.drop_future(drop),
@@ -47,7 +48,7 @@ impl<F> Instrumented<F> {
     }
 }
 
-/// The name of a future's type, without ours around it.
+/// The name of a future's type, without our wrappers.
 fn program_type<F>() -> &'static str {
     let mut name = any::type_name::<F>();
     while let Some(inside) = inside_ours(name) {
@@ -56,7 +57,7 @@ fn program_type<F>() -> &'static str {
     name
 }
 
-/// The type inside one of our futures.
+/// The type inside one of our wrappers.
 fn inside_ours(name: &'static str) -> Option<&'static str> {
     let inside = name.strip_prefix("rtprof_hooks::task::")?.strip_suffix('>')?;
     inside.strip_prefix("instrumented::Instrumented<").or_else(|| inside.strip_prefix("labelled::Labelled<"))
@@ -68,7 +69,7 @@ impl<F: Future> Future for Instrumented<F> {
     #[inline]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        // SAFETY: a field of what is pinned, from which it is not moved.
+        // SAFETY: the future is a field of the pinned value and is not moved out of it.
         let future = unsafe { this.future.map_unchecked_mut(|future| &mut **future) };
         let Some(task) = this.task else { return future.poll(context) };
         let result = task.poll(context.waker(), |waker| future.poll(&mut Context::from_waker(waker)));

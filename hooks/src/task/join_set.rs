@@ -1,4 +1,4 @@
-//! Several tasks of tokio's, whose results are awaited in the order in which they end.
+//! A set of tokio tasks, whose results are awaited in the order in which they end.
 
 use core::fmt;
 use core::ops::{Deref, DerefMut};
@@ -9,7 +9,7 @@ use tokio::task::{AbortHandle, LocalSet};
 use super::Instrumented;
 use super::spawn::blocking;
 
-/// As `tokio::task::JoinSet`, with tasks that the goroutine profile shows. What does not spawn is tokio's own, by [`Deref`].
+/// As `tokio::task::JoinSet`, with tasks that the goroutine profile shows. All other methods are tokio's, by [`Deref`].
 pub struct JoinSet<T> {
     tokio: tokio::task::JoinSet<T>,
 }

@@ -14,7 +14,7 @@ pin_project! {
     pub struct Labelled<F> {
         #[pin]
         future: ManuallyDrop<F>,
-        // Those of the future; while it is polled, those of what polls it.
+        // The future's labels; while it is polled, those of its poller.
         labels: Current,
     }
 
@@ -22,16 +22,16 @@ pin_project! {
         fn drop(this: Pin<&mut Self>) {
             let this = this.project();
             let _inside = Inside::begin(this.labels);
-            // SAFETY: dropped where it lies, and not used again: this is the end of what it is in.
+            // SAFETY: the future is dropped in place and not used again, because `self` is being dropped.
             unsafe { ManuallyDrop::drop(this.future.get_unchecked_mut()) };
         }
     }
 }
 
-/// Runs `future` under the labels of the caller and these; a key that is set already takes the new value. They are current while
-/// it is polled, on any thread: samples that it takes have them, tasks and threads of rtprof that it starts inherit them, and so
-/// does what it awaits. A task that awaits in it has them in the goroutine profile. A future that is a task already keeps the labels of
-/// what made it: label first, instrument last. Go: `pprof.Do`.
+/// Runs `future` under the labels of the caller and these; a key that is set already takes the new value. They are
+/// current while it is polled, on any thread: its samples have them, and the tasks and threads that it starts through
+/// rtprof inherit them, as do the futures that it awaits. A task that awaits in it has them in the goroutine profile. A
+/// future that is already a task keeps the labels of its creator: label first, instrument last. Go: `pprof.Do`.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -52,12 +52,12 @@ impl<F: Future> Future for Labelled<F> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
         let _inside = Inside::begin(this.labels);
-        // SAFETY: a field of what is pinned, from which it is not moved.
+        // SAFETY: the future is a field of the pinned value and is not moved out of it.
         unsafe { this.future.map_unchecked_mut(|future| &mut **future) }.poll(context)
     }
 }
 
-/// The future's labels are current until this is dropped, also by a panic.
+/// Makes the future's labels current until it is dropped, also by a panic.
 struct Inside<'a>(&'a mut Current);
 
 impl<'a> Inside<'a> {

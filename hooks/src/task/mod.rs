@@ -1,6 +1,6 @@
 //! Async tasks as goroutines: who awaits what, at which line.
 //!
-//! A future that is wrapped by [`instrument`](instrument()) is a goroutine of its own in the goroutine profile, on any executor:
+//! A future that is wrapped by [`instrument`](instrument()) is a goroutine in the goroutine profile, on any executor:
 //!
 //! ```
 //! # use rtprof_hooks as rtprof;
@@ -18,29 +18,29 @@
 //!
 //! # What is seen
 //!
-//! A task that waits is in the profile with the async functions that await each other, and the line at which each does, down to
-//! the leaf future that has suspended. Frames of the executor are not among them. A `select!` or `join!` has a stack for each
-//! branch; the first one is that of what a `timeout` is around, and not of its timer. Stacks are noted from the first look at
-//! goroutines until five minutes after the last ([`set_await_stacks`]); tasks that wait at the first look are polled once, for no
-//! other reason, as the contract of [`Future::poll`] allows.
+//! The profile shows a waiting task with the async functions that await each other, and the line at which each does,
+//! down to the leaf future that has suspended. Frames of the executor are left out. A `select!` or `join!` has a stack
+//! for each branch. Of a `timeout` the stack of the inner future comes first, and not that of the timer. Stacks are
+//! noted from the first look at goroutines until five minutes after the last one ([`set_await_stacks`]). Tasks that
+//! wait at the first look are polled once for that purpose, as the contract of [`Future::poll`] allows.
 //!
-//! Futures that a task polls with wakers of another make, as `FuturesUnordered`, `buffer_unordered` and a long `join_all` do, end
-//! its stack: instrument them where they are pushed, and each is a task too.
+//! The stack of a task ends at futures that it polls with other wakers, as `FuturesUnordered`, `buffer_unordered` and a
+//! long `join_all` do. Instrument such futures where they are pushed; then each is a task too.
 //!
 //! # Traces
 //!
-//! While an execution trace is recorded each task is a goroutine of it: created, running on the lane of the thread that polls it,
-//! waiting for what it awaits, and woken by what has used its waker. [`wait`] says what it waits for where that cannot be seen.
-//! Regions, logs and user tasks of async code belong to the async task, also across an await.
+//! In an execution trace each task is a goroutine: it is created, runs on the lane of the thread that polls it, waits
+//! for what it awaits, and is woken by the goroutine that uses its waker. [`wait`] names the reason of a wait where
+//! rtprof cannot see it. Regions, logs and user tasks of async code belong to the async task, also across an await.
 //!
 //! # Labels
 //!
-//! A task has the labels of what made it, and keeps them when it moves between threads. They are current while it is polled, so
-//! that samples of the heap, of locks and of the CPU have them too. [`do_with`] adds some for a future.
+//! A task has the labels of its creator, and keeps them when it moves between threads. They are current while it is
+//! polled, so that samples of the heap, of locks and of the CPU have them too. [`do_with`] adds labels to a future.
 //!
 //! # What it costs
 //!
-//! No allocation. A task whose future or wakers are leaked by the program keeps its slot of 256 bytes.
+//! No allocation. If the program leaks a task's future or wakers, the task's slot of 256 bytes stays in use.
 
 mod instrumented;
 #[cfg(feature = "tokio")]
@@ -62,13 +62,13 @@ pub use rtprof_runtime::task::{AwaitStacks, await_stacks, set_await_stacks};
 pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_named};
 pub use waits::{Waits, wait};
 
-/// Makes `future` a task of its own in profiles. Go: the `go` statement.
+/// Makes `future` a task in profiles. Go: the `go` statement.
 #[track_caller]
 pub fn instrument<F: Future>(future: F) -> Instrumented<F> {
     Instrumented::new("", future)
 }
 
-/// Makes futures tasks of their own in profiles.
+/// Makes futures tasks in profiles.
 pub trait Instrument: Future + Sized {
     /// As [`instrument`](instrument()).
     #[track_caller]
@@ -76,7 +76,7 @@ pub trait Instrument: Future + Sized {
         Instrumented::new("", self)
     }
 
-    /// Likewise, under a name: at most 64 bytes of it are kept.
+    /// As [`instrument`](Self::instrument), under a name: at most 64 bytes of it are kept.
     #[track_caller]
     fn instrument_named(self, name: &str) -> Instrumented<Self> {
         Instrumented::new(name, self)

@@ -46,8 +46,8 @@ where
     task::spawn_local(Instrumented::new("", future))
 }
 
-/// Runs `f` where it may block. As `tokio::task::spawn_blocking`. The goroutine profile shows it as a task, which can run until a
-/// thread has begun it, and is polled once.
+/// Runs `f` where it may block. As `tokio::task::spawn_blocking`. The goroutine profile shows it as a task, which is
+/// runnable until a thread begins it, and is polled once.
 ///
 /// # Panics
 /// Outside a runtime, as `tokio::task::spawn_blocking`.
@@ -60,7 +60,7 @@ where
     task::spawn_blocking(blocking(f))
 }
 
-/// `f` as a task.
+/// Wraps `f` into a task.
 #[track_caller]
 pub(super) fn blocking<F: FnOnce() -> R, R>(f: F) -> impl FnOnce() -> R {
     let task = Tracked::begin("", Start::here::<F>());

@@ -1,4 +1,4 @@
-//! A task as its future knows it.
+//! A task, held by its future.
 
 use core::mem::ManuallyDrop;
 use core::task::{Poll, Waker};
@@ -18,14 +18,14 @@ use super::waker;
 #[derive(Debug)]
 pub(super) struct Tracked {
     task: &'static Task,
-    /// Those of the task; those of the thread while it is polled.
+    /// The labels of the task; while it is polled, those of the thread.
     labels: Current,
-    /// The user task that is current in it.
+    /// The user task that is current in the task.
     user_task: Suspended,
 }
 
 impl Tracked {
-    /// Begins a task, under the labels of the caller. `None` if there is no memory for it.
+    /// Begins a task under the labels of the caller. `None` if there is no memory for its slot.
     #[track_caller]
     pub(super) fn begin(name: &str, start: Start) -> Option<Self> {
         init::open();
@@ -36,19 +36,19 @@ impl Tracked {
         Some(Self { task, labels: labels::current(), user_task: Suspended::NONE })
     }
 
-    /// Polls the task's future: `poll` does, with the waker that it is given.
+    /// Polls the task's future by `poll`, with the task's waker.
     #[inline]
     pub(super) fn poll<T>(&mut self, executor: &Waker, poll: impl FnOnce(&Waker) -> Poll<T>) -> Poll<T> {
-        // A thread that is about to end has none.
+        // A thread that is about to end has no goroutine.
         let Some(thread) = goroutine::current() else { return poll(executor) };
         let is_noted = task::is_on();
         let outer = thread.polls();
         if is_enabled() {
             polls::begin(self.task);
         }
-        // SAFETY: the future is the caller's, and the poll ends below, or with the future.
+        // SAFETY: the caller owns the future, and the poll ends below, or with the future.
         let begun = unsafe { self.task.enter(executor, || waker::identity(executor), outer) };
-        // SAFETY: used only if it is shared, during this poll, and not dropped.
+        // SAFETY: the waker is used during this poll only, and is not dropped.
         let own = unsafe { waker::of_poll(self.task, is_noted) };
         let waker: &ManuallyDrop<Waker> = &own;
         let waker: &Waker = if begun.is_shared { waker } else { executor };
@@ -61,7 +61,7 @@ impl Tracked {
         result
     }
 
-    /// The current thread runs the task's future.
+    /// Notes that the current thread runs the task's future.
     #[inline]
     fn inside(
         &mut self,
@@ -86,21 +86,22 @@ impl Tracked {
         }
     }
 
-    /// Drops the task's future, which was not ready: `drop` does. What destructors do is the task's.
+    /// Drops the task's future, which was not ready, by `drop`. Events of its destructors belong to the task.
     pub(super) fn drop_future(&mut self, drop: impl FnOnce()) {
         let Some(thread) = goroutine::current() else { return drop() };
         let outer = thread.polls();
         if is_enabled() {
             polls::begin(self.task);
         }
-        // SAFETY: the future is the caller's, and the task ends with it.
+        // SAFETY: the caller owns the future, and the task ends with it.
         unsafe { self.task.enter_end(outer) };
         let _inside = self.inside(thread, outer, PollEnd::Over);
         task::run(drop);
     }
 }
 
-/// A task waits inside another one's poll, whose waker it has not cloned, as it has one already: the other one waits here too.
+/// Notes that the outer task waits here too, when a task waits inside its poll and has not cloned its waker, because it
+/// holds one already.
 #[cold]
 fn awaits_in_outer(executor: &Waker) {
     if let Some(outer) = waker::task_behind(executor)
@@ -112,7 +113,7 @@ fn awaits_in_outer(executor: &Waker) {
 
 #[cfg(feature = "tokio")]
 impl Tracked {
-    /// Runs a task that is no future.
+    /// Runs a task that is a function and not a future.
     pub(super) fn run<T>(mut self, f: impl FnOnce() -> T) -> T {
         match self.poll(Waker::noop(), |_| Poll::Ready(f())) {
             Poll::Ready(result) => result,
@@ -126,35 +127,35 @@ impl Drop for Tracked {
         if is_enabled() {
             polls::dropped(self.task);
         }
-        // SAFETY: the future is gone.
+        // SAFETY: the task has no future.
         unsafe { self.task.end() };
     }
 }
 
-/// A poll of the task goes on, or its future is dropped.
+/// A poll of the task, or the drop of its future, in progress.
 struct Inside<'a> {
     thread: &'static Goroutine,
     task: &'static Task,
-    /// Those of the thread.
+    /// The labels of the thread.
     labels: &'a mut Current,
-    /// What the thread polled before.
+    /// The task that the thread polled before.
     outer: Option<&'static Task>,
-    /// The user task of the thread, where it was exchanged; else none, and the thread's is none of this trace.
+    /// The user task of the thread, if it was exchanged.
     user_task: &'a mut Suspended,
     is_swapped: bool,
-    /// What becomes of the task if the poll does not say it.
+    /// What happens to the task if the poll ends by a panic.
     end: PollEnd,
 }
 
 impl Inside<'_> {
-    /// The poll is over.
+    /// Ends the poll.
     #[inline(always)]
     fn end(self, begun: Begun, is_ready: bool) {
         let mut inside = ManuallyDrop::new(self);
         if is_enabled() {
             inside.record_end(if is_ready { PollEnd::Over } else { PollEnd::Pending });
         }
-        // SAFETY: that poll.
+        // SAFETY: `begun` belongs to this poll.
         unsafe { inside.task.leave(begun, is_ready) };
         inside.restore();
     }
@@ -166,7 +167,7 @@ impl Inside<'_> {
 
     #[inline]
     fn restore(&mut self) {
-        // In a trace that began during the poll a user task may have become current.
+        // If a trace began during the poll, a user task may have become current.
         if self.is_swapped || is_enabled() {
             self.user_task.swap();
         }
@@ -175,14 +176,14 @@ impl Inside<'_> {
     }
 }
 
-/// The poll ends by a panic, or the future was dropped.
+/// Ends a poll that panics, or the drop of the future.
 impl Drop for Inside<'_> {
     #[cold]
     fn drop(&mut self) {
         if is_enabled() {
             self.record_end(self.end);
         }
-        // SAFETY: the poll was begun; and no poll of a future follows that was dropped.
+        // SAFETY: the poll was begun, and a dropped future is not polled again.
         unsafe { self.task.leave_by_panic() };
         self.restore();
     }

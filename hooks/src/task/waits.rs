@@ -1,4 +1,4 @@
-//! Waits of a future that are announced by the program.
+//! Waits of a future that the program announces.
 
 use core::fmt;
 use core::pin::Pin;
@@ -11,7 +11,7 @@ use rtprof_runtime::task::{self, Telling};
 use crate::trace::WaitKind;
 
 pin_project! {
-    /// A future whose waits are of a kind. Made by [`wait`].
+    /// A future whose waits have a given reason. Made by [`wait`].
     #[must_use = "futures do nothing unless polled"]
     pub struct Waits<F> {
         #[pin]
@@ -20,9 +20,9 @@ pin_project! {
     }
 }
 
-/// Says what the task that awaits `future` waits for meanwhile: for traces, which else tell it by the library whose leaf future the
-/// task awaits, and take what they do not know for a lock. Of two inside each other the inner one holds. The async form of
-/// [`trace::wait`](crate::trace::wait).
+/// Names the reason for which a task waits while it awaits `future`. Without it a trace derives the reason from the
+/// library of the leaf future, and shows an unknown one as a lock. If two are nested, the inner one counts. The async
+/// form of [`trace::wait`](crate::trace::wait).
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;

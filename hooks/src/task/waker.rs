@@ -3,10 +3,11 @@
 //! A waker of ours is a pointer to the task's slot, so that a clone costs a count and no allocation. Leaf futures clone the waker
 //! where they suspend: that is when the task notes where it awaits.
 //!
-//! A leaf does not clone a waker that would wake the same task as the one it has ([`Waker::will_wake`]): polled a second time,
-//! perhaps from another line, it would leave no stack. So there are four tables, of functions that do the same; wakers are the same if
-//! their tables are. While stacks are wanted, the waker of a poll has another table than its clones, and these another one than
-//! those of the poll before: every leaf takes the waker for a new one, also where what polls it hands it a clone.
+//! A leaf does not clone a waker that would wake the same task as the one that it holds ([`Waker::will_wake`]): polled
+//! a second time, perhaps from another line, it would leave no stack. So there are four tables with equal functions,
+//! because wakers are equal only if their tables are. While stacks are wanted, the waker of a poll has another table
+//! than its clones, and the clones have another table than those of the poll before. So every leaf clones the waker,
+//! also when its poller passes it a clone.
 //!
 //! | poll | table of its waker | of the clones |
 //! |---|---|---|
@@ -22,25 +23,26 @@ use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::task::{self, Identity, Task};
 use rtprof_tracer::{is_enabled, polls};
 
-/// Added to the number of the table of clones: that of the waker which a poll is given.
+/// Added to the number of the clones' table: the table of the poll's waker.
 const OF_POLL: usize = 2;
 
-/// One array, so that no linker makes one table of two.
+/// One array, so that the linker cannot merge equal tables.
 static TABLES: [RawWakerVTable; 4] = {
     const OF_CLONES: RawWakerVTable = RawWakerVTable::new(clone::<true>, wake, wake_by_ref, release);
     const OF_POLLS: RawWakerVTable = RawWakerVTable::new(clone::<false>, wake, wake_by_ref, release);
     [OF_CLONES, OF_CLONES, OF_POLLS, OF_POLLS]
 };
 
-/// The waker of a poll, which is not counted. `is_noted` says that the task notes where it is cloned.
+/// The waker of a poll, which the reference count does not include. `is_noted` says that the task notes where the waker
+/// is cloned.
 ///
 /// # Safety
-/// It is used during a poll of the task in which its waker may be handed out, and not dropped.
+/// The waker is used only during a poll of the task in which its waker may be shared, and is not dropped.
 #[inline]
 pub(super) unsafe fn of_poll(task: &'static Task, is_noted: bool) -> ManuallyDrop<Waker> {
     let table = if is_noted { usize::from(task.is_other_side()) + OF_POLL } else { 0 };
-    // SAFETY: the functions of the tables keep the contract of wakers for a task whose slot is never freed: those that are
-    // counted keep the executor's waker in it, and so does the poll.
+    // SAFETY: the functions of the tables keep the contract of wakers. The task's slot is never freed, and it holds the
+    // executor's waker while there are clones or a poll.
     ManuallyDrop::new(unsafe { Waker::from_raw(raw(task, &TABLES[table])) })
 }
 
@@ -50,15 +52,15 @@ fn raw(task: &'static Task, table: &'static RawWakerVTable) -> RawWaker {
 }
 
 /// # Safety
-/// `data` is that of a waker which was made here.
+/// `data` belongs to a waker that was made here.
 #[inline]
 unsafe fn task_of(data: *const ()) -> &'static Task {
-    // SAFETY: from a reference to a slot, which is never freed.
+    // SAFETY: the pointer comes from a reference to a slot, which is never freed.
     unsafe { &*data.cast() }
 }
 
-/// What tells an executor's waker from another one. Ours, which an executor's is where a task is polled inside another one's poll, are
-/// the same from each table.
+/// The identity of an executor's waker. If a task is polled inside another task's poll, that waker is one of ours,
+/// whose identity does not depend on the table.
 #[inline]
 pub(super) fn identity(executor: &Waker) -> Identity {
     let table = match task_behind(executor) {
@@ -68,21 +70,21 @@ pub(super) fn identity(executor: &Waker) -> Identity {
     [executor.data().addr(), (&raw const *table).addr()]
 }
 
-/// The task whose waker this is, if it is one of ours.
+/// The task of a waker, if the waker is one of ours.
 #[inline]
 pub(super) fn task_behind(waker: &Waker) -> Option<&'static Task> {
     let is_ours = TABLES.as_ptr_range().contains(&(&raw const *waker.vtable()));
-    // SAFETY: made here, says its table.
+    // SAFETY: its table shows that it was made here.
     is_ours.then(|| unsafe { task_of(waker.data()) })
 }
 
 unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
-    // SAFETY: the contract of wakers.
+    // SAFETY: the caller passes the data of a waker with this table.
     let task = unsafe { task_of(data) };
     if task::is_on() && is_polled(task) {
         task.note_await(IS_HANDED);
     }
-    // SAFETY: the caller's waker is a clone, or that of a poll.
+    // SAFETY: the waker is a clone, or the waker of a poll.
     match unsafe { task.share(|| is_in_poll(task), identity) } {
         None => raw(task, &TABLES[usize::from(task.is_other_side())]),
         Some(executors) => {
@@ -92,13 +94,13 @@ unsafe fn clone<const IS_HANDED: bool>(data: *const ()) -> RawWaker {
     }
 }
 
-/// Whether the current thread polls this task, and none inside.
+/// Whether the current thread polls this task, and no other task inside it.
 #[inline]
 pub(super) fn is_polled(task: &'static Task) -> bool {
     goroutine::known().and_then(Goroutine::polls).is_some_and(|polled| core::ptr::eq(polled, task))
 }
 
-/// Whether the current thread polls this task, perhaps with others inside.
+/// Whether the current thread polls this task, perhaps with other tasks inside it.
 #[inline]
 fn is_in_poll(task: &'static Task) -> bool {
     let mut polled = goroutine::known().and_then(Goroutine::polls);
@@ -112,27 +114,27 @@ fn is_in_poll(task: &'static Task) -> bool {
 }
 
 unsafe fn wake(data: *const ()) {
-    // SAFETY: the contract of wakers.
+    // SAFETY: the caller passes the data of a waker with this table.
     let task = unsafe { task_of(data) };
     if is_enabled() {
         polls::woken(task);
     }
-    // SAFETY: the caller's waker is a clone, and given up by this.
+    // SAFETY: the waker is a clone, and this call consumes it.
     unsafe { task.wake() };
 }
 
 unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: the contract of wakers.
+    // SAFETY: the caller passes the data of a waker with this table.
     let task = unsafe { task_of(data) };
     if is_enabled() {
         polls::woken(task);
     }
-    // SAFETY: the caller's waker is a clone, or that of a poll.
+    // SAFETY: the waker is a clone, or the waker of a poll.
     unsafe { task.wake_by_ref(|| is_in_poll(task)) };
 }
 
 unsafe fn release(data: *const ()) {
-    // SAFETY: the contract of wakers.
+    // SAFETY: the caller passes the data of a waker with this table.
     let task = unsafe { task_of(data) };
     // SAFETY: only clones are dropped.
     unsafe { task.release() };

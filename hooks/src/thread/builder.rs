@@ -1,7 +1,7 @@
 //! Threads with a name or a stack size.
 //!
-//! What starts a thread is inlined into the program's function: were it that function's last call, the
-//! compiler would make it a jump, and the creator's own frame would be gone when its stack is taken.
+//! The functions that start a thread are inlined into the program's function. If they were that function's last call,
+//! the compiler would make it a jump, and the creator's frame would be missing in the stack.
 
 use std::io;
 
@@ -13,7 +13,7 @@ use super::{JoinHandle, Scope, ScopedJoinHandle};
 #[derive(Debug)]
 pub struct Builder {
     std: std::thread::Builder,
-    /// Std does not tell what it was given.
+    /// A copy, because std's builder does not return its name.
     name: String,
 }
 
@@ -52,7 +52,7 @@ impl Builder {
         creator.create(|| self.std.spawn(creator.around(f))).map(JoinHandle)
     }
 
-    /// As [`Builder::spawn`], for an `f` that borrows what need not live for ever.
+    /// As [`Builder::spawn`], for an `f` that borrows data which is not `'static`.
     ///
     /// # Errors
     /// As [`Builder::spawn`].
@@ -71,8 +71,8 @@ impl Builder {
         T: Send,
     {
         let creator = Creator::here::<F>(&self.name);
-        // SAFETY: the caller's promise about `f` is one about the closure around it, which adds nothing that
-        // is not static.
+        // SAFETY: the closure around `f` adds only static data, so what the caller guarantees for `f` holds for the
+        // closure.
         creator.create(|| unsafe { self.std.spawn_unchecked(creator.around(f)) }).map(JoinHandle)
     }
 

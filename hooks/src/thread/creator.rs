@@ -1,4 +1,4 @@
-//! What a new thread knows of its creator.
+//! What a new thread receives from its creator.
 
 use std::io;
 
@@ -10,13 +10,13 @@ use rtprof_runtime::start::Start;
 use rtprof_runtime::thread_create;
 use rtprof_tracer::states;
 
-/// The stack that is about to create a thread, what the thread is to run, and what the trace knows of that.
+/// The stack that creates a thread, the function that the thread runs, and the record of the creation in the trace.
 #[derive(Clone, Copy)]
 pub(super) struct Creator(Origin);
 
 impl Creator {
-    /// That of the caller, for a thread of this name that runs an `F`. A trace has the creation before the thread can
-    /// begin.
+    /// Describes the caller as the creator of a thread of this name that runs an `F`. A trace records the creation
+    /// before the thread can begin.
     #[inline(always)]
     #[track_caller]
     pub(super) fn here<F>(name: &str) -> Self {
@@ -27,14 +27,14 @@ impl Creator {
         Self(Origin { created_by, creator, start: Some(start), birth: states::create(name, Some(start)) })
     }
 
-    /// Has std make the thread. Counted afterwards: the system may refuse.
+    /// Has std make the thread. The creation is counted afterwards, because the system may refuse it.
     #[inline(always)]
     pub(super) fn create<T>(self, create: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
-        // Interposed functions would tell of the same thread once more.
+        // Interposed functions would record the same thread once more.
         self.has_tried(hidden::hiding(Calls::THREADS, create))
     }
 
-    /// The thread was made, or not.
+    /// Records whether the thread was made.
     fn has_tried<T>(self, thread: io::Result<T>) -> io::Result<T> {
         match (&thread, self.0.created_by, self.0.birth) {
             (Ok(_), Some(bucket), _) => bucket.record.count_one(),
@@ -50,7 +50,7 @@ impl Creator {
         goroutine::register(std::thread::current().name(), self.0)
     }
 
-    /// `body` with the goroutine around it, under the labels of the caller. A panic ends the goroutine and goes on to std.
+    /// Wraps `body` into the goroutine, under the labels of the caller. A panic ends the goroutine and goes on to std.
     pub(super) fn around<T>(self, body: impl FnOnce() -> T) -> impl FnOnce() -> T {
         let labels = labels::current();
         move || {

@@ -8,8 +8,8 @@ use super::parked;
 /// The handle of a thread, from [`current`] or [`JoinHandle::thread`](super::JoinHandle::thread). As
 /// `std::thread::Thread`, which it stands for: its methods are there, and [`From`] leads from one to the other.
 ///
-/// What is new is that a trace tells whom [`unpark`](Thread::unpark) has woken, and where it was called. That of std wakes
-/// the thread as well, but the trace has then no waker.
+/// In addition a trace shows which thread [`unpark`](Thread::unpark) has woken, and where it was called. std's `unpark`
+/// wakes the thread as well, but then the trace has no waker.
 #[derive(Clone)]
 #[repr(transparent)]
 pub struct Thread(std::thread::Thread);
@@ -23,7 +23,7 @@ pub fn current() -> Thread {
 
 impl Thread {
     pub(super) fn of(thread: &std::thread::Thread) -> &Self {
-        // SAFETY: it has the same layout, and the reference lives no longer.
+        // SAFETY: `Thread` is a transparent wrapper of std's type, and the reference has the same lifetime.
         unsafe { &*(&raw const *thread).cast::<Self>() }
     }
 

@@ -7,7 +7,7 @@ use super::Thread;
 use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
-/// A thread to be waited for. Dropped, it lets the thread run on. As `std::thread::JoinHandle`.
+/// A handle to wait for a thread. When it is dropped, the thread runs on. As `std::thread::JoinHandle`.
 pub struct JoinHandle<T>(pub(super) std::thread::JoinHandle<T>);
 
 impl<T> JoinHandle<T> {
@@ -17,8 +17,8 @@ impl<T> JoinHandle<T> {
         Thread::of(self.0.thread())
     }
 
-    /// Waits for the thread to end, and returns what it returned, or what it panicked with. A wait of the
-    /// block profile, unless the thread had finished.
+    /// Waits for the thread to end, and returns its result, or the payload of its panic. The block profile counts a
+    /// wait, unless the thread had finished.
     #[inline(always)]
     pub fn join(self) -> Result<T> {
         join(self.0.is_finished(), || self.0.join())
@@ -30,8 +30,8 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// Runs `join` as a wait, unless what it waits for is finished: then it is only the thread's last few
-/// instructions that are left. In the program's own frame, which must be there when its stack is taken.
+/// Runs `join` as a wait, unless the thread is finished and only its last few instructions are left. Inlined into the
+/// program's function, whose frame must be on the stack when it is captured.
 #[inline(always)]
 pub(super) fn join<R>(is_finished: bool, join: impl FnOnce() -> R) -> R {
     if is_finished {

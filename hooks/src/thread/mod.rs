@@ -1,11 +1,11 @@
 //! Threads whose creators show up in the threadcreate profile, and whose waits for each other in the block
 //! profile.
 //!
-//! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that nothing
-//! is to be seen of ([`ThreadId`], [`LocalKey`]) are std's own. Behaviour is std's too: panics
-//! come out of [`JoinHandle::join`], errors of the system out of [`Builder::spawn`], and threads are named,
-//! numbered and parked as ever. What std has deprecated (`sleep_ms`, `park_timeout_ms`) or not stabilised is left out,
-//! and [`JoinHandle`] and [`Thread`] are types of their own.
+//! Drop-in for `std::thread`: `use rtprof::thread;` in place of `use std::thread;` is all. Types that have nothing to
+//! record ([`ThreadId`], [`LocalKey`]) are std's. Behaviour is std's too: panics come out of [`JoinHandle::join`],
+//! errors of the system out of [`Builder::spawn`], and threads are named, numbered and parked as ever. What std has
+//! deprecated (`sleep_ms`, `park_timeout_ms`) or not stabilised is left out, and [`JoinHandle`] and [`Thread`] are
+//! types of their own.
 //!
 //! | | threadcreate profile | block profile | the goroutine says |
 //! |---|---|---|---|
@@ -15,12 +15,12 @@
 //! | [`park`], [`park_timeout`] | | if it took a microsecond | `thread park` |
 //! | [`sleep`] | | never: nobody makes it wait | `sleep` |
 //!
-//! A trace has also who ended a `park`: the caller of [`Thread::unpark`].
+//! A trace also shows the caller of [`Thread::unpark`] that ended a `park`.
 //!
-//! A thread that is started here has the labels of its creator (`pprof::do_with`), as a goroutine has in Go.
+//! A new thread has the labels of its creator (`pprof::do_with`), as a goroutine has in Go.
 //!
-//! Threads that are started elsewhere (by std, a library, C) are seen from the first time they reach one of
-//! rtprof's locks, channels or waits; their creators are not known.
+//! Threads that are started elsewhere (by std, a library, C) appear when they first use one of rtprof's locks, channels
+//! or waits. Their creators are not known.
 
 mod builder;
 mod creator;

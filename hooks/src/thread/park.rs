@@ -6,10 +6,10 @@ use super::parked;
 use crate::frame;
 use crate::wait::{Wait, WaitReason};
 
-/// Waits until somebody calls [`Thread::unpark`](super::Thread::unpark) on this thread; not at all if
-/// somebody has since the last time. May return without. As `std::thread::park`.
+/// Waits until another thread calls [`Thread::unpark`](super::Thread::unpark) on this one. Returns at once if one did
+/// since the last `park`. May return without a reason. As `std::thread::park`.
 ///
-/// A wait of the block profile if it took a microsecond or more.
+/// The block profile counts the wait if it took a microsecond or more.
 #[inline(always)]
 pub fn park() {
     wait(std::thread::park);
@@ -21,13 +21,13 @@ pub fn park_timeout(dur: Duration) {
     wait(|| std::thread::park_timeout(dur));
 }
 
-/// In the program's own frame, which must be there when its stack is taken.
+/// Inlined into the program's function, whose frame must be on the stack when it is captured.
 #[inline(always)]
 fn wait(park: impl FnOnce()) {
     parked::note();
     let wait = Wait::begin(WaitReason::Park);
     park();
-    // It may have found that somebody had called `unpark` before, which std keeps to itself.
+    // std does not report whether an earlier `unpark` made the wait unnecessary.
     wait.end_if_slept();
     frame::keep();
 }

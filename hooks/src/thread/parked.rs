@@ -1,17 +1,17 @@
-//! Which thread is which goroutine, while a trace is recorded: so that [`Thread::unpark`](super::Thread::unpark) can tell
-//! the trace whom it wakes.
+//! A map from threads to goroutines while a trace is recorded, so that [`Thread::unpark`](super::Thread::unpark) can
+//! record which goroutine it wakes.
 //!
-//! Std keeps the tokens of `park`, and a handle of std's has nothing of a thread but its number, of which a program has no
-//! two alike. So a thread that parks notes its number in its goroutine's slot, and the slot in a table:
+//! std keeps the tokens of `park`, and its handle gives access to the unique number of a thread only. So a thread that
+//! parks notes its number in its goroutine's slot, and the slot in a table:
 //!
 //! ```text
 //!   park     slot.thread_number = n,  TABLE[n % 4096] = slot,  then the goroutine waits
 //!   unpark   slot = TABLE[n % 4096];  if it waits, by a park, and its thread_number is n: it can run
 //! ```
 //!
-//! The last step is a compare-and-swap of the goroutine's state, read before the number: where the goroutine runs again,
-//! or has ended and its slot is another's, it fails. Of two threads whose numbers meet in the table, the one that parked
-//! first is woken without a name, as by std's `unpark`.
+//! The last step is a compare-and-swap of the goroutine's state, which was read before the number. It fails if the
+//! goroutine runs again, or has ended and another one uses its slot. If the numbers of two threads collide in the
+//! table, the trace has no waker for the thread that parked first, as with std's `unpark`.
 //!
 //! # Locks
 //!
@@ -29,7 +29,7 @@ use rtprof_tracer::{is_enabled, states};
 
 static TABLE: [AtomicPtr<Goroutine>; 4096] = [const { AtomicPtr::new(null_mut()) }; 4096];
 
-/// Takes the number out of a [`ThreadId`], which hands it to no other.
+/// A hasher that takes the number out of a [`ThreadId`], which has no accessor for it.
 struct Number(u64);
 
 impl Hasher for Number {
@@ -76,7 +76,7 @@ fn note_current() {
     }
 }
 
-/// Tells the trace that the current thread wakes this one, if it is parked.
+/// Records that the current thread wakes this one, if it is parked.
 #[inline]
 pub(super) fn wake(thread: impl FnOnce() -> ThreadId) {
     if is_enabled() {

@@ -15,17 +15,16 @@ use crate::wait::{SavedFrame, Wait, WaitReason};
 /// A scope for threads to be spawned in. As `std::thread::Scope`.
 pub struct Scope<'scope, 'env: 'scope> {
     std: &'scope std::thread::Scope<'scope, 'env>,
-    /// Threads whose functions have not returned. Std does not tell its own count.
+    /// Threads whose functions have not returned. std's count is private.
     running: AtomicUsize,
 }
 
-/// A thread of a scope, to be waited for. As `std::thread::ScopedJoinHandle`.
+/// A handle to wait for a thread of a scope. As `std::thread::ScopedJoinHandle`.
 pub struct ScopedJoinHandle<'scope, T>(std::thread::ScopedJoinHandle<'scope, T>);
 
-/// Runs `f` with a scope, and returns what it returned when all threads of the scope have ended. As
-/// `std::thread::scope`.
+/// Runs `f` with a scope, and returns its result when all threads of the scope have ended. As `std::thread::scope`.
 ///
-/// If any are left when `f` has returned, that is a wait of the block profile.
+/// If threads are still running when `f` has returned, the block profile counts a wait.
 ///
 /// # Panics
 /// With what `f` panicked with; or if a thread has panicked that was not joined.
@@ -35,13 +34,13 @@ pub fn scope<'env, F, T>(f: F) -> T
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
 {
-    // The threads borrow it for longer than the closure below runs, so it stands out here.
+    // The threads borrow it for longer than the closure below runs, so it is a local of this function.
     let mut place = MaybeUninit::uninit();
     let place = place.as_mut_ptr();
     let mut wait = WaitGuard(SavedFrame::here(), None);
     let result = std::thread::scope(|std| {
-        // SAFETY: the place outlives the call of std's `scope`, which returns when all threads have ended,
-        // and nobody can keep a reference that is bound to `'scope`.
+        // SAFETY: `place` outlives the call of std's `scope`, which returns when all threads have ended, and no
+        // reference that is bound to `'scope` can outlive that.
         let scope = unsafe { Scope::put(place, std) };
         let _left = LeftGuard(scope, &mut wait);
         f(scope)
@@ -50,11 +49,11 @@ where
     result
 }
 
-/// The wait at the end of a scope. Dropped, it ends too: if a thread has panicked, std panics, after waiting.
+/// The wait at the end of a scope. Also ends when it is dropped: std panics after waiting, if a thread has panicked.
 struct WaitGuard(SavedFrame, Option<Wait>);
 
 impl WaitGuard {
-    /// Over now. In the program's own frame, which must be there when its stack is taken.
+    /// Ends the wait. Inlined into the program's function, whose frame must be on the stack when it is captured.
     #[inline(always)]
     fn end(&mut self) {
         if let Some(wait) = self.1.take() {
@@ -70,20 +69,20 @@ impl Drop for WaitGuard {
     }
 }
 
-/// Begins the wait when a scope's function is left, by a panic too.
+/// Begins the wait when a scope's function ends, also by a panic.
 struct LeftGuard<'a, 'scope, 'env>(&'a Scope<'scope, 'env>, &'a mut WaitGuard);
 
 impl Drop for LeftGuard<'_, '_, '_> {
     fn drop(&mut self) {
-        // Relaxed: a thread that is ending now is as good as one that has ended.
+        // Relaxed: a thread that is ending now needs no wait worth recording.
         if self.0.running.load(Ordering::Relaxed) > 0 {
-            // In the frame of the scope, which stays.
+            // The frame of the scope stays on the stack.
             self.1.1 = Some(Wait::begin_in(self.1.0, WaitReason::Join));
         }
     }
 }
 
-/// A thread's function has returned.
+/// Counts a thread's function as returned when it is dropped.
 struct RunningGuard<'a>(&'a AtomicUsize);
 
 impl Drop for RunningGuard<'_> {
@@ -94,14 +93,14 @@ impl Drop for RunningGuard<'_> {
 
 impl<'scope, 'env> Scope<'scope, 'env> {
     /// # Safety
-    /// `place` is the caller's, and valid for as long as the result is used.
+    /// The caller owns `place`, which stays valid for as long as the result is used.
     unsafe fn put(
         place: *mut Scope<'static, 'static>,
         std: &'scope std::thread::Scope<'scope, 'env>,
     ) -> &'scope Self {
-        // Types that differ in lifetimes have one layout. Nothing in it needs to be dropped.
+        // Types that differ only in lifetimes have the same layout. Nothing in it needs to be dropped.
         let place = place.cast::<Self>();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller owns `place`, and it stays valid.
         unsafe {
             place.write(Self { std, running: AtomicUsize::new(0) });
             &*place
@@ -119,7 +118,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        // Before the thread can end. A thread that is not made drops the guard with its function.
+        // Before the thread can end. If the thread is not made, its function is dropped, and the guard with it.
         self.running.fetch_add(1, Ordering::Relaxed);
         let running = RunningGuard(&self.running);
         let body = creator.around(f);
@@ -152,8 +151,8 @@ impl<T> ScopedJoinHandle<'_, T> {
         Thread::of(self.0.thread())
     }
 
-    /// Waits for the thread to end, and returns what it returned, or what it panicked with. A wait of the
-    /// block profile, unless the thread had finished.
+    /// Waits for the thread to end, and returns its result, or the payload of its panic. The block profile counts a
+    /// wait, unless the thread had finished.
     #[inline(always)]
     pub fn join(self) -> Result<T> {
         join(self.0.is_finished(), || self.0.join())
@@ -177,8 +176,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
     }
 }
 
-/// As with std, a scope cannot be taken for a shorter one, whose end its threads would outlive. What
-/// compiles:
+/// As with std, a scope cannot be used as a shorter one, which its threads would outlive. This compiles:
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -188,7 +186,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 /// }
 /// ```
 ///
-/// What does not:
+/// This does not:
 ///
 /// ```compile_fail
 /// # use rtprof_hooks as rtprof;
@@ -206,7 +204,7 @@ impl<T> fmt::Debug for ScopedJoinHandle<'_, T> {
 /// }
 /// ```
 ///
-/// Nor may a thread borrow what ends before the scope:
+/// A thread must not borrow data that ends before the scope:
 ///
 /// ```compile_fail
 /// rtprof_hooks::thread::scope(|scope| {

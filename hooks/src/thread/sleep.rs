@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::wait::{Wait, WaitReason};
 
-/// Sleeps for at least `dur`. As `std::thread::sleep`. No wait of the block profile, since nobody else can
-/// shorten it. Go: `time.Sleep`.
+/// Sleeps for at least `dur`. As `std::thread::sleep`. Not in the block profile, because no other thread can shorten
+/// it. Go: `time.Sleep`.
 pub fn sleep(dur: Duration) {
     let wait = Wait::begin(WaitReason::Sleep);
     std::thread::sleep(dur);

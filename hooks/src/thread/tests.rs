@@ -1,4 +1,4 @@
-//! Threads behave as std's, and their goroutines say what they do.
+//! Threads behave as std's, and their goroutines show their states.
 #![allow(clippy::disallowed_methods, reason = "these are no hooks")]
 
 use std::cell::Cell;
@@ -124,7 +124,7 @@ fn the_systems_refusal_is_an_error_as_with_std() {
 #[test]
 fn unchecked_threads_may_borrow() {
     let text = String::from("borrowed");
-    // SAFETY: joined before the text ends.
+    // SAFETY: the thread is joined before the text is dropped.
     let thread = unsafe { Builder::new().spawn_unchecked(|| text.len()) }.unwrap();
     assert_eq!(thread.join().unwrap(), text.len());
 }

@@ -3,7 +3,7 @@
 use rtprof_runtime::goroutine;
 use rtprof_tracer::{is_enabled, states};
 
-/// Lets other threads run. As `std::thread::yield_now`; a trace has it as an event of the scheduler. Go:
+/// Lets other threads run. As `std::thread::yield_now`. A trace shows it as an event of the scheduler. Go:
 /// `runtime.Gosched`.
 #[inline]
 pub fn yield_now() {
