@@ -7,10 +7,10 @@
 //!
 //! Scheme: a clock counts the readings of the list. It shows 2n - 1 while reading n is under way, and 2n after it.
 //!
-//! |```text
+//! ```text
 //!  reading              1                2
 //!  clock        0   |   1   |    2   |   3   |   4
-//! |```
+//! ```
 //!
 //! Each stack in a table notes the clock values at its first and last capture. Its functions were on the thread's stack
 //! when the clock was read, so their libraries were loaded then. Let the readings `first` to `last` have seen a

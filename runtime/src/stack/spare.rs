@@ -8,11 +8,11 @@
 //! Scheme: a hook checks for room before it needs it ([`with_room`]). Where there is too little, its work is done on
 //! another stack, one of a few that were mapped at start:
 //!
-//! |```text
+//! ```text
 //!   SPARES ─► [ guard page | stack ] [ guard page | stack ] …       taken with the process number
 //!                                ▲
 //!   program's stack  … hook │ run ┘ registers and bounds of the program's stack are kept for `capture`
-//! |```
+//! ```
 //!
 //! All signals are blocked meanwhile: a handler without an alternate stack would run on the spare stack, whose size it
 //! does not know; a handler with an alternate stack would overwrite it if the hook was running there. Blocking costs

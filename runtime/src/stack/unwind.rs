@@ -4,11 +4,11 @@
 //! The data of walks lives here: framehop's unwinder (the set of modules), replaced as a whole when modules are loaded
 //! or unloaded, and a fixed set of caches made at start:
 //!
-//! |```text
+//! ```text
 //!   KNOWN ─────► unwinder of the modules known now      (the old one is freed when no walk uses it)
 //!   STRIPES  ──► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …
 //!                one taken by try-lock for each walk
-//! |```
+//! ```
 //!
 //! A stripe's caches are 97 KiB, too much for every thread and impossible to make in a hook. framehop's own cache has
 //! 509 places, one for each remainder of an address, so two return addresses of one stack that share a place evict each
