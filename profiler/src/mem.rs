@@ -9,7 +9,7 @@
 //! Hooks take no lock: they intern a bucket (see [`rtprof_runtime::stack::table`]), read the cycle, and add one to a
 //! word of its record (see [`crate::mem_record`]).
 //!
-//! Two ways of publishing, the first for Rust programs, the second as in Go:
+//! Two ways of publishing:
 //! - Without a collector, every snapshot is a cut at the moment of the call: the cycle is advanced, and everything
 //!   counted before it is published.
 //! - After the first [`collector_cycle`] snapshots show the last complete cut, up to two cycles old, as

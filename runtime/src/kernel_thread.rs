@@ -31,7 +31,7 @@ pub fn is_alive(process: u32, id: u32) -> bool {
 /// `None` where that is not known, as without /proc. Must not be called in a hook: it allocates.
 pub fn is_waiting(id: u32) -> Option<bool> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).ok()?;
-    // After the name, which may contain any bytes. 1 is the end.
+    // The state follows the name, which may contain any bytes.
     let state = stat.rsplit_once(") ")?.1.chars().next()?;
     Some(state != 'R')
 }

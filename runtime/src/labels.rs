@@ -48,8 +48,8 @@ type Pairs = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSet(Arc<Pairs>);
 
-/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts. The heap profile uses the key
-/// `bytes` itself, for the size of objects, so it should not be used. Go: `pprof.Labels`.
+/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts. The key `bytes` is reserved
+/// for the heap profile, which uses it for the size of objects. Go: `pprof.Labels`.
 pub fn labels(pairs: &[(&str, &str)]) -> LabelSet {
     LabelSet(Arc::new(pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect()))
 }
@@ -67,7 +67,7 @@ pub fn current_id() -> LabelSetId {
     CURRENT_ID.with(Cell::get)
 }
 
-/// Labels with their number that are current on a thread, or in a task while it is not polled.
+/// The current labels, with their number, of a thread, or of a task while it is not polled.
 #[derive(Debug, Default)]
 pub struct Current {
     pairs: Option<Arc<Pairs>>,

@@ -55,8 +55,8 @@ impl ThreadRecord {
 /// Returns the stack of the caller, which is about to create a thread. Returns `None` and counts the loss when there is
 /// no memory for it, and `None` before [`crate::init::open`].
 ///
-/// This records nothing: the thread must know its creator before it runs, but it exists only when the system has made
-/// it ([`ThreadRecord::count_one`]). Go: `allocm`.
+/// This counts nothing: the thread must know its creator before it runs, but counts as created only when the system has
+/// made it ([`ThreadRecord::count_one`]). Go: `allocm`.
 #[inline(never)]
 pub fn stack() -> Option<&'static ThreadBucket> {
     if THREADS.is_open() { with_room(stack_here).flatten() } else { None }

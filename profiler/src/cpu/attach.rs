@@ -84,8 +84,8 @@ impl Attacher {
         let first = 1 + random::below(self.period);
         let before = match since {
             Since::Birth => {
-                // It cannot have used more than the elapsed time since then, whatever an earlier thread with this id
-                // has used.
+                // A thread that only seems new may have used more, but since the sampling started no more than the
+                // elapsed time.
                 let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 (now.min(elapsed) + random::below(self.period)) / self.period
             }

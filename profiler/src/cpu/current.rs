@@ -59,7 +59,7 @@ impl<T> Current<T> {
         !self.value.load(Ordering::Relaxed).is_null()
     }
 
-    /// Sets the value. None is set before.
+    /// Sets the value. No value is set before the call.
     pub(super) fn begin(&self, value: Box<T>) {
         self.value.store(Box::into_raw(value), Ordering::Release);
     }

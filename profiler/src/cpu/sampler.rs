@@ -252,7 +252,7 @@ impl SamplerThread {
             goroutine::give_way(&mut tries);
             begun.elapsed() < PATIENCE
         })?;
-        // A thread may have attached itself until then.
+        // A thread may have attached itself until `SAMPLING` ended.
         threads::sweep();
         if matches!(ended, Ended::InUse(_)) {
             self.threads.leak_events();

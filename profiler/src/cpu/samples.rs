@@ -75,7 +75,7 @@ impl Samples {
     /// Makes an empty table. Returns `None` if the kernel grants no memory.
     pub(super) fn new() -> Option<Self> {
         let counts = Table::new(MAX_STACKS);
-        // First the part that is unmapped again if it is dropped.
+        // `TaskNames` first, because it frees its memory when it is dropped.
         let kept = Kept { task_names: TaskNames::new()?, counts };
         kept.counts.open().then(|| Self(Some(kept)))
     }

@@ -1,12 +1,12 @@
 //! The signal that a thread receives when a period is over, and its handler.
 //!
 //! The first choice is `SIGURG`, unless the program has a handler for it. By default that signal is ignored, so a late
-//! one is harmless: after the sampling, or in a program that this process has started by `exec`. (Go chose it for its
+//! one is harmless: after the sampling, or in a program that has replaced this one by `exec`. (Go chose it for its
 //! preemption for the same reason.) `SIGWINCH` is the other ignored signal that nothing waits for. The remaining
 //! candidates end a process by default: their pending signals are dropped when the program's disposition is restored,
 //! but a signal that becomes pending in the middle of `exec` ends the new program. None of them is a real-time signal:
-//! these queue up in a thread that blocks them, and the kernel sends `SIGIO`, which ends the process, when the queue is
-//! full.
+//! real-time signals queue up in a thread that blocks them, and the kernel sends `SIGIO`, which ends the process, when
+//! the queue is full.
 //!
 //! Effects on the program: a system call that the signal interrupts is restarted (`SA_RESTART`), except for those that
 //! never are (signal(7): `poll`, `epoll_wait`, `nanosleep` and others), which return `EINTR`. Only running threads are

@@ -1,4 +1,4 @@
-//! The note of a call that may block, which a goroutine is in while its state is still running.
+//! The note of a goroutine's current call that may block; the goroutine's state stays running during the call.
 //!
 //! Problem: whether a call blocks is known only when it returns. Changing the state at the beginning and the end would
 //! cost more than many calls take. Scheme: the goroutine notes here that it is in a call, and records the call after

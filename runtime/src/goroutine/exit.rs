@@ -16,7 +16,7 @@ mod imp {
 
     use libc::{c_void, pthread_key_t};
 
-    /// Rounds of destructors that POSIX promises (`_POSIX_THREAD_DESTRUCTOR_ITERATIONS`).
+    /// Rounds of destructors that POSIX guarantees (`_POSIX_THREAD_DESTRUCTOR_ITERATIONS`).
     const ROUNDS: usize = 4;
 
     /// glibc stores the values of 32 keys in the thread itself, and calls `malloc` for the others. A hook may not do
@@ -76,7 +76,7 @@ mod imp {
     }
 }
 
-/// No thread is registered on such a platform.
+/// No thread is registered on this platform.
 #[cfg(not(rtprof_supported))]
 pub(super) fn open() {}
 

@@ -93,8 +93,8 @@ pub(crate) fn end_dead(process: u32) -> Live {
         }
         may_live
     });
-    // If the process has as many threads, all are live; asking about each takes a quarter of a microsecond. (A thread
-    // that ended unreported is missed while exactly one other thread is unregistered.)
+    // If the process has as many threads as were found, all are live; asking about each takes a quarter of a
+    // microsecond. (A thread that ended unreported is missed while exactly one other thread is unregistered.)
     let all_live = threads() == Some(found.len());
     let mut live = Live::default();
     for (slot, thread) in found {

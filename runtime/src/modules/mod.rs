@@ -7,7 +7,6 @@
 //!
 //! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `loader::ASKING` while the
 //! loader's list is read; never in a hook.
-//! the loader is asked; never in a hook.
 
 mod history;
 mod span;

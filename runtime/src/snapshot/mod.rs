@@ -163,8 +163,8 @@ impl Goroutine {
     pub fn unpark(&self) {
         let at = self.parked().read();
         self.parked().end();
-        // `None` if a nested wait has cleared the frame. A frame that cannot be read may also be another thread's,
-        // written by mistake; that thread has not waited for the reader of this stack.
+        // `None` if a wait within this one has cleared the frame. Or another thread has: if this thread was mistaken
+        // for dead, its slot serves another thread, which has not waited for the reader of this thread's stack.
         let record = at.map(|at| {
             move || {
                 // The guard restores `errno`.

@@ -14,7 +14,7 @@ mod imp {
     /// Bytes of text that are read at a time.
     const BUFFER: usize = 1024;
 
-    /// The thread pointer, which is the address of glibc's and musl's thread control block.
+    /// Returns the thread pointer, which is the address of glibc's and musl's thread control block.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn thread_pointer() -> usize {
         let tp: usize;

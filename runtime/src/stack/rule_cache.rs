@@ -7,7 +7,7 @@
 //! A walk by hashes alone takes 5.5 ns a frame, most of it waiting: the place of a rule is known only when the return
 //! address has been read, which needs the rule before. Therefore each rule stores a guess: the place of the rule that
 //! followed it last time. The processor continues with the guess while the return address is still being loaded, which
-//! leaves 3.7 ns a frame. A function that is called from another place now and then costs what the hash costs.
+//! leaves 3.7 ns a frame. A function whose caller is not the last one costs what the hash costs.
 
 use super::rule::Rule;
 

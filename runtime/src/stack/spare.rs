@@ -85,7 +85,7 @@ fn on_spare<R>(f: impl FnOnce() -> R) -> Option<R> {
 #[inline(never)]
 pub(super) fn with_room_to_unwind<R>(f: impl FnOnce() -> R) -> Option<R> {
     let sp = super::registers().sp;
-    // A foreign stack is not checked page by page here, which takes longer than the switch to a spare stack.
+    // Checking a foreign stack page by page takes longer than switching to a spare stack.
     let has_room = start_of(sp).is_some() || {
         let stack = bounds::of_stack_at(sp);
         !stack.is_foreign && stack.has_room(sp, super::unwind::OWN_STACK)

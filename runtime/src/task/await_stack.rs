@@ -216,7 +216,7 @@ impl Awaits {
         self.is_last_first
     }
 
-    /// Changes the order from that in which the stacks were left to that in which they are shown.
+    /// Reorders the stacks from the order in which they were left to the order in which they are shown.
     fn order(&mut self) {
         let count = self.iter().count();
         let Some(first) = self.iter().last().map(|last| last.record.first.get()) else { return };
