@@ -28,9 +28,9 @@
 //! goroutine, and then reads the saved frame. A fence stands between the two steps of each: so if the coordinator saw
 //! the frame, the goroutine sees the claim, and waits before it touches the stack.
 //!
-//! A goroutine that runs, or waits for something else, receives a signal (`snapshot::asking`). The handler may interrupt
-//! the goroutine anywhere, also while it records itself: so the handler claims the goroutine as any other thread does;
-//! if the claim fails, it does nothing and never waits.
+//! A goroutine that runs, or waits for something else, receives a signal (`snapshot::asking`). The handler may
+//! interrupt the goroutine anywhere, also while it records itself: so the handler claims the goroutine as any other
+//! thread does; if the claim fails, it does nothing and never waits.
 //!
 //! A snapshot is *closed* before its memory is reused: every goroutine that is still absent becomes satisfied, so that
 //! none begins to record itself too late, and the coordinator waits for those in progress.
