@@ -1,4 +1,4 @@
-//! Tells the crate whether this platform is one that rtprof records on, as the build script of `rtprof-runtime` has found.
+//! Tells the crate whether rtprof records on this platform, as the build script of `rtprof-runtime` has determined.
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed=DEP_RTPROF_RUNTIME_SUPPORTED");

@@ -1,5 +1,5 @@
-//! Tells the crate two things that no `cfg` of the compiler says: whether this platform is one that
-//! rtprof records on, and whether the flags ask for frame pointers.
+//! Tells the crate two facts that no `cfg` of the compiler reveals: whether rtprof records on this platform, and
+//! whether the flags ask for frame pointers.
 use std::env;
 
 fn main() {
@@ -13,9 +13,9 @@ fn main() {
         println!("cargo::metadata=SUPPORTED=yes");
     }
 
-    // `rustc --print cfg` is the same with and without the flag, so the flags themselves are read.
-    // This is a hint: `cargo rustc -- -Cforce-frame-pointers` and compiler wrappers are not seen
-    // here, which is why a self-test at start has the last word.
+    // `rustc --print cfg` is the same with and without the flag, so the flags themselves are read. This is a hint:
+    // `cargo rustc -- -Cforce-frame-pointers` and compiler wrappers are not visible here, so a self-test at start
+    // decides.
     let flags = env::var("CARGO_ENCODED_RUSTFLAGS").unwrap_or_default();
     let mut hint = "unknown";
     let mut words = flags.split('\x1f').peekable();

@@ -1,4 +1,4 @@
-//! Which waits enter the block profile.
+//! The kinds of waits that enter the block profile.
 
 use core::ops::{BitAnd, BitOr};
 
@@ -6,42 +6,45 @@ use rtprof_runtime::wait_reason::WaitReason;
 
 /// A set of kinds of waits, for [`set_block_profile_kinds`](crate::contention::set_block_profile_kinds).
 ///
-/// Of the network, of system calls and of sleeps rtprof knows what is announced to it (`trace::wait`), and with the feature
-/// `interpose` the calls of the C library.
+/// Of the network, system calls and sleeps, rtprof knows only waits that are announced to it (`trace::wait`), and with
+/// the feature `interpose` the calls of the C library.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct BlockKinds(u8);
 
 impl BlockKinds {
     /// No wait.
     pub const NONE: Self = Self(0);
-    /// Waits for another thread: for locks, conditions, channels, barriers and `unpark`, and those that the program announces.
+    /// Waits for another thread: for locks, conditions, channels, barriers and `unpark`, and waits of this kind that
+    /// the program announces.
     pub const SYNC: Self = Self(1);
     /// Waits for a thread to end.
     pub const JOIN: Self = Self(2);
-    /// Waits for sockets, for events by `poll`, `select` and `epoll`, and those that the program announces as such. Go has none of these in its block profile: no goroutine
-    /// causes them. An idle server waits so all the time.
+    /// Waits for sockets, for events by `poll`, `select` and `epoll`, and waits of this kind that the program
+    /// announces. Go has none of these in its block profile: no goroutine causes them. An idle server waits like this
+    /// all the time.
     pub const NETWORK: Self = Self(4);
-    /// System calls that took more than 20 microseconds: reading and writing files and pipes, waiting for processes, and transfers over
-    /// sockets that do not wait.
+    /// System calls that took more than 20 microseconds: reading and writing files and pipes, waiting for processes,
+    /// and transfers over sockets that do not wait.
     pub const SYSCALL: Self = Self(8);
     /// Sleeps.
     pub const SLEEP: Self = Self(16);
-    /// Waits of async tasks (`rtprof::task`) until they are woken, whatever for: also those for a socket or a time, and for an instant
-    /// those of `yield_now`. While the profile has them, tasks note where they await at each await.
+    /// Waits of async tasks (`rtprof::task`) until they are woken, for any reason: also waits for a socket or a time,
+    /// and the short waits of `yield_now`. While the profile includes this kind, tasks note where they await at each
+    /// await.
     pub const AWAIT: Self = Self(32);
     /// All waits.
     pub const ALL: Self = Self(63);
-    /// What the block profile has unless told otherwise: as Go's, waits of threads that another thread of the program ends, and waits
-    /// of async tasks.
+    /// The default of the block profile: as in Go, waits of threads that another thread of the program ends, and also
+    /// waits of async tasks.
     pub const DEFAULT: Self = Self(Self::SYNC.0 | Self::JOIN.0 | Self::AWAIT.0);
 
-    /// Whether all of `kinds` are in this set.
+    /// Returns whether all of `kinds` are in this set.
     #[inline]
     pub const fn contains(self, kinds: Self) -> bool {
         self.0 & kinds.0 == kinds.0
     }
 
-    /// The kind of a wait for this reason.
+    /// Returns the kind of a wait for this reason.
     pub fn of(reason: WaitReason) -> Self {
         match reason {
             WaitReason::Sleep => Self::SLEEP,
@@ -61,14 +64,14 @@ impl BlockKinds {
     }
 }
 
-/// [`BlockKinds::DEFAULT`]
+/// The default is [`BlockKinds::DEFAULT`].
 impl Default for BlockKinds {
     fn default() -> Self {
         Self::DEFAULT
     }
 }
 
-/// Those of either set.
+/// The union of both sets.
 impl BitOr for BlockKinds {
     type Output = Self;
 
@@ -77,7 +80,7 @@ impl BitOr for BlockKinds {
     }
 }
 
-/// Those of both sets.
+/// The intersection of both sets.
 impl BitAnd for BlockKinds {
     type Output = Self;
 

@@ -1,4 +1,4 @@
-//! The block, mutex and threadcreate profiles as package runtime hands them out: a record per stack.
+//! The block, mutex and threadcreate profiles in the form of Go's package runtime: a record per stack.
 
 use rtprof_runtime::stack::MAX_STACK;
 use rtprof_runtime::thread_create::{ThreadCount, thread_counts};
@@ -19,20 +19,19 @@ impl Default for StackRecord {
 }
 
 impl StackRecord {
-    /// The stack: return addresses, leaf first.
+    /// Returns the stack: return addresses, leaf first.
     pub fn stack(&self) -> &[usize] {
         stack_of(&self.stack0)
     }
 }
 
-/// Waits at one call stack, or caused by it, scaled to what the samples stand for. Go:
-/// `runtime.BlockProfileRecord`.
+/// Waits at one call stack, or caused by it, scaled by the weights of the samples. Go: `runtime.BlockProfileRecord`.
 #[derive(Clone, Debug)]
 pub struct BlockProfileRecord {
-    /// How many waits; at least 1, so that a mean can always be taken.
+    /// The number of waits; at least 1, so that a mean can always be taken.
     pub count: i64,
-    /// Ticks of the clock that they took in all; [`ticks_per_second`](rtprof_runtime::clock::ticks_per_second) of them
-    /// are a second.
+    /// The total time of the waits in ticks of the clock; [`ticks_per_second`](rtprof_runtime::clock::ticks_per_second)
+    /// gives the ticks per second.
     pub cycles: i64,
     /// Return addresses, leaf first; ends at the first 0.
     pub stack0: [usize; MAX_STACK],
@@ -45,7 +44,7 @@ impl Default for BlockProfileRecord {
 }
 
 impl BlockProfileRecord {
-    /// The stack: return addresses, leaf first.
+    /// Returns the stack: return addresses, leaf first.
     pub fn stack(&self) -> &[usize] {
         stack_of(&self.stack0)
     }
@@ -57,7 +56,7 @@ impl BlockProfileRecord {
     }
 }
 
-/// The part of a record's array that is a stack.
+/// Returns the used part of a record's array.
 pub(crate) fn stack_of(stack0: &[usize; MAX_STACK]) -> &[usize] {
     let depth = stack0.iter().position(|&pc| pc == 0).unwrap_or(MAX_STACK);
     &stack0[..depth]
@@ -70,47 +69,48 @@ pub(crate) fn write_stack(stack0: &mut [usize; MAX_STACK], stack: &[usize]) {
 }
 
 impl BlockCount {
-    /// The count as profiles show it. A wait that stands for less than one, and a lock that was charged
-    /// for waits that began under another holder, still count as 1: readers divide by it.
+    /// Returns the count as profiles show it. A record that stands for less than one wait, or for a lock that was
+    /// charged only for waits that began under another holder, still counts as 1: readers divide by the count.
     pub fn whole_waits(&self) -> i64 {
         // The cast saturates.
         (self.count as i64).max(1)
     }
 }
 
-/// Where the program has waited for locks, channels, other threads, since it began: a record per stack,
-/// the newest first. Empty until [`set_block_profile_rate`](crate::contention::set_block_profile_rate)
-/// first switches it on; off again, it keeps what it has. Go: `runtime.BlockProfile`.
+/// Returns the block profile: where the program has waited for locks, channels and other threads since it began, a
+/// record per stack, the newest first. Empty until
+/// [`set_block_profile_rate`](crate::contention::set_block_profile_rate) first switches it on; when it is off again, it
+/// keeps its records. Go: `runtime.BlockProfile`.
 pub fn block_profile() -> Vec<BlockProfileRecord> {
     records(&block_counts())
 }
 
-/// As [`block_profile`], into the program's memory. Returns the number of records there are, and whether
-/// they fitted; if `records` is too short nothing is written.
+/// Writes the records of [`block_profile`] into `records`. Returns the number of records, and whether they fitted; if
+/// `records` is too short nothing is written.
 pub fn block_profile_into(records: &mut [BlockProfileRecord]) -> (usize, bool) {
     fill(records, &block_counts(), BlockProfileRecord::write)
 }
 
-/// Who has made others wait for a lock since the program began: a record per stack that unlocked, the
-/// newest first. Empty until [`set_mutex_profile_fraction`](crate::contention::set_mutex_profile_fraction)
-/// first switches it on; off again, it keeps what it has. Go: `runtime.MutexProfile`.
+/// Returns the mutex profile: the stacks of unlocks for which others have waited since the program began, a record per
+/// stack, the newest first. Empty until [`set_mutex_profile_fraction`](crate::contention::set_mutex_profile_fraction)
+/// first switches it on; when it is off again, it keeps its records. Go: `runtime.MutexProfile`.
 pub fn mutex_profile() -> Vec<BlockProfileRecord> {
     records(&mutex_counts())
 }
 
-/// As [`mutex_profile`], into the program's memory. Returns the number of records there are, and whether
-/// they fitted; if `records` is too short nothing is written.
+/// Writes the records of [`mutex_profile`] into `records`. Returns the number of records, and whether they fitted; if
+/// `records` is too short nothing is written.
 pub fn mutex_profile_into(records: &mut [BlockProfileRecord]) -> (usize, bool) {
     fill(records, &mutex_counts(), BlockProfileRecord::write)
 }
 
-/// The most records that one creating stack has in [`thread_create_profile`]. A record is 1 KiB, and a
-/// program may start a thread for every connection.
+/// The maximum number of records per creating stack in [`thread_create_profile`]. A record is 1 KiB, and a program may
+/// start a thread for every connection.
 pub const MAX_THREAD_RECORDS: usize = 10_000;
 
-/// The stacks that created threads since the program began: a record per thread, those of one stack next
-/// to each other, at most [`MAX_THREAD_RECORDS`] a stack (the `threadcreate` profile has the exact
-/// number). Threads that [`rtprof::thread`] did not create are not known, unless the feature `interpose` is on. Go:
+/// Returns the stacks that created threads since the program began: a record per thread, those of one stack next to
+/// each other, at most [`MAX_THREAD_RECORDS`] per stack (the `threadcreate` profile has the exact number). Threads that
+/// [`rtprof::thread`] did not create are not included, unless the feature `interpose` is on. Go:
 /// `runtime.ThreadCreateProfile`.
 ///
 /// [`rtprof::thread`]: https://docs.rs/rtprof/latest/rtprof/thread
@@ -123,8 +123,8 @@ pub fn thread_create_profile() -> Vec<StackRecord> {
     out
 }
 
-/// As [`thread_create_profile`], into the program's memory. Returns the number of records there are, and
-/// whether they fitted; if `records` is too short nothing is written.
+/// Writes the records of [`thread_create_profile`] into `records`. Returns the number of records, and whether they
+/// fitted; if `records` is too short nothing is written.
 pub fn thread_create_profile_into(records: &mut [StackRecord]) -> (usize, bool) {
     let counts = thread_counts();
     let stacks: Vec<&[usize]> = each_thread(&counts).collect();
@@ -144,7 +144,7 @@ fn records(counts: &[BlockCount]) -> Vec<BlockProfileRecord> {
     out
 }
 
-/// Go's contract: everything or nothing.
+/// Writes all records, or none if they do not fit, as Go does.
 fn fill<R, C>(records: &mut [R], counts: &[C], write: impl Fn(&mut R, &C)) -> (usize, bool) {
     if counts.len() > records.len() {
         return (counts.len(), false);

@@ -5,18 +5,17 @@ use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::stack::overflow::Limited;
 use rtprof_runtime::wait_site::{NotedSite, WaitSite};
 
-/// How many waits, and how many ticks they took in all.
+/// The number of waits, and the total ticks that they took.
 ///
-/// The count is a fraction, because a short wait that was sampled stands for many: rate / ticks of them.
-/// There is no lock: both words are atomics of their own. An event adds its ticks before its count, and
-/// a reader takes the count first, so that it never sees a wait without its time; of an event that is
-/// being added at that instant it may see the time alone.
+/// The count is a fraction, because a sampled short wait stands for rate / ticks waits. No lock: both words are
+/// separate atomics. An event adds its ticks before its count, and a reader reads the count first, so that it never
+/// sees a wait without its time; of an event that is being added at that instant it may see only the time.
 #[derive(Default)]
 pub(crate) struct BlockRecord {
     /// The bits of an `f64`.
     count: AtomicU64,
     cycles: AtomicU64,
-    /// Where the first has waited whose wait it was, if that is known.
+    /// The site of the first wait that an event stands for, if it is known.
     wait_site: NotedSite,
 }
 
@@ -27,26 +26,27 @@ impl Limited for BlockRecord {
 }
 
 impl BlockRecord {
-    /// Notes where a wait was that an event stands for. Only the first is kept: what one stack has ended is of one kind.
+    /// Notes the site of a wait that an event stands for. Only the first is kept: all waits ended by one stack are of
+    /// one kind.
     pub(crate) fn note_wait_site(&self, site: &'static WaitSite) {
         if self.wait_site.get().is_none() {
             self.wait_site.set(Some(site));
         }
     }
 
-    /// What was noted.
+    /// Returns the noted site.
     pub(crate) fn wait_site(&self) -> Option<&'static WaitSite> {
         self.wait_site.get()
     }
 
-    /// Adds an event that stands for `count` waits of `cycles` ticks together. The sum of ticks stays
-    /// at `i64::MAX` once it is there.
+    /// Adds an event that stands for `count` waits of `cycles` ticks in total. The sum of ticks saturates at
+    /// `i64::MAX`.
     pub(crate) fn add(&self, count: f64, cycles: u64) {
         update(&self.cycles, |sum| sum.saturating_add(cycles).min(i64::MAX as u64));
         update(&self.count, |bits| (f64::from_bits(bits) + count).to_bits());
     }
 
-    /// The count and the ticks so far.
+    /// Returns the count and the ticks so far.
     pub(crate) fn read(&self) -> (f64, u64) {
         let count = f64::from_bits(self.count.load(Ordering::Acquire));
         (count, self.cycles.load(Ordering::Relaxed))
@@ -55,8 +55,8 @@ impl BlockRecord {
 
 #[inline]
 fn update(word: &AtomicU64, next: impl Fn(u64) -> u64) {
-    // Release, for the count: a thread that reads it finds the ticks that were added before it. A successful
-    // exchange continues the release sequence of the one it read.
+    // Release, for the count: a thread that reads it sees the ticks that were added before it. A successful exchange
+    // continues the release sequence of the one it read.
     let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, |seen| Some(next(seen)));
 }
 

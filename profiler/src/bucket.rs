@@ -1,4 +1,4 @@
-//! What distinguishes the buckets of the heap profile beside their stacks.
+//! The part of a heap profile bucket's key that distinguishes it besides the stack.
 
 use rtprof_runtime::labels::LabelSetId;
 use rtprof_runtime::stack::table::{Entry, Key};
@@ -6,12 +6,10 @@ use rtprof_runtime::stack::table::{Entry, Key};
 use crate::mem_record::MemRecord;
 use crate::rate::RateIndex;
 
-/// The object size and the 32-bit tag: the rate the sample was taken at and the labels it was taken
-/// under.
+/// The object size and a 32-bit tag: the rate at which and the labels under which the samples were taken.
 ///
-/// Go's key is (type, stack, size); types have tables of their own here. The size belongs to the key
-/// because the weight of a sample depends on it: counts of different sizes must not be added before
-/// they are scaled.
+/// Go's key is (type, stack, size); here each type has a separate table. The size belongs to the key because the weight
+/// of a sample depends on it: counts of different sizes must not be added before they are scaled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemKey {
     size: usize,
@@ -21,13 +19,13 @@ pub struct MemKey {
 const LABEL_BITS: u32 = 16;
 
 impl MemKey {
-    /// The key of an object of `size` bytes.
+    /// Makes the key of an object of `size` bytes.
     pub fn new(size: usize, rate: RateIndex, labels: LabelSetId) -> Self {
         Self { size, tag: rate.bits() << LABEL_BITS | labels.bits() }
     }
 
-    /// The same key with the size rounded down to a sixteenth of its power of two if it is above
-    /// 4 KiB: for the overflow bucket, which must not grow with the number of distinct sizes.
+    /// Returns the same key with the size rounded down to a sixteenth of its power of two if it is above 4 KiB: for the
+    /// overflow bucket, which must not grow with the number of distinct sizes.
     pub fn coarse(self) -> Self {
         if self.size <= 4096 {
             return self;
@@ -36,17 +34,17 @@ impl MemKey {
         Self { size: self.size / step * step, ..self }
     }
 
-    /// Bytes of each object.
+    /// Returns the size of each object in bytes.
     pub fn size(self) -> usize {
         self.size
     }
 
-    /// The rate the samples were taken at.
+    /// Returns the rate at which the samples were taken.
     pub fn rate(self) -> RateIndex {
         RateIndex::from_bits(self.tag >> LABEL_BITS)
     }
 
-    /// The labels they were taken under.
+    /// Returns the labels under which the samples were taken.
     pub fn labels(self) -> LabelSetId {
         LabelSetId::from_bits(self.tag & ((1 << LABEL_BITS) - 1))
     }

@@ -1,12 +1,12 @@
-//! What a profile tells its reader beside its samples.
+//! The comments of a profile to its reader, besides its samples.
 
 use rtprof_runtime::counters::{COUNTERS, CountedProfile};
 use rtprof_runtime::thread_create;
 
 use crate::{contention, mem, rate};
 
-/// What a reader of this profile should know: every count that is not zero and concerns it, as sentences,
-/// and if the profile is empty what may be the reason.
+/// Returns the comments of this profile: a sentence for every count that is not zero and concerns it, and the likely
+/// reason if the profile is empty.
 pub fn of(profile: CountedProfile) -> Vec<String> {
     let mut sentences = COUNTERS.sentences(profile);
     sentences.extend(why_empty(profile).map(|reason| format!("rtprof: {reason}")));

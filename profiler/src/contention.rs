@@ -1,22 +1,21 @@
-//! The block and mutex profiles: which waits are sampled, and what is recorded of them.
+//! The block and mutex profiles: the sampling of waits, and their records.
 //!
-//! The block profile says where the program waits: an event a wait, with the stack of who waited. The
-//! mutex profile says who made it wait: an event a contended unlock, with the stack of who unlocked and
-//! all the time that others waited for it. Go: `blockevent`, `mutexevent`, `saveblockevent`.
+//! The block profile shows where the program waits: an event per wait, with the stack of the waiter. The mutex profile
+//! shows what makes it wait: an event per contended unlock, with the stack of the unlocker and the total time that
+//! others waited for it. Go: `blockevent`, `mutexevent`, `saveblockevent`.
 //!
 //! # Sampling
 //!
-//! Waits differ by nine orders of magnitude, so a block event is not sampled by count but by its time,
-//! as if every tick of waiting were a coin that comes up heads once in `rate`:
+//! The lengths of waits span nine orders of magnitude, so a block event is not sampled by count but by its time, as if
+//! every tick of waiting were a coin that comes up heads once in `rate`:
 //!
 //! ```text
 //!   P(sampled) = min(1, cycles / rate)       an event of at least `rate` ticks is always recorded
 //! ```
 //!
-//! A sampled event is recorded times 1 / P. So an event shorter than the rate counts as rate / cycles
-//! waits of `rate` ticks in all, and the expected sums are the true ones for every length of wait.
-//! (Recorded as they are, a thousand waits of 1 ms would outweigh a million of 1 us: golang/go#44192,
-//! golang.org/cl/299991.)
+//! A sampled event is recorded times 1 / P. So an event shorter than the rate counts as rate / cycles waits of `rate`
+//! ticks in total, and the expected sums are the true ones for every length of wait. (Recorded without this factor, a
+//! thousand waits of 1 ms would outweigh a million of 1 us: golang/go#44192, golang.org/cl/299991.)
 //!
 //! A mutex event is sampled with probability 1 / fraction, whatever its length, and recorded times the
 //! fraction.
@@ -24,7 +23,7 @@
 //! # Locks
 //!
 //! None. A hook captures its stack, finds or makes its bucket ([`rtprof_runtime::stack::table`]), and adds to two
-//! atomics (`block_record`). Rates are single words, read once an event.
+//! atomics (`block_record`). Rates are single words, read once per event.
 
 use core::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
 
@@ -43,12 +42,12 @@ use rtprof_runtime::wait_site::WaitSite;
 use crate::block_kinds::BlockKinds;
 use crate::block_record::BlockRecord;
 
-/// Distinct (stack, labels) that each of the two profiles keeps.
+/// The number of distinct (stack, labels) that each of the two profiles stores.
 const MAX_STACKS: usize = 1 << 16;
-/// Buckets that may be made beyond that, all with the overflow stack: one a label set.
+/// The number of buckets that may be made beyond that, all with the overflow stack: one per label set.
 const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
 
-/// What distinguishes buckets of one stack.
+/// The part of the key that distinguishes buckets of one stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct BlockKey {
     labels: LabelSetId,
@@ -72,16 +71,16 @@ rtprof_runtime::lazy_under_loom! {
 
 /// The block profile rate as it was set, in nanoseconds.
 static BLOCK_NANOS: AtomicU64 = AtomicU64::new(0);
-/// The same in ticks; 0 is off. What hooks read.
+/// The same rate in ticks, as hooks read it; 0 means off.
 static BLOCK_RATE: AtomicU64 = AtomicU64::new(0);
-/// The kinds of waits that the block profile has, in bits.
+/// The kinds of waits that the block profile includes, as bits.
 static BLOCK_KINDS: AtomicU8 = AtomicU8::new(BlockKinds::DEFAULT.bits());
-/// The mutex profile fraction; 0 is off, never negative.
+/// The mutex profile fraction; 0 means off, never negative.
 static MUTEX_FRACTION: AtomicI64 = AtomicI64::new(0);
-/// Held while a rate is set: of two setters at one time the later one sets all that belongs to it.
+/// Held while a rate is set: of two concurrent setters the later one sets all words that belong to the rate.
 static SETTING: ForkLock = ForkLock::new();
 
-/// Makes what the two profiles need. Idempotent. Not for hooks.
+/// Initialises the two profiles. Idempotent. Must not be called in a hook.
 pub fn open() {
     rtprof_runtime::init::open();
     BLOCK.open();
@@ -89,17 +88,17 @@ pub fn open() {
     task::observe_waits(&(await_event as WaitObserver));
 }
 
-/// Sets the rate of the block profile: on average one wait is sampled for every `nanos` nanoseconds that
-/// threads spend waiting, and every wait that takes longer. 1 samples everything, 0 (the default)
-/// nothing. Any value is valid. Go: `runtime.SetBlockProfileRate`.
+/// Sets the rate of the block profile: on average one wait is sampled for every `nanos` nanoseconds that threads spend
+/// waiting, and also every wait that takes longer. 1 samples everything, 0 (the default) nothing. Any value is valid.
+/// Go: `runtime.SetBlockProfileRate`.
 ///
-/// It takes effect with the waits that end from now on. Each event is scaled by the rate it was sampled
-/// at, so totals stay true across changes.
+/// The rate applies to waits that end from now on. Each event is scaled by the rate at which it was sampled, so totals
+/// stay true across changes.
 pub fn set_block_profile_rate(nanos: u64) {
     let rate = match nanos {
         0 => 0,
         1 => 1,
-        // In floating point, where nothing overflows; the cast saturates.
+        // In floating point, which does not overflow; the cast saturates.
         _ => ((nanos as f64 * clock::ticks_per_second() as f64 / clock::NANOS as f64) as u64)
             .clamp(1, i64::MAX as u64),
     };
@@ -113,9 +112,9 @@ pub fn set_block_profile_rate(nanos: u64) {
     note_calls();
 }
 
-/// Sets which kinds of waits the block profile has, and returns those that it had. [`BlockKinds::DEFAULT`] is what Go's has, and the
-/// waits of async tasks. It takes effect with the waits that end from now on. The first call that adds kinds to a profile that is on
-/// may sleep for 5 ms. Go has no such choice.
+/// Sets the kinds of waits that the block profile includes, and returns the previous ones. [`BlockKinds::DEFAULT`] is
+/// Go's set, and the waits of async tasks. The set applies to waits that end from now on. The first call that adds
+/// kinds to a profile that is on may sleep for 5 ms. Go has no such choice.
 pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     let _held = SETTING.lock();
     let previous = BLOCK_KINDS.swap(kinds.bits(), Ordering::Relaxed);
@@ -123,43 +122,44 @@ pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     BlockKinds::from_bits(previous)
 }
 
-/// The kinds of waits that the block profile has.
+/// Returns the kinds of waits that the block profile includes.
 #[inline]
 pub fn block_profile_kinds() -> BlockKinds {
     BlockKinds::from_bits(BLOCK_KINDS.load(Ordering::Relaxed))
 }
 
-/// Whether the block profile has waits of this kind, and is on. For hooks.
+/// Returns whether the block profile is on and includes waits of this kind. Safe to call in a hook.
 #[inline]
 pub fn is_block_kind_on(kind: BlockKinds) -> bool {
     BLOCK_RATE.load(Ordering::Relaxed) != 0 && block_profile_kinds().contains(kind)
 }
 
-/// `SETTING` is held.
+/// Updates the listeners to calls. The caller holds `SETTING`.
 fn note_calls() {
-    // Some calls that wait for the network by name are sleeps.
+    // Some calls that are named after the network are sleeps.
     let of_calls = [BlockKinds::NETWORK, BlockKinds::SYSCALL, BlockKinds::SLEEP];
     let has_calls = of_calls.into_iter().any(is_block_kind_on);
     if has_calls {
-        // So that hooks know how long a call is that is recorded. It may sleep, which is no wait of the program's.
+        // Hooks need the frequency to measure the length of a recorded call. This may sleep, which is not the program's
+        // wait.
         hidden::hiding(Calls::WAITS, clock::ticks_per_second);
     }
     listeners::set(Listener::BlockCalls, has_calls);
     task::note_waits(is_block_kind_on(BlockKinds::AWAIT));
 }
 
-/// The rate of the block profile in nanoseconds, as it was set; 0 when it is off.
+/// Returns the rate of the block profile in nanoseconds, as it was set; 0 when it is off.
 #[inline]
 pub fn block_profile_rate() -> u64 {
     BLOCK_NANOS.load(Ordering::Relaxed)
 }
 
-/// Sets the fraction of contended unlocks that the mutex profile records, one in `rate` on average, and
-/// returns the previous one. 1 records every one, 0 (the default) none; a negative `rate` changes nothing
-/// and reads. Any value is valid. Go: `runtime.SetMutexProfileFraction`.
+/// Sets the fraction of contended unlocks that the mutex profile records, one in `rate` on average, and returns the
+/// previous one. 1 records every one, 0 (the default) none; a negative `rate` only reads. Any value is valid. Go:
+/// `runtime.SetMutexProfileFraction`.
 ///
-/// It takes effect with the next unlock, also of locks that are held now. Each event is scaled by the
-/// fraction it was sampled at, so totals stay true across changes.
+/// The fraction applies from the next unlock on, also to locks that are held now. Each event is scaled by the fraction
+/// at which it was sampled, so totals stay true across changes.
 pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
     if rate < 0 {
         return MUTEX_FRACTION.load(Ordering::Relaxed);
@@ -173,17 +173,18 @@ pub fn set_mutex_profile_fraction(rate: i64) -> i64 {
     previous
 }
 
-/// A wait of `cycles` ticks is over: samples it, with the caller's stack. Go: `blockevent`. For hooks.
+/// Samples a completed wait of `cycles` ticks, with the caller's stack. Go: `blockevent`. Safe to call in a hook.
 #[inline]
 pub fn block_event(cycles: u64) {
-    // Acquire: what `init::open` made is there for whoever sees a rate.
+    // Acquire: a thread that reads a rate sees what `init::open` has made.
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 {
         sample_block(cycles.max(1), rate);
     }
 }
 
-/// A wait of a task is over that took `cycles` ticks: samples it, with the stack and labels that the task has noted. For hooks.
+/// Samples a completed wait of a task that took `cycles` ticks, with the stack and labels that the task has noted. Safe
+/// to call in a hook.
 fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
     let rate = BLOCK_RATE.load(Ordering::Acquire);
     if rate != 0 && is_block_sampled(cycles, rate) {
@@ -192,8 +193,8 @@ fn await_event(cycles: u64, stack: &[usize], labels: LabelSetId) {
     }
 }
 
-/// A lock was given up for which others had waited `cycles` ticks together since it was last charged, of
-/// them `waits` for the first time: samples it, with the caller's stack. Go: `mutexevent`. For hooks.
+/// Samples an unlock, with the caller's stack. Others had waited for the lock for `cycles` ticks in total since it was
+/// last charged; for `waits` of them it is the first charge. Go: `mutexevent`. Safe to call in a hook.
 #[inline]
 pub fn mutex_event(waits: u64, cycles: u64) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
@@ -202,8 +203,9 @@ pub fn mutex_event(waits: u64, cycles: u64) {
     }
 }
 
-/// As [`mutex_event`], of a wake that may have been an unlock or something else that others waited for: a notified condition,
-/// a message. Its stack tells, once its functions have names, or else the place where one of them has waited. For hooks.
+/// Samples as [`mutex_event`] does a wake that may have been an unlock or another event that others waited for: a
+/// notified condition, a message. The function names of its stack show later which, or else those of the site where one
+/// of the waiters has waited. Safe to call in a hook.
 #[inline]
 pub fn wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>) {
     let fraction = MUTEX_FRACTION.load(Ordering::Acquire);
@@ -212,10 +214,10 @@ pub fn wake_event(waits: u64, cycles: u64, waited_at: Option<&'static WaitSite>)
     }
 }
 
-/// Whether [`mutex_event`] may record anything. For hooks.
+/// Returns whether [`mutex_event`] may record anything. Safe to call in a hook.
 #[inline]
 pub fn is_mutex_profile_on() -> bool {
-    // Acquire: as in `block_event`.
+    // Acquire: a thread that reads a fraction sees what `init::open` has made.
     MUTEX_FRACTION.load(Ordering::Acquire) > 0
 }
 
@@ -234,12 +236,12 @@ fn sample_mutex(waits: u64, cycles: u64, fraction: u64, wake: Option<Wake>) {
     }
 }
 
-/// Go: `blocksampled`.
+/// Decides whether a block event is sampled. Go: `blocksampled`.
 fn is_block_sampled(cycles: u64, rate: u64) -> bool {
     cycles >= rate || random::below(rate) < cycles
 }
 
-/// What an event stands for that was sampled: how many waits, and how many ticks.
+/// Returns the number of waits and of ticks that a sampled event stands for.
 fn block_weight(cycles: u64, rate: u64) -> (f64, u64) {
     if cycles < rate { (rate as f64 / cycles as f64, rate) } else { (1.0, cycles) }
 }
@@ -274,42 +276,42 @@ fn add(
     }
 }
 
-/// What [`wake_event`] tells beside the stack.
+/// The additional data of a [`wake_event`].
 #[derive(Clone, Copy)]
 struct Wake {
     waited_at: Option<&'static WaitSite>,
 }
 
-/// A bucket of the block or mutex profile: what its samples stand for.
+/// A bucket of the block or mutex profile, scaled by the weights of its samples.
 #[derive(Clone, Copy, Debug)]
 pub struct BlockCount {
-    /// Who waited, or was waited for.
+    /// The stack of the waiter, or of the unlocker.
     pub stack: Stack<'static>,
     /// The labels of the thread or task.
     pub labels: LabelSetId,
-    /// Whether it is from [`wake_event`], so that it may be no unlock.
+    /// Whether it is from [`wake_event`], so that it may not be an unlock.
     pub is_wake: bool,
-    /// Where the first has waited that such a wake has ended, if that is known: the innermost frames.
+    /// The innermost frames of the site of the first wait that this wake has ended, if it is known.
     pub waited_at: Option<Stack<'static>>,
-    /// How many waits.
+    /// The number of waits.
     pub count: f64,
-    /// How many ticks of the clock they took.
+    /// The total ticks of the clock that they took.
     pub cycles: u64,
 }
 
-/// The block profile, the newest stack first. For exports; Go's form is [`crate::block_profile`].
+/// Returns the block profile, the newest stack first. For exports; Go's form is [`crate::block_profile`].
 pub fn block_counts() -> Vec<BlockCount> {
     counts(&BLOCK)
 }
 
-/// The mutex profile, the newest stack first. For exports; Go's form is [`crate::mutex_profile`].
+/// Returns the mutex profile, the newest stack first. For exports; Go's form is [`crate::mutex_profile`].
 pub fn mutex_counts() -> Vec<BlockCount> {
     counts(&MUTEX)
 }
 
 fn counts(buckets: &'static Buckets) -> Vec<BlockCount> {
     let mut out = Vec::with_capacity(buckets.len());
-    // A bucket is in the table before its first event is, and stays empty if its maker lost a race.
+    // A bucket is in the table before its first event is added, and stays empty if its maker lost a race.
     out.extend(buckets.iter().filter_map(|bucket| {
         let (count, cycles) = bucket.record.read();
         let (stack, labels) = (bucket.captured(), bucket.key.labels);

@@ -1,8 +1,8 @@
 //! Sampling as statistics, and recording as sums.
 //!
-//! Draws are made on fixed seeds, so that a run repeats. Bounds are 6 sigma all the same: one check in
-//! 5e8 fails by chance when the generator or the order of draws changes. Each estimate has about a
-//! thousand samples, which is near enough to normal for that.
+//! Draws use fixed seeds, so that a run repeats. The bounds are still 6 sigma: one check in 5e8 fails by chance when
+//! the generator or the order of draws changes. Each estimate has about a thousand samples, which is near enough to
+//! normal for that.
 
 use rtprof_runtime::clock::{NANOS, ticks_per_second};
 use rtprof_runtime::counters::COUNTERS;
@@ -11,10 +11,10 @@ use rtprof_runtime::labels::{do_with, resolve};
 
 use super::*;
 
-/// Rates are the process's: one test at a time turns them.
+/// Serialises the tests that change the rates, which belong to the process.
 static TURN: ForkLock = ForkLock::new();
 
-/// Switches both profiles off when dropped, before the next test has its turn.
+/// Guard that switches both profiles off when dropped, before the next test takes its turn.
 struct Off;
 
 impl Drop for Off {
@@ -30,7 +30,7 @@ fn off() -> Off {
     Off
 }
 
-/// Runs `events` so that their records can be told from those of others.
+/// Runs `events` under a label, so that their records are distinguished from others.
 fn named(name: &str, events: impl FnOnce()) {
     do_with(labels::labels(&[("events", name)]), events);
 }
@@ -40,24 +40,24 @@ fn of_name(counts: Vec<BlockCount>, name: &str) -> Vec<BlockCount> {
     counts.into_iter().filter(is_named).collect()
 }
 
-/// How many waits and ticks were recorded under a name.
+/// Returns the number of waits and ticks recorded under a name.
 fn totals(counts: Vec<BlockCount>, name: &str) -> (f64, u64) {
     let named = of_name(counts, name);
     (named.iter().map(|count| count.count).sum(), named.iter().map(|count| count.cycles).sum())
 }
 
-/// `variance` is that of the estimate; without any it is exact.
+/// Checks an estimate with this variance; with variance 0 it is exact.
 fn assert_near(what: &str, estimate: f64, exact: f64, variance: f64) {
     let off = (estimate - exact).abs();
-    // A sum of fractions is as exact as its last bits.
+    // A sum of fractions is exact up to its last bits.
     assert!(
         off <= 6.0 * variance.sqrt() + exact * 1e-9,
         "{what}: {estimate} for {exact}, which is {off} off"
     );
 }
 
-/// Waits of `cycles` ticks, `waits` of them, at a rate: both totals are the true ones, whatever the length.
-/// Recorded without the scaling (go#44192), those a thousandth of the rate long would be a thousandth of this.
+/// `waits` waits of `cycles` ticks at a rate: both totals are the true ones, whatever the length. Recorded without the
+/// scaling (go#44192), the totals of waits a thousandth of the rate long would be a thousandth of the true ones.
 #[test]
 fn waits_of_every_length_have_their_true_totals() {
     let _turn = TURN.lock();
@@ -83,8 +83,8 @@ fn waits_of_every_length_have_their_true_totals() {
     }
 }
 
-/// Above 2^32 ticks, where the remainder of a 32-bit number is not even: it would sample every wait of more than
-/// 2^32 ticks, and those below by their length of 2^32 instead of the rate.
+/// Above 2^32 ticks the remainder of a 32-bit number is not uniform: it would sample every wait of more than 2^32
+/// ticks, and shorter ones in proportion to 2^32 instead of the rate.
 #[test]
 fn rates_beyond_32_bits_sample_evenly() {
     random::reseed(32);
@@ -103,7 +103,7 @@ fn rates_beyond_32_bits_sample_evenly() {
     }
 }
 
-/// The fraction decides how many unlocks are looked at, and not what they add up to.
+/// The fraction decides how many unlocks are sampled, but does not change the totals.
 #[test]
 fn totals_do_not_depend_on_the_fraction() {
     let _turn = TURN.lock();
@@ -128,7 +128,7 @@ fn totals_do_not_depend_on_the_fraction() {
     }
 }
 
-/// Each event is scaled by the rate it met.
+/// Each event is scaled by the rate at which it was sampled.
 #[test]
 fn a_change_of_the_rate_keeps_totals() {
     let _turn = TURN.lock();
@@ -167,7 +167,7 @@ fn rates_of_any_size() {
         let ticks = BLOCK_RATE.load(Ordering::Relaxed);
         assert!(ticks >= last, "{nanos} ns are fewer ticks than less are");
         assert_eq!(ticks == 0, nanos == 0, "only 0 is off");
-        // 1 is everything, whatever a tick is.
+        // 1 means everything, whatever the length of a tick.
         let exact = if nanos == 1 { 1.0 } else { (nanos as f64 * per_nano).min(i64::MAX as f64) };
         assert!((ticks as f64 - exact).abs() <= 1.0 + exact * 1e-9, "{nanos} ns: {ticks} for {exact} ticks");
         last = ticks;
@@ -202,14 +202,14 @@ fn rates_of_any_size() {
     }
 }
 
-/// A reader divides by the count. Nor is a wait that was over at once invisible.
+/// A reader divides by the count. A wait that was over at once is also visible.
 #[test]
 fn no_record_has_a_count_of_zero() {
     let _turn = TURN.lock();
     let _off = off();
     set_mutex_profile_fraction(1);
     set_block_profile_rate(1);
-    // Who was waited for by others, all of whom an earlier holder has been charged for already.
+    // An unlock for which others waited, all of whom were already charged to an earlier holder.
     named("no new waits", || mutex_event(0, 500));
     named("no time", || block_event(0));
     let record = &of_name(mutex_counts(), "no new waits")[0];
@@ -230,17 +230,17 @@ fn nothing_is_recorded_while_it_is_off() {
     assert_eq!(totals(mutex_counts(), "while off"), (0.0, 0));
 }
 
-/// Levels below [`at_stack`], two calls each.
+/// The number of levels below [`at_stack`], with two calls each.
 const LEVELS: u32 = 6;
 const STACKS: u64 = 1 << LEVELS;
 
-/// Calls `event` on a stack of its own for each number below [`STACKS`].
+/// Calls `event` on a distinct stack for each number below [`STACKS`].
 #[inline(never)]
 fn at_stack(number: u64, level: u32, event: &dyn Fn(u64)) {
     if level == LEVELS {
         event(number);
     } else if number >> level & 1 == 0 {
-        // Before and after, so that the optimizer neither merges the two calls nor makes jumps of them.
+        // Before and after, so that the optimizer neither merges the two calls nor turns them into jumps.
         core::hint::black_box(number);
         at_stack(number, level + 1, event);
         core::hint::black_box(level);
@@ -250,7 +250,7 @@ fn at_stack(number: u64, level: u32, event: &dyn Fn(u64)) {
     }
 }
 
-/// Many threads on many stacks, with readers beside them: every event is in, once.
+/// Many threads on many stacks, with concurrent readers: every event is recorded once.
 #[test]
 fn sixty_four_threads_neither_lose_nor_invent() {
     const THREADS: u64 = 64;
@@ -262,7 +262,7 @@ fn sixty_four_threads_neither_lose_nor_invent() {
     let (blocked, unlocked) = ("64 threads wait", "64 threads unlock");
     let not_captured = COUNTERS.stacks_not_captured.get();
     let running = AtomicU64::new(THREADS);
-    // Every event has as many ticks as its stack has in front of it, and one more.
+    // Every event has as many ticks as the number of its stack, plus one.
     let (count, ticks) = (THREADS * ROUNDS * STACKS, THREADS * ROUNDS * STACKS * (STACKS + 1) / 2);
     std::thread::scope(|scope| {
         for _ in 0..THREADS {
@@ -286,9 +286,9 @@ fn sixty_four_threads_neither_lose_nor_invent() {
     for (counts, name) in [(block_counts(), blocked), (mutex_counts(), unlocked)] {
         let counts = of_name(counts, name);
         assert_eq!(totals(counts.clone(), name), (count as f64, ticks), "{name}");
-        // Without frame pointers a thread may find no unwind cache free; its events are under one stack then.
+        // Without frame pointers a thread may find no unwind cache free; its events are then under a single stack.
         if COUNTERS.stacks_not_captured.get() == not_captured {
-            // The optimizer may have made several stacks of one, but none of two.
+            // The optimizer may have split one stack into several, but never merged two.
             let mut times = [0.0; STACKS as usize];
             for count in counts {
                 let number = count.cycles as f64 / count.count;

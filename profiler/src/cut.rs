@@ -1,7 +1,7 @@
-//! Cuts: how a snapshot sees every event that was over before it, and none that is younger.
+//! Cuts: how a snapshot includes every event that was over before it, and no later event.
 //!
-//! See [`crate::mem_record`] for the scheme. This is the part of it that does not depend on what is
-//! counted, so that loom can run it on a record of its own.
+//! See [`crate::mem_record`] for the scheme. This part does not depend on what is counted, so that loom can run it on a
+//! separate record.
 
 use crate::cycle::{Cycle, CycleHolder};
 
@@ -13,24 +13,23 @@ pub struct Cuts {
 
 impl Cuts {
     rtprof_runtime::const_fn! {
-        /// Cycle 0.
+        /// Starts at cycle 0.
         pub const fn new() -> Self {
             Self { cycle: CycleHolder::new() }
         }
     }
 
-    /// The current cycle.
+    /// Returns the current cycle.
     pub fn now(&self) -> Cycle {
         self.cycle.read()
     }
 
-    /// Counts a malloc: calls `add` with the cycle it belongs to, and returns the cycle that it will be
-    /// published with, which its free must not precede. For hooks.
+    /// Counts a malloc: calls `add` with the cycle that it is counted to, and returns the cycle that it will be
+    /// published with, which its free must not precede. Safe to call in a hook.
     ///
-    /// The two differ for a thread that was preempted between reading the cycle and adding, and
-    /// overtaken by two cuts: its malloc is in the place of a cycle that is over, whose turn to be
-    /// flushed comes again three cycles later. Were its free counted to the current cycle it could be
-    /// published first.
+    /// The two differ for a thread that was preempted between reading the cycle and adding, and overtaken by two cuts:
+    /// its malloc is in the place of a cycle that is over, which is flushed again three cycles later. If its free were
+    /// counted to the current cycle, it could be published first.
     #[inline]
     pub fn malloc(&self, add: impl FnOnce(Cycle)) -> Cycle {
         let counted = self.cycle.read().plus(2);
@@ -39,8 +38,8 @@ impl Cuts {
         if counted.is_after(now) { counted } else { counted.next_turn_after(now) }
     }
 
-    /// Counts the free of an object whose malloc returned `malloc`: calls `add` with the cycle it
-    /// belongs to. `in_sweep` says that a collector frees it late. For hooks.
+    /// Counts the free of an object whose malloc returned `malloc`: calls `add` with the cycle that it is counted to.
+    /// `in_sweep` says that a collector frees the object late. Safe to call in a hook.
     #[inline]
     pub fn free(&self, malloc: Cycle, in_sweep: bool, add: impl FnOnce(Cycle)) {
         // An object that a sweep frees was dead at the last cut, and its free belongs there.
@@ -48,7 +47,7 @@ impl Cuts {
         add(self.cycle.read().plus(ahead).later(malloc));
     }
 
-    /// Has `flush` move the current cycle's place, unless that was done. One caller at a time.
+    /// Calls `flush` for the current cycle's place, unless that was done before. One caller at a time.
     pub fn flush_current(&self, flush: impl Fn(&[usize])) {
         let (cycle, already_flushed) = self.cycle.set_flushed();
         if !already_flushed {
@@ -56,7 +55,7 @@ impl Cuts {
         }
     }
 
-    /// Begins the next cycle, after flushing the current one if nobody did. One caller at a time.
+    /// Begins the next cycle, after flushing the current one if that was not done. One caller at a time.
     pub fn advance(&self, flush: impl Fn(&[usize])) {
         self.flush_current(flush);
         self.cycle.increment();
@@ -64,8 +63,8 @@ impl Cuts {
 
     /// Makes a cut and has `flush` move everything counted before it. One caller at a time.
     ///
-    /// Every place is reached: that of the cycle that ends, which holds only what stragglers left
-    /// there, before the cut, as it is the place of what is counted after it; the other two behind it.
+    /// Every place is flushed. The place of the ending cycle, which holds only events of stragglers, is flushed before
+    /// the cut, because events after the cut are counted there; the other two are flushed after it.
     pub fn cut(&self, flush: impl Fn(&[usize])) {
         flush(&[self.cycle.read().index()]);
         self.cycle.increment();
@@ -100,8 +99,8 @@ mod loom_tests {
         }
     }
 
-    /// What was over before a snapshot is in it, and a free never shows before its malloc, however a
-    /// thread is held up between reading the cycle and adding, over all cuts.
+    /// An event that was over before a snapshot is in it, and a free never shows before its malloc, however a thread is
+    /// delayed between reading the cycle and adding, over all cuts.
     #[test]
     fn loom_a_cut_is_consistent() {
         check(|profile| profile.snapshot());

@@ -5,11 +5,11 @@
 
 use rtprof_runtime::primitive::{AtomicU32, Ordering};
 
-/// Cycles whose events are kept apart: the current one, and the two that events are counted to.
+/// The number of cycles whose events are separate: the current one, and the two that events are counted to.
 pub const FUTURE: usize = 3;
 
-/// Where the number wraps. A multiple of [`FUTURE`], because the ring of future counts is indexed by
-/// the remainder and must not jump when the number does; Go's value.
+/// The number at which the cycle wraps. A multiple of [`FUTURE`], because the ring of future counts is indexed by the
+/// remainder and must not jump when the number wraps; Go's value.
 pub const CYCLE_WRAP: u32 = FUTURE as u32 * (2 << 24);
 
 /// A cycle number, `0..CYCLE_WRAP`.
@@ -17,43 +17,43 @@ pub const CYCLE_WRAP: u32 = FUTURE as u32 * (2 << 24);
 pub struct Cycle(u32);
 
 impl Cycle {
-    /// The number, wrapped to its range.
+    /// Makes a cycle from a number, wrapped to the range.
     pub const fn new(number: u32) -> Self {
         Self(number % CYCLE_WRAP)
     }
 
-    /// The plain number.
+    /// Returns the plain number.
     pub const fn number(self) -> u32 {
         self.0
     }
 
-    /// The cycle `n` later.
+    /// Returns the cycle `n` later.
     pub const fn plus(self, n: u32) -> Self {
         Self((self.0 + n) % CYCLE_WRAP)
     }
 
-    /// The place of its counts in the ring.
+    /// Returns the index of its counts in the ring.
     pub const fn index(self) -> usize {
         self.0 as usize % FUTURE
     }
 
-    /// How many cycles lie between `earlier` and this one, counting across the wrap.
+    /// Returns how many cycles lie between `earlier` and this one, counting across the wrap.
     pub const fn since(self, earlier: Self) -> u32 {
         (self.0 + CYCLE_WRAP - earlier.0) % CYCLE_WRAP
     }
 
-    /// Whether this cycle is later than `other`, from which it is less than half the range away.
+    /// Returns whether this cycle is later than `other`, from which it is less than half the range away.
     pub const fn is_after(self, other: Self) -> bool {
         let distance = self.since(other);
         distance != 0 && distance < CYCLE_WRAP / 2
     }
 
-    /// The first cycle after `now` that has this one's place in the ring. This one is not after `now`.
+    /// Returns the first cycle after `now` that has this one's place in the ring. This one is not after `now`.
     pub const fn next_turn_after(self, now: Self) -> Self {
         self.plus((now.since(self) / FUTURE as u32 + 1) * FUTURE as u32)
     }
 
-    /// The later of two cycles that are less than half the range apart.
+    /// Returns the later of two cycles that are less than half the range apart.
     pub const fn later(self, other: Self) -> Self {
         if self.since(other) < CYCLE_WRAP / 2 { self } else { other }
     }
@@ -72,13 +72,13 @@ impl CycleHolder {
         }
     }
 
-    /// The current cycle.
+    /// Returns the current cycle.
     #[inline]
     pub fn read(&self) -> Cycle {
         Cycle(self.value.load(Ordering::Acquire) >> 1)
     }
 
-    /// Sets the flag; returns the current cycle and what the flag was.
+    /// Sets the flag; returns the current cycle and the previous flag.
     pub fn set_flushed(&self) -> (Cycle, bool) {
         let previous = self.value.fetch_or(1, Ordering::AcqRel);
         (Cycle(previous >> 1), previous & 1 != 0)
@@ -90,7 +90,7 @@ impl CycleHolder {
         let _ = self.value.fetch_update(Ordering::AcqRel, Ordering::Relaxed, next);
     }
 
-    /// Places the holder at a cycle; for the test of the wrap.
+    /// Sets the current cycle; for the test of the wrap.
     #[cfg(all(test, not(loom)))]
     pub(crate) fn set(&self, cycle: Cycle) {
         self.value.store(cycle.0 << 1, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The goroutine profile as package runtime hands it out: a record for each goroutine.
+//! The goroutine profile in the form of Go's package runtime: a record for each goroutine.
 
 use core::fmt;
 use core::time::Duration;
@@ -11,24 +11,24 @@ use rtprof_runtime::snapshot::{GoroutineKind, KernelState, Recorded};
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 
-/// What a goroutine did when it was recorded.
+/// The state of a goroutine when it was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GoroutineState {
-    /// It ran, or could.
+    /// It ran, or was ready to run.
     #[default]
     Running,
-    /// It could run.
+    /// It was ready to run.
     Runnable,
     /// It waited.
     Waiting(WaitReason),
-    /// It waited in a system call, for something that rtprof does not see, or was in one that it has told of
-    /// ([`syscall`](https://docs.rs/rtprof/latest/rtprof/trace)).
+    /// It waited in a system call, for something that rtprof does not see, or was in a system call that it has
+    /// announced ([`syscall`](https://docs.rs/rtprof/latest/rtprof/trace)).
     Syscall,
 }
 
 impl fmt::Display for GoroutineState {
-    /// In Go's words: `running`, `chan receive`.
+    /// Writes Go's words: `running`, `chan receive`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Running => "running",
@@ -50,55 +50,55 @@ impl From<State> for GoroutineState {
     }
 }
 
-/// A goroutine: where it was, and what it did. Go: `runtime.StackRecord`, and what `runtime.Stack` says.
+/// A goroutine: its stack and its state. Go: `runtime.StackRecord`, and the contents of `runtime.Stack`.
 #[derive(Clone, Debug, Default)]
 pub struct GoroutineRecord {
-    /// Its number: no other goroutine of the process ever has it. The main thread's is 1.
+    /// Its id: no other goroutine of the process ever has it. The main thread's is 1.
     pub id: u64,
-    /// Its name, at most 64 bytes of it. Without one, the type of the closure that it runs, `app::main::{{closure}}`, if
-    /// `rtprof::thread` has started it.
+    /// The first 64 bytes of its name. Without a name, the type of the closure that it runs, `app::main::{{closure}}`,
+    /// if `rtprof::thread` has started it.
     pub name: String,
-    /// What kind it is.
+    /// Its kind.
     pub kind: GoroutineKind,
-    /// What it did.
+    /// Its state.
     pub state: GoroutineState,
-    /// For how long it had waited; 0 if it did not wait.
+    /// How long it had waited; 0 if it did not wait.
     pub waited: Duration,
-    /// Of a task: an estimate that it waits for ever, because no waker is left that could wake it
-    /// ([`set_leak_limit`](https://docs.rs/rtprof/latest/rtprof/task)). Those are in the profile `goroutineleak`.
+    /// For a task: an estimate that it waits for ever, because no waker is left that could wake it
+    /// ([`set_leak_limit`](https://docs.rs/rtprof/latest/rtprof/task)). These tasks are in the profile `goroutineleak`.
     pub is_leaked: bool,
     /// Its labels, in the order of keys.
     pub labels: Vec<(String, String)>,
-    /// The number of the goroutine that created it; 0 where that is not known.
+    /// The id of the goroutine that created it; 0 where that is not known.
     pub created_by: u64,
     /// The source file and line that started it, where that is known.
     pub started_at: Option<(&'static str, u32)>,
     /// Return addresses, leaf first.
     pub frames: Cow<'static, [usize]>,
-    /// Of a task that waits for several things at once, as in `select!` or `join!`: the stacks of the others, at most five. One of them
-    /// may have been over in the same poll.
+    /// For a task that waits for several things at once, as in `select!` or `join!`: the stacks of the others, at most
+    /// five. One of them may have completed in the same poll.
     pub branches: Vec<&'static [usize]>,
-    /// Of a task: how often it was polled. Wraps at 2^31.
+    /// For a task: the number of its polls. Wraps at 2^31.
     pub polls: u32,
-    /// The kernel's number of its thread. Of a task: that of the thread which polls it; 0 if none does.
+    /// The kernel's id of its thread. For a task: of the thread that polls it, or 0 if none does.
     pub thread_id: u32,
-    /// Of a thread whose stack could not be had: what the kernel says that it does.
+    /// For a thread whose stack is not available: its state according to the kernel.
     pub kernel: Option<KernelState>,
 }
 
 impl GoroutineRecord {
-    /// The stack: return addresses, leaf first. A single one where the stack was not taken, of a function whose name says
-    /// why.
+    /// Returns the stack: return addresses, leaf first. Where the stack was not captured, a single address in a
+    /// function whose name says why.
     pub fn stack(&self) -> &[usize] {
         &self.frames
     }
 
-    /// The stacks of all that it waits for: [`stack`](Self::stack) first.
+    /// Returns the stacks of all things that it waits for: [`stack`](Self::stack) first.
     pub fn stacks(&self) -> impl Iterator<Item = &[usize]> {
         core::iter::once(self.stack()).chain(self.branches.iter().copied())
     }
 
-    /// What it waited for, if it waited.
+    /// Returns the reason for which it waited, if it waited.
     pub fn wait_reason(&self) -> Option<WaitReason> {
         match self.state {
             GoroutineState::Waiting(reason) => Some(reason),
@@ -133,23 +133,24 @@ impl From<Recorded> for GoroutineRecord {
     }
 }
 
-/// All goroutines that are live at one instant, with their stacks: the current one first, then by their numbers. Go:
-/// `runtime.GoroutineProfile`.
+/// Returns all goroutines live at one instant, with their stacks: the current one first, then in the order of their
+/// ids. Go: `runtime.GoroutineProfile`.
 ///
-/// No thread is stopped. The stack of one that waits in `rtprof::sync` or `rtprof::thread` is read while it waits, and
-/// that of one in `rtprof::trace::wait` if a trace or the block profile is on. Any other thread, also one that rtprof does not
-/// know, is asked by a signal, unless [`set_thread_signals`](snapshot::set_thread_signals) forbids it. One that does not
-/// answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says why, and
-/// [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first, and waited for up to 2 s
-/// ([`snapshot::request`]). A call lasts 14 s at most, unless a debugger stops a single thread inside the handler. Not for signal handlers: it
-/// takes a lock. It calls the program's allocator, and if that asks for all goroutines in its turn it gets none.
+/// No thread is stopped. The stack of a thread that waits in `rtprof::sync` or `rtprof::thread` is read while it waits,
+/// and in `rtprof::trace::wait` if a trace or the block profile is on. Any other thread, also one that rtprof does not
+/// know, receives a signal, unless [`set_thread_signals`](snapshot::set_thread_signals) forbids it. A thread that does
+/// not answer within 2 s (0.1 s if it is stopped or in an uninterruptible wait) has a single frame, whose name says
+/// why, and [`GoroutineRecord::kernel`]. Async tasks that wait without a stack are polled once first, which takes up to
+/// 2 s ([`snapshot::request`]). A call lasts at most 14 s, unless a debugger stops a single thread inside the handler.
+/// Must not be called in a signal handler: it takes a lock. It calls the program's allocator; if the allocator calls
+/// this function in turn, that call returns no goroutines.
 pub fn goroutine_profile() -> Vec<GoroutineRecord> {
     snapshot::request();
     snapshot::take()
 }
 
-/// As [`goroutine_profile`], into the program's memory. Returns the number of records there are, and whether
-/// they fitted; if `records` is too short nothing is written.
+/// Writes the records of [`goroutine_profile`] into `records`. Returns the number of records, and whether they fitted;
+/// if `records` is too short nothing is written.
 pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) {
     snapshot::request();
     let all: Vec<Recorded> = snapshot::take();
@@ -163,8 +164,8 @@ pub fn goroutine_profile_into(records: &mut [GoroutineRecord]) -> (usize, bool) 
     (n, true)
 }
 
-/// How many goroutines are live: all threads of the process. Without /proc, those that rtprof knows, because it has started
-/// them or they have waited in its locks or the like. Go: `runtime.NumGoroutine`.
+/// Returns the number of live goroutines: all threads of the process. Without /proc, only threads that rtprof knows,
+/// because it has started them or they have waited in its locks and the like. Go: `runtime.NumGoroutine`.
 pub fn num_goroutine() -> usize {
     rtprof_runtime::init::open();
     goroutine::current();

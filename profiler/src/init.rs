@@ -1,14 +1,14 @@
-//! What must exist before the first sample: made once, outside every hook. See [`rtprof_runtime::init`].
+//! Initialisation before the first sample: done once, outside every hook. See [`rtprof_runtime::init`].
 
 use crate::{contention, mem};
 
-/// As [`open`], in a constructor: of the program, before `main`, or of a library when it is loaded.
+/// Calls [`open`] in a constructor: before the program's `main`, or when a library is loaded.
 pub fn open_at_start() {
     rtprof_runtime::init::open_at_start();
     open();
 }
 
-/// Makes what all profiles need. Idempotent. Not for hooks.
+/// Initialises all profiles. Idempotent. Must not be called in a hook.
 pub fn open() {
     mem::open();
     contention::open();

@@ -1,21 +1,21 @@
-//! The record keepers of rtprof: sampling, the heap profile and its cycles, waits, processor time. They
-//! know no format and do no output; the hooks (`rtprof-allocator`, `rtprof-hooks`) feed them, the exporters
-//! (`rtprof-pprof-out`) read them.
+//! The recorders of rtprof: sampling, the heap profile and its cycles, waits, processor time. They know no format and
+//! do no output; the hooks (`rtprof-allocator`, `rtprof-hooks`) feed them, the exporters (`rtprof-pprof-out`) read
+//! them.
 //!
-//! Programs use the facade, `rtprof`. This crate is for those who write hooks or exporters. The rules for code in hooks are
+//! Programs use the facade, `rtprof`. This crate is for authors of hooks and exporters. The rules for code in hooks are
 //! those of [`rtprof_runtime`].
 //!
 //! # Reading order
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | [`sampling`], [`rate`] | which allocations are sampled, and what each stands for |
-//! | [`mem`], [`mem_record`], [`cycle`], [`cut`] | how events become a consistent profile while the program runs on |
+//! | [`sampling`], [`rate`] | which allocations are sampled, and the weight of each sample |
+//! | [`mem`], [`mem_record`], [`cycle`], [`cut`] | how events become a consistent profile while the program continues |
 //! | [`contention`] | which waits are sampled, and what is recorded of them |
 //! | [`cpu`] | which code uses the processors |
-//! | [`comments`] | what a profile tells its reader beside the counts |
+//! | [`comments`] | a profile's remarks to its reader, besides the counts |
 
-// A model uses a part of this.
+// A loom model uses only a part of the crate.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod block_kinds;

@@ -1,19 +1,19 @@
 //! The heap profile: malloc and free of sampled objects, cycles, and snapshots.
 //!
 //! Locks:
-//! - `PUBLISH` (a [`ForkLock`]) protects the published counts of every record, the flushed flag and
-//!   the order of cuts. Taken by snapshots and by `advance_cycle`, `flush_cycle` and the collector's
-//!   calls; never in a hook. In a forked child it is taken over from a parent's thread; the one
-//!   record that thread was moving at the instant of the fork may be short of what it had in hand.
+//! - `PUBLISH` (a [`ForkLock`]) protects the published counts of every record, the flushed flag and the order of cuts.
+//!   Taken by snapshots and by `advance_cycle`, `flush_cycle` and the collector's calls; never in a hook. A forked
+//!   child takes it over from a parent's thread; the one record that this thread was moving at the instant of the fork
+//!   may miss the counts in transit.
 //!
-//! Hooks take no lock: they intern a bucket (see [`rtprof_runtime::stack::table`]), read the cycle, and add one
-//! to a word of its record (see [`crate::mem_record`]).
+//! Hooks take no lock: they intern a bucket (see [`rtprof_runtime::stack::table`]), read the cycle, and add one to a
+//! word of its record (see [`crate::mem_record`]).
 //!
-//! Two ways of publishing, as design and Go have it:
-//! - Without a collector, every snapshot is a cut at the moment of the call: the cycle is advanced,
-//!   and everything counted before it is published.
-//! - After the first [`collector_cycle`] snapshots show the last complete cut, up to two cycles old,
-//!   as `runtime.MemProfile` does: allocations count only once they had the chance to be freed.
+//! Two ways of publishing:
+//! - Without a collector, every snapshot is a cut at the moment of the call: the cycle is advanced, and everything
+//!   counted before it is published.
+//! - After the first [`collector_cycle`] snapshots show the last complete cut, up to two cycles old, as
+//!   `runtime.MemProfile` does: allocations count only after they could have been freed.
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -31,13 +31,13 @@ use crate::mem_record::MemRecord;
 use crate::rate::RateIndex;
 use crate::sampling::DueSample;
 
-/// Distinct (stack, size, rate, labels) kept by default: about 45 MiB at 30 frames when all are used.
+/// The default number of distinct (stack, size, rate, labels): about 45 MiB at 30 frames when all are used.
 pub const DEFAULT_MAX_STACKS: usize = 1 << 17;
-/// Buckets that may be made beyond the limit, all with the overflow stack: one a size.
+/// The number of buckets that may be made beyond the limit, all with the overflow stack: one per size.
 const OVERFLOW_BUCKETS: usize = 1 << 14;
 
 static PUBLISH: ForkLock = ForkLock::new();
-// The models use tables and cuts of their own.
+// The models use separate tables and cuts.
 rtprof_runtime::lazy_under_loom! {
     static BUCKETS: Table<MemKey, MemRecord> = Table::new(DEFAULT_MAX_STACKS);
 }
@@ -46,46 +46,46 @@ rtprof_runtime::lazy_under_loom! {
 }
 /// Whether a collector drives the cycles.
 static COLLECTED: AtomicBool = AtomicBool::new(false);
-/// Bytes estimated live; wraps, as a free may be counted just before its malloc.
+/// The estimated number of live bytes; wraps, as a free may be counted just before its malloc.
 static LIVE: LiveEstimate = LiveEstimate(AtomicU64::new(0));
 
 #[repr(align(128))]
 struct LiveEstimate(AtomicU64);
 
-/// A sampled object's record: kept by the allocator beside the object until its free.
+/// The record of a sampled object, which the allocator keeps beside the object until its free.
 #[derive(Clone, Copy)]
 pub struct Sample {
     /// Its bucket.
     pub bucket: &'static MemBucket,
-    /// The cycle its malloc was counted to.
+    /// The cycle that its malloc was counted to.
     pub cycle: Cycle,
 }
 
-/// Makes what the heap profile needs. Idempotent. Not for hooks.
+/// Initialises the heap profile. Idempotent. Must not be called in a hook.
 pub fn open() {
     rtprof_runtime::init::open();
     BUCKETS.open();
 }
 
-/// Changes the most distinct stacks that the heap profile keeps and returns the previous limit;
-/// 131,072 by default. Samples beyond it are counted under one stack whose name says so; totals stay
-/// true (sizes above 4 KiB are rounded down by at most 1/16 there).
+/// Sets the maximum number of distinct stacks in the heap profile and returns the previous limit; 131,072 by default.
+/// Samples beyond it are counted under one stack whose name says so; totals stay true (sizes above 4 KiB are rounded
+/// down by at most 1/16 there).
 pub fn set_max_stacks(limit: usize) -> usize {
     BUCKETS.set_limit(limit)
 }
 
-/// Distinct stacks kept so far, and the bytes mapped for them.
+/// Returns the number of distinct stacks stored so far, and the bytes mapped for them.
 pub fn stacks_in_use() -> (usize, usize) {
     (BUCKETS.len(), BUCKETS.mapped_bytes())
 }
 
-/// The live heap in bytes, estimated from the samples; 0 while nothing is sampled. Cheap: one load.
+/// Returns the live heap in bytes, estimated from the samples; 0 while nothing is sampled. Cheap: one load.
 pub fn live_heap_estimate() -> u64 {
     (LIVE.0.load(Ordering::Relaxed) as i64).max(0) as u64
 }
 
-/// Records the malloc of a sampled object with the caller's stack. `None`, counted, when there is no
-/// memory for its bucket, or no room on the stack. Go: `mProf_Malloc`. For hooks.
+/// Records the malloc of a sampled object with the caller's stack. Returns `None` and counts the loss when there is no
+/// memory for its bucket, or no room on the stack. Go: `mProf_Malloc`. Safe to call in a hook.
 #[inline]
 pub fn malloc(size: usize, due: &DueSample) -> Option<Sample> {
     let rate = due.rate;
@@ -104,8 +104,8 @@ fn malloc_here(size: usize, rate: RateIndex) -> Option<Sample> {
     Some(Sample { bucket, cycle })
 }
 
-/// Records the free of a sampled object. `in_sweep` says that a collector found it dead and frees it
-/// late. Go: `mProf_Free`. For hooks.
+/// Records the free of a sampled object. `in_sweep` says that a collector found it dead and frees it late. Go:
+/// `mProf_Free`. Safe to call in a hook.
 pub fn free(sample: Sample, in_sweep: bool) {
     CUTS.free(sample.cycle, in_sweep, |cycle| sample.bucket.record.free(cycle));
     LIVE.0.fetch_sub(estimate(sample.bucket.key), Ordering::Relaxed);
@@ -115,8 +115,8 @@ fn estimate(key: MemKey) -> u64 {
     (key.size() as f64 * crate::rate::weight(key.size(), key.rate().rate())) as u64
 }
 
-/// Begins the next heap profile cycle. Go: `mProf_NextCycle`. The cycle before it is flushed first if
-/// nobody did, so that no event is counted to a wrong one.
+/// Begins the next heap profile cycle. Go: `mProf_NextCycle`. The previous cycle is flushed first if that was not done,
+/// so that no event is counted to a wrong cycle.
 pub fn advance_cycle() {
     let held = PUBLISH.lock();
     observer::cycle(&mut || CUTS.advance(|indices| flush(&held, indices)));
@@ -135,8 +135,8 @@ fn flush(_held: &ForkGuard<'_>, indices: &[usize]) {
     }
 }
 
-/// A collector's mark termination: the cut, and the publication of the cycle before. From the first
-/// call on profiles show the last complete cut. Use it through `rtprof::collector::cycle`.
+/// Records a collector's mark termination: the cut, and the publication of the previous cycle. From the first call on,
+/// profiles show the last complete cut. Called through `rtprof::collector::cycle`.
 pub fn collector_cycle() {
     let held = PUBLISH.lock();
     COLLECTED.store(true, Ordering::Relaxed);
@@ -146,14 +146,14 @@ pub fn collector_cycle() {
     });
 }
 
-/// All sweeping of the last collector cycle is over: publishes the state at that cycle's cut now,
-/// instead of at the next one. Go: `mProf_PostSweep`.
+/// Records that all sweeping of the last collector cycle is over: publishes the state at that cycle's cut now, instead
+/// of at the next one. Go: `mProf_PostSweep`.
 pub fn post_sweep() {
     let held = PUBLISH.lock();
     flush(&held, &[CUTS.now().plus(1).index()]);
 }
 
-/// Publishes what a snapshot shows. See the module's head for the two ways.
+/// Publishes what a snapshot shows. See the module documentation for the two ways.
 fn publish(held: &ForkGuard<'_>) {
     if !COLLECTED.load(Ordering::Relaxed) {
         CUTS.cut(|indices| flush(held, indices));
@@ -162,8 +162,7 @@ fn publish(held: &ForkGuard<'_>) {
     // Between a collector's advance and its flush the current cycle may not be published yet.
     flush(held, &[CUTS.now().index()]);
     if BUCKETS.iter().all(|bucket| bucket.record.is_clear()) {
-        // Nothing is published yet: no collection has completed. Show everything, rather than an
-        // empty profile.
+        // Nothing is published yet: no collection has completed. Show everything, instead of an empty profile.
         const ALL: [usize; FUTURE] = [0, 1, 2];
         flush(held, &ALL);
     }
@@ -172,13 +171,13 @@ fn publish(held: &ForkGuard<'_>) {
 /// A bucket as of a snapshot: raw counts of samples, not scaled.
 #[derive(Clone, Copy, Debug)]
 pub struct MemCount {
-    /// Where they were allocated.
+    /// The stack that allocated the objects.
     pub stack: Stack<'static>,
     /// Bytes of each object.
     pub size: usize,
-    /// The rate the samples were taken at, in bytes; each stands for [`crate::rate::weight`] objects.
+    /// The rate at which the samples were taken, in bytes; each stands for [`crate::rate::weight`] objects.
     pub rate: usize,
-    /// The labels they were taken under.
+    /// The labels under which the samples were taken.
     pub labels: LabelSetId,
     /// Objects allocated.
     pub allocs: i64,
@@ -186,8 +185,8 @@ pub struct MemCount {
     pub frees: i64,
 }
 
-/// The published profile as of one cut. No other cut is made while it lives: keep it short, and do not
-/// take a second one on the same thread.
+/// The published profile as of one cut. No other cut is made while it lives: it should be short-lived, and a thread
+/// must not take a second one meanwhile.
 pub struct PublishedProfile {
     _held: ForkGuard<'static>,
     len: usize,
@@ -205,17 +204,17 @@ impl PublishedProfile {
         Self { _held: held, len }
     }
 
-    /// How many buckets hold anything.
+    /// Returns the number of buckets with counts.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether no bucket holds anything.
+    /// Returns whether no bucket has counts.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The buckets that hold anything, the newest first.
+    /// Returns the buckets with counts, the newest first.
     pub fn iter(&self) -> impl Iterator<Item = MemCount> {
         BUCKETS.iter().filter(|bucket| !bucket.record.is_clear()).map(|bucket| {
             let (allocs, frees) = bucket.record.published();
@@ -225,16 +224,15 @@ impl PublishedProfile {
                 rate: bucket.key.rate().rate(),
                 labels: bucket.key.labels(),
                 allocs: allocs as i64,
-                // Only with a collector, and a thread that two of its cycles overtook, can a free be
-                // published before its malloc; the next cycle mends it.
+                // A free can be published before its malloc only with a collector, and for a thread that two of its
+                // cycles overtook; the next cycle corrects it.
                 frees: frees.min(allocs) as i64,
             }
         })
     }
 }
 
-/// A snapshot of every bucket that holds anything. For exports; Go's form is
-/// [`crate::mem_profile`].
+/// Takes a snapshot of every bucket with counts. For exports; Go's form is [`crate::mem_profile`].
 pub fn snapshot() -> Vec<MemCount> {
     let snapshot = PublishedProfile::take();
     let mut out = Vec::with_capacity(snapshot.len());

@@ -1,4 +1,4 @@
-//! The heap profile as `runtime.MemProfile` hands it out: a record per bucket, raw.
+//! The heap profile in the form of `runtime.MemProfile`: a record per bucket, not scaled.
 
 use rtprof_runtime::stack::MAX_STACK;
 
@@ -28,17 +28,17 @@ impl Default for MemProfileRecord {
 }
 
 impl MemProfileRecord {
-    /// Bytes allocated and not freed.
+    /// Returns the bytes allocated and not freed.
     pub fn in_use_bytes(&self) -> i64 {
         self.alloc_bytes - self.free_bytes
     }
 
-    /// Objects allocated and not freed.
+    /// Returns the objects allocated and not freed.
     pub fn in_use_objects(&self) -> i64 {
         self.alloc_objects - self.free_objects
     }
 
-    /// The stack: return addresses, leaf first.
+    /// Returns the stack: return addresses, leaf first.
     pub fn stack(&self) -> &[usize] {
         stack_of(&self.stack0)
     }
@@ -53,17 +53,17 @@ impl MemProfileRecord {
     }
 }
 
-/// A profile of memory allocated and freed per call stack, the newest first. Go: `runtime.MemProfile`.
+/// Returns a profile of memory allocated and freed per call stack, the newest first. Go: `runtime.MemProfile`.
 ///
 /// With `inuse_zero` it includes stacks whose objects have all been freed.
 ///
-/// Every call is a consistent cut at its moment: what was allocated and freed before it is in, nothing
-/// that happens after it. In a program that drives `collector::cycle` it is the last complete cut
-/// instead, up to two cycles old, so that objects waiting to be collected do not count as in use.
+/// Every call is a consistent cut at its moment: it includes what was allocated and freed before, and nothing that
+/// happens later. In a program that drives `collector::cycle` it is the last complete cut instead, up to two cycles
+/// old, so that objects waiting to be collected do not count as in use.
 ///
-/// The numbers are those of the samples. The objects of a record are all of one size s,
-/// `alloc_bytes / alloc_objects`, and each stands for 1 / (1 - e^(-s/rate)) objects. A written profile is
-/// scaled already, also where the rate was changed meanwhile, which a record does not tell.
+/// The numbers are those of the samples. The objects of a record all have one size s, `alloc_bytes / alloc_objects`,
+/// and each stands for 1 / (1 - e^(-s/rate)) objects. A written profile is already scaled, also where the rate was
+/// changed meanwhile, which a record does not show.
 pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
     let published = PublishedProfile::take();
     let mut records = Vec::with_capacity(shown(&published, inuse_zero).count());
@@ -75,8 +75,8 @@ pub fn mem_profile(inuse_zero: bool) -> Vec<MemProfileRecord> {
     records
 }
 
-/// As [`mem_profile`], into the program's memory. Returns the number of records there are, and whether
-/// they fitted; if `records` is too short nothing is written. Go: `runtime.MemProfile`'s `(n, ok)`.
+/// Writes the records of [`mem_profile`] into `records`. Returns the number of records, and whether they fitted; if
+/// `records` is too short nothing is written. Go: `runtime.MemProfile`'s `(n, ok)`.
 pub fn mem_profile_into(records: &mut [MemProfileRecord], inuse_zero: bool) -> (usize, bool) {
     let published = PublishedProfile::take();
     let n = shown(&published, inuse_zero).count();

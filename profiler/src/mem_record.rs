@@ -1,11 +1,10 @@
 //! The counts of one bucket of the heap profile.
 //!
-//! Go: `memRecord`. Problem: a profile is read while the program goes on allocating, and a walk over
-//! all buckets takes milliseconds. Read naively, a bucket visited late shows events that are younger
-//! than what a bucket visited early shows: the sum is the state of no instant.
+//! Go: `memRecord`. Problem: a profile is read while the program continues to allocate, and a walk over all buckets
+//! takes milliseconds. Read naively, a bucket visited late shows younger events than a bucket visited early: the sum is
+//! the state of no instant.
 //!
-//! Scheme: events are counted to *future* cycles, and the walk only ever moves counts of cycles that
-//! have ended:
+//! Scheme: events are counted to *future* cycles, and the walk only ever moves counts of cycles that have ended:
 //!
 //! ```text
 //!   cycle C (now)                      a cut: C becomes C+1
@@ -15,16 +14,14 @@
 //!        └─ flush: future[C] ─────────► active          what profiles show
 //! ```
 //!
-//! A record is one count word per cycle and kind, since bytes are count × bucket size: every event is
-//! one `fetch_add` and every move one `swap(0)`, so that no event is ever split, lost or doubled. A
-//! thread that read the cycle and was preempted before it added (a *straggler*) lands wholly in this
-//! or a later flush; [`crate::cut`] says how.
+//! A record is one count word per cycle and kind, since bytes are count × bucket size: every event is one `fetch_add`
+//! and every move one `swap(0)`, so that no event is ever split, lost or doubled. A thread that read the cycle and was
+//! preempted before it added (a *straggler*) lands entirely in this or a later flush; [`crate::cut`] says how.
 //!
-//! A free is never shown without its malloc: the malloc's add happens before the free's, goes to the
-//! same or an earlier cycle, and a flush takes all frees before it takes mallocs, so whoever took the
-//! free finds the malloc. Adds and swaps are both acquire and release: a swap that took a free sees what
-//! happened before that free, and an add that came too late for a swap sees the cut the swap belongs
-//! to, by which [`crate::cut`] notices stragglers.
+//! A free is never shown without its malloc: the malloc's add happens before the free's and goes to the same or an
+//! earlier cycle, and a flush takes all frees before it takes mallocs, so a flush that takes the free finds the malloc.
+//! Adds and swaps are both acquire and release: a swap that took a free sees what happened before that free, and an add
+//! that came too late for a swap sees the cut of that swap, by which [`crate::cut`] detects stragglers.
 
 use rtprof_runtime::counters::{COUNTERS, Counter};
 use rtprof_runtime::primitive::{AtomicU64, Ordering};
@@ -83,13 +80,13 @@ impl MemRecord {
         }
     }
 
-    /// The published counts, mallocs and frees.
+    /// Returns the published counts of mallocs and frees.
     pub fn published(&self) -> (u64, u64) {
         let frees = self.active.frees.load(Ordering::Relaxed);
         (self.active.allocs.load(Ordering::Relaxed), frees)
     }
 
-    /// Whether anything was ever published.
+    /// Returns whether nothing was ever published.
     pub fn is_clear(&self) -> bool {
         self.published() == (0, 0)
     }

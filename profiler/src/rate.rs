@@ -1,11 +1,11 @@
-//! The heap profile rate, and the numbering of the rates that samples were taken at.
+//! The heap profile rate, and the numbering of the rates at which samples were taken.
 //!
-//! Every sample keeps the rate it was taken at, as a small index in its bucket's key, so that each is
-//! scaled by its own weight: a program that changes the rate keeps true totals. (In Go it does not:
-//! its tools assume one rate for the life of the program.)
+//! Every sample stores its rate, as a small index in its bucket's key, so that each is scaled by the right weight: a
+//! program that changes the rate keeps true totals. (In Go it does not: its tools assume one rate for the life of the
+//! program.)
 //!
-//! `EPOCH` is the one word that the fast path of an allocation reads: it changes with every change of
-//! the rate, so that a thread notices at its next allocation.
+//! `EPOCH` is the single word that the fast path of an allocation reads: it changes with every change of the rate, so
+//! that a thread notices at its next allocation.
 //!
 //! ```text
 //!   EPOCH = change number << 8 | index of the rate (0..64), or OFF
@@ -21,7 +21,7 @@ use rtprof_runtime::fork_lock::ForkLock;
 
 /// Go's default: one sample for every 512 KiB allocated, on average.
 pub const DEFAULT_RATE: usize = 512 << 10;
-/// Distinct rates that samples can name.
+/// The number of distinct rates that samples can refer to.
 pub const MAX_RATES: usize = 64;
 
 const OFF: u64 = 0xff;
@@ -37,29 +37,29 @@ pub(crate) static EPOCH: AtomicU64 = AtomicU64::new(0);
 pub struct RateIndex(u8);
 
 impl RateIndex {
-    /// From the bits of a key.
+    /// Reads the index from the bits of a key.
     pub(crate) const fn from_bits(bits: u32) -> Self {
         Self(bits as u8 % MAX_RATES as u8)
     }
 
-    /// To the bits of a key.
+    /// Returns the index as bits of a key.
     pub(crate) const fn bits(self) -> u32 {
         self.0 as u32
     }
 
-    /// The rate in bytes.
+    /// Returns the rate in bytes.
     pub fn rate(self) -> usize {
         RATES[self.0 as usize].load(Ordering::Relaxed)
     }
 }
 
-/// The rate that an epoch stands for; `None` when nothing is sampled.
+/// Returns the rate of an epoch; `None` when nothing is sampled.
 pub(crate) fn of_epoch(epoch: u64) -> Option<RateIndex> {
     (epoch != 0 && epoch & 0xff != OFF).then_some(RateIndex(epoch as u8))
 }
 
-/// The current heap profile rate in bytes: on average one allocation is sampled for every so many
-/// bytes allocated. 1 samples everything, 0 nothing. Go: `runtime.MemProfileRate`.
+/// Returns the current heap profile rate in bytes: on average one allocation is sampled per this many bytes allocated.
+/// 1 samples everything, 0 nothing. Go: `runtime.MemProfileRate`.
 pub fn mem_profile_rate() -> usize {
     RATE.load(Ordering::Relaxed)
 }
@@ -67,10 +67,9 @@ pub fn mem_profile_rate() -> usize {
 /// Sets the heap profile rate in bytes and returns the previous one. 512 KiB is the default, 1
 /// samples every allocation, 0 switches sampling off. Go: an assignment to `runtime.MemProfileRate`.
 ///
-/// Any value is valid. It takes effect at the next allocation of every thread; objects sampled
-/// before keep their weight and their frees are still counted, so totals stay true across changes.
-/// A program may use 64 distinct rates; beyond that the nearest one used before is taken, and
-/// profiles say so.
+/// Any value is valid. The rate takes effect at the next allocation of every thread; objects sampled before keep their
+/// weight and their frees are still counted, so totals stay true across changes. A program may use 64 distinct rates;
+/// beyond that the nearest one used before is taken, and profiles say so.
 pub fn set_mem_profile_rate(bytes: usize) -> usize {
     let _held = CHANGE.lock();
     let (bytes, index) = if bytes == 0 { (0, OFF) } else { index_of(bytes) };
@@ -92,12 +91,12 @@ pub fn start() {
 
 fn publish(index: u64) {
     let change = (EPOCH.load(Ordering::Relaxed) >> 8) + 1;
-    // Release: whoever sees the epoch sees the rate under its index.
+    // Release: a thread that reads the epoch sees the rate under its index.
     EPOCH.store(change << 8 | index, Ordering::Release);
 }
 
-/// The index of a rate, new if there is room, else of the nearest (by ratio) in use. The caller
-/// holds `CHANGE`.
+/// Returns the rate and its index: new if there is room, else of the nearest rate (by ratio) in use. The caller holds
+/// `CHANGE`.
 fn index_of(bytes: usize) -> (usize, u64) {
     let mut nearest = (f64::INFINITY, 0);
     for (index, slot) in RATES.iter().enumerate() {
@@ -119,9 +118,8 @@ fn index_of(bytes: usize) -> (usize, u64) {
     (RATES[nearest.1].load(Ordering::Relaxed), nearest.1 as u64)
 }
 
-/// By how much a sample of an object of `size` bytes taken at `rate` stands for more than itself:
-/// 1 / (1 - e^(-size/rate)), the inverse of the probability that it was sampled. Exactly 1 where
-/// everything is sampled.
+/// Returns the number of objects that a sampled object of `size` bytes stands for at `rate`: 1 / (1 - e^(-size/rate)),
+/// the inverse of the probability that it was sampled. Exactly 1 where everything is sampled.
 pub fn weight(size: usize, rate: usize) -> f64 {
     if rate <= 1 || size == 0 {
         return 1.0;

@@ -1,4 +1,4 @@
-//! Which allocations are sampled: the decision, per thread, without a lock.
+//! The sampling of allocations: the decision, per thread, without a lock.
 //!
 //! Think of every byte allocated as a coin that comes up heads with probability 1/rate, and of an
 //! object as sampled when any of its bytes does. Then an object of `size` bytes is sampled with
@@ -6,18 +6,18 @@
 //! 512 KiB, 0.8 % of 4 KiB, 86 % of 1 MiB, all of 1 GiB. Multiplying by the inverse of that
 //! probability (see [`crate::rate::weight`]) makes the totals right on average for every size.
 //!
-//! Tossing a coin a byte is slow. The number of bytes up to the next heads is exponentially
-//! distributed with mean `rate`, so a thread draws that distance once and counts it down:
+//! One coin per byte would be slow. The number of bytes up to the next heads is exponentially distributed with mean
+//! `rate`, so a thread draws that distance once and counts it down:
 //!
 //! ```text
 //!   countdown   = floor(X), X exponential with mean rate
 //!   allocation  : countdown -= size;  below zero? then this object is sampled, and X is drawn anew
 //! ```
 //!
-//! floor(X) < size exactly when X < size, so an object is sampled with exactly 1 - e^(-size/rate);
-//! and as the exponential distribution has no memory, what is left of X after an object that was not
-//! sampled is as good as a fresh draw. Drawing anew is therefore always allowed: after a change of
-//! the rate, or when a thread begins. Source: tcmalloc's `sampler.h` describes the same process.
+//! floor(X) < size exactly when X < size, so an object is sampled with exactly 1 - e^(-size/rate). The exponential
+//! distribution has no memory, so the rest of X after an object that was not sampled is equivalent to a fresh draw.
+//! Drawing anew is therefore always allowed: after a change of the rate, or when a thread begins. Source: tcmalloc's
+//! `sampler.h` describes the same process.
 //!
 //! The fast path is one load, a subtraction, a compare, the compare of the epoch, and a store.
 
@@ -30,16 +30,16 @@ use rtprof_runtime::stack::spare;
 
 use crate::rate::{self, EPOCH, RateIndex};
 
-/// Whether an allocation of `size` bytes passes unsampled, on the fast path. `false` means: ask
+/// Returns whether an allocation of `size` bytes passes unsampled, on the fast path. If `false`, the caller calls
 /// [`decide`].
 #[inline(always)]
 pub fn passes(size: usize) -> bool {
     hook::with_gate(|gate| gate.passes(size, EPOCH.load(Ordering::Relaxed)))
 }
 
-/// What is to become of an allocation.
+/// The decision about an allocation.
 pub enum Decision {
-    /// The inner allocator has it, and no profile.
+    /// It goes to the inner allocator, and into no profile.
     Unsampled,
     /// It is sampled.
     Sampled(DueSample),
@@ -47,10 +47,10 @@ pub enum Decision {
     Workspace,
 }
 
-/// A sample of an allocation that is to be taken. While it lives the thread is in a hook, and samples nothing else.
+/// A sample that must be taken. While it lives the thread is in a hook, and samples nothing else.
 pub struct DueSample {
     pub(crate) rate: RateIndex,
-    /// Whether the thread's stack is known to have room for it.
+    /// Whether the thread's stack is known to have room for the sample.
     pub(crate) has_room: bool,
     _hook: Hook,
 }
@@ -64,8 +64,8 @@ pub fn decide(size: usize) -> Decision {
             return if hook::is_in_hook() { Decision::Unsampled } else { Decision::Workspace };
         }
         if hook::is_in_hook() {
-            // Hooks allocate nothing, so this is a signal handler that has interrupted one. It goes unsampled,
-            // but its coins were tossed: without a new draw the next allocation would be sampled for it.
+            // Hooks allocate nothing, so this is a signal handler that has interrupted a hook. The allocation is not
+            // sampled, but its coins were tossed: without a new draw the next allocation would be sampled for it.
             let rate = rate::of_epoch(gate.epoch());
             if rate.is_some() && !hook::is_untracked() && gate.left_after(size) < 0 {
                 COUNTERS.samples_in_interrupted_hooks.add();

@@ -1,4 +1,4 @@
-//! A bump arena over mappings of our own. Nothing in it is ever freed one by one, but all of it may be at once.
+//! A bump arena over our own mappings. Memory is never freed one allocation at a time, only all of it at once.
 //!
 //! ```text
 //!   current ──► ┌ Chunk ─────────────────────────────┐
@@ -6,10 +6,10 @@
 //!               └────────────────────────────────────┘
 //! ```
 //!
-//! No lock: a place is taken by `fetch_add` on the current chunk. Whoever finds it full maps a new
-//! one and installs it by compare-and-swap; a loser unmaps his and uses the winner's. What is left
-//! of a full chunk is wasted, at most one entry (1.2 KiB) of 256 KiB. A lock here would be held by
-//! some thread at the moment of a fork, and the child would hang at its first sample.
+//! No lock: memory is taken by `fetch_add` on the current chunk. A thread that finds the chunk full maps a new one and
+//! installs it by compare-and-swap; a loser unmaps its own chunk and uses the winner's. The rest of a full chunk is
+//! wasted, at most one entry (1.2 KiB) of 256 KiB. A lock here could be held by a thread at the moment of a fork, and
+//! the child would hang at its first sample.
 
 use core::ptr::NonNull;
 
@@ -23,14 +23,14 @@ const ALIGN: usize = 16;
 #[repr(C, align(16))]
 struct Chunk {
     used: AtomicUsize,
-    /// The chunk before it, which is full.
+    /// The previous chunk, which is full.
     previous: *mut Chunk,
 }
 
 #[cfg(loom)]
 struct Chunk;
 
-/// The arena. `const`-constructible, so that it can stand in a static.
+/// The arena. `const`-constructible, so that it can be a static.
 #[cfg_attr(loom, allow(dead_code))]
 pub struct Arena {
     current: AtomicPtr<Chunk>,
@@ -45,13 +45,13 @@ impl Arena {
         }
     }
 
-    /// Bytes mapped so far.
+    /// Returns the number of bytes mapped so far.
     pub fn mapped_bytes(&self) -> usize {
         self.mapped.load(Ordering::Relaxed)
     }
 
-    /// `size` zeroed bytes, aligned to 16. `None` when the kernel gives no more memory, or for a
-    /// size that no chunk holds.
+    /// Allocates `size` zeroed bytes, aligned to 16. Returns `None` when the kernel grants no more memory, or for a
+    /// size that exceeds a chunk.
     #[cfg(not(loom))]
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
         let size = size.checked_next_multiple_of(ALIGN)?;
@@ -62,13 +62,13 @@ impl Arena {
             // Acquire: pairs with the installation below, so that `used` is seen initialised.
             let current = self.current.load(Ordering::Acquire);
             if let Some(chunk) = NonNull::new(current) {
-                // SAFETY: a chunk, once installed, stays until `clear`, when nobody uses the arena.
+                // SAFETY: an installed chunk stays until `clear`, whose caller guarantees that no thread uses the
+                // arena.
                 let used = unsafe { chunk.as_ref() }.used.fetch_add(size, Ordering::Relaxed);
-                // A full chunk is hit at most once per thread and replacement, so `used` cannot
-                // run on until it wraps.
+                // A thread adds to a full chunk at most once per replacement, so `used` cannot grow until it wraps.
                 if used <= CHUNK - size {
-                    // SAFETY: `used + size <= CHUNK`, so the place lies inside the chunk's mapping,
-                    // and fetch_add gave it to this caller alone.
+                    // SAFETY: `used + size <= CHUNK`, so the range lies inside the chunk's mapping, and fetch_add gave
+                    // it to this caller only.
                     return Some(unsafe { chunk.cast::<u8>().add(used) });
                 }
             }
@@ -81,22 +81,23 @@ impl Arena {
                 Ok(_) => {
                     self.mapped.fetch_add(CHUNK, Ordering::Relaxed);
                 }
-                // SAFETY: ours alone: it was not installed.
+                // SAFETY: the chunk was not installed, so only this thread has it.
                 Err(_) => unsafe { crate::mapping::unmap(fresh.cast(), CHUNK) },
             }
         }
     }
 
-    /// Gives all memory back to the kernel.
+    /// Returns all memory to the kernel.
     ///
     /// # Safety
-    /// Nobody uses the arena meanwhile, nor anything in it ever again.
+    /// No thread uses the arena meanwhile, and none uses memory from it ever again.
     #[cfg(not(loom))]
     pub(crate) unsafe fn clear(&self) {
         let mut at = self.current.swap(core::ptr::null_mut(), Ordering::AcqRel);
         self.mapped.store(0, Ordering::Relaxed);
         while let Some(chunk) = NonNull::new(at) {
-            // SAFETY: a chunk of this arena, not unmapped yet; nobody else uses it, by the caller's promise.
+            // SAFETY: the chunk belongs to this arena and is still mapped; the caller guarantees that no thread uses
+            // it.
             unsafe {
                 at = chunk.as_ref().previous;
                 crate::mapping::unmap(chunk.cast(), CHUNK);
@@ -104,14 +105,14 @@ impl Arena {
         }
     }
 
-    /// Under loom the system allocator serves, and leaks: the model is about who wins, not where.
+    /// Allocates from the system allocator under loom, and leaks: the models are about races, not about placement.
     #[cfg(loom)]
     pub fn alloc(&self, size: usize) -> Option<NonNull<u8>> {
         let words = vec![0u128; size.div_ceil(ALIGN)].into_boxed_slice();
         NonNull::new(Box::leak(words).as_mut_ptr().cast())
     }
 
-    /// Under loom nothing is given back.
+    /// Does nothing under loom.
     #[cfg(loom)]
     pub(crate) unsafe fn clear(&self) {}
 }

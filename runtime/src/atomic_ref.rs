@@ -1,11 +1,11 @@
-//! An optional reference to something that lives for ever, in one atomic word.
+//! An optional reference to a value that is never freed, in one atomic word.
 
 use core::ptr;
 use core::sync::atomic::{AtomicPtr, Ordering};
 
-/// A reference to a `T` that is never freed, or none. Zeroed memory is none.
+/// A reference to a `T` that is never freed, or none. Zeroed memory means none.
 ///
-/// It is made of core's atomics under loom too: the models are about other words.
+/// It uses core's atomics under loom too: the models explore other words.
 pub struct AtomicRef<T: 'static>(AtomicPtr<T>);
 
 impl<T> AtomicRef<T> {
@@ -14,18 +14,18 @@ impl<T> AtomicRef<T> {
         Self(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// What was set last. For hooks.
+    /// Returns the reference that was set last. Safe to call in a hook.
     #[inline]
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: null, or from the static reference that `set` was given.
+        // SAFETY: the pointer is null, or was made from the static reference that was passed to `set`.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
-    /// Sets it. For hooks.
+    /// Sets the reference. Safe to call in a hook.
     #[inline]
     pub fn set(&self, reference: Option<&'static T>) {
         let address = reference.map_or(ptr::null_mut(), |reference| (&raw const *reference).cast_mut());
-        // Release: a thread that reads the reference reads what it leads to as well.
+        // Release: a thread that reads the reference also reads the value behind it.
         self.0.store(address, Ordering::Release);
     }
 }

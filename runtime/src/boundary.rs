@@ -1,8 +1,8 @@
-//! Where the stack of a task ends: the function through which every poll goes.
+//! The boundary of a task on a stack: the function through which every poll goes.
 //!
-//! Below a task's frames lie those of the executor, and below them the thread's. A return address inside `poll_task` is the
-//! boundary. It is a function of a few instructions, in assembly, so that the compiler can neither inline nor copy it: there
-//! is one such address in the program.
+//! Below a task's frames lie those of the executor, and below them the thread's. A return address inside `poll_task` is
+//! the boundary. `poll_task` is a function of a few instructions, in assembly, so that the compiler can neither inline
+//! nor copy it: the program contains a single address of this kind.
 //!
 //! ```text
 //!   leaf …  app::inner  app::outer  call<…> │ poll_task │ Instrumented::poll  tokio::…  thread start
@@ -12,7 +12,7 @@
 use core::mem::ManuallyDrop;
 use core::sync::atomic::{AtomicBool, Ordering};
 
-/// Runs `f`, as what is inside a poll of a task.
+/// Runs `f` as the inside of a task's poll.
 #[inline]
 pub fn run<F: FnOnce() -> R, R>(f: F) -> R {
     union Cell<F, R> {
@@ -21,30 +21,31 @@ pub fn run<F: FnOnce() -> R, R>(f: F) -> R {
     }
     unsafe extern "C-unwind" fn call<F: FnOnce() -> R, R>(cell: *mut ()) {
         let cell = cell.cast::<Cell<F, R>>();
-        // SAFETY: `run` has put the function there, and calls this once.
+        // SAFETY: `run` has stored the function there, and calls this once.
         let function = unsafe { ManuallyDrop::take(&mut (*cell).function) };
         let result = function();
-        // SAFETY: the cell is `run`'s, which waits for it.
+        // SAFETY: the cell belongs to `run`, which waits for this call.
         unsafe { (*cell).result = ManuallyDrop::new(result) };
     }
     let mut cell = Cell { function: ManuallyDrop::new(f) };
-    // SAFETY: the cell lives, and is what the function expects.
+    // SAFETY: the cell lives until the call returns, and has the type that `call` expects.
     unsafe { poll_task((&raw mut cell).cast(), call::<F, R>) };
-    // SAFETY: the function has returned, so it has put its result there; after a panic this is not reached.
+    // SAFETY: the function has returned, so it has stored its result there; after a panic this is not reached.
     unsafe { ManuallyDrop::into_inner(cell.result) }
 }
 
-/// Whether there was a task yet: without one no stack is searched.
+/// Whether there was a task yet; before the first task no stack is searched.
 static IS_IN_USE: AtomicBool = AtomicBool::new(false);
 
-/// There are tasks. Before the first is polled.
+/// Notes that tasks exist. Called before the first task is polled.
 pub(crate) fn note_in_use() {
     if !IS_IN_USE.load(Ordering::Relaxed) {
         IS_IN_USE.store(true, Ordering::Relaxed);
     }
 }
 
-/// How many frames of a stack, leaf first, are those of the innermost task; `None` if there is none. For hooks.
+/// Returns how many frames of a stack, leaf first, belong to the innermost task; `None` if there is no task. Safe to
+/// call in a hook.
 #[inline]
 pub fn end(frames: &[usize]) -> Option<usize> {
     if !IS_IN_USE.load(Ordering::Relaxed) {
@@ -53,10 +54,10 @@ pub fn end(frames: &[usize]) -> Option<usize> {
     frames.iter().position(|&frame| is_boundary(frame)).map(|at| at + 1)
 }
 
-/// Whether a return address is in [`poll_task`].
+/// Returns whether a return address is in [`poll_task`].
 #[cfg(rtprof_supported)]
 pub(crate) fn is_boundary(return_address: usize) -> bool {
-    /// From the first instruction to the one that the call returns to.
+    /// Offset of the return address of the call from the first instruction.
     const RETURN: usize = if cfg!(target_arch = "x86_64") { 6 } else { 12 };
     return_address == poll_task as *const () as usize + RETURN
 }
@@ -110,7 +111,7 @@ unsafe extern "C-unwind" fn poll_task(cell: *mut (), call: unsafe extern "C-unwi
 
 #[cfg(not(rtprof_supported))]
 unsafe extern "C-unwind" fn poll_task(cell: *mut (), call: unsafe extern "C-unwind" fn(*mut ())) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller allows `call` to be called with `cell`.
     unsafe { call(cell) };
 }
 

@@ -1,18 +1,17 @@
-//! The clock of the hooks: raw ticks of the processor's counter, and what a tick is in nanoseconds.
+//! The clock of the hooks: raw ticks of the processor's counter, and the conversion of ticks to time.
 //!
-//! Go: `cputicks`, `tickspersecond`. Reading the counter takes 11 ns where a call of the C library's
-//! clock takes 29, and a contended lock reads it two or three times.
+//! Go: `cputicks`, `tickspersecond`. Reading the counter takes 11 ns where a call of the C library's clock takes 29,
+//! and a contended lock reads it two or three times.
 //!
-//! Which counter it is must be known at the first read, in the middle of a lock's slow path, and must
-//! not change afterwards: a difference of two clocks is not a time. So the choice is a pure function of
-//! the processor, made by whoever comes first and the same for all. What a tick is in nanoseconds is
-//! only asked outside the hooks, and is measured then, over the time since [`crate::init::open`]: the longer, the
-//! more exact. (quanta, which does the same, measures when its clock is made: 0.6 ms for every program,
-//! and nothing to read before that.)
+//! The choice of the counter must be made at the first read, in the middle of a lock's slow path, and must not change
+//! afterwards: a difference of two clocks is not a time. So the choice is a pure function of the processor: any thread
+//! may make it first, and all make the same. The length of a tick in nanoseconds is only needed outside the hooks, and
+//! is measured there, over the time since [`crate::init::open`]: the longer, the more exact. (quanta, which does the
+//! same, measures when its clock is made: 0.6 ms for every program, and no readings before that.)
 //!
-//! Threads on different cores may read counters that are a few ticks apart, so an effect can carry an
-//! earlier tick than its cause: differences are taken with [`since`], which never falls below zero.
-//! Traces read it with [`ticks_after_loads`] where the order matters.
+//! Threads on different cores may read counters that differ by a few ticks, so an effect can carry an earlier tick than
+//! its cause: differences are taken with [`since`], which never falls below zero. Traces read the clock with
+//! [`ticks_after_loads`] where the order matters.
 
 use core::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,7 +31,7 @@ const MONOTONIC: u8 = 2;
 
 static SOURCE: AtomicU8 = AtomicU8::new(UNKNOWN);
 
-/// The clock now, in ticks since some instant before the process began. For hooks.
+/// Returns the current ticks, counted from some instant before the process began. Safe to call in a hook.
 #[inline]
 pub fn ticks() -> u64 {
     match SOURCE.load(Ordering::Relaxed) {
@@ -42,16 +41,16 @@ pub fn ticks() -> u64 {
     }
 }
 
-/// As [`ticks`], and not before the loads that come earlier in the program are done: for what is an effect of what
-/// they have read. (Without, the processor may read its counter while it still waits for memory, and the effect
-/// would seem older than its cause.) Takes twice as long.
+/// Returns the current ticks, as [`ticks`] does, but only after all loads earlier in the program are done: for an
+/// effect of what these loads have read. (Otherwise the processor may read its counter while it still waits for memory,
+/// and the effect would seem older than its cause.) Takes twice as long.
 #[inline]
 pub fn ticks_after_loads() -> u64 {
     counter::wait_for_loads();
     ticks()
 }
 
-/// Ticks from `start` to `end`; 0 if `end` came first, on another core's counter.
+/// Returns the ticks from `start` to `end`; 0 if `end` came first, on another core's counter.
 #[inline]
 pub fn since(start: u64, end: u64) -> u64 {
     (end.wrapping_sub(start) as i64).max(0) as u64
@@ -59,7 +58,7 @@ pub fn since(start: u64, end: u64) -> u64 {
 
 #[cold]
 fn first() -> u64 {
-    // Relaxed: every thread finds the same.
+    // Relaxed: every thread computes the same value.
     SOURCE.store(if counter::is_steady() { COUNTER } else { MONOTONIC }, Ordering::Relaxed);
     ticks()
 }
@@ -94,11 +93,11 @@ mod counter {
         unsafe { core::arch::x86_64::_mm_lfence() };
     }
 
-    /// Whether the processor promises a counter that runs at one rate in every power state
-    /// ("invariant TSC": leaf 0x8000_0007, bit 8 of edx).
+    /// Returns whether the processor guarantees a counter that runs at one rate in every power state ("invariant TSC":
+    /// leaf 0x8000_0007, bit 8 of edx).
     pub(super) fn is_steady() -> bool {
         #[allow(unused_unsafe)]
-        // SAFETY: every x86-64 processor has the instruction, and leaf 0x8000_0000 says which follow.
+        // SAFETY: every x86-64 processor has the instruction, and leaf 0x8000_0000 returns the highest valid leaf.
         unsafe {
             __cpuid(0x8000_0000).eax >= 0x8000_0007 && __cpuid(0x8000_0007).edx & 1 << 8 != 0
         }
@@ -119,11 +118,11 @@ mod counter {
 
     #[inline]
     pub(super) fn wait_for_loads() {
-        // SAFETY: no effect but the waiting.
+        // SAFETY: the instruction has no effect except the wait.
         unsafe { core::arch::asm!("isb", options(nostack, preserves_flags)) };
     }
 
-    /// The architecture promises it.
+    /// Returns `true`: the architecture guarantees a constant rate.
     pub(super) fn is_steady() -> bool {
         true
     }
@@ -150,7 +149,7 @@ struct Anchor {
 }
 
 impl Anchor {
-    /// Of several readings the one that took least: nothing came between its two clocks.
+    /// Reads both clocks several times, and returns the fastest reading, in which the thread was not interrupted.
     fn now() -> Self {
         let mut best = (u64::MAX, Self { ticks: 0, nanos: 0 });
         for _ in 0..8 {
@@ -164,7 +163,7 @@ impl Anchor {
         best.1
     }
 
-    /// Ticks in a second, between an earlier instant and this one.
+    /// Returns the ticks per second between an earlier instant and this one.
     fn frequency_since(self, earlier: Self) -> f64 {
         let nanos = self.nanos.saturating_sub(earlier.nanos).max(1);
         since(earlier.ticks, self.ticks) as f64 * NANOS as f64 / nanos as f64
@@ -175,10 +174,10 @@ impl Anchor {
 static OPENING: ForkLock = ForkLock::new();
 static FIRST_TICKS: AtomicU64 = AtomicU64::new(0);
 static FIRST_NANOS: AtomicU64 = AtomicU64::new(0);
-/// The frequency as it was first asked for, so that all answers agree; 0 before.
+/// The frequency as it was first computed, so that all answers agree; 0 before.
 static TICKS_PER_SECOND: AtomicU64 = AtomicU64::new(0);
 
-/// Begins the measurement of the counter's frequency, if it has not begun. Not for hooks.
+/// Begins the measurement of the counter's frequency, if it has not begun. Must not be called in a hook.
 pub(crate) fn open() {
     let _held = OPENING.lock();
     if FIRST_NANOS.load(Ordering::Relaxed) != 0 {
@@ -186,26 +185,28 @@ pub(crate) fn open() {
     }
     let first = Anchor::now();
     FIRST_TICKS.store(first.ticks, Ordering::Relaxed);
-    // Last: a child that was forked in between finds that it has not begun. Release: who sees this sees the ticks.
+    // Last: a child that was forked in between finds that the measurement has not begun. Release: a thread that reads
+    // this value also reads the ticks.
     FIRST_NANOS.store(first.nanos, Ordering::Release);
 }
 
-/// Ticks in a second, within 5 ms.
+/// Measures the ticks per second over 5 ms.
 fn measured_now() -> f64 {
     let start = Anchor::now();
     std::thread::sleep(Duration::from_nanos(BASELINE_NANOS));
     Anchor::now().frequency_since(start)
 }
 
-/// Whether so many ticks are at least `micros` microseconds; `false` until somebody has asked for [`ticks_per_second`]. For hooks.
+/// Returns whether `ticks` are at least `micros` microseconds; `false` before the first call of [`ticks_per_second`].
+/// Safe to call in a hook.
 #[inline]
 pub fn are_micros(ticks: u64, micros: u64) -> bool {
     let per_second = TICKS_PER_SECOND.load(Ordering::Relaxed);
     per_second != 0 && ticks.saturating_mul(1_000_000) >= per_second.saturating_mul(micros)
 }
 
-/// Ticks in a second. Go: `runtime.tickspersecond`. The first call may sleep for 5 ms, and on a machine that has slept
-/// for 15 ms. Not for hooks.
+/// Returns the ticks per second. Go: `runtime.tickspersecond`. The first call may sleep for 5 ms, and on a machine that
+/// was suspended for 15 ms. Must not be called in a hook.
 pub fn ticks_per_second() -> u64 {
     let known = TICKS_PER_SECOND.load(Ordering::Relaxed);
     if known != 0 {
@@ -224,11 +225,12 @@ pub fn ticks_per_second() -> u64 {
     let now = Anchor::now();
     let mut measured = now.frequency_since(first);
     if elapsed > 100 * BASELINE_NANOS {
-        // The longer the better, unless the machine slept, or was moved: then one of the clocks stood still.
+        // A longer measurement is more exact, unless the machine was suspended, or migrated: then one of the clocks
+        // stood still.
         let is_off = |lately: f64| !(0.99..1.01).contains(&(measured / lately));
         let lately = measured_now();
         if is_off(lately) {
-            // Or this thread lost its core in between: the one in the middle of three.
+            // The difference may also mean that this thread lost its core in between: use the median of three.
             let mut all = [lately, measured_now(), measured_now()];
             all.sort_by(f64::total_cmp);
             if is_off(all[1]) {
@@ -251,7 +253,7 @@ mod tests {
     #[test]
     fn ticks_agree_with_the_clock_of_the_system() {
         let per_second = ticks_per_second() as f64;
-        // Each reading lies between two of the system's, however long the thread may be without a core there.
+        // Each reading lies between two readings of the system clock, however long the thread may be without a core.
         let read = || (Instant::now(), ticks(), Instant::now());
         let (before_start, start, after_start) = read();
         std::thread::sleep(Duration::from_millis(50));

@@ -1,8 +1,8 @@
-//! What the profiler could not keep, counted by reason, so that a profile can say so.
+//! Counts of what the profiler could not record, by reason, so that a profile can report them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// One count.
+/// A count.
 #[derive(Default)]
 pub struct Counter(AtomicU64);
 
@@ -17,13 +17,13 @@ impl Counter {
         self.0.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The count so far.
+    /// Returns the count so far.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A profile that counts concern.
+/// A profile that a count concerns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountedProfile {
     /// The heap and allocs profiles.
@@ -60,8 +60,8 @@ macro_rules! counters {
         pub static COUNTERS: Counters = Counters { $($name: Counter::new(),)* };
 
         impl Counters {
-            /// A sentence for each count that is not zero and concerns this profile. A count that concerns
-            /// several profiles is that of all of them together.
+            /// Returns a sentence for each count that is not zero and concerns this profile. A count that concerns
+            /// several profiles is the total over all of them.
             pub fn sentences(&self, subject: CountedProfile) -> Vec<String> {
                 let mut out = Vec::new();
                 $(if self.$name.get() > 0 && $subjects.contains(&subject) {
@@ -89,10 +89,10 @@ counters! {
     /// Samples that found no memory for a bucket.
     samples_without_bucket of EVENTS,
         "samples were dropped: no memory for their records (address-space limit?)";
-    /// Samples that were due in a signal handler which had interrupted a hook.
+    /// Samples that were due in a signal handler that had interrupted a hook.
     samples_in_interrupted_hooks of &[Heap],
         "allocations were to be sampled but were not: made by a signal handler that had interrupted the profiler";
-    /// Samples that found neither room on the stack nor a spare one.
+    /// Samples that found neither room on the stack nor a free spare stack.
     samples_without_room of ALL,
         "samples were dropped or have no stack: too little of the program's stack was left, and no spare stack free";
     /// Sampled objects that found no place in the pool.
@@ -116,16 +116,16 @@ counters! {
     /// Label sets beyond the number that enters profiles.
     label_sets_over_limit of LABELLED,
         "times a label set beyond 1024 distinct ones was set; its samples stand under labels=overflow";
-    /// Threads that got no slot in the registry of goroutines.
+    /// Threads and tasks that got no slot in the registry of goroutines.
     goroutines_not_followed of &[ThreadCreate, Goroutine],
         "times a thread or task could not be registered as a goroutine: no memory, too many of them, or no key for the end of threads";
-    /// Awaits beyond the number of distinct stacks that are kept.
+    /// Awaits beyond the number of distinct stacks that are stored.
     task_stacks_over_limit of &[Goroutine, Block],
         "times a task awaited at a stack beyond the 65536 distinct ones that are kept, which is not in profiles";
     /// CPU samples in tasks beyond the number of distinct names that a profile keeps.
     task_names_over_limit of &[Cpu],
         "CPU samples are without the label task: a profile keeps 1024 distinct names of tasks";
-    /// Snapshots of goroutines for which the kernel gave no memory.
+    /// Snapshots of goroutines for which the kernel granted no memory.
     goroutines_without_memory of &[Goroutine],
         "times goroutines could not be recorded: no memory (address-space limit?)";
     /// Snapshots of goroutines that would have waited for themselves.

@@ -1,12 +1,13 @@
-//! A lock for the work outside the hooks that a forked child can take even though its holder does
-//! not exist there.
+//! A lock for the work outside the hooks that a forked child can take even though its holder does not exist there.
 //!
-//! Problem: a thread writes a profile while another forks. The child inherits the lock as held, by
-//! a thread it does not have, and its own first profile would wait for ever.
-//! Scheme: the lock word is the holder's process id. A word that names another process is a ghost,
-//! and the child takes the lock over ([`ForkLock::lock`]) or is told so ([`ForkLock::lock_whole`]).
+//! Problem: a thread writes a profile while another forks. The child inherits the lock as held by a thread that it does
+//! not have, and its first profile would wait for ever.
 //!
-//! Never taken in a hook of the program's code. Waiting is yield and sleep: most holders work for milliseconds, rarely.
+//! Scheme: the lock word is the holder's process id. If the word names another process, the holder is a ghost: the
+//! child takes the lock over ([`ForkLock::lock`]) or reports it ([`ForkLock::lock_whole`]).
+//!
+//! Never taken in a hook that runs in the program's code. Waiters yield and sleep: most holders work for milliseconds,
+//! rarely.
 
 use core::sync::atomic::AtomicU32;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use crate::hidden::{self, Calls};
 use crate::holder_lock::HolderLock;
 use crate::hook::own_process;
 
-/// The lock; guards nothing by itself, the owner's documentation says what it protects.
+/// The lock. It guards nothing by itself; the owner's documentation says what it protects.
 pub struct ForkLock {
     holder: HolderLock,
 }
@@ -32,7 +33,7 @@ impl ForkLock {
         Self { holder: HolderLock::new(AtomicU32::new(0)) }
     }
 
-    /// Takes the lock, from a ghost too. For state that is consistent at every instant (atomics).
+    /// Takes the lock, also from a ghost. For state that is consistent at every instant (atomics).
     pub fn lock(&self) -> ForkGuard<'_> {
         let me = own_process();
         self.holder.take(me, |tries, holder| {
@@ -45,8 +46,8 @@ impl ForkLock {
         ForkGuard { lock: self }
     }
 
-    /// Takes the lock, or `None` when a ghost holds it: then the state it protects may be half
-    /// written and must not be touched in this process.
+    /// Takes the lock. Returns `None` when a ghost holds it: then the protected state may be half written and must not
+    /// be accessed in this process.
     pub fn lock_whole(&self) -> Option<ForkGuard<'_>> {
         let me = own_process();
         let is_taken = self.holder.take(me, |tries, holder| {
@@ -59,7 +60,7 @@ impl ForkLock {
         is_taken.then(|| ForkGuard { lock: self })
     }
 
-    /// Takes the lock if it is open or a ghost's. Never waits: fit for a hook.
+    /// Takes the lock if it is open or held by a ghost. Never waits, so it is safe to call in a hook.
     pub fn try_lock(&self) -> Option<ForkGuard<'_>> {
         let me = own_process();
         let holder = self.holder.holder();

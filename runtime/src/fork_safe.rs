@@ -1,5 +1,5 @@
-//! Data behind a [`ForkLock`], and data that each process makes for itself: what stands in for `Mutex` and
-//! `LazyLock` in code that a forked child may run.
+//! Data behind a [`ForkLock`], and data that each process makes for itself: the replacements of `Mutex` and `LazyLock`
+//! in code that a forked child may run.
 
 use core::cell::UnsafeCell;
 use core::ops::{Deref, DerefMut};
@@ -8,14 +8,14 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 use crate::fork_lock::{ForkGuard, ForkLock};
 use crate::hook::{outside_workspace, own_process};
 
-/// A value behind a lock. In a forked child whose parent was changing it at the instant of the fork it
-/// cannot be reached any more: it may be half changed.
+/// A value behind a lock. It is not accessible any more in a forked child whose parent was changing it at the instant
+/// of the fork: it may be half changed.
 pub struct ForkMutex<T> {
     lock: ForkLock,
     value: UnsafeCell<T>,
 }
 
-// SAFETY: the value is only reached through the lock, by one thread at a time.
+// SAFETY: the value is only accessed through the lock, by one thread at a time.
 unsafe impl<T: Send> Sync for ForkMutex<T> {}
 
 /// Access to the value; ends when dropped.
@@ -30,8 +30,7 @@ impl<T> ForkMutex<T> {
         Self { lock: ForkLock::new(), value: UnsafeCell::new(value) }
     }
 
-    /// Waits for the value. `None` in a forked child that has lost it. A panic of its holder releases
-    /// it.
+    /// Waits for the value. Returns `None` in a forked child that has lost it. A panic of the holder releases the lock.
     pub fn lock(&self) -> Option<ForkMutexGuard<'_, T>> {
         Some(ForkMutexGuard { _held: self.lock.lock_whole()?, mutex: self })
     }
@@ -41,33 +40,33 @@ impl<T> Deref for ForkMutexGuard<'_, T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held by this guard.
+        // SAFETY: this guard holds the lock.
         unsafe { &*self.mutex.value.get() }
     }
 }
 
 impl<T> DerefMut for ForkMutexGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held by this guard, which is borrowed mutably.
+        // SAFETY: this guard holds the lock, and is borrowed mutably.
         unsafe { &mut *self.mutex.value.get() }
     }
 }
 
-/// A value that is made at its first use, and made again in a forked child: whatever locks are inside
-/// may be held there by threads that do not exist. The parent's is leaked in the child.
+/// A value that is made at its first use, and made again in a forked child: locks inside the parent's value may be held
+/// by threads that do not exist in the child. The parent's value is leaked in the child.
 pub struct PerProcess<T> {
     current: AtomicPtr<(u32, T)>,
 }
 
 impl<T: Send + Sync + 'static> PerProcess<T> {
-    /// Not made yet.
+    /// An empty cell; the value is not made yet.
     #[allow(clippy::new_without_default)]
     pub const fn new() -> Self {
         Self { current: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// This process's value, made by `make` if there is none. Threads that race make several, of which
-    /// one stays.
+    /// Returns this process's value, made by `make` if it does not exist. Threads that race make several values, of
+    /// which one is kept.
     pub fn get(&self, make: impl FnOnce() -> T) -> &'static T {
         let me = own_process();
         let seen = self.current.load(Ordering::Acquire);
@@ -76,13 +75,14 @@ impl<T: Send + Sync + 'static> PerProcess<T> {
             Some((process, value)) if *process == me => return value,
             _ => {}
         }
-        // It stays, whatever work it is made for.
+        // The value is kept beyond the work for which it is made.
         let made = outside_workspace(|| Box::into_raw(Box::new((me, make()))));
         match self.current.compare_exchange(seen, made, Ordering::AcqRel, Ordering::Acquire) {
-            // SAFETY: installed just now, never freed.
+            // SAFETY: the value was installed just now, and is never freed.
             Ok(_) => unsafe { &(*made).1 },
             Err(theirs) => {
-                // SAFETY: ours alone: another thread's was installed, which is never freed.
+                // SAFETY: `made` was not installed, so only this thread has it; the other thread's value was installed
+                // and is never freed.
                 unsafe {
                     drop(Box::from_raw(made));
                     &(*theirs).1
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(*VALUE.get(|| 2), 1);
         let mut held = LIST.lock().unwrap();
         held.push(7);
-        // SAFETY: the child only asks and exits.
+        // SAFETY: the child only reads both values and exits.
         let child = unsafe { libc::fork() };
         if child == 0 {
             let right = *VALUE.get(|| 3) == 3 && LIST.lock().is_none();

@@ -1,14 +1,14 @@
-//! Threads of ours that run none of the program's code.
+//! rtprof's helper threads, which run none of the program's code.
 //!
-//! Problem: each thread of std takes a lock of std when it starts. In a child that was forked while another thread had
-//! that lock, no thread of std ever starts. Scheme: the C library makes the thread; it puts its own locks right at a fork.
-//! All signals are blocked in it, so that the program's handlers run on the program's threads.
+//! Problem: each thread of std takes a lock of std when it starts. In a child that was forked while another thread held
+//! that lock, no thread of std ever starts. Scheme: the C library makes the thread; it resets its own locks at a fork.
+//! All signals are blocked in the thread, so that the program's handlers run on the program's threads.
 
-/// Runs `work` on a thread of this name (15 bytes at most). Nothing waits for its end. If `work` panics, only the thread
-/// ends.
+/// Runs `work` on a new thread with this name (15 bytes at most). Nothing waits for its end. If `work` panics, only the
+/// thread ends.
 ///
 /// # Errors
-/// No thread is to be had; `work` is dropped then.
+/// No thread is available; `work` is dropped then.
 pub fn spawn(name: &'static core::ffi::CStr, work: Box<dyn FnOnce() + Send>) -> std::io::Result<()> {
     imp::spawn(name, work)
 }
@@ -24,7 +24,7 @@ mod imp {
     use crate::hidden::{self, Calls};
     use crate::labels;
 
-    /// As std's threads have.
+    /// The stack size of std's threads.
     const STACK: usize = 2 << 20;
 
     struct Start {
@@ -33,21 +33,21 @@ mod imp {
     }
 
     extern "C" fn run(start: *mut c_void) -> *mut c_void {
-        // SAFETY: `spawn` has made it for this call.
+        // SAFETY: `spawn` made the box for this call.
         let Start { name, work } = *unsafe { Box::from_raw(start.cast::<Start>()) };
-        // SAFETY: the name ends in a zero.
+        // SAFETY: the name ends in a zero byte.
         unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr()) };
-        // It is in the goroutine profile, and no signal can ask it what it is.
+        // Registered, because it appears in the goroutine profile and blocks the signal by which it would be asked.
         let _goroutine = goroutine::register(name.to_str().ok(), Origin::default());
         let _labels = labels::set_own("helper");
-        // A panic was printed.
+        // The panic hook has printed the panic.
         let _ = catch_unwind(AssertUnwindSafe(work));
         ptr::null_mut()
     }
 
     pub(super) fn spawn(name: &'static CStr, work: Box<dyn FnOnce() + Send>) -> io::Result<()> {
         let start = Box::into_raw(Box::new(Start { name, work }));
-        // SAFETY: the calls write to these locals, which are set up before they are read.
+        // SAFETY: the calls write to these locals, which are initialised before they are read.
         let error = unsafe {
             let mut attributes: libc::pthread_attr_t = mem::zeroed();
             let mut thread = mem::zeroed();
@@ -56,7 +56,7 @@ mod imp {
             libc::pthread_attr_setstacksize(&raw mut attributes, STACK);
             libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
             libc::sigfillset(&raw mut all);
-            // The thread inherits it.
+            // The thread inherits the mask.
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
             let (thread, attributes) = (&raw mut thread, &raw mut attributes);
             let create = || libc::pthread_create(thread, attributes, run, start.cast::<c_void>());
@@ -66,7 +66,7 @@ mod imp {
             error
         };
         if error != 0 {
-            // SAFETY: made above; there is no thread to take it.
+            // SAFETY: the box was made above, and no thread exists that would take it.
             drop(unsafe { Box::from_raw(start) });
             return Err(io::Error::from_raw_os_error(error));
         }

@@ -1,8 +1,8 @@
-//! What the current thread does that interposed calls do not record.
+//! The calls of the current thread that interposed functions do not record.
 //!
-//! A wait in one of our own locks ends in the same system call as one of std's, and is reported by the lock, which knows what
-//! it is. Threads of ours wait nearly all of their time, and that is no wait of the program's. So those who know better hide
-//! what they do from the functions of the C library that `rtprof_hooks::interpose` replaces.
+//! A wait in one of our own locks ends in the same system call as a wait in one of std's locks, and the lock reports it
+//! itself, with its true reason. rtprof's threads wait nearly all of their time, and their waits are not the program's.
+//! So these callers hide their calls from the functions of the C library that `rtprof_hooks::interpose` replaces.
 
 use core::cell::Cell;
 
@@ -13,13 +13,13 @@ use crate::hook;
 pub struct Calls(u8);
 
 impl Calls {
-    /// Those that may wait.
+    /// Calls that may wait.
     pub const WAITS: Self = Self(1);
-    /// Those that create threads.
+    /// Calls that create threads.
     pub const THREADS: Self = Self(2);
-    /// Those that may wake a thread which waits in such a call.
+    /// Calls that may wake a thread which waits in one of the first kind.
     pub const WAKES: Self = Self(4);
-    /// Those that threads of ours make.
+    /// The calls of rtprof's threads.
     pub const OWN: Self = Self(Self::WAITS.0 | Self::WAKES.0);
 }
 
@@ -29,24 +29,24 @@ thread_local! {
     static HIDDEN: Cell<u8> = const { Cell::new(0) };
 }
 
-/// What was hidden before; to be given back to [`restore`].
+/// The kinds that were hidden before, for [`restore`].
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the calls stay hidden until they are restored"]
 pub struct Before(u8);
 
-/// Hides these calls of the current thread too, until [`restore`]. For hooks.
+/// Hides these calls of the current thread, in addition, until [`restore`]. Safe to call in a hook.
 #[inline(always)]
 pub fn hide(calls: Calls) -> Before {
     HIDDEN.with(|hidden| Before(hidden.replace(hidden.get() | calls.0)))
 }
 
-/// Hides what was hidden before, and no more. For hooks.
+/// Restores the kinds that were hidden before. Safe to call in a hook.
 #[inline(always)]
 pub fn restore(before: Before) {
     HIDDEN.with(|hidden| hidden.set(before.0));
 }
 
-/// Runs `f` with these calls hidden. Should `f` panic, they are shown again.
+/// Runs `f` with these calls hidden. Restores the previous state also if `f` panics.
 #[inline(always)]
 pub fn hiding<R>(calls: Calls, f: impl FnOnce() -> R) -> R {
     struct Restore(Before);
@@ -59,8 +59,8 @@ pub fn hiding<R>(calls: Calls, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether such calls of the current thread are to be passed on as if we were not there: they are hidden, or the thread is in
-/// a hook, or does work of the profiler. For hooks.
+/// Returns whether calls of these kinds by the current thread are passed on unrecorded: they are hidden, or the thread
+/// is in a hook, or does work of the profiler. Safe to call in a hook.
 #[inline]
 pub fn is_hidden(calls: Calls) -> bool {
     HIDDEN.with(|hidden| hidden.get() & calls.0 != 0) || hook::is_own_work()

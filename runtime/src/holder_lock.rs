@@ -1,19 +1,19 @@
-//! A lock whose word is the number of its holder, so that it can be taken away from a holder that is gone: a thread that
-//! has died, or a process that a forked child is not.
+//! A lock whose word is the number of its holder, so that it can be taken from a holder that no longer exists: a thread
+//! that has died, or the parent process in a forked child.
 //!
-//! It guards nothing by itself, and does not wait by itself: its owner says what it protects, and when to give up.
+//! It guards nothing by itself, and does not decide how to wait: its owner says what it protects, and when to give up.
 
 use core::sync::atomic::AtomicU32;
 
 use crate::primitive::Ordering;
 
-/// The lock. Its word is 0 while it is open. The word is loom's in what a model shares between threads, and the real one in
-/// statics that models do not explore.
+/// The lock. Its word is 0 while it is open. `Word` is loom's atomic where models share the lock between threads, and
+/// core's in statics that models do not explore.
 #[derive(Default)]
 pub struct HolderLock<Word = AtomicU32>(Word);
 
 impl<Word> HolderLock<Word> {
-    /// A lock with this word, which is 0.
+    /// Makes a lock with this word, which is 0.
     pub const fn new(word: Word) -> Self {
         Self(word)
     }
@@ -22,7 +22,7 @@ impl<Word> HolderLock<Word> {
 macro_rules! operations {
     ($word:ty) => {
         impl HolderLock<$word> {
-            /// The number of the holder; 0 while the lock is open.
+            /// Returns the number of the holder; 0 while the lock is open.
             #[inline]
             pub fn holder(&self) -> u32 {
                 self.0.load(Ordering::Relaxed)
@@ -34,15 +34,15 @@ macro_rules! operations {
                 self.try_take_from(0, me)
             }
 
-            /// Takes the lock for `me` from `gone`, which will not release it. Fails with the number of the holder if that is
-            /// another.
+            /// Takes the lock for `me` from `gone`, which will not release it. Fails with the number of the holder if
+            /// `gone` does not hold it.
             #[inline]
             pub fn try_take_from(&self, gone: u32, me: u32) -> Result<(), u32> {
                 self.0.compare_exchange(gone, me, Ordering::Acquire, Ordering::Relaxed).map(drop)
             }
 
-            /// Takes the lock for `me` as soon as it is open. `gives_up` is told after each try how many have failed and who
-            /// holds the lock; returns false when it says so.
+            /// Takes the lock for `me` as soon as it is open. After each failed try, `gives_up` receives the number of
+            /// tries and the holder; if it returns true, this returns false.
             #[inline]
             pub fn take(&self, me: u32, mut gives_up: impl FnMut(u32, u32) -> bool) -> bool {
                 let mut tries = 0;
@@ -55,7 +55,7 @@ macro_rules! operations {
                 true
             }
 
-            /// Opens the lock. By the holder.
+            /// Opens the lock. Called by the holder.
             #[inline]
             pub fn release(&self) {
                 self.0.store(0, Ordering::Release);

@@ -1,14 +1,14 @@
-//! What the current thread does for the profiler: whether it is in a hook, and whether its allocations belong to the
+//! Per-thread state of the profiler: whether the thread is in a hook, and whether its allocations belong to the
 //! program.
 //!
 //! | state | begins with | allocations of the thread |
 //! |---|---|---|
-//! | in a hook | [`Hook::enter`] | pass through, unsampled: the hook would enter itself |
+//! | in a hook | [`Hook::enter`] | pass through, unsampled: sampling them would re-enter the hook |
 //! | untracked | [`untracked`] | are not sampled: symbolization takes tens of megabytes that are not the program's |
-//! | in the workspace | [`workspace`] | come from mappings that go back to the kernel when the work is done |
+//! | in the workspace | [`workspace`] | come from mappings that are unmapped when the work is done |
 //!
-//! The state has no destructor and no lazy initialisation, so that it can be read before `main` and in the last destructor
-//! of a thread.
+//! The state has no destructor and no lazy initialisation, so that it can be read before `main` and in the last
+//! destructor of a thread.
 //!
 //! # Locks
 //!
@@ -20,22 +20,23 @@ use core::marker::PhantomData;
 use crate::atomic_ref::AtomicRef;
 use crate::errno;
 
-/// The two words that the fast path of an allocation reads. They lie beside the rest of the state because the workspace
-/// closes the gate: there no allocation passes, and the fast path need not know of it.
+/// The two words that the fast path of an allocation reads. They are stored beside the rest of the state because the
+/// workspace closes the gate: in the workspace no allocation passes, so the fast path need not check for it.
 pub struct AllocationGate {
     /// Bytes up to the next sample, less one.
     countdown: Cell<i64>,
-    /// The epoch of the sampling rate that the countdown was drawn in.
+    /// The epoch of the sampling rate from which the countdown was drawn.
     epoch: Cell<u64>,
 }
 
-/// A countdown that no allocation passes.
+/// A countdown that lets no allocation pass.
 const CLOSED: i64 = -1;
-/// The epoch of no rate: the next allocation draws anew.
+/// An epoch that matches no rate, so that the next allocation draws a new countdown.
 const NO_EPOCH: u64 = u64::MAX;
 
 impl AllocationGate {
-    /// Whether an allocation of `size` bytes passes unsampled, at a sampling rate of this epoch; then it is counted down.
+    /// Returns whether an allocation of `size` bytes passes unsampled at the sampling rate of `epoch`. If it does, the
+    /// countdown is reduced by `size`.
     #[inline(always)]
     pub fn passes(&self, size: usize, epoch: u64) -> bool {
         let left = self.left_after(size);
@@ -46,10 +47,10 @@ impl AllocationGate {
         passes
     }
 
-    /// What is left of the countdown after an allocation of `size` bytes; negative if the allocation is sampled.
+    /// Returns the countdown after an allocation of `size` bytes; negative if the allocation is sampled.
     #[inline(always)]
     pub fn left_after(&self, size: usize) -> i64 {
-        // Layouts are at most isize::MAX, and the countdown at least -1, so this cannot wrap.
+        // Layouts are at most isize::MAX and the countdown is at least -1, so this cannot wrap.
         self.countdown.get().wrapping_sub(size as i64)
     }
 
@@ -58,17 +59,17 @@ impl AllocationGate {
         self.countdown.set(countdown);
     }
 
-    /// The epoch that the countdown was drawn in.
+    /// Returns the epoch in which the countdown was drawn.
     pub fn epoch(&self) -> u64 {
         self.epoch.get()
     }
 
-    /// Notes the epoch that the countdown is drawn in.
+    /// Sets the epoch in which the countdown is drawn.
     pub fn set_epoch(&self, epoch: u64) {
         self.epoch.set(epoch);
     }
 
-    /// Lets no allocation pass.
+    /// Lets no allocation pass until the countdown is set again.
     pub fn close(&self) {
         self.countdown.set(CLOSED);
     }
@@ -77,11 +78,11 @@ impl AllocationGate {
 struct ThreadState {
     gate: AllocationGate,
     is_in_hook: Cell<bool>,
-    /// Live [`Untracked`] guards.
+    /// The number of live [`Untracked`] guards.
     untracked: Cell<u32>,
-    /// Those of them that are of the workspace.
+    /// The number of live guards that belong to the workspace.
     workspace: Cell<u32>,
-    /// In the workspace this process's number, and else 0.
+    /// The process id while in the workspace, else 0.
     process: Cell<u32>,
 }
 
@@ -98,21 +99,21 @@ thread_local! {
     };
 }
 
-/// Runs `f` with the current thread's gate. For hooks.
+/// Runs `f` with the current thread's gate. Safe to call in a hook.
 #[inline(always)]
 pub fn with_gate<R>(f: impl FnOnce(&AllocationGate) -> R) -> R {
     STATE.with(|state| f(&state.gate))
 }
 
-/// Marks this thread as inside a hook while it lives: allocations and frees of the thread pass through, and `errno` is as
-/// it was when the hook began.
+/// Guard that marks this thread as inside a hook. Until it is dropped, allocations and frees of the thread pass
+/// through. Dropping it restores `errno` to its value at the beginning of the hook.
 pub struct Hook {
     errno: i32,
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl Hook {
-    /// Enters a hook; `None` when the thread is inside one already.
+    /// Enters a hook. Returns `None` when the thread is already inside a hook.
     #[inline]
     pub fn enter() -> Option<Self> {
         STATE.with(|state| {
@@ -131,48 +132,48 @@ impl Drop for Hook {
     }
 }
 
-/// Whether the current thread is inside a hook. For hooks.
+/// Returns whether the current thread is inside a hook. Safe to call in a hook.
 #[inline]
 pub fn is_in_hook() -> bool {
     STATE.with(|state| state.is_in_hook.get())
 }
 
-/// Whether the current thread does work of the profiler that is [`untracked`]. For hooks.
+/// Returns whether the current thread does work of the profiler that is [`untracked`]. Safe to call in a hook.
 #[inline]
 pub fn is_untracked() -> bool {
     STATE.with(|state| state.untracked.get() > 0)
 }
 
-/// Whether the current thread is in the [`workspace`]. For hooks.
+/// Returns whether the current thread is in the [`workspace`]. Safe to call in a hook.
 #[inline]
 pub fn is_in_workspace() -> bool {
     STATE.with(|state| state.workspace.get() > 0)
 }
 
-/// Whether the current thread is in a hook, or does work of the profiler that is [`untracked`]. For hooks.
+/// Returns whether the current thread is in a hook or does [`untracked`] work of the profiler. Safe to call in a hook.
 #[inline]
 pub fn is_own_work() -> bool {
     STATE.with(|state| state.is_in_hook.get() || state.untracked.get() > 0)
 }
 
-/// While it lives, allocations of this thread are not sampled. Frees are still counted.
+/// Guard during whose life the allocations of this thread are not sampled. Frees are still counted.
 pub struct Untracked {
     is_workspace: bool,
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// Begins a stretch of untracked allocations on this thread. Guards may be nested.
+/// Begins a section of untracked allocations on this thread. Guards may be nested.
 pub fn untracked() -> Untracked {
     STATE.with(|state| state.untracked.set(state.untracked.get() + 1));
     Untracked { is_workspace: false, _of_this_thread: PhantomData }
 }
 
-/// As [`untracked`], for work of the profiler after which nothing is to remain: allocations come from mappings of the
-/// allocator's own, its *workspace*, and go back to the kernel. The program's allocator would keep what it was asked for
-/// once: glibc keeps 10 to 40 MB in the arena of each thread that has written a profile.
+/// Begins a section of untracked allocations, as [`untracked`] does, that are all temporary: they come from the
+/// allocator's own mappings, its *workspace*, which are unmapped after the work. The program's allocator would keep the
+/// memory: glibc keeps 10 to 40 MB in the arena of each thread that has written a profile.
 ///
-/// What is made here may live longer, and may be freed on any thread. What is meant to is better made
-/// [outside](outside_workspace).
+/// Memory allocated here may outlive the section, and may be freed on any thread. Memory that is meant to stay is
+/// better allocated [outside](outside_workspace).
 pub fn workspace() -> Untracked {
     STATE.with(|state| {
         state.untracked.set(state.untracked.get() + 1);
@@ -181,7 +182,7 @@ pub fn workspace() -> Untracked {
     Untracked { is_workspace: true, _of_this_thread: PhantomData }
 }
 
-/// Runs `f` with allocations from the program's allocator, and untracked as before: for what stays.
+/// Runs `f` with untracked allocations from the program's allocator, for memory that stays.
 pub fn outside_workspace<T>(f: impl FnOnce() -> T) -> T {
     struct Restore(u32);
     impl Drop for Restore {
@@ -198,10 +199,10 @@ pub fn outside_workspace<T>(f: impl FnOnce() -> T) -> T {
     f()
 }
 
-/// The kernel's number of this process; never 0.
+/// Returns the id of this process; never 0.
 pub fn own_process() -> u32 {
-    // In the workspace the number is at hand: the lock there needs it at each allocation, and the kernel takes longer to
-    // tell it than the allocation takes.
+    // The workspace caches the process id: its lock needs the id at each allocation, and the system call takes longer
+    // than the allocation.
     match STATE.with(|state| state.process.get()) {
         0 => asked_process(),
         known => known,
@@ -209,11 +210,11 @@ pub fn own_process() -> u32 {
 }
 
 fn asked_process() -> u32 {
-    // Platforms without processes (wasm) panic at the question.
+    // `process::id` panics on platforms without processes (wasm).
     if cfg!(rtprof_supported) { std::process::id() } else { 1 }
 }
 
-/// In a forked child, before anything else: a signal handler may have forked a thread that was in the workspace.
+/// Runs first in a forked child: a signal handler may have forked a thread that was in the workspace.
 pub(crate) fn forked() {
     STATE.with(|state| {
         if state.process.get() != 0 {
@@ -222,10 +223,10 @@ pub(crate) fn forked() {
     });
 }
 
-/// Called when a thread has left the workspace.
+/// Callback for a thread that has left the workspace.
 static LEFT_WORKSPACE: AtomicRef<fn()> = AtomicRef::none();
 
-/// Has `f` called whenever a thread has left the workspace. For the allocator.
+/// Sets the callback `f`, which runs whenever a thread has left the workspace. For the allocator.
 pub fn on_leaving_workspace(f: &'static fn()) {
     LEFT_WORKSPACE.set(Some(f));
 }
@@ -246,7 +247,8 @@ impl ThreadState {
 }
 
 impl Untracked {
-    /// Runs `f` with allocations tracked again, and from the program's allocator: for calling into the program's code.
+    /// Runs `f` with allocations tracked again and taken from the program's allocator: for calls into the program's
+    /// code.
     pub fn lifted<T>(&self, f: impl FnOnce() -> T) -> T {
         struct Restore(u32);
         impl Drop for Restore {

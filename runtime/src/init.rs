@@ -1,9 +1,8 @@
-//! What must exist before the first sample: made once, outside every hook.
+//! Initialisation before the first sample: done once, outside every hook.
 //!
-//! A hook may not initialise anything lazily (it may run before `main`, in a dying thread, or in a
-//! forked child), so the allocator's constructor calls [`open`] before it lets sampling begin, and
-//! the public functions that need the parts call it too, for programs that have no allocator of
-//! ours.
+//! A hook may not initialise anything lazily (it may run before `main`, in a dying thread, or in a forked child), so
+//! the allocator's constructor calls [`open`] before it lets sampling begin. The public functions that need the parts
+//! call it too, for programs without rtprof's allocator.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,14 +12,14 @@ use crate::{clock, goroutine, hook, modules, random, stack, task, thread_create,
 static OPENING: ForkLock = ForkLock::new();
 static OPEN: AtomicBool = AtomicBool::new(false);
 
-/// As [`open`], in a constructor: of the program, before `main`, or of a library when it is loaded.
+/// Calls [`open`] in a constructor: before the program's `main`, or when a library is loaded.
 pub fn open_at_start() {
     modules::expect_first_reading();
     open();
 }
 
-/// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked.
-/// Idempotent. Not for hooks.
+/// Makes the tables, the unwind caches and the list of modules, and decides how stacks are walked. Idempotent. Must not
+/// be called in a hook.
 pub fn open() {
     if OPEN.load(Ordering::Acquire) {
         return;
@@ -35,11 +34,12 @@ pub fn open() {
     wait_site::open();
     task::open();
     stack::open();
-    // Unloaded, it would leave its tables behind, and holes where destructors of threads and fork handlers were.
+    // If this library were unloaded, its tables would leak, and thread destructors and fork handlers would point to
+    // unmapped code.
     modules::keep_loaded(open as *const () as usize);
     goroutine::open();
     stack::open_mode();
-    // Last: captures of creators begin with it.
+    // Last, because captures of creators begin with this.
     thread_create::open();
     OPEN.store(true, Ordering::Release);
 }

@@ -1,6 +1,6 @@
-//! What the kernel knows of threads.
+//! Queries to the kernel about threads.
 
-/// The kernel's number of the current thread.
+/// Returns the kernel's id of the current thread.
 pub fn thread_id() -> u32 {
     #[cfg(rtprof_supported)]
     // SAFETY: the call has no effect.
@@ -9,14 +9,14 @@ pub fn thread_id() -> u32 {
     0
 }
 
-/// Whether thread `id` of the current process has not ended yet.
+/// Returns whether thread `id` of the current process has not ended yet.
 ///
-/// Asked by a signal that is not sent. It is the same answer as whether /proc/self/task has the thread, at
-/// a quarter of the cost, and is there without /proc.
+/// Checks with signal 0, which is not delivered. The answer is the same as whether /proc/self/task lists the thread, at
+/// a quarter of the cost, and is available without /proc.
 pub fn is_alive(process: u32, id: u32) -> bool {
     #[cfg(rtprof_supported)]
     {
-        // SAFETY: signal 0 is none: the call only looks.
+        // SAFETY: signal 0 is not delivered: the call only checks.
         let found = unsafe { libc::syscall(libc::SYS_tgkill, process, id, 0) } == 0;
         found || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
     }
@@ -27,22 +27,22 @@ pub fn is_alive(process: u32, id: u32) -> bool {
     }
 }
 
-/// Whether thread `id` of the current process waits in the kernel, neither running nor ready to run. `None` where that
-/// cannot be told, as without /proc. Not for hooks: it allocates.
+/// Returns whether thread `id` of the current process waits in the kernel, neither running nor ready to run. Returns
+/// `None` where that is not known, as without /proc. Must not be called in a hook: it allocates.
 pub fn is_waiting(id: u32) -> Option<bool> {
     let stat = std::fs::read_to_string(format!("/proc/self/task/{id}/stat")).ok()?;
-    // After the name, which may hold anything. 1 is the end.
+    // The state follows the name, which may contain any bytes.
     let state = stat.rsplit_once(") ")?.1.chars().next()?;
     Some(state != 'R')
 }
 
-/// Has the current thread give way to the program's for good (nice 10, a tenth of what an ordinary thread gets of a
-/// processor that both want). For threads of ours alone; where even that is forbidden the thread goes on as it is.
+/// Lowers the priority of the current thread permanently (nice 10, a tenth of an ordinary thread's share of a processor
+/// that both want). For rtprof's threads only; where this is forbidden the priority does not change.
 pub fn give_way() {
     #[cfg(rtprof_supported)]
-    // SAFETY: plain system calls, which change the calling thread only, on Linux.
+    // SAFETY: plain system calls, which on Linux change only the calling thread.
     unsafe {
-        // Inherited from the thread that started this one, a real-time policy would go before everything.
+        // A real-time policy inherited from the thread that started this one would take precedence over everything.
         if matches!(libc::sched_getscheduler(0), libc::SCHED_FIFO | libc::SCHED_RR) {
             let ordinary: libc::sched_param = core::mem::zeroed();
             libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const ordinary);
@@ -51,7 +51,7 @@ pub fn give_way() {
     }
 }
 
-/// Processor time that the current thread has used; zero where that cannot be told.
+/// Returns the processor time that the current thread has used; zero where that is not known.
 pub fn thread_time() -> core::time::Duration {
     #[cfg(rtprof_supported)]
     {
@@ -80,7 +80,7 @@ impl ThreadName {
         Self(name)
     }
 
-    /// Up to the first byte that is no character's: the kernel cuts where it likes.
+    /// Returns the name up to the first incomplete character: the kernel cuts at any byte.
     pub(crate) fn as_str(&self) -> &str {
         let len = self.0.iter().position(|&byte| byte == 0).unwrap_or(self.0.len());
         let name = &self.0[..len];
@@ -91,7 +91,7 @@ impl ThreadName {
     }
 }
 
-/// A thread can be joined a moment before the kernel has done with it.
+/// Waits until the kernel has removed the thread, which can be joined a moment earlier.
 #[cfg(all(test, rtprof_supported, not(loom)))]
 pub(crate) fn wait_until_gone(id: u32) {
     let started = std::time::Instant::now();
@@ -127,7 +127,7 @@ mod tests {
         drop(end);
         thread.join().unwrap();
         wait_until_gone(id);
-        // Process 1 exists, but is no thread of ours.
+        // Process 1 exists, but is not a thread of this process.
         assert!(!is_alive(own_process(), 1) || own_process() == 1);
     }
 

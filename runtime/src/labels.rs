@@ -1,12 +1,12 @@
-//! Labels: key-value pairs that a stretch of code runs under, carried into every sample it takes.
+//! Labels: key-value pairs that apply to a stretch of code and are attached to every sample it takes.
 //!
-//! Go: `pprof.Labels`, `pprof.Do`, `pprof.SetGoroutineLabels`. A sample keeps a small number for its
-//! label set, because the hook can neither hash strings nor keep them alive. Numbers are given when a
-//! set is made current, to at most [`MAX_SETS`] distinct sets; sets beyond that (a request id as a
-//! label makes one a request) are numbered together, appear as `labels=overflow`, and are counted.
+//! Go: `pprof.Labels`, `pprof.Do`, `pprof.SetGoroutineLabels`. A sample stores a small number for its label set,
+//! because the hook can neither hash strings nor keep them alive. Numbers are given when a set is made current, to at
+//! most [`MAX_SETS`] distinct sets. Sets beyond that (a request id as a label makes one per request) share one number,
+//! appear as `labels=overflow`, and are counted.
 //!
-//! Locks: `NAMES` (a [`ForkMutex`]) protects the dictionary of sets; taken by [`set_labels`], never in
-//! a hook. In a forked child whose parent held it, new sets are numbered as overflow.
+//! Locks: `NAMES` (a [`ForkMutex`]) protects the dictionary of sets; taken by [`set_labels`], never in a hook. In a
+//! forked child whose parent held it, new sets are numbered as overflow.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -19,7 +19,7 @@ use crate::counters::COUNTERS;
 use crate::fork_safe::{ForkMutex, PerProcess};
 use crate::hidden::{self, Calls};
 
-/// Distinct label sets that enter aggregated profiles.
+/// The number of distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;
 
 /// The number of a label set in the key of a bucket.
@@ -31,12 +31,12 @@ impl LabelSetId {
     pub const NONE: Self = Self(0);
     const OVERFLOW: Self = Self(1);
 
-    /// The set that [`LabelSetId::bits`] stands for.
+    /// Returns the set with this result of [`LabelSetId::bits`].
     pub const fn from_bits(bits: u32) -> Self {
         Self(bits as u16)
     }
 
-    /// A number that stands for the set; 0 for no labels.
+    /// Returns a number that identifies the set; 0 for no labels.
     pub const fn bits(self) -> u32 {
         self.0 as u32
     }
@@ -48,48 +48,46 @@ type Pairs = BTreeMap<String, String>;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSet(Arc<Pairs>);
 
-/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts. The heap
-/// profile uses the key `bytes` itself, for the size of objects: choose another.
-/// Go: `pprof.Labels`.
+/// Makes a label set from key-value pairs; of pairs with equal keys the last one counts. The key `bytes` is reserved
+/// for the heap profile, which uses it for the size of objects. Go: `pprof.Labels`.
 pub fn labels(pairs: &[(&str, &str)]) -> LabelSet {
     LabelSet(Arc::new(pairs.iter().map(|&(k, v)| (k.to_owned(), v.to_owned())).collect()))
 }
 
 thread_local! {
-    // An `Arc` as a plain pointer, owned by this cell: a thread-local with a destructor could not be
-    // read while the thread dies. What is current when a thread ends is leaked; guards that live in
-    // scopes leave nothing.
+    // An `Arc` as a plain pointer, owned by this cell: a thread-local with a destructor could not be read while the
+    // thread dies. Labels that are current when a thread ends are leaked; guards that live in scopes leave nothing.
     static CURRENT: Cell<*const Pairs> = const { Cell::new(core::ptr::null()) };
     static CURRENT_ID: Cell<LabelSetId> = const { Cell::new(LabelSetId::NONE) };
 }
 
-/// The number of this thread's current label set. For hooks.
+/// Returns the number of this thread's current label set. Safe to call in a hook.
 #[inline]
 pub fn current_id() -> LabelSetId {
     CURRENT_ID.with(Cell::get)
 }
 
-/// Labels that are current somewhere, with their number: on a thread, or in a task while it is not polled.
+/// The current labels, with their number, of a thread, or of a task while it is not polled.
 #[derive(Debug, Default)]
 pub struct Current {
     pairs: Option<Arc<Pairs>>,
     id: LabelSetId,
 }
 
-/// The labels of this thread, to be handed on or read. Does not allocate.
+/// Returns the labels of this thread, to be passed on or read. Does not allocate.
 pub fn current() -> Current {
     Current { pairs: current_pairs(), id: current_id() }
 }
 
-/// A share of this thread's current labels. Readers hold one, because the program may drop the
-/// guard while it reads.
+/// Returns a reference to this thread's current labels. Readers hold it, because the program may drop the guard while
+/// it reads.
 fn current_pairs() -> Option<Arc<Pairs>> {
     let held = CURRENT.with(Cell::get);
     if held.is_null() {
         return None;
     }
-    // SAFETY: the cell owns one count of a pointer that came from `Arc::into_raw`; this adds the
-    // count that the returned `Arc` gives back.
+    // SAFETY: the cell owns one reference of a pointer that came from `Arc::into_raw`; this adds the reference that the
+    // returned `Arc` owns.
     unsafe {
         Arc::increment_strong_count(held);
         Some(Arc::from_raw(held))
@@ -97,7 +95,7 @@ fn current_pairs() -> Option<Arc<Pairs>> {
 }
 
 impl Current {
-    /// These and `labels`; a key that is there already takes the new value.
+    /// Returns these labels with `labels` added; a key that exists already takes the new value.
     #[must_use]
     pub fn with(self, labels: LabelSet) -> Self {
         let pairs = match self.pairs {
@@ -112,13 +110,13 @@ impl Current {
         Self { pairs: Some(pairs), id }
     }
 
-    /// Makes them those of the current thread until the guard is dropped.
+    /// Makes these labels current on this thread until the guard is dropped.
     pub fn enter(mut self) -> LabelGuard {
         self.swap();
         LabelGuard { previous: self, _of_this_thread: PhantomData }
     }
 
-    /// Exchanges them with those of the current thread: of what it polls, if it polls a task.
+    /// Exchanges these labels with those of the task that the current thread polls, else of the thread.
     pub fn swap(&mut self) {
         self.swap_unseen();
         if let Some(note) = NOTE.get() {
@@ -126,7 +124,8 @@ impl Current {
         }
     }
 
-    /// Exchanges them with those of the current thread, whose goroutine keeps its own: a poll begins or ends. For hooks.
+    /// Exchanges these labels with those of the current thread, without changing its goroutine's: at the beginning or
+    /// the end of a poll. Safe to call in a hook.
     #[inline]
     pub fn swap_unseen(&mut self) {
         let held = CURRENT.with(Cell::get);
@@ -136,14 +135,13 @@ impl Current {
         let pairs = self.pairs.take().map_or(core::ptr::null(), Arc::into_raw);
         CURRENT.with(|c| c.set(pairs));
         self.id = CURRENT_ID.with(|c| c.replace(self.id));
-        // SAFETY: the cell owned the count that the `Arc` made here takes over.
+        // SAFETY: the cell owned the reference that this `Arc` takes over.
         self.pairs = (!held.is_null()).then(|| unsafe { Arc::from_raw(held) });
     }
 }
 
-/// Puts the labels back that a [`set_labels`] replaced, when dropped. Meant to live in a scope:
-/// guards dropped in another order than the reverse of their making leave the labels that the last
-/// of them had found.
+/// Restores, when dropped, the labels that a [`set_labels`] replaced. Intended to live in a scope: guards that are not
+/// dropped in the reverse order of their creation leave the labels that the last dropped guard had found.
 #[must_use = "the labels end when the guard is dropped"]
 pub struct LabelGuard {
     previous: Current,
@@ -156,14 +154,14 @@ impl Drop for LabelGuard {
     }
 }
 
-/// Marks the current thread as one of rtprof's until the guard is dropped: profiles have its samples under the label
-/// `rtprof`, so that a user can tell them from the program's, and none of its waits.
+/// Marks the current thread as one of rtprof's until the guard is dropped: its samples carry the label `rtprof`, so
+/// that a user can distinguish them from the program's, and its waits are not in profiles.
 pub fn set_own(part: &str) -> OwnGuard {
     let _untracked = crate::hook::untracked();
     OwnGuard { _labels: set_labels(labels(&[("rtprof", part)])), before: hidden::hide(Calls::OWN) }
 }
 
-/// While it lives, the current thread is one of rtprof's. See [`set_own`].
+/// Guard during whose life the current thread is one of rtprof's. See [`set_own`].
 #[must_use = "the thread is the program's again when the guard is dropped"]
 pub struct OwnGuard {
     _labels: LabelGuard,
@@ -176,27 +174,28 @@ impl Drop for OwnGuard {
     }
 }
 
-/// Whether these are the labels of one of rtprof's threads.
+/// Returns whether these are the labels of one of rtprof's threads.
 pub fn is_own(id: LabelSetId) -> bool {
     resolve(id).iter().any(|(key, _)| key == "rtprof")
 }
 
-/// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the
-/// new value. Threads that `rtprof::thread` starts meanwhile have them as well, to their end; those that std starts begin
-/// without, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the thread has its
-/// own again when the poll ends, and tasks that are made meanwhile have them as well. (The guard is not `Send`: across an await it
-/// lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`, and the first half of `pprof.Do`.
+/// Adds `labels` to those of the current thread until the guard is dropped; a key that is set already takes the new
+/// value. Threads that `rtprof::thread` starts meanwhile inherit them, to their end; threads that std starts begin
+/// without labels, unless the feature `interpose` is on. In a poll of a task of `rtprof::task` they are the task's: the
+/// thread has its previous labels again when the poll ends, and tasks that are made meanwhile inherit them. (The guard
+/// is not `Send`: across an await it lives only in tasks that stay on their thread.) Go: `pprof.SetGoroutineLabels`,
+/// and the first half of `pprof.Do`.
 pub fn set_labels(labels: LabelSet) -> LabelGuard {
     current().with(labels).enter()
 }
 
-/// Runs `f` under the labels of the thread and these. For a future there is `rtprof::task::do_with`. Go: `pprof.Do`.
+/// Runs `f` with `labels` added to those of the thread. For a future, use `rtprof::task::do_with`. Go: `pprof.Do`.
 pub fn do_with<T>(labels: LabelSet, f: impl FnOnce() -> T) -> T {
     let _guard = set_labels(labels);
     f()
 }
 
-/// The current value of a label of this thread. Go: `pprof.Label`.
+/// Returns the current value of a label of this thread. Go: `pprof.Label`.
 pub fn label(key: &str) -> Option<String> {
     current_pairs()?.get(key).cloned()
 }
@@ -209,7 +208,7 @@ pub fn for_labels(mut f: impl FnMut(&str, &str) -> bool) {
     }
 }
 
-/// Called when the labels of a thread have changed, with their number.
+/// Callback for a change of a thread's labels, with their number.
 static NOTE: AtomicRef<fn(LabelSetId)> = AtomicRef::none();
 
 /// Calls `note` from now on when the labels of the current thread have changed.
@@ -220,7 +219,7 @@ pub(crate) fn on_change(note: &'static fn(LabelSetId)) {
 static NAMES: ForkMutex<Option<HashMap<Arc<Pairs>, LabelSetId>>> = ForkMutex::new(None);
 static BY_ID: [AtomicPtr<Vec<(String, String)>>; MAX_SETS] =
     [const { AtomicPtr::new(core::ptr::null_mut()) }; MAX_SETS];
-/// The next free number; 0 is no labels, 1 is overflow.
+/// The next free number; 0 means no labels, 1 means overflow.
 static NEXT: AtomicUsize = AtomicUsize::new(2);
 
 fn number(pairs: &Arc<Pairs>) -> LabelSetId {
@@ -250,7 +249,7 @@ fn overflow() -> LabelSetId {
     LabelSetId::OVERFLOW
 }
 
-/// The labels of a set, in the order of keys.
+/// Returns the labels of a set, in the order of keys.
 pub fn resolve(id: LabelSetId) -> &'static [(String, String)] {
     if id == LabelSetId::OVERFLOW {
         static OVERFLOW: PerProcess<Vec<(String, String)>> = PerProcess::new();
@@ -259,7 +258,7 @@ pub fn resolve(id: LabelSetId) -> &'static [(String, String)] {
     let Some(slot) = BY_ID.get(id.0 as usize) else {
         return &[];
     };
-    // SAFETY: a stored list is leaked.
+    // SAFETY: a stored list is leaked, so it stays valid.
     unsafe { slot.load(Ordering::Acquire).as_ref() }.map_or(&[], Vec::as_slice)
 }
 

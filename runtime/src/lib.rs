@@ -1,35 +1,35 @@
-//! The ground of rtprof: what its recorders and hooks stand on.
+//! The foundation of rtprof, on which its recorders and hooks are built.
 //!
-//! Programs use the facade, `rtprof`. This crate is for those who write hooks, recorders or exporters.
+//! Programs use the facade, `rtprof`. This crate is for authors of hooks, recorders and exporters.
 //!
 //! # Rules of the hooks
 //!
-//! What is documented as *for hooks* may run inside `GlobalAlloc`, with any lock of the program held,
-//! before `main`, in a dying thread, and in a forked child. It takes no lock, allocates nothing from
-//! the program's allocator, initialises nothing lazily, never panics and never unwinds through libgcc.
-//! All else takes locks and allocates, and may not be called from such places.
+//! A function documented as safe in a hook may run inside `GlobalAlloc`, with any lock of the program held, before
+//! `main`, in a dying thread, and in a forked child. It takes no lock, allocates nothing from the program's allocator,
+//! initialises nothing lazily, never panics and never unwinds through libgcc. Every other function may take locks and
+//! allocate, and must not be called from such places.
 //!
 //! # Reading order
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
 //! | [`primitive`], [`atomic_ref`], [`mapping`], [`arena`], [`slots`] | memory and words that hooks may use |
-//! | [`hook`], [`errno`], [`hidden`], [`listeners`] | what the current thread does for the profiler, and which waits are of interest |
+//! | [`hook`], [`errno`], [`hidden`], [`listeners`] | the profiler's per-thread state, and which waits are reported |
 //! | [`fork_lock`], [`fork_safe`], [`helper_thread`] | locks and threads for the work outside hooks |
-//! | [`clock`], [`random`] | time and chance |
-//! | [`modules`], [`stack`], [`boundary`] | where code lies, and where the current thread is in it |
+//! | [`clock`], [`random`] | timestamps and random numbers |
+//! | [`modules`], [`stack`], [`boundary`] | where code is mapped, and the current thread's stack |
 //! | [`labels`] | labels that samples carry |
-//! | [`state`], [`wait_reason`], [`name`], [`start`] | what is said of a goroutine |
-//! | [`goroutine`], [`task`], [`thread_create`] | which threads and tasks there are |
-//! | [`snapshot`] | all of them at one instant, with their stacks |
+//! | [`state`], [`wait_reason`], [`name`], [`start`] | the attributes of a goroutine |
+//! | [`goroutine`], [`task`], [`thread_create`] | the registries of threads and tasks |
+//! | [`snapshot`] | all goroutines at one instant, with their stacks |
 //! | [`counters`] | what could not be recorded |
-//! | [`init`] | what must be made before the first hook |
+//! | [`init`] | what must be initialised before the first hook |
 //!
 //! # Platforms
 //!
 //! Linux on x86-64 is tested, on aarch64 it builds. Elsewhere everything compiles and records nothing.
 
-// A model uses a part of this.
+// A loom model uses only a part of the crate.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 #[macro_use]

@@ -1,14 +1,15 @@
-//! Who listens to waits: one word, so that a hook in a call that others make all the time finds out with one load.
+//! The listeners to waits: one word, so that a hook in a frequent call needs a single load to learn whether there are
+//! any.
 //!
-//! A wait is of interest while the block profile is on, or the mutex profile, which charges it to whoever ends it, or while a
-//! trace is recorded. Each of these notes it here when it is switched. The word may lag behind for an instant: a hook
-//! that finds a listener asks the listener's own switch before it records anything.
+//! A wait is recorded while the block profile is on, or the mutex profile, which charges it to the thread that ends it,
+//! or while a trace is recorded. Each of these listeners notes its state here when it is switched. The word may lag
+//! behind for an instant: a hook that finds a listener checks the listener's own switch before it records anything.
 
 use core::sync::atomic::AtomicBool;
 
 use crate::primitive::{AtomicU32, Ordering};
 
-/// One of those who listen.
+/// A listener to waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Listener {
     /// The block profile.
@@ -17,37 +18,39 @@ pub enum Listener {
     Mutex = 2,
     /// The execution tracer.
     Tracer = 4,
-    /// The block profile, if it has kinds of waits that such calls are (`OF_CALLS`): for the network, system calls, sleeps.
+    /// The block profile, if it includes kinds of waits that occur in calls (`OF_CALLS`): for the network, system
+    /// calls, sleeps.
     BlockCalls = 8,
 }
 
-/// Those for whom calls matter that read, write or wait for files, sockets and processes.
+/// The listeners to calls that read, write or wait for files, sockets and processes.
 pub const OF_CALLS: u32 = Listener::Tracer as u32 | Listener::BlockCalls as u32;
 
-/// A bit for each of those that listen. Alone in its cache lines: every call that can wait reads it.
+/// A bit for each active listener. Alone in its cache lines: every call that can wait reads it.
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct Listeners(AtomicU32);
 
 lazy_under_loom! {
-    /// For code in assembly language, which cannot call the functions of this module.
+    /// Public for assembly code, which cannot call the functions of this module.
     pub static LISTENERS: Listeners = Listeners(AtomicU32::new(0));
 }
 
-/// Whether calls of the C library are seen that may wait (`rtprof_hooks::interpose`).
+/// Whether calls of the C library that may wait are intercepted (`rtprof_hooks::interpose`).
 static SEES_CALLS: AtomicBool = AtomicBool::new(false);
 
-/// Notes that calls of the C library are seen that may wait.
+/// Notes that calls of the C library that may wait are intercepted.
 pub fn note_calls_are_seen() {
     SEES_CALLS.store(true, Ordering::Relaxed);
 }
 
-/// Whether calls of the C library are seen that may wait: then a thread that is not said to wait does not wait in one.
+/// Returns whether calls of the C library that may wait are intercepted: then a thread without a noted wait is not
+/// waiting in one of these calls.
 pub fn are_calls_seen() -> bool {
     SEES_CALLS.load(Ordering::Relaxed)
 }
 
-/// Notes whether it listens. Whoever switches a listener on and off at one time from two threads does so under a lock.
+/// Notes whether the listener is active. A listener that is switched by several threads holds a lock around the switch.
 pub fn set(listener: Listener, listens: bool) {
     let bit = listener as u32;
     if listens {
@@ -57,13 +60,13 @@ pub fn set(listener: Listener, listens: bool) {
     }
 }
 
-/// Whether this one listens. For hooks.
+/// Returns whether this listener is active. Safe to call in a hook.
 #[inline(always)]
 pub fn listens(listener: Listener) -> bool {
     LISTENERS.0.load(Ordering::Relaxed) & listener as u32 != 0
 }
 
-/// Whether any of them listens. For hooks.
+/// Returns whether any listener is active. Safe to call in a hook.
 #[inline(always)]
 pub fn are_any() -> bool {
     LISTENERS.0.load(Ordering::Relaxed) != 0

@@ -1,14 +1,13 @@
-//! Anonymous memory mappings of our own: where every record lives, so that no hook ever asks the
-//! allocator it runs inside for memory.
+//! Anonymous memory mappings for all records, so that no hook calls the allocator inside which it runs.
 //!
-//! All functions are plain system calls: no lock, no allocation, usable in a signal handler and in
-//! a forked child. Failure is `None`, never a panic: a program under an address-space limit goes on,
-//! and the caller counts what it could not keep.
+//! All functions are plain system calls: no lock, no allocation, usable in a signal handler and in a forked child.
+//! Failure is `None`, never a panic: a program under an address-space limit continues, and the caller counts what it
+//! could not record.
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
 
 use core::ptr::NonNull;
 
-/// The granule of `mmap` and `madvise` that we assume. Larger pages only waste a little.
+/// The assumed granule of `mmap` and `madvise`. Larger pages only waste a little.
 pub const PAGE: usize = 4096;
 
 /// Mappings below this cannot be backed by huge pages.
@@ -17,7 +16,7 @@ const HUGE_PAGE: usize = 1 << 20;
 
 #[cfg(rtprof_supported)]
 fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
-    // SAFETY: a new anonymous mapping touches no memory that anybody else owns.
+    // SAFETY: a new anonymous mapping affects no existing memory.
     let p = unsafe {
         libc::mmap(core::ptr::null_mut(), len, prot, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags, -1, 0)
     };
@@ -25,8 +24,7 @@ fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
         return None;
     }
     if len >= HUGE_PAGE {
-        // Tables and the pool are touched here and there: backed by huge pages, a handful of samples
-        // would cost megabytes.
+        // Tables and the pool are accessed sparsely: backed by huge pages, a handful of samples would cost megabytes.
         // SAFETY: advice on the mapping made above.
         unsafe { libc::madvise(p, len, libc::MADV_NOHUGEPAGE) };
     }
@@ -41,7 +39,7 @@ pub fn map(len: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Reserves `len` bytes of address space that fault on any access until [`commit`] opens them.
+/// Reserves `len` bytes of address space that fault on any access until [`commit`] makes them accessible.
 pub fn reserve(len: usize) -> Option<NonNull<u8>> {
     #[cfg(rtprof_supported)]
     return mmap(len, libc::PROT_NONE, libc::MAP_NORESERVE);
@@ -49,22 +47,22 @@ pub fn reserve(len: usize) -> Option<NonNull<u8>> {
     None
 }
 
-/// Has the kernel wipe the range in each forked child. `false` when it cannot, before Linux 4.14.
+/// Makes the kernel wipe the range in each forked child. Returns `false` when it cannot, before Linux 4.14.
 ///
 /// # Safety
-/// `start..start + len` is a mapping of the caller's, both multiples of [`PAGE`].
+/// The caller owns the mapping `start..start + len`, both multiples of [`PAGE`].
 pub unsafe fn wipe_on_fork(start: NonNull<u8>, len: usize) -> bool {
     #[cfg(rtprof_supported)]
-    // SAFETY: advice on the caller's mapping, of which this process sees nothing.
+    // SAFETY: advice on the caller's mapping, without effect in this process.
     return unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_WIPEONFORK) } == 0;
     #[cfg(not(rtprof_supported))]
     false
 }
 
-/// Opens a part of a reservation for reading and writing. `false` when the kernel refuses.
+/// Makes a part of a reservation readable and writable. Returns `false` when the kernel refuses.
 ///
 /// # Safety
-/// `start..start + len` lies in a reservation of the caller's, both multiples of [`PAGE`].
+/// `start..start + len` lies in a reservation that the caller owns, both multiples of [`PAGE`].
 pub unsafe fn commit(start: NonNull<u8>, len: usize) -> bool {
     #[cfg(rtprof_supported)]
     // SAFETY: the caller owns the range; widening its protection invalidates nothing.
@@ -73,27 +71,27 @@ pub unsafe fn commit(start: NonNull<u8>, len: usize) -> bool {
     false
 }
 
-/// Gives the pages of a range back to the kernel; they read as zero afterwards. `false` when the kernel
-/// refuses (locked memory), and then the contents are as they were.
+/// Returns the pages of a range to the kernel; they read as zero afterwards. Returns `false` when the kernel refuses
+/// (locked memory); then the contents do not change.
 ///
 /// # Safety
-/// `start..start + len` lies in a mapping of the caller's, both multiples of [`PAGE`], and nobody
-/// needs its contents or touches it during the call.
+/// `start..start + len` lies in a mapping that the caller owns, both multiples of [`PAGE`]. The contents are not needed
+/// any more, and no thread accesses them during the call.
 #[must_use]
 pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     #[cfg(rtprof_supported)]
-    // SAFETY: by the caller's promise nobody needs the contents.
+    // SAFETY: the caller guarantees that the contents are not needed.
     return unsafe { libc::madvise(start.as_ptr().cast(), len, libc::MADV_DONTNEED) } == 0;
     #[cfg(not(rtprof_supported))]
     false
 }
 
-/// The most address space this process may have (RLIMIT_AS), in bytes; `usize::MAX` when unlimited.
+/// Returns the limit of this process's address space (RLIMIT_AS), in bytes; `usize::MAX` when unlimited.
 pub fn address_space_limit() -> usize {
     #[cfg(rtprof_supported)]
     {
         let mut limit = libc::rlimit { rlim_cur: libc::RLIM_INFINITY, rlim_max: 0 };
-        // SAFETY: writes to the local alone.
+        // SAFETY: writes only to the local.
         unsafe { libc::getrlimit(libc::RLIMIT_AS, &raw mut limit) };
         if limit.rlim_cur != libc::RLIM_INFINITY {
             return limit.rlim_cur as usize;
@@ -105,38 +103,39 @@ pub fn address_space_limit() -> usize {
 /// Removes a mapping made by [`map`] or [`reserve`].
 ///
 /// # Safety
-/// The range is exactly such a mapping and nobody uses it any more.
+/// The range is exactly one mapping of that kind, and no thread uses it any more.
 pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
     #[cfg(rtprof_supported)]
-    // SAFETY: by the caller's promise the mapping is his and unused.
+    // SAFETY: the caller owns the mapping and guarantees that it is unused.
     unsafe {
         libc::munmap(start.as_ptr().cast(), len);
     }
 }
 
-/// Closes a part of a reservation again, whose pages were given back: it does not count as memory that the program may
-/// write to.
+/// Makes a part of a reservation inaccessible again, after its pages were discarded: it no longer counts as memory that
+/// the program may write to.
 ///
 /// # Safety
-/// `start..start + len` lies in a reservation of the caller's, both multiples of the page's size, and nobody touches it
-/// before the next [`commit`].
+/// `start..start + len` lies in a reservation that the caller owns, both multiples of the page size, and no thread
+/// accesses it before the next [`commit`].
 pub unsafe fn close(start: NonNull<u8>, len: usize) {
     #[cfg(rtprof_supported)]
-    // SAFETY: by the caller's promise nobody touches it.
+    // SAFETY: the caller guarantees that no thread accesses the range.
     unsafe {
         libc::mprotect(start.as_ptr().cast(), len, libc::PROT_NONE);
     }
 }
 
-/// Tells LeakSanitizer, where it is in the program, that objects of the program lie in a part of a mapping that stays.
+/// Registers, for LeakSanitizer, a part of a permanent mapping that contains objects of the program.
 ///
-/// It looks for pointers in memory that its own allocator gave out, in static variables and on stacks: what is reachable
-/// through a sampled object only, which lies in a mapping of ours, it would report as leaked. Only for objects of the
-/// program: a table with their addresses would hide that they have leaked. Valgrind looks into every mapping.
+/// LeakSanitizer searches for pointers in memory from its own allocator, in static variables and on stacks. It would
+/// report memory as leaked that is reachable only through a sampled object, because that object lies in our own
+/// mapping. Only for objects of the program: registering a table with their addresses would hide leaks of them.
+/// Valgrind searches every mapping.
 pub fn add_leak_root(start: NonNull<u8>, len: usize) {
     #[cfg(rtprof_supported)]
     if let Some(register) = leak_sanitizer::register_root_region() {
-        // SAFETY: the mapping stays; parts of it that cannot be read are left out there.
+        // SAFETY: the mapping is permanent; the sanitizer skips parts of it that cannot be read.
         unsafe { register(start.as_ptr(), len) }
     }
 }
@@ -148,13 +147,14 @@ mod leak_sanitizer {
     /// `__lsan_register_root_region` of `sanitizer/lsan_interface.h`.
     type Register = unsafe extern "C" fn(*const u8, usize);
 
-    /// The function, in programs that have the sanitizer.
+    /// Returns the function, in programs that contain the sanitizer.
     ///
-    /// Weak references of the language are not stable, and `dlsym` may allocate, which must not be here. The reference
-    /// and the word that makes it weak stand in the same statement, so that no object file has the one without the other.
+    /// Rust's weak references are not stable, and `dlsym` may allocate, which is forbidden here. The reference and the
+    /// directive that makes it weak are in the same statement, so that every object file has both.
     pub(super) fn register_root_region() -> Option<Register> {
         let address: *const ();
-        // SAFETY: reads the symbol's entry in the table of addresses, which the linker sets to null if there is none.
+        // SAFETY: reads the symbol's entry in the global offset table, which the linker sets to null if the symbol is
+        // missing.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             asm!(
@@ -164,7 +164,8 @@ mod leak_sanitizer {
                 options(pure, readonly, preserves_flags, nostack)
             );
         }
-        // SAFETY: as above.
+        // SAFETY: reads the symbol's entry in the global offset table, which the linker sets to null if the symbol is
+        // missing.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             asm!(
@@ -175,7 +176,7 @@ mod leak_sanitizer {
                 options(pure, readonly, preserves_flags, nostack)
             );
         }
-        // SAFETY: an address of a function of this type, or null.
+        // SAFETY: the address is null or that of a function of this type.
         unsafe { core::mem::transmute::<*const (), Option<Register>>(address) }
     }
 }

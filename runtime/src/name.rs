@@ -1,12 +1,12 @@
-//! A goroutine's name: 64 bytes in its slot, written by the goroutine itself, read by anybody.
+//! A goroutine's name: 64 bytes in its slot, written by the goroutine itself, read by any thread.
 //!
-//! No lock, and no pointer to a string that somebody would have to free: a version beside the bytes is odd
-//! while they are written, and a reader that finds another one afterwards reads again. A reader gives up
-//! after a while, because a forked child may find a version odd for ever.
+//! No lock, and no pointer to a string that would have to be freed: a version beside the bytes is odd while they are
+//! written, and a reader whose version has changed afterwards reads again. A reader gives up after a number of tries,
+//! because in a forked child a version may stay odd for ever.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// Bytes of a name that are kept.
+/// The maximum number of bytes of a name.
 pub const MAX_NAME: usize = 64;
 
 const WORD: usize = size_of::<u64>();
@@ -24,15 +24,15 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Replaces the name; what does not fit is cut off at a character's boundary. One writer at a time.
+    /// Replaces the name; a longer name is cut at a character boundary. One writer at a time.
     pub(crate) fn set(&self, name: &str) {
         let mut len = name.len().min(MAX_NAME);
         while !name.is_char_boundary(len) {
             len -= 1;
         }
         let version = self.version.load(Ordering::Relaxed);
-        // Release, here and below: who reads any of this and then looks at the version sees it odd, or a
-        // later one; and who gives up sees that the slot is another goroutine's, if it is.
+        // Release, here and below: a reader that reads one of these values and then the version sees that the version
+        // is odd, or a later one. A reader that gives up sees the slot's new id if the slot has another goroutine.
         self.version.store(version.wrapping_add(1), Ordering::Release);
         self.len.store(len as u32, Ordering::Release);
         for (word, bytes) in self.words.iter().zip(name.as_bytes()[..len].chunks(WORD)) {
@@ -43,7 +43,7 @@ impl Name {
         self.version.store(version.wrapping_add(2), Ordering::Release);
     }
 
-    /// Runs `f` with the name; with an empty one if it was being written at every try.
+    /// Runs `f` with the name, or with an empty one if the name was being written at every try.
     pub(crate) fn with<T>(&self, f: impl FnOnce(&str) -> T) -> T {
         let mut bytes = [0; MAX_NAME];
         for _ in 0..TRIES {
@@ -54,7 +54,7 @@ impl Name {
                 place.copy_from_slice(&word[..place.len()]);
             }
             if version.is_multiple_of(2) && self.version.load(Ordering::Relaxed) == version {
-                // Names are cut at characters.
+                // Names are cut at character boundaries.
                 return f(core::str::from_utf8(&bytes[..len]).unwrap_or_default());
             }
             core::hint::spin_loop();
@@ -133,7 +133,7 @@ mod loom_tests {
         builder.check(|| {
             let name = Arc::new(Name::default());
             name.set("aaaaaaaaaaaa");
-            // The reader is the spawned one, as in the model of waits.
+            // The reader is the spawned thread, as in the model of waits.
             let reader = {
                 let name = name.clone();
                 loom::thread::spawn(move || {

@@ -1,11 +1,12 @@
-//! Files in which the kernel tells about this process.
+//! Paths of the files in which the kernel describes this process.
 //!
-//! By the thread that asks: `/proc/self` is the directory of the main thread. When that has ended and others run on
-//! (`pthread_exit` in `main`), `/proc/self/maps` is empty and `/proc/self/exe` leads nowhere.
+//! They use the calling thread's directory: `/proc/self` is the directory of the main thread. When the main thread has
+//! ended and others still run (`pthread_exit` in `main`), `/proc/self/maps` is empty and `/proc/self/exe` leads
+//! nowhere.
 
-/// A link to the file that was executed. It can be opened when another file is at its path, or none.
+/// A link to the executed file. It can be opened even when another file, or none, is at its path.
 pub const EXECUTABLE: &str = "/proc/thread-self/exe";
-/// What is mapped, a line for each range.
+/// The mappings, a line for each range.
 pub const MAPS: &str = "/proc/thread-self/maps";
-/// Names and numbers, a line for each: of this thread, and of the process (`VmRSS`, `VmHWM`, `Threads`).
+/// Names and values, one per line: of this thread, and of the process (`VmRSS`, `VmHWM`, `Threads`).
 pub const STATUS: &str = "/proc/thread-self/status";

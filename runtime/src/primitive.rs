@@ -1,8 +1,8 @@
-//! The boundary to loom: what lock-free structures are made of, in one place, so that loom can stand in for it.
+//! The boundary to loom: the building blocks of lock-free structures, in one place, so that loom can replace them.
 //!
-//! loom's atomics cannot be made in constants, so functions that make them are written with [`const_fn!`](crate::const_fn),
-//! arrays of them with [`array_of!`](crate::array_of), and statics that hold them with
-//! [`lazy_under_loom!`](crate::lazy_under_loom). Memory that is zeroed elsewhere is filled with defaults under loom
+//! loom's atomics cannot be made in constants, so functions that make them are written with
+//! [`const_fn!`](crate::const_fn), arrays of them with [`array_of!`](crate::array_of), and statics that hold them with
+//! [`lazy_under_loom!`](crate::lazy_under_loom). Memory that is zeroed otherwise is filled with defaults under loom
 //! ([`map_zeroed`]).
 //!
 //! A model test is `RUSTFLAGS="--cfg loom" cargo test -p rtprof-runtime --release loom_`.
@@ -36,18 +36,18 @@ pub struct UnsafeCell<T>(core::cell::UnsafeCell<T>);
 
 #[cfg(not(loom))]
 impl<T> UnsafeCell<T> {
-    /// A cell with `value` in it.
+    /// Makes a cell that contains `value`.
     pub const fn new(value: T) -> Self {
         Self(core::cell::UnsafeCell::new(value))
     }
 
-    /// Runs `f`, which only reads, with the address of what is in it.
+    /// Runs `f`, which only reads, with the address of the contents.
     #[inline]
     pub fn with<R>(&self, f: impl FnOnce(*const T) -> R) -> R {
         f(self.0.get())
     }
 
-    /// Runs `f` with the address of what is in it.
+    /// Runs `f` with the address of the contents.
     #[inline]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
@@ -74,7 +74,7 @@ macro_rules! const_fn {
     };
 }
 
-/// A static, which under loom is made at its first use.
+/// A static, which is made at its first use under loom.
 #[macro_export]
 macro_rules! lazy_under_loom {
     ($(#[$attribute:meta])* $visibility:vis static $name:ident: $type:ty = $value:expr;) => {
@@ -87,7 +87,7 @@ macro_rules! lazy_under_loom {
     };
 }
 
-/// An array of so many values, each made anew: a constant, but not under loom.
+/// An array of `$len` values, each made separately: a constant, except under loom.
 #[cfg(not(loom))]
 #[macro_export]
 macro_rules! array_of {
@@ -96,7 +96,7 @@ macro_rules! array_of {
     };
 }
 
-/// An array of so many values, each made anew.
+/// An array of `$len` values, each made separately.
 #[cfg(loom)]
 #[macro_export]
 macro_rules! array_of {
@@ -105,7 +105,8 @@ macro_rules! array_of {
     };
 }
 
-/// Memory for `len` values, all zeroed: pages cost memory only once used. `None` when the kernel gives none.
+/// Maps memory for `len` values, all zeroed: pages cost memory only once used. Returns `None` when the kernel grants
+/// none.
 ///
 /// # Safety
 /// Zeroed memory is a valid `T`, equal to its default.
@@ -120,17 +121,17 @@ pub unsafe fn map_zeroed<T: Default>(len: usize) -> Option<NonNull<T>> {
     }
 }
 
-/// Gives memory back.
+/// Unmaps memory.
 ///
 /// # Safety
-/// It is from [`map_zeroed`] with this length, and nothing refers to it any more.
+/// The memory is from [`map_zeroed`] with this length, and nothing refers to it any more.
 pub unsafe fn unmap_zeroed<T>(start: NonNull<T>, len: usize) {
     #[cfg(not(loom))]
-    // SAFETY: a mapping of this length, by the caller's promise.
+    // SAFETY: the caller passes a mapping made by `map_zeroed` with this length.
     unsafe {
         crate::mapping::unmap(start.cast(), len * size_of::<T>());
     }
     #[cfg(loom)]
-    // SAFETY: leaked by `map_zeroed` as a slice of this length, by the caller's promise.
+    // SAFETY: the caller passes memory that `map_zeroed` leaked as a slice of this length.
     drop(unsafe { Box::from_raw(core::ptr::slice_from_raw_parts_mut(start.as_ptr(), len)) });
 }

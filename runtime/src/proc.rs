@@ -1,5 +1,5 @@
-//! What /proc tells of the process's threads. Files are read by raw calls into memory on the stack: a snapshot that goes on
-//! may not wait for the program's allocator.
+//! The process's threads according to /proc. Files are read by raw calls into memory on the stack: a current snapshot
+//! must not wait for the program's allocator.
 
 use core::ffi::CStr;
 use std::io::Write as _;
@@ -8,14 +8,14 @@ use crate::errno;
 use crate::hook::own_process;
 use crate::kernel_thread;
 
-/// Listings that are made until two agree.
+/// The maximum number of listings until two agree.
 const LISTINGS: usize = 5;
 
-/// The numbers of all threads of this process, in ascending order: of those, at least, that live throughout the call. `None`
-/// without /proc. Allocates.
+/// Returns the ids of all threads of this process, in ascending order: at least of those that live throughout the call.
+/// Returns `None` without /proc. Allocates.
 ///
-/// While threads end, the kernel may leave others out of a listing: it goes on with the next part by a position, and the list
-/// has become shorter. So all is listed again until nothing has changed.
+/// While threads end, the kernel may omit others from a listing: it continues the next part at a position, and the list
+/// has become shorter. So the listing is repeated until nothing has changed.
 pub fn threads() -> Option<Vec<u32>> {
     let mut threads = listing()?;
     for _ in 1..LISTINGS {
@@ -32,7 +32,7 @@ pub fn threads() -> Option<Vec<u32>> {
     Some(threads)
 }
 
-/// As [`threads`], as the kernel lists them once.
+/// Returns the ids as [`threads`] does, from a single listing.
 pub fn listing() -> Option<Vec<u32>> {
     let entries = std::fs::read_dir("/proc/self/task").ok()?;
     let number = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
@@ -41,36 +41,37 @@ pub fn listing() -> Option<Vec<u32>> {
     (!threads.is_empty()).then_some(threads)
 }
 
-/// How many threads the process has. `None` where that is not told. In a microsecond; all their numbers take one each.
+/// Returns the number of threads of the process, or `None` where it is not known. Takes a microsecond; listing the ids
+/// takes a microsecond for each thread.
 pub fn count() -> Option<usize> {
     use std::os::unix::fs::MetadataExt as _;
-    // A directory has a link from each directory in it, and two of its own.
+    // A directory has a link from each directory in it, and two for itself.
     usize::try_from(std::fs::metadata("/proc/self/task").ok()?.nlink()).ok()?.checked_sub(2)
 }
 
-/// Why nothing is known of a thread.
+/// The reason why nothing is known of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoStatus {
-    /// It has ended, but perhaps for what the kernel has to do.
+    /// The thread has ended, except for the kernel's own cleanup.
     Gone,
     /// Its file cannot be read: the process has no descriptor left.
     Unreadable,
 }
 
-/// A thread at one moment.
+/// The status of a thread at one moment.
 #[derive(Clone, Copy, Default)]
 pub struct Status {
     name: [u8; 16],
-    /// A letter: `R` it runs or could, `S` it waits, `D` it waits and no signal wakes it, `T` and `t` it is stopped.
+    /// A letter: `R` running or runnable, `S` waiting, `D` waiting and not woken by signals, `T` and `t` stopped.
     pub state: u8,
-    /// Signals that it blocks: bit 0 for signal 1.
+    /// The signals that it blocks: bit 0 for signal 1.
     pub blocked: u64,
-    /// Signals that wait for it.
+    /// The signals that are pending for it.
     pub pending: u64,
 }
 
 impl Status {
-    /// Of thread `id`.
+    /// Reads the status of thread `id`.
     pub fn of(id: u32) -> Result<Self, NoStatus> {
         let mut status = Self { state: b'R', ..Self::default() };
         let mut has_read = false;
@@ -103,14 +104,15 @@ impl Status {
         if matches!(status.state, b'Z' | b'X') { Err(NoStatus::Gone) } else { Ok(status) }
     }
 
-    /// Its name, with what the file escapes (newline and backslash) as it stands there.
+    /// Returns its name, in which newline and backslash are escaped as in the file.
     pub fn name(&self) -> String {
         let len = self.name.iter().position(|&byte| byte == 0).unwrap_or(self.name.len());
         String::from_utf8_lossy(&self.name[..len]).into_owned()
     }
 }
 
-/// Where in the kernel thread `id` waits: a function's name, empty if it does not or the kernel does not tell. Allocates.
+/// Returns the kernel function in which thread `id` waits; empty if it does not wait or the kernel does not reveal it.
+/// Allocates.
 pub fn waits_in(id: u32) -> String {
     let mut text = [0; 128];
     let text = read(id, "wchan", &mut text).unwrap_or_default();
@@ -118,14 +120,14 @@ pub fn waits_in(id: u32) -> String {
     if name == "0" { String::new() } else { name }
 }
 
-/// When thread `id` was started, in ticks since the machine was, and whether it is about to end. `None` if there is none any
-/// more.
+/// Returns when thread `id` was started, in ticks since the machine's start, and whether it is about to end. Returns
+/// `None` if the thread is gone.
 pub fn birth(id: u32) -> Option<(u64, bool)> {
     /// `PF_EXITING` of the kernel.
     const EXITING: u64 = 4;
     let mut text = [0; 1024];
     let text = core::str::from_utf8(read(id, "stat", &mut text)?).ok()?;
-    // After the name, which may hold anything, follow the third field and so on.
+    // The third and later fields follow the name, which may contain any bytes.
     let mut fields = text.rsplit_once(") ")?.1.split(' ');
     let flags: u64 = fields.nth(9 - 3)?.parse().ok()?;
     let started = fields.nth(22 - 10)?.parse().ok()?;
@@ -136,7 +138,7 @@ fn hexadecimal(text: &[u8]) -> u64 {
     core::str::from_utf8(text).ok().and_then(|text| u64::from_str_radix(text, 16).ok()).unwrap_or(0)
 }
 
-/// The beginning of a file of thread `id`, as much as there is room for.
+/// Reads the beginning of a file of thread `id`, as much as fits.
 fn read<'t>(id: u32, file: &str, room: &'t mut [u8]) -> Option<&'t [u8]> {
     errno::kept(|| {
         let file = File::open(id, file)?;
@@ -151,9 +153,10 @@ fn read<'t>(id: u32, file: &str, room: &'t mut [u8]) -> Option<&'t [u8]> {
     })
 }
 
-/// Calls `see` with each line of a file of thread `id`, as long as it returns true. Returns whether there is the file.
+/// Calls `see` with each line of a file of thread `id`, as long as it returns true. Returns whether the file exists.
 ///
-/// A line may be longer than the memory here: that of a thread's groups, which may be thousands. Then `see` gets its end alone.
+/// A line may be longer than the buffer: the line of a thread's groups, which may be thousands. Then `see` receives
+/// only its end.
 fn for_lines(id: u32, file: &str, mut see: impl FnMut(&[u8]) -> bool) -> bool {
     errno::kept(|| {
         let Some(file) = File::open(id, file) else { return false };
@@ -180,7 +183,7 @@ fn for_lines(id: u32, file: &str, mut see: impl FnMut(&[u8]) -> bool) -> bool {
     })
 }
 
-/// A file of a thread in /proc, until dropped.
+/// An open file of a thread in /proc, closed when dropped.
 struct File(libc::c_int);
 
 impl File {
@@ -193,10 +196,10 @@ impl File {
         (fd >= 0).then(|| Self(fd))
     }
 
-    /// Reads more of it. 0 at its end, and if that fails.
+    /// Reads more of the file. Returns 0 at its end, and on failure.
     fn read(&self, room: &mut [u8]) -> usize {
         loop {
-            // SAFETY: the call writes to `room`, whose size it gets.
+            // SAFETY: the call writes to `room`, whose size it receives.
             let n = unsafe { libc::read(self.0, room.as_mut_ptr().cast(), room.len()) };
             if n >= 0 || errno::get() != libc::EINTR {
                 return n.max(0) as usize;
@@ -207,7 +210,7 @@ impl File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        // SAFETY: opened by `open`.
+        // SAFETY: the descriptor was opened by `open`, and this is its only owner.
         unsafe { libc::close(self.0) };
     }
 }

@@ -1,8 +1,8 @@
-//! Which process this is, without a system call: for hooks that keep what does not live on in a forked child.
+//! The number of the current process without a system call, for hooks with data that is invalid in a forked child.
 //!
-//! A page that the kernel wipes in a child (`MADV_WIPEONFORK`, Linux 4.14) holds the number of the process that has
-//! looked last. Where it reads 0, the process is new and asks the kernel. A child of `vfork` shares the page with its
-//! parent, as it does everything that the number is for.
+//! A page that the kernel wipes in a child (`MADV_WIPEONFORK`, Linux 4.14) holds the id of the process that stored it
+//! last. Where it reads 0, the process is new and asks the kernel. A child of `vfork` shares the page with its parent,
+//! as it shares the data that the number protects.
 
 use core::ptr::{self, NonNull};
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -11,32 +11,33 @@ use crate::hook::Hook;
 use crate::hook::own_process;
 use crate::mapping;
 
-/// The page; null before the first question.
+/// The page; null before the first call.
 static NUMBER: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
-/// What stands in for the page where there is none: always 0, so that each question is a system call.
+/// Stands in for the page where it is not available: always 0, so that each call makes a system call.
 static UNKNOWN: AtomicU32 = AtomicU32::new(0);
 
-/// The number of this process, never 0. For hooks.
+/// Returns the number of this process, never 0. Safe to call in a hook.
 #[inline]
 pub fn number() -> u32 {
-    // SAFETY: it is null or points to what lives as long as the process.
+    // SAFETY: the pointer is null or points to memory that lives as long as the process.
     match unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.map(|number| number.load(Ordering::Relaxed)) {
         Some(known) if known != 0 => known,
         _ => ask(),
     }
 }
 
-/// Whether a child of `vfork`, which runs in its parent's memory, has its parent's number. Asked after [`number`]. For hooks.
+/// Returns whether a child of `vfork`, which runs in its parent's memory, has its parent's number. Valid after a call
+/// of [`number`]. Safe to call in a hook.
 pub fn is_shared_with_vfork() -> bool {
     !ptr::eq(NUMBER.load(Ordering::Relaxed), &raw const UNKNOWN)
 }
 
 #[cold]
 fn ask() -> u32 {
-    // Leaves `errno` as it was.
+    // The guard restores `errno`.
     let _hook = Hook::enter();
     let number = own_process();
-    // SAFETY: as above.
+    // SAFETY: the pointer is null or points to memory that lives as long as the process.
     let known = unsafe { NUMBER.load(Ordering::Acquire).as_ref() }.unwrap_or_else(open);
     if !ptr::eq(known, &raw const UNKNOWN) {
         known.store(number, Ordering::Relaxed);
@@ -44,23 +45,23 @@ fn ask() -> u32 {
     number
 }
 
-/// Makes the page, or uses one that another thread has made meanwhile.
+/// Makes the page, or returns the page that another thread has made meanwhile.
 fn open() -> &'static AtomicU32 {
     let page = wiped_page();
     let wanted = page.map_or((&raw const UNKNOWN).cast_mut(), |page| page.as_ptr().cast());
     let installed = NUMBER.compare_exchange(ptr::null_mut(), wanted, Ordering::AcqRel, Ordering::Acquire);
     let used = installed.map_or_else(|other| other, |_| wanted);
     if let (Err(_), Some(page)) = (installed, page) {
-        // SAFETY: mapped above, and no other thread knows of it.
+        // SAFETY: the page was mapped above, and no other thread knows of it.
         unsafe { mapping::unmap(page, mapping::PAGE) };
     }
-    // SAFETY: a page that is never unmapped, zeroed and aligned, or the static.
+    // SAFETY: `used` is a zeroed and aligned page that is never unmapped, or the static.
     unsafe { &*used }
 }
 
 fn wiped_page() -> Option<NonNull<u8>> {
     let page = mapping::map(mapping::PAGE)?;
-    // SAFETY: mapped above, and no other thread knows of it.
+    // SAFETY: the page was mapped above, and no other thread knows of it.
     unsafe {
         if mapping::wipe_on_fork(page, mapping::PAGE) {
             return Some(page);

@@ -1,4 +1,4 @@
-//! Random numbers for the hooks: one generator a thread, no lock.
+//! Random numbers for the hooks: one generator per thread, no lock.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -12,22 +12,22 @@ thread_local! {
     static GENERATOR: Cell<Option<SmallRng>> = const { Cell::new(None) };
 }
 
-/// Seeds of this process's generators: the kernel's randomness, then one step a thread.
+/// The seed of this process's next generator: the kernel's randomness, plus one step per thread.
 static SEED: AtomicU64 = AtomicU64::new(0);
 
-/// Draws the process's seed. Not for hooks: the first call of `getrandom` may wait for entropy.
+/// Draws the process's seed. Must not be called in a hook: the first call of `getrandom` may wait for entropy.
 pub(crate) fn open() {
     #[cfg(rtprof_supported)]
     {
         let mut seed = 0u64;
-        // SAFETY: writes at most eight bytes to a local of that size. On failure the seed stays 0,
-        // which makes runs repeat, not wrong.
+        // SAFETY: writes at most eight bytes to a local of that size. On failure the seed stays 0, which makes runs
+        // repeat, but not wrong.
         unsafe { libc::getrandom((&raw mut seed).cast(), size_of::<u64>(), libc::GRND_NONBLOCK) };
         SEED.store(seed, Ordering::Relaxed);
     }
 }
 
-/// Makes this thread's draws repeat, for tests.
+/// Seeds this thread's generator, so that its draws repeat; for tests.
 pub fn reseed(seed: u64) {
     GENERATOR.with(|cell| cell.set(Some(SmallRng::seed_from_u64(seed))));
 }
@@ -36,8 +36,7 @@ pub fn reseed(seed: u64) {
 fn draw<T>(f: impl FnOnce(&mut SmallRng) -> T) -> T {
     GENERATOR.with(|cell| {
         let mut generator = cell.take().unwrap_or_else(|| {
-            // A thread's seed: the golden ratio's steps are far apart in every bit after the
-            // generator's own mixing.
+            // A thread's seed: steps of the golden ratio are far apart in every bit after the generator's own mixing.
             SmallRng::seed_from_u64(SEED.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed))
         });
         let drawn = f(&mut generator);
@@ -46,16 +45,16 @@ fn draw<T>(f: impl FnOnce(&mut SmallRng) -> T) -> T {
     })
 }
 
-/// A number in (0, 1], with 53 random bits: its logarithm is finite.
+/// Draws a number in (0, 1], with 53 random bits: its logarithm is finite.
 #[inline]
 pub fn uniform() -> f64 {
     1.0 - draw(|generator| generator.random::<f64>())
 }
 
-/// A number in `0..limit`, which is not 0.
+/// Draws a number in `0..limit`; `limit` is not 0.
 ///
-/// The high half of a 128-bit product instead of a remainder: as even to within limit / 2^64, and a
-/// division cheaper.
+/// Uses the high half of a 128-bit product instead of a remainder: uniform to within limit / 2^64, and cheaper by a
+/// division.
 #[inline]
 pub fn below(limit: u64) -> u64 {
     let bits = draw(|generator| generator.random::<u64>());

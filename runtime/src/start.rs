@@ -1,4 +1,4 @@
-//! What a goroutine runs, and where it was started: what tells goroutines without a name apart.
+//! What a goroutine runs, and where it was started: this distinguishes goroutines without a name.
 
 use core::fmt::Write as _;
 use core::panic::Location;
@@ -13,32 +13,32 @@ pub struct Start {
 }
 
 impl Start {
-    /// That of a goroutine which runs a closure of type `F`, started by the caller. For hooks.
+    /// Makes the start of a goroutine that runs a closure of type `F`, started by the caller. Safe to call in a hook.
     #[inline(always)]
     #[track_caller]
     pub fn here<F>() -> Self {
         Self { runs: core::any::type_name::<F>, at: Location::caller() }
     }
 
-    /// Likewise, of one that runs what `runs` says. For hooks.
+    /// Makes the start of a goroutine that runs what `runs` returns, started by the caller. Safe to call in a hook.
     #[inline(always)]
     #[track_caller]
     pub fn here_as(runs: fn() -> &'static str) -> Self {
         Self { runs, at: Location::caller() }
     }
 
-    /// The type of the closure: for one in `app::main`, `app::main::{{closure}}`.
+    /// Returns the type of the closure: for a closure in `app::main`, `app::main::{{closure}}`.
     pub fn runs(self) -> &'static str {
         (self.runs)()
     }
 
-    /// What tells it from others: of one program text each.
+    /// Returns two words that identify it: equal only for the same code and source location.
     #[inline]
     pub fn identity(self) -> [usize; 2] {
         [self.runs as *const () as usize, (&raw const *self.at).addr()]
     }
 
-    /// The line that started it.
+    /// Returns the line that started it.
     pub fn at(self) -> &'static Location<'static> {
         self.at
     }
@@ -50,19 +50,19 @@ impl core::fmt::Debug for Start {
     }
 }
 
-/// The most bytes of a [`title`].
+/// The maximum number of bytes of a [`title`].
 pub const MAX_TITLE: usize = 512;
 
-/// Writes what traces know a goroutine by: its name, or, if that is empty, the type of the closure that it runs; and where
-/// `start` is known in a second line the file and line that started it, `src/main.rs:17`. What does not fit is left out, of
-/// a name its end and of a file its beginning. For hooks.
+/// Writes the title of a goroutine in traces: its name, or, if that is empty, the type of the closure that it runs; and
+/// where `start` is known, in a second line the file and line that started it, `src/main.rs:17`. A name that is too
+/// long loses its end, a file path its beginning. Safe to call in a hook.
 pub fn title<'a>(name: &str, start: Option<Start>, buffer: &'a mut [u8; MAX_TITLE]) -> &'a str {
     let mut title = Text { bytes: buffer, len: 0 };
     let name = match start {
         Some(start) if name.is_empty() => start.runs(),
         _ => name,
     };
-    // The line must have room: 10 digits, the colon and the line feed.
+    // Room for the line number: 10 digits, the colon and the line feed.
     title.push_line(name, MAX_TITLE / 2);
     if let Some(start) = start {
         let file = start.at.file();
@@ -76,7 +76,7 @@ pub fn title<'a>(name: &str, start: Option<Start>, buffer: &'a mut [u8; MAX_TITL
         let _ = write!(title, ":{}", start.at.line());
     }
     let Text { bytes, len } = title;
-    // Whole characters only.
+    // The text was cut at character boundaries.
     core::str::from_utf8(&bytes[..len]).unwrap_or_default()
 }
 
@@ -87,7 +87,7 @@ struct Text<'a> {
 }
 
 impl Text<'_> {
-    /// As much of `text` as fits.
+    /// Appends as much of `text` as fits.
     fn push(&mut self, text: &str) {
         let mut len = text.len().min(MAX_TITLE - self.len);
         while !text.is_char_boundary(len) {
@@ -97,7 +97,7 @@ impl Text<'_> {
         self.len += len;
     }
 
-    /// At most `limit` bytes of `text`, in one line.
+    /// Appends at most `limit` bytes of `text`, in one line.
     fn push_line(&mut self, text: &str, limit: usize) {
         let mut end = text.len().min(limit);
         while !text.is_char_boundary(end) {
@@ -117,7 +117,7 @@ impl core::fmt::Write for Text<'_> {
     }
 }
 
-/// A [`Start`] in a slot. Its two halves may be read of two goroutines; the slot's id tells.
+/// A [`Start`] in a slot. Its two halves may be read from two goroutines; the slot's id reveals that.
 #[derive(Default)]
 pub(crate) struct StartCell {
     /// A `fn() -> &'static str`, or null.
@@ -126,8 +126,8 @@ pub(crate) struct StartCell {
 }
 
 impl StartCell {
-    // Release, in both: who reads any of this of a new goroutine, and then looks at the id again, sees that the old
-    // one is over.
+    // Release, in both: a reader that reads one of them from a new goroutine, and then reads the id again, sees that
+    // the old goroutine has ended.
     pub(crate) fn set(&self, start: Option<Start>) {
         let (runs, at) = match start {
             Some(start) => (start.runs as *mut (), (&raw const *start.at).cast_mut()),
@@ -139,12 +139,12 @@ impl StartCell {
 
     pub(crate) fn get(&self) -> Option<Start> {
         let runs = self.runs.load(Ordering::Acquire);
-        // SAFETY: null, or from a static reference.
+        // SAFETY: the pointer is null, or was made from a static reference.
         let at = unsafe { self.at.load(Ordering::Acquire).as_ref() }?;
         if runs.is_null() {
             return None;
         }
-        // SAFETY: not null, so a function of this type, by `set`.
+        // SAFETY: the pointer is not null, so `set` made it from a function of this type.
         let runs = unsafe { core::mem::transmute::<*mut (), fn() -> &'static str>(runs) };
         Some(Start { runs, at })
     }

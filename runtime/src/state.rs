@@ -1,8 +1,8 @@
 //! The state of a goroutine: one atomic word that every change replaces, and the tick at which it began to wait.
 //!
-//! Problem: a goroutine changes its state itself when it blocks, and other threads change it when they wake the goroutine.
-//! An observer that starts in between (the tracer) must learn the true state and then miss no change. No thread may stop for
-//! that, and a change may take only a few instructions.
+//! Problem: a goroutine changes its state itself when it blocks, and other threads change it when they wake the
+//! goroutine. An observer that starts in between (the tracer) must learn the true state and then miss no change. No
+//! thread may stop for that, and a change may take only a few instructions.
 //!
 //! Scheme: a change is one compare-and-swap on a word that holds the state, the number of the change, and a mark that
 //! belongs to the observer:
@@ -14,16 +14,16 @@
 //!   └───────────┴───────────────────────┴────────┘
 //! ```
 //!
-//! Exactly one thread succeeds in changing the mark, and it knows the state at that moment. So an observer that replaces the
-//! mark of each goroutine once sees each of them once. Without an observer every mark is 0. What the tracer keeps in the mark
-//! is in the tracer's module `declared`.
+//! Exactly one thread succeeds in changing the mark, and it knows the state at that moment. So an observer that
+//! replaces the mark of each goroutine once sees each of them once. Without an observer every mark is 0. The tracer's
+//! use of the mark is described in its module `declared`.
 //!
-//! A reader that finds the same number before and after it has read the time has read the time of that wait.
+//! A reader that finds the same number before and after it has read the tick has read the tick of that wait.
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::wait_reason::WaitReason;
 
-/// Tries of a reader that changes keep happening under.
+/// Tries of a reader while the state keeps changing.
 const TRIES: usize = 8;
 
 const STATE_BITS: u32 = 8;
@@ -39,23 +39,23 @@ const RUNNABLE: u8 = 0xff;
 const SYSCALL: u8 = 0xfe;
 const DEAD: u8 = 0xfd;
 
-/// What a goroutine does. Go: `_Grunning` and the like.
+/// The state of a goroutine. Go: `_Grunning` and the like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// It runs.
     Running,
     /// It waits.
     Waiting(WaitReason),
-    /// It is in a system call that it has told of.
+    /// It is in a system call that it has announced.
     Syscall,
-    /// It could run.
+    /// It is ready to run.
     Runnable,
-    /// It has ended, or is none.
+    /// It has ended, or the slot is free.
     Dead,
 }
 
 impl State {
-    /// A number that stands for it.
+    /// Returns the number of the state.
     #[inline]
     pub fn number(self) -> u8 {
         match self {
@@ -67,7 +67,7 @@ impl State {
         }
     }
 
-    /// The state with this number.
+    /// Returns the state with this number.
     #[inline]
     pub fn from_number(number: u8) -> Option<Self> {
         match number {
@@ -85,57 +85,58 @@ impl State {
 pub struct StateWord(u64);
 
 impl StateWord {
-    /// A state before the first change. `mark` is at most [`MAX_MARK`].
+    /// Makes the word of a state before the first change. `mark` is at most [`MAX_MARK`].
     pub fn new(state: State, mark: u32) -> Self {
         Self(u64::from(state.number()) | u64::from(mark) << (STATE_BITS + NUMBER_BITS))
     }
 
-    /// The state.
+    /// Returns the state.
     #[inline]
     pub fn state(self) -> State {
         let number = if self.is_notified() { 0 } else { self.0 as u8 };
         State::from_number(number).unwrap_or(State::Dead)
     }
 
-    /// A task that runs was woken meanwhile: it can run again as soon as its poll is over. That is no change of its state.
+    /// Returns the word of a running task that was woken meanwhile: it can run again as soon as its poll is over. This
+    /// is not a change of its state.
     #[inline]
     #[must_use]
     pub fn notified(self) -> Self {
         Self(self.0 & !0xff | u64::from(NOTIFIED))
     }
 
-    /// Whether it was woken while it runs.
+    /// Returns whether it was woken while it runs.
     #[inline]
     pub fn is_notified(self) -> bool {
         self.0 as u8 == NOTIFIED
     }
 
-    /// The word of a new goroutine that has no mark. It differs from the words of earlier goroutines in the slot, so that a
-    /// thread that has read one of those cannot change this one.
+    /// Makes the word of a new goroutine that has no mark. The word differs from those of earlier goroutines in the
+    /// slot, so that a thread that has read one of those cannot change this one.
     pub(crate) fn unknown(id: u64) -> Self {
         Self(Self::new(State::Running, 0).0 | (id & ((1 << NUMBER_BITS) - 1)) << STATE_BITS)
     }
 
-    /// In another state, as of the same change.
+    /// Returns the word with another state, and the same number of changes.
     #[inline]
     #[must_use]
     pub fn in_state(self, state: State) -> Self {
         Self(self.0 & !0xff | u64::from(state.number()))
     }
 
-    /// How many changes led here: the number of the last one. Wraps at 2^36.
+    /// Returns the number of changes so far. Wraps at 2^36.
     #[inline]
     pub fn number(self) -> u64 {
         self.0 >> STATE_BITS & ((1 << NUMBER_BITS) - 1)
     }
 
-    /// The observer's mark, 0 to [`MAX_MARK`]. 0 without an observer.
+    /// Returns the observer's mark, 0 to [`MAX_MARK`]. 0 without an observer.
     #[inline]
     pub fn mark(self) -> u32 {
         (self.0 >> (STATE_BITS + NUMBER_BITS)) as u32
     }
 
-    /// The word after the next change.
+    /// Returns the word after the next change.
     #[inline]
     #[must_use]
     pub fn next(self, state: State, mark: u32) -> Self {
@@ -143,7 +144,7 @@ impl StateWord {
         Self(Self::new(state, mark).0 | number << STATE_BITS)
     }
 
-    /// The same state and change with another mark.
+    /// Returns the word with the same state and number of changes, and another mark.
     #[inline]
     #[must_use]
     pub fn with_mark(self, mark: u32) -> Self {
@@ -157,7 +158,7 @@ impl core::fmt::Debug for StateWord {
     }
 }
 
-/// The word, which any thread may change.
+/// A cell with the word, which any thread may change.
 #[derive(Default)]
 pub(crate) struct WordCell(AtomicU64);
 
@@ -167,7 +168,7 @@ impl WordCell {
         StateWord(self.0.load(Ordering::Acquire))
     }
 
-    /// Changes it from what it was read as; if it is not that any more, says what it is.
+    /// Changes the word from `from`. If the word is another one now, returns that.
     #[inline]
     pub(crate) fn change(&self, from: StateWord, to: StateWord) -> Result<(), StateWord> {
         self.0
@@ -176,13 +177,13 @@ impl WordCell {
             .map_err(StateWord)
     }
 
-    /// A new goroutine begins, in a slot that is the caller's alone.
+    /// Sets the word of a new goroutine, in a slot that the caller owns.
     pub(crate) fn reset(&self, word: StateWord) {
         self.0.store(word.0, Ordering::Release);
     }
 }
 
-/// The word, and the time that belongs to it.
+/// The word, and the tick at which the wait began.
 #[derive(Default)]
 pub(crate) struct Now {
     word: WordCell,
@@ -195,25 +196,25 @@ impl Now {
         self.word.read()
     }
 
-    /// As [`WordCell::change`].
+    /// Changes the word, as [`WordCell::change`] does.
     #[inline]
     pub(crate) fn change(&self, from: StateWord, to: StateWord) -> Result<(), StateWord> {
         self.word.change(from, to)
     }
 
-    /// As [`WordCell::reset`].
+    /// Sets the word, as [`WordCell::reset`] does.
     pub(crate) fn reset(&self, word: StateWord) {
         self.word.reset(word);
     }
 
-    /// To be called by the goroutine itself before it changes to a wait that began at `since`.
+    /// Notes the beginning of a wait. Called by the goroutine itself before it changes to the waiting state.
     #[inline]
     pub(crate) fn note_since(&self, since: u64) {
-        // Release: who reads this time and then looks again sees that the wait before is over.
+        // Release: a reader that reads this tick and then the word again sees that the previous wait is over.
         self.since.store(since, Ordering::Release);
     }
 
-    /// When the last wait began.
+    /// Returns the tick at which the last wait began.
     pub(crate) fn since(&self) -> u64 {
         self.since.load(Ordering::Acquire)
     }
@@ -233,7 +234,7 @@ impl Now {
 
 #[cfg(test)]
 impl Now {
-    /// Waits from now on.
+    /// Begins a wait.
     fn begin(&self, reason: WaitReason, since: u64) {
         self.note_since(since);
         self.turn(State::Waiting(reason));
@@ -290,15 +291,15 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// A reader sees one of the waits whole, or none.
+    /// A reader sees one consistent wait, or none.
     #[test]
     fn loom_a_wait_is_read_whole() {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(|| {
             let now = Arc::new(Now::default());
-            // The reader is the spawned one: loom compares a store with the last access only, which for
-            // this writer is its own load, and would never run a reader of the main thread in between.
+            // The reader is the spawned thread: loom compares a store with the last access only, which for this writer
+            // is its own load, and would never run a reader of the main thread in between.
             let reader = {
                 let now = now.clone();
                 loom::thread::spawn(move || match now.waiting() {
@@ -315,7 +316,8 @@ mod loom_tests {
         });
     }
 
-    /// A goroutine blocks while an observer marks it: exactly one of the two changes the mark, and knows the state before.
+    /// A goroutine blocks while an observer marks it: exactly one of the two changes the mark, and knows the previous
+    /// state.
     #[test]
     fn loom_one_changes_the_mark() {
         loom::model(|| {

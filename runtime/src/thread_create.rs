@@ -1,7 +1,7 @@
 //! The threadcreate profile: the stacks that led to the creation of threads.
 //!
-//! Go keeps such a stack in every `m`. Here threads come and go by the million, so each distinct stack is
-//! kept once with the number of threads it has created; state grows with stacks, not with threads.
+//! Go stores this stack in every `m`. Here threads come and go by the million, so each distinct stack is stored once
+//! with the number of threads it has created; state grows with stacks, not with threads.
 
 use crate::counters::{COUNTERS, Counter};
 use crate::primitive::{AtomicU64, Ordering};
@@ -9,10 +9,10 @@ use crate::stack::overflow::Limited;
 use crate::stack::table::{Entry, Key, Table};
 use crate::stack::{MAX_STACK, Stack, capture, with_room};
 
-/// Distinct stacks that are kept.
+/// The number of distinct stacks that are stored.
 const MAX_STACKS: usize = 1 << 14;
 
-/// Nothing but the stack distinguishes buckets.
+/// The key of a bucket: the stack alone distinguishes buckets.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct ThreadKey;
 
@@ -22,13 +22,13 @@ impl Key for ThreadKey {
     }
 }
 
-/// How many threads a stack has created.
+/// The number of threads that a stack has created.
 #[derive(Default)]
 pub struct ThreadRecord {
     created: AtomicU64,
 }
 
-/// A stack that creates threads. Never freed: a thread may refer to it for the whole of its life.
+/// A stack that creates threads. Never freed: a thread may refer to it during its whole life.
 pub type ThreadBucket = Entry<ThreadKey, ThreadRecord>;
 
 lazy_under_loom! {
@@ -46,18 +46,17 @@ impl Limited for ThreadRecord {
 }
 
 impl ThreadRecord {
-    /// The stack has created a thread.
+    /// Counts a created thread.
     pub fn count_one(&self) {
         self.created.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// The stack of the caller, who is about to create a thread. `None`, counted, when there is no memory for
-/// it.
+/// Returns the stack of the caller, which is about to create a thread. Returns `None` and counts the loss when there is
+/// no memory for it, and `None` before [`crate::init::open`].
 ///
-/// Nothing is recorded by this: the thread must know its creator before it runs, but only when the system
-/// has made it there is one ([`ThreadRecord::count_one`]). Go: `allocm`.
-/// `None` also before [`crate::init::open`].
+/// This counts nothing: the thread must know its creator before it runs, but counts as created only when the system has
+/// made it ([`ThreadRecord::count_one`]). Go: `allocm`.
 #[inline(never)]
 pub fn stack() -> Option<&'static ThreadBucket> {
     if THREADS.is_open() { with_room(stack_here).flatten() } else { None }
@@ -70,16 +69,16 @@ fn stack_here() -> Option<&'static ThreadBucket> {
     THREADS.intern_or_fold(ThreadKey, &frames[..depth], |key| key, 1)
 }
 
-/// A stack that created threads, and how many.
+/// A stack that created threads, and their number.
 #[derive(Clone, Copy, Debug)]
 pub struct ThreadCount {
-    /// Who created them.
+    /// The stack that created them.
     pub stack: Stack<'static>,
-    /// Threads it has created since the program began, running or not.
+    /// The number of threads it has created since the program began, running or not.
     pub created: u64,
 }
 
-/// The stacks that created threads, the newest first. For exports; Go's form is
+/// Returns the stacks that created threads, the newest first. For exports; Go's form is
 /// `rtprof::thread_create_profile`.
 pub fn thread_counts() -> Vec<ThreadCount> {
     let mut out = Vec::with_capacity(THREADS.len());

@@ -1,20 +1,20 @@
-//! What a goroutine waits for.
+//! The reasons for which a goroutine waits.
 
 /// Why a goroutine does not run. Go: `waitReason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum WaitReason {
-    /// For a mutex that another holds.
+    /// For a mutex that another goroutine holds.
     MutexLock = 1,
-    /// To read behind a lock that a writer holds or waits for.
+    /// For read access to a lock that a writer holds or waits for.
     RwLockRead,
-    /// To write behind a lock that others hold.
+    /// For write access to a lock that others hold.
     RwLockWrite,
     /// For a condition variable.
     CondWait,
-    /// For another's run of an initialisation that happens once.
+    /// For another thread to finish a one-time initialisation.
     Once,
-    /// For the others at a barrier.
+    /// For the other participants of a barrier.
     Barrier,
     /// For a semaphore.
     Semaphore,
@@ -28,18 +28,18 @@ pub enum WaitReason {
     Park,
     /// For a time to pass.
     Sleep,
-    /// For another goroutine, by means of the program's own.
+    /// For another goroutine, by means of the program's own synchronisation.
     Sync,
     /// For one of several things.
     Select,
     /// For the network, or another device.
     Net,
-    /// For what an async task awaits: its stack says what.
+    /// For what an async task awaits: its stack shows what.
     Await,
 }
 
 impl WaitReason {
-    /// All of them, by their numbers from 1.
+    /// All reasons, by their numbers from 1.
     pub const ALL: [Self; 16] = [
         Self::MutexLock,
         Self::RwLockRead,
@@ -59,7 +59,7 @@ impl WaitReason {
         Self::Await,
     ];
 
-    /// As profiles show it: Go's words where Go has the thing, since tools group by them.
+    /// Returns the name shown in profiles: Go's words where Go has the reason, since tools group by them.
     pub fn name(self) -> &'static str {
         match self {
             Self::MutexLock => "sync.Mutex.Lock",
@@ -81,7 +81,7 @@ impl WaitReason {
         }
     }
 
-    /// The reason with this number; `None` for 0, which is no wait.
+    /// Returns the reason with this number; `None` for 0, which means no wait.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()
     }

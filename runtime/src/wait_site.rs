@@ -1,8 +1,9 @@
-//! Where threads wait that others may wake: the innermost frames of each such wait.
+//! The sites of waits that other threads may end: the innermost frames of each wait.
 //!
-//! Problem: a wake at the kernel's futex may be an unlock or something else, which the functions of the waker tell, unless they have
-//! jumped to one another and left no frame. Scheme: the thread that waits is in functions that have not returned. It notes where it
-//! waits, and the wake that ends the wait takes that along. Names tell later what it was.
+//! Problem: a wake at the kernel's futex may be an unlock or another operation. The functions of the waker show which,
+//! unless tail calls have left no frame of them. Scheme: the waiting thread is in functions that have not returned. It
+//! notes its site, and the wake that ends the wait records that site. The function names show later which operation it
+//! was.
 //!
 //! # Locks
 //!
@@ -14,15 +15,15 @@ use crate::stack::scratch::with_frames;
 use crate::stack::table::Table;
 use crate::stack::{capture, with_room};
 
-/// The frames that are kept: those of the profiler, the system call, and the lock's own.
+/// The number of frames stored per site: those of the profiler, the system call, and the lock itself.
 const FRAMES: usize = 16;
-/// Places that are kept.
+/// The number of sites that are stored.
 const MAX_SITES: usize = 1 << 12;
 
-/// A place where threads wait.
+/// A site at which threads wait.
 pub type WaitSite = KeptStack;
 
-/// A note of a place, or of none.
+/// A reference to a site, or none.
 pub type NotedSite = NotedStack;
 
 lazy_under_loom! {
@@ -33,8 +34,8 @@ pub(crate) fn open() {
     SITES.open();
 }
 
-/// The place at which the caller is about to wait. `None` while the mutex profile is off, and when there is no room for another
-/// place. For hooks.
+/// Returns the site at which the caller is about to wait. Returns `None` while the mutex profile is off, and when there
+/// is no room for another site. Safe to call in a hook.
 #[inline]
 pub fn here() -> Option<&'static WaitSite> {
     if listeners::listens(Listener::Mutex) { with_room(|| find(&SITES)).flatten() } else { None }

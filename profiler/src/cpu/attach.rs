@@ -1,8 +1,8 @@
-//! What it takes to have a thread signalled.
+//! Attaching a thread, so that it is signalled.
 //!
-//! Threads that the profiler sees begin attach themselves, so that nothing of their lives is missed; the collector attaches
-//! all others, from outside. Where both do at the same time, one of them finds that the thread has a slot already
-//! ([`CpuThread::begin`]).
+//! Threads whose beginning the profiler sees attach themselves, so that their whole life is covered; the collector
+//! attaches all others, from outside. Where both do so at the same time, one of them finds that the thread has a slot
+//! already ([`CpuThread::begin`]).
 
 use core::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 use std::io;
@@ -16,10 +16,10 @@ use super::perf::PerfEvent;
 use super::thread::{CpuThread, Start};
 use super::timer::Timer;
 
-/// How threads are signalled.
+/// The way in which threads are signalled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// By events; where these count all of a thread's time, or what it uses outside the kernel.
+    /// By events. With `user_only` they count only the time outside the kernel, else all of a thread's time.
     Perf {
         user_only: bool,
     },
@@ -30,15 +30,15 @@ pub(super) struct Attacher {
     way: Way,
     /// In nanoseconds.
     period: u64,
-    /// By which signal; 0 for none any more.
+    /// The signal; 0 when no more threads are signalled.
     signal: AtomicI32,
-    /// Events that are open, and the most.
+    /// The number of open events, and the maximum.
     open: AtomicUsize,
     most: usize,
     started: Instant,
 }
 
-/// From when on a thread is sampled.
+/// The time from which a thread is sampled.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Since {
     Birth,
@@ -55,35 +55,37 @@ impl Attacher {
         self.period
     }
 
-    /// From one signal of a thread to the next.
+    /// Returns the interval between two signals of a thread.
     ///
-    /// A program that does the same in each period would be found in the same place each time. So signals come a little more
-    /// often, by a part that is no simple fraction: they go through all parts of such a round in 34 periods. What a sample
-    /// stands for is read from the clock (see [`super::thread`]), so totals stay what they are; one signal in 34 comes before
-    /// half a period is over, and stands for none.
+    /// A program that repeats the same work in each period would be found in the same place each time. So signals come
+    /// slightly more often, by a part that is not a simple fraction: they go through all phases of this repetition in
+    /// 34 periods. The weight of a sample is read from the clock (see [`super::thread`]), so totals do not change; one
+    /// signal in 34 comes before half a period is over, and its weight is zero.
     pub(super) fn interval(&self) -> u64 {
         (u128::from(self.period) * 9_705 / 10_000) as u64
     }
 
-    /// By which signal threads are told from now on; 0 for none.
+    /// Sets the signal that threads receive from now on; 0 for none.
     pub(super) fn set_signal(&self, signal: i32) {
         self.signal.store(signal, Ordering::Release);
     }
 
-    /// Whether threads are signalled by timers because there are no events for them.
+    /// Returns whether timers are only a substitute where no event is available.
     pub(super) fn prefers_perf(&self) -> bool {
         self.way != Way::Timers
     }
 
-    /// Has thread `id` signalled, which blocks the `blocked` signals (bit 0 for signal 1). A thread that blocks ours, or gets
-    /// neither event nor timer, has a slot without: it is silent. `None` if it has one already, or has ended, or there is no
-    /// memory. For hooks, of the thread itself; and by the collector.
+    /// Attaches thread `id`, which blocks the `blocked` signals (bit 0 for signal 1). A thread that blocks our signal,
+    /// or gets neither event nor timer, has a slot without either: it is silent. Returns `None` if it has a slot
+    /// already, or has ended, or there is no memory. Safe to call in a hook, by the thread itself; also called by the
+    /// collector.
     pub(super) fn attach(&self, id: u32, blocked: u64, since: Since) -> Option<&'static CpuThread> {
         let now = cpu_time::of_thread(id)?;
         let first = 1 + random::below(self.period);
         let before = match since {
             Since::Birth => {
-                // More it cannot have used since, whatever it was taken for.
+                // A thread that only seems new may have used more, but since the sampling started no more than the
+                // elapsed time.
                 let elapsed = u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX);
                 (now.min(elapsed) + random::below(self.period)) / self.period
             }
@@ -95,7 +97,8 @@ impl Attacher {
         Some(slot)
     }
 
-    /// Has a thread signalled that was silent so far. What it has used meanwhile is its first sample's. By the collector.
+    /// Arms a thread that was silent so far. The time that it has used meanwhile belongs to its first sample. Called by
+    /// the collector.
     pub(super) fn arm_silent(&self, slot: &CpuThread, blocked: u64) {
         let id = slot.id();
         if let Some(now) = cpu_time::of_thread(id) {
@@ -139,13 +142,13 @@ impl Attacher {
         }
     }
 
-    /// An event was closed.
+    /// Notes that an event was closed.
     pub(super) fn closed_event(&self) {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// A quarter of the descriptors that the process may have: the program needs the others.
+/// Returns a quarter of the descriptors that the process may have: the program needs the rest.
 fn most_events() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes to a local.

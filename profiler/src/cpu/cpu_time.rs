@@ -1,30 +1,30 @@
-//! How much processor time threads have used.
+//! The processor time that threads have used.
 
 use core::mem::MaybeUninit;
 
 use rtprof_runtime::clock::NANOS;
 use rtprof_runtime::errno;
 
-/// Which clock it is: of a thread, scheduled time (linux/posix-timers.h).
+/// The kind of clock: of a thread, scheduled time (linux/posix-timers.h).
 const THREAD: libc::clockid_t = 4;
 const SCHEDULED: libc::clockid_t = 2;
 
-/// The clock of thread `id` of this process (`MAKE_THREAD_CPUCLOCK`).
+/// Returns the clock of thread `id` of this process (`MAKE_THREAD_CPUCLOCK`).
 pub(super) fn clock_of(id: u32) -> libc::clockid_t {
     !(id as libc::clockid_t) << 3 | THREAD | SCHEDULED
 }
 
-/// Nanoseconds of the current thread. In a handler too.
+/// Returns the nanoseconds of the current thread. Safe to call in a signal handler.
 pub(super) fn own() -> Option<u64> {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Nanoseconds of thread `id`; `None` if there is none any more.
+/// Returns the nanoseconds of thread `id`; `None` if it has ended.
 pub(super) fn of_thread(id: u32) -> Option<u64> {
     read(clock_of(id))
 }
 
-/// Nanoseconds of all threads that the process has or had.
+/// Returns the nanoseconds of all threads that the process has or had.
 pub(super) fn of_process() -> Option<u64> {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -32,7 +32,7 @@ pub(super) fn of_process() -> Option<u64> {
 fn read(clock: libc::clockid_t) -> Option<u64> {
     errno::kept(|| {
         let mut time = MaybeUninit::<libc::timespec>::uninit();
-        // SAFETY: writes to the local, and has if it returns 0.
+        // SAFETY: the call writes to the local, which is initialised if the call returns 0.
         let time = unsafe {
             if libc::clock_gettime(clock, time.as_mut_ptr()) != 0 {
                 return None;

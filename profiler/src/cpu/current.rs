@@ -1,36 +1,36 @@
-//! What signal handlers use, and how it is taken from them.
+//! A value that signal handlers use, and its removal.
 //!
-//! Problem: a handler may begin at any moment, on any thread, and what it uses is to be freed when the sampling is over.
-//! Scheme: a handler counts itself in before it looks, and out when it has done. To take it away is to make it
-//! unreachable first, and then to wait until the count is zero:
+//! Problem: a handler may begin at any moment, on any thread, and the value that it uses must be freed when the
+//! sampling is over. Scheme: a handler increments a user count before it loads the value, and decrements it afterwards.
+//! To remove the value, it is made unreachable first; then the remover waits until the count is zero:
 //!
 //! ```text
 //!   handler                       end
 //!   users += 1                    value = null
 //!   ---- fence ----               ---- fence ----
-//!   value?  null: nothing         users?  0: nobody has it
+//!   value?  null: nothing         users?  0: no handler uses it
 //!   users -= 1                            else: wait
 //! ```
 //!
-//! With a fence on either side at least one of the two sees the other. A handler that never returns, because a debugger has
-//! stopped its thread, costs the memory: it is leaked.
+//! With a fence on either side at least one of the two sees the other. If a handler never returns, because a debugger
+//! has stopped its thread, the memory is leaked.
 
 use core::ops::Deref;
 use core::ptr::null_mut;
 
 use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, Ordering, fence};
 
-/// A value that handlers find while there is one.
+/// A value that handlers can load while it is set.
 pub(super) struct Current<T> {
     value: AtomicPtr<T>,
     users: AtomicU32,
 }
 
-/// A value that handlers find no more.
+/// A value that handlers can no longer load.
 pub(super) enum Ended<T: 'static> {
     /// No handler uses it.
     Unused(Box<T>),
-    /// One may, for ever.
+    /// A handler may use it, for ever.
     InUse(&'static T),
 }
 
@@ -41,31 +41,31 @@ impl<T> Current<T> {
         }
     }
 
-    /// Runs `f` with the value, if there is one. For handlers; `f` does not panic.
+    /// Runs `f` with the value, if it is set. For handlers; `f` does not panic.
     pub(super) fn with<R>(&self, f: impl FnOnce(&T) -> R) -> Option<R> {
         self.users.fetch_add(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        // SAFETY: `end` frees it only after it has seen `users` at 0 when it could not be found any more.
+        // SAFETY: `end` frees the value only after it was made unreachable and `users` was then 0.
         let result = unsafe { self.value.load(Ordering::Acquire).as_ref() }.map(f);
-        // Not below 0: a signal handler may have interrupted this, forked, and returned here in the child, where nobody is
-        // counted (`forget`).
+        // Not below 0: a signal handler may have interrupted this, forked, and returned here in the child, where the
+        // count was reset (`forget`).
         let (release, relaxed) = (Ordering::Release, Ordering::Relaxed);
         let _ = self.users.fetch_update(release, relaxed, |users| users.checked_sub(1));
         result
     }
 
-    /// Whether there is a value.
+    /// Returns whether the value is set.
     pub(super) fn is_set(&self) -> bool {
         !self.value.load(Ordering::Relaxed).is_null()
     }
 
-    /// Lets handlers find `value`. There is none before.
+    /// Sets the value. No value is set before the call.
     pub(super) fn begin(&self, value: Box<T>) {
         self.value.store(Box::into_raw(value), Ordering::Release);
     }
 
-    /// Takes the value from them. `wait` is called as long as one of them may have it, until it returns `false`. `None` if
-    /// there is no value.
+    /// Removes the value. `wait` is called as long as a handler may use it, until `wait` returns `false`. Returns
+    /// `None` if no value is set.
     pub(super) fn end(&self, mut wait: impl FnMut() -> bool) -> Option<Ended<T>> {
         let value = self.value.swap(null_mut(), Ordering::AcqRel);
         if value.is_null() {
@@ -74,15 +74,15 @@ impl<T> Current<T> {
         fence(Ordering::SeqCst);
         while self.users.load(Ordering::Acquire) != 0 {
             if !wait() {
-                // SAFETY: from `begin`, and never freed.
+                // SAFETY: the pointer comes from `Box::into_raw` in `begin`, and is never freed.
                 return Some(Ended::InUse(unsafe { &*value }));
             }
         }
-        // SAFETY: from `begin`; no handler has it, and none finds it any more.
+        // SAFETY: the pointer comes from `Box::into_raw` in `begin`; no handler uses it, and none can load it any more.
         Some(Ended::Unused(unsafe { Box::from_raw(value) }))
     }
 
-    /// In a forked child, which has none of the threads that use the value.
+    /// Removes the value in a forked child, which has none of the threads that use it.
     pub(super) fn forget(&self) {
         self.value.store(null_mut(), Ordering::Relaxed);
         self.users.store(0, Ordering::Relaxed);
@@ -132,7 +132,7 @@ mod loom_tests {
     use loom::cell::UnsafeCell;
     use loom::sync::Arc;
 
-    /// Freeing is a write here, which loom does not let a handler's read meet.
+    /// Freeing is a write in this model; loom checks that no handler's read overlaps it.
     #[test]
     fn loom_nothing_is_freed_under_a_handler() {
         loom::model(|| {

@@ -1,11 +1,11 @@
-//! What can go wrong with a CPU profile.
+//! The errors of a CPU profile.
 
 use std::fmt;
 use std::io;
 
 use super::MAX_HZ;
 
-/// Why a CPU profile was not started, or not written as a whole.
+/// The reason why a CPU profile was not started, or not written completely.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CpuProfileError {
@@ -13,35 +13,35 @@ pub enum CpuProfileError {
     InvalidRate(u32),
     /// A CPU profile is being taken.
     AlreadyStarted,
-    /// None is being taken.
+    /// No CPU profile is being taken.
     NotStarted,
-    /// The kernel does not permit perf_event_open, and the options want nothing else.
+    /// The kernel does not permit perf_event_open, and the options allow no other source.
     NoPerf(io::Error),
     /// The kernel permits neither perf_event_open nor timers.
     NoSource {
-        /// Why not perf_event_open; `None` if the options want timers.
+        /// Why perf_event_open failed; `None` if the options select timers.
         perf: Option<io::Error>,
-        /// Why no timers.
+        /// Why timers failed.
         timers: io::Error,
     },
-    /// The program has handlers for all signals that could serve.
+    /// The program has handlers for all usable signals.
     NoSignal,
-    /// The program does not want its threads to be signalled, or rtprof is part of a shared library.
+    /// The program does not allow signals to its threads, or rtprof is part of a shared library.
     SignalsOff,
-    /// The profile is that of the parent of this process; or this process was forked in the instant in which one began or ended
-    /// there.
+    /// The profile belongs to the parent of this process; or this process was forked at the instant in which a profile
+    /// began or ended in the parent.
     Forked,
-    /// The kernel gives no memory for the samples (address-space limit?).
+    /// The kernel grants no memory for the samples (address-space limit?).
     NoMemory,
-    /// The system gives no thread to look after the others.
+    /// The system grants no thread for the collector.
     NoThread(io::Error),
-    /// The writer failed. What it has taken is no whole profile.
+    /// The writer failed. What it has received is not a complete profile.
     Write(io::Error),
-    /// The writer did not take everything in time, and may still be at it.
+    /// The writer did not take everything in time, and may still be running.
     WriterStalled,
-    /// The writer of the profile before has not returned yet.
+    /// The writer of the previous profile has not returned yet.
     WriterBusy,
-    /// Only on Linux on x86-64 and aarch64.
+    /// CPU profiles are supported only on Linux on x86-64 and aarch64.
     Unsupported,
 }
 

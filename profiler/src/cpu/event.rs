@@ -1,8 +1,8 @@
-//! What has caused a signal, as the kernel tells the handler.
+//! The cause of a signal, as the kernel reports it to the handler.
 
 use core::ffi::c_int;
 
-/// An event of ours, or what a timer of ours has sent.
+/// The cause of one of our signals: an event or a timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Cause {
     /// The event with this descriptor.
@@ -11,16 +11,16 @@ pub(super) enum Cause {
     Timer(u32),
 }
 
-/// Marks values of our timers.
+/// Marks the values of our timers.
 const MARK: u64 = 0x7274_7066_0000_0000;
 const MARKED: u64 = 0xffff_ffff_0000_0000;
 
-/// The value of the timer of the slot with this number.
+/// Returns the value of the timer of the slot with this number.
 pub(super) fn value_of(slot: u32) -> u64 {
     MARK | u64::from(slot)
 }
 
-/// The beginning of the kernel's `siginfo_t`, of signals that descriptors send.
+/// The beginning of the kernel's `siginfo_t`, for signals that descriptors send.
 #[repr(C)]
 struct OfDescriptor {
     head: Head,
@@ -28,7 +28,7 @@ struct OfDescriptor {
     fd: c_int,
 }
 
-/// As above, of those that timers send.
+/// The beginning of the kernel's `siginfo_t`, for signals that timers send.
 #[repr(C)]
 struct OfTimer {
     head: Head,
@@ -49,12 +49,13 @@ struct Head {
 const OF_DESCRIPTOR: core::ops::RangeInclusive<c_int> = 1..=6;
 
 impl Cause {
-    /// From what the handler got. `None` of a signal that is not of these kinds: another process or the program itself has
-    /// sent it.
+    /// Reads the cause from the handler's argument. Returns `None` for a signal of another kind, which another process
+    /// or the program itself has sent.
     pub(super) fn of(info: &libc::siginfo_t) -> Option<Self> {
         const { assert!(size_of::<OfTimer>() <= size_of::<libc::siginfo_t>()) };
         let at = &raw const *info;
-        // SAFETY: `siginfo_t` is as long as each of these, and as aligned; all are numbers, whatever is in it.
+        // SAFETY: `siginfo_t` is at least as large and as aligned as each of these; their fields are numbers, for which
+        // any bytes are valid.
         let (descriptor, timer) = unsafe { (&*at.cast::<OfDescriptor>(), &*at.cast::<OfTimer>()) };
         match descriptor.head.code {
             code if OF_DESCRIPTOR.contains(&code) => Some(Self::Event(descriptor.fd)),

@@ -3,20 +3,20 @@
 //! Every thread of the process is interrupted by a signal each time it has used a period of processor time, 10 ms by
 //! default, and counts its stack. Threads that wait cost nothing. Go: `runtime.SetCPUProfileRate`, `sigprof`.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `perf`, `timer`, `cpu_time` | how the kernel measures a thread's time and says that a period is over |
-//! | `signal`, `event` | by which signal, and what has caused one |
-//! | `thread`, `rest` | what a sample stands for, and when none is taken |
-//! | `samples`, `task_names` | where samples are counted, and the names of tasks kept that they were taken in |
-//! | `sampling` | what threads do while they are sampled |
-//! | `attach`, `threads` | how threads are found, and made to be signalled |
-//! | `permit` | which sampling goes on, and for which it ends |
-//! | `sampler` | how a sampling begins and ends |
-//! | `current` | how handlers find what they use while it goes on |
+//! | `perf`, `timer`, `cpu_time` | measuring a thread's time in the kernel, and its notice that a period is over |
+//! | `signal`, `event` | the signal in use, and the cause of a signal |
+//! | `thread`, `rest` | the weight of a sample, and when none is taken |
+//! | `samples`, `task_names` | the counts of samples, and the names of the tasks in which they were taken |
+//! | `sampling` | the work of threads while they are sampled |
+//! | `attach`, `threads` | finding threads, and arranging that they are signalled |
+//! | `permit` | the current sampling, and which others may end it |
+//! | `sampler` | the beginning and the end of a sampling |
+//! | `current` | the handlers' access to the current sampling |
 //!
 //! # Locks
-//! None in the handler, nor in threads that begin. The one who stops a sampling gets its samples through a
+//! None in the handler, nor in threads that begin. The thread that stops a sampling receives its samples through a
 //! [`ForkMutex`](rtprof_runtime::fork_safe::ForkMutex).
 
 #[cfg(rtprof_supported)]
@@ -60,35 +60,35 @@ pub use samples::CpuCount;
 
 pub use error::CpuProfileError;
 
-/// The most samples in a second of a thread's processor time.
+/// The maximum number of samples per second of a thread's processor time.
 pub const MAX_HZ: u32 = 10_000;
 
-/// By which means threads are to be signalled.
+/// The requested means by which threads are signalled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum CpuSource {
     /// By events of the performance monitor where the kernel lets these count all of a thread's time, else by timers.
     #[default]
     Auto,
-    /// By events of the performance monitor. Where the kernel forbids those that count its own time, by those that count time in
-    /// user mode only ([`SampledBy::PerfUserOnly`]).
+    /// By events of the performance monitor. Where the kernel forbids events that count its own time, by events that
+    /// count time in user mode only ([`SampledBy::PerfUserOnly`]).
     Perf,
     /// By timers.
     Timers,
 }
 
-/// By which means threads are signalled.
+/// The actual means by which threads are signalled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SampledBy {
     /// Events of the performance monitor, on its software clock: exact at any frequency.
     Perf,
-    /// The same, but of what threads do outside the kernel: they have no sample while they are in it, and the first one
-    /// after that stands for the time in it as well.
+    /// The same, but only for time outside the kernel: threads have no sample while they are in the kernel, and the
+    /// first sample after that includes the time in it.
     PerfUserOnly,
-    /// Timers of each thread's processor time, which the kernel looks at 100 to 1000 times in a second.
+    /// Timers of each thread's processor time, which the kernel checks 100 to 1000 times per second.
     Timers {
-        /// Why events may not be used; `None` if they were not tried.
+        /// Why events are not available; `None` if they were not tried.
         refused: Option<String>,
     },
 }
@@ -108,21 +108,21 @@ impl fmt::Display for SampledBy {
     }
 }
 
-/// How threads are sampled.
+/// The options of a sampling.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Samples in a second of a thread's processor time, at most [`MAX_HZ`].
+    /// Samples per second of a thread's processor time, at most [`MAX_HZ`].
     pub hz: u32,
-    /// By which means.
+    /// The means by which threads are signalled.
     pub source: CpuSource,
-    /// Whether the samples of each thread are counted apart.
+    /// Whether the samples of each thread are counted separately.
     pub by_thread: bool,
-    /// Whether they are for the execution trace alone. They are not counted then, and the sampling ends when another one
-    /// starts that is not for a trace: the trace has that one's samples.
+    /// Whether the samples are for the execution trace only. They are not counted then, and this sampling ends when
+    /// another one starts that is not for a trace: the trace receives the samples of that one.
     pub for_trace: bool,
 }
 
-/// What was sampled.
+/// The result of a sampling.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct CpuSamples {
@@ -130,28 +130,27 @@ pub struct CpuSamples {
     pub counts: Vec<CpuCount>,
     /// The processor time that a sample stands for.
     pub period_nanos: u64,
-    /// For how long threads were sampled.
+    /// How long threads were sampled.
     pub duration: Duration,
-    /// By which means.
+    /// The means by which threads were signalled.
     pub sampled_by: SampledBy,
-    /// Names of threads, by the kernel's numbers; empty unless they were counted apart.
+    /// Names of threads, by the kernel's ids; empty unless threads were counted separately.
     pub names: Vec<(u32, String)>,
-    /// What a reader should know.
+    /// Remarks for the reader.
     pub remarks: Vec<String>,
 }
 
-/// A sampling that goes on, until this is dropped.
+/// A running sampling, until this is dropped.
 pub struct Sampler {
     #[cfg(rtprof_supported)]
     running: sampler::Running,
 }
 
-/// Starts to sample all threads, those that begin meanwhile included. One sampling at a time in a process. While an execution
-/// trace is recorded, every sample that has a stack is in it too. Go:
-/// `runtime.SetCPUProfileRate`.
+/// Starts to sample all threads, including those that begin meanwhile. One sampling at a time in a process. While an
+/// execution trace is recorded, every sample that has a stack is in the trace too. Go: `runtime.SetCPUProfileRate`.
 ///
 /// # Errors
-/// See [`CpuProfileError`]. Nothing of the sampling is left then.
+/// See [`CpuProfileError`]. After an error nothing of the sampling remains.
 pub fn start(options: Options) -> Result<Sampler, CpuProfileError> {
     #[cfg(rtprof_supported)]
     return Ok(Sampler { running: sampler::start(options)? });
@@ -162,7 +161,7 @@ pub fn start(options: Options) -> Result<Sampler, CpuProfileError> {
     }
 }
 
-/// By which means threads would be sampled now; `None` on platforms where they cannot be.
+/// Returns the means by which threads would be sampled now; `None` on unsupported platforms.
 pub fn probe() -> Option<SampledBy> {
     #[cfg(rtprof_supported)]
     return sampler::probe();
@@ -171,7 +170,7 @@ pub fn probe() -> Option<SampledBy> {
 }
 
 impl Sampler {
-    /// By which means threads are sampled.
+    /// Returns the means by which threads are sampled.
     pub fn sampled_by(&self) -> &SampledBy {
         #[cfg(rtprof_supported)]
         return self.running.sampled_by();
@@ -179,7 +178,7 @@ impl Sampler {
         unreachable!("there is none")
     }
 
-    /// Whether it is over, because another one has taken its place; see [`Options::for_trace`].
+    /// Returns whether the sampling is over because another one has replaced it; see [`Options::for_trace`].
     pub fn has_ended(&self) -> bool {
         #[cfg(rtprof_supported)]
         return self.running.has_ended();
@@ -187,9 +186,9 @@ impl Sampler {
         true
     }
 
-    /// Ends it: within milliseconds, and some more where others keep the cores busy (half a second with 256 threads that compute
-    /// on 2 cores). A thread that a debugger has stopped in the handler is waited for for a second. `None` in a forked child,
-    /// whose parent samples.
+    /// Ends the sampling: within milliseconds, and some more where others keep the cores busy (half a second with 256
+    /// threads that compute on 2 cores). If a debugger has stopped a thread in the handler, this waits for it for a
+    /// second. Returns `None` in a forked child, whose parent samples.
     pub fn stop(self) -> Option<CpuSamples> {
         #[cfg(rtprof_supported)]
         return self.running.stop();

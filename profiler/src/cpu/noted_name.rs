@@ -1,8 +1,9 @@
-//! The kernel's name of a thread. Its handler notes it, for the thread may have ended when the name is asked for.
+//! The kernel's name of a thread, noted by the thread's handler, because the thread may have ended when the name is
+//! needed.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// As it lies in memory; the first word is 0 before it is noted.
+/// The bytes of the name; the first word is 0 before it is noted.
 #[derive(Default)]
 pub(super) struct NotedName([AtomicU64; 2]);
 
@@ -11,7 +12,7 @@ impl NotedName {
         self.0.iter().for_each(|word| word.store(0, Ordering::Relaxed));
     }
 
-    /// Notes the name of the current thread, once. In its handler.
+    /// Notes the name of the current thread, once. Called in its handler.
     pub(super) fn note(&self) {
         if self.0[0].load(Ordering::Relaxed) != 0 {
             return;
@@ -20,11 +21,11 @@ impl NotedName {
         // SAFETY: the call writes at most 16 bytes to a local of that size.
         unsafe { libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr()) };
         self.0[1].store(name[1], Ordering::Relaxed);
-        // Last: without it there is no name.
+        // Last: while the first word is 0, no name is noted.
         self.0[0].store(name[0], Ordering::Release);
     }
 
-    /// The name; empty if none was noted.
+    /// Returns the name; empty if none was noted.
     pub(super) fn get(&self) -> String {
         let mut bytes = [0; 16];
         for (word, bytes) in self.0.iter().zip(bytes.chunks_exact_mut(8)) {

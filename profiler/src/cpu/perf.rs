@@ -1,11 +1,11 @@
-//! Events of the kernel's performance monitor: its software clock of a thread's processor time, which sends the thread a
-//! signal each time a period is over (perf_event_open(2)).
+//! Events of the kernel's performance monitor: its software clock of a thread's processor time, which sends the thread
+//! a signal each time a period is over (perf_event_open(2)).
 //!
-//! The clock is a timer of high resolution, which the kernel stops while the thread does not run. So a thread that runs for a
-//! millisecond now and then is found as often as it deserves, at any frequency.
+//! The clock is a timer of high resolution, which the kernel stops while the thread does not run. So a thread that runs
+//! for a millisecond now and then is sampled in proportion, at any frequency.
 //!
-//! Each thread gets its own event. With `inherit` new threads would have theirs at once, but all signals would go to the
-//! thread that the first one was made for.
+//! Each thread gets a separate event. With `inherit` new threads would have an event at once, but all signals would go
+//! to the thread for which the first event was made.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use core::ffi::c_int;
 use core::mem;
 
-/// The first version of `perf_event_attr`, which every kernel takes.
+/// The first version of `perf_event_attr`, which every kernel accepts.
 #[repr(C)]
 #[derive(Default)]
 struct Attributes {
@@ -39,7 +39,7 @@ const EXCLUDE_HYPERVISOR: u64 = 1 << 6;
 /// `PERF_FLAG_FD_CLOEXEC`.
 const CLOSE_ON_EXEC: libc::c_ulong = 1 << 3;
 
-/// `_IO('$', 0)` and so on.
+/// `_IO('$', 0)` and the following numbers.
 const ENABLE: libc::c_ulong = 0x2400;
 const DISABLE: libc::c_ulong = 0x2401;
 const REFRESH: libc::c_ulong = 0x2402;
@@ -56,15 +56,16 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// The shortest period of the kernel.
+/// The shortest period that the kernel allows.
 pub(super) const SHORTEST: u64 = 10_000;
 
-/// An event of one thread. Ends when dropped.
+/// An event of one thread. Closed when dropped.
 pub(super) struct PerfEvent(OwnedFd);
 
 impl PerfEvent {
-    /// For thread `id` of this process, not enabled. It will fire once after `first` nanoseconds of processor time. With
-    /// `user_only` it does not fire while the thread is in the kernel, which the kernel may forbid to watch.
+    /// Opens an event for thread `id` of this process, not enabled. It will fire once after `first` nanoseconds of
+    /// processor time. With `user_only` it does not fire while the thread is in the kernel, whose time the kernel may
+    /// forbid to observe.
     pub(super) fn open(id: u32, first: u64, user_only: bool) -> io::Result<Self> {
         let kernel = if user_only { EXCLUDE_KERNEL } else { 0 };
         let attributes = Attributes {
@@ -77,7 +78,7 @@ impl PerfEvent {
         };
         const ANY_CPU: c_int = -1;
         const NO_GROUP: c_int = -1;
-        // SAFETY: the kernel reads the structure, whose size it finds in it.
+        // SAFETY: the kernel reads the structure, which contains its size.
         let fd = unsafe {
             let attributes = &raw const attributes;
             libc::syscall(libc::SYS_perf_event_open, attributes, id, ANY_CPU, NO_GROUP, CLOSE_ON_EXEC)
@@ -85,7 +86,7 @@ impl PerfEvent {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a descriptor that was made just now.
+        // SAFETY: the descriptor was made just now, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
@@ -93,7 +94,7 @@ impl PerfEvent {
         self.0.as_raw_fd()
     }
 
-    /// Its descriptor, for [`from_raw`](Self::from_raw).
+    /// Returns its descriptor, for [`from_raw`](Self::from_raw).
     pub(super) fn into_raw(self) -> RawFd {
         let fd = self.fd();
         mem::forget(self);
@@ -101,16 +102,16 @@ impl PerfEvent {
     }
 
     /// # Safety
-    /// From [`into_raw`](Self::into_raw), once.
+    /// `fd` comes from [`into_raw`](Self::into_raw), and is passed once.
     pub(super) unsafe fn from_raw(fd: RawFd) -> Self {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a descriptor from `into_raw`, once, so nothing else owns it.
         Self(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 
-    /// Has its signals go to thread `id` as `signal`.
+    /// Routes its signals to thread `id` as `signal`.
     pub(super) fn route(&self, id: u32, signal: c_int) -> io::Result<()> {
         let owner = Owner { kind: OWNER_THREAD, id: id as libc::pid_t };
-        // SAFETY: calls on a descriptor of ours; the structure is a local that the kernel reads.
+        // SAFETY: the calls use our own descriptor; the structure is a local that the kernel reads.
         let results = unsafe {
             [
                 libc::fcntl(self.fd(), SET_OWNER, &raw const owner),
@@ -123,16 +124,16 @@ impl PerfEvent {
 
     /// Lets it fire once.
     pub(super) fn enable_once(&self) -> io::Result<()> {
-        // SAFETY: a call on a descriptor of ours.
+        // SAFETY: the call uses our own descriptor.
         match unsafe { libc::ioctl(self.fd(), REFRESH as _, 1) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }
     }
 
-    /// Lets it fire no more. Closing it is not enough: a forked child has the descriptor too.
+    /// Stops it from firing. Closing it is not enough, because a forked child has the descriptor too.
     pub(super) fn disable(&self) {
-        // SAFETY: calls on a descriptor of ours.
+        // SAFETY: the calls use our own descriptor.
         unsafe {
             libc::ioctl(self.fd(), DISABLE as _, 0);
             libc::fcntl(self.fd(), libc::F_SETFL, libc::O_NONBLOCK);
@@ -146,9 +147,9 @@ impl Drop for PerfEvent {
     }
 }
 
-/// Lets an event fire after each `interval` nanoseconds from now on. In a handler, by its thread.
+/// Lets an event fire after each `interval` nanoseconds from now on. Called in a handler, by its thread.
 pub(super) fn go_on(fd: RawFd, interval: u64) {
-    // SAFETY: calls on a descriptor of an event of ours, which is closed only when no handler is at work.
+    // SAFETY: the descriptor belongs to one of our events, which is closed only when no handler is running.
     unsafe {
         libc::ioctl(fd, PERIOD as _, &raw const interval);
         libc::ioctl(fd, ENABLE as _, 0);

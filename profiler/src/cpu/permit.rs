@@ -1,7 +1,8 @@
-//! One sampling at a time in a process, and which one makes way for which.
+//! The permit for the one sampling of a process, and which sampling yields to which.
 //!
-//! Somebody has asked for a profile and waits for it. Samples that a trace has asked for only add to the trace, and those of
-//! a profile are in the trace as well. So a profile that starts ends the sampling for a trace, and not the other way round:
+//! A user has requested a profile and waits for it. Samples requested by a trace only add to the trace, and those of a
+//! profile are in the trace as well. So a profile that starts ends the sampling for a trace, and not the other way
+//! round:
 //!
 //! | running \ starting | profile | for a trace |
 //! |---|---|---|
@@ -19,26 +20,26 @@ use super::CpuProfileError;
 
 /// Set in [`HOLDER`] of a sampling that a profile may end.
 const YIELDS: u64 = 1 << 62;
-/// Set in [`HOLDER`] of a sampling that is to end.
+/// Set in [`HOLDER`] of a sampling that must end.
 const ENDING: u64 = 1 << 63;
 
-/// The sampling that goes on: bits 0 to 31 are its process, 32 to 61 its serial number; 0 for none. In a forked child it names
-/// the parent, and is as good as 0.
+/// The current sampling: bits 0 to 31 are its process, 32 to 61 its serial number; 0 for none. In a forked child it
+/// names the parent, which counts as 0.
 static HOLDER: AtomicU64 = AtomicU64::new(0);
-/// The serial number of the next one.
+/// The serial number of the next sampling.
 static SERIAL: AtomicU32 = AtomicU32::new(0);
-/// Changes when the collector is to wake up.
+/// Changes when the collector must wake up.
 static CALLS: AtomicU32 = AtomicU32::new(0);
 
 /// Wakes the collector.
 fn call() {
     CALLS.fetch_add(1, Ordering::Release);
     const WAKE: libc::c_int = libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG;
-    // SAFETY: wakes who waits for the word. One waits at most.
+    // SAFETY: wakes a thread that waits for the word. At most one thread waits.
     unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAKE, 1) };
 }
 
-/// Waits for a call since `seen`, for `time` at most.
+/// Waits for a wake-up since `seen`, for `time` at most.
 fn wait_for_call(seen: u32, time: Duration) {
     let time = libc::timespec { tv_sec: time.as_secs() as _, tv_nsec: time.subsec_nanos() as _ };
     const WAIT: libc::c_int = libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG;
@@ -46,15 +47,16 @@ fn wait_for_call(seen: u32, time: Duration) {
     unsafe { libc::syscall(libc::SYS_futex, CALLS.as_ptr(), WAIT, seen, &raw const time) };
 }
 
-/// Permission to sample, until it is dropped.
+/// The permit to sample, until it is dropped.
 pub(super) struct Permit(Ticket);
 
-/// Names a sampling, also when it is over.
+/// Identifies a sampling, also after it is over.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(u64);
 
 impl Permit {
-    /// Waits for the end of a sampling that is ending. One that `yields` can be ended by one that does not.
+    /// Takes the permit; waits while another sampling is ending. A sampling that `yields` can be ended by one that does
+    /// not.
     pub(super) fn take(yields: bool) -> Result<Self, CpuProfileError> {
         let own = own_process();
         let serial = u64::from(SERIAL.fetch_add(1, Ordering::Relaxed) % (1 << 30));
@@ -83,7 +85,7 @@ impl Permit {
         self.0
     }
 
-    /// Waits for so long, or until the sampling is to end. Returns whether it is. By the collector.
+    /// Waits for `time`, or until the sampling must end. Returns whether it must. Called by the collector.
     pub(super) fn wait_for_end(&self, time: Duration) -> bool {
         let is_ending = || HOLDER.load(Ordering::Acquire) != self.0.0;
         let calls = CALLS.load(Ordering::Acquire);
@@ -101,7 +103,7 @@ impl Drop for Permit {
 }
 
 impl Ticket {
-    /// Tells the collector to end the sampling. Nothing, if it has been told, or the sampling is over.
+    /// Tells the collector to end the sampling. Does nothing if that was done before, or the sampling is over.
     pub(super) fn end(self) {
         if HOLDER.compare_exchange(self.0, self.0 | ENDING, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             call();

@@ -1,4 +1,4 @@
-//! How a sampling begins and ends, and the thread that looks after the others meanwhile.
+//! The beginning and the end of a sampling, and the collector, the thread that manages it.
 //!
 //! ```text
 //!   collector: each 10 to 50 ms: /proc/self/task ──► an event for each new thread
@@ -40,37 +40,37 @@ use super::timer::Timer;
 use super::{CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, cpu_time};
 use rtprof_runtime::hook;
 
-/// How often the collector looks how many threads there are. Each time costs some 60 microseconds in a virtual machine, most of
-/// it for waking up.
+/// Interval at which the collector reads the number of threads. Each read costs some 60 microseconds in a virtual
+/// machine, most of it for waking up.
 const LOOK: Duration = Duration::from_millis(50);
-/// How often it looks which, though their number is the same.
+/// Interval at which it lists the threads although their number is the same.
 const FULL_LOOK: Duration = Duration::from_millis(100);
-/// How often it looks which when threads have begun or ended lately, for then others will.
+/// Interval at which it lists the threads when some have begun or ended lately, as others are likely to follow.
 const BUSY_LOOK: Duration = Duration::from_millis(10);
-/// Looks after a change until that is long ago.
+/// The number of listings at this interval after the last change.
 const BUSY_LOOKS: u32 = 100;
-/// A look at all takes at most one in so many parts of the collector's time.
+/// Listing takes at most one part in this many of the collector's time.
 const SHARE: u32 = 10;
 /// How long it waits for handlers at the end.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// And before that for threads that are behind, whose cores are busy.
+/// How long it waits before that for threads that are behind because their cores are busy.
 const HURRY: Duration = Duration::from_millis(50);
 
-/// In a forked child.
+/// Resets the sampler in a forked child.
 pub(super) fn forked() {
     SAMPLING.forget();
     super::thread::forked();
     super::signal::give_back();
 }
 
-/// What the collector and the one who stops it tell each other.
+/// The state shared by the collector and the thread that stops it.
 struct Shared {
     /// The samples, once the collector has ended.
     end: ForkMutex<Option<CpuSamples>>,
     has_ended: AtomicBool,
 }
 
-/// A sampling that goes on. Ends when dropped.
+/// A running sampling. Ended when dropped.
 pub(super) struct Running {
     shared: Arc<Shared>,
     process: u32,
@@ -84,14 +84,14 @@ struct SamplerThread {
     options: Options,
     period: u64,
     started: Instant,
-    /// Nanoseconds of the process.
+    /// Nanoseconds that the process had used at the start.
     used: u64,
     sampled_by: SampledBy,
-    /// Until the end.
+    /// Held until the end.
     permit: Option<Permit>,
 }
 
-/// Starts it; see [`super::start`].
+/// Starts a sampling; see [`super::start`].
 pub(super) fn start(options: Options) -> Result<Running, CpuProfileError> {
     if options.hz == 0 || options.hz > MAX_HZ {
         return Err(CpuProfileError::InvalidRate(options.hz));
@@ -124,13 +124,13 @@ pub(super) fn start(options: Options) -> Result<Running, CpuProfileError> {
     let running = Running { shared: shared.clone(), process, ticket, sampled_by: shown };
     let permit = Some(permit);
     let collector = SamplerThread { shared, threads, options, period, started, used, sampled_by, permit };
-    // Dropped if there is no thread for it, the collector ends the sampling.
+    // If no thread is available, the collector is dropped, which ends the sampling.
     helper_thread::spawn(c"rtprof-cpu", Box::new(move || collector.run()))
         .map_err(CpuProfileError::NoThread)?;
     Ok(running)
 }
 
-/// In which way threads can be signalled, as the options have it.
+/// Returns the way in which threads can be signalled under these options.
 fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), CpuProfileError> {
     let own = kernel_thread_id();
     let perf = |user_only| PerfEvent::open(own, period, user_only)?.route(own, signal);
@@ -145,14 +145,14 @@ fn way(wanted: CpuSource, signal: i32, period: u64) -> Result<(Way, SampledBy), 
             }
         },
     };
-    // One that will not fire.
+    // A trial timer that will not fire.
     match Timer::start(own, signal, 0, u64::MAX >> 4, u64::MAX >> 4) {
         Ok(_) => Ok((Way::Timers, SampledBy::Timers { refused: refused.map(|error| error.to_string()) })),
         Err(timers) => Err(CpuProfileError::NoSource { perf: refused, timers }),
     }
 }
 
-/// What [`start`] would use.
+/// Returns the means that [`start`] would use.
 pub(super) fn probe() -> Option<SampledBy> {
     match PerfEvent::open(kernel_thread_id(), NANOS, false) {
         Ok(_) => Some(SampledBy::Perf),
@@ -165,7 +165,7 @@ impl Running {
         &self.sampled_by
     }
 
-    /// Ends it and returns the samples. `None` in a forked child.
+    /// Ends the sampling and returns the samples. Returns `None` in a forked child.
     pub(super) fn stop(&self) -> Option<CpuSamples> {
         if self.process != own_process() {
             return None;
@@ -185,7 +185,7 @@ impl Running {
 }
 
 impl Drop for Running {
-    /// Does not wait: whoever starts another one does.
+    /// Does not wait: the next `start` does.
     fn drop(&mut self) {
         if self.process == own_process() {
             self.ticket.end();
@@ -196,12 +196,12 @@ impl Drop for Running {
 impl SamplerThread {
     fn run(mut self) {
         let _untracked = hook::untracked();
-        // A trace would draw it as running, for it does nothing that a trace has.
+        // This thread does nothing that a trace records, so a trace would draw it as running all the time.
         if let Some(own) = goroutine::current() {
             observer::waits(own, WaitReason::Sleep);
         }
         let (mut threads, mut busy_looks) = (proc::count(), 0_u32);
-        // This thread is new, which says nothing of the program's.
+        // This thread is new, but that does not indicate new threads of the program.
         SAMPLING.with(|sampling| self.threads.look(&sampling.attacher, &sampling.samples));
         let mut not_before = Instant::now();
         let mut full_look = not_before + FULL_LOOK;
@@ -228,7 +228,7 @@ impl SamplerThread {
             }
             SAMPLING.with(|sampling| self.threads.look_at_young(&sampling.attacher));
             if is_due {
-                // Handlers walk through what was loaded meanwhile.
+                // Handlers need to walk through libraries that were loaded meanwhile.
                 modules::refresh();
                 SAMPLING.with(|sampling| self.threads.hurry(&sampling.attacher));
                 SAMPLING.with(|sampling| self.threads.look_again(&sampling.attacher, &sampling.samples));
@@ -252,7 +252,7 @@ impl SamplerThread {
             goroutine::give_way(&mut tries);
             begun.elapsed() < PATIENCE
         })?;
-        // A thread may have attached itself until then.
+        // A thread may have attached itself until `SAMPLING` ended.
         threads::sweep();
         if matches!(ended, Ended::InUse(_)) {
             self.threads.leak_events();
@@ -286,7 +286,7 @@ impl SamplerThread {
 impl Drop for SamplerThread {
     fn drop(&mut self) {
         let end = self.finish();
-        // Another sampling can be started as soon as this one's end is known.
+        // Another sampling can be started as soon as the end of this one is visible.
         self.permit = None;
         if let Some(mut told) = self.shared.end.lock() {
             *told = end;
@@ -295,15 +295,15 @@ impl Drop for SamplerThread {
     }
 }
 
-/// Samples of threads that ended before they were found, or before their first sample: what is left of the time of the
-/// process, in periods, if it is more than the rounding of so many threads' times explains.
+/// Returns the samples of threads that ended before they were found, or before their first sample: the unsampled time
+/// of the process, in periods, if it is more than rounding explains for this number of threads.
 fn unseen(due: u64, sampled: u64, threads: usize) -> u64 {
     let left = due.saturating_sub(sampled);
     let rounding = 2.0 + 2.0 * (threads as f64).sqrt();
     if left as f64 > rounding { left } else { 0 }
 }
 
-/// What a reader should know of how threads were sampled.
+/// Returns remarks for the reader on how threads were sampled.
 fn remarks(
     hz: u32,
     sampled_by: &SampledBy,

@@ -1,7 +1,7 @@
-//! What the samples add up to: a count for each stack, under each set of labels.
+//! The counts of samples: one for each stack, under each set of labels.
 //!
-//! The handler counts in the table itself ([`Table`]: no lock, memory of our own). So nothing waits to be read, and a reader
-//! that comes late loses nothing.
+//! The handler counts in the table itself ([`Table`]: no lock, our own memory). So no queue has to be read, and a late
+//! reader loses nothing.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::collections::HashMap;
@@ -15,16 +15,16 @@ use rtprof_runtime::stack::table::{Entry, Key, Table};
 
 use super::task_names::{TaskName, TaskNames};
 
-/// Distinct (stack, labels, thread) that are kept.
+/// The number of distinct (stack, labels, thread) that are stored.
 const MAX_STACKS: usize = 1 << 16;
-/// Buckets that may be made beyond that, all with the overflow stack: one a label set.
+/// The number of buckets that may be made beyond that, all with the overflow stack: one per label set.
 const OVERFLOW_BUCKETS: usize = labels::MAX_SETS;
 
-/// What distinguishes samples of one stack.
+/// The part of the key that distinguishes samples of one stack.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct CpuKey {
     pub(super) labels: LabelSetId,
-    /// The kernel's number of the thread; 0 where threads are not told apart.
+    /// The kernel's id of the thread; 0 where threads are not distinguished.
     pub(super) thread: u32,
     /// The name of the task that the thread polled.
     pub(super) task: TaskName,
@@ -51,15 +51,15 @@ impl Limited for CpuRecord {
 pub struct CpuCount {
     /// Return addresses, leaf first. The first is that of the interrupted instruction, plus 1.
     pub stack: Box<[usize]>,
-    /// When it was captured.
+    /// When the stack was captured.
     pub span: CaptureSpan,
     /// The labels of the thread or task.
     pub labels: LabelSetId,
-    /// The kernel's number of the thread; 0 where threads are not told apart.
+    /// The kernel's id of the thread; 0 where threads are not distinguished.
     pub thread: u32,
-    /// The name of the task, if it was given one.
+    /// The name of the task, if it has one.
     pub task: Option<Arc<str>>,
-    /// How many periods of processor time.
+    /// The number of periods of processor time.
     pub samples: u64,
 }
 
@@ -72,20 +72,20 @@ struct Kept {
 }
 
 impl Samples {
-    /// None yet. `None` if the kernel gives no memory.
+    /// Makes an empty table. Returns `None` if the kernel grants no memory.
     pub(super) fn new() -> Option<Self> {
         let counts = Table::new(MAX_STACKS);
-        // First what it frees again when it is dropped.
+        // `TaskNames` first, because it frees its memory when it is dropped.
         let kept = Kept { task_names: TaskNames::new()?, counts };
         kept.counts.open().then(|| Self(Some(kept)))
     }
 
-    /// None, for ever: what is added is not kept.
+    /// Makes a sink that never stores samples.
     pub(super) fn not_kept() -> Self {
         Self(None)
     }
 
-    /// Counts `samples` more of this stack. In a handler too.
+    /// Counts `samples` more of this stack. Safe to call in a signal handler.
     pub(super) fn add(&self, key: CpuKey, stack: &[usize], samples: u64) {
         let fold = |key: CpuKey| CpuKey { thread: 0, task: TaskName::NONE, ..key };
         let Some(kept) = &self.0 else { return };
@@ -94,12 +94,12 @@ impl Samples {
         }
     }
 
-    /// The name of the task that the current thread polls. In its handler.
+    /// Returns the name of the task that the current thread polls. Called in its handler.
     pub(super) fn task_name(&self) -> TaskName {
         self.0.as_ref().map_or(TaskName::NONE, |kept| kept.task_names.of_polled())
     }
 
-    /// All of them.
+    /// Returns all counts.
     pub(super) fn counts(&self) -> Vec<CpuCount> {
         let Some(kept) = &self.0 else { return Vec::new() };
         let names: HashMap<TaskName, Arc<str>> =
@@ -118,7 +118,7 @@ impl Samples {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
+        // SAFETY: `self` is borrowed mutably, so no other thread uses the table, and no entry is borrowed from it.
         unsafe { self.counts.clear() };
     }
 }

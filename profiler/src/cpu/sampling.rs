@@ -1,4 +1,5 @@
-//! What threads do while they are sampled: count their stacks when a signal comes, and attach themselves when they begin.
+//! The work of threads while they are sampled: they count their stacks at each signal, and attach themselves when they
+//! begin.
 
 use rtprof_runtime::boundary;
 use rtprof_runtime::counters::COUNTERS;
@@ -17,19 +18,20 @@ use super::task_names::TaskName;
 use super::thread::CpuThread;
 
 rtprof_runtime::lazy_under_loom! {
-    /// What handlers find.
+    /// The current sampling, for handlers.
     pub(super) static SAMPLING: Current<Sampling> = Current::new();
 }
-/// A sampling that goes on.
+/// A running sampling.
 pub(super) struct Sampling {
     pub(super) samples: Samples,
     pub(super) attacher: Attacher,
-    /// Whether the samples of each thread are counted apart.
+    /// Whether the samples of each thread are counted separately.
     pub(super) by_thread: bool,
 }
 
 impl Sampling {
-    /// In the handler of the thread that has used up a period; `id` is its number, which the slot may have no more.
+    /// Takes a sample in the handler of the thread that has used up a period; `id` is the thread's id, which the slot
+    /// may no longer have.
     pub(super) fn sample(&self, (thread, id): (&CpuThread, u32), cause: Cause, interrupted: Interrupted) {
         let due = thread.charge(cause, &self.attacher);
         if due == 0 {
@@ -40,10 +42,10 @@ impl Sampling {
         }
         let key = self.key(id);
         let count = |stack: &[usize]| {
-            // The part of a task is by itself.
+            // The stack inside a task's boundary is the task's only.
             let (stack, task) = match boundary::end(stack) {
                 Some(end) => (&stack[..end], self.samples.task_name()),
-                // It ends further out.
+                // The boundary was cut off, as the stack is truncated.
                 None if stack.len() == MAX_STACK => (stack, self.samples.task_name()),
                 None => (stack, TaskName::NONE),
             };
@@ -51,7 +53,7 @@ impl Sampling {
             observer::cpu_sample(stack, due);
         };
         if interrupted.with_stack(count).is_none() {
-            // The trace goes without it: all that is left of the thread's own stack may be a few hundred bytes.
+            // The trace does not receive this sample: only a few hundred bytes of the thread's stack may be left.
             COUNTERS.stacks_not_captured.add();
             let stack = [interrupted.frame(), marker::frame(marker::stack_not_captured)];
             self.samples.add(CpuKey { task: self.samples.task_name(), ..key }, &stack, due);
@@ -59,8 +61,9 @@ impl Sampling {
         thread.rest();
     }
 
-    /// Counts the current thread's time since its last sample as not sampled, before the thread ends the sampling. A timer that
-    /// did not meet the thread while it worked would meet it while it waits for the end, and charge the wait.
+    /// Counts the current thread's time since its last sample as not sampled, before the thread ends the sampling. A
+    /// timer that has not expired while the thread worked could expire while it waits for the end, and charge the work
+    /// to the wait.
     pub(super) fn settle_own(&self) {
         let id = kernel_thread_id();
         let Some(thread) = CpuThread::all().find(|thread| thread.id() == id && !thread.is_silent()) else {
@@ -72,14 +75,14 @@ impl Sampling {
         }
     }
 
-    /// Of samples of the current thread, whose number this is.
+    /// Returns the key of samples of the current thread, whose id is `id`.
     fn key(&self, id: u32) -> CpuKey {
         let thread = if self.by_thread { id } else { 0 };
         CpuKey { labels: labels::current_id(), thread, task: TaskName::NONE }
     }
 }
 
-/// The current thread begins: it attaches itself. For hooks.
+/// Attaches the current thread, which begins. Safe to call in a hook.
 #[inline]
 pub(super) fn thread_began() {
     if SAMPLING.is_set() {
@@ -91,17 +94,17 @@ pub(super) fn thread_began() {
 fn attach_own() {
     errno::kept(|| {
         SAMPLING.with(|sampling| {
-            // The collector finds it, if this does not come off.
+            // If this fails, the collector finds the thread.
             sampling.attacher.attach(kernel_thread_id(), blocked(), Since::Birth);
         });
     });
 }
 
-/// The signals that the current thread blocks: bit 0 for signal 1.
+/// Returns the signals that the current thread blocks: bit 0 for signal 1.
 fn blocked() -> u64 {
     let mut blocked = 0_u64;
     let (none, size) = (core::ptr::null::<u64>(), size_of::<u64>());
-    // SAFETY: asks only, and writes to the local, whose size it gets.
+    // SAFETY: the call only reads the mask, and writes to the local, whose size it receives.
     unsafe { libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, none, &raw mut blocked, size) };
     blocked
 }

@@ -1,15 +1,17 @@
-//! The signal by which threads are told that a period is over, and its handler.
+//! The signal that a thread receives when a period is over, and its handler.
 //!
-//! Which one: `SIGURG`, unless the program has a handler for it. By default that signal is ignored, so one that comes late
-//! does no harm: after the sampling, or in a program that this one has become by `exec`. (Go chose it for its own
-//! interruptions for the same reason.) `SIGWINCH` is the other one of that kind that nothing waits for. Those after them end a
-//! process by default: what is pending of them is dropped when the program's disposition is put back, but one that becomes
-//! pending in the middle of `exec` ends the new program. None of them is a real-time signal: these queue up in a thread that blocks them, and
-//! the kernel sends `SIGIO`, which ends the process, when the queue is full.
+//! The first choice is `SIGURG`, unless the program has a handler for it. By default that signal is ignored, so a late
+//! one is harmless: after the sampling, or in a program that has replaced this one by `exec`. (Go chose it for its
+//! preemption for the same reason.) `SIGWINCH` is the other ignored signal that nothing waits for. The remaining
+//! candidates end a process by default: their pending signals are dropped when the program's disposition is restored,
+//! but a signal that becomes pending in the middle of `exec` ends the new program. None of them is a real-time signal:
+//! real-time signals queue up in a thread that blocks them, and the kernel sends `SIGIO`, which ends the process, when
+//! the queue is full.
 //!
-//! What the program notices: a system call that a signal interrupts begins anew (`SA_RESTART`), but for those that never do
-//! (signal(7): `poll`, `epoll_wait`, `nanosleep` and others), which return `EINTR`. Only threads that run are signalled, so
-//! that happens to a call that was about to begin. Signals of this number that others send do what they did without us.
+//! Effects on the program: a system call that the signal interrupts is restarted (`SA_RESTART`), except for those that
+//! never are (signal(7): `poll`, `epoll_wait`, `nanosleep` and others), which return `EINTR`. Only running threads are
+//! signalled, so that happens to a call that was about to begin. Signals of this number that others send act as they
+//! would without rtprof.
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -26,7 +28,8 @@ use super::thread::CpuThread;
 const CANDIDATES: [c_int; 5] =
     [libc::SIGURG, libc::SIGWINCH, libc::SIGPROF, libc::SIGSTKFLT, libc::SIGVTALRM];
 
-/// The one that has our handler; 0 for none. And whether the process ignored it before, rather than what is default.
+/// The signal that has our handler, or 0, and whether the process ignored it before, instead of having the default
+/// action.
 static TAKEN: AtomicI32 = AtomicI32::new(0);
 static WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 
@@ -34,9 +37,10 @@ static WAS_IGNORED: AtomicBool = AtomicBool::new(false);
 pub(super) struct Signal(c_int);
 
 impl Signal {
-    /// `None` if the program has handlers for all. One at a time in a process.
+    /// Takes a signal. Returns `None` if the program has handlers for all of them. One at a time in a process.
     pub(super) fn take() -> Option<Self> {
-        // SAFETY: the handler keeps to what a handler may do, and lives as long as this code, which stays loaded (`init`).
+        // SAFETY: the handler does only what a handler may do, and lives as long as this code, which stays loaded
+        // (`init`).
         let install =
             |signal| unsafe { disposition::install(signal, handle, &[libc::SIG_DFL, libc::SIG_IGN]) };
         let (number, before) = CANDIDATES.into_iter().find_map(|signal| Some((signal, install(signal)?)))?;
@@ -49,12 +53,12 @@ impl Signal {
         self.0
     }
 
-    /// Whether the program has left it to us.
+    /// Returns whether our handler is still installed.
     pub(super) fn is_ours(&self) -> bool {
         disposition::is_handled_by(self.0, handle)
     }
 
-    /// Whether it is in this set, whose bit 0 stands for signal 1.
+    /// Returns whether the signal is in this set, whose bit 0 stands for signal 1.
     pub(super) fn is_in(&self, set: u64) -> bool {
         set >> (self.0 - 1) & 1 != 0
     }
@@ -66,7 +70,8 @@ impl Drop for Signal {
     }
 }
 
-/// Puts back what the process did with the signal that we have. In a forked child, which has our handler from its parent, too.
+/// Restores the process's previous action for our signal. Also called in a forked child, which has inherited the
+/// handler.
 pub(super) fn give_back() {
     let signal = TAKEN.swap(0, Ordering::AcqRel);
     if signal != 0 {
@@ -75,18 +80,18 @@ pub(super) fn give_back() {
     }
 }
 
-/// Whether it ends the process when somebody else sends it, without us.
+/// Returns whether the signal would end the process without rtprof, when others send it.
 fn ends_the_process(signal: c_int) -> bool {
     let is_ignored = [libc::SIGURG, libc::SIGWINCH].contains(&signal) || WAS_IGNORED.load(Ordering::Relaxed);
-    // Called by a handler that the program has installed after us, it is the program's to say.
+    // If the program has installed a handler after ours and calls ours, the program decides.
     !is_ignored && disposition::is_handled_by(signal, handle)
 }
 
-// Never inlined, it has one address, by which it is known.
+// Never inlined, so that it has one address, which identifies it.
 #[inline(never)]
 unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     errno::kept(|| {
-        // SAFETY: the kernel passes a whole structure.
+        // SAFETY: the kernel passes a valid structure.
         let Some(cause) = Cause::of(unsafe { &*info }) else {
             if ends_the_process(signal) {
                 disposition::end_as_without_us(signal);
@@ -95,7 +100,7 @@ unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: 
         };
         SAMPLING.with(|sampling| {
             if let Some(thread) = CpuThread::of(cause) {
-                // SAFETY: this is the handler's third argument.
+                // SAFETY: `context` is this handler's third argument.
                 sampling.sample(thread, cause, unsafe { Interrupted::new(context) });
             }
         });

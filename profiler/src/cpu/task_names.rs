@@ -1,4 +1,4 @@
-//! The names of tasks in which samples were taken, each kept once: a task may have ended when its name is asked for.
+//! The names of tasks in which samples were taken, each stored once: a task may have ended when its name is needed.
 
 use rtprof_runtime::counters::COUNTERS;
 use rtprof_runtime::goroutine::{self, Goroutine};
@@ -6,35 +6,35 @@ use rtprof_runtime::name::MAX_NAME;
 use rtprof_runtime::stack::kept::Frames;
 use rtprof_runtime::stack::table::Table;
 
-/// Distinct names that are kept. Samples in tasks of other names have none.
+/// The number of distinct names that are stored. Samples in tasks with other names have none.
 const MAX_NAMES: usize = 1024;
 
 const WORD: usize = size_of::<usize>();
 
-/// A name that is kept, or none.
+/// A stored name, or none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct TaskName(usize);
 
 impl TaskName {
     pub(super) const NONE: Self = Self(0);
 
-    /// A number that stands for it; 0 for none.
+    /// Returns a number that identifies the name; 0 for none.
     pub(super) fn number(self) -> usize {
         self.0
     }
 }
 
-/// All of them.
+/// The table of names.
 pub(super) struct TaskNames(Table<Frames, ()>);
 
 impl TaskNames {
-    /// None yet. `None` if the kernel gives no memory.
+    /// Makes an empty table. Returns `None` if the kernel grants no memory.
     pub(super) fn new() -> Option<Self> {
         let table = Table::new(MAX_NAMES);
         table.open().then(|| Self(table))
     }
 
-    /// That of the task which the current thread polls. In a handler too.
+    /// Returns the name of the task that the current thread polls. Safe to call in a signal handler.
     pub(super) fn of_polled(&self) -> TaskName {
         let task = goroutine::known().and_then(Goroutine::polls);
         task.map_or(TaskName::NONE, |task| task.with_name(|name| self.keep(name)))
@@ -60,11 +60,11 @@ impl TaskNames {
         }
     }
 
-    /// All names that are kept.
+    /// Returns all stored names.
     pub(super) fn all(&self) -> impl Iterator<Item = (TaskName, String)> {
         self.0.iter().map(|entry| {
             let mut bytes: Vec<u8> = entry.stack().iter().flat_map(|word| word.to_ne_bytes()).collect();
-            // A name that ends with such a byte loses it.
+            // A name that ends with a zero byte loses that byte.
             bytes.truncate(bytes.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1));
             (TaskName((&raw const *entry).addr()), String::from_utf8_lossy(&bytes).into_owned())
         })
@@ -73,7 +73,7 @@ impl TaskNames {
 
 impl Drop for TaskNames {
     fn drop(&mut self) {
-        // SAFETY: it is borrowed mutably: no one else uses it, and entries are borrowed from it.
+        // SAFETY: `self` is borrowed mutably, so no other thread uses the table, and no entry is borrowed from it.
         unsafe { self.0.clear() };
     }
 }

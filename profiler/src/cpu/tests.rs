@@ -7,13 +7,13 @@ use rtprof_runtime::stack::marker;
 
 use super::*;
 
-/// One sampling at a time.
+/// Serialises the tests, because a process has one sampling at a time.
 fn alone() -> impl Drop {
     static ALONE: ForkLock = ForkLock::new();
     ALONE.lock()
 }
 
-/// Uses this much processor time, and returns how much it was.
+/// Uses at least this much processor time, and returns how much it was.
 #[inline(never)]
 fn burn(time: Duration) -> Duration {
     let used = || Duration::from_nanos(cpu_time::own().unwrap());
@@ -53,7 +53,7 @@ fn a_profile_takes_the_place_of_samples_for_a_trace() {
     let profile = start(false).unwrap();
     assert!(first.has_ended() && !profile.has_ended());
     assert!(is_refused(start(true)) && is_refused(start(false)));
-    // One that is over has no part in another's end.
+    // The drop of a sampling that is over does not end another one.
     drop(first);
     assert!(is_refused(start(false)) && !profile.has_ended());
     assert!(profile.stop().is_some());

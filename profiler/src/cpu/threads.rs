@@ -1,4 +1,4 @@
-//! The threads that are sampled, as the collector knows them: it finds those that are new and those that have ended.
+//! The collector's list of sampled threads: it finds new threads and ended ones.
 
 use std::collections::{HashMap, HashSet};
 
@@ -18,17 +18,17 @@ use super::signal::Signal;
 use super::task_names::TaskName;
 use super::thread::{Armed, CpuThread};
 
-/// Looks at a thread that blocks the signal, before it is taken for one that does so for good.
+/// The number of checks on a thread that blocks the signal, before it is taken to block the signal permanently.
 const YOUTH: u32 = 10;
 
-/// How many threads were signalled in which way.
+/// The number of threads signalled in each way.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Tally {
     pub(super) perf: usize,
     pub(super) timers: usize,
-    /// Neither.
+    /// Threads with neither.
     pub(super) silent: usize,
-    /// Those of the silent that do not block the signal.
+    /// The silent threads that do not block the signal.
     pub(super) refused: usize,
 }
 
@@ -40,20 +40,21 @@ impl Tally {
 
 pub(super) struct Threads {
     by_thread: bool,
-    /// `None` if the program has taken all.
+    /// `None` if the program has handlers for all candidates.
     signal: Option<Signal>,
-    /// Events of threads that live on: their handlers may be about to use them. Closed when no handler is at work.
+    /// Events of threads that are still alive: their handlers may be about to use them. Closed when no handler is
+    /// running.
     closing: Vec<PerfEvent>,
-    /// And their slots, for the same reason.
+    /// Their slots, kept for the same reason.
     retired: Vec<&'static CpuThread>,
     found: HashMap<u32, &'static CpuThread>,
-    /// Silent ones that were found lately, and how often they were looked at: the C library blocks all signals while a
+    /// Silent threads that were found lately, with the number of checks: the C library blocks all signals while a
     /// thread is made.
     young: Vec<(u32, u32)>,
-    /// Whether those that were there at the beginning were found.
+    /// Whether the threads present at the beginning were listed.
     has_looked: bool,
     pub(super) tally: Tally,
-    /// Names of threads, of their numbers.
+    /// Names of threads, by their ids.
     pub(super) names: HashMap<u32, String>,
 }
 
@@ -72,9 +73,9 @@ impl Threads {
         }
     }
 
-    /// Finds those that are new and those that have ended. Returns whether there were such.
+    /// Finds new threads and ended ones. Returns whether there were any.
     pub(super) fn look(&mut self, attacher: &Attacher, samples: &Samples) -> bool {
-        // At first none may be left out, for it would seem to be born later.
+        // The first listing must be complete, because a missing thread would seem to be born later.
         let listed = if self.has_looked { proc::listing() } else { proc::threads() };
         let is_listed = listed.is_some();
         let listed = listed.unwrap_or_else(registered);
@@ -90,7 +91,7 @@ impl Threads {
         let mut has_changed = self.found.len() != before;
         if self.found.len() > listed.len() || has_changed {
             let listed: HashSet<u32> = listed.into_iter().collect();
-            // A listing may lack some that are there.
+            // A listing may lack some threads that exist.
             let is_gone = |id: &u32| !listed.contains(id) && !kernel_thread::is_alive(own_process(), *id);
             let gone: Vec<u32> = self.found.keys().copied().filter(is_gone).collect();
             has_changed |= !gone.is_empty();
@@ -112,14 +113,14 @@ impl Threads {
         };
         if let Some(slot) = attacher.attach(id, blocked, since) {
             self.found.insert(id, slot);
-            // Threads of ours block it for good.
+            // rtprof's threads block the signal permanently.
             if slot.is_silent() && !labels::is_own(labels_of(id)) {
                 self.young.push((id, 0));
             }
         }
     }
 
-    /// Looks at silent threads that were found lately, every 10 ms as long as there are any.
+    /// Checks silent threads that were found lately, every 10 ms as long as there are any.
     pub(super) fn look_at_young(&mut self, attacher: &Attacher) {
         let Self { young, found, .. } = self;
         young.retain_mut(|(id, looks)| {
@@ -132,12 +133,12 @@ impl Threads {
         });
     }
 
-    /// Whether there are any.
+    /// Returns whether there are silent threads that were found lately.
     pub(super) fn has_young(&self) -> bool {
         !self.young.is_empty()
     }
 
-    /// Ends the sampling of a thread, and counts what of its time has no samples.
+    /// Ends the sampling of a thread, and counts the part of its time that has no samples.
     fn end(&mut self, id: u32, attacher: &Attacher, samples: &Samples) {
         let Some(slot) = self.found.remove(&id) else { return };
         let armed = slot.disarm();
@@ -157,7 +158,7 @@ impl Threads {
         let mut is_counted = false;
         if let Some(now) = used {
             self.closing.extend(event);
-            // One that is due this moment may be on its way.
+            // A sample that is due at this moment may be on its way.
             let least = if is_silent { 1 } else { 2 };
             let missed = slot.settle(now, attacher.period(), least);
             is_counted = missed > 0;
@@ -165,7 +166,7 @@ impl Threads {
                 self.count(id, samples, is_silent && !slot.is_refused(), missed);
             }
         }
-        // Only of those that the profile will name: thousands may have come and gone without a sample.
+        // Only for threads that the profile will name: thousands may have come and gone without a sample.
         let has_samples = !slot.name.get().is_empty() || is_counted;
         if self.by_thread && has_samples {
             self.names.insert(id, name_of(id, slot));
@@ -177,7 +178,7 @@ impl Threads {
         }
     }
 
-    /// Periods of a thread that have no samples, because it blocks the signal or for other reasons.
+    /// Counts periods of a thread that have no samples, because it blocks the signal or for other reasons.
     fn count(&self, id: u32, samples: &Samples, blocks: bool, missed: u64) {
         let thread = if self.by_thread { id } else { 0 };
         let labels = labels_of(id);
@@ -189,14 +190,14 @@ impl Threads {
         samples.add(CpuKey { labels, thread, task: TaskName::NONE }, &[marker::frame(why)], missed);
     }
 
-    /// Sees to threads that have used more than they were signalled for. Returns whether there were such that run.
+    /// Signals threads again that have used more time than they were signalled for. Returns whether any of them run.
     pub(super) fn hurry(&self, attacher: &Attacher) -> bool {
         let late = |slot: &&&'static CpuThread| !slot.is_silent() && slot.hurry(attacher);
         self.found.values().filter(late).count() > 0
     }
 
-    /// Attaches threads anew that do not block the signal any more; and all, to another signal, if the program has taken
-    /// this one.
+    /// Attaches threads again that no longer block the signal; and all threads, with another signal, if the program has
+    /// taken this one.
     pub(super) fn look_again(&mut self, attacher: &Attacher, samples: &Samples) {
         let again: Vec<u32> = match &self.signal {
             Some(signal) if signal.is_ours() => {
@@ -207,13 +208,14 @@ impl Threads {
                 silent.map(|(id, _)| *id).filter(|id| !is_young(*id) && is_ready(*id)).collect()
             }
             Some(_) => {
-                // What is there is the program's.
+                // The installed handler is the program's.
                 self.signal = None;
                 attacher.set_signal(0);
                 self.adopt();
                 let all: Vec<u32> = self.found.keys().copied().collect();
                 let tally = self.tally;
-                // Before there is another: who sees that gets none of the old ones any more.
+                // Before another signal is set: a thread that receives the new signal receives none of the old ones any
+                // more.
                 all.iter().for_each(|id| self.end(*id, attacher, samples));
                 self.tally = tally;
                 self.signal = Signal::take();
@@ -227,11 +229,11 @@ impl Threads {
             self.end(id, attacher, samples);
             self.begin(id, attacher, Since::Now);
         }
-        // They are the same threads.
+        // The same threads were counted before.
         self.tally = tally;
     }
 
-    /// Ends the sampling of all.
+    /// Ends the sampling of all threads.
     pub(super) fn finish(&mut self, attacher: &Attacher, samples: &Samples) {
         attacher.set_signal(0);
         self.adopt();
@@ -239,26 +241,28 @@ impl Threads {
         all.into_iter().for_each(|id| self.end(id, attacher, samples));
     }
 
-    /// A handler may be at work for ever, and use one of them: their descriptors stay open, or they could be another file's by then.
+    /// Leaks the events, because a handler may run for ever and use one of them: a closed descriptor could be another
+    /// file's by then.
     pub(super) fn leak_events(&mut self) {
         self.closing.drain(..).for_each(|event| _ = event.into_raw());
         self.retired.clear();
     }
 
-    /// Closes what is left, and what the program had for the signal comes back. When no handler is at work, nor will be.
+    /// Closes the remaining events, and restores the program's action for the signal. Called when no handler runs or
+    /// will run.
     pub(super) fn close(&mut self) {
         self.closing.clear();
         self.retired.drain(..).for_each(CpuThread::give_back);
         self.signal = None;
     }
 
-    /// Whether the program has handlers for all signals that could serve.
+    /// Returns whether the program has handlers for all usable signals.
     pub(super) fn has_lost_its_signal(&self) -> bool {
         self.signal.is_none()
     }
 }
 
-/// Ends what threads have attached themselves that were not to be any more. When none can do so.
+/// Detaches threads that have attached themselves too late. Called when no thread can do so any more.
 pub(super) fn sweep() {
     for slot in CpuThread::all() {
         drop(slot.disarm());
@@ -270,18 +274,18 @@ fn goroutine_of(id: u32) -> Option<&'static Goroutine> {
     goroutine::known_threads().find(|&(thread, _)| thread == id).map(|(_, goroutine)| goroutine)
 }
 
-/// The labels of a thread, as far as the profiler knows it.
+/// Returns the labels of a thread, as far as the profiler knows it.
 fn labels_of(id: u32) -> LabelSetId {
     goroutine_of(id).map_or(LabelSetId::NONE, Goroutine::labels)
 }
 
-/// The name that a thread was given: all of it if it is one that the profiler knows, else what the kernel keeps.
+/// Returns the name of a thread: the full name if the profiler knows the thread, else the kernel's name.
 fn name_of(id: u32, slot: &CpuThread) -> String {
     let given = goroutine_of(id).map(Goroutine::name).filter(|name| !name.is_empty());
     given.or_else(|| Some(Status::of(id).ok()?.name())).unwrap_or_else(|| slot.name.get())
 }
 
-/// Where /proc cannot be read, those that the profiler knows.
+/// Returns the threads that the profiler knows, for systems where /proc cannot be read.
 fn registered() -> Vec<u32> {
     let mut threads: Vec<u32> = goroutine::known_threads().map(|(id, _)| id).collect();
     if threads.is_empty() {

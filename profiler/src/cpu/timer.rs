@@ -1,9 +1,9 @@
-//! Timers of a thread's processor time (timer_create(2)), where the performance monitor may not be used.
+//! Timers of a thread's processor time (timer_create(2)), where the performance monitor is not available.
 //!
-//! The kernel looks at them at its ticks, 100 to 1000 in a second, so a thread has at most as many samples; each stands for
-//! the time since the one before.
+//! The kernel checks them at its ticks, 100 to 1000 per second, so a thread has at most as many samples; each stands
+//! for the time since the previous one.
 //!
-//! By system calls: a C library has its own numbers for timers.
+//! Made by system calls, because a C library has different timer ids.
 
 use core::ffi::{c_int, c_long};
 use core::mem;
@@ -26,16 +26,16 @@ const TO_THREAD: c_int = 4;
 
 const _: () = assert!(size_of::<SignalEvent>() == 64);
 
-/// A timer of one thread. Ends when dropped.
+/// A timer of one thread. Deleted when dropped.
 pub(super) struct Timer(c_int);
 
 impl Timer {
-    /// Of thread `id` of this process, which gets `signal` with `value` after `first` nanoseconds of processor time, and
-    /// then after each `period`.
+    /// Starts a timer of thread `id` of this process, which receives `signal` with `value` after `first` nanoseconds of
+    /// processor time, and then after each `period`.
     pub(super) fn start(id: u32, signal: c_int, value: u64, first: u64, period: u64) -> io::Result<Self> {
         let event = SignalEvent { value, signal, notify: TO_THREAD, thread: id as c_int, _rest: [0; 11] };
         let mut number: c_int = 0;
-        // SAFETY: the kernel reads the one structure and writes the number.
+        // SAFETY: the kernel reads the structure and writes the number.
         let made = unsafe {
             libc::syscall(libc::SYS_timer_create, clock_of(id) as c_long, &raw const event, &raw mut number)
         };
@@ -49,7 +49,7 @@ impl Timer {
         }
     }
 
-    /// The kernel's number of it, for [`from_raw`](Self::from_raw).
+    /// Returns the kernel's number of the timer, for [`from_raw`](Self::from_raw).
     pub(super) fn into_raw(self) -> c_int {
         let number = self.0;
         mem::forget(self);
@@ -57,15 +57,15 @@ impl Timer {
     }
 
     /// # Safety
-    /// From [`into_raw`](Self::into_raw), once.
+    /// `number` comes from [`into_raw`](Self::into_raw), and is passed once.
     pub(super) unsafe fn from_raw(number: c_int) -> Self {
         Self(number)
     }
 }
 
-/// Has a timer of this number go off now.
+/// Makes the timer with this number expire now.
 pub(super) fn fire(number: c_int, interval: u64) {
-    // At a time that is over.
+    // An absolute time in the past.
     set(number, libc::TIMER_ABSTIME, 1, interval);
 }
 
@@ -82,7 +82,7 @@ fn set(number: c_int, flags: c_int, first: u64, period: u64) -> bool {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: a timer of ours.
+        // SAFETY: the timer is our own.
         unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
     }
 }

@@ -1,29 +1,29 @@
-//! A call that may take long or not, which a goroutine is in while its state says that it runs.
+//! The note of a goroutine's current call that may block; the goroutine's state stays running during the call.
 //!
-//! Problem: whether a call blocks is known when it is over. A change of state at its beginning and at its end would cost more than
-//! many calls take. Scheme: the goroutine notes here that it is in a call, and records the call when it is over if it was long. Only
-//! who ends a trace in between reads the note. A signal handler may make calls while its thread is in one: it leaves the note as it
-//! has found it.
+//! Problem: whether a call blocks is known only when it returns. Changing the state at the beginning and the end would
+//! cost more than many calls take. Scheme: the goroutine notes here that it is in a call, and records the call after
+//! its return if it was long. Only the thread that ends a trace in between reads the note. A signal handler may make
+//! calls while its thread is in a call: the handler restores the note that it found.
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::state::State;
 
-/// What a goroutine does in a call, and since when.
+/// The call that a goroutine is in, and when the call began.
 #[derive(Default)]
 pub struct Call {
-    /// The number of the state in the low 8 bits, above them the tick, without its highest 8 bits. 0 is none.
+    /// The number of the state in the low 8 bits; above them the tick, without its highest 8 bits. 0 means no call.
     word: AtomicU64,
 }
 
 const STATE_BITS: u32 = 8;
 
-/// The call in which another one is made, if any.
+/// The enclosing call, if a call is made within another one.
 #[derive(Clone, Copy, Debug)]
 #[must_use = "the note stays until the call is left"]
 pub struct Outer(u64);
 
 impl Outer {
-    /// Whether there is one.
+    /// Returns whether there is no enclosing call.
     #[inline]
     pub fn is_none(self) -> bool {
         self.0 == 0
@@ -31,8 +31,8 @@ impl Outer {
 }
 
 impl Call {
-    /// The goroutine is in a call, since this tick, and does what `state` says if the call is long. By itself; what is returned goes
-    /// to [`Call::leave`]. For hooks.
+    /// Notes that the goroutine is in a call since tick `since`; `state` is its state if the call is long. Called by
+    /// the goroutine itself, which passes the result to [`Call::leave`]. Safe to call in a hook.
     #[inline]
     pub fn enter(&self, state: State, since: u64) -> Outer {
         let outer = Outer(self.word.load(Ordering::Relaxed));
@@ -40,25 +40,27 @@ impl Call {
         outer
     }
 
-    /// The call is over. By itself. For hooks.
+    /// Notes that the call has returned. Called by the goroutine itself. Safe to call in a hook.
     #[inline]
     pub fn leave(&self, outer: Outer) {
         self.word.store(outer.0, Ordering::Relaxed);
     }
 
-    /// Another goroutine begins in the slot.
+    /// Clears the note for a new goroutine in the slot.
     pub(super) fn reset(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
-    /// What the goroutine does in a call that it is in, and for how many ticks it has been at the tick `now`.
+    /// Returns the state of the goroutine in its current call, and the ticks from the call's beginning to `now`.
+    /// Returns `None` outside a call.
     pub fn get(&self, now: u64) -> Option<(State, u64)> {
         let word = self.word.load(Ordering::Relaxed);
         if word == 0 {
             return None;
         }
         let state = State::from_number(word as u8)?;
-        // The bits that are lost are lost of both. One that began after `now` has not gone on at all.
+        // The highest 8 bits are missing in both ticks, so the difference is right. A call that began after `now`
+        // counts 0.
         let ticks = (now << STATE_BITS).wrapping_sub(word >> STATE_BITS << STATE_BITS) as i64 >> STATE_BITS;
         Some((state, u64::try_from(ticks).unwrap_or(0)))
     }

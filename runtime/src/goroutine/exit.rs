@@ -1,10 +1,10 @@
-//! The end of threads that nobody else tells of: a key of the thread library, whose destructor runs at the
-//! end of every thread that has registered.
+//! Detection of the end of threads that no guard covers: a key of the thread library, whose destructor runs at the end
+//! of every thread that has registered.
 //!
-//! Destructors run after those of Rust's thread-locals, in rounds, as long as they set values again; POSIX
-//! promises four. Ours sets its value again until the fourth, so that goroutines end after what others do in
-//! theirs. A thread that registers only in a later round has no fourth: it is found dead by the next
-//! snapshot.
+//! Destructors run after those of Rust's thread-locals, in rounds, as long as they set values again; POSIX guarantees
+//! four rounds. Our own destructor sets its value again until the fourth round, so that a goroutine ends after the
+//! destructors of other keys have run. A thread that registers only in a later round has no fourth round: the next
+//! snapshot finds it dead.
 
 #[cfg(rtprof_supported)]
 pub(super) use imp::{arm, is_open, open};
@@ -16,24 +16,24 @@ mod imp {
 
     use libc::{c_void, pthread_key_t};
 
-    /// Rounds of destructors that POSIX promises (`_POSIX_THREAD_DESTRUCTOR_ITERATIONS`).
+    /// Rounds of destructors that POSIX guarantees (`_POSIX_THREAD_DESTRUCTOR_ITERATIONS`).
     const ROUNDS: usize = 4;
 
-    /// glibc keeps the values of 32 keys in the thread itself, and asks `malloc` for the others'. A hook may
-    /// not do that, so a later key is none.
+    /// glibc stores the values of 32 keys in the thread itself, and calls `malloc` for the others. A hook may not do
+    /// that, so a key beyond 32 is not used.
     const KEYS: u32 = if cfg!(target_env = "gnu") { 32 } else { u32::MAX };
 
-    /// The key plus one; 0 when there is none.
+    /// The key plus one; 0 when there is no key.
     static KEY: AtomicU32 = AtomicU32::new(0);
     static OPEN: AtomicBool = AtomicBool::new(false);
 
-    /// Makes the key. Once, by [`crate::init::open`]; not for hooks.
+    /// Makes the key. Called once, by [`crate::init::open`]; must not be called in a hook.
     pub(crate) fn open() {
         make_key();
         OPEN.store(true, Ordering::Release);
     }
 
-    /// Whether there is a key, or will never be one.
+    /// Returns whether `open` has finished, with or without a key.
     pub(crate) fn is_open() -> bool {
         OPEN.load(Ordering::Acquire)
     }
@@ -45,7 +45,7 @@ mod imp {
             return;
         }
         if key >= KEYS {
-            // SAFETY: made above, and nobody else knows it.
+            // SAFETY: the key was made above and is not published, so no other code uses it.
             unsafe { libc::pthread_key_delete(key) };
             return;
         }
@@ -56,10 +56,10 @@ mod imp {
         KEY.load(Ordering::Acquire).checked_sub(1)
     }
 
-    /// Sees to it that the end of the current thread will be noticed. `false` when it will not.
+    /// Arranges that the end of the current thread is noticed. Returns `false` when that is impossible.
     pub(crate) fn arm() -> bool {
-        // A value that is there counts the rounds of a thread that is ending: it must go on.
-        // SAFETY: a key of ours, never deleted.
+        // A value that is already set counts the rounds of an ending thread and must not be reset.
+        // SAFETY: the key is our own and is never deleted.
         key().is_some_and(|key| unsafe {
             !libc::pthread_getspecific(key).is_null()
                 || libc::pthread_setspecific(key, without_provenance(1)) == 0
@@ -68,7 +68,7 @@ mod imp {
 
     unsafe extern "C" fn leave(round: *mut c_void) {
         let round = round.addr();
-        // SAFETY: as in `arm`.
+        // SAFETY: the key is our own and is never deleted.
         let again = |key| unsafe { libc::pthread_setspecific(key, without_provenance(round + 1)) } == 0;
         if round == ROUNDS || !key().is_some_and(again) {
             super::super::leave_thread();
@@ -76,7 +76,7 @@ mod imp {
     }
 }
 
-/// No thread is registered there.
+/// No thread is registered on this platform.
 #[cfg(not(rtprof_supported))]
 pub(super) fn open() {}
 

@@ -1,8 +1,8 @@
-//! All goroutines that are live.
+//! The enumeration of live goroutines.
 //!
-//! A thread tells of its end (see [`super::exit`]), but not when it is ended by a raw system call, or when a
-//! fork leaves it behind. So whoever asks for all goroutines compares them with what the kernel knows, and
-//! ends those that are no more.
+//! A thread reports its end (see [`super::exit`]), but not when a raw system call ends it, or when a fork leaves it
+//! behind. So each enumeration compares the registered goroutines with the kernel's threads, and ends those whose
+//! thread is gone.
 
 use super::slot::{Goroutine, Thread};
 use super::{SLOTS, end, own};
@@ -45,8 +45,8 @@ impl core::fmt::Debug for LiveGoroutine {
     }
 }
 
-/// All goroutines that are live, in the order of their ids. One that begins or ends meanwhile may be there
-/// or not. Allocates, and asks the kernel about each: not for hooks. Go: `runtime.GoroutineProfile`.
+/// Returns all live goroutines in the order of their ids. One that begins or ends meanwhile may be included or not.
+/// Allocates, and makes a system call for each: must not be called in a hook. Go: `runtime.GoroutineProfile`.
 pub fn all() -> impl ExactSizeIterator<Item = LiveGoroutine> {
     end_dead(own_process());
     let mut live: Vec<LiveGoroutine> = Vec::with_capacity(SLOTS.used());
@@ -55,12 +55,12 @@ pub fn all() -> impl ExactSizeIterator<Item = LiveGoroutine> {
     live.into_iter()
 }
 
-/// The goroutines that were live at one look.
+/// A summary of the goroutines that were live at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Live {
     pub(crate) count: usize,
-    /// The sum of their numbers: as no number is given twice, two looks with the same count and sum have hardly seen other
-    /// goroutines.
+    /// The sum of their ids. No id is given twice, so two summaries with the same count and sum almost certainly cover
+    /// the same goroutines.
     sum: u64,
 }
 
@@ -71,17 +71,17 @@ impl Live {
     }
 }
 
-/// Ends the goroutines of `process`, the current one, whose threads are no more, and returns those that are left.
+/// Ends the goroutines of `process`, the current process, whose threads are gone, and returns the remaining ones.
 pub(crate) fn end_dead(process: u32) -> Live {
     if let Some(own) = own()
         && own.process() != process
     {
-        // Forked without the C library's knowledge.
+        // The process was forked without the C library's fork handlers.
         own.set_thread(kernel_thread::thread_id(), process);
     }
     let mut found: Vec<(&Goroutine, Thread)> = Vec::with_capacity(SLOTS.used());
     found.extend(SLOTS.iter().filter_map(|slot| Some((slot, slot.thread()?))));
-    // Of those with the same thread all but the last are its predecessors: the kernel gives numbers anew.
+    // The kernel reuses thread ids: of several goroutines with one thread id, only the newest can be live.
     found.sort_unstable_by_key(|(_, thread)| (thread.thread_id, thread.goroutine));
     let mut last_of_thread = None;
     found.reverse();
@@ -93,8 +93,8 @@ pub(crate) fn end_dead(process: u32) -> Live {
         }
         may_live
     });
-    // As many as the process has threads: to ask about each takes a quarter of a microsecond. (One that ended without a word
-    // is overlooked while another thread is not known either, and all others are.)
+    // If the process has as many threads as were found, all are live; asking about each takes a quarter of a
+    // microsecond. (A thread that ended unreported is missed while exactly one other thread is unregistered.)
     let all_live = threads() == Some(found.len());
     let mut live = Live::default();
     for (slot, thread) in found {
@@ -107,7 +107,7 @@ pub(crate) fn end_dead(process: u32) -> Live {
     live
 }
 
-/// How many threads the process has, where that can be told.
+/// Returns the number of threads of the process, where it is known.
 fn threads() -> Option<usize> {
     #[cfg(rtprof_supported)]
     return proc::count();

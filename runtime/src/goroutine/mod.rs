@@ -1,20 +1,20 @@
-//! What the profiler follows as one line of execution: operating system threads, each a [`Goroutine`].
+//! The registry of threads that the profiler follows, each a [`Goroutine`].
 //!
 //! ```text
 //!   thread ── first hook, or register() ──► slot ── its end ──► free list ──► the next thread's slot
 //!                 current(): a thread-local load      all(): every slot that is in use
 //! ```
 //!
-//! A thread has its goroutine from [`register`], called by the first function of threads that
-//! `rtprof::thread` starts, or from [`current`], called by the first hook that any other thread reaches. It
-//! ends with the guard or with the thread, at the latest when [`all`] finds the thread gone.
+//! A thread gets its goroutine from [`register`], called by the first function of threads that `rtprof::thread` starts,
+//! or from [`current`], called by the first hook that any other thread reaches. The goroutine ends with the guard or
+//! with the thread, at the latest when [`all`] finds the thread gone.
 //!
-//! State grows with the goroutines that are live at one time, never with threads created.
+//! State grows with the number of goroutines live at one time, never with the number of threads created.
 //!
 //! # Forks
 //!
-//! A forked child has one thread, under a new number. A handler of the C library tells its goroutine so; the
-//! other slots bear the parent's number, and are ended by the next [`all`].
+//! A forked child has one thread, with a new thread id. A fork handler of the C library updates its goroutine; the
+//! other slots carry the parent's process id, and the next [`all`] ends them.
 //!
 //! # Locks
 //!
@@ -61,11 +61,11 @@ static MAIN_IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The thread has no goroutine.
 const NONE: *mut Goroutine = null_mut();
-/// It is getting one: a signal handler must not give it another.
+/// The thread is getting a goroutine: a signal handler must not give it another one.
 pub(crate) const ENTERING: *mut Goroutine = without_provenance_mut(1);
-/// It is beyond its last destructor: nobody would end another one.
+/// The thread is beyond its last destructor: nothing would end another goroutine.
 pub(crate) const LEFT: *mut Goroutine = without_provenance_mut(2);
-/// Hooks give it none, as nobody would tell of its end.
+/// Hooks give the thread no goroutine, because its end would not be noticed.
 const UNFOLLOWED: *mut Goroutine = without_provenance_mut(3);
 
 thread_local! {
@@ -73,36 +73,37 @@ thread_local! {
     // (rust#116390).
     // Atomic for signal handlers of the thread itself, which may give it a goroutine between any two instructions.
     static CURRENT: AtomicPtr<Goroutine> = const { AtomicPtr::new(NONE) };
-    // The id of that: in a thread that was mistaken for dead the slot may be another's.
+    // The id of the goroutine in `CURRENT`: if the thread was mistaken for dead, the slot may hold another goroutine.
     pub(crate) static CURRENT_ID: Cell<u64> = const { Cell::new(0) };
-    // The number under which a snapshot has found the thread before it had a goroutine; 0 for none.
+    // The id that a snapshot gave the thread before it had a goroutine; 0 for none.
     static STRANGER_ID: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The current thread's goroutine. A thread that is not known yet is registered, under the kernel's name for
-/// it. `None` when there is no memory for it, before [`crate::init::open`], and after the last destructor of
-/// the thread. For hooks. Go: `getg`.
+/// Returns the current thread's goroutine. Registers a thread that is not known yet, under the kernel's name for it.
+/// Returns `None` when there is no memory, before [`crate::init::open`], and after the last destructor of the thread.
+/// Safe to call in a hook. Go: `getg`.
 #[inline]
 pub fn current() -> Option<&'static Goroutine> {
     own().or_else(|| enter_foreign(State::Running))
 }
 
-/// As [`current`], in a signal handler that has found the thread at work. One that is registered by this is in a system call
-/// until its first hook: all that is known of it is that it has worked now and then, and it would else be taken for one that
-/// runs all the time. `None` also of a thread whose goroutine has ended: it is about to end too. For hooks.
+/// Returns the current thread's goroutine, as [`current`] does, for a signal handler that has interrupted the thread at
+/// work. A thread that this call registers is in state syscall until its first hook: it is only known to have worked
+/// now and then, and would otherwise be taken for a thread that runs all the time. Returns `None` also for a thread
+/// whose goroutine has ended, because the thread is about to end too. Safe to call in a hook.
 pub fn sampled() -> Option<&'static Goroutine> {
     let is_new = || CURRENT_ID.with(Cell::get) == 0;
     own().or_else(|| if is_new() { enter_foreign(State::Syscall) } else { None })
 }
 
-/// The number of the goroutine that runs: of the task that the current thread polls, or of the thread; 0 where the thread has
-/// no goroutine. For hooks. Go: `goid`.
+/// Returns the id of the running goroutine: of the task that the current thread polls, else of the thread; 0 where the
+/// thread has no goroutine. Safe to call in a hook. Go: `goid`.
 #[inline]
 pub fn current_id() -> u64 {
     current().map_or(0, |own| own.polls().map_or(own.id(), Task::id))
 }
 
-/// As [`current`], without registering. For hooks.
+/// Returns the current thread's goroutine without registering the thread. Safe to call in a hook.
 #[inline]
 pub fn known() -> Option<&'static Goroutine> {
     own()
@@ -111,11 +112,11 @@ pub fn known() -> Option<&'static Goroutine> {
 #[inline]
 pub(crate) fn own() -> Option<&'static Goroutine> {
     let current = current_slot();
-    // SAFETY: anything else is a slot's address, and slots are never freed.
+    // SAFETY: every larger value is the address of a slot, and slots are never freed.
     (current.addr() > UNFOLLOWED.addr()).then(|| unsafe { &*current })
 }
 
-/// The address of its slot, or one of the marks above.
+/// Returns the address of the current thread's slot, or one of the constants above.
 #[inline]
 pub(crate) fn current_slot() -> *mut Goroutine {
     CURRENT.with(|current| current.load(Ordering::Relaxed))
@@ -125,13 +126,13 @@ fn set_current_slot(slot: *mut Goroutine) {
     CURRENT.with(|current| current.store(slot, Ordering::Relaxed));
 }
 
-/// Most goroutines that were ever live at one time, or a few more: the slots that were made.
+/// Returns the number of slots made: the highest number of goroutines live at one time, or slightly more.
 pub fn slots_made() -> usize {
     SLOTS.used()
 }
 
-/// Makes it known when threads end and when the process forks, and registers the current thread. Once, by
-/// [`crate::init::open`]; not for hooks.
+/// Installs the handlers for the ends of threads and for forks, and registers the current thread. Called once, by
+/// [`crate::init::open`]; must not be called in a hook.
 pub(crate) fn open() {
     exit::open();
     labels::on_change(&(note_labels as fn(LabelSetId)));
@@ -144,7 +145,7 @@ pub(crate) fn open() {
     current();
 }
 
-/// The current thread has these labels, or the task that it polls.
+/// Sets the labels of the task that the current thread polls, else of the thread.
 fn note_labels(labels: LabelSetId) {
     if let Some(thread) = known() {
         match thread.polls() {
@@ -165,11 +166,11 @@ unsafe extern "C" fn forked() {
     }
 }
 
-/// The first hook of a thread that `rtprof::thread` did not start, which is in this state.
+/// Registers a thread that `rtprof::thread` did not start, at its first hook, in this state.
 #[cold]
 fn enter_foreign(state: State) -> Option<&'static Goroutine> {
     if !may_enter(&[NONE]) {
-        // A signal handler may just have given it one.
+        // A signal handler may just have given the thread a goroutine.
         return own();
     }
     if !exit::is_open() {
@@ -177,7 +178,7 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
         return None;
     }
     if !exit::arm() {
-        // Counted once, not at each wait.
+        // Counts the thread once, not at each wait.
         set_current_slot(UNFOLLOWED);
         COUNTERS.goroutines_not_followed.add();
         return None;
@@ -186,14 +187,14 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
     begin(name.as_str(), Origin::default(), state)
 }
 
-/// The current thread has another name. That of the main thread's goroutine stays. For hooks.
+/// Renames the current thread's goroutine. The main thread's goroutine keeps its name. Safe to call in a hook.
 pub fn rename(name: &str) {
     if let Some(own) = own().filter(|own| own.id() != goroutine_id::MAIN) {
         own.rename(name);
     }
 }
 
-/// Begins to enter, from one of these states.
+/// Marks the thread as entering, if it has one of these values. Returns whether it did.
 fn may_enter(from: &[*mut Goroutine]) -> bool {
     let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
     let enters = |state: &*mut Goroutine| {
@@ -202,17 +203,18 @@ fn may_enter(from: &[*mut Goroutine]) -> bool {
     from.iter().any(enters)
 }
 
-/// Gives the current thread a goroutine, or the one it has this name and origin.
+/// Gives the current thread a goroutine with this name and origin, or gives them to the goroutine that it has.
 fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     let is_ours = |own: &&Goroutine| own.id() == CURRENT_ID.with(Cell::get);
-    // Once more if a signal handler gives it one between the two questions. Handlers do so only once.
+    // The second try is for a signal handler that registers the thread between the two checks. Handlers do so only
+    // once.
     for _ in 0..2 {
         if let Some(own) = own().filter(is_ours) {
             if origin.birth.is_none() {
                 own.describe(name, origin);
                 return Some(own);
             }
-            // A sample has met the thread first. The goroutine that its creator has told of would never begin.
+            // A CPU sample registered the thread first. The goroutine that its creator has reported would never begin.
             end(own, own.id());
         }
         if may_enter(&[NONE, UNFOLLOWED]) {
@@ -222,16 +224,16 @@ fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     None
 }
 
-/// The thread is entering, with what is known of it.
+/// Begins the goroutine of an entering thread that has registered itself.
 fn enter_known(name: &str, origin: Origin) -> Option<&'static Goroutine> {
-    // Without the key, the guard alone ends it.
+    // Without the key, only the guard ends the goroutine.
     exit::arm();
     begin(name, origin, State::Running)
 }
 
-/// The thread is entering. It is in this state, unless it has a creator who has settled that it can run.
+/// Begins the goroutine of an entering thread, in `state`, or as runnable if its creator has already reported it.
 fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine> {
-    // Leaves `errno` as it was.
+    // The guard restores `errno`.
     let _hook = Hook::enter();
     let slot = SLOTS.take();
     if slot.is_none() {
@@ -260,7 +262,7 @@ fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine>
     }
     set_current_slot(slot.map_or(NONE, |slot| (&raw const *slot).cast_mut()));
     if let Some(slot) = slot {
-        // After the other one: with an id and no goroutine it would be taken for one that has ended.
+        // Set after `CURRENT`: a thread with an id and no goroutine would be taken for one that has ended.
         CURRENT_ID.with(|current| current.set(slot.id()));
         if state == State::Running {
             observer::began(slot);
@@ -270,7 +272,7 @@ fn begin(name: &str, origin: Origin, state: State) -> Option<&'static Goroutine>
     slot
 }
 
-/// The number of the current thread, which has no goroutine: that of its goroutine, if hooks give it one later.
+/// Returns an id for the current thread, which has no goroutine. Hooks that register the thread later use the same id.
 pub(crate) fn stranger_id() -> u64 {
     STRANGER_ID.with(|id| {
         if id.get() == 0 {
@@ -280,13 +282,13 @@ pub(crate) fn stranger_id() -> u64 {
     })
 }
 
-/// All slots, whether a goroutine is in them or not: for those who look at many, and ask the kernel for none.
+/// Iterates over all slots, occupied or free, without a system call.
 pub fn slots() -> impl Iterator<Item = &'static Goroutine> {
     SLOTS.iter()
 }
 
-/// Sets the mark of every goroutine to 0, before a new observer starts. Not for hooks. The caller makes sure that no other
-/// thread sets marks meanwhile.
+/// Sets the mark of every goroutine to 0, before a new observer starts. Must not be called in a hook. The caller makes
+/// sure that no other thread sets marks meanwhile.
 pub fn clear_marks() {
     for goroutine in SLOTS.iter() {
         let mut word = goroutine.state();
@@ -299,7 +301,7 @@ pub fn clear_marks() {
     }
 }
 
-/// Those of this process's threads that have a goroutine, by the kernel's numbers. Some may have ended.
+/// Iterates over this process's threads that have a goroutine, with their kernel thread ids. Some may have ended.
 #[cfg(rtprof_supported)]
 pub fn known_threads() -> impl Iterator<Item = (u32, &'static Goroutine)> {
     let process = own_process();
@@ -314,10 +316,10 @@ pub(crate) fn end(goroutine: &'static Goroutine, id: u64) {
     replace(goroutine, id, NONE);
 }
 
-/// As [`end`]. If it is the current thread's, the thread has `then` instead.
+/// Ends goroutine `id`, as [`end`] does. If it is the current thread's, `CURRENT` becomes `then`.
 fn replace(goroutine: &'static Goroutine, id: u64, then: *mut Goroutine) {
     if core::ptr::eq(current_slot(), goroutine) && goroutine.id() == id {
-        // A thread that was ended in a wait has not said that it waits no more, and its stack goes away.
+        // A thread ended in a wait has not unparked its goroutine, and its stack is about to be unmapped.
         goroutine.unpark();
         observer::ends(goroutine);
         set_current_slot(then);
@@ -327,11 +329,11 @@ fn replace(goroutine: &'static Goroutine, id: u64, then: *mut Goroutine) {
     }
 }
 
-/// The current thread is beyond its last destructor.
+/// Ends the goroutine of the current thread, which is beyond its last destructor.
 #[cfg(rtprof_supported)]
 fn leave_thread() {
     if let Some(own) = own() {
-        // At once: a signal handler that finds none would begin another.
+        // In one step: a signal handler that finds no goroutine would begin another one.
         replace(own, CURRENT_ID.with(Cell::get), LEFT);
     }
     set_current_slot(LEFT);

@@ -1,6 +1,7 @@
 //! Callbacks through which higher layers observe goroutines.
 //!
-//! The recorders stand above this crate, and it cannot call them by name. Each installs its callbacks once, and they stay.
+//! The recorders stand above this crate, and it cannot call them by name. Each installs its callbacks once, and they
+//! stay.
 
 use super::Goroutine;
 use crate::atomic_ref::AtomicRef;
@@ -10,18 +11,18 @@ use crate::wait_reason::WaitReason;
 /// Callbacks of the execution tracer. All but `cycle` are called from hooks, by the goroutine's own thread.
 #[derive(Debug)]
 pub struct Observer {
-    /// The goroutine begins, running, or runnable if its creator said so; then the callback makes it run.
+    /// The goroutine begins. It is running, or, if its creator reported it, runnable; the callback then makes it run.
     pub began: fn(&'static Goroutine),
-    /// The goroutine waits for this reason from now on, and is not heard of until it does something else.
+    /// The goroutine waits for this reason from now on, and calls no hook until it does something else.
     pub waits: fn(&'static Goroutine, WaitReason),
-    /// The goroutine ends. Not called for threads that end without a word.
+    /// The goroutine ends. Not called for threads that end unreported.
     pub ends: fn(&'static Goroutine),
-    /// This is a forked child.
+    /// The process is a forked child.
     pub forked: fn(),
-    /// Runs its argument, which walks over all buckets of the heap profile. Not from hooks.
+    /// Runs its argument, which walks over all buckets of the heap profile. Must not be called in a hook.
     pub cycle: fn(&mut dyn FnMut()),
-    /// The current thread was found with this stack (return addresses, leaf first) when so many periods of its processor time
-    /// were over. In the signal handler, on a stack that has room.
+    /// The current thread was interrupted with this stack (return addresses, leaf first) after this many sampling
+    /// periods of its processor time. Called in the signal handler, on a stack with enough room.
     pub cpu_sample: fn(&[usize], u64),
 }
 
@@ -30,19 +31,19 @@ pub struct Observer {
 pub struct ThreadObserver {
     /// The current thread begins.
     pub began: fn(),
-    /// This is a forked child.
+    /// The process is a forked child.
     pub forked: fn(),
 }
 
 static OBSERVER: AtomicRef<Observer> = AtomicRef::none();
 static THREAD_OBSERVER: AtomicRef<ThreadObserver> = AtomicRef::none();
 
-/// Calls `observer` from now on, in place of an earlier one.
+/// Installs `observer` in place of an earlier one.
 pub fn observe(observer: &'static Observer) {
     OBSERVER.set(Some(observer));
 }
 
-/// Calls `observer` from now on, in place of an earlier one.
+/// Installs `observer` in place of an earlier one.
 pub fn observe_threads(observer: &'static ThreadObserver) {
     THREAD_OBSERVER.set(Some(observer));
 }
@@ -87,7 +88,8 @@ pub(super) fn forked() {
     }
 }
 
-/// The goroutine of the current thread, which is one of rtprof's, waits from now on. Such a thread waits nearly all of its time.
+/// Reports that the goroutine of the current thread, a thread of rtprof, waits from now on. Such a thread waits nearly
+/// all of its time.
 pub fn waits(goroutine: &'static Goroutine, reason: WaitReason) {
     match OBSERVER.get() {
         Some(observer) => (observer.waits)(goroutine, reason),
@@ -95,7 +97,7 @@ pub fn waits(goroutine: &'static Goroutine, reason: WaitReason) {
     }
 }
 
-/// The CPU sampler has found the current thread with this stack: see [`Observer::cpu_sample`].
+/// Reports that the CPU sampler has interrupted the current thread with this stack: see [`Observer::cpu_sample`].
 pub fn cpu_sample(stack: &[usize], periods: u64) {
     if let Some(observer) = OBSERVER.get() {
         (observer.cpu_sample)(stack, periods);

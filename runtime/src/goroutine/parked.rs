@@ -1,28 +1,28 @@
-//! Where the stack of a goroutine that waits begins.
+//! The frame at which the stack of a waiting goroutine begins.
 //!
-//! Written by the goroutine itself, before it sleeps and when it runs again; read by those who take a snapshot, under
-//! the rules of [`super::protocol`].
+//! The goroutine itself writes it before it sleeps and clears it when it runs again; snapshots read it under the rules
+//! of [`super::protocol`].
 
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::stack::SavedFrame;
 
-/// The frame from which the stack of a waiting goroutine can be read, if it waits.
+/// The frame from which the stack of a waiting goroutine can be read.
 #[derive(Default)]
 pub(crate) struct Parked {
-    /// 0 while it does not wait.
+    /// 0 while the goroutine does not wait.
     ip: AtomicUsize,
     sp: AtomicUsize,
     fp: AtomicUsize,
     end: AtomicUsize,
-    /// Of all four: a signal handler that waits may have interrupted the writing of them.
+    /// Checksum of the four words: a signal handler that waits may have interrupted the writing of them.
     check: AtomicUsize,
 }
 
-/// What a waiting goroutine has left for others to read.
+/// The saved frame of a waiting goroutine, as a snapshot reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ParkedAt {
     pub(crate) frame: SavedFrame,
-    /// The end of its stack, or 0 where that is not known.
+    /// The end of the goroutine's stack, or 0 where that is not known.
     pub(crate) end: usize,
 }
 
@@ -34,7 +34,7 @@ impl ParkedAt {
 }
 
 impl Parked {
-    /// The goroutine waits from now on. By itself.
+    /// Notes that the goroutine waits from now on. Called by the goroutine itself.
     #[inline]
     pub(crate) fn begin(&self, at: ParkedAt) {
         self.sp.store(at.frame.sp, Ordering::Relaxed);
@@ -44,19 +44,20 @@ impl Parked {
         self.ip.store(at.frame.ip, Ordering::Release);
     }
 
-    /// The goroutine does not wait any more. By itself; a fence and a look at the snapshot that goes on follow.
+    /// Notes that the goroutine waits no more. Called by the goroutine itself, which then executes a fence and checks
+    /// for a current snapshot.
     #[inline]
     pub(crate) fn end(&self) {
         self.ip.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it waits.
+    /// Returns whether the goroutine waits.
     #[inline]
     pub(crate) fn is_waiting(&self) -> bool {
         self.ip.load(Ordering::Relaxed) != 0
     }
 
-    /// Where it waits. `None` if it does not, or if that is half written.
+    /// Returns where the goroutine waits, or `None` if it does not wait or the words are half written.
     #[inline]
     pub(crate) fn read(&self) -> Option<ParkedAt> {
         let ip = self.ip.load(Ordering::Acquire);

@@ -1,16 +1,16 @@
-//! Who records which goroutine in a snapshot, without stopping one.
+//! The protocol by which a snapshot records each goroutine once, without stopping any.
 //!
-//! Problem: a snapshot reads the stacks of goroutines that wait. One of them may be woken meanwhile, and a stack that is
-//! read while its owner returns from it is no stack. Go stops the world for the moment in which a snapshot begins; nothing
-//! stops here.
+//! Problem: a snapshot reads the stacks of waiting goroutines. One of them may be woken meanwhile, and a stack that is
+//! read while its owner returns through it is invalid. Go stops the world at the moment in which a snapshot begins;
+//! nothing stops here.
 //!
-//! Scheme: a snapshot has a number. It begins when its number is *published*: that is the cut. Each goroutine has a word
-//! that says how far the snapshot of some number has come with it:
+//! Scheme: a snapshot has a number. It begins when its number is *published*: that is the cut. Each goroutine has a
+//! word that says how far the snapshot of some number has progressed with it:
 //!
-//! | word | state | who may go on |
+//! | word | state | what may happen next |
 //! |---|---|---|
-//! | of an earlier snapshot, or 0 | *absent* | anybody may claim the goroutine, by a compare-and-swap to in-progress |
-//! | in-progress | its stack is being read | the one that claimed it; the goroutine itself waits before it returns from its wait |
+//! | of an earlier snapshot, or 0 | *absent* | any thread may claim the goroutine by a compare-and-swap |
+//! | in-progress | its stack is being read | only the claimer continues; the goroutine waits before it returns |
 //! | satisfied | it is in the snapshot, or was left out at its end | nothing is left to do |
 //! | born | it began after the cut, and does not belong in the snapshot | nothing is left to do |
 //!
@@ -23,22 +23,22 @@
 //!         └ next number                                                    left out at the end
 //! ```
 //!
-//! A goroutine that is about to run clears the frame that it has left for others ([`super::parked`]), and then looks
-//! whether a snapshot goes on. If so it records itself first, or waits for whoever does. The coordinator claims it, and then
-//! looks at that frame. Between the two steps of each stands a fence: so if the coordinator saw the frame, the goroutine
-//! sees the claim, and waits before it touches the stack.
+//! A goroutine that is about to run clears its saved frame ([`super::parked`]), and then checks for a current snapshot.
+//! If it finds one, it records itself first, or waits for the thread that is recording it. The coordinator claims the
+//! goroutine, and then reads the saved frame. A fence stands between the two steps of each: so if the coordinator saw
+//! the frame, the goroutine sees the claim, and waits before it touches the stack.
 //!
-//! One that runs, or waits for something else, is asked by a signal ([`super::asking`]). The handler interrupts the goroutine
-//! anywhere, also while it records itself: so it claims the goroutine as everybody does, and where it comes too late it does
-//! nothing and never waits.
+//! A goroutine that runs, or waits for something else, receives a signal (`snapshot::asking`). The handler may
+//! interrupt the goroutine anywhere, also while it records itself: so the handler claims the goroutine as any other
+//! thread does; if the claim fails, it does nothing and never waits.
 //!
-//! A snapshot is *closed* before its memory is used for anything else: every goroutine that is still absent becomes
-//! satisfied, so that none begins to record itself too late, and the coordinator waits for those in progress.
+//! A snapshot is *closed* before its memory is reused: every goroutine that is still absent becomes satisfied, so that
+//! none begins to record itself too late, and the coordinator waits for those in progress.
 //!
 //! # Forks
 //!
-//! In a forked child a snapshot goes on that has no coordinator. [`Snapshots::forget`] ends it; where a child was made
-//! without the C library's knowledge, the number of the process tells.
+//! A forked child inherits a current snapshot that has no coordinator. [`Snapshots::forget`] ends it; in a child made
+//! without the C library's fork handlers, the process id reveals that the snapshot is the parent's.
 
 use crate::errno;
 use crate::hidden::{self, Calls};
@@ -51,17 +51,17 @@ lazy_under_loom! {
     pub(crate) static SNAPSHOTS: Snapshots = Snapshots::new();
 }
 
-/// The snapshot that goes on.
+/// The current snapshot.
 pub(crate) struct Snapshots {
-    /// Its number; 0 for none.
+    /// The number of the current snapshot; 0 for none.
     current: AtomicU64,
-    /// The number of the last one that began. Of the coordinator.
+    /// The number of the last snapshot that began. Only the coordinator uses it.
     last: AtomicU64,
-    /// The process of the coordinator.
+    /// The process id of the coordinator.
     process: AtomicU32,
 }
 
-/// How far a snapshot has come with a goroutine: four times its number, and one of the states below.
+/// The progress of a snapshot with a goroutine: four times the snapshot's number, plus one of the states below.
 pub(crate) struct Progress(AtomicU64);
 
 const SATISFIED: u64 = 0;
@@ -76,10 +76,10 @@ fn number_of(word: u64) -> u64 {
     word >> 2
 }
 
-/// What came of a claim.
+/// The result of a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Claim {
-    /// The caller has it. It was absent, with this word.
+    /// The caller has claimed the goroutine. It was absent, with this word.
     Claimed(u64),
     InProgress,
     Satisfied,
@@ -87,16 +87,16 @@ enum Claim {
     Late,
 }
 
-/// What the coordinator found.
+/// The coordinator's finding about a goroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Visit {
     /// The goroutine is recorded.
     Satisfied,
     /// It began after the cut.
     Born,
-    /// It records itself.
+    /// The goroutine is recording itself.
     RecordsItself,
-    /// It runs.
+    /// The goroutine runs.
     Runs,
 }
 
@@ -107,41 +107,41 @@ impl Snapshots {
         }
     }
 
-    /// The number of the snapshot that goes on; 0 for none.
+    /// Returns the number of the current snapshot; 0 for none.
     #[inline]
     pub(crate) fn current(&self) -> u64 {
         self.current.load(Ordering::Acquire)
     }
 
-    /// Publishes the next snapshot's number. By one coordinator at a time, of this process.
+    /// Publishes the next snapshot's number. Called by one coordinator at a time, of this process.
     pub(crate) fn publish(&self, process: u32) -> u64 {
         let number = self.last.load(Ordering::Relaxed) + 1;
         self.last.store(number, Ordering::Relaxed);
-        // That of a ghost, in a child that was made without the C library's knowledge.
+        // Withdraws the parent's snapshot in a child that was made without the C library's fork handlers.
         self.withdraw();
         fence(Ordering::SeqCst);
         self.process.store(process, Ordering::Relaxed);
-        // Release: what the coordinator has prepared is there for whoever records itself.
+        // Release: a goroutine that records itself sees what the coordinator has prepared.
         self.current.store(number, Ordering::Release);
-        // A goroutine that begins either sees the number, or is seen by the coordinator from here on.
+        // A goroutine that begins either sees the number, or is seen by the coordinator after this fence.
         fence(Ordering::SeqCst);
         number
     }
 
-    /// Nobody begins to record itself any more. [`Progress::close`] of all goroutines follows.
+    /// Ends the snapshot: no goroutine begins to record itself any more. The coordinator then calls [`Progress::close`]
+    /// for every goroutine.
     pub(crate) fn withdraw(&self) {
-        // Release: whoever sees none, and changes its stack, does so after the coordinator has read it.
+        // Release: a goroutine that reads 0 and changes its stack does so after the coordinator has read the stack.
         self.current.store(0, Ordering::Release);
     }
 
-    /// This is a forked child.
+    /// Ends the inherited snapshot in a forked child.
     pub(crate) fn forget(&self) {
         self.withdraw();
     }
 
-    /// To be called by a goroutine that was parked and is about to run, after [`Parked::end`]: `record` puts it into the
-    /// snapshot that goes on, if there is one and it is not there yet. Without one, it only waits for whoever reads its
-    /// stack.
+    /// Called by a goroutine that was parked and is about to run, after [`Parked::end`]. If there is a current snapshot
+    /// that lacks the goroutine, `record` adds it. Without `record`, this only waits for a thread that reads its stack.
     #[inline]
     pub(crate) fn before_running(
         &self,
@@ -160,7 +160,7 @@ impl Snapshots {
         let mut tries = 0;
         loop {
             let number = self.current();
-            // A ghost's: what it has claimed it will never give up.
+            // A snapshot of the parent process: its claims are never released.
             if number == 0 || self.process.load(Ordering::Relaxed) != process() {
                 return;
             }
@@ -180,8 +180,9 @@ impl Snapshots {
                     return;
                 }
                 Claim::Satisfied => return,
-                // By the coordinator; or by this very goroutine, which a signal handler has interrupted that waits itself. In
-                // that case too this comes to an end: the coordinator never waits for it before it withdraws the number.
+                // Claimed by the coordinator, or by this same goroutine, which was recording itself when a signal
+                // handler that waits interrupted it. The second case ends too: the coordinator never waits for the
+                // goroutine before it withdraws the number.
                 Claim::InProgress => give_way(&mut tries),
                 Claim::Late => {}
             }
@@ -190,9 +191,9 @@ impl Snapshots {
 }
 
 impl Progress {
-    /// A goroutine begins: it belongs in no snapshot that goes on.
+    /// Marks a goroutine that begins as born: it does not belong in a current snapshot.
     pub(crate) fn begin(&self, snapshots: &Snapshots) {
-        // See `publish`.
+        // Pairs with the second fence in `publish`.
         fence(Ordering::SeqCst);
         self.0.store(word(snapshots.current(), BORN), Ordering::Relaxed);
     }
@@ -218,13 +219,13 @@ impl Progress {
         }
     }
 
-    /// The caller, who has claimed it, has recorded it.
+    /// Marks the goroutine as recorded. The caller has claimed it.
     fn finish(&self, number: u64) {
         self.0.store(word(number, SATISFIED), Ordering::Release);
     }
 
-    /// By the coordinator of snapshot `number`: `record` puts the goroutine into the snapshot if it waits, from where it
-    /// waits.
+    /// Visits the goroutine for snapshot `number`: `record` adds the goroutine to the snapshot from its saved frame, if
+    /// it waits. Called by the coordinator.
     pub(crate) fn visit(&self, number: u64, parked: &Parked, record: impl FnOnce(ParkedAt)) -> Visit {
         let seen = self.0.load(Ordering::Acquire);
         if number_of(seen) == number {
@@ -234,7 +235,8 @@ impl Progress {
                 _ => Visit::Satisfied,
             };
         }
-        // One that runs is not claimed in vain: it would wait, if it came to wait meanwhile.
+        // A running goroutine is not claimed needlessly: it would have to wait for the claim if it parked and woke
+        // meanwhile.
         if !parked.is_waiting() {
             return Visit::Runs;
         }
@@ -248,7 +250,7 @@ impl Progress {
                         Visit::Satisfied
                     }
                     None => {
-                        // Unless the slot is another goroutine's by now, which begins satisfied.
+                        // This fails if the slot holds another goroutine by now, which began as born.
                         let claimed = word(number, IN_PROGRESS);
                         let _ =
                             self.0.compare_exchange(claimed, before, Ordering::Release, Ordering::Relaxed);
@@ -261,8 +263,9 @@ impl Progress {
         }
     }
 
-    /// By the coordinator, of its own goroutine. It is satisfied before `record` has put it into the snapshot, which nobody
-    /// else reads before its end: a signal handler of this thread that waits would wait for ever for one in progress.
+    /// Records the coordinator's own goroutine. It becomes satisfied before `record` adds it to the snapshot, which no
+    /// other thread reads before the end: a signal handler of this thread that waits would wait for ever for a
+    /// goroutine in progress.
     pub(crate) fn settle_own(&self, number: u64, record: impl FnOnce()) {
         if let Claim::Claimed(_) = self.claim(number) {
             self.finish(number);
@@ -270,8 +273,8 @@ impl Progress {
         }
     }
 
-    /// By the coordinator, or by the goroutine in a signal handler: `record` puts it into the snapshot, unless it is there
-    /// or another one does.
+    /// Runs `record` to add the goroutine to the snapshot, unless it is recorded or claimed already. Called by the
+    /// coordinator, or by the goroutine in a signal handler.
     pub(crate) fn settle(&self, number: u64, record: impl FnOnce()) {
         if let Claim::Claimed(_) = self.claim(number) {
             record();
@@ -279,8 +282,8 @@ impl Progress {
         }
     }
 
-    /// By the goroutine in a signal handler, whose thread the coordinator knows, but not as a goroutine: it has begun since,
-    /// or has begun so shortly before that its number was not there yet.
+    /// Records a goroutine whose thread the coordinator knows only as a thread: the goroutine began since, or so
+    /// shortly before that its id was not visible yet. Called by the goroutine in a signal handler.
     pub(crate) fn settle_stranger(&self, number: u64, record: impl FnOnce()) {
         if self.0.load(Ordering::Acquire) == word(number, BORN) {
             record();
@@ -289,7 +292,8 @@ impl Progress {
         }
     }
 
-    /// By the coordinator, when the snapshot was withdrawn: nobody records the goroutine any more when this returns.
+    /// Closes the withdrawn snapshot for this goroutine: no thread records it any more when this returns. Called by the
+    /// coordinator.
     pub(crate) fn close(&self, number: u64) {
         let mut tries = 0;
         loop {
@@ -302,8 +306,9 @@ impl Progress {
     }
 }
 
-/// What is waited for takes a microsecond, unless its thread has lost its core; and one of a real-time policy that only
-/// yields would keep an ordinary one from getting it back.
+/// Yields, and naps after 64 tries, until another thread has finished. The wait takes a microsecond, unless the other
+/// thread has lost its core; a waiter with a real-time policy that only yielded would keep an ordinary thread from
+/// getting the core back.
 pub fn give_way(tries: &mut u32) {
     *tries += 1;
     let nap = || match *tries {

@@ -1,4 +1,4 @@
-//! Models of the protocol: who reads a stack, and who records a goroutine.
+//! Models of the protocol: a stack is read by one thread at a time, and a goroutine is recorded at most once.
 
 use super::*;
 use crate::stack::SavedFrame;
@@ -20,7 +20,7 @@ struct World {
 
 // SAFETY: loom checks every access to the cells.
 unsafe impl Sync for World {}
-// SAFETY: as above.
+// SAFETY: loom checks every access to the cells.
 unsafe impl Send for World {}
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
         self.records.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits and runs again, which changes its stack.
+    /// Waits and then runs again, which changes the stack.
     fn wait(&self) {
         self.parked.begin(AT);
         self.parked.end();
@@ -49,7 +49,7 @@ impl World {
         self.stack.with_mut(|stack| unsafe { *stack += 1 });
     }
 
-    /// Returns how many records the snapshot has.
+    /// Takes a snapshot and returns its number of records.
     fn snapshot(&self) -> u32 {
         let before = self.records.load(Ordering::Relaxed);
         let number = self.snapshots.publish(PROCESS);
@@ -59,13 +59,13 @@ impl World {
         });
         self.snapshots.withdraw();
         self.progress.close(number);
-        // The memory is the coordinator's again.
+        // After `close` the memory belongs to the coordinator again.
         self.record.with_mut(|record| unsafe { *record = 0 });
         self.records.load(Ordering::Relaxed) - before
     }
 }
 
-/// Nobody reads a stack while its owner runs, nobody records itself after the end, and nobody twice.
+/// No thread reads a stack while its owner runs, no goroutine records itself after the end, and none is recorded twice.
 #[test]
 fn loom_a_stack_is_read_by_one_and_stays_meanwhile() {
     let mut builder = loom::model::Builder::new();
@@ -104,7 +104,7 @@ fn loom_two_snapshots_do_not_mix() {
     });
 }
 
-/// One that waits throughout is in the snapshot.
+/// A goroutine that waits throughout is in the snapshot.
 #[test]
 fn loom_one_that_waits_is_recorded() {
     loom::model(|| {
@@ -115,7 +115,7 @@ fn loom_one_that_waits_is_recorded() {
             loom::thread::spawn(move || world.snapshot())
         };
         assert_eq!(coordinator.join().unwrap(), 1);
-        // One that has begun after the cut is not.
+        // A goroutine that began after the cut is not recorded.
         let number = world.snapshots.publish(PROCESS);
         world.progress.begin(&world.snapshots);
         assert_eq!(world.progress.visit(number, &world.parked, |_| unreachable!()), Visit::Born);

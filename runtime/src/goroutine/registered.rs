@@ -1,4 +1,4 @@
-//! A goroutine that ends with a scope.
+//! The guard of a goroutine that ends with a scope.
 
 use core::marker::PhantomData;
 
@@ -6,40 +6,40 @@ use super::Goroutine;
 use crate::start::Start;
 use crate::thread_create::ThreadBucket;
 
-/// The current thread's goroutine, until it is dropped. For the first function of a thread.
+/// Guard of the current thread's goroutine, for the first function of a thread. Dropping it ends the goroutine.
 #[must_use = "the goroutine ends when this is dropped"]
 pub struct Registered {
-    /// And its id: the slot may be another's by then.
+    /// The goroutine and its id: the slot may hold another goroutine at the drop.
     goroutine: Option<(&'static Goroutine, u64)>,
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// What a goroutine's creator has settled before there is a thread for it.
+/// What a goroutine's creator has determined before its thread exists.
 #[derive(Clone, Copy, Debug)]
 pub struct Birth {
-    /// Its number, from [`crate::goroutine_id::reserve`].
+    /// The id of the goroutine, from [`crate::goroutine_id::reserve`].
     pub goroutine: u64,
-    /// The mark that its state word begins with; 0 without an observer.
+    /// The initial mark of its state word; 0 without an observer.
     pub mark: u32,
 }
 
-/// Where a goroutine comes from, as far as its creator has told.
+/// The origin of a goroutine, as far as its creator has reported it.
 #[derive(Clone, Copy, Default)]
 pub struct Origin {
-    /// What [`crate::thread_create::stack`] returned to the creator.
+    /// The result of [`crate::thread_create::stack`] in the creator.
     pub created_by: Option<&'static ThreadBucket>,
-    /// The number of the goroutine that creates it; 0 where that is not known.
+    /// The id of the creating goroutine; 0 where it is not known.
     pub creator: u64,
     /// What it runs, and the line that started it.
     pub start: Option<Start>,
-    /// What the creator has settled.
+    /// What the creator has determined in advance.
     pub birth: Option<Birth>,
 }
 
-/// Begins the current thread's goroutine. A thread that hooks have found before is the same goroutine still,
-/// under the new name, unless its creator has settled another number. Nothing, if there is no memory. Go: `newproc`.
+/// Begins the current thread's goroutine. A thread that a hook has already registered keeps its goroutine, with the new
+/// name, unless its creator has reserved another id. Does nothing if there is no memory. Go: `newproc`.
 ///
-/// `name` is kept up to 64 bytes.
+/// The first 64 bytes of `name` are kept.
 pub fn register(name: Option<&str>, origin: Origin) -> Registered {
     let goroutine = super::enter_thread(name.unwrap_or_default(), origin);
     Registered {
@@ -49,7 +49,8 @@ pub fn register(name: Option<&str>, origin: Origin) -> Registered {
 }
 
 impl Registered {
-    /// The goroutine ends when its thread has run its last destructor; at once, if that will not be noticed.
+    /// Lets the goroutine end when its thread has run its last destructor; ends it at once if that would not be
+    /// noticed.
     pub fn end_with_thread(self) {
         if super::exit::arm() {
             core::mem::forget(self);

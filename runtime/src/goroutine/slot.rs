@@ -1,4 +1,4 @@
-//! A goroutine: the slot that says who it is and what it waits for.
+//! The slot of a goroutine: its identity and its current wait.
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
@@ -19,18 +19,18 @@ use crate::thread_create::ThreadBucket;
 use crate::wait_reason::WaitReason;
 use crate::wait_site::NotedSite;
 
-/// Tries of a reader that goroutines keep coming and going under.
+/// Tries of a reader while goroutines keep beginning and ending in the slot.
 const TRIES: usize = 8;
 
 /// One line of execution that the profiler follows: an operating system thread. Go: `g`.
 ///
-/// Lives for ever, but not as the same goroutine: when one has ended, its slot serves a later one, which
-/// [`Goroutine::id`] tells apart.
+/// A slot is never freed. When its goroutine has ended, it serves a later goroutine, which [`Goroutine::id`]
+/// distinguishes.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Goroutine {
-    /// 0 while the slot is free. Written last when a goroutine begins and first when it ends, so that who
-    /// reads the same number before and after the rest has read one goroutine.
+    /// 0 while the slot is free. Written last when a goroutine begins and first when it ends, so that a reader that
+    /// sees the same id before and after the other fields has read a single goroutine.
     id: AtomicU64,
     now: Now,
     call: Call,
@@ -42,7 +42,7 @@ pub struct Goroutine {
     labels: AtomicU32,
     progress: Progress,
     parked: Parked,
-    /// The task that its thread polls, the innermost one.
+    /// The innermost task that its thread polls.
     polls: AtomicRef<Task>,
     thread_number: AtomicU64,
     wait_site: NotedSite,
@@ -50,14 +50,14 @@ pub struct Goroutine {
     index: SlotIndex,
 }
 
-// SAFETY: atomics of numbers and pointers, for which zero is valid: a slot that is free.
+// SAFETY: the fields are atomics of numbers and pointers, for which zero is valid: it means a free slot.
 unsafe impl Slot for Goroutine {
     fn index(&self) -> &SlotIndex {
         &self.index
     }
 }
 
-/// Who a goroutine is.
+/// The identity of a goroutine.
 #[derive(Clone, Copy)]
 pub(super) struct Identity<'a> {
     pub(super) id: u64,
@@ -65,11 +65,11 @@ pub(super) struct Identity<'a> {
     pub(super) process: u32,
     pub(super) name: &'a str,
     pub(super) origin: Origin,
-    /// What it does at first.
+    /// Its initial state.
     pub(super) state: StateWord,
 }
 
-/// Which thread a goroutine is.
+/// The thread of a goroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Thread {
     pub(crate) goroutine: u64,
@@ -78,169 +78,172 @@ pub(crate) struct Thread {
 }
 
 impl Goroutine {
-    /// Its number: of all goroutines of this process no other ever has it. They begin at 1, which is the
-    /// main thread's. Go: `goid`.
+    /// Returns its id, which no other goroutine of this process ever has. Ids begin at 1, the main thread's. Go:
+    /// `goid`.
     pub fn id(&self) -> u64 {
         self.id.load(Relaxed)
     }
 
-    /// Its number. Whoever reads anything else of it then reads what it has written before it began, or later.
+    /// Returns its id with acquire ordering: other fields read afterwards are at least as new as when it began.
     pub(crate) fn id_of_now(&self) -> u64 {
         self.id.load(Acquire)
     }
 
-    /// The kernel's number of its thread.
+    /// Returns the kernel's id of its thread.
     pub fn thread_id(&self) -> u32 {
         self.thread_id.load(Relaxed)
     }
 
-    /// The number that std has for its thread; 0 where it has not been noted.
+    /// Returns the number that std gives its thread; 0 where it has not been noted.
     pub fn thread_number(&self) -> u64 {
         self.thread_number.load(Relaxed)
     }
 
-    /// Notes the number that std has for its thread. Called by the goroutine itself, before it waits. For hooks.
+    /// Notes the number that std gives its thread. Called by the goroutine itself, before it waits. Safe to call in a
+    /// hook.
     pub fn set_thread_number(&self, number: u64) {
         self.thread_number.store(number, Relaxed);
     }
 
-    /// Where its last wait was that others may have ended. Noted by the goroutine itself, before it waits.
+    /// Returns the site of its last wait that another goroutine can end. Noted by the goroutine itself, before it
+    /// waits.
     pub fn wait_site(&self) -> &NotedSite {
         &self.wait_site
     }
 
-    /// The task that its thread polls: the innermost one. For hooks.
+    /// Returns the innermost task that its thread polls. Safe to call in a hook.
     #[inline]
     pub fn polls(&self) -> Option<&'static Task> {
         self.polls.get()
     }
 
-    /// Notes which task its thread polls from now on. Called by the goroutine itself. For hooks.
+    /// Notes the task that its thread polls from now on. Called by the goroutine itself. Safe to call in a hook.
     #[inline]
     pub fn set_polls(&self, task: Option<&'static Task>) {
         self.polls.set(task);
     }
 
-    /// Its name, at most 64 bytes of it; empty when it has none.
+    /// Returns the first 64 bytes of its name; empty when it has none.
     pub fn name(&self) -> String {
         self.with_name(str::to_owned)
     }
 
-    /// Runs `f` with [`Goroutine::name`], which is not allocated. For hooks.
+    /// Runs `f` with [`Goroutine::name`], without allocating. Safe to call in a hook.
     pub fn with_name<T>(&self, f: impl FnOnce(&str) -> T) -> T {
         self.name.with(f)
     }
 
-    /// The stack that created it; `None` where that is not known: of the main thread, and of threads that no hook has seen
-    /// created.
+    /// Returns the stack that created it; `None` where that is not known: for the main thread, and for threads whose
+    /// creation no hook has seen.
     pub fn created_by(&self) -> Option<&'static ThreadBucket> {
         self.created_by.get()
     }
 
-    /// What it runs and where it was started; `None` where that is not known, as with [`Goroutine::created_by`].
+    /// Returns what it runs and where it was started; `None` where that is not known, as with
+    /// [`Goroutine::created_by`].
     pub fn start(&self) -> Option<Start> {
         self.start.get()
     }
 
-    /// The number of the goroutine that created it; 0 where that is not known.
+    /// Returns the id of the goroutine that created it; 0 where that is not known.
     pub fn creator(&self) -> u64 {
         self.creator.load(Relaxed)
     }
 
-    /// The labels of its thread.
+    /// Returns the labels of its thread.
     pub fn labels(&self) -> LabelSetId {
         LabelSetId::from_bits(self.labels.load(Relaxed))
     }
 
-    /// Notes the labels of its thread. Called by the goroutine itself. For hooks.
+    /// Notes the labels of its thread. Called by the goroutine itself. Safe to call in a hook.
     #[inline]
     pub(crate) fn set_labels(&self, labels: LabelSetId) {
         self.labels.store(labels.bits(), Release);
     }
 
-    /// How far a snapshot of stacks has come with it.
+    /// Returns the progress of the current snapshot with it.
     #[inline]
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Where its stack can be read while it waits.
+    /// Returns the frame from which its stack can be read while it waits.
     #[inline]
     pub(crate) fn parked(&self) -> &Parked {
         &self.parked
     }
 
-    /// What it does now.
+    /// Returns its current state.
     #[inline]
     pub fn state(&self) -> StateWord {
         self.now.read()
     }
 
-    /// Changes what it does from what [`Goroutine::state`] returned; if that is not so any more, returns what it
-    /// is. For hooks. Go: `casgstatus`.
+    /// Changes its state from `from`, a result of [`Goroutine::state`]. If the state has changed since, returns the
+    /// current one. Safe to call in a hook. Go: `casgstatus`.
     #[inline]
     pub fn change(&self, from: StateWord, to: StateWord) -> Result<(), StateWord> {
         self.now.change(from, to)
     }
 
-    /// Notes that a wait begins at the tick `since` of [`crate::clock`]. Called by the goroutine itself, before
-    /// the change. For hooks.
+    /// Notes that a wait begins at the tick `since` of [`crate::clock`]. Called by the goroutine itself, before it
+    /// changes its state. Safe to call in a hook.
     #[inline]
     pub fn note_since(&self, since: u64) {
         self.now.note_since(since);
     }
 
-    /// The tick at which its last wait began.
+    /// Returns the tick at which its last wait began.
     pub(crate) fn since(&self) -> u64 {
         self.now.since()
     }
 
-    /// What it waits for, and since which tick of [`crate::clock`].
+    /// Returns what it waits for, and the tick of [`crate::clock`] at which the wait began.
     pub fn waiting(&self) -> Option<(WaitReason, u64)> {
         self.now.waiting()
     }
 
-    /// The call that it is in.
+    /// Returns the note of its current call.
     #[inline]
     pub fn call(&self) -> &Call {
         &self.call
     }
 
-    /// A number that stands for the slot, never 0, its low seven bits 0: for wait queues, which add marks of
-    /// their own there.
+    /// Returns a number that identifies the slot. It is never 0 and its low seven bits are 0, so that wait queues can
+    /// store marks there.
     #[inline]
     pub fn token(&self) -> usize {
         (&raw const *self).expose_provenance()
     }
 
-    /// The slot that a token stands for.
+    /// Returns the slot that a token identifies.
     ///
     /// # Safety
-    /// `token` is what [`Goroutine::token`] returned, in this process or in one that it was forked from.
+    /// `token` is a result of [`Goroutine::token`] in this process or in an ancestor that forked it.
     #[inline]
     pub unsafe fn from_token(token: usize) -> &'static Self {
-        // SAFETY: the address of a slot, by the caller's promise; slots are never freed.
+        // SAFETY: the caller passes a result of `token`, the address of a slot; slots are never freed.
         unsafe { &*core::ptr::with_exposed_provenance(token) }
     }
 
-    /// Begins a goroutine in a slot that is the caller's alone.
+    /// Begins a goroutine in a slot that the caller owns.
     pub(super) fn begin(&self, identity: Identity<'_>) {
         self.set_thread(identity.thread_id, identity.process);
         self.describe(identity.name, identity.origin);
         self.set_polls(None);
         self.set_thread_number(0);
         self.wait_site.set(None);
-        // A thread that was cancelled in a call has not said that it left.
+        // A thread that was cancelled in a call has not left its note.
         self.call.reset();
         self.id.store(identity.id, Release);
-        // Last: who finds it alive finds out who it is.
+        // Last: a reader that finds the goroutine alive can read its identity.
         self.now.reset(identity.state);
     }
 
-    /// Ends goroutine `id`. `true` for one caller only, who has the slot to himself then: the goroutine may
-    /// have been found dead by others, and the slot may be another's already.
+    /// Ends goroutine `id`. Returns `true` for one caller only, which then owns the slot: other threads may find the
+    /// same goroutine dead, and the slot may already serve another one.
     pub(super) fn end(&self, id: u64) -> bool {
-        // Acquire: pairs with `begin`, so that the slot's number is known to whoever gives it back.
+        // Acquire: pairs with `begin`, so that the caller that gives the slot back sees the slot's index.
         let has_ended = id != 0 && self.id.compare_exchange(id, 0, Acquire, Relaxed).is_ok();
         if has_ended {
             self.now.reset(StateWord::new(State::Dead, 0));
@@ -248,23 +251,22 @@ impl Goroutine {
         has_ended
     }
 
-    /// What may change while it lives. Called by the goroutine itself.
+    /// Sets the fields that may change while it lives. Called by the goroutine itself.
     pub(super) fn describe(&self, name: &str, origin: Origin) {
         self.name.set(name);
-        // Release, here and below: who reads any of this of a new goroutine, and then looks at the id
-        // again, sees that the old one is over.
+        // Release, here and below: a reader that reads one of these fields from a new goroutine, and then reads the id
+        // again, sees that the old goroutine has ended.
         self.created_by.set(origin.created_by);
         self.start.set(origin.start);
         self.creator.store(origin.creator, Release);
     }
 
-    /// Gives it another name. Called by the goroutine itself.
+    /// Changes its name. Called by the goroutine itself.
     pub(super) fn rename(&self, name: &str) {
         self.name.set(name);
     }
 
-    /// The thread it runs on, and the process it is seen in. A fork gives the thread that forked another
-    /// number.
+    /// Sets its thread and its process. A fork gives the forking thread a new thread id.
     pub(super) fn set_thread(&self, thread_id: u32, process: u32) {
         self.thread_id.store(thread_id, Release);
         self.process.store(process, Release);
@@ -274,7 +276,7 @@ impl Goroutine {
         self.process.load(Relaxed)
     }
 
-    /// Which thread is in this slot, if there is one, of one piece.
+    /// Returns a consistent record of the thread in this slot, if the slot is occupied.
     pub(crate) fn thread(&self) -> Option<Thread> {
         for _ in 0..TRIES {
             let goroutine = self.id.load(Acquire);
@@ -290,7 +292,7 @@ impl Goroutine {
         None
     }
 
-    /// The goroutine in this slot, if there is one, of one piece.
+    /// Returns a consistent record of the goroutine in this slot, if the slot is occupied.
     pub(super) fn read(&self) -> Option<LiveGoroutine> {
         for _ in 0..TRIES {
             let id = self.id.load(Acquire);
@@ -330,8 +332,8 @@ mod loom_tests {
         }
     }
 
-    /// A reader sees one goroutine of one piece while the slot goes from one to the next, and of two that
-    /// end it one wins.
+    /// A reader sees one consistent goroutine while the slot changes from one to the next, and of two threads that end
+    /// it one wins.
     #[test]
     fn loom_a_goroutine_is_read_whole() {
         let mut builder = loom::model::Builder::new();
@@ -339,7 +341,7 @@ mod loom_tests {
         builder.check(|| {
             let slot = Arc::new(Goroutine::default());
             slot.begin(identity(1));
-            // The reader is the spawned one, as in the model of waits.
+            // The reader is the spawned thread, as in the model of waits.
             let reader = {
                 let slot = slot.clone();
                 loom::thread::spawn(move || {

@@ -15,7 +15,7 @@ fn find(id: u64) -> Option<LiveGoroutine> {
     all().find(|goroutine| goroutine.id == id)
 }
 
-/// A handle to join, and what its first hook was told.
+/// Starts a thread that passes its goroutine to `body`. Returns the handle to join.
 fn foreign_thread<T: Send + 'static>(
     name: &str,
     body: impl FnOnce(&'static Goroutine) -> T + Send + 'static,
@@ -36,7 +36,7 @@ fn a_foreign_thread_is_known_from_its_first_hook_to_its_end() {
         assert_eq!(goroutine.name(), "foreign-thread");
         assert_eq!(goroutine.thread_id(), kernel_thread::thread_id());
         assert!(core::ptr::eq(goroutine, current().unwrap()));
-        // SAFETY: a token of this moment.
+        // SAFETY: the token was just taken from this goroutine.
         assert!(core::ptr::eq(goroutine, unsafe { Goroutine::from_token(goroutine.token()) }));
         let found = find(goroutine.id()).expect("it is live");
         assert_eq!((&*found.name, found.thread_id), ("foreign-thread", kernel_thread::thread_id()));
@@ -130,7 +130,7 @@ fn a_storm_of_threads_needs_no_more_slots_than_live_at_once() {
         live
     });
     assert_eq!(ids.lock().unwrap().len(), AT_ONCE * ROUNDS);
-    // Each id a whole goroutine: the name tells which kind of thread it was.
+    // Each id appears with a consistent record: the name shows which kind of thread it was.
     let ids = ids.lock().unwrap();
     assert!(!live.is_empty());
     for goroutine in live.iter().filter(|goroutine| ids.contains(&goroutine.id)) {
@@ -146,7 +146,8 @@ fn a_storm_of_threads_needs_no_more_slots_than_live_at_once() {
 fn a_thread_that_dies_without_notice_is_found_dead() {
     extern "C" fn dies(out: *mut libc::c_void) -> *mut libc::c_void {
         let own = current().unwrap();
-        // SAFETY: points to the creator's local, who waits. The exit is the thread's own: no destructor runs.
+        // SAFETY: `out` points to a local of the creator, which waits. The system call ends the thread without
+        // destructors.
         unsafe {
             *out.cast::<(u64, u32)>() = (own.id(), own.thread_id());
             libc::syscall(libc::SYS_exit, 0);
@@ -219,12 +220,12 @@ fn a_goroutine_lasts_through_destructors_and_none_begins_after_the_last() {
 
     init::open();
     let mut later = 0;
-    // SAFETY: writes to a local. Made after ours, the key's destructor runs after ours in every round.
+    // SAFETY: writes to a local. This key is made after our own, so its destructor runs after ours in every round.
     assert_eq!(unsafe { libc::pthread_key_create(&raw mut later, Some(in_every_round)) }, 0);
     LATER.store(later as usize, Ordering::Relaxed);
     let id = foreign_thread("dying", move |goroutine| {
         NOTES.with(|notes| drop(notes.borrow()));
-        // SAFETY: made above.
+        // SAFETY: the key is made above and never deleted.
         unsafe { libc::pthread_setspecific(later, without_provenance(1)) };
         goroutine.id()
     })
@@ -237,11 +238,11 @@ fn a_goroutine_lasts_through_destructors_and_none_begins_after_the_last() {
 
 /// Runs `body` in a forked child and fails unless it is true there.
 fn in_child(body: impl FnOnce() -> bool) {
-    // SAFETY: the child only asks and exits.
+    // SAFETY: the child only runs `body` and exits.
     let child = unsafe { libc::fork() };
     assert!(child >= 0);
     if child == 0 {
-        // One that hangs fails.
+        // A child that hangs is killed, and the test fails.
         // SAFETY: a plain system call.
         unsafe { libc::alarm(120) };
         let right = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body)).unwrap_or(false);
@@ -254,11 +255,11 @@ fn in_child(body: impl FnOnce() -> bool) {
     assert_eq!(status, 0, "the child has seen otherwise");
 }
 
-/// The number of a goroutine whose thread is libc's: one of std's would wait for ever for a lock of std's, if another test
-/// started a thread when this process was forked.
+/// Returns the id of a goroutine on a thread made by libc. A thread made by std would wait for ever for a lock of std,
+/// if another test was starting a thread when this process was forked.
 fn id_of_new_thread() -> u64 {
     extern "C" fn tell(id: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: the caller's, who waits.
+        // SAFETY: `id` points to a local of the caller, which waits.
         unsafe { *id.cast::<u64>() = current().unwrap().id() };
         core::ptr::null_mut()
     }
@@ -286,7 +287,7 @@ fn a_forked_child_has_one_goroutine_under_its_new_number() {
             let told =
                 goroutine.thread_id() == kernel_thread::thread_id() && kernel_thread::thread_id() != parents;
             let live: Vec<_> = all().map(|goroutine| (goroutine.id, goroutine.thread_id)).collect();
-            // The slots of those that do not exist here serve the child's own threads.
+            // The slots of goroutines that do not exist in the child serve the child's own threads.
             let made = slots_made();
             let new = id_of_new_thread();
             told && live == [(id, kernel_thread::thread_id())] && new > other_id && slots_made() == made

@@ -1,9 +1,9 @@
-//! Whose an address was when a stack was captured.
+//! The owner of an address at the time when a stack was captured.
 
 use super::span::{CaptureSpan, ClockTime};
 use super::{Module, refresh};
 
-/// One stretch of time in which a module was loaded, as far as the readings of the loader's list tell.
+/// A period in which a module was loaded, as far as the readings of the loader's list reveal.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Lifetime {
     pub(super) module: &'static Module,
@@ -11,14 +11,15 @@ pub(super) struct Lifetime {
     pub(super) first: u64,
     /// The last reading that saw it, if it was missing in the next one.
     pub(super) last: Option<u64>,
-    /// Something that is not known, or no longer, was unloaded shortly before the first one, and may have lain there.
+    /// Whether a module that is unknown, or forgotten, was unloaded shortly before `first`, and may have been at this
+    /// address.
     pub(super) is_doubtful_before: bool,
-    /// Likewise after the last one.
+    /// Whether the same is possible shortly after `last`.
     pub(super) is_doubtful_after: bool,
 }
 
 impl Lifetime {
-    /// The first and the last value of the clock at which its code may have run; `span` has the proof.
+    /// Returns the first and the last clock value at which its code may have run; `span` has the proof.
     fn bounds(&self) -> (u64, u64) {
         ((2 * self.first).saturating_sub(3), self.last.map_or(u64::MAX, |last| 2 * last + 1))
     }
@@ -33,20 +34,20 @@ impl Lifetime {
         (begin..=end).contains(&time)
     }
 
-    /// From when on nothing that was unseen before it can have been meant.
+    /// Returns the clock value from which an earlier unseen module is excluded.
     fn sure_from(&self) -> u64 {
         let (begin, _) = self.bounds();
         if self.is_doubtful_before { 2 * self.first } else { begin }
     }
 
-    /// Until when nothing that was unseen after it can have been meant.
+    /// Returns the clock value until which a later unseen module is excluded.
     fn sure_until(&self) -> u64 {
         let (_, end) = self.bounds();
         if self.is_doubtful_after { end.saturating_sub(3) } else { end }
     }
 }
 
-/// Each module once.
+/// Returns each module once.
 pub(super) fn distinct(lifetimes: &[Lifetime]) -> Vec<&'static Module> {
     let mut modules: Vec<&'static Module> = Vec::with_capacity(lifetimes.len());
     for lifetime in lifetimes {
@@ -57,27 +58,28 @@ pub(super) fn distinct(lifetimes: &[Lifetime]) -> Vec<&'static Module> {
     modules
 }
 
-/// Every module seen, and when: the program itself first, unloaded modules last.
+/// All modules that were seen, and when: the program itself first, unloaded modules last.
 #[derive(Debug)]
 pub struct History {
     modules: Vec<&'static Module>,
-    /// With the places of their modules, by address.
+    /// Each with the index of its module, sorted by address.
     lifetimes: Vec<(usize, Lifetime)>,
 }
 
-/// Whose an address was.
+/// The owner of an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Owner {
-    /// No module that was seen lay there.
+    /// No module that was seen contains the address.
     Unknown,
-    /// The module at this place.
+    /// The module with this index.
     Module(usize),
-    /// It cannot be told: one of these modules, or one that was never seen.
+    /// The owner is uncertain: one of these modules, or one that was never seen.
     Contested(Vec<usize>),
 }
 
 impl History {
-    /// Reads the loader's list again, so that libraries loaded since the last time are known. Not for hooks.
+    /// Reads the loader's list again, so that libraries loaded since the last time are known. Must not be called in a
+    /// hook.
     pub fn read() -> Self {
         refresh();
         super::read(|set| Self::new(&set.lifetimes))
@@ -94,12 +96,12 @@ impl History {
         Self { modules, lifetimes }
     }
 
-    /// Its modules. Other methods tell them by their places here.
+    /// Returns its modules. Other methods identify modules by their indices here.
     pub fn modules(&self) -> &[&'static Module] {
         &self.modules
     }
 
-    /// The modules that have lain at an address, some perhaps more than once.
+    /// Returns the modules that have contained an address; a module may appear more than once.
     pub fn all_at(&self, address: usize) -> impl Iterator<Item = usize> {
         self.at(address).map(|(module, _)| *module)
     }
@@ -109,22 +111,22 @@ impl History {
         self.lifetimes[..after].iter().filter(move |(_, lifetime)| address < lifetime.module.limit)
     }
 
-    /// Whose an address was all the time in which it was captured. The span must have ended before this history was
-    /// read: of what was loaded since, nothing is known.
+    /// Returns the owner of an address during the whole span in which it was captured. The span must have ended before
+    /// this history was read: modules loaded since are not known.
     pub fn owner(&self, address: usize, span: CaptureSpan) -> Owner {
         let candidates = || self.at(address).filter(|(_, lifetime)| lifetime.overlaps(span));
         let Some(&(module, _)) = candidates().next() else {
             return Owner::Unknown;
         };
         let is_known_time = span != CaptureSpan::UNKNOWN;
-        // A module that came back is the same one.
+        // A module that came back counts as the same module.
         let is_sole = candidates().all(|(other, _)| *other == module);
         let has = |time| candidates().any(|(_, lifetime)| lifetime.has(time));
         let is_covered = !is_known_time || has(span.first) && has(span.last);
         let is_sure = candidates().all(|(_, lifetime)| {
             let (begin, end) = lifetime.bounds();
             let (from, until) = (lifetime.sure_from(), lifetime.sure_until());
-            // Times that are in question, at either end.
+            // The uncertain times at either end.
             let asks_before = begin < from && span.first < from;
             let asks_after = until < end && until < span.last;
             !asks_before && !asks_after
@@ -138,8 +140,8 @@ impl History {
         Owner::Contested(all)
     }
 
-    /// From when on [`owner`](Self::owner) gives one answer for an address, whatever the span, and that answer: most
-    /// addresses have never had another owner, and need no second look.
+    /// Returns the owner of an address, and the time from which [`owner`](Self::owner) gives this answer whatever the
+    /// span: most addresses have never had another owner, and need no second look-up.
     pub fn settled(&self, address: usize) -> (Owner, ClockTime) {
         let Some((module, latest)) = self.at(address).max_by_key(|(_, lifetime)| lifetime.first) else {
             return (Owner::Unknown, ClockTime::START);

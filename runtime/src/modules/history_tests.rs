@@ -23,7 +23,7 @@ fn module(path: &str, start: usize) -> &'static Module {
     }))
 }
 
-/// A loader, a clock and readings of it.
+/// A simulated loader, clock and reader.
 struct World {
     loaded: Vec<&'static Module>,
     removed: u64,
@@ -80,7 +80,7 @@ impl World {
         History::new(&self.set.lifetimes)
     }
 
-    /// The path of the module, or those that it may be.
+    /// Returns the path of the owning module, or of those that may own the address.
     fn owner(&self, address: usize, span: CaptureSpan) -> Result<&'static str, Vec<&'static str>> {
         let history = self.history();
         let path = |module: usize| &*history.modules()[module].path;
@@ -165,7 +165,7 @@ fn a_library_that_comes_back_is_the_same() {
     }
 }
 
-/// Whatever the order of loading, reading and capturing: an owner that is told is the true one.
+/// Whatever the order of loading, reading and capturing: an owner that is named is the true one.
 #[test]
 fn random_histories_never_name_a_wrong_owner() {
     let mut state = 0x9e37_79b9_7f4a_7c15_u64;

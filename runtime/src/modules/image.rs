@@ -1,5 +1,5 @@
-//! What the loader has mapped of a program's or library's file: headers, build id, unwind tables. Read through [`Memory`],
-//! because the file may have been cut since.
+//! The parts of a program's or library's file that the loader has mapped: headers, build id, unwind tables. They are
+//! read through [`Memory`], because the file may have been truncated since.
 
 use super::memory::Memory;
 use super::{Module, UnwindTables};
@@ -24,12 +24,12 @@ struct Places {
 }
 
 impl<'a> Image<'a> {
-    /// `None` if its headers cannot be read.
+    /// Reads the headers. Returns `None` if they cannot be read.
     pub(super) fn new(info: &libc::dl_phdr_info, memory: &'a Memory) -> Option<Self> {
         const LEN: usize = size_of::<libc::Elf64_Phdr>();
         let number = usize::from(info.dlpi_phnum);
         let bytes = memory.copy(info.dlpi_phdr as usize, number * LEN)?;
-        // SAFETY: any bytes are a header, and each chunk has as many as one.
+        // SAFETY: any bytes are a valid header, and each chunk has a header's size.
         let header = |chunk: &[u8]| unsafe { chunk.as_ptr().cast::<libc::Elf64_Phdr>().read_unaligned() };
         let headers = bytes.chunks_exact(LEN).map(header).collect();
         Some(Self { headers, bias: info.dlpi_addr as usize, memory })
@@ -39,8 +39,8 @@ impl<'a> Image<'a> {
         self.headers.iter().filter(|h| h.p_type == libc::PT_LOAD)
     }
 
-    /// The run-time address of a part, if it lies in one readable segment: what a header claims beyond that may not be
-    /// mapped.
+    /// Returns the run-time address and length of a part, if it lies within one readable segment: a header may claim
+    /// ranges that are not mapped.
     fn readable(&self, vaddr: u64, len: u64) -> Option<(usize, usize)> {
         let end = vaddr.checked_add(len)?;
         let inside = |h: &libc::Elf64_Phdr| {
@@ -54,7 +54,7 @@ impl<'a> Image<'a> {
         self.memory.copy(address, len)
     }
 
-    /// Empty if there is none; `None` if it cannot be read.
+    /// Returns the build id, which is empty if the module has none; `None` if it cannot be read.
     pub(super) fn build_id(&self) -> Option<Vec<u8>> {
         const NT_GNU_BUILD_ID: u32 = 3;
         for note in self.headers.iter().filter(|h| h.p_type == libc::PT_NOTE) {
@@ -76,14 +76,14 @@ impl<'a> Image<'a> {
         Some(Vec::new())
     }
 
-    /// `.eh_frame_hdr` by its program header; `.eh_frame` by the pointer in it, up to the end of its
-    /// segment (the loader does not tell its length, and its own terminator ends it).
+    /// Finds `.eh_frame_hdr` by its program header, and `.eh_frame` by the pointer in it, up to the end of its segment
+    /// (the loader does not know its length, and its own terminator ends it).
     fn places(&self) -> Option<Places> {
         let found = self.headers.iter().find(|h| h.p_type == libc::PT_GNU_EH_FRAME)?;
         let vaddr = found.p_vaddr;
         let header = self.readable(vaddr, found.p_memsz)?;
-        // The version is 1 and linkers encode the pointer as pcrel | sdata4; anything else is left
-        // to the fall-back by frame pointers.
+        // The version is 1, and linkers encode the pointer as pcrel | sdata4; for anything else the walk falls back to
+        // frame pointers.
         const PCREL_SDATA4: u8 = 0x1b;
         let start: [u8; 8] = self.copy((header.0, header.1.min(8)))?.try_into().ok()?;
         let [1, PCREL_SDATA4, _, _, offset @ ..] = start else { return None };
@@ -94,23 +94,24 @@ impl<'a> Image<'a> {
         Some(Places { header, frames: frames.unwrap_or_default() })
     }
 
-    /// The tables, copied. Empty ones if they cannot be read.
+    /// Copies the tables. They are empty if they cannot be read.
     pub(super) fn tables(&self) -> CopiedTables {
         let Places { header, frames } = self.places().unwrap_or_default();
         let copied = |part: (usize, usize)| (self.copy(part).unwrap_or_default(), part.0);
         CopiedTables { header: copied(header), frames: copied(frames) }
     }
 
-    /// The tables of the program itself, where they are.
+    /// Returns the tables of the program itself, in place.
     pub(super) fn tables_in_place(&self) -> UnwindTables {
         let Places { header, frames } = self.places().unwrap_or_default();
         let slice = |(address, len): (usize, usize)| {
             if len == 0 {
                 return (&[][..], address);
             }
-            // SAFETY: inside a readable segment of the program, which is mapped as long as the process lives. The kernel
-            // refuses to write to the file that it executes. (Linux 6.11 did not, and it does not know a program that the
-            // loader was executed for: where that is cut, the program dies of its next page of code as well.)
+            // SAFETY: the range is inside a readable segment of the program, which is mapped as long as the process
+            // lives. The kernel refuses writes to the file that it executes. (Linux 6.11 did not, and the kernel does
+            // not protect a program that was started through the loader: where such a file is truncated, the program
+            // also dies at its next page of code.)
             (unsafe { core::slice::from_raw_parts(address as *const u8, len) }, address)
         };
         UnwindTables { header: slice(header), frames: slice(frames), is_copy: false }
@@ -122,9 +123,9 @@ impl CopiedTables {
         self.header.0 == known.header.0 && self.frames.0 == known.frames.0
     }
 
-    /// As tables that stay. A module seen before with equal ones lends its copy, so
-    /// that a program that loads and unloads one plugin for ever keeps one copy of it: the tables are
-    /// relative to their own address, which is kept beside them.
+    /// Turns the copies into tables that stay. If a module seen before has a copy with equal contents, that copy is
+    /// shared, so that a program that loads and unloads one plugin for ever keeps a single copy of it: the tables are
+    /// relative to their own address, which is stored beside them.
     pub(super) fn kept(&self, before: &[&'static Module]) -> UnwindTables {
         let keep = |(bytes, address): &(Vec<u8>, usize), old: fn(&UnwindTables) -> &'static [u8]| {
             let lent =

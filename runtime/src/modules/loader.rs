@@ -1,7 +1,7 @@
 //! Reading the dynamic loader's list.
 //!
-//! Everything that is wanted of a module is taken inside the callback, under the loader's lock, because
-//! the module may be gone a moment later. What the kernel knows of it is asked afterwards.
+//! All data of a module is copied inside the callback, under the loader's lock, because the module may be unloaded a
+//! moment later. The kernel is asked for its data afterwards.
 
 use super::image::Image;
 use super::memory::Memory;
@@ -16,33 +16,33 @@ use std::time::SystemTime;
 use crate::fork_lock::ForkLock;
 use crate::own_files;
 
-/// Held as long as the loader's lock is, for us.
+/// Held while our own code holds the loader's lock.
 static ASKING: ForkLock = ForkLock::new();
 
 type Callback = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;
 
-/// Calls back for each module. `None`, without a call, in a forked child whose parent was in here at the instant of the
-/// fork: the C library leaves its lock held there for ever.
+/// Calls back for each module. Returns `None` without a call in a forked child whose parent was in this function at the
+/// instant of the fork: there the C library's lock stays held for ever.
 ///
 /// # Safety
 ///
-/// The callback may be called with `data` and what `dl_iterate_phdr` gives, and does not unwind.
+/// The callback may be called with `data` and the arguments of `dl_iterate_phdr`, and does not unwind.
 unsafe fn ask(callback: Callback, data: *mut c_void) -> Option<()> {
     let _held = ASKING.lock_whole()?;
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller allows the callback to be called with `data`.
     unsafe { libc::dl_iterate_phdr(Some(callback), data) };
     Some(())
 }
 
-/// The loader's counts as they are now. `None` if it cannot be asked.
+/// Returns the loader's current counts. Returns `None` if its list cannot be read.
 pub(super) fn generation() -> Option<Generation> {
     unsafe extern "C" fn first(info: *mut libc::dl_phdr_info, _size: usize, out: *mut c_void) -> c_int {
-        // SAFETY: the loader hands a valid record, and `out` is the Option below.
+        // SAFETY: the loader passes a valid record, and `out` is the Option below.
         unsafe { *out.cast::<Option<Generation>>() = Some(generation_of(&*info)) };
         1
     }
     let mut out: Option<Generation> = None;
-    // SAFETY: the callback does not unwind and stays within its arguments.
+    // SAFETY: the callback does not unwind and accesses only its arguments.
     unsafe { ask(first, (&raw mut out).cast()) }?;
     out
 }
@@ -73,15 +73,14 @@ struct Walk<'a> {
     generation: Generation,
 }
 
-/// Walks the loader's list. A module that stands in `before` unchanged is taken over from there.
-/// Unwind tables are copied, but for those of the program itself: any library may be unloaded one
-/// day, those present at the start too (a plugin's host may have loaded this crate after others). `None` if it cannot
-/// be asked.
+/// Walks the loader's list. A module that is unchanged since `before` is taken from there. Unwind tables are copied,
+/// except for those of the program itself: any library may be unloaded some day, also one that was present at the start
+/// (a plugin's host may have loaded this crate after others). Returns `None` if the list cannot be read.
 pub(super) fn list(before: &[&'static Module]) -> Option<Listing> {
     let memory = Memory::open();
     let mut walk = Walk { before, memory, found: Vec::new(), index: 0, generation: Generation::default() };
-    // SAFETY: the callback stays within its arguments; a panic in it (out of memory) aborts at
-    // the `extern "C"` boundary.
+    // SAFETY: the callback accesses only its arguments; a panic in it (out of memory) aborts at the `extern "C"`
+    // boundary.
     unsafe { ask(each, (&raw mut walk).cast()) }?;
     // The kernel is asked after the loader's lock is released.
     let files = MappedFiles::read(walk.generation);
@@ -91,7 +90,8 @@ pub(super) fn list(before: &[&'static Module]) -> Option<Listing> {
 }
 
 impl Draft {
-    /// Asks nothing of a file system: on one that does not answer, that would take for ever.
+    /// Makes a module of the segment. Makes no file system access: on a file system that does not answer it would block
+    /// for ever.
     fn keep(self, files: &MappedFiles) -> &'static Module {
         let mapped = files.at(self.start);
         let path = if self.is_main_executable {
@@ -119,19 +119,19 @@ impl Draft {
     }
 }
 
-/// The files of the process's mappings, by [`own_files::MAPS`]: the kernel knows them without asking a file system.
+/// The files of the process's mappings, by [`own_files::MAPS`]: the kernel lists them without a file system access.
 struct MappedFiles(Vec<u8>);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MappedFile<'a> {
-    /// In two numbers.
+    /// Major and minor number.
     device: &'a str,
     path: &'a Path,
 }
 
 impl<'a> MappedFile<'a> {
-    /// Without what the kernel appends to the path of a file that was unlinked. The one that lies there now may be the same
-    /// build.
+    /// Returns the path without the suffix that the kernel appends for an unlinked file. The file now at this path may
+    /// be the same build.
     fn path_when_mapped(self) -> &'a Path {
         let path = self.path.as_os_str().as_bytes();
         Path::new(OsStr::from_bytes(path.strip_suffix(b" (deleted)").unwrap_or(path)))
@@ -139,13 +139,14 @@ impl<'a> MappedFile<'a> {
 }
 
 impl MappedFiles {
-    /// As they were at a state of the loader's list. None, if that has changed: another library may be at an address.
+    /// Reads the mappings for a state of the loader's list. Empty if the list has changed since: another library may be
+    /// at an address.
     fn read(generation: Generation) -> Self {
         let maps = std::fs::read(own_files::MAPS).unwrap_or_default();
         Self(if self::generation() == Some(generation) { maps } else { Vec::new() })
     }
 
-    /// The file of an address, in a line `start-end access offset device inode  path`.
+    /// Returns the file of an address, from a line `start-end access offset device inode  path`.
     fn at(&self, address: usize) -> Option<MappedFile<'_>> {
         self.0.split(|&byte| byte == b'\n').find_map(|line| {
             let mut fields = line.splitn(6, |&byte| byte == b' ');
@@ -160,13 +161,13 @@ impl MappedFiles {
     }
 }
 
-/// The path of the program. What was executed may be the loader with the program as an argument (`ld-linux.so.2 ./app`):
-/// then [`own_files::EXECUTABLE`] leads to the loader.
+/// Returns the path of the program. If the loader was executed with the program as an argument (`ld-linux.so.2 ./app`),
+/// [`own_files::EXECUTABLE`] leads to the loader.
 fn program_path(mapped: Option<MappedFile<'_>>) -> Option<PathBuf> {
     let executed = std::fs::read_link(own_files::EXECUTABLE).ok();
     match (mapped, executed) {
-        // The list of mappings writes a line feed in a path as four other bytes, and leaves those as they are: it does
-        // not say which is meant.
+        // The list of mappings writes a line feed in a path as four other bytes, but does not escape those four bytes
+        // themselves, so an escaped path is ambiguous.
         (Some(mapped), Some(executed))
             if escaped(executed.as_os_str().as_bytes()) == mapped.path.as_os_str().as_bytes() =>
         {
@@ -178,11 +179,11 @@ fn program_path(mapped: Option<MappedFile<'_>>) -> Option<PathBuf> {
     }
 }
 
-/// The path by which the program was started, as the kernel (or the loader, if that was executed) has noted it for the
-/// C library. For programs without /proc.
+/// Returns the path by which the program was started, as the kernel (or the loader, if that was executed) has passed it
+/// to the C library. For programs without /proc.
 fn path_at_start() -> Option<PathBuf> {
-    // SAFETY: asks for a number of the auxiliary vector. It is 0 or the address of a string at the end of the main stack,
-    // which is there as long as the process.
+    // SAFETY: `getauxval` reads a number of the auxiliary vector. It is 0 or the address of a string at the end of the
+    // main stack, which exists as long as the process.
     let name = unsafe {
         let name = libc::getauxval(libc::AT_EXECFN) as *const libc::c_char;
         (!name.is_null()).then(|| CStr::from_ptr(name))
@@ -202,8 +203,7 @@ fn escaped(path: &[u8]) -> Vec<u8> {
 }
 
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
-    // SAFETY: `data` is the Walk of `list`, which waits for this call, and `info` is valid
-    // for its duration.
+    // SAFETY: `data` is the Walk of `list`, which waits for this call, and `info` is valid during the call.
     let (walk, info) = unsafe { (&mut *data.cast::<Walk<'_>>(), &*info) };
     let is_main_executable = walk.index == 0;
     walk.index += 1;
@@ -217,7 +217,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     };
     let image = Image::new(info, &walk.memory);
     let Some((image, build_id)) = image.and_then(|image| image.build_id().map(|id| (image, id))) else {
-        // Its file was cut. If it is known, it is most likely what it was; else nothing is known of it.
+        // Its file was truncated. A known module is most likely unchanged; otherwise nothing is known of it.
         let same = walk.before.iter().copied().filter(|m| m.bias == bias && m.loader_name == name);
         walk.found.extend(same.map(Draft::of));
         return 0;
@@ -233,7 +233,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
         let known = if is_main_executable || !build_id.is_empty() {
             alike.next()
         } else {
-            // Without a build id only the tables tell a rebuilt library at the same place from the old one.
+            // Without a build id only the tables distinguish a rebuilt library at the same place from the old one.
             let current = tables.get_or_insert_with(|| image.tables());
             alike.find(|m| current.have_bytes_of(&m.unwind))
         };
@@ -259,7 +259,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
 }
 
 impl Draft {
-    /// Of a module that is taken over.
+    /// Makes the draft of a known module.
     fn of(known: &'static Module) -> Self {
         Self {
             name: known.loader_name.clone(),

@@ -1,14 +1,15 @@
 //! Memory that may fault, copied by the kernel.
 //!
-//! Problem: the loader maps a library's file. When that is cut afterwards (a build or a copy that writes it in place), an
-//! access to a page beyond its new end raises SIGBUS, and the program dies: by us, if it would never have touched that
-//! page itself. Scheme: the kernel reads the page for us, and tells that it cannot. Data goes through a pipe, which every
-//! sandbox allows; `process_vm_readv`, which some do not, is for processes without descriptors left.
+//! Problem: the loader maps a library's file. When the file is truncated afterwards (a build or a copy that writes it
+//! in place), an access to a page beyond its new end raises SIGBUS and kills the program, which might never have
+//! touched that page itself. Scheme: the kernel reads the page for us, and reports an error if it cannot. Data goes
+//! through a pipe, which every sandbox allows; `process_vm_readv`, which some sandboxes forbid, is for processes
+//! without descriptors left.
 
 use core::ffi::c_void;
 use core::mem::MaybeUninit;
 
-/// What goes through the pipe at a time, at most: its capacity, unless the kernel gives less.
+/// The maximum number of bytes in the pipe at a time: its capacity, unless the kernel grants less.
 const PIECE: usize = 64 << 10;
 
 /// A way to copy memory.
@@ -21,7 +22,7 @@ impl Memory {
         Self { pipe: Pipe::new() }
     }
 
-    /// `len` bytes at `address`, if all of them can be read.
+    /// Copies `len` bytes at `address`, if all of them are readable.
     pub(super) fn copy(&self, address: usize, len: usize) -> Option<Vec<u8>> {
         let mut copy = Vec::new();
         copy.try_reserve_exact(len).ok()?;
@@ -33,14 +34,14 @@ impl Memory {
                 Some(pipe) => pipe.copy(from, into)?,
                 None => copy_at_once(from, into)?,
             };
-            // SAFETY: so many bytes of the spare capacity were written.
+            // SAFETY: `copied` bytes of the spare capacity were written.
             unsafe { copy.set_len(len - rest + copied) };
         }
         Some(copy)
     }
 }
 
-/// Its two ends, for reading and for writing.
+/// The ends of a pipe, for reading and for writing.
 struct Pipe([libc::c_int; 2]);
 
 impl Pipe {
@@ -51,14 +52,14 @@ impl Pipe {
         (n == 0).then_some(Self(ends))
     }
 
-    /// Copies a part, 1 byte at least, and returns how much. The pipe is empty before and after.
+    /// Copies a part, at least 1 byte, and returns its length. The pipe is empty before and after.
     fn copy(&self, from: usize, into: &mut [MaybeUninit<u8>]) -> Option<usize> {
         let [reading, writing] = self.0;
         let wanted = into.len().min(PIECE);
         // SAFETY: the kernel checks the address, and only reads there.
         let written = unsafe { libc::write(writing, from as *const c_void, wanted) };
         let written = usize::try_from(written).ok().filter(|&written| written > 0)?;
-        // SAFETY: the buffer is ours and has room for `wanted` bytes.
+        // SAFETY: the buffer is a local of the caller and has room for `wanted` bytes.
         let read = unsafe { libc::read(reading, into.as_mut_ptr().cast(), written) };
         (read == written as isize).then_some(written)
     }
@@ -67,7 +68,7 @@ impl Pipe {
 impl Drop for Pipe {
     fn drop(&mut self) {
         for end in self.0 {
-            // SAFETY: ours, and not used any more.
+            // SAFETY: the descriptors belong to this pipe, and are not used any more.
             unsafe { libc::close(end) };
         }
     }
@@ -76,7 +77,7 @@ impl Drop for Pipe {
 fn copy_at_once(from: usize, into: &mut [MaybeUninit<u8>]) -> Option<usize> {
     let remote = libc::iovec { iov_base: from as *mut c_void, iov_len: into.len() };
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    // SAFETY: the kernel checks the remote address, and only reads there; the local buffer is ours.
+    // SAFETY: the kernel checks the remote address, and only reads there; the local buffer belongs to the caller.
     let copied =
         unsafe { libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0) };
     usize::try_from(copied).ok().filter(|&copied| copied > 0)

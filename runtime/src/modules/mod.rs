@@ -1,13 +1,12 @@
-//! The programs and libraries in this process: where their code lies, how they are called, and
-//! their unwind tables.
+//! The programs and libraries in this process: their code, paths and unwind tables.
 //!
-//! The loader's list may only be read under the loader's lock, which a hook must not take (another
-//! thread may hold it and allocate). So it is read outside the hooks: at start, and again by
-//! [`refresh`] at each snapshot. A module loaded and unloaded between two of them is not known, but that there was one
-//! is: the loader counts what it unloads. [`History`] tells whose an address was when a stack was captured.
+//! The loader's list may only be read under the loader's lock, which a hook must not take (another thread may hold it
+//! and allocate). So it is read outside the hooks: at start, and again by [`refresh`] at each snapshot. A module loaded
+//! and unloaded between two readings is not known, but its existence is: the loader counts unloaded modules.
+//! [`History`] says which module owned an address when a stack was captured.
 //!
-//! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `loader::ASKING` while
-//! the loader is asked; never in a hook.
+//! Locks: `REFRESH` (a [`ForkLock`]) is held while the list is replaced, and inside it `loader::ASKING` while the
+//! loader's list is read; never in a hook.
 
 mod history;
 mod span;
@@ -33,39 +32,39 @@ pub struct Module {
     pub start: usize,
     /// One past its last address.
     pub limit: usize,
-    /// Where the segment begins in the file.
+    /// The offset of the segment in the file.
     pub file_offset: u64,
-    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`), modulo 2^64: a
-    /// library that was linked for a higher place than it got has a "negative" one.
+    /// Run-time address minus the address in the file's own numbering (ELF `p_vaddr`), modulo 2^64: a library that was
+    /// linked for a higher address than it is loaded at has a "negative" bias.
     pub bias: usize,
     /// The linker's build id (GNU note), empty when there is none.
     pub build_id: Vec<u8>,
     /// Whether this is the program itself.
     pub is_main_executable: bool,
-    /// The device of its file, as the kernel lists mappings; `None` if it does not, and if there is no file.
+    /// The device of its file, as the kernel lists mappings; `None` if it is not listed, or if there is no file.
     pub device: Option<String>,
     /// When it was first seen. Without a build id, a file that was changed later may not be what was loaded.
     pub first_seen: SystemTime,
     /// The lowest address that the loader mapped for this program or library.
     pub(crate) base: usize,
     pub(crate) unwind: UnwindTables,
-    /// As the loader calls it.
+    /// The loader's name for it.
     loader_name: String,
     loaded: AtomicBool,
 }
 
 impl Module {
-    /// What the loader calls it.
+    /// Returns the loader's name for it.
     pub fn loader_name(&self) -> &str {
         &self.loader_name
     }
 
-    /// Whether it was still loaded at the last [`refresh`].
+    /// Returns whether it was still loaded at the last [`refresh`].
     pub fn is_loaded(&self) -> bool {
         self.loaded.load(Ordering::Relaxed)
     }
 
-    /// Whether a run-time address lies in this segment.
+    /// Returns whether a run-time address lies in this segment.
     pub fn contains(&self, address: usize) -> bool {
         (self.start..self.limit).contains(&address)
     }
@@ -78,11 +77,11 @@ pub(crate) struct UnwindTables {
     pub(crate) header: (&'static [u8], usize),
     /// `.eh_frame` and its run-time address.
     pub(crate) frames: (&'static [u8], usize),
-    /// Whether the bytes are a copy of ours, and not the module's own, which go when it is unloaded.
+    /// Whether the bytes are our own copy, and not the module's, which are unmapped when it is unloaded.
     is_copy: bool,
 }
 
-/// The loader's counts of modules added and removed: they change whenever its list does.
+/// The loader's counts of modules added and removed: at least one changes whenever the list does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Generation {
     added: u64,
@@ -95,31 +94,31 @@ struct Listing {
     generation: Generation,
 }
 
-/// What the process has loaded, and had. Replaced as a whole.
+/// The modules that are loaded, and those that were. Replaced as a whole.
 #[derive(Clone, Debug, Default)]
 struct ModuleSet {
-    /// Of loaded modules first, then of those unloaded last.
+    /// Loaded modules first, then unloaded ones, the last unloaded first.
     lifetimes: Vec<Lifetime>,
     generation: Generation,
-    /// The last reading before which something was unloaded that is not known, or no longer.
+    /// The last reading before which a module was unloaded that is unknown, or forgotten.
     doubtful: u64,
-    /// What was there at the first reading stays: the program, and the libraries that it was linked with.
+    /// Whether modules of the first reading stay loaded: the program, and the libraries that it was linked with.
     first_stay: bool,
 }
 
 static REFRESH: ForkLock = ForkLock::new();
-/// Called with the modules that are loaded when they have changed. `REFRESH` is held.
+/// Callback for the loaded modules after they have changed. Called with `REFRESH` held.
 static ON_CHANGE: AtomicRef<fn(&[&'static Module])> = AtomicRef::none();
-/// The first reading is made by a constructor.
+/// Whether the first reading is made by a constructor.
 static AT_START: AtomicBool = AtomicBool::new(false);
 static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
-/// Threads that are reading a set. A set that was replaced is freed when nobody reads any.
+/// The number of threads that are reading a set. A replaced set is freed if there is no reader.
 static READERS: AtomicUsize = AtomicUsize::new(0);
-/// Unloaded modules that are remembered: their addresses may still stand in stacks. More would make a
-/// program that loads and unloads plugins for ever grow with them.
+/// The number of unloaded modules that are remembered: stacks may still contain their addresses. Without a limit, a
+/// program that loads and unloads plugins for ever would grow with them.
 const REMEMBERED: usize = 256;
 
-/// Reads the set as of the last refresh; empty before the first. Lock-free: for hooks.
+/// Reads the set as of the last refresh; empty before the first. Lock-free: safe to call in a hook.
 fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
     static EMPTY: ModuleSet = ModuleSet {
         lifetimes: Vec::new(),
@@ -127,8 +126,8 @@ fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
         doubtful: 0,
         first_stay: false,
     };
-    // Sequentially consistent, with the load below: a refresh that has stored a new set and then sees no
-    // reader knows that whoever comes later sees the new one.
+    // Sequentially consistent, with the load below: if a refresh has stored a new set and then sees no reader, every
+    // later reader loads the new set.
     READERS.fetch_add(1, Ordering::SeqCst);
     // SAFETY: a set is freed only after it was replaced and no reader was left.
     let result = f(unsafe { CURRENT.load(Ordering::SeqCst).as_ref() }.unwrap_or(&EMPTY));
@@ -136,17 +135,17 @@ fn read<T>(f: impl FnOnce(&ModuleSet) -> T) -> T {
     result
 }
 
-/// The loaded module that holds a run-time address. Lock-free.
+/// Returns the loaded module that contains a run-time address. Lock-free.
 pub fn find(address: usize) -> Option<&'static Module> {
     read(|set| set.loaded().find(|module| module.contains(address)))
 }
 
-/// A module that was loaded with this bias. Lock-free.
+/// Returns a module that is loaded with this bias. Lock-free.
 pub(crate) fn loaded_at(bias: usize) -> Option<&'static Module> {
     read(|set| set.loaded().find(|module| module.bias == bias))
 }
 
-/// Says that the first reading follows in a constructor, unless there was one already.
+/// Notes that the first reading follows in a constructor, unless there was a reading already.
 pub(crate) fn expect_first_reading() {
     AT_START.store(true, Ordering::Relaxed);
 }
@@ -154,37 +153,38 @@ pub(crate) fn expect_first_reading() {
 /// Reads the list of loaded libraries again. Every export does so; a program that loads and unloads libraries (plugins,
 /// hot reloading) may call this after each `dlopen` and after each `dlclose`, for two reasons:
 ///
-/// - Where frame pointers are missing, stacks go through a library only once it is known.
-/// - When a library takes the place of another one, the same address stands for two functions. A stack that was captured
-///   between the reading before the change and the one after it may belong to either: it is shown by address, and a
-///   comment of the profile names both libraries. With a reading right before and right after each change there is no
-///   such stack.
+/// - Where frame pointers are missing, stacks are walked through a library only once it is known.
+/// - When a library takes the place of another one, the same address stands for two functions. A stack that was
+///   captured between the reading before the change and the reading after it may belong to either: it is shown by
+///   address, and a comment of the profile names both libraries. With a reading right before and right after each
+///   change there is no such stack.
 ///
 /// It takes the loader's lock and half a microsecond; 70 in a program with few libraries if the list has changed. The
-/// unwind tables of each library are copied when it is seen for the first time, and kept until the process ends: a program
-/// that loads one build of a plugin after another grows by those. The kernel may have to read them from the library's file.
-/// Not for signal handlers, nor for constructors and destructors of libraries. Go has nothing like it: its plugins are
-/// never unloaded.
+/// unwind tables of each library are copied when it is seen for the first time, and kept until the process ends: a
+/// program that loads one build of a plugin after another grows by the tables of each. The kernel may have to read them
+/// from the library's file. Must not be called in signal handlers, nor in constructors and destructors of libraries. Go
+/// has no equivalent: its plugins are never unloaded.
 //
-// A forked child whose parent was in here with the loader's lock at the instant of the fork keeps the modules that it
-// has. (One that found another thread with it waits for ever, which cannot be known.)
+// A forked child whose parent held the loader's lock in this function at the instant of the fork keeps the modules that
+// it has. (If another thread of the parent held the lock outside this function, which cannot be detected, the child
+// waits for ever.)
 pub fn refresh() {
     refresh_unless(true);
 }
 
-/// Reads the list, and calls `changed` with the modules that are loaded, now and whenever they have changed.
+/// Reads the list, and calls `changed` with the loaded modules, now and whenever they have changed.
 pub(crate) fn on_change(changed: &'static fn(&[&'static Module])) {
     ON_CHANGE.set(Some(changed));
     refresh_unless(false);
 }
 
-/// `is_told` says that an unchanged list need not be read.
+/// Reads the list; if `is_told`, only when it has changed.
 fn refresh_unless(is_told: bool) {
     let _held = REFRESH.lock();
     let reading = span::begin_reading();
     let Some(generation) = imp::generation() else { return };
     let is_unchanged = is_told && read(|set| set.generation == generation && !set.lifetimes.is_empty());
-    // The list stays, whatever work it is read for.
+    // The list is kept beyond the work for which it is read.
     let is_read = is_unchanged
         || hook::outside_workspace(|| {
             let _untracked = hook::untracked();
@@ -195,7 +195,7 @@ fn refresh_unless(is_told: bool) {
     }
 }
 
-/// Replaces the set. `false` if the loader cannot be asked.
+/// Replaces the set. Returns `false` if the loader's list cannot be read.
 fn read_again(reading: u64) -> bool {
     let mut before = read(ModuleSet::clone);
     let known = history::distinct(&before.lifetimes);
@@ -208,8 +208,8 @@ fn read_again(reading: u64) -> bool {
         module.loaded.store(true, Ordering::Relaxed);
     }
     if before.lifetimes.is_empty() {
-        // Of the program itself, a constructor runs before anything was loaded that can be unloaded. As a library we come
-        // when the host has plugins already.
+        // As part of the program, a constructor runs before any unloadable library was loaded. In a shared library it
+        // may run after the host has loaded plugins.
         let here = read_again as fn(u64) -> bool as usize;
         let is_program = |module: &&'static Module| module.is_main_executable && module.contains(here);
         before.first_stay = AT_START.load(Ordering::Relaxed) && listing.modules.iter().any(is_program);
@@ -220,8 +220,8 @@ fn read_again(reading: u64) -> bool {
     let set = Box::into_raw(Box::new(before.followed_by(&listing, reading)));
     let old = CURRENT.swap(set, Ordering::SeqCst);
     if !old.is_null() && READERS.load(Ordering::SeqCst) == 0 {
-        // SAFETY: replaced, and nobody reads it: who counted himself since reads the new one. (With a
-        // reader about, or the ghost of one in a forked child, it is leaked.)
+        // SAFETY: the set was replaced, and no thread reads it: a reader that has registered since reads the new set.
+        // (With a reader present, or one left over from the parent in a forked child, the old set is leaked.)
         drop(unsafe { Box::from_raw(old) });
     }
     true
@@ -232,7 +232,7 @@ impl ModuleSet {
         self.lifetimes.iter().filter(|lifetime| lifetime.last.is_none()).map(|lifetime| lifetime.module)
     }
 
-    /// What is known after a reading.
+    /// Returns the set after a reading.
     fn followed_by(&self, listing: &Listing, reading: u64) -> Self {
         let (open, mut closed): (Vec<Lifetime>, Vec<Lifetime>) =
             self.lifetimes.iter().partition(|lifetime| lifetime.last.is_none());
@@ -245,7 +245,7 @@ impl ModuleSet {
         let reloaded = perhaps_reloaded(listing, &staying, unseen, self.first_stay);
         let is_doubtful = unseen > 0;
         for lifetime in &mut closed {
-            // The clock's values overlap those of the reading before.
+            // Its clock values overlap those of the previous reading.
             lifetime.is_doubtful_after |= is_doubtful && lifetime.last == Some(reading - 2);
         }
         let end = |lifetime: Lifetime| Lifetime {
@@ -275,7 +275,7 @@ impl ModuleSet {
             gone.iter().chain(staying.iter().filter(|lifetime| is_reloaded(lifetime))).copied().map(end);
         let mut remembered: Vec<Lifetime> = ended.chain(closed).collect();
         let forgotten = remembered.split_off(remembered.len().min(REMEMBERED));
-        // Those that may have come to the place of a forgotten one, in the values of the clock that both have.
+        // Returns whether a module may have taken the place of a forgotten one, within clock values that both share.
         let follows = |lifetime: &Lifetime, forgotten: &Lifetime| {
             forgotten.last.is_some_and(|last| (last + 1..=last + 2).contains(&lifetime.first))
         };
@@ -293,7 +293,7 @@ impl ModuleSet {
     }
 }
 
-/// The bases of the programs and libraries that these segments belong to.
+/// Returns the bases of the programs and libraries that these segments belong to.
 fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
     let mut bases: Vec<usize> = lifetimes.iter().map(|lifetime| lifetime.module.base).collect();
     bases.sort_unstable();
@@ -301,10 +301,10 @@ fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
     bases
 }
 
-/// The bases of libraries that were listed before and are listed now, but may have been unloaded in between and have
-/// given their place to another one, when so many were unloaded that were not seen to go.
+/// Returns the bases of libraries that were listed before and are listed now, but may have been unloaded in between and
+/// have given their place to another one. `unseen` is the number of libraries that were unloaded unseen.
 ///
-/// One of them was that other. The loader puts what it loads at the end of its list, so the rest are the last ones of
+/// One of the unseen ones was that other library. The loader appends to its list, so the rest are the last ones of
 /// those that stayed. The program, and the libraries that it was linked with, are never unloaded.
 fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64, first_stay: bool) -> Vec<usize> {
     let stays = |lifetime: &Lifetime| lifetime.module.is_main_executable || first_stay && lifetime.first == 1;
@@ -341,14 +341,15 @@ mod imp {
     }
 }
 
-/// Keeps the library that contains this address from being unloaded. Not for hooks.
+/// Keeps the library that contains this address from being unloaded. Must not be called in a hook.
 pub(crate) fn keep_loaded(address: usize) {
     #[cfg(rtprof_supported)]
     if let Some(library) = find(address).filter(|module| !module.is_main_executable)
         && let Ok(name) = std::ffi::CString::new(library.loader_name())
     {
         let flags = libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE;
-        // SAFETY: the library is loaded already, so this runs no code of it; it marks it as permanent.
+        // SAFETY: the library is already loaded, so the call runs no code of it; it only marks the library as
+        // permanent.
         unsafe { libc::dlopen(name.as_ptr(), flags) };
     }
     #[cfg(not(rtprof_supported))]

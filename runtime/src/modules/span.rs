@@ -1,9 +1,9 @@
-//! When a stack was captured, counted in readings of the loader's list.
+//! The time of a stack's capture, counted in readings of the loader's list.
 //!
-//! Problem: an address stands for a function only together with a time. After `dlclose` and `dlopen` another library
-//! may lie where one was, and a hook may not ask the loader which of them it is now.
+//! Problem: an address identifies a function only together with a time. After `dlclose` and `dlopen` another library
+//! may be mapped in the same place, and a hook may not ask the loader which library is mapped now.
 //!
-//! Consequence: a profile that goes by the present list names functions of one library that another one called.
+//! Consequence: a profile that uses only the present list names functions of one library for calls of another.
 //!
 //! Scheme: a clock counts the readings of the list. It shows 2n - 1 while reading n is under way, and 2n after it.
 //!
@@ -12,24 +12,25 @@
 //!  clock        0   |   1   |    2   |   3   |   4
 //! ```
 //!
-//! Each stack in a table notes what the clock showed when the stack was captured first and last. Its functions were on
-//! the thread's stack when the clock was looked at, so their libraries were loaded then. Let the readings `first` to
-//! `last` have seen a library.
+//! Each stack in a table notes the clock values at its first and last capture. Its functions were on the thread's stack
+//! when the clock was read, so their libraries were loaded then. Let the readings `first` to `last` have seen a
+//! library.
 //!
-//! - It was not loaded at reading `first` - 1, which had set the clock to 2 (`first` - 1) - 1 before. So its code, which
-//!   ran after the loader's lock was released, saw that value or a later one.
+//! - It was not loaded at reading `first` - 1, which had set the clock to 2 (`first` - 1) - 1 before. So its code,
+//!   which ran after the loader's lock was released, saw that value or a later one.
 //! - It was not loaded at reading `last` + 1, which set the clock to 2 (`last` + 1) only afterwards. So its code, which
 //!   ran before it was unloaded, saw an earlier value.
 //!
-//! Hence a stack was captured while the library was loaded only if the clock showed 2 `first` - 3 to 2 `last` + 1.
-//! Whatever orders the program's loading before its calls orders these stores before these loads: all may be relaxed.
+//! Hence a stack was captured while the library was loaded only if the clock showed 2 `first` - 3 to 2 `last` + 1. The
+//! ordering by which the program loads a library before it calls it also orders these stores before these loads: all
+//! may be relaxed.
 
-// Not loom's: models of the tables need not try the values of a clock that stands still in them.
+// Not loom's atomics: the clock stands still in models of the tables, which need not try its values.
 use core::sync::atomic::{AtomicU64, Ordering};
 
 static CLOCK: AtomicU64 = AtomicU64::new(0);
 
-/// Begins a reading, and returns its number. One that was given up counts as under way: the next one has its number.
+/// Begins a reading, and returns its number. An abandoned reading counts as under way: the next reading has its number.
 pub(super) fn begin_reading() -> u64 {
     let reading = CLOCK.load(Ordering::Relaxed) / 2 + 1;
     CLOCK.store(2 * reading - 1, Ordering::Relaxed);
@@ -41,13 +42,13 @@ pub(super) fn end_reading(reading: u64) {
     CLOCK.store(2 * reading, Ordering::Relaxed);
 }
 
-/// What the clock shows.
+/// Returns the clock value.
 #[inline]
 fn now() -> u64 {
     CLOCK.load(Ordering::Relaxed)
 }
 
-/// From the first capture of a stack to the last.
+/// The span from the first capture of a stack to the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CaptureSpan {
     pub(super) first: u64,
@@ -55,21 +56,21 @@ pub struct CaptureSpan {
 }
 
 impl CaptureSpan {
-    /// It is not known when the addresses were captured.
+    /// The span of addresses whose capture time is not known.
     pub const UNKNOWN: Self = Self { first: 0, last: u64::MAX };
 
-    /// Of a stack that is captured now.
+    /// Returns the span of a stack that is captured now.
     pub fn now() -> Self {
         let now = now();
         Self { first: now, last: now }
     }
 
-    /// The shortest that has both in it.
+    /// Returns the shortest span that contains both.
     pub fn and(self, other: Self) -> Self {
         Self { first: self.first.min(other.first), last: self.last.max(other.last) }
     }
 
-    /// Whether every capture lies at `time` or later.
+    /// Returns whether every capture was at `time` or later.
     #[inline]
     pub fn is_since(self, time: ClockTime) -> bool {
         self.first >= time.0
@@ -81,9 +82,9 @@ impl CaptureSpan {
 pub struct ClockTime(pub(super) u64);
 
 impl ClockTime {
-    /// Before everything.
+    /// Before every reading.
     pub const START: Self = Self(0);
-    /// After everything.
+    /// After every reading.
     pub const NEVER: Self = Self(u64::MAX);
 }
 
@@ -99,7 +100,7 @@ impl Stamp {
         Self { first: now, last: AtomicU64::new(now) }
     }
 
-    /// The stack was captured again. For hooks. A store only if the list was read since the last time.
+    /// Notes another capture of the stack. Stores only if the list was read since the last one. Safe to call in a hook.
     #[inline]
     pub(crate) fn renew(&self) {
         let now = now();

@@ -1,22 +1,23 @@
-//! The slots that are free: a stack of their numbers, linked through the slots themselves.
+//! The free slots: a stack of their numbers, linked through the slots themselves.
 //!
-//! Problem: whoever takes the top reads which slot is below it, and swaps the head from one to the
-//! other. If it is held up in between, others may take both and give the first one back: the head is
-//! what it was, the swap succeeds, and the slot below is free and in use at once.
-//! Scheme: the head carries a count of all takings, so that it never is what it was. The count is 32
-//! bits; a thread would have to be held up for exactly 2^32 takings.
+//! Problem: a thread that takes the top slot reads which slot is below it, and swaps the head from one to the other. If
+//! the thread is delayed in between, others may take both slots and give the first one back: the head has its old
+//! value, the swap succeeds, and the slot below is free and in use at once.
+//!
+//! Scheme: the head contains a count of all pops, so that it never repeats. The count has 32 bits; a thread would have
+//! to be delayed for exactly 2^32 pops.
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// The empty list; number n is written n + 1.
+/// The empty list; slot n is stored as n + 1.
 const END: u32 = 0;
 
 pub(super) struct FreeList {
-    /// The count of takings, and below it the first slot.
+    /// The count of pops, and below it the first slot.
     head: AtomicU64,
 }
 
-/// The place in a slot that the list links it by.
+/// The field of a slot by which the list links it.
 #[derive(Default)]
 pub(super) struct Link(AtomicU32);
 
@@ -35,27 +36,26 @@ impl FreeList {
         }
     }
 
-    /// Gives back slot `number`, whose link is `link`. It is free and not in the list.
+    /// Gives back slot `number`, whose link is `link`. The slot is free and not in the list.
     pub(super) fn push(&self, number: u32, link: &Link) {
-        // Release: the thread that takes the slot sees it as it was left, link included.
+        // Release: the thread that takes the slot sees the slot's contents, including the link.
         let _ = self.head.fetch_update(Ordering::Release, Ordering::Relaxed, |head| {
             link.0.store(head as u32, Ordering::Relaxed);
             Some(head & !u64::from(u32::MAX) | u64::from(number + 1))
         });
     }
 
-    /// Forgets all slots.
+    /// Empties the list.
     pub(super) fn clear(&self) {
         self.head.fetch_and(!u64::from(u32::MAX), Ordering::Relaxed);
     }
 
-    /// Takes the slot that was given back last. `link` finds the link of any slot that ever was in the
-    /// list.
+    /// Takes the slot that was given back last. `link` returns the link of any slot that ever was in the list.
     pub(super) fn pop<'a>(&self, link: impl Fn(u32) -> &'a Link) -> Option<u32> {
         // Acquire on success too: the slot below may have been pushed since.
         let popped = self.head.fetch_update(Ordering::Acquire, Ordering::Acquire, |head| {
             let number = (head as u32).checked_sub(1)?;
-            // The slot may be another thread's by now, and then the swap fails.
+            // The slot may belong to another thread by now; then the swap fails.
             let below = link(number).0.load(Ordering::Relaxed);
             Some(((head >> 32).wrapping_add(1)) << 32 | u64::from(below))
         });
@@ -100,7 +100,7 @@ mod loom_tests {
         }
 
         fn give_back(&self, number: u32) {
-            // Relaxed: the list itself must order what one owner did before what the next one does.
+            // Relaxed: the list itself must order one owner's writes before the next owner's reads.
             assert_eq!(self.owned[number as usize].load(Ordering::Relaxed), 1);
             self.owned[number as usize].store(0, Ordering::Relaxed);
             self.list.push(number, &self.links[number as usize]);

@@ -1,15 +1,15 @@
-//! Slots of one kind, by number: as many as were ever in use at one time. Goroutines live in such, and what a
-//! trace has of threads, and its buffers.
+//! Tables of numbered slots of one type: as many as were ever in use at one time. They hold goroutines, a trace's
+//! records of threads, and a trace's buffers.
 //!
 //! ```text
-//!   blocks ─► ┌ 32 ┐ ┌ 64 ┐ ┌ 128 ┐ …   each a mapping of its own, twice the one before
+//!   blocks ─► ┌ 32 ┐ ┌ 64 ┐ ┌ 128 ┐ …   each a separate mapping, twice the previous
 //!             └────┘ └────┘ └─────┘
 //!              0…31   32…95  96…223     used: numbers below it were handed out at least once
 //! ```
 //!
-//! No lock: free slots are in a `FreeList`, and when that is empty the next number is taken by a
-//! compare-and-swap, after its block was made by one. (The arena of the tables would do but for two
-//! things: slots are aligned to more than its places, and who loses the race for a block can unmap it here.)
+//! No lock: free slots are in a `FreeList`, and when that is empty the next number is taken by a compare-and-swap,
+//! after its block was installed by another one. (The arena of the tables is unsuitable for two reasons: slots are
+//! aligned to more than the arena's allocations, and here the thread that loses the race for a block can unmap it.)
 
 use core::ptr::NonNull;
 
@@ -28,20 +28,20 @@ const BLOCKS: usize = 17;
 #[cfg(loom)]
 const BLOCKS: usize = 3;
 
-/// The most slots of a kind: 4,194,272.
+/// The maximum number of slots in a table: 4,194,272.
 pub const LIMIT: u32 = FIRST * ((1 << BLOCKS) - 1);
 
-/// What lives in slots.
+/// The type of a slot.
 ///
 /// # Safety
-/// Zeroed memory is a valid value, the default: one that is not in use. It is aligned to no more than [`crate::mapping::PAGE`], and
-/// is not dropped.
+/// Zeroed memory is a valid value, the default: a slot that is not in use. The alignment is at most
+/// [`crate::mapping::PAGE`], and the type needs no drop.
 pub unsafe trait Slot: Sync + Default {
-    /// Its place among the others.
+    /// Returns its index in the table.
     fn index(&self) -> &SlotIndex;
 }
 
-/// Where a slot is, and how the free ones are linked.
+/// The index of a slot, and its link in the list of free slots.
 #[derive(Default)]
 pub struct SlotIndex {
     number: AtomicU32,
@@ -50,20 +50,20 @@ pub struct SlotIndex {
 
 impl SlotIndex {
     const_fn! {
-        /// Of a slot that is none of a kind's yet.
+        /// Makes the index of a slot that is in no table yet.
         #[allow(clippy::new_without_default)]
         pub const fn new() -> Self {
             Self { number: AtomicU32::new(0), link: Link::new() }
         }
     }
 
-    /// The number of the slot among those of its kind, from 0.
+    /// Returns the number of the slot in its table, from 0.
     pub fn number(&self) -> u32 {
         self.number.load(Ordering::Relaxed)
     }
 }
 
-/// All slots of a kind.
+/// A table of slots.
 pub struct SlotTable<T> {
     blocks: [AtomicPtr<T>; BLOCKS],
     used: AtomicU32,
@@ -73,10 +73,10 @@ pub struct SlotTable<T> {
 
 // SAFETY: slots are shared by reference between all threads, and are `Sync`.
 unsafe impl<T: Slot> Sync for SlotTable<T> {}
-// SAFETY: nothing in it is bound to a thread.
+// SAFETY: a table holds nothing that is bound to a thread.
 unsafe impl<T: Slot> Send for SlotTable<T> {}
 
-/// The block that a number lies in, and its place there.
+/// Returns the block of a slot number, and the position in the block.
 fn index(number: u32) -> (usize, usize) {
     let block = (number / FIRST + 1).ilog2();
     (block as usize, (number - FIRST * ((1 << block) - 1)) as usize)
@@ -84,7 +84,7 @@ fn index(number: u32) -> (usize, usize) {
 
 impl<T: Slot> SlotTable<T> {
     const_fn! {
-        /// None yet.
+        /// Makes an empty table.
         #[allow(clippy::new_without_default)]
         pub const fn new() -> Self {
             Self {
@@ -96,12 +96,13 @@ impl<T: Slot> SlotTable<T> {
         }
     }
 
-    /// Sets the most slots that are made; those beyond it that exist stay in use. At most [`LIMIT`].
+    /// Sets the maximum number of slots; existing slots beyond it stay in use. At most [`LIMIT`].
     pub fn set_limit(&self, limit: u32) {
         self.limit.store(limit.min(LIMIT), Ordering::Relaxed);
     }
 
-    /// A slot for the caller alone. `None` when the kernel gives no more memory, or at the limit. For hooks.
+    /// Takes a slot, which the caller then owns. Returns `None` when the kernel grants no more memory, or at the limit.
+    /// Safe to call in a hook.
     pub fn take(&self) -> Option<&T> {
         match self.free.pop(|number| &self.slot(number).index().link) {
             Some(number) => Some(self.slot(number)),
@@ -109,28 +110,28 @@ impl<T: Slot> SlotTable<T> {
         }
     }
 
-    /// Gives back what [`SlotTable::take`] gave. For hooks.
+    /// Gives back a slot from [`SlotTable::take`]. Safe to call in a hook.
     pub fn give_back(&self, slot: &T) {
         self.give_back_at(slot.index());
     }
 
-    /// Gives back the slot with this place. For hooks.
+    /// Gives back the slot with this index. Safe to call in a hook.
     pub fn give_back_at(&self, index: &SlotIndex) {
-        // The caller has taken the slot, or has seen what is in it, which began after that.
+        // The caller has taken the slot, or has read its contents, which were written after that.
         self.free.push(index.number(), &index.link);
     }
 
-    /// Forgets all slots and gives their memory back to the kernel. Their blocks stay mapped.
+    /// Removes all slots and returns their memory to the kernel. Their blocks stay mapped.
     ///
     /// # Safety
-    /// All slots are free, and nobody takes one meanwhile.
+    /// All slots are free, and no thread takes a slot meanwhile.
     pub unsafe fn clear(&self) {
         self.free.clear();
         self.used.store(0, Ordering::Release);
         for (block, start) in self.blocks.iter().enumerate() {
             if let Some(start) = NonNull::new(start.load(Ordering::Acquire)) {
-                // SAFETY: the whole of a mapping that `map` has made, and all in it is free, by the caller's promise. What
-                // is zeroed is a slot that is not in use.
+                // SAFETY: this is a whole mapping made by `map_zeroed`, and the caller guarantees that all its slots
+                // are free. Zeroed memory is a slot that is not in use.
                 let _ = unsafe {
                     crate::mapping::discard(start.cast(), ((FIRST as usize) << block) * size_of::<T>())
                 };
@@ -138,23 +139,22 @@ impl<T: Slot> SlotTable<T> {
         }
     }
 
-    /// How many were ever needed at one time.
+    /// Returns how many slots were ever needed at one time.
     pub fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed) as usize
     }
 
-    /// All slots, in use or not.
+    /// Iterates over all slots, in use or not.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        // Acquire: the blocks of these are seen.
+        // Acquire: the blocks of these slots are visible.
         (0..self.used.load(Ordering::Acquire)).map(|number| self.slot(number))
     }
 
-    /// `number` is below `used`, as seen by the caller.
+    /// Returns slot `number`, which is below a value of `used` that the caller has read.
     fn slot(&self, number: u32) -> &T {
         let (block, at) = index(number);
         let start = self.blocks[block].load(Ordering::Acquire);
-        // SAFETY: the block was made before `used` went beyond the number, it holds the place, and it is
-        // never unmapped.
+        // SAFETY: the block was made before `used` exceeded the number, it holds the slot, and it is never unmapped.
         unsafe { &*start.add(at) }
     }
 
@@ -176,19 +176,19 @@ impl<T: Slot> SlotTable<T> {
         }
     }
 
-    /// Makes a block unless it is there. `false` when there is no memory for it.
+    /// Makes a block unless it exists. Returns `false` when there is no memory for it.
     fn make_block(&self, block: usize) -> bool {
         let index = &self.blocks[block];
         if !index.load(Ordering::Acquire).is_null() {
             return true;
         }
         let len = (FIRST as usize) << block;
-        // SAFETY: by the promise of `Slot`.
+        // SAFETY: an implementation of `Slot` guarantees that zeroed memory is valid.
         let Some(made) = (unsafe { map_zeroed(len) }) else { return false };
         let null = core::ptr::null_mut();
-        // AcqRel: who finds the block finds it zeroed; who has lost finds the other's so.
+        // AcqRel: a thread that finds the block sees it zeroed, and so does the loser for the winner's block.
         if index.compare_exchange(null, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_err() {
-            // SAFETY: ours alone: it was not installed.
+            // SAFETY: the mapping was not installed, so only this thread has it.
             unsafe { unmap_zeroed(made, len) };
         }
         true
@@ -200,14 +200,14 @@ mod numbered {
     use super::SlotIndex;
     use crate::primitive::AtomicU64;
 
-    /// A slot that bears its user's number.
+    /// A slot that holds its user's number.
     #[derive(Default)]
     pub(super) struct Numbered {
         pub(super) index: SlotIndex,
         pub(super) user: AtomicU64,
     }
 
-    // SAFETY: of atomics, for which zero is valid.
+    // SAFETY: the fields are atomics, for which zero is valid.
     unsafe impl super::Slot for Numbered {
         fn index(&self) -> &SlotIndex {
             &self.index
@@ -284,7 +284,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Two threads need slots at once, of blocks that are not made yet.
+    /// Two threads need slots at the same time, in blocks that are not made yet.
     #[test]
     fn loom_new_slots_have_one_owner() {
         let mut builder = loom::model::Builder::new();

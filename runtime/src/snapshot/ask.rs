@@ -1,8 +1,8 @@
-//! Questions that the coordinator of a snapshot puts to threads by signal, and their answers.
+//! Questions that the coordinator of a snapshot sends to threads by signal, and their answers.
 //!
-//! Problem: a thread that is asked answers when it likes, or never. When the coordinator has given it up, its handler must
-//! not write to what serves another snapshot by then. Scheme: a few places for questions, each with a word that only the one
-//! who changes it next may go on with:
+//! Problem: a thread may answer late, or never. When the coordinator has given up on a thread, the thread's handler
+//! must not write to memory that serves another snapshot by then. Scheme: a fixed number of places for questions, each
+//! with a word; the side that changes the word owns the next step:
 //!
 //! ```text
 //!              put                    claimed by the handler            done
@@ -11,9 +11,9 @@
 //!       └── withdrawn ────┴───────────────── read by the coordinator ──────────────┘
 //! ```
 //!
-//! With the state the word has the question's number, which no other question ever has, and which goes with the signal: a
-//! handler that comes too late finds another number. The coordinator waits for those that answer: they are at work, for some
-//! microseconds.
+//! The word holds the state and the question's number. No two questions have the same number, and it is sent with the
+//! signal: a handler that comes too late finds another number. The coordinator waits for threads that are answering:
+//! they need some microseconds.
 
 use crate::primitive::{AtomicPtr, AtomicU64, Ordering};
 
@@ -31,27 +31,27 @@ fn word(number: u64, state: u64) -> u64 {
     number << 2 | state
 }
 
-/// What a thread is asked.
+/// A question to a thread.
 #[derive(Clone, Copy)]
 pub(super) struct Question {
-    /// The snapshot that its stack is for.
+    /// The number of the snapshot that the stack is for.
     pub(super) snapshot: u64,
-    /// Its goroutine and the number of that, if it had one at the cut.
+    /// The thread's goroutine and its id, if it had one at the cut.
     pub(super) goroutine: Option<(&'static Goroutine, u64)>,
-    /// Whether it waited in the kernel.
+    /// Whether the thread waited in the kernel.
     pub(super) is_in_kernel: bool,
 }
 
-/// What the coordinator finds.
+/// The state of a question, as the coordinator reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// None yet.
+    /// The thread has not begun to answer.
     Asked,
-    /// It is about to be given.
+    /// The thread is answering.
     Answering,
-    /// The thread has done what there was to do.
+    /// The thread has recorded its stack, or had nothing to record.
     Answered,
-    /// The thread could not, for the moment.
+    /// The thread could not answer at the moment.
     Again,
 }
 
@@ -77,10 +77,10 @@ impl RequestSlot {
     }
 }
 
-/// All questions.
+/// The places of all questions.
 pub(super) struct Questions {
     places: [RequestSlot; PLACES],
-    /// How many there were. Of the coordinator.
+    /// The number of questions so far. Only the coordinator uses it.
     last: AtomicU64,
 }
 
@@ -95,7 +95,7 @@ impl Questions {
         &self.places[number as usize % PLACES]
     }
 
-    /// Puts a question in place `at`, which has no open one, and returns its number, never 0. By the coordinator.
+    /// Puts a question in place `at`, which is free, and returns its number, never 0. Called by the coordinator.
     pub(super) fn put(&self, at: usize, question: Question) -> u64 {
         let round = self.last.load(Ordering::Relaxed) + 1;
         self.last.store(round, Ordering::Relaxed);
@@ -109,31 +109,31 @@ impl Questions {
         place.goroutine.store(goroutine, Ordering::Relaxed);
         place.id.store(id, Ordering::Relaxed);
         place.is_in_kernel.store(question.is_in_kernel.into(), Ordering::Relaxed);
-        // Release: whoever claims it reads this question.
+        // Release: the handler that claims the question reads its fields.
         place.word.store(word(number, ASKED), Ordering::Release);
         number
     }
 
-    /// In the handler of a signal that has brought this number: `answer` returns whether it could. Not called if the
-    /// question was withdrawn.
+    /// Runs `answer` for question `number`, in the handler of the signal that carried the number. `answer` returns
+    /// whether it succeeded. Not called if the question was withdrawn.
     pub(super) fn answer(&self, number: u64, answer: impl FnOnce(Question) -> bool) {
         let place = self.place(number);
         let (asked, answering) = (word(number, ASKED), word(number, ANSWERING));
         if place.word.compare_exchange(asked, answering, Ordering::Acquire, Ordering::Relaxed).is_err() {
             return;
         }
-        // SAFETY: null, or from a reference to a slot, which is never freed.
+        // SAFETY: the pointer is null, or was made from a reference to a slot, which is never freed.
         let goroutine = unsafe { place.goroutine.load(Ordering::Relaxed).as_ref() };
         let could = answer(Question {
             snapshot: place.snapshot.load(Ordering::Relaxed),
             goroutine: goroutine.map(|goroutine| (goroutine, place.id.load(Ordering::Relaxed))),
             is_in_kernel: place.is_in_kernel.load(Ordering::Relaxed) != 0,
         });
-        // Release: the coordinator finds what was recorded.
+        // Release: the coordinator sees what was recorded.
         place.word.store(word(number, if could { ANSWERED } else { AGAIN }), Ordering::Release);
     }
 
-    /// By the coordinator.
+    /// Returns the state of question `number`. Called by the coordinator.
     pub(super) fn look(&self, number: u64) -> Answer {
         match self.place(number).word.load(Ordering::Acquire) & 3 {
             ASKED => Answer::Asked,
@@ -143,7 +143,7 @@ impl Questions {
         }
     }
 
-    /// Takes a question back. `false` if the thread has begun to answer it. By the coordinator.
+    /// Withdraws a question. Returns `false` if the thread has begun to answer it. Called by the coordinator.
     pub(super) fn withdraw(&self, number: u64) -> bool {
         let withdrawn = word(number, AGAIN);
         let word = &self.place(number).word;
@@ -165,10 +165,10 @@ mod loom_tests {
 
     // SAFETY: loom checks every access to the cell.
     unsafe impl Sync for World {}
-    // SAFETY: as above.
+    // SAFETY: loom checks every access to the cell.
     unsafe impl Send for World {}
 
-    /// A handler writes only while its question is open, and reads the question that its number is of.
+    /// A handler writes only while its question is open, and reads the question with its own number.
     #[test]
     fn loom_a_late_answer_touches_nothing() {
         loom::model(|| {

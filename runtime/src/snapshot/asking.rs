@@ -1,15 +1,15 @@
-//! Threads that run, or wait for something that rtprof does not see, are asked for their stacks by a signal.
+//! Signals to threads that run, or wait for something that rtprof does not see: they record their own stacks.
 //!
-//! Problem: a thousand threads that are woken at once keep the processors from the program for tens of milliseconds; a
-//! thread that does not answer, because it waits for a disk or is stopped, must not hold up the others, nor the snapshot for
-//! ever. And a signal that a thread blocks stays with it, where the program's own `sigwait` may find it.
+//! Problem: a thousand threads woken at once keep the processors from the program for tens of milliseconds. A thread
+//! that does not answer, because it waits for a disk or is stopped, must not delay the others, nor delay the snapshot
+//! for ever. And a signal that a thread blocks stays pending, where the program's own `sigwait` may find it.
 //!
-//! Scheme: /proc is asked first what the thread does, and whether it blocks the signal. Only a few threads are asked at a
-//! time. One that has not answered after [`SLOW`] does not count among these any more, but its answer is waited for: for
-//! [`STUCK`] if /proc says that it is stopped or in an uninterruptible wait, else for [`PATIENCE`].
+//! Scheme: /proc is read first for what the thread does, and whether it blocks the signal. Only a few threads are asked
+//! at a time. A thread that has not answered after [`SLOW`] no longer counts among these, but its answer is awaited:
+//! for [`STUCK`] if /proc says that it is stopped or in an uninterruptible wait, else for [`PATIENCE`].
 //!
-//! A thread that blocks signals may do so for a moment, as the C library does while a thread begins, ends, or makes a
-//! process: it is looked at again for as long as it runs, up to [`STUCK`].
+//! A thread may block signals only briefly, as the C library does while a thread begins, ends, or makes a process: it
+//! is checked again for as long as it runs, up to [`STUCK`].
 
 use std::time::{Duration, Instant};
 
@@ -31,51 +31,51 @@ const STUCK: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(2);
 /// After this time no more threads are asked.
 const LONGEST: Duration = Duration::from_secs(10);
-/// How often a thread is looked at in /proc while its answer is awaited.
+/// Interval at which a thread is looked up in /proc while its answer is awaited.
 const LOOK: Duration = Duration::from_millis(1);
-/// How often a thread is asked that finds no spare stack, or waits for signals itself.
+/// Maximum number of questions to a thread that finds no spare stack, or calls `sigwait` itself.
 const TRIES: u32 = 100;
 
 lazy_under_loom! {
     static QUESTIONS: Questions = Questions::new();
 }
 
-/// A thread that is to be asked.
+/// A thread to be asked.
 pub(super) struct Thread {
-    /// The kernel's number.
+    /// The kernel's id of the thread.
     pub(super) id: u32,
-    /// Its goroutine and the number of that, if it had one at the cut.
+    /// Its goroutine and the goroutine's id, if it had one at the cut.
     pub(super) goroutine: Option<(&'static Goroutine, u64)>,
-    /// What /proc said last.
+    /// The last status read from /proc.
     pub(super) status: Status,
     pub(super) outcome: Outcome,
 }
 
-/// What came of it.
+/// The outcome for a thread.
 #[derive(Clone, Copy)]
 pub(super) enum Outcome {
-    /// It is recorded, or there was nothing to record.
+    /// The thread is recorded, or there was nothing to record.
     Settled,
-    /// It ended.
+    /// The thread ended.
     Gone,
-    /// There is no stack of it.
+    /// The thread's stack is not available, for the reason in the marker.
     Silent(Marker),
 }
 
 /// A thread whose answer is awaited.
 struct Awaited {
-    /// Its index among the threads.
+    /// Its index in the list of threads.
     thread: usize,
     since: Instant,
     looked: Instant,
     tries: u32,
-    /// The question, or that it cannot be asked for the moment.
+    /// The number of the question, or `None` while the thread cannot be asked.
     question: Option<u64>,
     /// The kernel had no room for one more pending signal.
     is_queue_full: bool,
 }
 
-/// What a look at an awaited thread has found.
+/// The result of a check on an awaited thread.
 enum Found {
     Wait,
     Done(Outcome),
@@ -87,13 +87,13 @@ impl Thread {
     }
 }
 
-/// The coordinator asks.
+/// The coordinator's state while it asks.
 struct Asking<'a> {
     snapshot: u64,
     signal: Signal,
     threads: &'a mut [Thread],
     started: Instant,
-    /// The kernel does not send signals.
+    /// The kernel refuses to send signals.
     is_refused: bool,
 }
 
@@ -102,7 +102,7 @@ pub(super) fn ask(snapshot: u64, signal: Signal, threads: &mut [Thread], places:
     Asking { snapshot, signal, threads, started: Instant::now(), is_refused: false }.run(places);
 }
 
-/// Where questions may be open.
+/// The awaited thread of each question place.
 pub(super) struct Places([Option<Awaited>; PLACES]);
 
 impl Places {
@@ -167,7 +167,7 @@ impl Asking<'_> {
         self.started.elapsed() > LONGEST
     }
 
-    /// What /proc says of a thread now; or what has come of it.
+    /// Reads a thread's status from /proc. Returns its outcome if there is none.
     fn read_status(&mut self, awaited: &Awaited) -> Result<Status, Outcome> {
         let thread = &mut self.threads[awaited.thread];
         match Status::of(thread.id) {
@@ -180,7 +180,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Looks at a thread in /proc, and asks it if it can be asked.
+    /// Reads a thread's status, and asks the thread if it can be asked.
     fn begin(&mut self, at: usize, awaited: &mut Awaited) -> Found {
         if self.is_late() {
             return Found::Done(Outcome::Silent(marker::thread_does_not_answer));
@@ -203,7 +203,7 @@ impl Asking<'_> {
         let is_in_kernel = matches!(thread.status.state, b'S' | b'D');
         let question = QUESTIONS
             .put(at, Question { snapshot: self.snapshot, goroutine: thread.goroutine, is_in_kernel });
-        // What was not sent nobody answers.
+        // A question whose signal was not sent stays unanswered.
         match self.signal.send(thread.id, question) {
             Delivery::Sent => {
                 awaited.question = Some(question);
@@ -222,7 +222,7 @@ impl Asking<'_> {
         }
     }
 
-    /// Whether a thread that is awaited has answered, or will not any more.
+    /// Checks whether an awaited thread has answered, or will not answer any more.
     fn look(&mut self, at: usize, awaited: &mut Awaited, now: Instant) -> Found {
         let answer = awaited.question.map(|question| QUESTIONS.look(question));
         match answer {
@@ -246,18 +246,19 @@ impl Asking<'_> {
         self.send(at, awaited)
     }
 
-    /// A thread that was sent the signal and has not answered.
+    /// Checks a thread that was sent the signal and has not answered.
     fn look_at_asked(&mut self, at: usize, awaited: &mut Awaited, question: u64, now: Instant) -> Found {
         let is_late = self.is_late();
         let status = match self.read_status(awaited) {
             Ok(status) => status,
-            // If it has begun to answer meanwhile, it will have answered soon.
+            // If the thread has begun to answer meanwhile, it finishes soon.
             Err(outcome) if QUESTIONS.withdraw(question) => return Found::Done(outcome),
             Err(_) => return Found::Wait,
         };
         let [is_blocked, is_pending] = [status.blocked, status.pending].map(|set| self.signal.is_in(set));
         if !is_blocked && !is_pending {
-            // In our handler it is blocked. So the program has taken it by `sigwait`, between two times of blocking it.
+            // In our handler the signal is blocked. So the program has taken it by `sigwait`, while it was not blocked
+            // between two looks.
             return match QUESTIONS.withdraw(question) {
                 true => self.ask_again(at, awaited, marker::thread_blocks_signals),
                 false => Found::Wait,
@@ -274,10 +275,11 @@ impl Asking<'_> {
         Found::Done(Outcome::Silent(why))
     }
 
-    /// A thread that could not be sent the signal: it blocks it, or has one pending from before, or too many are pending.
+    /// Checks a thread that could not be sent the signal: it blocks the signal, or has an earlier one pending, or too
+    /// many are pending.
     fn look_at_blocking(&mut self, at: usize, awaited: &mut Awaited, now: Instant) -> Found {
         let thread = &self.threads[awaited.thread];
-        // It may wait in our hooks by now.
+        // The thread may wait in our hooks by now.
         if let Some((goroutine, id)) = thread.goroutine
             && visit(self.snapshot, goroutine, id) != Visit::Runs
         {
@@ -297,18 +299,18 @@ impl Asking<'_> {
         }
         Found::Done(Outcome::Silent(match is_blocked {
             true => marker::thread_blocks_signals,
-            // From a snapshot before.
+            // Pending since an earlier snapshot.
             false if is_pending => marker::thread_does_not_answer,
             false => marker::signal_queue_is_full,
         }))
     }
 }
 
-/// The current thread, which a signal has interrupted, answers question `number`. In the handler: it may have interrupted
-/// anything, also our hooks.
+/// Answers question `number` for the current thread. Called in the signal handler, which may have interrupted anything,
+/// also our hooks.
 pub(super) fn answer(number: u64, interrupted: Interrupted) {
     QUESTIONS.answer(number, |question| {
-        // It is getting a goroutine, which is not known from here yet.
+        // The thread is getting a goroutine, which is not visible here yet.
         if current_slot() == ENTERING {
             return false;
         }
@@ -321,7 +323,7 @@ pub(super) fn answer(number: u64, interrupted: Interrupted) {
 }
 
 fn record(question: Question, goroutine: &'static Goroutine, id: u64, stack: &[usize]) {
-    // It may have ended, and the thread be about to.
+    // The goroutine may have ended, and its thread may be about to end.
     if !own().is_some_and(|own| core::ptr::eq(own, goroutine) && own.id() == id) {
         return;
     }
@@ -335,15 +337,15 @@ fn record(question: Question, goroutine: &'static Goroutine, id: u64, stack: &[u
     });
 }
 
-/// A thread that had no goroutine at the cut, as far as the coordinator has seen.
+/// Records a thread that had no goroutine at the cut, as far as the coordinator has seen.
 fn record_stranger(question: Question, stack: &[usize]) {
     let seen = if question.is_in_kernel { Seen::InKernel } else { Seen::Running };
     match own() {
-        // Born after the cut, or just before: then it may record itself when it runs again.
+        // Born after the cut, or just before: in the second case it may record itself when it runs again.
         Some(own) => own.progress().settle_stranger(question.snapshot, || {
             RECORDING.add(own, own.id(), seen, |frames| copy(stack, frames));
         }),
-        // Its goroutine has ended, and it is about to, unless it waits in a destructor.
+        // The goroutine has ended, and the thread is about to end, unless it waits in a destructor.
         None if (CURRENT_ID.get() != 0 || current_slot() == LEFT) && !question.is_in_kernel => {}
         None => RECORDING.add_stranger(stranger_id(), seen, |frames| copy(stack, frames)),
     }

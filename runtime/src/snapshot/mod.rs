@@ -2,10 +2,12 @@
 //!
 //! # Locks
 //!
-//! `COORDINATOR`: one snapshot at a time. Held by the thread that takes one; others wait for it. Nothing else waits for a
-//! coordinator, except a goroutine that is about to run while its stack is being read (see `goroutine::protocol`).
-//! A snapshot calls the program's allocator, and that may ask for another one: this one would wait for itself. It is refused
-//! (see `Permit`), and counted.
+//! `COORDINATOR`: one snapshot at a time. Held by the thread that takes a snapshot; other threads that want one wait
+//! for it. Nothing else waits for a coordinator, except a goroutine that is about to run while its stack is being read
+//! (see `goroutine::protocol`).
+//!
+//! A snapshot calls the program's allocator, and the allocator may request another snapshot, which would wait for
+//! itself. That request is refused (see `Permit`), and counted.
 
 #[cfg(rtprof_supported)]
 mod ask;
@@ -51,21 +53,21 @@ thread_local! {
 
 static RECORDING: Recording = Recording::new();
 
-/// Goroutines that may begin between the look at how many there are and the cut.
+/// Room for goroutines that begin between the count of goroutines and the cut.
 const SLACK: usize = 256;
 
-/// The permission to take a snapshot, until it is dropped.
+/// The permit to take a snapshot, until it is dropped.
 struct Permit {
-    // In this order: while the thread holds the lock, its mark is set.
+    // Dropped in this order: the mark stays set while the thread holds the lock.
     _held: ForkGuard<'static>,
     _mark: Mark,
 }
 
-/// Marks the current thread as one that takes a snapshot, or waits to.
+/// Marks the current thread as taking a snapshot, or waiting to take one.
 struct Mark;
 
 impl Permit {
-    /// Waits until no other thread has it. `None` if this thread has it, or waits for it.
+    /// Waits until no other thread has the permit. Returns `None` if this thread has it, or waits for it.
     fn wait() -> Option<Self> {
         if TAKES_SNAPSHOT.replace(true) {
             return None;
@@ -81,7 +83,7 @@ impl Drop for Mark {
     }
 }
 
-/// What kind of goroutine it is.
+/// The kind of a goroutine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum GoroutineKind {
@@ -96,75 +98,76 @@ pub enum GoroutineKind {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// Its number.
+    /// Its id.
     pub id: u64,
-    /// What kind it is.
+    /// Its kind.
     pub kind: GoroutineKind,
-    /// The kernel's number of its thread. Of a task: of the thread that polls it; 0 if none does.
+    /// The kernel's id of its thread. For a task: of the thread that polls it, or 0 if none does.
     pub thread_id: u32,
     /// Its name; empty when it has none.
     pub name: String,
-    /// What it runs, and where it was started, where that is known.
+    /// What it runs and where it was started, where that is known.
     pub start: Option<Start>,
     /// The stack that created it, where that is known.
     pub created_by: Option<Stack<'static>>,
-    /// The number of the goroutine that created it; 0 where that is not known.
+    /// The id of the goroutine that created it; 0 where that is not known.
     pub creator: u64,
-    /// What it did.
+    /// Its state.
     pub state: State,
-    /// For how many ticks of [`crate::clock`] it had waited; 0 if it did not wait.
+    /// How many ticks of [`crate::clock`] it had waited; 0 if it did not wait.
     pub waited_ticks: u64,
-    /// Of a task: an estimate that it waits for ever. See [`set_leak_limit`].
+    /// For a task: an estimate that it waits for ever. See [`set_leak_limit`].
     pub is_leaked: bool,
     /// The labels of its thread.
     pub labels: LabelSetId,
     /// Return addresses, leaf first.
     pub stack: Cow<'static, [usize]>,
-    /// Of a task that waits for several things at once: the stacks of all but the first.
+    /// For a task that waits for several things at once: the stacks of all but the first.
     pub branches: Vec<Stack<'static>>,
-    /// Of a thread: the numbers of the tasks that it polls, from the innermost, at most eight.
+    /// For a thread: the ids of the tasks that it polls, innermost first, at most eight.
     pub polled: Vec<u64>,
-    /// Of a task: how often it was polled. Wraps at 2^31.
+    /// For a task: the number of its polls. Wraps at 2^31.
     pub polls: u32,
     /// When the stack was captured.
     pub span: CaptureSpan,
-    /// Of a thread whose stack could not be had: what the kernel says that it does.
+    /// For a thread whose stack is not available: its state according to the kernel.
     pub kernel: Option<KernelState>,
 }
 
-/// What the kernel says that a thread does.
+/// The state of a thread according to the kernel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KernelState {
-    /// The letter of proc(5): `R` it runs or could, `S` it waits, `D` it waits and no signal wakes it, `T` and `t` it is
+    /// The letter of proc(5): `R` running or runnable, `S` waiting, `D` waiting and not woken by signals, `T` and `t`
     /// stopped.
     pub state: char,
-    /// The function of the kernel in which it waits; empty if it does not, or where the kernel does not tell.
+    /// The kernel function in which the thread waits; empty if it does not wait, or where the kernel does not reveal
+    /// it.
     pub waits_in: String,
 }
 
 impl Goroutine {
-    /// The current thread, whose goroutine this is, is about to wait: its stack can be read from `frame` until
-    /// [`Goroutine::unpark`]. The function that `frame` is in does not return before. For hooks.
+    /// Announces that the current thread, which owns this goroutine, is about to wait: its stack can be read from
+    /// `frame` until [`Goroutine::unpark`]. The function of `frame` does not return before. Safe to call in a hook.
     #[inline]
     pub fn park(&self, frame: SavedFrame) {
         if self.parked().is_waiting() {
-            // It waits within a wait that the program has announced. What can be read may not change while it is read.
+            // A wait within a wait that the program has announced. A frame must not change while it is read.
             self.unpark();
         }
         self.parked().begin(ParkedAt { frame, end: frame.end_of_stack() });
     }
 
-    /// The current thread, whose goroutine this is, waits no more. Waits itself for a microsecond if its stack is being
-    /// read. For hooks.
+    /// Announces that the current thread, which owns this goroutine, waits no more. Blocks for a microsecond if its
+    /// stack is being read. Safe to call in a hook.
     #[inline]
     pub fn unpark(&self) {
         let at = self.parked().read();
         self.parked().end();
-        // A wait within this one has ended it if there is none. Or it is that of another thread by mistake, which has not
-        // waited for whoever reads this one's stack.
+        // `None` if a wait within this one has cleared the frame. Or another thread has: if this thread was mistaken
+        // for dead, its slot serves another thread, which has not waited for the reader of this thread's stack.
         let record = at.map(|at| {
             move || {
-                // Leaves `errno` as it was.
+                // The guard restores `errno`.
                 let _hook = Hook::enter();
                 // SAFETY: the frame is one of this thread's callers.
                 if with_room(|| unsafe { record_parked(self, self.id(), at) }).is_none() {
@@ -177,13 +180,13 @@ impl Goroutine {
 }
 
 /// # Safety
-/// The goroutine waits at `at`, and does not go on before this returns.
+/// The goroutine waits at `at`, and does not continue before this returns.
 unsafe fn record_parked(goroutine: &Goroutine, id: u64, at: ParkedAt) {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the goroutine waiting at `at` until this returns.
     RECORDING.add(goroutine, id, Seen::Waiting, |frames| unsafe { at.frame.capture(at.end, frames) });
 }
 
-/// Records a goroutine with a frame that says why its stack is not there.
+/// Records a goroutine with a single frame that says why its stack is missing.
 fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: Marker) {
     RECORDING.add(goroutine, id, seen, |frames| {
         frames[0] = marker::frame(why);
@@ -191,24 +194,26 @@ fn add_marker(goroutine: &Goroutine, id: u64, seen: Seen, why: Marker) {
     });
 }
 
-/// The coordinator looks at a goroutine, and records it if it waits in our hooks.
+/// Visits a goroutine for the coordinator, and records it if it waits in our hooks.
 fn visit(number: u64, goroutine: &'static Goroutine, id: u64) -> Visit {
     goroutine.progress().visit(number, goroutine.parked(), |at| {
-        // SAFETY: it is claimed, and was parked after that: it waits for the claim before it goes on.
+        // SAFETY: the goroutine is claimed, and was still parked after the claim: it waits for the claim before it
+        // continues.
         unsafe { record_parked(goroutine, id, at) };
     })
 }
 
-/// All goroutines that are live at one instant, and all threads that have none, with their stacks: the current one first, then
-/// by their numbers. Takes a lock and allocates: not for hooks. Go: `runtime.GoroutineProfile`.
+/// Takes a snapshot: all goroutines live at one instant, and all threads without a goroutine, with their stacks. The
+/// current goroutine comes first, then the others in the order of their ids. Takes a lock and allocates: must not be
+/// called in a hook. Go: `runtime.GoroutineProfile`.
 ///
-/// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside; other threads are asked by a
-/// signal. Where one has not answered there is a single frame that says why (see [`marker`]), and [`Recorded::kernel`].
+/// No thread is stopped. The stack of a goroutine that waits in our hooks is read from outside; other threads receive a
+/// signal. A thread that has not answered has a single frame that says why (see [`marker`]), and [`Recorded::kernel`].
 ///
-/// [`request`] comes before, so that async tasks have stacks.
+/// A caller that wants the stacks of async tasks calls [`request`] first.
 pub fn take<T: From<Recorded>>() -> Vec<T> {
     init::open();
-    // Before the lock: it may be the first hook of the thread.
+    // Before the lock, because this may be the first hook of the thread.
     let own = current();
     let Some(_permit) = Permit::wait() else {
         COUNTERS.goroutines_asked_within.add();
@@ -216,12 +221,12 @@ pub fn take<T: From<Recorded>>() -> Vec<T> {
     };
     let process = own_process();
     let live = goroutine::end_dead(process);
-    // Before the cut. A thread that begins meanwhile may be there or not.
+    // Before the cut. A thread that begins meanwhile may be included or not.
     let mut listed = others::look(live);
     let mut room = live.count + listed.len() + SLACK;
     let mut limit;
     let others = loop {
-        // SAFETY: with the lock, and no snapshot goes on.
+        // SAFETY: this thread holds the lock, and there is no current snapshot.
         if !unsafe { RECORDING.prepare(room) } {
             COUNTERS.goroutines_without_memory.add();
             return Vec::new();
@@ -236,7 +241,7 @@ pub fn take<T: From<Recorded>>() -> Vec<T> {
     };
     let now = clock::ticks();
     let mut threads = Vec::with_capacity(live.count);
-    // SAFETY: with the lock, and the snapshot is closed.
+    // SAFETY: this thread holds the lock, and the snapshot is closed.
     unsafe { RECORDING.for_each(|header, frames| threads.push(Recorded::of(header, frames, now))) };
     others.complete(&mut threads);
     let tasks = Tasks::list(&mut threads, limit, now);
@@ -255,10 +260,10 @@ pub fn take<T: From<Recorded>>() -> Vec<T> {
     all
 }
 
-/// Takes a snapshot into `RECORDING`. With the lock. Nobody records any more when it returns. Returns the threads that were
-/// to be asked; `None`, and the snapshot is worth nothing, if they must be listed first.
+/// Takes a snapshot into `RECORDING`. The caller holds the lock. No thread records any more when this returns. Returns
+/// the threads that were to be asked; `None` if the threads must be listed first, and the snapshot is useless.
 fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, room: usize) -> Option<Others> {
-    /// Ends the snapshot, also where the program's allocator panics.
+    /// Guard that ends the snapshot, also where the program's allocator panics.
     struct Close(u64);
     impl Drop for Close {
         fn drop(&mut self) {
@@ -268,7 +273,7 @@ fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, ro
             }
         }
     }
-    // Made before, to keep the program's allocator out of the time in which goroutines may wait for this.
+    // Allocated before, so that the program's allocator does not run while goroutines may wait for this snapshot.
     let mut others = Others::new(room);
     let number = SNAPSHOTS.publish(process);
     let _close = Close(number);
@@ -292,19 +297,19 @@ fn record_all(own: Option<&'static Goroutine>, process: u32, listed: &Listed, ro
         return None;
     }
     let was_dead = others.ask(number, !matches!(listed, Listed::Unknown));
-    // Then there may have been as many threads as goroutines, and one of them another.
+    // A goroutine was dead, so an equal count of threads and goroutines may have hidden a thread without a goroutine.
     (!was_dead || !matches!(listed, Listed::Only(_))).then_some(others)
 }
 
-/// How many goroutines are live, and threads that have none. Asks the kernel about each: not for hooks. Go:
-/// `runtime.NumGoroutine`.
+/// Returns the number of live goroutines, including threads without one. Makes a system call for each: must not be
+/// called in a hook. Go: `runtime.NumGoroutine`.
 pub fn count() -> usize {
     let live = goroutine::end_dead(own_process());
     live.count + others::count_strangers(live) + tasks::count()
 }
 
 impl Recorded {
-    /// Its name, and without one the type of the closure that it runs; empty where neither is known.
+    /// Returns its name, or without a name the type of the closure that it runs; empty where neither is known.
     pub fn title(&self) -> &str {
         match self.start {
             Some(start) if self.name.is_empty() => start.runs(),
@@ -312,7 +317,7 @@ impl Recorded {
         }
     }
 
-    /// For how long it had waited; 0 if it did not wait.
+    /// Returns how long it had waited; 0 if it did not wait.
     pub fn waited(&self) -> core::time::Duration {
         core::time::Duration::from_secs_f64(self.waited_ticks as f64 / clock::ticks_per_second() as f64)
     }

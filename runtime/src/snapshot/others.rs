@@ -1,23 +1,23 @@
-//! The threads of a snapshot that do not wait in our hooks: goroutines that do something else, and threads that no hook has
-//! ever seen.
+//! The threads of a snapshot that do not wait in our hooks: goroutines that do something else, and threads that no hook
+//! has seen.
 
 use super::Recorded;
 use crate::goroutine::{Goroutine, Live, Visit};
 
 pub(super) use imp::{Others, count_strangers, list, look};
 
-/// What is known of the process's threads before the cut.
+/// The process's threads, as far as they are known before the cut.
 pub(super) enum Listed {
-    /// There are as many as these goroutines.
+    /// The process has as many threads as these goroutines.
     Only(Live),
-    /// Their numbers in the kernel.
+    /// The kernel's ids of all threads.
     All(Vec<u32>),
-    /// Without /proc: nothing.
+    /// Unknown, because /proc is not readable.
     Unknown,
 }
 
 impl Listed {
-    /// How many threads there may be beside goroutines.
+    /// Returns how many threads there may be besides goroutines.
     pub(super) fn len(&self) -> usize {
         match self {
             Self::All(threads) => threads.len(),
@@ -43,22 +43,22 @@ mod imp {
     use crate::stack::marker::{self, Marker};
     use crate::state::State;
 
-    /// The threads of the process.
+    /// Lists the threads of the process.
     pub(crate) fn list() -> Listed {
         proc::threads().map_or(Listed::Unknown, Listed::All)
     }
 
-    /// The threads of the process, if there are others than these goroutines.
+    /// Lists the threads of the process, unless there are only these goroutines.
     pub(crate) fn look(live: Live) -> Listed {
         if threads() == Some(live.count) { Listed::Only(live) } else { list() }
     }
 
-    /// What the coordinator notes of threads while it looks at all goroutines. Made before the snapshot: nothing is allocated
-    /// while it goes on.
+    /// The threads that the coordinator notes while it visits all goroutines. Made before the snapshot: nothing is
+    /// allocated during it.
     pub(crate) struct Others {
-        /// To be asked.
+        /// The threads to be asked.
         threads: Vec<Thread>,
-        /// The kernel's numbers of all goroutines.
+        /// The kernel's ids of all goroutines' threads.
         known: Vec<u32>,
         live: Live,
         places: Box<Places>,
@@ -66,15 +66,15 @@ mod imp {
     }
 
     impl Others {
-        /// With room for so many threads.
+        /// Makes lists with room for `room` threads.
         pub(crate) fn new(room: usize) -> Self {
             let (threads, known) = (Vec::with_capacity(room), Vec::with_capacity(room));
             Self { threads, known, live: Live::default(), places: Places::new(), is_too_small: false }
         }
 
-        /// A goroutine that was there at the cut.
+        /// Notes a goroutine that was live at the cut.
         pub(crate) fn note(&mut self, goroutine: &'static Goroutine, id: u64, visit: Visit) {
-            // In one piece: another goroutine may be in the slot by now.
+            // A consistent record: another goroutine may be in the slot by now.
             let Some(thread) = goroutine.thread().filter(|thread| thread.goroutine == id) else { return };
             self.live.add(id);
             self.note_known(thread.thread_id);
@@ -83,8 +83,8 @@ mod imp {
             }
         }
 
-        /// After all goroutines: adds the threads before the cut that are none. `false` if that cannot be told, because
-        /// goroutines have begun or ended since there were as many as threads.
+        /// Adds the listed threads that have no goroutine, after all goroutines were noted. Returns `false` if they are
+        /// unknown: goroutines have begun or ended since the process had as many threads as goroutines.
         pub(crate) fn add_strangers(&mut self, listed: &Listed) -> bool {
             match listed {
                 Listed::Only(live) => return self.live == *live,
@@ -116,13 +116,13 @@ mod imp {
             }
         }
 
-        /// Whether there were more threads than there was room for: some were left out.
+        /// Returns whether there were more threads than room: some were left out.
         pub(crate) fn is_too_small(&self) -> bool {
             self.is_too_small
         }
 
-        /// Has all of them recorded in snapshot `number`, but for those without a goroutine that do not answer. Returns
-        /// whether a goroutine was not as it seemed: its thread had ended without a word.
+        /// Records all noted threads in snapshot `number`, except threads without a goroutine that do not answer.
+        /// Returns whether a goroutine was found dead: its thread had ended unreported.
         pub(crate) fn ask(&mut self, number: u64, is_proc_there: bool) -> bool {
             match way(is_proc_there) {
                 Ok(signal) => asking::ask(number, signal, &mut self.threads, &mut self.places),
@@ -136,7 +136,7 @@ mod imp {
             for thread in &self.threads {
                 let Some((goroutine, id)) = thread.goroutine else { continue };
                 match thread.outcome {
-                    // It may have begun to wait in our hooks meanwhile.
+                    // The goroutine may have begun to wait in our hooks meanwhile.
                     Outcome::Silent(why) if visit(number, goroutine, id) == Visit::Runs => {
                         goroutine.progress().settle(number, || add_marker(goroutine, id, Seen::Running, why));
                     }
@@ -150,7 +150,7 @@ mod imp {
             was_dead
         }
 
-        /// Adds to `all`, the goroutines of the snapshot, what /proc tells.
+        /// Adds what /proc says to `all`, the goroutines of the snapshot.
         pub(crate) fn complete(self, all: &mut Vec<Recorded>) {
             if self.threads.is_empty() {
                 return;
@@ -175,7 +175,7 @@ mod imp {
         }
     }
 
-    /// How threads are asked, or why not.
+    /// Returns the signal by which threads are asked, or the reason why they are not.
     fn way(is_proc_there: bool) -> Result<Signal, Marker> {
         if !signal::thread_signals() {
             return Err(marker::thread_signals_are_off);
@@ -186,14 +186,14 @@ mod imp {
         Signal::get().ok_or(marker::no_real_time_signal_is_free)
     }
 
-    /// Names a thread as the kernel does, unless it has told more.
+    /// Gives a thread the kernel's name, unless its own name or start is known.
     fn name_by(recorded: &mut Recorded, status: &Status) {
         if recorded.name.is_empty() && recorded.start.is_none() {
             recorded.name = status.name();
         }
     }
 
-    /// Notes what the kernel says of a thread whose stack is not there. `false` if it has ended.
+    /// Notes the kernel's state of a thread whose stack is missing. Returns `false` if the thread has ended.
     fn tell_of(recorded: &mut Recorded, thread: &Thread) -> bool {
         let status = match Status::of(thread.id) {
             Ok(status) => status,
@@ -208,12 +208,12 @@ mod imp {
         true
     }
 
-    /// A thread that is no goroutine and did not answer.
+    /// Returns a record of a thread that has no goroutine and did not answer.
     fn silent_stranger(thread: &Thread, why: Marker) -> Option<Recorded> {
         let (started, is_exiting) = proc::birth(thread.id)?;
         let mut recorded = Recorded {
-            // No other thread has ever had both, and both together are more than the numbers of goroutines: those count
-            // from 1, and a machine runs for some seconds before it runs a program.
+            // No two threads have the same start time and id, and both together are larger than any goroutine id: those
+            // count from 1, and a machine runs for some seconds before it runs a program.
             id: started << 22 | u64::from(thread.id),
             kind: GoroutineKind::Thread,
             thread_id: thread.id,
@@ -235,13 +235,13 @@ mod imp {
         (!is_exiting && tell_of(&mut recorded, thread)).then_some(recorded)
     }
 
-    /// How many threads the process has, where that is told.
+    /// Returns the number of threads of the process, where it is known.
     pub(crate) fn threads() -> Option<usize> {
         proc::count()
     }
 
-    /// How many threads there are beside `live` goroutines, without those that are about to end: a thread may be joined a
-    /// moment before the kernel has done with it.
+    /// Returns the number of threads besides the `live` goroutines, without those that are about to end: a thread may
+    /// be joined a moment before the kernel has removed it.
     pub(crate) fn count_strangers(live: Live) -> usize {
         let Listed::All(threads) = look(live) else { return 0 };
         let goroutines = SLOTS.iter().filter_map(Goroutine::thread);

@@ -1,7 +1,7 @@
-//! Where a snapshot is put together: a record for each goroutine, written by whoever has claimed it.
+//! The memory of a snapshot: one record for each goroutine, written by the thread that has claimed the goroutine.
 //!
-//! The memory is a mapping of its own that stays for the next snapshot, because goroutines that are about to run write
-//! there, which may allocate nothing.
+//! The records are in a separate mapping that is kept for the next snapshot, because they are written by goroutines
+//! that are about to run, which may allocate nothing.
 
 use core::cell::UnsafeCell;
 use core::ptr::NonNull;
@@ -43,17 +43,17 @@ pub(super) struct Header {
 /// What a goroutine was doing when it was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
-    /// It waited in our hooks: its state says for what.
+    /// It waited in our hooks: its state contains the reason.
     Waiting,
     /// It waited in the kernel for something else.
     InKernel,
-    /// It did not wait. If its state says that it waits, it is about to, or was woken; if that it is in a system call, it is
-    /// about to or has come back, or nothing is known of it but that it was sampled.
+    /// It did not wait. If its state says waiting, it is about to wait, or was woken. If its state says syscall, it is
+    /// about to enter the call or has returned, or it is only known from a CPU sample.
     Running,
 }
 
 impl Header {
-    /// That of a goroutine whose number is `id`.
+    /// Makes the header of a goroutine whose id is `id`.
     fn of(goroutine: &Goroutine, id: u64, seen: Seen) -> Self {
         let state = match (goroutine.state().state(), seen) {
             (State::Waiting(_) | State::Syscall, Seen::Running) => State::Running,
@@ -82,7 +82,7 @@ impl Header {
         }
     }
 
-    /// That of the current thread, which has no goroutine.
+    /// Makes the header of the current thread, which has no goroutine.
     fn of_stranger(id: u64, seen: Seen) -> Self {
         Self {
             id,
@@ -108,14 +108,14 @@ impl Header {
 
 /// A record in the mapping.
 struct Record {
-    /// `None` until it is written; in zeroed memory nothing is read of it.
+    /// `None` until it is written; in zeroed memory it is never read.
     header: UnsafeCell<Option<Header>>,
     frames: UnsafeCell<[usize; MAX_STACK]>,
-    /// 1 when both are there.
+    /// 1 when header and frames are written.
     is_written: AtomicUsize,
 }
 
-/// The records of the snapshot that goes on.
+/// The records of the current snapshot.
 pub(super) struct Recording {
     records: AtomicPtr<Record>,
     capacity: AtomicUsize,
@@ -131,10 +131,10 @@ impl Recording {
         }
     }
 
-    /// Makes it empty, with room for so many records. `false` when there is no memory.
+    /// Empties the recording and makes room for `capacity` records. Returns `false` when there is no memory.
     ///
     /// # Safety
-    /// By the coordinator, while no snapshot goes on: nobody else uses it.
+    /// The caller is the coordinator, and there is no current snapshot, so no other thread uses the recording.
     pub(super) unsafe fn prepare(&self, capacity: usize) -> bool {
         let (records, had) = (self.records.load(Ordering::Relaxed), self.capacity.load(Ordering::Relaxed));
         if had < capacity {
@@ -143,13 +143,13 @@ impl Recording {
             self.records.store(new.as_ptr().cast(), Ordering::Relaxed);
             self.capacity.store(capacity, Ordering::Relaxed);
             if let Some(old) = NonNull::new(records) {
-                // SAFETY: mapped here with that size, and nobody uses it, says the caller.
+                // SAFETY: mapped here with that size; the caller guarantees that no other thread uses the recording.
                 unsafe { mapping::unmap(old.cast(), bytes(had)) };
             }
         } else {
             let used = self.next.load(Ordering::Relaxed).min(had);
             for at in 0..used {
-                // SAFETY: within the mapping. Zeroed memory is a record that is not written.
+                // SAFETY: the index is within the mapping. Zeroed memory is a record that is not written.
                 unsafe { (*records.add(at)).is_written.store(0, Ordering::Relaxed) };
             }
         }
@@ -157,8 +157,9 @@ impl Recording {
         true
     }
 
-    /// Records a goroutine, which the caller has claimed. `capture` writes its stack and returns the depth. Left out if the
-    /// goroutine has ended meanwhile, or if there is no room: then [`overflow`](Self::overflow) says so.
+    /// Records a goroutine that the caller has claimed. `capture` writes its stack and returns the depth. Leaves the
+    /// goroutine out if it has ended meanwhile, or if there is no room: [`overflow`](Self::overflow) counts the latter
+    /// case.
     pub(super) fn add(
         &self,
         goroutine: &Goroutine,
@@ -168,7 +169,7 @@ impl Recording {
     ) {
         let header = || Header::of(goroutine, id, seen);
         let is_right = || {
-            // What was read before is that goroutine's, or the id is another one by now.
+            // Either all that was read belongs to that goroutine, or the id has changed by now.
             fence(Ordering::Acquire);
             goroutine.id() == id
         };
@@ -195,19 +196,20 @@ impl Recording {
         if at >= self.capacity.load(Ordering::Relaxed) {
             return;
         }
-        // SAFETY: within the mapping, which stays while a snapshot goes on. The number was given to this caller only.
+        // SAFETY: the index is within the mapping, which stays during a snapshot. Only this caller has received the
+        // index.
         let record = unsafe { &*self.records.load(Ordering::Relaxed).add(at) };
         let mut header = header();
-        // SAFETY: the record is this caller's, and any words are frames.
+        // SAFETY: only this caller uses the record, and any words are valid frames.
         header.depth = capture(unsafe { &mut *record.frames.get() });
         if is_right() {
-            // SAFETY: the record is this caller's. Nothing is dropped: the old header, if any, is plain data.
+            // SAFETY: only this caller uses the record. The old header, if any, is plain data and needs no drop.
             unsafe { record.header.get().write(Some(header)) };
             record.is_written.store(1, Ordering::Release);
         }
     }
 
-    /// How many records found no room.
+    /// Returns how many records found no room.
     pub(super) fn overflow(&self) -> usize {
         self.next.load(Ordering::Relaxed).saturating_sub(self.capacity.load(Ordering::Relaxed))
     }
@@ -215,17 +217,17 @@ impl Recording {
     /// Calls `see` with each record and its stack.
     ///
     /// # Safety
-    /// By the coordinator, when the snapshot is closed: nobody records any more.
+    /// The caller is the coordinator, and the snapshot is closed, so no thread records any more.
     pub(super) unsafe fn for_each(&self, mut see: impl FnMut(&Header, &[usize])) {
         let records = self.records.load(Ordering::Relaxed);
         let used = self.next.load(Ordering::Relaxed).min(self.capacity.load(Ordering::Relaxed));
         for at in 0..used {
-            // SAFETY: within the mapping, and nobody else's any more.
+            // SAFETY: the index is within the mapping, and no other thread uses the record any more.
             let record = unsafe { &*records.add(at) };
             if record.is_written.load(Ordering::Acquire) == 0 {
                 continue;
             }
-            // SAFETY: written, and nobody writes any more.
+            // SAFETY: the record is written, and no thread writes to it any more.
             if let (Some(header), frames) = unsafe { (&*record.header.get(), &*record.frames.get()) } {
                 see(header, &frames[..header.depth]);
             }

@@ -1,4 +1,4 @@
-//! The request for the stacks of tasks that comes before a snapshot.
+//! The request for the stacks of tasks before a snapshot.
 //!
 //! See [`crate::task`] for why tasks do not always note where they await.
 
@@ -9,20 +9,20 @@ use super::tasks::forks_looked_at;
 use crate::nap::nap;
 use crate::task::{TASKS, Task, begin_lease};
 
-/// How long a request waits for tasks to be polled, while none is.
+/// How long a request waits while no further task is polled.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// How long it waits at most.
+/// The longest time that a request waits.
 const LONGEST: Duration = Duration::from_secs(2);
 
 thread_local! {
     static IS_REQUESTING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// The current thread requests stacks. The code of an executor that it wakes may look at goroutines too.
+/// Guard of a request by the current thread. The executor's code that it runs may request stacks too.
 struct Requesting;
 
 impl Requesting {
-    /// `None` if it does so already.
+    /// Begins a request. Returns `None` if this thread is already in one.
     fn begin() -> Option<Self> {
         (!IS_REQUESTING.replace(true)).then_some(Self)
     }
@@ -34,21 +34,21 @@ impl Drop for Requesting {
     }
 }
 
-/// Somebody is about to look at all tasks: lets them note where they await, and waits until those have that wait already. Not
-/// for hooks: wakes tasks, which runs code of their executors, and sleeps for up to two seconds.
+/// Prepares for a goroutine snapshot: lets tasks note where they await, and waits until the waiting tasks have noted
+/// it. Must not be called in a hook: wakes tasks, which runs code of their executors, and sleeps for up to two seconds.
 pub fn request() {
     let Some(_requesting) = Requesting::begin() else { return };
     if !begin_lease() {
         return;
     }
-    // Those of a parent are woken in the parent.
+    // Tasks of the parent process are woken in the parent.
     let forks = forks_looked_at();
     let tasks = TASKS.iter().filter(|task| task.is_in(forks));
     let asked: Vec<Asked> = tasks.filter_map(ask).collect();
     await_answers(asked);
 }
 
-/// A task that was asked, its number, and how many polls there had been.
+/// A task that was asked, its id, and its number of polls at that time.
 type Asked = (&'static Task, u64, u32);
 
 fn ask(task: &'static Task) -> Option<Asked> {

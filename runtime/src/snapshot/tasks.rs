@@ -1,8 +1,8 @@
-//! All tasks in a snapshot of goroutines.
+//! All tasks in a goroutine snapshot.
 //!
-//! A task that waits is read from its slot. One that is polled is on the stack of a thread, which was recorded with the tasks
-//! that it polled: that stack is divided at the boundaries between them. The innermost part is the task's, and what is left is
-//! the thread's.
+//! A waiting task is read from its slot. A task that is being polled is on the stack of a thread, which was recorded
+//! with the tasks that it polled: that stack is divided at the boundaries between tasks. The innermost part belongs to
+//! the innermost task, and the outermost remainder to the thread.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -18,10 +18,10 @@ use crate::state::State;
 use crate::task::{self, MAX_NESTED, Seen, TASKS, Task};
 use crate::wait_reason::WaitReason;
 
-/// The numbers of the tasks that a thread polls, from the innermost; then zeros.
+/// The ids of the tasks that a thread polls, innermost first, then zeros.
 pub(crate) type Polled = [u64; MAX_NESTED];
 
-/// Those inside `innermost`.
+/// Returns the ids of the tasks from `innermost` outwards.
 pub(crate) fn polled(innermost: Option<&'static Task>) -> Polled {
     let mut ids = [0; MAX_NESTED];
     let mut task = innermost;
@@ -33,18 +33,19 @@ pub(crate) fn polled(innermost: Option<&'static Task>) -> Polled {
     ids
 }
 
-/// How many forks led to this process, also one that was made without the C library's knowledge. Not for hooks.
+/// Returns the number of forks that led to this process, including those made without the C library's fork handlers.
+/// Must not be called in a hook.
 pub(super) fn forks_looked_at() -> u32 {
     task::forks_looked_at(|| goroutine::known().and_then(Goroutine::polls))
 }
 
-/// All tasks of this process. Not for hooks.
+/// Returns all tasks of this process. Must not be called in a hook.
 pub fn live_tasks() -> impl Iterator<Item = &'static Task> {
     let forks = forks_looked_at();
     TASKS.iter().filter(move |task| task.is_in(forks))
 }
 
-/// The part of a thread's stack that is a task's.
+/// The part of a thread's stack that belongs to a task.
 struct Part {
     stack: Cow<'static, [usize]>,
     thread: u32,
@@ -55,19 +56,19 @@ struct Part {
 
 /// The tasks of a snapshot.
 pub(crate) struct Tasks {
-    /// Each with its number.
+    /// Each task with its id.
     live: Vec<(u64, &'static Task)>,
-    /// By the numbers of the tasks.
+    /// By the ids of the tasks.
     parts: HashMap<u64, Part>,
     forks: u32,
     now: u64,
-    /// Ticks.
+    /// In ticks.
     leak_limit: u64,
 }
 
 impl Tasks {
-    /// All of them, but for those that have begun since the number `limit` was given. What is a task's of the stacks of `threads`,
-    /// which were recorded with what they polled, is taken from there.
+    /// Lists all tasks, except those that have begun since the id `limit` was given. Moves the tasks' parts of the
+    /// stacks out of `threads`, which were recorded with the tasks that they polled.
     pub(crate) fn list(threads: &mut [Recorded], limit: u64, now: u64) -> Self {
         let mut parts = HashMap::new();
         for thread in threads {
@@ -79,14 +80,14 @@ impl Tasks {
         Self { live, parts, forks, now, leak_limit: leak::limit_ticks() }
     }
 
-    /// How many there are.
+    /// Returns the number of listed tasks.
     pub(crate) fn len(&self) -> usize {
         self.live.len()
     }
 
-    /// As they are read now, in the order of `key` of their numbers; without those that have ended since.
+    /// Reads the listed tasks, in the order of `key` of their ids; skips those that have ended since.
     pub(crate) fn recorded<K: Ord>(mut self, key: impl Fn(u64) -> K) -> impl Iterator<Item = Recorded> {
-        // Before they are read: a record is ten times as large as what is sorted.
+        // Sorted before they are read: a record is ten times as large as a list entry.
         self.live.sort_unstable_by_key(|&(id, _)| key(id));
         self.live.into_iter().filter_map(move |(id, task)| {
             let seen = task.read(id, self.forks)?;
@@ -96,13 +97,13 @@ impl Tasks {
     }
 }
 
-/// How many tasks there are.
+/// Returns the number of tasks of this process.
 pub(crate) fn count() -> usize {
     let forks = forks_looked_at();
     TASKS.iter().filter(|task| task.is_in(forks)).count()
 }
 
-/// Moves what is a task's from a thread's stack to `parts`.
+/// Moves the tasks' parts of a thread's stack to `parts`.
 fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
     let tasks = thread.polled.len();
     if tasks == 0 {
@@ -110,8 +111,8 @@ fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
     }
     let ends: Vec<usize> =
         (1..).zip(&*thread.stack).filter(|(_, f)| boundary::is_boundary(**f)).map(|(n, _)| n).collect();
-    // Of a stack that was cut off the outer boundaries are missing. Else there may be tasks, just begun or about to end, whose
-    // boundary is not on the stack: the innermost.
+    // In a truncated stack the outer boundaries are missing. Otherwise boundaries may be missing for the innermost
+    // tasks, which have just begun or are about to end.
     let is_cut = thread.stack.len() == MAX_STACK;
     let without = if is_cut { 0 } else { tasks.saturating_sub(ends.len()) };
     let cut_off = is_cut.then_some(thread.stack.len()).filter(|_| tasks > ends.len());
@@ -130,17 +131,17 @@ fn divide(thread: &mut Recorded, parts: &mut HashMap<u64, Part>) {
     if from < thread.stack.len() {
         thread.stack = thread.stack[from..].to_vec().into();
     } else {
-        // All of it was the task's: where the thread ends is not known.
+        // The whole stack belongs to the tasks: the outer end of the thread is not known.
         thread.stack = marker_stack(marker::stack_is_the_tasks);
     }
 }
 
-/// A single frame, whose function says why the stack is not there.
+/// Returns a single frame whose function says why the stack is missing.
 fn marker_stack(why: Marker) -> Cow<'static, [usize]> {
     vec![marker::frame(why)].into()
 }
 
-/// A task that waits for ever.
+/// Returns the record of a task that waits for ever.
 pub(super) fn waiting(seen: Seen, now: u64) -> Recorded {
     Recorded { is_leaked: true, ..recorded(seen, &mut HashMap::new(), now) }
 }

@@ -1,25 +1,26 @@
-//! Where the current thread's stack ends, so that a stack walk never reads beyond it, and how much room is left on it,
+//! The bounds of the current thread's stack, so that a stack walk never reads beyond its end, and the room left on it,
 //! so that a hook never overflows it.
 //!
-//! Problem: a walk without bounds faults as soon as a frame pointer holds anything else, and in code without frame
-//! pointers it does. A hook without a guard turns the last kilobytes of a stack, which the program could have got by with,
-//! into a crash.
+//! Problem: a walk without bounds faults as soon as a frame pointer holds another value, and in code without frame
+//! pointers it does. A hook without a check turns the last kilobytes of a stack, which would have been enough for the
+//! program, into a crash.
 //!
-//! Scheme: of two kinds of stacks different things are known.
+//! Scheme: there are three kinds of stacks.
 //!
-//! - A *thread's own* stack stays where it is until the thread ends. Its mapping is asked of the kernel once per thread:
-//!   by the `PROCMAP_QUERY` of Linux 6.11 where it exists (2 µs), else from /proc/thread-self/maps line by line (0.1 ms).
-//!   (`pthread_getattr_np` knows it too, but allocates.) The mapping may begin below the stack: a guard page that was made
-//!   by `MADV_GUARD_INSTALL`, as glibc does since 2.42, does not divide it from the stack of another thread. So the pages
-//!   of the stack are asked about one by one, from the top down, each when it is needed for the first time.
-//! - The *main thread's* stack grows on demand, down to where its limit or another mapping stops it: only the kernel can
-//!   tell, and is asked by [`kernel::is_readable`], which makes it grow.
-//! - A *foreign* stack, one that the program switched to by itself (a coroutine, a signal handler's alternate stack), may
-//!   be unmapped at any time and its addresses given to a smaller one. Nothing about it can be remembered. A walk begins
-//!   in the page of the stack pointer, which is there if it begins on that stack, and asks about each further page when it
-//!   gets there, 0.1 to 0.2 µs each.
+//! - A *thread's own* stack stays mapped at its place until the thread ends. The kernel is asked for its mapping once
+//!   per thread: by the `PROCMAP_QUERY` of Linux 6.11 where it exists (2 µs), else by reading /proc/thread-self/maps
+//!   line by line (0.1 ms). (`pthread_getattr_np` knows it too, but allocates.) The mapping may begin below the stack:
+//!   a guard page made by `MADV_GUARD_INSTALL`, as glibc does since 2.42, does not divide it from the stack of another
+//!   thread. So the pages of the stack are checked one by one, from the top down, each when it is needed for the first
+//!   time.
+//! - The *main thread's* stack grows on demand, until its limit or another mapping stops it: only the kernel knows, and
+//!   is asked by [`kernel::is_readable`], which makes the stack grow.
+//! - A *foreign* stack, which the program switched to by itself (a coroutine's, a signal handler's alternate stack),
+//!   may be unmapped at any time and its addresses reused for a smaller one. Nothing about it can be cached. A walk
+//!   begins in the page of the stack pointer, which is mapped if the walk begins on that stack, and checks each further
+//!   page when it reaches it, 0.1 to 0.2 µs each.
 //!
-//! Without /proc every stack is treated as a foreign one.
+//! Without /proc every stack is treated as foreign.
 
 use core::cell::Cell;
 
@@ -28,46 +29,46 @@ use super::kernel::{self, PAGE};
 /// Addresses that belong to a stack: `low..high`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// The lowest address that is known to be mapped.
+    /// The lowest address known to be mapped.
     pub(super) low: usize,
     /// One past the highest address that may be read.
     pub(super) high: usize,
-    /// Whether it is a foreign stack: the pages above `high` and below `low` may belong to it as well.
+    /// Whether the stack is foreign: the pages above `high` and below `low` may belong to it as well.
     pub(super) is_foreign: bool,
 }
 
-/// The most that one step of a walk may leave unread on a foreign stack: a frame of this size. What seems to be a frame
-/// further up is rather a frame pointer that holds something else, and each page would be asked about.
+/// The maximum distance that one step of a walk may skip on a foreign stack: a frame of this size. A larger one is more
+/// likely a frame pointer register with another value, and each page would need a system call.
 const LARGEST_STEP: usize = 256 << 10;
-/// How far below its known end the main thread's stack is looked for. Coroutines' stacks lie further away: the kernel
-/// keeps at least this much free below the main stack.
+/// The maximum distance below its known end at which the main thread's stack is expected. Stacks of coroutines are
+/// further away: the kernel keeps at least this much free below the main stack.
 const LARGEST_GROWTH: usize = 128 << 20;
 
 impl Bounds {
-    /// No stack at all.
+    /// No stack.
     pub(super) const NONE: Self = Self { low: 0, high: 0, is_foreign: false };
-    /// A thread's own stack that the kernel does not tell about.
+    /// A thread's own stack whose bounds the kernel does not reveal.
     const UNKNOWN: Self = Self { low: 1, high: 1, is_foreign: false };
 
-    /// Those of a thread's own stack.
+    /// Makes the bounds of a thread's own stack.
     pub(super) const fn new(low: usize, high: usize) -> Self {
         Self { low, high, is_foreign: false }
     }
 
-    /// The page of a foreign stack that `sp` points into. It can be read.
+    /// Makes the bounds of a foreign stack: the page that `sp` points into, which is readable.
     pub(super) fn foreign(sp: usize) -> Self {
         let low = sp & !(PAGE - 1);
         Self { low, high: low.saturating_add(PAGE), is_foreign: true }
     }
 
-    /// Whether `address` lies inside.
+    /// Returns whether `address` lies inside.
     #[inline]
     pub(super) fn contains(self, address: usize) -> bool {
         self.low <= address && address < self.high
     }
 
-    /// With `high` at least `end`, on a foreign stack that goes on so far. By value: what a walk reads in each step stays
-    /// in registers.
+    /// Returns the bounds with `high` at least `end`, if this is a foreign stack that continues to there. By value:
+    /// what a walk reads in each step stays in registers.
     #[cold]
     pub(super) fn extended_to(mut self, end: usize) -> Option<Self> {
         if !self.is_foreign || end.saturating_sub(self.high) > LARGEST_STEP {
@@ -82,7 +83,7 @@ impl Bounds {
         Some(self)
     }
 
-    /// Whether `need` bytes below `sp`, which lies inside, may be used.
+    /// Returns whether `need` bytes below `sp`, which lies inside, may be used.
     #[inline]
     pub(super) fn has_room(self, sp: usize, need: usize) -> bool {
         sp.wrapping_sub(self.low) >= need || self.may_be_given_room(sp, need)
@@ -92,7 +93,7 @@ impl Bounds {
     fn may_be_given_room(self, sp: usize, need: usize) -> bool {
         let Some(lowest) = sp.checked_sub(need) else { return false };
         if self.is_foreign {
-            // From the top down, because there may be another stack below this one's guard page.
+            // From the top down, because another stack may lie below this stack's guard page.
             let lowest = lowest & !(PAGE - 1);
             return (lowest..self.low).step_by(PAGE).rev().all(kernel::is_readable);
         }
@@ -102,12 +103,12 @@ impl Bounds {
         if !kernel::is_readable(lowest) {
             return false;
         }
-        // It has grown, and never shrinks.
+        // The main stack has grown, and never shrinks.
         BOUNDS.with(|cell| cell.set(Self { low: lowest & !(PAGE - 1), ..self }));
         true
     }
 
-    /// The thread's own stack with `low` at most `address`, if it reaches down so far.
+    /// Returns the thread's own stack with `low` at most `address`, if it extends down to there.
     #[cold]
     fn reaching(self, address: usize) -> Option<Self> {
         let address = address & !(PAGE - 1);
@@ -120,7 +121,7 @@ impl Bounds {
             low -= PAGE;
         }
         let reached = Self { low, ..self };
-        // Pages of a thread's own stack stay.
+        // Pages of a thread's own stack stay mapped.
         BOUNDS.with(|cell| cell.set(reached));
         if low > address {
             FLOOR.with(|cell| cell.set(low));
@@ -134,18 +135,18 @@ thread_local! {
     // The thread's own stack. No destructor and no lazy initialisation: readable from the first to the last instruction
     // of a thread (rust#116390).
     static BOUNDS: Cell<Bounds> = const { Cell::new(Bounds::NONE) };
-    // The stack does not go on below this address.
+    // The stack does not extend below this address.
     static FLOOR: Cell<usize> = const { Cell::new(0) };
 }
 
-/// The bounds of this thread's own stack if `sp` points into it, as far as is known.
+/// Returns the known bounds of this thread's own stack if `sp` points into it.
 #[inline]
 pub(super) fn own_stack_at(sp: usize) -> Option<Bounds> {
     let own = BOUNDS.with(Cell::get);
     own.contains(sp).then_some(own)
 }
 
-/// The bounds of the stack that `sp`, the stack pointer, points into.
+/// Returns the bounds of the stack that the stack pointer `sp` points into.
 #[inline]
 pub(super) fn of_stack_at(sp: usize) -> Bounds {
     own_stack_at(sp).unwrap_or_else(|| look_up(sp))
@@ -164,13 +165,13 @@ fn look_up(sp: usize) -> Bounds {
     own.unwrap_or_else(|| Bounds::foreign(sp))
 }
 
-/// Whether `sp` may lie on the main thread's stack, which has grown since its bounds were asked.
+/// Returns whether `sp` may lie on the main thread's stack, which has grown since its bounds were read.
 fn may_have_grown(known: Bounds, sp: usize) -> bool {
     sp < known.low && known.low - sp < LARGEST_GROWTH && known.contains(super::outermost::main_stack())
 }
 
-/// The stack that the thread was given when it was made, as far as it is known to be mapped, and an address below which
-/// it does not go on. `None` when the kernel does not tell.
+/// Returns the mapped part, as far as it is known, of the stack that the thread was created with, and an address below
+/// which the stack does not extend. Returns `None` when the kernel does not reveal it.
 fn own_stack() -> Option<(Bounds, usize)> {
     if kernel::is_main_thread() {
         let stack = kernel::mapping_around(super::outermost::main_stack())?;

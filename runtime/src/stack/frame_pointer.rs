@@ -1,8 +1,8 @@
 //! The walk along frame pointers: about 1 ns a frame.
 //!
-//! Each frame keeps its caller's frame pointer, and above it the return address (x86-64 and aarch64
-//! alike). Valid only where every function between here and the thread's start keeps one; see
-//! [`super::mode`] for how that is decided, and [`super::outermost`] for how the end is recognised.
+//! Each frame stores its caller's frame pointer, and above it the return address (x86-64 and aarch64 alike). The walk
+//! is valid only where every function between here and the thread's start keeps a frame pointer; see [`super::mode`]
+//! for how that is decided, and [`super::outermost`] for how the end is recognised.
 
 use super::bounds::Bounds;
 
@@ -12,11 +12,11 @@ pub(super) fn plain_address(address: usize) -> usize {
     if cfg!(target_arch = "aarch64") { address & 0x0000_ffff_ffff_ffff } else { address }
 }
 
-/// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`; fills `frames` with return
-/// addresses, leaf first, and returns how many.
+/// Walks from frame pointer `fp` of a frame whose stack pointer is `sp`; fills `frames` with return addresses, leaf
+/// first, and returns their number.
 ///
-/// Reads nothing outside `sp..stack.high`, which it raises where a foreign stack goes on: whatever `fp` holds, every step
-/// must lie there, be aligned and lead upwards.
+/// Reads nothing outside `sp..stack.high`, and raises `stack.high` where a foreign stack continues: whatever `fp`
+/// holds, every step must lie within, be aligned and lead upwards.
 #[inline]
 pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [usize]) -> usize {
     const WORD: usize = size_of::<usize>();
@@ -35,10 +35,10 @@ pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [us
             last = stack.high - 2 * WORD;
         }
         let frame = fp as *const usize;
-        // SAFETY: `sp <= fp` and `fp + 16 <= stack.high`, so both words lie in the part of this
-        // thread's stack that is in use, which is mapped, and `fp` is aligned. Pages above the first one of a foreign
-        // stack were readable when the kernel was asked: they are the stack's, which is in use, unless a frame pointer
-        // holds something else and a neighbouring mapping is read, which must not be unmapped in that instant.
+        // SAFETY: `sp <= fp` and `fp + 16 <= stack.high`, so both words lie in the used part of this thread's stack,
+        // which is mapped, and `fp` is aligned. Pages above the first one of a foreign stack were readable when the
+        // kernel was asked: they belong to the stack, which is in use, unless a frame pointer holds another value and
+        // the walk reads a neighbouring mapping, which must not be unmapped in that instant.
         let (caller, return_address) = unsafe { (frame.read(), frame.add(1).read()) };
         if return_address == 0 {
             break;
@@ -55,7 +55,7 @@ pub(super) fn walk(mut fp: usize, sp: usize, mut stack: Bounds, frames: &mut [us
 mod tests {
     use super::*;
 
-    /// Lays frames into a made-up stack: (offset of frame, offset of its caller, return address).
+    /// Writes frames into a made-up stack: (offset of the frame, offset of its caller, return address).
     fn stack_with(frames: &[(usize, usize, usize)]) -> (Vec<usize>, usize) {
         let mut words = vec![0usize; 64];
         let base = words.as_ptr() as usize;

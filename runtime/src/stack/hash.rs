@@ -12,7 +12,7 @@ fn mix(lane: u64, word: u64, k: u64) -> u64 {
     (lane ^ word).wrapping_mul(k).rotate_left(29)
 }
 
-/// Hashes a stack; `seed` stands for what else is in the key.
+/// Hashes a stack; `seed` is the hash of the rest of the key.
 #[inline]
 pub(super) fn hash_stack(stack: &[usize], seed: u64) -> u64 {
     let mut a = seed ^ K0;
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn near_stacks_spread_over_chains() {
-        // Two-way recursion: the worst real case, all stacks of equal length over four addresses.
+        // Two-way recursion: the worst real case. All stacks have the same length over two addresses.
         const CHAINS: u64 = 179_999;
         let pcs = [0x55_0000_1234_usize, 0x55_0000_1250];
         let mut hashes = HashSet::new();

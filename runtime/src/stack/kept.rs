@@ -1,9 +1,9 @@
-//! Stacks that are kept for what they say, with nothing counted for them, and cells that name one.
+//! Stacks stored for their frames only, without counts, and cells that refer to a stored stack.
 
 use super::table::{Entry, Key};
 use crate::atomic_ref::AtomicRef;
 
-/// What distinguishes such stacks beside their frames: nothing.
+/// The key of these stacks: the frames alone distinguish them.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Frames;
 
@@ -13,8 +13,8 @@ impl Key for Frames {
     }
 }
 
-/// A stack that is kept, and what is noted beside it. Never freed.
+/// A stored stack and the data `R` beside it. Never freed.
 pub type KeptStack<R = ()> = Entry<Frames, R>;
 
-/// A note of a kept stack, or of none.
+/// A reference to a stored stack, or none.
 pub type NotedStack<R = ()> = AtomicRef<KeptStack<R>>;

@@ -1,6 +1,6 @@
-//! What the kernel says of a thread's memory. For hooks.
+//! Queries to the kernel about a thread's memory. Safe to call in a hook.
 
-/// The unit in which the kernel is asked. Larger pages are asked about more than once.
+/// The unit of the queries. A larger page is queried more than once.
 pub(super) const PAGE: usize = 4096;
 
 pub(super) use imp::*;
@@ -14,7 +14,7 @@ mod imp {
     /// Bytes of text that are read at a time.
     const BUFFER: usize = 1024;
 
-    /// The thread pointer, which is the address of glibc's and musl's thread control block.
+    /// Returns the thread pointer, which is the address of glibc's and musl's thread control block.
     #[cfg(target_arch = "x86_64")]
     pub(crate) fn thread_pointer() -> usize {
         let tp: usize;
@@ -23,8 +23,8 @@ mod imp {
         tp
     }
 
-    /// On aarch64 the block lies below the thread pointer and the pointer itself inside the stack's
-    /// mapping, so it serves as the same bound.
+    /// Returns the thread pointer. On aarch64 the control block lies below it, and the pointer itself points into the
+    /// stack's mapping, so it serves as the same bound.
     #[cfg(target_arch = "aarch64")]
     pub(crate) fn thread_pointer() -> usize {
         let tp: usize;
@@ -35,16 +35,18 @@ mod imp {
         tp
     }
 
-    /// Whether this is the thread that `main` runs in. In a forked child it is the one that forked.
+    /// Returns whether this is the thread that `main` runs in. In a forked child: the thread that forked.
     pub(crate) fn is_main_thread() -> bool {
-        // SAFETY: both calls only return a number. Raw: a C library may keep the parent's in a forked child.
+        // SAFETY: both calls only return a number. Raw system calls, because a C library may cache the parent's ids in
+        // a forked child.
         unsafe { libc::syscall(libc::SYS_gettid) == libc::syscall(libc::SYS_getpid) }
     }
 
-    /// Whether the page of `address` may be read; a stack that grows on demand is made to grow down to it, if it may.
+    /// Returns whether the page of `address` is readable; a stack that grows on demand is extended down to it, if
+    /// allowed.
     ///
-    /// The kernel reads the set of signals before it finds that there is no such way to change a mask: the well-known
-    /// trick of Abseil's `AddressIsReadable`.
+    /// The kernel reads the signal set before it rejects the invalid way to change the mask: the trick of Abseil's
+    /// `AddressIsReadable`.
     pub(crate) fn is_readable(address: usize) -> bool {
         const NO_SUCH_WAY: libc::c_int = -1;
         let none = core::ptr::null_mut::<u64>();
@@ -86,9 +88,9 @@ mod imp {
     }
 
     fn ask_for_mapping(address: usize) -> Option<Bounds> {
-        // The thread's own directory: the process's is empty once its main thread has ended. Raw calls:
-        // the C library's are cancellation points, and a thread must not be cancelled in an allocation.
-        // SAFETY: these calls only write to our own locals, whose sizes they get.
+        // The thread's own directory: the process's is empty once its main thread has ended. Raw system calls: the C
+        // library's functions are cancellation points, and a thread must not be cancelled in an allocation.
+        // SAFETY: these calls only write to our own locals, and receive their sizes.
         unsafe {
             let path = c"/proc/thread-self/maps".as_ptr();
             let fd = libc::syscall(libc::SYS_openat, libc::AT_FDCWD, path, libc::O_RDONLY | libc::O_CLOEXEC);
@@ -109,15 +111,15 @@ mod imp {
         }
     }
 
-    /// Reads the text form: `start-end perms …` a line. In a function of its own because of the buffer, with which a hook
-    /// is not to begin where it is not needed.
+    /// Reads the text form: `start-end perms …` a line. A separate function because of its buffer, which would take
+    /// stack space in hooks that do not need it.
     #[cold]
     #[inline(never)]
     fn scan(fd: libc::c_long, address: usize) -> Option<Bounds> {
         let mut buffer = [0u8; BUFFER];
         let mut line = Line::default();
         loop {
-            // SAFETY: the buffer is ours and its length is given.
+            // SAFETY: the buffer is a local, and its length is passed.
             let n = unsafe { libc::syscall(libc::SYS_read, fd, buffer.as_mut_ptr(), buffer.len()) };
             if n < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EINTR) {
                 continue;
@@ -172,7 +174,7 @@ mod imp {
 
     #[cfg(all(test, not(loom)))]
     pub(crate) fn scan_for_test(address: usize) -> Option<Bounds> {
-        // SAFETY: as in `mapping_around`.
+        // SAFETY: these calls only write to the locals of this function and of `scan`.
         unsafe {
             let fd = libc::open(c"/proc/self/maps".as_ptr(), libc::O_RDONLY);
             let found = scan(fd.into(), address);

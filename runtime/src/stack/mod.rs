@@ -1,10 +1,9 @@
-//! Stacks: capture, hash, and the table that keeps each distinct one once.
+//! Stacks: capture, hash, and the table that stores each distinct stack once.
 //!
-//! A stack is a list of return addresses, leaf first, of at most [`MAX_STACK`] frames, from the
-//! function that called [`capture`] out to `main`, the thread's first function, or where an async task is
-//! polled (`crate::boundary`) to the task's. Frames of the
-//! profiler itself are at its leaf end; they are hidden at export, by name, because how many there
-//! are depends on inlining.
+//! A stack is a list of return addresses, leaf first, of at most [`MAX_STACK`] frames, from the function that called
+//! [`capture`] out to `main` or the thread's first function, or, while an async task is polled, to the task's boundary
+//! (`crate::boundary`). Frames of the profiler itself are at its leaf end; they are hidden at export, by name, because
+//! their number depends on inlining.
 //!
 //! Capture may run anywhere, in an allocator or with any lock held: it takes no lock, allocates
 //! nothing, and calls neither `_Unwind_Backtrace` nor `dl_iterate_phdr`, whose lock another thread
@@ -46,7 +45,8 @@ use bounds::Bounds;
 use mode::Walk;
 use spare::Start;
 
-/// Makes what captures need, but for the choice of [`StackMode::Auto`]. By one thread at a time; not for hooks.
+/// Initialises what captures need, except for the choice of [`StackMode::Auto`]. Called by one thread at a time; must
+/// not be called in a hook.
 pub(crate) fn open() {
     unwind::open();
     spare::open();
@@ -54,12 +54,12 @@ pub(crate) fn open() {
     outermost::open();
 }
 
-/// Makes the choice of [`StackMode::Auto`]. After [`open`].
+/// Decides what [`StackMode::Auto`] means. Called after [`open`].
 pub(crate) fn open_mode() {
     mode::open();
 }
 
-/// The registers a walk starts from, all read at one instruction.
+/// The registers from which a walk starts, all read at one instruction.
 #[derive(Clone, Copy)]
 struct Registers {
     /// The instruction pointer.
@@ -73,15 +73,15 @@ struct Registers {
     lr: usize,
 }
 
-/// The most frames of a stack that are kept: the innermost. Go's limit since 1.23.
+/// The maximum number of frames stored per stack: the innermost ones. Go's limit since 1.23.
 pub const MAX_STACK: usize = 128;
 
-/// A stack that was captured, perhaps more than once.
+/// A captured stack, perhaps captured more than once.
 #[derive(Clone, Copy, Debug)]
 pub struct Stack<'a> {
     /// Return addresses, leaf first.
     pub addresses: &'a [usize],
-    /// When: what the addresses stand for depends on it.
+    /// When it was captured: the functions at the addresses depend on it.
     pub span: CaptureSpan,
 }
 
@@ -93,14 +93,14 @@ impl Deref for Stack<'_> {
     }
 }
 
-/// Captured at a time that is not known.
+/// A stack that was captured at an unknown time.
 impl<'a> From<&'a [usize]> for Stack<'a> {
     fn from(addresses: &'a [usize]) -> Self {
         Self { addresses, span: CaptureSpan::UNKNOWN }
     }
 }
 
-/// Reads the registers of the function this is inlined into.
+/// Reads the registers of the function that this is inlined into.
 #[cfg(all(rtprof_supported, target_arch = "x86_64"))]
 #[inline(always)]
 fn registers() -> Registers {
@@ -116,7 +116,7 @@ fn registers() -> Registers {
     Registers { ip, sp, fp }
 }
 
-/// Reads the registers of the function this is inlined into.
+/// Reads the registers of the function that this is inlined into.
 #[cfg(all(rtprof_supported, target_arch = "aarch64"))]
 #[inline(always)]
 fn registers() -> Registers {
@@ -144,13 +144,13 @@ fn registers() -> Registers {
     }
 }
 
-/// Captures the caller's stack into `frames` and returns its depth: that of the task which the thread polls, if it polls one. The
-/// first frames may be those of the profiler.
+/// Captures the caller's stack into `frames` and returns its depth. If the thread polls a task, the stack ends at that
+/// task. The first frames may be frames of the profiler.
 ///
-/// Never 0 on a supported platform: a stack that cannot be walked is the single frame
+/// The depth is never 0 on a supported platform: a stack that cannot be walked is the single frame
 /// [`marker::stack_not_captured`], and is counted.
 ///
-/// Callers in hooks make sure with [`with_room`] that the program's stack has room for them.
+/// A caller in a hook uses [`with_room`] to make sure that the stack has room for this.
 #[inline(never)]
 pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
     let depth = walked_from(registers(), frames);
@@ -160,7 +160,7 @@ pub fn capture(frames: &mut [usize; MAX_STACK]) -> usize {
     }
 }
 
-/// As [`capture`], out to the end of the thread's stack, with all tasks that it polls.
+/// Captures as [`capture`] does, but out to the end of the thread's stack, including all tasks that it polls.
 #[inline(never)]
 pub(crate) fn capture_whole(frames: &mut [usize; MAX_STACK]) -> usize {
     let depth = walked_from(registers(), frames);
@@ -176,7 +176,7 @@ fn walked_from(registers: Registers, frames: &mut [usize; MAX_STACK]) -> usize {
     walked(registers, stack, frames)
 }
 
-/// The stack from these registers outwards, start-up frames and all; 0 where it cannot be walked.
+/// Walks the stack from these registers outwards, including start-up frames; returns 0 where it cannot be walked.
 #[inline]
 fn walked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) -> usize {
     match mode::walk() {
@@ -193,7 +193,7 @@ fn walked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK]) 
     }
 }
 
-/// Where a walk begins whose registers were not read on the thread's own stack, as far as its bounds are known.
+/// Returns the start of a walk whose registers were not read on the thread's own stack, as far as its bounds are known.
 #[cold]
 fn elsewhere(registers: Registers) -> Start {
     spare::start_of(registers.sp)
@@ -224,14 +224,14 @@ fn unwound(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK])
     unwind::walk(registers, stack, frames).unwrap_or(0)
 }
 
-/// A frame-pointer walk ended at an address that is not known to be an end: asks the unwind tables.
+/// Checks by the unwind tables a frame-pointer walk whose end is not a known end of a stack.
 #[cold]
 #[inline(never)]
 fn checked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK], depth: usize) -> usize {
     let mut by_tables = [0; MAX_STACK];
     let unwound = unwound(registers, stack, &mut by_tables);
     if unwound == 0 {
-        // No cache free: an unconfirmed stack is better than none.
+        // No cache is free: an unconfirmed stack is better than none.
         return depth;
     }
     if depth > 0 && outermost::confirm(frames[depth - 1], &by_tables[..unwound]) {
@@ -242,7 +242,7 @@ fn checked(registers: Registers, stack: Bounds, frames: &mut [usize; MAX_STACK],
     unwound
 }
 
-/// Both walks from one place, untrimmed; for the self-test.
+/// Walks both ways from one place, without trimming; for the self-test.
 #[inline(never)]
 fn capture_both_ways(
     by_pointers: &mut [usize; MAX_STACK],

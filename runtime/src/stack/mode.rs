@@ -1,9 +1,8 @@
-//! Which way stacks are walked, and the self-test that decides it.
+//! The way in which stacks are walked, and the self-test that chooses it.
 //!
-//! Frame pointers are four times faster but right only if the whole program keeps them, which no
-//! `cfg` tells. Two things decide at start: a hint from the build script (the flags it saw) and a walk
-//! of a chain of our own functions both ways, whose results must agree. A program may choose with
-//! [`set_stack_mode`].
+//! Frame pointers are four times faster but right only if the whole program keeps them, which no `cfg` reveals. Two
+//! things decide at start: a hint from the build script (the flags it saw), and a walk of a chain of our own functions
+//! both ways, whose results must agree. A program may choose with [`set_stack_mode`].
 
 use core::hint::black_box;
 use core::sync::atomic::{AtomicU8, Ordering};
@@ -14,18 +13,18 @@ use super::MAX_STACK;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StackMode {
-    /// Along frame pointers, about 1 ns a frame. Only for programs built whole with
-    /// `-C force-frame-pointers=yes`: elsewhere stacks come out empty or start in the middle.
+    /// Along frame pointers, about 1 ns a frame. Only for programs built entirely with `-C force-frame-pointers=yes`:
+    /// elsewhere stacks are empty or start in the middle.
     FramePointers,
     /// By the unwind tables, about 4 ns a frame (on x86-64). Right in every build.
     Unwind,
-    /// Frame pointers if the flags and a self-test at start say that the program has them, with
-    /// every new end of a stack checked against the unwind tables; else the unwind tables.
+    /// Frame pointers if the flags and a self-test at start indicate that the program has them, with every new end of a
+    /// stack checked against the unwind tables; else the unwind tables.
     #[default]
     Auto,
 }
 
-/// What a capture does: the requested mode, with `Auto` resolved.
+/// The way a capture walks: the requested mode, with `Auto` resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Walk {
     FramePointersUnchecked,
@@ -37,10 +36,10 @@ const UNCHECKED: u8 = 0;
 const CHECKED: u8 = 1;
 const UNWIND: u8 = 2;
 
-/// Until the self-test has run the tables are used: the slower, but never wrong.
+/// Until the self-test has run, the unwind tables are used: slower, but never wrong.
 static WALK: AtomicU8 = AtomicU8::new(UNWIND);
 static REQUESTED: AtomicU8 = AtomicU8::new(UNWIND);
-/// What `Auto` means in this program.
+/// The resolved meaning of `Auto` in this program.
 static AUTO: AtomicU8 = AtomicU8::new(UNWIND);
 
 #[inline]
@@ -52,11 +51,9 @@ pub(super) fn walk() -> Walk {
     }
 }
 
-/// Chooses how stacks are walked from the next capture on. Go has no such choice: its stacks are
-/// always known to the runtime.
+/// Chooses how stacks are walked from the next capture on. Go has no such choice: its runtime always knows its stacks.
 ///
-/// Walking along frame pointers that are not there gives short stacks, but reads nothing outside the
-/// thread's stack.
+/// A walk along missing frame pointers gives short stacks, but reads nothing outside the thread's stack.
 pub fn set_stack_mode(mode: StackMode) {
     let (requested, walk) = match mode {
         StackMode::FramePointers => (UNCHECKED, UNCHECKED),
@@ -67,7 +64,7 @@ pub fn set_stack_mode(mode: StackMode) {
     WALK.store(walk, Ordering::Relaxed);
 }
 
-/// The way stacks are walked now, with `Auto` resolved to what it means in this program.
+/// Returns the current way of walking stacks, with `Auto` resolved.
 pub fn stack_mode() -> StackMode {
     match walk() {
         Walk::Unwind => StackMode::Unwind,
@@ -75,7 +72,7 @@ pub fn stack_mode() -> StackMode {
     }
 }
 
-/// Runs the self-test. Not for hooks.
+/// Runs the self-test. Must not be called in a hook.
 pub(crate) fn open() {
     let hint = env!("RTPROF_FRAME_POINTERS_HINT");
     let auto = if hint != "no" && frame_pointers_work() { CHECKED } else { UNWIND };
@@ -85,7 +82,7 @@ pub(crate) fn open() {
     }
 }
 
-/// Frames of the probe that must agree: its recursion, all of it code of this crate.
+/// The number of frames that must agree: the recursion of `probe`, which is entirely code of this crate.
 const PROBED: usize = 4;
 
 fn frame_pointers_work() -> bool {

@@ -1,39 +1,38 @@
-//! Where a stack ends: at `main` or at a thread's first function.
+//! The outer end of a stack: `main` or a thread's first function.
 //!
-//! Problem: a frame-pointer walk that ends says little. It ends at the start of a thread, where the
-//! C library keeps no frame pointer, and it ends just so in the middle of a stack, below `qsort` or
-//! any other C function that uses the register for something else. A stack that silently starts in
-//! the middle is worse than none.
+//! Problem: the end of a frame-pointer walk proves little. The walk ends at the start of a thread, where the C library
+//! keeps no frame pointer, and it ends in the same way in the middle of a stack, below `qsort` or any other C function
+//! that uses the register for another value. A stack that silently starts in the middle is worse than none.
 //!
-//! Scheme: an end is trusted only when its address is known to be one. The first walk that ends at a
-//! new address is repeated by the unwind tables; if these find nothing beyond it but the C library's
-//! own start-up code, the address is remembered, else the tables' stack is taken. A program has two
-//! or three such addresses (the call of `main`, the start of threads).
+//! Scheme: an end is trusted only when its address is known to be an end. The first walk that ends at a new address is
+//! repeated by the unwind tables; if these find nothing beyond it but the C library's own start-up code, the address is
+//! remembered, else the tables' stack is used. A program has two or three of these addresses (the call of `main`, the
+//! start of threads).
 //!
-//! Start-up frames (`__libc_start_main`, `start_thread`, `clone3`, `_start`) are cut off in both
-//! ways of walking, so that both give the same stack.
+//! Start-up frames (`__libc_start_main`, `start_thread`, `clone3`, `_start`) are cut off in both ways of walking, so
+//! that both give the same stack.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::modules;
 
-/// Start-up frames that may follow the last one with a frame pointer.
+/// The maximum number of start-up frames beyond the last frame with a frame pointer.
 const STARTUP_FRAMES: usize = 3;
 /// Bytes from the entry point that count as `_start`.
 const ENTRY_CODE: usize = 64;
 
 static TRUSTED: [AtomicUsize; 16] = [const { AtomicUsize::new(0) }; 16];
-/// Code of the C library and of the dynamic loader: `[start, limit, start, limit]`; zero in a static
-/// program, where nothing tells them from the rest.
+/// The code of the C library and of the dynamic loader: `[start, limit, start, limit]`; zero in a static program, where
+/// it cannot be distinguished from other code.
 static SYSTEM: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 static ENTRY: AtomicUsize = AtomicUsize::new(0);
 static MAIN_STACK: AtomicUsize = AtomicUsize::new(0);
 
-/// Learns where the C library lies. Not for hooks.
+/// Finds the code of the C library. Must not be called in a hook.
 pub(crate) fn open() {
     #[cfg(rtprof_supported)]
     {
-        // SAFETY: getauxval only reads what the kernel handed to the process.
+        // SAFETY: getauxval only reads the auxiliary vector, which the kernel passed to the process.
         let (entry, loader, random) = unsafe {
             (
                 libc::getauxval(libc::AT_ENTRY),
@@ -42,7 +41,7 @@ pub(crate) fn open() {
             )
         };
         ENTRY.store(entry as usize, Ordering::Relaxed);
-        // The kernel puts these bytes above the first frame of the main thread.
+        // The kernel places these bytes above the first frame of the main thread.
         MAIN_STACK.store(random as usize, Ordering::Relaxed);
         let libc = modules::find(libc::abort as *const () as usize);
         let loader = (loader != 0).then(|| modules::loaded_at(loader as usize)).flatten();
@@ -55,7 +54,7 @@ pub(crate) fn open() {
     }
 }
 
-/// An address on the main thread's stack; 0 before [`open`].
+/// Returns an address on the main thread's stack; 0 before [`open`].
 pub(super) fn main_stack() -> usize {
     MAIN_STACK.load(Ordering::Relaxed)
 }
@@ -70,8 +69,8 @@ fn is_startup(address: usize) -> bool {
         .any(|range| (range[0].load(Ordering::Relaxed)..range[1].load(Ordering::Relaxed)).contains(&address))
 }
 
-/// Cuts the start-up frames off the outer end; returns the new depth. A stack of nothing else is
-/// left as it is.
+/// Cuts the start-up frames off the outer end and returns the new depth. A stack of start-up frames only is not
+/// changed.
 #[inline]
 pub(super) fn trim(stack: &[usize]) -> usize {
     let mut depth = stack.len();
@@ -81,7 +80,7 @@ pub(super) fn trim(stack: &[usize]) -> usize {
     if depth == 0 { stack.len() } else { depth }
 }
 
-/// Whether a frame-pointer walk that ended at this return address is known to be whole.
+/// Returns whether a frame-pointer walk that ended at this return address is known to be complete.
 #[inline]
 pub(super) fn is_trusted(end: usize) -> bool {
     for slot in &TRUSTED {
@@ -94,8 +93,8 @@ pub(super) fn is_trusted(end: usize) -> bool {
     false
 }
 
-/// Compares a frame-pointer walk's end with the stack that the unwind tables gave, and remembers the
-/// end if they find only start-up code beyond it. Returns whether they do.
+/// Compares a frame-pointer walk's end with the stack from the unwind tables. Remembers the end and returns `true` if
+/// the tables find only start-up code beyond it.
 pub(super) fn confirm(end: usize, unwound: &[usize]) -> bool {
     let Some(at) = unwound.iter().rposition(|&frame| frame == end) else {
         return false;

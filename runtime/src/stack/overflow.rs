@@ -1,21 +1,20 @@
-//! What becomes of a sample whose stack the table has no room for.
+//! Samples whose stack finds no room in the table.
 
 use super::marker;
 use super::table::{Entry, Full, Key, Table};
 use crate::counters::{COUNTERS, Counter};
 
-/// What is kept in a table, and what is counted when the table is full. Profiles have limits of their own, and
-/// only that of the heap profile can be raised: each must tell of its own.
+/// The record type of a table with a counter for samples beyond its limit. Profiles have separate limits, and only the
+/// heap profile's limit can be raised, so each profile reports its own count.
 pub trait Limited {
-    /// What is counted.
+    /// Returns the counter.
     fn over_limit() -> &'static Counter;
 }
 
 impl<K: Key, R: Default> Table<K, R> {
-    /// As [`Table::intern`]; beyond the limit on entries the sample goes to the one stack whose name
-    /// says so, so that totals stay true, and is counted. `fold` makes the keys of that stack few, and
-    /// `extra` is how many of them may be made beyond the limit. `None`, counted, when there is no
-    /// memory.
+    /// Interns as [`Table::intern`] does. Beyond the limit on entries the sample is counted, and goes to a single stack
+    /// whose name says so, so that totals stay true. `fold` maps the keys of that stack to few values, and `extra` is
+    /// how many of them may be made beyond the limit. Returns `None` and counts the loss when there is no memory.
     #[inline]
     pub fn intern_or_fold(
         &self,
@@ -70,7 +69,7 @@ mod tests {
         assert!(table.open());
         let intern =
             |stack: usize| table.intern_or_fold(stack as u64, &[stack], |_| 7, 1).unwrap().stack()[0];
-        // Other tests count as well.
+        // Other tests use the same counter.
         let before = Record::over_limit().get();
         let marker = marker::frame(marker::too_many_distinct_stacks);
         assert_eq!([intern(1), intern(2), intern(3), intern(1)], [1, marker, marker, 1]);

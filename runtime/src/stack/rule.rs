@@ -1,22 +1,22 @@
-//! How a frame's caller is found: what the unwind tables say of one address, as two sums.
+//! The rule by which a frame's caller is found: the contents of the unwind tables for one address, as two sums.
 //!
-//! For nearly all code the canonical frame address (CFA: the stack pointer as it was before the call) is
-//! the stack pointer or the frame pointer register plus a constant, the return address lies below it, and the
-//! caller's frame pointer is in the register still or at a constant distance from the CFA. framehop finds that
-//! out at each address, and keeps it for itself, in a form that costs 8 ns a frame to apply; found and applied here
-//! it costs 4.
+//! For nearly all code the canonical frame address (CFA: the stack pointer before the call) is the stack pointer or the
+//! frame pointer register plus a constant, the return address lies just below it, and the caller's frame pointer is
+//! still in the register or at a constant distance from the CFA. framehop derives these at each address and caches them
+//! internally, in a form that costs 8 ns a frame to apply; derived and applied here the cost is 4 ns.
 //!
-//! So framehop is asked once, about registers that are made up and a stack that answers every read with a value found
-//! nowhere else. Where these values come out tells the sums. It is asked twice, with other registers: what is no
-//! sum (a CFA that is rounded down, say) comes out different, and is framehop's to answer each time.
+//! So framehop is asked once per address, with made-up registers and a stack that answers every read with a unique
+//! value. The sums follow from where these values appear in its result. It is asked twice, with different registers: a
+//! rule that is not a sum (a CFA that is rounded down, say) gives different results, and framehop must then be asked at
+//! each walk.
 
 use super::bounds::Bounds;
 
-/// What to do at an address.
+/// The rule for an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rule(u64);
 
-/// The frame that a rule is applied to, and the next one.
+/// The registers of the frame that a rule is applied to, or of its caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Frame {
     pub(super) sp: usize,
@@ -31,33 +31,34 @@ const FROM_SP: u64 = 1;
 const FROM_FP: u64 = 2;
 
 impl Rule {
-    /// framehop is to be asked.
+    /// framehop must be asked.
     pub(super) const ASK: Self = Self(0);
     /// The stack ends here.
     pub(super) const END: Self = Self(3);
-    /// How many bits a rule has.
+    /// The number of bits of a rule.
     pub(super) const BITS: u32 = 2 + 2 * OFFSET_BITS;
 
-    /// CFA − `base` = `cfa`; the caller's frame pointer lies `saved` bytes below the CFA, or for 0 nowhere.
+    /// Makes the rule CFA = `base` + `cfa`; the caller's frame pointer is stored `saved` bytes below the CFA, or not at
+    /// all if `saved` is 0.
     fn new(base: u64, cfa: u64, saved: u64) -> Self {
         debug_assert!(cfa < LIMIT && saved < LIMIT);
         Self(base | saved << 2 | cfa << (2 + OFFSET_BITS))
     }
 
-    /// As a number below 2^[`BITS`](Self::BITS).
+    /// Returns the rule as a number below 2^[`BITS`](Self::BITS).
     pub(super) fn bits(self) -> u64 {
         self.0
     }
 
-    /// From what [`bits`](Self::bits) gave, whatever stands above.
+    /// Makes a rule from the result of [`bits`](Self::bits), ignoring higher bits.
     #[inline(always)]
     pub(super) fn from_bits(bits: u64) -> Self {
         Self(bits & ((1 << Self::BITS) - 1))
     }
 
-    /// The caller's frame and the return address into it; `None` where the stack cannot go on.
+    /// Returns the caller's frame and the return address into it; `None` where the stack cannot continue.
     ///
-    /// `word` reads the stack: at multiples of 8 from `stack.low` to 8 below `stack.high`, nowhere else.
+    /// `word` reads the stack, only at multiples of 8 from `stack.low` to 8 below `stack.high`.
     #[inline(always)]
     pub(super) fn apply(
         self,
@@ -71,7 +72,7 @@ impl Rule {
             _ => return None,
         };
         let cfa = base.wrapping_add((self.0 >> (2 + OFFSET_BITS)) as usize);
-        // A frame pointer that is none leads anywhere. Stacks that do not lead upwards may never end.
+        // An invalid frame pointer may lead anywhere. A stack that does not lead upwards may never end.
         if cfa <= frame.sp || cfa > stack.high || cfa % 8 != 0 {
             return None;
         }
@@ -79,16 +80,16 @@ impl Rule {
         if used < 8 {
             return None;
         }
-        // A multiple of 8, and not 0 but with nothing to read.
+        // A multiple of 8; it is 0 only if nothing is to be read.
         let saved = (self.0 >> 2 & (LIMIT - 1)) as usize;
         let return_address = word(cfa - 8);
-        // Nothing that is saved any more lies below the stack in use: in an epilogue that the tables are not exact
-        // about, the register has it again. framehop does the same.
+        // A saved register below the used stack is no longer there: in an epilogue where the tables are not exact, the
+        // register holds its value again. framehop does the same.
         let fp = if saved == 0 || saved > used { frame.fp } else { word(cfa - saved) };
         (return_address != 0).then_some((Frame { sp: cfa, fp }, return_address))
     }
 
-    /// The stack if it goes on as far as a rule needs that found no caller within `stack`.
+    /// Returns the extended stack, if it extends as far as this rule needs after it found no caller within `stack`.
     #[cold]
     pub(super) fn stack_beyond(self, frame: Frame, stack: Bounds) -> Option<Bounds> {
         let base = match self.0 & KIND {
@@ -101,20 +102,20 @@ impl Rule {
     }
 }
 
-/// What an unwinder makes of a frame: the caller's and the return address into it, or that there is none, or that it
-/// does not know.
+/// The result of an unwinder for a frame: the caller's frame and the return address into it, or `None` at the end of
+/// the stack, or an error if the unwinder does not know.
 pub(super) type Unwound = Result<Option<(Frame, usize)>, ()>;
 
-/// Gives the word at an address of the stack.
+/// Reads the word at an address of the stack.
 pub(super) type Read<'a> = dyn FnMut(u64) -> Result<u64, ()> + 'a;
 
-/// A question: a frame, and the first of the words that its stack holds.
+/// A made-up frame, and the first of the words on its stack.
 struct Probe {
     frame: Frame,
     first_word: u64,
 }
 
-/// Far apart, so that a result tells which register it comes from; the frame pointer above the stack pointer, as
+/// Far apart, so that a result shows which register it comes from; the frame pointer above the stack pointer, as
 /// unwinders check; aligned differently.
 const PROBES: [Probe; 2] = [
     Probe { frame: Frame { sp: 0x0100_0000_0000, fp: 0x0300_0000_0000 }, first_word: 0x0700_0000_0000 },
@@ -125,13 +126,13 @@ const PROBES: [Probe; 2] = [
 const READS: usize = 4;
 
 impl Probe {
-    /// What the read of this number finds.
+    /// Returns the value of the read with this number.
     fn word(&self, number: usize) -> u64 {
         self.first_word + ((number as u64) << 32)
     }
 }
 
-/// Learns the rule of one address from an unwinder that is asked about made-up frames there.
+/// Learns the rule of one address from an unwinder, which is called with made-up frames at that address.
 pub(super) fn learn(mut unwind: impl FnMut(Frame, &mut Read<'_>) -> Unwound) -> Rule {
     let [first, second] = PROBES.map(|probe| answer(&probe, &mut unwind));
     if first == second { first } else { Rule::ASK }
@@ -151,7 +152,7 @@ fn answer(probe: &Probe, unwind: &mut impl FnMut(Frame, &mut Read<'_>) -> Unwoun
         Err(()) => return Rule::ASK,
     };
     let cfa = caller.sp as u64;
-    // How far below the CFA the word lies that came out as this value.
+    // Returns how far below the CFA the word with this value was read.
     let depth_of = |value: usize| {
         let at = (0..count).find(|&at| value as u64 == probe.word(at))?;
         Some(cfa.wrapping_sub(reads[at])).filter(|depth| (8..LIMIT).contains(depth) && depth % 8 == 0)
@@ -178,7 +179,7 @@ mod tests {
 
     const STACK: Bounds = Bounds::new(0x1000, 0x2000);
 
-    /// Words that hold their own addresses plus one.
+    /// Returns words that hold their own addresses plus one.
     fn word(address: usize) -> usize {
         assert!((STACK.low..=STACK.high - 8).contains(&address) && address.is_multiple_of(8), "{address:#x}");
         address + 1
@@ -208,7 +209,7 @@ mod tests {
         for fp in [0, 0x1000, 0x1100 - 16, 0x1204, 0x1ff8, 0x2000, usize::MAX - 15, usize::MAX] {
             assert_eq!(apply(by_frame_pointer, fp), None, "{fp:#x}");
         }
-        // Saved further down than the stack in use.
+        // Saved below the used stack.
         let deep = learn(|at, read| {
             let fp = read(at.sp as u64 - 0x200)? as usize;
             caller(at.sp + 16, fp, read)

@@ -1,26 +1,26 @@
-//! The rules of addresses that stacks went through, found by address.
+//! A cache of rules by the addresses that stacks went through.
 //!
-//! A rule has two places, neighbours in memory. A new one takes the first and moves the rule that was there to
-//! the second, so that two addresses of one stack that share a place keep out of each other's way, and three are
-//! needed to learn a rule again at every walk: at 32 frames among 2,048 pairs, one stack in 800.
+//! A rule has two places, neighbours in memory. A new rule takes the first and moves the rule there to the second, so
+//! that two addresses of one stack that share a place do not evict each other, and a rule is learnt again at every walk
+//! only if three share it: at 32 frames among 2,048 pairs, one stack in 800.
 //!
 //! A walk by hashes alone takes 5.5 ns a frame, most of it waiting: the place of a rule is known only when the return
-//! address has been read, which needs the rule before. Therefore each rule keeps a guess, the place of the
-//! one that followed it last time. The processor goes on with the guess while the return address is still on its
-//! way, and 3.7 ns a frame are left. A function that is called from elsewhere now costs what the hash costs.
+//! address has been read, which needs the rule before. Therefore each rule stores a guess: the place of the rule that
+//! followed it last time. The processor continues with the guess while the return address is still being loaded, which
+//! leaves 3.7 ns a frame. A function whose caller is not the last one costs what the hash costs.
 
 use super::rule::Rule;
 
 const LEN: usize = 1 << 12;
-/// The bits of a rule above those that say what to do.
+/// The position of the guess: the bits above those of the rule itself.
 const GUESS: u32 = Rule::BITS;
 const _: () = assert!(LEN << GUESS >> GUESS == LEN);
 
-/// 64 KiB from the allocator: addresses, each with its rule and the guess of the next place. Zeros, so that memory is
-/// had as places are filled.
+/// 64 KiB from the allocator: addresses, each with its rule and the guess of the next place. Zeroed, so that memory is
+/// allocated as places are filled.
 pub(super) struct RuleCache(Box<[[u64; 2]; LEN]>);
 
-/// Where the rule of a frame was found.
+/// The place at which the rule of a frame was found.
 #[derive(Clone, Copy)]
 pub(super) struct CacheSlot(usize);
 
@@ -32,16 +32,16 @@ impl RuleCache {
         Self(places)
     }
 
-    /// Forgets all: modules have come or gone.
+    /// Clears the cache, because modules were loaded or unloaded.
     #[cold]
     pub(super) fn forget(&mut self) {
         self.0.fill([0; 2]);
     }
 
-    /// The place of an address, which is not 0. A rule that is not known is learnt.
+    /// Returns the place of an address, which is not 0. Learns a rule that is not known.
     #[inline(always)]
     pub(super) fn find(&mut self, address: u64, learn: impl FnOnce() -> Rule) -> CacheSlot {
-        // Low bits differ most, but for functions at the same distance from a large power of two.
+        // Low bits differ most, except for functions at the same distance from a large power of two.
         let first = (address ^ (address >> 11)) as usize % (LEN / 2) * 2;
         let second = first + 1;
         if self.0[first][0] == address {
@@ -56,7 +56,7 @@ impl RuleCache {
         CacheSlot(first)
     }
 
-    /// As [`find`](Self::find), for an address that followed that of `before`.
+    /// Returns the place of an address, as [`find`](Self::find) does, where the address followed that of `before`.
     #[inline(always)]
     pub(super) fn find_after(
         &mut self,
@@ -69,7 +69,7 @@ impl RuleCache {
             return CacheSlot(guess);
         }
         let found = self.find(address, learn);
-        // Another rule may have been moved to `before` just now; then it has a bad guess.
+        // Another rule may have been moved to `before` just now; it then has a wrong guess.
         let [_, rule] = &mut self.0[before.0];
         *rule = *rule & ((1 << GUESS) - 1) | (found.0 as u64) << GUESS;
         found
@@ -99,7 +99,7 @@ mod tests {
             assert_eq!(cache.rule(place), rule);
             learnt.get()
         };
-        // The same place: the bits above leave it as it is.
+        // The same place for all three: the index ignores the bits above.
         let [a, b, c] = [0x40_0000_0123_u64, 0x80_0000_0123, 0xc0_0000_0123];
         assert_eq!([a, b, c].map(|address| (address ^ (address >> 11)) as usize % (LEN / 2) * 2), [0x246; 3]);
         assert_eq!([learns(a), learns(b)], [true, true]);
@@ -107,7 +107,7 @@ mod tests {
         assert!(learns(c), "the third");
         assert_eq!([learns(c), learns(b), learns(a)], [false, false, true]);
         assert!(learns(a + 1) && !learns(a + 1), "another place");
-        // Where a walk has gone astray.
+        // Addresses of a walk that went astray.
         assert!(learns(u64::MAX) && learns(u64::MAX - 1));
     }
 

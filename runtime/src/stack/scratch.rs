@@ -1,7 +1,7 @@
-//! The place where a stack is captured, before it is known whether it is a new one.
+//! The buffer in which a stack is captured, before it is known whether the stack is new.
 //!
-//! Problem: an array on the stack must be zeroed first, which takes as long as the walk along ten frames. So each thread has a
-//! place that is zeroed once. A signal handler that interrupts its use takes an array on its stack.
+//! Problem: an array on the stack must be zeroed first, which takes as long as the walk along ten frames. So each
+//! thread has a buffer that is zeroed once. A signal handler that interrupts its use takes an array on its stack.
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicBool, Ordering, compiler_fence};
@@ -20,20 +20,22 @@ thread_local! {
         const { Scratch { is_used: AtomicBool::new(false), frames: UnsafeCell::new([0; MAX_STACK]) } };
 }
 
-/// Runs `f` with room for a stack, in which anything may be. For hooks.
+/// Runs `f` with a buffer for a stack, with arbitrary contents. Safe to call in a hook.
 #[inline(always)]
 pub fn with_frames<R>(f: impl FnOnce(&mut [usize; MAX_STACK]) -> R) -> R {
-    // Not within a function of std's, which would be on the stack that is captured, and look as if it were the program's.
+    // Not inside `LocalKey::with`, whose frame would be on the captured stack and look like the program's.
     let scratch = SCRATCH.with(|scratch| &raw const *scratch);
-    // SAFETY: this thread's, which goes on until this returns; without a destructor it is there to the last instruction.
+    // SAFETY: the buffer belongs to this thread, which runs until this returns; without a destructor it exists until
+    // the thread's last instruction.
     let scratch = unsafe { &*scratch };
-    // Of this thread and its signal handlers alone, which run from beginning to end in between.
+    // Only this thread and its signal handlers use the flag, and a handler runs to its end in between.
     if scratch.is_used.load(Ordering::Relaxed) {
         return with_fresh_frames(f);
     }
     scratch.is_used.store(true, Ordering::Relaxed);
     compiler_fence(Ordering::SeqCst);
-    // SAFETY: this thread's, and not used by what it may have interrupted, says the flag; what interrupts it sees the flag.
+    // SAFETY: the buffer belongs to this thread. The flag was clear, so interrupted code does not use it; a handler
+    // that interrupts this use sees the flag.
     let result = f(unsafe { &mut *scratch.frames.get() });
     compiler_fence(Ordering::SeqCst);
     scratch.is_used.store(false, Ordering::Relaxed);

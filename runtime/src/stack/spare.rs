@@ -1,24 +1,27 @@
-//! Room for hooks that begin where the program's stack has little left.
+//! Stack space for hooks that begin where the program's stack is nearly full.
 //!
 //! Problem: a program may sample an allocation with 3 KiB left of its stack, on a coroutine of 16 KiB or deep in a
-//! recursion under a small limit. It would have got by with what is left; a hook needs up to 5 KiB (debug builds), and
-//! the reading of unwind tables 16 KiB (40 in debug builds). Where that overflows the stack the program dies.
+//! recursion under a small limit. The remaining space would have been enough for the program; a hook needs up to 5 KiB
+//! (debug builds), and the reading of unwind tables 16 KiB (40 in debug builds). Where that overflows the stack the
+//! program dies.
 //!
-//! Scheme: a hook asks for room before it needs it ([`with_room`]). Where there is too little, its work is done on
+//! Scheme: a hook checks for room before it needs it ([`with_room`]). Where there is too little, its work is done on
 //! another stack, one of a few that were mapped at start:
 //!
 //! ```text
-//!   SPARES ─► [ guard page | stack ] [ guard page | stack ] …       taken by the number of the process
+//!   SPARES ─► [ guard page | stack ] [ guard page | stack ] …       taken with the process number
 //!                                ▲
 //!   program's stack  … hook │ run ┘ registers and bounds of the program's stack are kept for `capture`
 //! ```
 //!
-//! All signals are blocked meanwhile: a handler without an alternate stack would run on ours, whose size it does not
-//! know, and one with an alternate stack would overwrite it if it is what we came from. That costs two system calls, so
-//! it is done only where room is missing. What is in the closure is short, and calls no code of the program.
+//! All signals are blocked meanwhile: a handler without an alternate stack would run on the spare stack, whose size it
+//! does not know; a handler with an alternate stack would overwrite it if the hook was running there. Blocking costs
+//! two system calls, so a spare stack is used only where room is missing. The closure is short, and calls no code of
+//! the program.
 //!
-//! A spare stack that a thread held at the instant of a fork carries the number of the parent in the child: it is free
-//! there. (Not where the kernel cannot wipe a page at a fork: a child of `vfork` has another number than its parent then.)
+//! A spare stack that a thread held at the instant of a fork carries the parent's process number in the child: it is
+//! free there. (Not where the kernel cannot wipe a page at a fork: there a child of `vfork` has a different number than
+//! its parent.)
 
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
@@ -27,44 +30,44 @@ use super::Registers;
 use super::bounds::{self, Bounds};
 use crate::counters::COUNTERS;
 
-/// What a hook needs of the stack without reading unwind tables, its caller in the allocator or lock included.
+/// The stack space that a hook needs without reading unwind tables, including its caller in the allocator or lock.
 /// Measured: 1.8 KiB, and in debug builds 6.5 KiB.
 const HOOK: usize = if cfg!(debug_assertions) { 12 << 10 } else { 4 << 10 };
 
-/// What a hook needs with a text of 8 KiB on the stack.
+/// The stack space that a hook needs with a text of 8 KiB on the stack.
 const TEXT: usize = HOOK + (12 << 10);
 
-/// What a hook needs before it can have asked for room, and the allocator besides.
+/// The stack space that a hook needs before its first check for room, including the allocator.
 const LEAST: usize = if cfg!(debug_assertions) { 4 << 10 } else { 2 << 10 };
 
-/// Where a walk is to begin, for hooks on a spare stack.
+/// The start of a walk, for hooks on a spare stack.
 #[derive(Clone, Copy)]
 pub(super) struct Start {
     pub(super) registers: Registers,
     pub(super) stack: Bounds,
 }
 
-/// Whether there is stack enough for a hook to begin at all.
+/// Returns whether there is enough stack for a hook to begin at all.
 #[cold]
 pub fn may_begin() -> bool {
     has_room_for(super::registers().sp, LEAST)
 }
 
-/// Whether there is room for the work of a hook.
+/// Returns whether there is room for the work of a hook.
 #[inline]
 pub fn has_room() -> bool {
     has_room_for(super::registers().sp, HOOK)
 }
 
-/// Runs the work of a hook where it has room: here, or on a spare stack. `None`, counted, if there is none free: then it
-/// did not run.
+/// Runs the work of a hook where it has room: here, or on a spare stack. If no spare stack is free, returns `None`
+/// without running it, and counts the loss.
 #[inline(always)]
 pub fn with_room<R>(f: impl FnOnce() -> R) -> Option<R> {
-    // Called here in every case but the rare one, so that a place in the program has one stack.
+    // Called here in every case but the rare one, so that a place in the program has a single stack.
     if has_room() { Some(f()) } else { elsewhere(f) }
 }
 
-/// As [`with_room`] for what formats a text of some kilobytes on the stack. Not counted: no sample is lost.
+/// Runs `f` as [`with_room`] does, with room for a text of some kilobytes on the stack. Not counted: no sample is lost.
 #[cold]
 #[inline(never)]
 pub fn with_room_for_text<R>(f: impl FnOnce() -> R) -> Option<R> {
@@ -77,12 +80,12 @@ fn on_spare<R>(f: impl FnOnce() -> R) -> Option<R> {
     imp::run(Start { registers, stack: bounds::of_stack_at(registers.sp) }, f)
 }
 
-/// As [`with_room`] for reading unwind tables.
+/// Runs `f` as [`with_room`] does, with room for reading unwind tables.
 #[cold]
 #[inline(never)]
 pub(super) fn with_room_to_unwind<R>(f: impl FnOnce() -> R) -> Option<R> {
     let sp = super::registers().sp;
-    // A foreign stack is asked about page by page, which takes longer than to do without.
+    // Checking a foreign stack page by page takes longer than switching to a spare stack.
     let has_room = start_of(sp).is_some() || {
         let stack = bounds::of_stack_at(sp);
         !stack.is_foreign && stack.has_room(sp, super::unwind::OWN_STACK)
@@ -98,13 +101,14 @@ fn has_room_for(sp: usize, need: usize) -> bool {
     }
 }
 
-/// As [`has_room_for`], where `sp` is not on the thread's own stack as far as its bounds are known.
+/// Returns whether there is room, as [`has_room_for`] does, where `sp` is not on the thread's own stack as far as
+/// known.
 #[cold]
 fn has_room_elsewhere(sp: usize, need: usize) -> bool {
     start_of(sp).is_some() || bounds::of_stack_at(sp).has_room(sp, need)
 }
 
-/// Runs `f` on a spare stack. `None`, counted, if there is none free: then it did not run.
+/// Runs `f` on a spare stack. If none is free, returns `None` without running it, and counts the loss.
 #[cold]
 #[inline(never)]
 pub fn elsewhere<R>(f: impl FnOnce() -> R) -> Option<R> {
@@ -129,43 +133,44 @@ mod imp {
     use core::ffi::c_void;
     use core::hint::spin_loop;
 
-    /// The largest need there is, with what lies between.
+    /// The largest need, with a margin for the frames in between.
     const SIZE: usize = super::super::unwind::OWN_STACK + (16 << 10);
     const STRIDE: usize = PAGE + SIZE;
-    /// How often all are tried before the sample is given up. They are held for some microseconds.
+    /// How often all stacks are tried before the sample is given up. They are held for some microseconds.
     const ROUNDS: usize = 1000;
 
     struct Spare {
-        /// The process whose thread is on it; 0, or another process's number: it is free.
+        /// The process whose thread is on the stack; 0 or another process's number means free.
         holder: HolderLock,
         start: UnsafeCell<Option<Start>>,
     }
 
-    // SAFETY: `start` is only touched by the thread that has set `holder` to this process's number.
+    // SAFETY: `start` is only accessed by the thread that has set `holder` to this process's number.
     unsafe impl Sync for Spare {}
 
     struct Spares {
-        /// Of the lowest one's guard page.
+        /// The address of the lowest stack's guard page.
         base: usize,
         all: Box<[Spare]>,
     }
 
-    /// Leaked. Null until the first [`open`] that had memory.
+    /// Leaked. Null until the first [`open`] that obtained memory.
     static SPARES: AtomicPtr<Spares> = AtomicPtr::new(core::ptr::null_mut());
 
-    /// Maps the stacks. By one thread at a time, of [`crate::init::open`]; not for hooks.
+    /// Maps the stacks. Called by [`crate::init::open`], by one thread at a time; must not be called in a hook.
     pub(crate) fn open() {
         if spares().is_some() {
             return;
         }
-        // Handlers ask for it on the little stack that they begin on: not for the first time.
+        // Computed here, because handlers need it while they are still on their small stack, which has no room for the
+        // first computation.
         process::number();
         let count = std::thread::available_parallelism().map_or(4, usize::from).clamp(4, 16);
         let Some(base) = mapping::reserve(count * STRIDE) else { return };
         for at in 0..count {
-            // SAFETY: within the reservation, behind the guard page of each.
+            // SAFETY: the range is within the reservation, behind the guard page of each stack.
             if !unsafe { mapping::commit(base.add(at * STRIDE + PAGE), SIZE) } {
-                // SAFETY: made above and not used.
+                // SAFETY: the reservation was made above and is not used.
                 unsafe { mapping::unmap(base, count * STRIDE) };
                 return;
             }
@@ -178,7 +183,7 @@ mod imp {
     }
 
     fn spares() -> Option<&'static Spares> {
-        // SAFETY: what is stored is leaked.
+        // SAFETY: a stored pointer is leaked, so it stays valid.
         unsafe { SPARES.load(Ordering::Acquire).as_ref() }
     }
 
@@ -203,15 +208,16 @@ mod imp {
         }
     }
 
-    /// The most bytes that were ever used of a spare stack, of those that are free now, and how many each has. `None` where
-    /// there are none. Below what was used a stack is still as the kernel has mapped it: zeros.
+    /// Returns the maximum number of bytes ever used of a spare stack, among those that are free now, and the size of
+    /// each. Returns `None` where there are none. The part of a stack that was never used is still zero, as the kernel
+    /// has mapped it.
     pub fn most_used() -> Option<(usize, usize)> {
         let spares = spares()?;
         let me = process::number();
         let used = |(at, spare): (usize, &Spare)| {
             spare.holder.try_take(me).ok()?;
             let low = core::ptr::with_exposed_provenance::<usize>(spares.base + at * STRIDE + PAGE);
-            // SAFETY: mapped by `open`, and this thread's alone until it is released.
+            // SAFETY: mapped by `open`, and this thread holds the stack until it releases it.
             let words = unsafe { core::slice::from_raw_parts(low, SIZE / size_of::<usize>()) };
             let untouched = words.iter().take_while(|&&word| word == 0).count();
             spare.holder.release();
@@ -220,24 +226,24 @@ mod imp {
         Some((spares.all.iter().enumerate().filter_map(used).max()?, SIZE))
     }
 
-    /// Where a walk begins for a hook whose stack pointer is `sp`, if it is on a spare stack.
+    /// Returns the start of a walk for a hook whose stack pointer is `sp`, if it is on a spare stack.
     #[cold]
     pub(crate) fn start_of(sp: usize) -> Option<Start> {
         let spare = spares()?.at(sp)?;
-        // SAFETY: this thread is on that stack, so it holds it.
+        // SAFETY: this thread runs on that stack, so it holds it.
         unsafe { *spare.start.get() }
     }
 
-    /// Runs `f` on a spare stack. `None` if none is free.
+    /// Runs `f` on a spare stack. Returns `None` if none is free.
     pub(crate) fn run<R>(start: Start, f: impl FnOnce() -> R) -> Option<R> {
         struct Job<F, R> {
             f: Option<F>,
             result: Option<R>,
         }
 
-        /// A panic aborts here, as in any hook.
+        /// Calls the closure of a job. A panic aborts here, as in any hook.
         extern "C" fn call<F: FnOnce() -> R, R>(job: *mut c_void) {
-            // SAFETY: `run` passes its own local, and waits.
+            // SAFETY: `run` passes a pointer to its local, and waits for this call.
             let job = unsafe { &mut *job.cast::<Job<F, R>>() };
             job.result = job.f.take().map(|f| f());
         }
@@ -250,8 +256,9 @@ mod imp {
         let before = set_signals(u64::MAX)?;
         let mut job = Job { f: Some(f), result: None };
         if let Some((spare, top)) = spares.take() {
-            // SAFETY: `take` made the stack this thread's, in this process, until it is released. `top` ends it and
-            // is aligned, `call` takes what it is given, and signals are blocked, so that no handler runs on it.
+            // SAFETY: `take` gave this thread of this process the stack until it is released. `top` is its end and is
+            // aligned, `call` accepts the job that is passed, and signals are blocked, so that no handler runs on the
+            // stack.
             unsafe {
                 *spare.start.get() = Some(start);
                 on_stack(top, thunk(&job), (&raw mut job).cast());
@@ -263,11 +270,11 @@ mod imp {
         job.result
     }
 
-    /// Replaces the mask of blocked signals, and returns what it was. By a system call: the C library leaves those that
-    /// it uses itself unblocked.
+    /// Replaces the mask of blocked signals, and returns the previous one. By a system call: the C library leaves those
+    /// signals unblocked that it uses itself.
     fn set_signals(mask: u64) -> Option<u64> {
         let mut before = 0_u64;
-        // SAFETY: the call reads and writes these locals, whose size it gets.
+        // SAFETY: the call reads and writes these locals, and receives their size.
         let n = unsafe {
             libc::syscall(
                 libc::SYS_rt_sigprocmask,
@@ -280,15 +287,16 @@ mod imp {
         (n == 0).then_some(before)
     }
 
-    /// Calls `f` with the stack pointer at `top`, and comes back to this stack.
+    /// Calls `f` with the stack pointer at `top`, and returns on the current stack.
     ///
     /// # Safety
-    /// `top` is the end of a stack that is this thread's alone and large enough, and aligned to 16. `f` may be called
-    /// with `data`.
+    /// `top` is the aligned (16 bytes) end of a stack that only this thread uses and that is large enough. `f` may be
+    /// called with `data`.
     unsafe fn on_stack(top: usize, f: extern "C" fn(*mut c_void), data: *mut c_void) {
-        // The stack pointer waits in a register that functions preserve. The frame
-        // pointer is left as it is, so that debuggers and profilers of the machine find their way back.
-        // SAFETY: by the caller's promise; afterwards the stack pointer is what it was.
+        // The stack pointer is kept in a callee-saved register. The frame pointer is not changed, so that debuggers and
+        // system-wide profilers can walk back to the previous stack.
+        // SAFETY: the caller provides the stack and allows the call; afterwards the stack pointer has its previous
+        // value.
         #[cfg(target_arch = "x86_64")]
         unsafe {
             asm!(
@@ -303,7 +311,8 @@ mod imp {
                 clobber_abi("C"),
             );
         }
-        // SAFETY: as above.
+        // SAFETY: the caller provides the stack and allows the call; afterwards the stack pointer has its previous
+        // value.
         #[cfg(target_arch = "aarch64")]
         unsafe {
             asm!(

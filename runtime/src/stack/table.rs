@@ -1,21 +1,20 @@
 //! The interning table: one entry per distinct (key, stack), found again by hash.
 //!
-//! The bucket table of a profile is this table with a record in each entry; a trace's stack table is
-//! the same with an id. Go: `stkbucket`, `newBucket`, and `traceStackTable`.
+//! A profile's bucket table is this table with a record in each entry; a trace's stack table has an id in each entry.
+//! Go: `stkbucket`, `newBucket`, and `traceStackTable`.
 //!
 //! ```text
 //!  chains[hash % 179,999] ─► entry ─► entry ─► ∅        next: fixed before an entry is published
-//!  all ────────────────────► entry ─► entry ─► …        all_next: likewise
+//!  all ────────────────────► entry ─► entry ─► …        all_next: fixed before an entry is published
 //! ```
 //!
-//! No lock. An entry is written whole, pushed on the list of all entries, then published by a
-//! compare-and-swap on the head of its chain. Entries are never removed, so a failed swap means that
-//! others were pushed in front: only those are searched again before the next try, and if one of them
-//! is the wanted entry the loser's stays behind, empty, in the list of all (wasted, never wrong).
+//! No lock. An entry is written whole, pushed on the list of all entries, then published by a compare-and-swap on the
+//! head of its chain. Entries are never removed, so a failed swap means that others were pushed in front: only those
+//! are searched again before the next try. If one of them is the wanted entry, the loser's own entry stays in the list
+//! of all, empty (wasted, never wrong).
 //!
-//! The order matters: were the chain first, another thread could find the entry and count an event
-//! in it before a snapshot that walks the list of all is able to see it, and a cut would lose an
-//! event that was over before it.
+//! The order matters: if the chain came first, another thread could find the entry and count an event in it before a
+//! snapshot that walks the list of all can see the entry, and a cut would lose an event that was over before the cut.
 
 use core::mem::{align_of, size_of};
 use core::ptr::{self, NonNull};
@@ -34,16 +33,16 @@ pub const CHAINS: usize = 179_999;
 #[cfg(loom)]
 pub const CHAINS: usize = 1;
 
-/// What distinguishes entries beside the stack.
+/// The part of a key that distinguishes entries besides the stack.
 pub trait Key: Copy + Eq {
-    /// Feeds the key into the hash of the stack.
+    /// Returns the seed that adds the key to the hash of the stack.
     fn seed(&self) -> u64;
 }
 
-/// One (key, stack) and its record. The stack's words follow the struct in memory.
+/// A (key, stack) and its record. The stack's words follow the struct in memory.
 #[repr(C)]
 pub struct Entry<K, R> {
-    /// Written again while the entry is in the list of all but not yet in its chain.
+    /// Changes only while the entry is in the list of all but not yet in its chain.
     next: AtomicPtr<Entry<K, R>>,
     all_next: *const Entry<K, R>,
     hash: u64,
@@ -52,36 +51,36 @@ pub struct Entry<K, R> {
     depth: usize,
     /// When the stack was captured.
     stamp: Stamp,
-    /// The key it was made for.
+    /// The key of the entry.
     pub key: K,
-    /// What is counted for it.
+    /// The counts of the entry.
     pub record: R,
 }
 
 impl<K, R> Entry<K, R> {
-    /// The stack: return addresses, leaf first.
+    /// Returns the stack: return addresses, leaf first.
     #[inline]
     pub fn stack(&self) -> &[usize] {
-        // SAFETY: `insert` wrote `depth` words there before it published the entry; nobody writes
-        // them again, and the arena never frees them.
+        // SAFETY: `insert` wrote `depth` words there before it published the entry; they are never written again, and
+        // the arena never frees them.
         unsafe { core::slice::from_raw_parts(self.words, self.depth) }
     }
 
-    /// The stack, and when it was captured.
+    /// Returns the stack, and when it was captured.
     pub fn captured(&self) -> Stack<'_> {
         Stack { addresses: self.stack(), span: self.stamp.span() }
     }
 }
 
-// SAFETY: what its pointers lead to is written before it is published and read-only from then on.
+// SAFETY: the memory behind its pointers is written before the entry is published and read-only from then on.
 unsafe impl<K: Sync, R: Sync> Sync for Entry<K, R> {}
 
-/// Why an entry could not be made.
+/// The reason why an entry could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
     /// The limit on entries is reached.
     Limit,
-    /// The kernel gives no more memory, or the table was never opened.
+    /// The kernel grants no more memory, or the table was never opened.
     Memory,
 }
 
@@ -97,12 +96,12 @@ pub struct Table<K, R> {
 // SAFETY: entries are shared by reference between all threads; K is read-only after publication and
 // R is only reached by shared reference.
 unsafe impl<K: Send + Sync, R: Send + Sync> Sync for Table<K, R> {}
-// SAFETY: likewise; the table owns nothing bound to a thread.
+// SAFETY: entries are `Send + Sync`, and the table owns nothing that is bound to a thread.
 unsafe impl<K: Send + Sync, R: Send + Sync> Send for Table<K, R> {}
 
 impl<K: Key, R: Default> Table<K, R> {
     const_fn! {
-        /// A closed table that takes at most `limit` entries once opened.
+        /// Makes a closed table that takes at most `limit` entries once opened.
         pub const fn new(limit: usize) -> Self {
             Self {
                 chains: AtomicPtr::new(ptr::null_mut()),
@@ -114,8 +113,7 @@ impl<K: Key, R: Default> Table<K, R> {
         }
     }
 
-    /// Maps the chains. Idempotent; `false` when the kernel refuses, and then every insertion is
-    /// [`Full::Memory`].
+    /// Maps the chains. Idempotent. Returns `false` when the kernel refuses; then every insertion is [`Full::Memory`].
     pub fn open(&self) -> bool {
         if self.is_open() {
             return true;
@@ -135,12 +133,12 @@ impl<K: Key, R: Default> Table<K, R> {
         true
     }
 
-    /// Whether it takes entries.
+    /// Returns whether the table takes entries.
     pub fn is_open(&self) -> bool {
         !self.chains.load(Ordering::Acquire).is_null()
     }
 
-    /// The most entries the table takes.
+    /// Returns the maximum number of entries.
     pub fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
@@ -150,50 +148,50 @@ impl<K: Key, R: Default> Table<K, R> {
         self.limit.swap(limit, Ordering::Relaxed)
     }
 
-    /// Entries made so far.
+    /// Returns the number of entries made so far.
     pub fn len(&self) -> usize {
         self.entries.load(Ordering::Relaxed)
     }
 
-    /// Whether no entry was made yet.
+    /// Returns whether no entry was made yet.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory mapped for entries.
+    /// Returns the number of bytes mapped for entries.
     pub fn mapped_bytes(&self) -> usize {
         self.arena.mapped_bytes()
     }
 
-    /// Empties the table and gives its memory back to the kernel.
+    /// Empties the table and returns its memory to the kernel.
     ///
     /// # Safety
-    /// Nobody uses the table meanwhile, nor an entry of it ever again.
+    /// No thread uses the table meanwhile, and none uses an entry of it ever again.
     pub unsafe fn clear(&self) {
         let chains = self.chains.swap(ptr::null_mut(), Ordering::AcqRel);
         if let Some(chains) = NonNull::new(chains) {
-            // SAFETY: mapped by `open` with this length; nobody uses it, by the caller's promise.
+            // SAFETY: mapped by `open` with this length; the caller guarantees that no thread uses the table.
             unsafe { unmap_zeroed(chains, CHAINS) };
         }
         self.all.store(ptr::null_mut(), Ordering::Release);
         self.entries.store(0, Ordering::Release);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees that no entry is used ever again.
         unsafe { self.arena.clear() };
     }
 
-    /// The entry for this key and stack, made if it is new and the limit allows.
+    /// Returns the entry for this key and stack. Makes it if it is new and the limit allows.
     #[inline]
     pub fn intern(&self, key: K, stack: &[usize]) -> Result<&Entry<K, R>, Full> {
         self.intern_within(key, stack, self.limit())
     }
 
-    /// As [`Table::intern`], against a limit of the caller's own.
+    /// Returns the entry as [`Table::intern`] does, with `limit` in place of the table's limit.
     pub fn intern_within(&self, key: K, stack: &[usize], limit: usize) -> Result<&Entry<K, R>, Full> {
         let chains = NonNull::new(self.chains.load(Ordering::Acquire)).ok_or(Full::Memory)?;
         let hash = hash_stack(stack, key.seed());
-        // SAFETY: the index is below CHAINS, and the mapping holds CHAINS heads for ever.
+        // SAFETY: the index is below CHAINS, and the mapping holds CHAINS heads until `clear`.
         let head = unsafe { chains.add((hash % CHAINS as u64) as usize).as_ref() };
-        // Acquire: pairs with the publication, so that what the entry points to is seen written.
+        // Acquire: pairs with the publication, so that the entry's contents are visible.
         let first = head.load(Ordering::Acquire);
         match Self::search(first, ptr::null(), hash, key, stack) {
             Some(entry) => {
@@ -204,7 +202,7 @@ impl<K: Key, R: Default> Table<K, R> {
         }
     }
 
-    /// Walks a chain from `from` up to, not including, `until`.
+    /// Searches a chain from `from` up to, not including, `until`.
     #[inline]
     fn search<'a>(
         from: *const Entry<K, R>,
@@ -252,8 +250,8 @@ impl<K: Key, R: Default> Table<K, R> {
         };
         let entry = place.cast::<Entry<K, R>>().as_ptr();
         let depth = stack.len();
-        // SAFETY: the arena gave this place, large and aligned enough, to this call alone; it is
-        // written whole before anybody else can reach it.
+        // SAFETY: the arena gave this place, large and aligned enough, to this call only; it is written whole before
+        // another thread can reach it.
         unsafe {
             let words = entry.add(1).cast::<usize>();
             ptr::copy_nonoverlapping(stack.as_ptr(), words, depth);
@@ -263,16 +261,16 @@ impl<K: Key, R: Default> Table<K, R> {
         }
 
         let _ = self.all.fetch_update(Ordering::Release, Ordering::Relaxed, |all| {
-            // SAFETY: the entry is not published yet, so this thread alone has it.
+            // SAFETY: the entry is not published yet, so only this thread can access it.
             unsafe { (*entry).all_next = all };
             Some(entry)
         });
 
         loop {
-            // SAFETY: written whole above, never freed.
+            // SAFETY: the entry was written whole above and is never freed.
             unsafe { &*entry }.next.store(first, Ordering::Relaxed);
             match head.compare_exchange(first, entry, Ordering::Release, Ordering::Acquire) {
-                // SAFETY: published, never freed.
+                // SAFETY: the entry is published and never freed.
                 Ok(_) => return Ok(unsafe { &*entry }),
                 Err(seen) => {
                     if let Some(theirs) = Self::search(seen, first, hash, key, stack) {
@@ -285,11 +283,11 @@ impl<K: Key, R: Default> Table<K, R> {
         }
     }
 
-    /// All entries, newest first. Entries made during the walk may be missing.
+    /// Iterates over all entries, newest first. Entries made during the walk may be missing.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<K, R>> {
         let mut at: *const Entry<K, R> = self.all.load(Ordering::Acquire);
         core::iter::from_fn(move || {
-            // SAFETY: the list of all leads to entries written whole, never freed.
+            // SAFETY: the list of all leads to entries that were written whole and are never freed.
             let entry = unsafe { at.as_ref() }?;
             at = entry.all_next;
             Some(entry)
@@ -317,7 +315,7 @@ mod loom_tests {
     #[derive(Default)]
     struct Count(AtomicU64);
 
-    /// Two threads insert the same stack while a third walks: one entry holds both counts.
+    /// Two threads insert the same stack: a single entry holds both counts.
     #[test]
     fn loom_insert_is_unique() {
         loom::model(|| {

@@ -1,33 +1,32 @@
-//! The walk by unwind tables (`.eh_frame`), through framehop: on x86-64 about 4 ns a frame that was seen before,
-//! right in code without frame pointers too.
+//! The walk by unwind tables (`.eh_frame`), through framehop: on x86-64 about 4 ns a frame that was seen before, right
+//! in code without frame pointers too.
 //!
-//! What that needs lives here: framehop's unwinder (the set of modules), replaced as a whole when
-//! modules come and go, and a fixed set of caches made at start:
+//! The data of walks lives here: framehop's unwinder (the set of modules), replaced as a whole when modules are loaded
+//! or unloaded, and a fixed set of caches made at start:
 //!
 //! ```text
-//!   KNOWN ─────► unwinder of the modules known now      (the old one goes when no walk uses it)
+//!   KNOWN ─────► unwinder of the modules known now      (the old one is freed when no walk uses it)
 //!   STRIPES  ──► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …
 //!                one taken by try-lock for each walk
 //! ```
 //!
-//! A stripe's caches are 97 KiB, too much for every thread and impossible to make in a hook. framehop's own has 509
-//! places, one for each remainder of an address, so two return addresses of one stack that share a place evict
-//! each other at every walk, at 300 ns each; among 32 frames that is more likely than not. It is asked once
-//! about each address, and for the few frames that are no [`rule`](super::rule). On aarch64 nothing is learnt yet: it
-//! is asked for each frame, which takes 15 to 28 ns on x86-64, and a stripe has more of its caches.
+//! A stripe's caches are 97 KiB, too much for every thread and impossible to make in a hook. framehop's own cache has
+//! 509 places, one for each remainder of an address, so two return addresses of one stack that share a place evict each
+//! other at every walk, at 300 ns each; among 32 frames that is more likely than not. So framehop is asked once about
+//! each address, and at each walk only for the few frames without a [`rule`](super::rule). On aarch64 no rule is learnt
+//! yet: framehop is asked for each frame, which takes 15 to 28 ns on x86-64, and a stripe has more of its caches.
 //!
-//! A walk tries the stripe of its thread first, then the others; when all are taken it gives up and
-//! the sample keeps its innermost frame alone, counted. Nothing waits, so a stripe whose holder does not
-//! exist in a forked child is one stripe less there, not a hang. It is not handed out again: its
-//! cache may be half written.
+//! A walk tries the stripe of its thread first, then the others; when all are taken it gives up, and the sample keeps
+//! its innermost frame alone, and is counted. Nothing waits, so a stripe whose holder does not exist in a forked child
+//! is one stripe less there, not a hang. The child does not reuse that stripe: its cache may be half written.
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
 
 use super::Registers;
 use super::bounds::Bounds;
 use crate::modules::Module;
 
-/// Stack that a walk itself needs. framehop took 15.5 KiB in a release and 53.7 KiB in a debug
-/// build; with less than this left the walk is done on a spare stack.
+/// The stack space that a walk itself needs. framehop took 15.5 KiB in a release and 53.7 KiB in a debug build; with
+/// less than this left the walk is done on a spare stack.
 pub(super) const OWN_STACK: usize = if cfg!(debug_assertions) { 80 << 10 } else { 32 << 10 };
 
 #[cfg(rtprof_supported)]
@@ -52,47 +51,48 @@ mod imp {
     type Native = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
     type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
-    /// What walks know of the modules.
+    /// The modules as walks know them.
     struct Known {
         unwinder: Native,
-        /// How many there were before.
+        /// The number of sets of modules up to this one.
         generation: u64,
     }
 
-    /// What walks remember between them.
+    /// The caches that persist between walks.
     struct Caches {
         rules: RuleCache,
-        /// Of what the rules were learnt from. (framehop's cache has one of its own.)
+        /// The generation of modules from which the rules were learnt. (framehop's cache counts its generations
+        /// separately.)
         generation: u64,
         /// By address.
         framehop: Box<[Cache]>,
     }
 
-    /// Of a stripe. Where nothing is learnt each frame needs a place, and one in four stacks of 32 frames has two that
-    /// share one; with a single cache it were most of them.
+    /// Per stripe. Where no rule is learnt each frame needs a place, and one in four stacks of 32 frames has two that
+    /// share a place; with a single cache most stacks would.
     const FRAMEHOP_CACHES: usize = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
 
-    /// Two neighbours share no cache line.
+    /// Aligned so that two neighbours share no cache line.
     #[repr(align(128))]
     struct Stripe {
         taken: AtomicU32,
         caches: UnsafeCell<Caches>,
     }
 
-    // SAFETY: the caches are only touched by whoever changed `taken` from 0 to 1.
+    // SAFETY: the caches are only accessed by the thread that changed `taken` from 0 to 1.
     unsafe impl Sync for Stripe {}
 
     static KNOWN: AtomicPtr<Known> = AtomicPtr::new(core::ptr::null_mut());
-    /// Leaked. No `OnceLock`: a forked child would wait for the thread that was filling it.
+    /// Leaked. Not a `OnceLock`: a forked child would wait for the thread that was filling it.
     static STRIPES: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
     static NEXT_STRIPE: AtomicU32 = AtomicU32::new(0);
 
     thread_local! {
-        // The stripe this thread tries first, plus one; 0 before its first walk.
+        // The stripe that this thread tries first, plus one; 0 before its first walk.
         static PREFERRED: Cell<u32> = const { Cell::new(0) };
     }
 
-    /// Makes the caches. By one thread at a time, of [`crate::init::open`]; not for hooks.
+    /// Makes the caches. Called by [`crate::init::open`], by one thread at a time; must not be called in a hook.
     pub(crate) fn open() {
         if STRIPES.load(Ordering::Acquire).is_null() {
             let cores = std::thread::available_parallelism().map_or(4, usize::from);
@@ -101,7 +101,7 @@ mod imp {
         }
     }
 
-    /// Makes these modules the ones that walks know. Not for hooks.
+    /// Makes walks use these modules. Must not be called in a hook.
     pub(crate) fn install(modules: &[&'static Module]) {
         let mut unwinder = Native::new();
         for module in modules.iter().filter(|m| m.is_loaded()) {
@@ -110,8 +110,8 @@ mod imp {
             if frames.is_empty() {
                 continue;
             }
-            // framehop wants addresses in a numbering of the module's own beside the bytes found in
-            // memory. The file's could begin anywhere; this one begins at 0.
+            // framehop wants addresses in the module's own numbering beside the bytes in memory. The file's numbering
+            // could begin anywhere; this one begins at 0.
             let svma = |at: usize, len: usize| {
                 let start = at.wrapping_sub(module.base) as u64;
                 Some(start..start.wrapping_add(len as u64))
@@ -131,22 +131,22 @@ mod imp {
                 },
             ));
         }
-        // By one thread at a time, which holds the lock of the modules.
-        // SAFETY: only this function frees what it replaced.
+        // Called by one thread at a time, which holds the lock of the modules.
+        // SAFETY: only this function frees the unwinder that it has replaced.
         let before = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
         let generation = before.map_or(0, |known| known.generation) + 1;
         let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinder, generation })), Ordering::AcqRel);
         if renew_caches(generation) && !old.is_null() {
-            // SAFETY: every stripe was ours for a moment since the swap, so no walk that began before it
-            // is going on, and later ones find the new unwinder.
+            // SAFETY: this thread held every stripe for a moment since the swap, so no walk that began before the swap
+            // is still running, and later walks use the new unwinder.
             drop(unsafe { Box::from_raw(old) });
         }
     }
 
-    /// framehop tells stale cache entries by a 16-bit generation, which wraps in a program that loads plugins for
-    /// ever: give every stripe fresh caches, for the modules of this generation. Returns whether all could be had; one
-    /// that stays in use (for long by a thread that lost its core, for ever by a ghost in a forked child) keeps its
-    /// own, and the old unwinder is leaked.
+    /// Gives every stripe fresh caches, for the modules of this generation: framehop recognises stale cache entries by
+    /// a 16-bit generation, which wraps in a program that loads plugins for ever. Returns whether all stripes were
+    /// taken. A stripe that stays in use (for long by a thread that lost its core, for ever by a missing thread in a
+    /// forked child) keeps its caches, and the old unwinder is leaked.
     fn renew_caches(generation: u64) -> bool {
         let mut all = true;
         for stripe in stripes() {
@@ -161,7 +161,7 @@ mod imp {
             });
             all &= taken;
             if taken {
-                // SAFETY: `taken` is ours.
+                // SAFETY: this thread has set `taken`.
                 let old = unsafe { core::mem::replace(&mut *stripe.caches.get(), fresh) };
                 stripe.release();
                 drop(old);
@@ -171,7 +171,7 @@ mod imp {
     }
 
     fn stripes() -> &'static [Stripe] {
-        // SAFETY: installed stripes are leaked.
+        // SAFETY: installed stripes are leaked, so they stay valid.
         unsafe { STRIPES.load(Ordering::Acquire).as_ref() }.map_or(&[], |stripes| stripes)
     }
 
@@ -208,8 +208,8 @@ mod imp {
         (0..stripes.len()).map(|i| &stripes[(preferred + i) % stripes.len()]).find(|s| s.try_take())
     }
 
-    /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns how
-    /// many. `None` when no cache was free, or neither here nor elsewhere enough stack.
+    /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns their number. Returns
+    /// `None` when no cache is free, or when neither this stack nor a spare one has enough room.
     pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
         if stack.is_foreign {
             return spare::with_room_to_unwind(|| walk_within::<true>(registers, stack, frames)).flatten();
@@ -220,8 +220,8 @@ mod imp {
         spare::with_room_to_unwind(|| walk_within::<false>(registers, stack, frames)).flatten()
     }
 
-    /// As [`walk`], where there is room. In a version for foreign stacks, which a walk gets to know as it goes, because
-    /// bounds that change cost the other one a tenth.
+    /// Walks as [`walk`] does, where there is room. Compiled separately for foreign stacks, whose bounds change during
+    /// the walk, because variable bounds cost the other version a tenth.
     fn walk_within<const FOREIGN: bool>(
         registers: Registers,
         stack: Bounds,
@@ -229,26 +229,26 @@ mod imp {
     ) -> Option<usize> {
         let stripe = take_stripe()?;
         // Loaded after the stripe was taken: `install` relies on it.
-        // SAFETY: an unwinder is freed only after it was replaced and each stripe was seen free.
+        // SAFETY: an unwinder is freed only after it was replaced and each stripe was found free.
         let Some(known) = (unsafe { KNOWN.load(Ordering::Acquire).as_ref() }) else {
             stripe.release();
             return None;
         };
         let unwinder = &known.unwinder;
-        // SAFETY: `taken` is ours until `release` below.
+        // SAFETY: this thread holds `taken` until `release` below.
         let caches = unsafe { &mut *stripe.caches.get() };
-        // Without what lies below the stack pointer, which anything may overwrite.
+        // Without the part below the stack pointer, which any code may overwrite.
         let mut stack = Bounds { low: registers.sp, ..stack };
         let Caches { rules, generation, framehop } = caches;
         if *generation != known.generation {
             rules.forget();
             *generation = known.generation;
         }
-        // Of the frame that is looked at: what its rule is found by.
+        // The address by which the rule of the current frame is found.
         let mut address = registers.ip as u64;
         let at = |address: u64, depth: usize| match depth {
             0 => FrameAddress::from_instruction_pointer(address),
-            // The call, of which this is an address, ends with the return address.
+            // One byte before the return address lies in the call instruction.
             _ => FrameAddress::from_return_address(address + 1).expect("it is not 0"),
         };
         let mut frame = Frame { sp: registers.sp, fp: registers.fp };
@@ -266,7 +266,7 @@ mod imp {
                 }
                 caller.ok().flatten()
             } else {
-                // SAFETY: `Rule::apply` keeps to aligned words within the part of this thread's stack that is in use.
+                // SAFETY: `Rule::apply` reads only aligned words within the used part of this thread's stack.
                 rule.apply(frame, stack, |at| unsafe { word(at) })
             };
             if FOREIGN
@@ -274,10 +274,10 @@ mod imp {
                 && let Some(wider) = rule.stack_beyond(frame, stack)
             {
                 stack = wider;
-                // SAFETY: as above.
+                // SAFETY: `Rule::apply` reads only aligned words within the used part of this thread's stack.
                 caller = rule.apply(frame, stack, |at| unsafe { word(at) });
             }
-            // The outermost frame's caller cannot be found: that is how most stacks end.
+            // The caller of the outermost frame cannot be found: most stacks end in this way.
             let Some((next, return_address)) = caller else { break };
             if return_address == 0 {
                 break;
@@ -293,45 +293,45 @@ mod imp {
         Some(depth)
     }
 
-    /// Reads the stack for framehop, and learns how far a foreign one goes.
+    /// Reads the stack for framehop, and extends the bounds of a foreign one.
     fn read<const FOREIGN: bool>(stack: &mut Bounds, at: usize) -> Result<u64, ()> {
         let end = at.checked_add(8).ok_or(())?;
         if FOREIGN && end > stack.high {
             *stack = stack.extended_to(end).ok_or(())?;
         }
         let inside = at >= stack.low && end <= stack.high && at.is_multiple_of(8);
-        // SAFETY: an aligned word within the part of this thread's stack that is in use.
+        // SAFETY: the word is aligned and within the used part of this thread's stack.
         inside.then(|| unsafe { word(at) } as u64).ok_or(())
     }
 
-    /// A word of the stack.
+    /// Reads a word of the stack.
     ///
     /// # Safety
-    /// It is aligned and lies within the part of this thread's stack that is in use.
+    /// `at` is aligned and lies within the used part of this thread's stack.
     #[inline(always)]
     unsafe fn word(at: usize) -> usize {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller guarantees an aligned address within the used part of this thread's stack.
         unsafe { (at as *const usize).read() }
     }
 
-    /// framehop's registers of a frame.
+    /// Returns a frame's registers in framehop's form.
     fn native(at: FrameAddress, frame: Frame, registers: Registers) -> UnwindRegsNative {
         #[cfg(target_arch = "x86_64")]
         {
-            // Only the first frame's instruction pointer is compared with anything.
+            // framehop compares only the first frame's instruction pointer.
             let _ = registers;
             UnwindRegsNative::new(at.address(), frame.sp as u64, frame.fp as u64)
         }
         #[cfg(target_arch = "aarch64")]
         {
             let lr = if at.is_return_address() { at.address() } else { registers.lr as u64 };
-            // As `plain_address`.
+            // The same mask as in `plain_address`.
             let mask = framehop::aarch64::PtrAuthMask(0x0000_ffff_ffff_ffff);
             UnwindRegsNative::new_with_ptr_auth_mask(mask, lr, frame.sp as u64, frame.fp as u64)
         }
     }
 
-    /// One frame by framehop.
+    /// Unwinds one frame by framehop.
     #[cold]
     #[inline(never)]
     fn ask(
@@ -353,7 +353,7 @@ mod imp {
         Ok(Some((Frame { sp: registers.sp() as usize, fp: fp as usize }, caller as usize)))
     }
 
-    /// The rule of an address that was not seen before, or not lately.
+    /// Learns the rule of an address that is not in the cache.
     #[cold]
     #[inline(never)]
     fn learn(unwinder: &Native, caches: &mut [Cache], at: FrameAddress, registers: Registers) -> Rule {

@@ -1,26 +1,26 @@
-//! Async tasks: goroutines that no thread belongs to.
+//! Async tasks: goroutines without a thread.
 //!
 //! ```text
 //!   instrument(future) ──► slot ── its future gone, and all clones of its waker ──► free list ──► the next task's slot
-//!      enter / leave: a poll          note_await: a leaf suspends          wake: whoever wakes it
+//!      enter / leave: a poll          note_await: a leaf suspends          wake: any thread wakes it
 //! ```
 //!
-//! | part | what it answers |
+//! | part | contents |
 //! |---|---|
-//! | `slot` | who a task is |
-//! | `polls` | how often it was polled, and whether it is polled now |
+//! | `slot` | the identity of a task |
+//! | `polls` | how often it was polled, and whether it is being polled |
 //! | `shared_waker` | how it is woken, and whether it was |
 //! | `crate::boundary` | where its frames end on the stack of the thread that polls it |
 //! | `await_stack`, `noted` | where it awaits, and what else is noted of its last poll |
-//! | `request` | when it notes that |
-//! | `slot::traced` | what an execution trace knows of it |
+//! | `request` | when tasks note where they await |
+//! | `slot::traced` | the task's state in an execution trace |
 //!
 //! State grows with the tasks that are live at one time, and with distinct stacks.
 //!
 //! # Forks
 //!
-//! In a forked child the executor's threads are gone. Processes are counted from the first to its child and so on, and a task bears
-//! the number of its own; those of the parent are in no profile of the child.
+//! In a forked child the executor's threads are gone. Forks are counted from process to child, and a task stores the
+//! fork count of its process; the parent's tasks are in no profile of the child.
 //!
 //! # Locks
 //!
@@ -57,12 +57,12 @@ lazy_under_loom! {
     pub(crate) static TASKS: SlotTable<Task> = SlotTable::new();
 }
 
-/// How many tasks, polled inside each other, are told apart on one stack.
+/// Maximum number of nested tasks that are distinguished on one stack.
 pub(crate) const MAX_NESTED: usize = 8;
 
-/// How many forks led from the first process to this one.
+/// The number of forks that led from the first process to this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// The kernel's number of this process, as far as it is known.
+/// The id of this process, as far as it is known.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn open() {
@@ -70,8 +70,8 @@ pub(crate) fn open() {
     await_stack::open();
 }
 
-/// This is a forked child. (Asking the kernel for the number of the process at each task takes longer than all else.)
-/// The tasks whose polls this thread is in go on in the child; `polled` is the innermost one.
+/// Updates the fork count in a forked child. (A system call for the process id at each task takes longer than all other
+/// steps.) The tasks whose polls this thread is in continue in the child; `polled` is the innermost one.
 pub(crate) fn forked(polled: Option<&'static Task>) {
     let forks = FORKS.fetch_add(1, Ordering::Relaxed) + 1;
     let mut polled = polled;
@@ -83,8 +83,8 @@ pub(crate) fn forked(polled: Option<&'static Task>) {
     PROCESS.store(own_process(), Ordering::Relaxed);
 }
 
-/// How many forks led to this process, also one that was made without the C library's knowledge. `polled` says which task this
-/// thread polls. Not for hooks.
+/// Returns the number of forks that led to this process, including those made without the C library's fork handlers.
+/// `polled` returns the task that this thread polls. Must not be called in a hook.
 pub(crate) fn forks_looked_at(polled: impl FnOnce() -> Option<&'static Task>) -> u32 {
     if PROCESS.load(Ordering::Relaxed) != own_process() {
         forked(polled());
@@ -92,8 +92,8 @@ pub(crate) fn forks_looked_at(polled: impl FnOnce() -> Option<&'static Task>) ->
     FORKS.load(Ordering::Relaxed)
 }
 
-/// Begins a task, under the caller's labels; `creator` is the number of the goroutine that creates it. `None`, counted, when
-/// there is no memory for it. After [`crate::init::open`].
+/// Begins a task under the caller's labels; `creator` is the id of the goroutine that creates it. Returns `None` and
+/// counts the loss when there is no memory. Called after [`crate::init::open`].
 pub fn begin(name: &str, start: Start, creator: u64) -> Option<&'static Task> {
     boundary::note_in_use();
     let slot = TASKS.take();

@@ -1,4 +1,5 @@
-//! What is noted of a task's last poll, in one word, so that a poll finds out with one look whether there is anything.
+//! Notes about a task's last poll, in one word, so that the next poll needs a single load to learn whether there are
+//! any.
 //!
 //! ```text
 //!   31            16 15     13 12      8 7      0
@@ -13,7 +14,7 @@ use core::sync::atomic::{AtomicU32, Ordering};
 use crate::labels::LabelSetId;
 use crate::wait_reason::WaitReason;
 
-/// Reasons that a program may tell, by their numbers from 1.
+/// Reasons that a program may declare, by their numbers from 1.
 const TOLD: [WaitReason; 7] = [
     WaitReason::Sync,
     WaitReason::CondWait,
@@ -26,28 +27,28 @@ const TOLD: [WaitReason; 7] = [
 const TOLD_SHIFT: u32 = 13;
 const TOLD_MASK: u32 = 0b111 << TOLD_SHIFT;
 
-/// Written by the thread that polls the task; what another one adds during the poll is not lost.
+/// The word. Written by the thread that polls the task; a flag that another thread adds during the poll is not lost.
 #[derive(Default)]
 pub(super) struct Noted(AtomicU32);
 
-/// As of one moment.
+/// The word, as of one moment.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct NotedSeen(u32);
 
-/// What is true of a poll.
+/// Facts about a poll.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum Flag {
-    /// It began without a wake: as far as is known the task waits on.
+    /// The poll began without a wake: as far as is known, the task still waits.
     WaitsOn = 1 << 8,
     /// The task was woken before the poll was over.
     WokenInside = 1 << 9,
-    /// It ended by a panic.
+    /// The poll ended by a panic.
     HasPanicked = 1 << 10,
-    /// Its clones of the waker are of the other side.
+    /// The clones of the waker in this poll carry the other of the two alternating vtables.
     OtherSide = 1 << 11,
-    /// A waker was handed out, in this poll or an earlier one, that is not ours: who wakes the task is not seen. Kept until the task
-    /// ends, as that waker may be used at any time.
+    /// This poll or an earlier one handed out a waker that is not ours, so wakes of the task are not seen. Kept until
+    /// the task ends, as that waker may be used at any time.
     IsForeign = 1 << 12,
 }
 
@@ -57,7 +58,7 @@ impl Noted {
         NotedSeen(self.0.load(Ordering::Acquire))
     }
 
-    /// Not after a poll has handed out its waker, and before it is over.
+    /// Sets the word. Must not be called between the moment a poll hands out its waker and the end of the poll.
     #[inline]
     pub(super) fn set(&self, noted: NotedSeen) {
         self.0.store(noted.0, Ordering::Release);
@@ -67,7 +68,7 @@ impl Noted {
         self.0.fetch_or(flag as u32, Ordering::AcqRel);
     }
 
-    /// The program says what the poll waits for: with two reasons, for one of several things.
+    /// Notes the reason that the program declares for the poll. Two different reasons become `Select`.
     pub(super) fn tell(&self, reason: WaitReason) {
         let told = match self.get().told() {
             Some(before) if before != reason => WaitReason::Select,
@@ -78,7 +79,7 @@ impl Noted {
         let _ = self.0.fetch_update(Ordering::AcqRel, Ordering::Acquire, tell);
     }
 
-    /// So many stacks, the last one under these labels.
+    /// Sets the number of stacks, and the labels of the last one.
     pub(super) fn set_stacks(&self, stacks: u8, labels: LabelSetId) {
         const FLAGS: u32 = 0xff00;
         let stacks = labels.bits() << 16 | u32::from(stacks);
@@ -90,7 +91,7 @@ impl Noted {
 impl NotedSeen {
     pub(super) const NOTHING: Self = Self(0);
 
-    /// Whether the last poll has left nothing.
+    /// Returns whether the last poll has left nothing.
     #[inline]
     pub(super) fn is_nothing(self) -> bool {
         self.with(Flag::IsForeign, false) == Self::NOTHING
@@ -106,18 +107,18 @@ impl NotedSeen {
         if is_set { Self(self.0 | flag as u32) } else { Self(self.0 & !(flag as u32)) }
     }
 
-    /// What the program says that it waits for.
+    /// Returns the wait reason that the program declares.
     #[inline]
     pub(super) fn told(self) -> Option<WaitReason> {
         TOLD.get(((self.0 & TOLD_MASK) >> TOLD_SHIFT).checked_sub(1)? as usize).copied()
     }
 
-    /// How many stacks there are.
+    /// Returns the number of stacks.
     pub(super) fn stacks(self) -> usize {
         (self.0 as u8).into()
     }
 
-    /// The labels under which the last one was left.
+    /// Returns the labels under which the last stack was left.
     pub(super) fn labels(self) -> LabelSetId {
         LabelSetId::from_bits(self.0 >> 16)
     }

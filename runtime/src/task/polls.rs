@@ -1,9 +1,9 @@
-//! How often a task was polled, and whether it is polled now.
+//! The number of polls of a task, and whether it is being polled.
 
 use crate::primitive::{AtomicU32, Ordering};
 
-/// Written by the thread that polls the task, with plain stores: a locked instruction at both ends of a poll would cost some
-/// nanoseconds more.
+/// The word. Written by the thread that polls the task, with plain stores: a locked instruction at both ends of a poll
+/// would cost some nanoseconds more.
 ///
 /// ```text
 ///   31              1 0
@@ -17,23 +17,23 @@ pub(super) struct Polls(AtomicU32);
 const INSIDE: u32 = 1;
 const POLL: u32 = 2;
 
-/// Of one moment.
+/// The word, as of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PollsSeen(u32);
 
-/// The number of polls before this one.
+/// Returns the number of polls before the poll with number `polls`.
 pub(super) fn before(polls: u32) -> u32 {
     polls.wrapping_sub(1) % (u32::MAX / POLL + 1)
 }
 
 impl PollsSeen {
-    /// The number of polls that have begun. Wraps at 2^31.
+    /// Returns the number of polls that have begun. Wraps at 2^31.
     #[inline]
     pub(super) fn count(self) -> u32 {
         self.0 / POLL
     }
 
-    /// A poll goes on.
+    /// Returns whether a poll is in progress.
     #[inline]
     pub(super) fn is_inside(self) -> bool {
         self.0 & INSIDE != 0
@@ -41,7 +41,7 @@ impl PollsSeen {
 }
 
 impl Polls {
-    /// A task begins that was not polled yet.
+    /// Sets the word for a new task, which was not polled yet.
     pub(super) fn reset(&self) {
         self.0.store(0, Ordering::Release);
     }
@@ -51,7 +51,7 @@ impl Polls {
         PollsSeen(self.0.load(Ordering::Acquire))
     }
 
-    /// A poll begins, by the owner of the future. Returns what was before.
+    /// Begins a poll. Called by the owner of the future. Returns the previous word.
     #[inline]
     pub(super) fn enter(&self) -> PollsSeen {
         let before = self.0.load(Ordering::Relaxed);
@@ -59,12 +59,12 @@ impl Polls {
         PollsSeen(before)
     }
 
-    /// The future is dropped, which is no poll.
+    /// Begins the drop of the future, which does not count as a poll.
     pub(super) fn enter_end(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) | INSIDE, Ordering::Release);
     }
 
-    /// It is over.
+    /// Ends the poll or the drop.
     #[inline]
     pub(super) fn leave(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) & !INSIDE, Ordering::Release);

@@ -1,11 +1,11 @@
-//! The executor's waker of a task, shared by all wakers that the task hands out, and what the task does now.
+//! The executor's waker of a task, shared by all wakers that the task hands out, and the task's last wake.
 //!
-//! Problem: a leaf future keeps a clone of the waker that it was polled with, and drops or wakes it from any thread at any time.
-//! Our waker must lead to the executor's without an allocation for each clone. And an executor may free a task when its last
-//! waker is gone: if the task kept one itself, it would keep itself alive for ever.
+//! Problem: a leaf future keeps a clone of the waker that it was polled with, and drops or wakes it from any thread at
+//! any time. Our waker must lead to the executor's waker without an allocation for each clone. And an executor may free
+//! a task when its last waker is gone: if the task always kept one, it would keep itself alive for ever.
 //!
-//! Scheme: as long as there are clones of our waker, one waker of the executor's lies here. One word says how many clones there
-//! are, whether the waker is here, and when the task was woken:
+//! Scheme: as long as clones of our waker exist, one waker of the executor is stored here. One word holds the number of
+//! clones, whether the executor's waker is stored, and when the task was woken:
 //!
 //! ```text
 //!   63                32 31           26 25   24 23             0
@@ -18,18 +18,20 @@
 //! | flag | is set while | set by | cleared by |
 //! |---|---|---|---|
 //! | `LIVE` | the future is alive | [`begin`](SharedWaker::begin) | [`end`](SharedWaker::end) |
-//! | `HELD` | a waker of the executor's is here, and a clone of ours anywhere | the first clone | who gives up the last clone |
+//! | `HELD` | the executor's waker is stored and has clones | the first clone | the release of the last clone |
 //!
-//! While the waker is not here, only the owner of the future changes the word, with plain stores; while it is, all do by
-//! compare-and-swap. So a poll whose leaf clones the waker for the first time, and the end of a future, cost no locked instruction.
+//! While no waker is stored, only the owner of the future changes the word, with plain stores; while one is, every
+//! change is a compare-and-swap. So a poll whose leaf clones the waker for the first time, and the end of a future,
+//! cost no locked instruction.
 //!
-//! A task is woken, and not polled since, if the number of its polls is still the one after which it was woken. So the thread that
-//! polls it changes nothing here; and a wake that meets the beginning of a poll may be counted to the poll before.
+//! A task is woken, and not polled since, if its number of polls is still the number after which it was woken. So the
+//! thread that polls it changes nothing here; and a wake that coincides with the beginning of a poll may be counted to
+//! the previous poll.
 //!
-//! The waker is put here by the thread that polls, while there is none. It stays as it is as long as there are clones, so whoever
-//! has a clone may read it. Who takes it out copies it first, while the last clone is still counted, and owns the copy if the
-//! change of the word succeeds: nobody waits for anybody. The waker of a poll is no clone: it leads to the waker that the
-//! executor has given for the poll.
+//! The thread that polls stores the waker, while none is stored. The waker does not change as long as there are clones,
+//! so the holder of a clone may read it. A thread that takes the waker out copies it first, while the last clone is
+//! still counted, and owns the copy if its change of the word succeeds: no thread waits for another. The waker of a
+//! poll is not a clone: it leads to the waker that the executor has passed for the poll.
 //!
 //! # Locks
 //!
@@ -40,21 +42,22 @@ use core::mem::MaybeUninit;
 use crate::primitive::{AtomicU64, Ordering, UnsafeCell};
 
 const CLONES: u64 = (1 << 24) - 1;
-/// Clones of a waker beyond which it is not shared any more. Far from [`CLONES`], as threads count first and look then.
+/// The number of clones beyond which the waker is not shared any more. Far below [`CLONES`], because threads increment
+/// the count before they check it.
 const MANY: u64 = CLONES / 2;
 const HELD: u64 = 1 << 24;
 const LIVE: u64 = 1 << 25;
 const WOKEN: u32 = 32;
-/// After no number of polls, of which there are 2^31.
+/// A number of polls that no task has, as polls are counted modulo 2^31.
 const NEVER: u64 = (u32::MAX as u64) << WOKEN;
 
-/// See the module's documentation. `W` is the executor's waker.
+/// The word and the stored waker; see the module documentation. `W` is the executor's waker.
 pub(super) struct SharedWaker<W> {
     word: AtomicU64,
     waker: UnsafeCell<MaybeUninit<W>>,
 }
 
-// SAFETY: the waker is used and dropped by any thread, under the rules of the word.
+// SAFETY: any thread may use and drop the waker, which is `Send + Sync`; the word serialises its writes.
 unsafe impl<W: Send + Sync> Sync for SharedWaker<W> {}
 
 /// The word, as of one moment.
@@ -62,36 +65,36 @@ unsafe impl<W: Send + Sync> Sync for SharedWaker<W> {}
 pub(super) struct WakerSeen(u64);
 
 impl WakerSeen {
-    /// After how many polls it was woken last.
+    /// Returns the number of polls after which the task was woken last.
     #[inline]
     pub(super) fn woken_after(self) -> u32 {
         (self.0 >> WOKEN) as u32
     }
 
-    /// A waker of the executor's is here: one may be woken by [`SharedWaker::acquire`].
+    /// Returns whether a waker of the executor is stored: then the task may be woken by [`SharedWaker::acquire`].
     #[inline]
     pub(super) fn has_waker(self) -> bool {
         self.0 & HELD != 0
     }
 }
 
-/// What came of a request for one more clone.
+/// The result of a request for one more clone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Share {
-    /// It is counted.
+    /// The clone is counted.
     Counted,
-    /// There is no waker of the executor's here yet.
+    /// No waker of the executor is stored yet.
     Empty,
     /// There are too many clones.
     Full,
 }
 
-/// What is left to do for whoever has given up a clone or the future.
+/// What remains to be done after the release of a clone or the end of the future.
 #[must_use = "the executor's waker is dropped, and the slot given back"]
 pub(super) struct Released<W> {
-    /// To be dropped: it may run code of the executor's.
+    /// The executor's waker, to be dropped: this may run code of the executor.
     pub(super) waker: Option<W>,
-    /// Nobody else refers to the slot any more.
+    /// Whether this was the last reference to the slot.
     pub(super) is_last: bool,
 }
 
@@ -106,7 +109,7 @@ impl<W> Default for SharedWaker<W> {
 }
 
 impl<W> SharedWaker<W> {
-    /// The future begins, in a slot that is the caller's alone.
+    /// Begins a future, in a slot that the caller owns.
     pub(super) fn begin(&self) {
         self.word.store(LIVE | NEVER, Ordering::Release);
     }
@@ -116,7 +119,7 @@ impl<W> SharedWaker<W> {
         WakerSeen(self.word.load(Ordering::Acquire))
     }
 
-    /// Counts one more clone, for the holder of another, or during a poll.
+    /// Counts one more clone. Called by the holder of another clone, or during a poll.
     #[inline]
     pub(super) fn share(&self) -> Share {
         let mut word = self.word.load(Ordering::Acquire);
@@ -134,23 +137,24 @@ impl<W> SharedWaker<W> {
         }
     }
 
-    /// Puts a waker here, which was [`Share::Empty`], and counts the first clone.
+    /// Stores a waker, after [`Share::Empty`], and counts the first clone.
     ///
     /// # Safety
-    /// By the thread that polls the task, during the poll.
+    /// Called by the thread that polls the task, during the poll.
     pub(super) unsafe fn put(&self, waker: W) {
-        // SAFETY: nobody else puts one, and nobody reads while there is none.
+        // SAFETY: only the polling thread stores a waker, and no thread reads while none is stored.
         self.waker.with_mut(|place| unsafe { place.write(MaybeUninit::new(waker)) });
-        // Nobody else changes the word.
+        // While no waker is stored, only this thread changes the word.
         let word = self.word.load(Ordering::Relaxed);
         self.word.store((word + 1) | HELD, Ordering::Release);
     }
 
-    /// Counts one more clone, for one who may hold none, and gives it up again soon. `false` if the waker is not here.
+    /// Counts one more clone, for a caller that may hold none and releases it soon. Returns `false` if no waker is
+    /// stored.
     #[inline]
     pub(super) fn hold(&self) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
-        // Also beyond `MANY`: threads are fewer than the rest.
+        // Also beyond `MANY`: the remaining range is larger than the number of threads.
         while word & HELD != 0 {
             match self.change(word, word + 1) {
                 Ok(()) => return true,
@@ -160,7 +164,8 @@ impl<W> SharedWaker<W> {
         false
     }
 
-    /// Counts one more clone, for one who holds none: of a task that is alive and can be woken.
+    /// Counts one more clone, for a caller that holds none, of a task that is alive and can be woken. Returns whether
+    /// it did.
     pub(super) fn acquire(&self) -> bool {
         let mut word = self.word.load(Ordering::Acquire);
         while word & (LIVE | HELD) == LIVE | HELD && word & CLONES < MANY {
@@ -178,14 +183,14 @@ impl<W> SharedWaker<W> {
     /// The caller holds a clone.
     #[inline]
     pub(super) unsafe fn with<R>(&self, f: impl FnOnce(&W) -> R) -> R {
-        // Acquire: what was put here before there was a clone is read.
+        // Acquire: the waker that was stored before the first clone is visible.
         self.word.load(Ordering::Acquire);
-        // SAFETY: it is here, and stays as it is, as long as there is a clone.
+        // SAFETY: the caller holds a clone, so the waker is stored and does not change.
         self.waker.with(|waker| f(unsafe { (*waker).assume_init_ref() }))
     }
 
-    /// Notes that the task is woken, after so many polls. `is_own` says that the current thread polls the task: one that does not, and
-    /// uses the waker of a poll while there is no clone, notes nothing.
+    /// Notes that the task is woken, after `polls` polls. `is_own` returns whether the current thread polls the task. A
+    /// thread that does not, and uses the waker of a poll while there is no clone, notes nothing.
     #[inline]
     pub(super) fn note_wake(&self, polls: impl Fn() -> u32, is_own: impl FnOnce() -> bool) {
         let mut word = self.word.load(Ordering::Acquire);
@@ -209,14 +214,14 @@ impl<W> SharedWaker<W> {
         }
     }
 
-    /// Gives up a clone.
+    /// Releases a clone.
     #[inline]
     pub(super) fn release(&self) -> Released<W> {
         self.release_as(|word| word - 1)
     }
 
-    /// Gives up a clone that wakes the task, after so many polls, if it is the last one: then the executor's waker is returned, to be
-    /// used up. `None`, and nothing is given up, if it stays here for others.
+    /// Releases a clone that wakes the task, after `polls` polls, if it is the last one: then the executor's waker is
+    /// returned, to be consumed. Returns `None`, and releases nothing, if other clones need the waker.
     #[inline]
     pub(super) fn release_to_wake(&self, polls: u32) -> Option<Released<W>> {
         let mut word = self.word.load(Ordering::Acquire);
@@ -248,19 +253,19 @@ impl<W> SharedWaker<W> {
         }
     }
 
-    /// Changes the word, in which the last clone is, to one without the waker.
+    /// Changes `word`, in which at most the last clone is counted, to `next`, and takes the waker out.
     #[inline]
     fn take_out(&self, word: u64, next: u64) -> Result<Released<W>, u64> {
-        // SAFETY: it is there, and stays as it is until the word is changed, as the caller has the last clone. The copy is used only
-        // if the change succeeds: then no other one is.
+        // SAFETY: the waker is stored, and does not change until the word does, as the caller holds the last clone. The
+        // copy is used only if the change succeeds; then this is the only copy in use.
         let copy = (word & HELD != 0).then(|| unsafe { self.waker.with(|waker| waker.read()) });
         self.change(word, next)?;
-        // SAFETY: initialised, says the word before.
+        // SAFETY: `HELD` in the previous word says that the waker is initialised.
         let waker = copy.map(|copy| unsafe { copy.assume_init() });
         Ok(Released { waker, is_last: next == 0 })
     }
 
-    /// The future is gone.
+    /// Ends the future.
     pub(super) fn end(&self) -> Released<W> {
         if self.word.load(Ordering::Acquire) & HELD == 0 {
             self.word.store(0, Ordering::Release);
@@ -275,7 +280,7 @@ impl<W> SharedWaker<W> {
     }
 }
 
-/// The word of a task that is woken after so many polls.
+/// Returns the word of a task that is woken after `polls` polls.
 #[inline]
 fn woken(word: u64, polls: u32) -> u64 {
     word & u64::from(u32::MAX) | u64::from(polls) << WOKEN

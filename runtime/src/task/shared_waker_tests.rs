@@ -3,7 +3,7 @@ use super::*;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering as Std};
 
-/// A task whose wakers of the executor's are counted.
+/// A task whose executor wakers are counted.
 #[derive(Default)]
 struct Counted {
     shared: SharedWaker<Token>,
@@ -17,11 +17,11 @@ struct Tally {
     live: AtomicI32,
     made: AtomicU32,
     woken: AtomicU32,
-    /// How often the slot was given up.
+    /// The number of times that the slot was given back.
     ends: AtomicU32,
 }
 
-/// Stands for a waker of the executor's.
+/// Stands for a waker of the executor.
 struct Token {
     is_alive: bool,
     tally: Arc<Tally>,
@@ -54,7 +54,7 @@ impl Counted {
         }
     }
 
-    /// Polls; `leaf` is what is inside.
+    /// Runs `leaf` inside a poll.
     fn poll(&self, leaf: impl FnOnce()) {
         self.polls.enter();
         leaf();
@@ -66,11 +66,11 @@ impl Counted {
         self.shared.get().woken_after() == self.polls.get().count()
     }
 
-    /// A leaf clones the waker, in a poll.
+    /// Clones the waker as a leaf does in a poll.
     fn share(&self) {
         match self.shared.share() {
             Share::Counted => {}
-            // SAFETY: by the thread that polls.
+            // SAFETY: this is the thread that polls.
             Share::Empty => unsafe { self.shared.put(self.token()) },
             Share::Full => panic!("there are few"),
         }
@@ -81,7 +81,7 @@ impl Counted {
         self.tally.woken.fetch_add(1, Std::Relaxed);
     }
 
-    /// By the holder of a clone.
+    /// Wakes the task by a clone that the caller holds.
     fn wake(&self) {
         if let Some(released) = self.shared.release_to_wake(self.polls.get().count()) {
             self.wake_by(released.waker.as_ref().expect("held for the clone"));
@@ -93,12 +93,12 @@ impl Counted {
         self.release();
     }
 
-    /// By one who uses the waker of a poll. Returns whether a waker of the executor's was there.
+    /// Wakes the task by the waker of a poll. Returns whether a waker of the executor was stored.
     fn wake_in_poll(&self, is_own: bool) -> bool {
         self.shared.note_wake(|| self.polls.get().count(), || is_own);
         let is_held = self.shared.hold();
         if is_held {
-            // SAFETY: it is held.
+            // SAFETY: `hold` has counted a clone.
             unsafe { self.shared.with(|token| self.wake_by(token)) };
             self.release();
         }
@@ -231,7 +231,7 @@ fn loom_all_clones_are_given_up_during_a_poll() {
     });
 }
 
-/// The waker of a poll is used on another thread, while a leaf gives up the last clone and the poll clones anew.
+/// The waker of a poll is used on another thread, while a leaf releases the last clone and the poll clones anew.
 #[cfg(loom)]
 #[test]
 fn loom_the_waker_of_a_poll_is_used_elsewhere() {
@@ -258,7 +258,7 @@ fn loom_the_waker_of_a_poll_is_used_elsewhere() {
     });
 }
 
-/// Of two polls a wake is counted to the one that it was for.
+/// A wake that coincides with a poll is counted to this poll or the previous one.
 #[cfg(loom)]
 #[test]
 fn loom_a_wake_is_of_the_poll_that_it_ends() {
@@ -283,7 +283,7 @@ fn loom_a_wake_is_of_the_poll_that_it_ends() {
     });
 }
 
-/// Whoever looks at tasks wakes one whose last clone is given up and whose future ends.
+/// A snapshot acquires a clone to wake a task, while the last clone is released and the future ends.
 #[cfg(loom)]
 #[test]
 fn loom_it_is_acquired_at_its_end() {

@@ -1,4 +1,4 @@
-//! A task: the slot that says who it is, what it does, and where it awaits.
+//! The slot of a task: its identity, its state, and where it awaits.
 
 mod read;
 mod traced;
@@ -29,32 +29,32 @@ pub use wait::{WaitObserver, observe_waits};
 
 /// An async task that the profiler follows.
 ///
-/// Lives for ever, but not as the same task: when the future of one and all clones of its waker are gone, the slot serves a later
-/// one, which [`Task::id`] tells apart.
+/// A slot is never freed. When the future of its task and all clones of the task's waker are gone, it serves a later
+/// task, which [`Task::id`] distinguishes.
 #[repr(C, align(128))]
 #[derive(Default)]
 pub struct Task {
-    /// Its number, and above [`NUMBER`] how many forks led to its process; 0 while the slot has no future. Written last when a task
-    /// begins and first when it ends.
+    /// The task's id, and above [`NUMBER`] the number of forks that led to its process; 0 while the slot has no future.
+    /// Written last when a task begins and first when it ends.
     id: AtomicU64,
     shared: SharedWaker<Waker>,
     /// The tick at which the last poll ended.
     since: AtomicU64,
-    /// The tick at which it was woken last, as far as the block profile had waits of tasks.
+    /// The tick at which it was last woken, if the block profile included waits of tasks.
     woken: AtomicU64,
-    /// While it is polled: the executor's waker of that poll.
+    /// The executor's waker of the current poll; valid while the task is polled.
     executor: AtomicPtr<Waker>,
-    /// What the executor's waker that is shared consists of, to tell it from another.
+    /// The words that identify the executor's waker in `shared`.
     held: [AtomicUsize; 2],
-    /// While it is polled: the task inside whose poll it is polled.
+    /// The task whose poll encloses the current poll; valid while the task is polled.
     outer: AtomicRef<Task>,
     awaits: AwaitStacks,
     /// The state word of a claimed task; see [`traced`]. Its mark is 0 while the task is not claimed.
     traced: WordCell,
     polls: Polls,
-    /// Its labels: while it is polled, those that are current.
+    /// Its labels; while it is polled, the current ones.
     labels: AtomicU16,
-    /// Those under which the last poll has left its first stack.
+    /// The labels under which the last poll has left its first stack.
     first_labels: AtomicU16,
     creator: AtomicU64,
     created_by: NotedStack<Beside>,
@@ -63,7 +63,7 @@ pub struct Task {
     index: SlotIndex,
 }
 
-// SAFETY: atomics of numbers and pointers, and memory for a waker: zeroed, it is a slot that is free.
+// SAFETY: the fields are atomics of numbers and pointers, and memory for a waker: zeroed, they are a free slot.
 unsafe impl Slot for Task {
     fn index(&self) -> &SlotIndex {
         &self.index
@@ -76,15 +76,15 @@ impl core::fmt::Debug for Task {
     }
 }
 
-/// The bits of a task's number.
+/// The bits of a task's id.
 const NUMBER: u64 = (1 << 48) - 1;
 
-/// Its number, and how many forks led to its process: of those, the low 16 bits.
+/// Returns the id with the low 16 bits of the number of forks above it.
 fn identified(number: u64, forks: u32) -> u64 {
     number & NUMBER | u64::from(forks) << NUMBER.count_ones()
 }
 
-/// What a task does, as of one moment.
+/// The state of a task, as of one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Doing {
     polls: PollsSeen,
@@ -92,31 +92,31 @@ pub(crate) struct Doing {
 }
 
 impl Doing {
-    /// The number of polls that have begun. Wraps at 2^31.
+    /// Returns the number of polls that have begun. Wraps at 2^31.
     #[inline]
     pub(crate) fn polls(self) -> u32 {
         self.polls.count()
     }
 
-    /// It is polled.
+    /// Returns whether the task is being polled.
     #[inline]
     pub(crate) fn is_inside(self) -> bool {
         self.polls.is_inside()
     }
 
-    /// It was woken, and is polled soon.
+    /// Returns whether the task was woken, and will be polled soon.
     #[inline]
     pub(super) fn is_woken(self) -> bool {
         self.waker.woken_after() == self.polls.count()
     }
 
-    /// It suspended, and was not woken since.
+    /// Returns whether the task has suspended and was not woken since.
     #[inline]
     pub(crate) fn waits(self) -> bool {
         !self.is_inside() && self.polls() != 0 && !self.is_woken()
     }
 
-    /// It may be woken.
+    /// Returns whether a waker is stored by which the task may be woken.
     #[inline]
     pub(super) fn has_waker(self) -> bool {
         self.waker.has_waker()
@@ -126,28 +126,28 @@ impl Doing {
 /// A poll that has begun.
 #[must_use = "it is to be ended"]
 pub struct Begun {
-    /// Whether the task's own waker may be handed out: not if clones of it lead to another executor.
+    /// Whether the task's own waker may be handed out. `false` if its clones lead to another executor.
     pub is_shared: bool,
-    /// The wait that the beginning of this poll may not have ended.
+    /// The wait that may continue after the beginning of this poll.
     wait: Option<wait::Wait>,
 }
 
-/// What tells an executor's waker from another one.
+/// The words that identify an executor's waker.
 pub type Identity = [usize; 2];
 
 impl Task {
-    /// Its number, among those of goroutines; 0 when its future is gone.
+    /// Returns its id, from the sequence of goroutine ids; 0 when its future is gone.
     pub fn id(&self) -> u64 {
         self.id.load(Ordering::Relaxed) & NUMBER
     }
 
-    /// Runs `f` with the name that it was given; an empty one if none was. For hooks.
+    /// Runs `f` with the name that it was given, or an empty one. Safe to call in a hook.
     pub fn with_name<T>(&self, f: impl FnOnce(&str) -> T) -> T {
         self.name.with(f)
     }
 
     pub(super) fn begin(&self, id: u64, name: &str, start: Start, creator: u64, labels: LabelSetId) {
-        // First: what a trace found of the task before is none of this one, whose name it would take else.
+        // First: otherwise the traced state of the slot's previous task would be taken for this task's.
         self.traced.reset(StateWord::unknown(id));
         self.name.set(name);
         self.start.set(Some(start));
@@ -157,21 +157,21 @@ impl Task {
         self.polls.reset();
         self.awaits.reset();
         self.shared.begin();
-        // Last: who finds the number finds the rest.
+        // Last: a reader that finds the id finds the other fields.
         self.id.store(identified(id, FORKS.load(Ordering::Relaxed)), Ordering::Release);
     }
 
-    /// What it does.
+    /// Returns its state.
     #[inline]
     fn doing(&self) -> Doing {
         let polls = self.polls.get();
         Doing { polls, waker: self.shared.get() }
     }
 
-    /// Its future is about to be dropped, inside a poll of `outer`, before it was ready. For hooks.
+    /// Begins the drop of its future before it was ready, inside a poll of `outer`. Safe to call in a hook.
     ///
     /// # Safety
-    /// By the owner of the future, who calls [`Task::end`] next.
+    /// Called by the owner of the future, which calls [`Task::end`] next.
     pub unsafe fn enter_end(&'static self, outer: Option<&'static Self>) {
         let before = self.doing();
         if before.polls() != 0 {
@@ -181,21 +181,21 @@ impl Task {
         self.polls.enter_end();
     }
 
-    /// Its future is gone. For hooks.
+    /// Ends the task after its future was dropped. Safe to call in a hook.
     ///
     /// # Safety
-    /// By the owner of the future, once.
+    /// Called by the owner of the future, once.
     pub unsafe fn end(&'static self) {
         self.id.store(0, Ordering::Release);
         self.polls.leave();
         self.settle(self.shared.end());
     }
 
-    /// Begins a poll under a waker of the executor's, inside a poll of `outer`. For hooks.
+    /// Begins a poll under a waker of the executor, inside a poll of `outer`. Safe to call in a hook.
     ///
     /// # Safety
-    /// By the owner of the future, who calls [`Task::leave`] or [`Task::end`] afterwards, and not both at once. The waker lives
-    /// until then.
+    /// Called by the owner of the future, which calls [`Task::leave`] or [`Task::end`] afterwards, one poll at a time.
+    /// The waker lives until then.
     #[inline]
     pub unsafe fn enter(
         &'static self,
@@ -218,24 +218,24 @@ impl Task {
         begun
     }
 
-    /// Ends a poll; the future waits, or `is_ready`. For hooks.
+    /// Ends a poll; the future waits, or `is_ready`. Safe to call in a hook.
     ///
     /// # Safety
-    /// By the owner of the future, after [`Task::enter`].
+    /// Called by the owner of the future, after [`Task::enter`].
     #[inline]
     pub unsafe fn leave(&self, begun: Begun, is_ready: bool) {
         if is_ready {
-            // Its owner ends it.
+            // The owner calls `end`.
             return self.end_wait(begun.wait);
         }
         self.begin_wait(begun.wait);
         self.polls.leave();
     }
 
-    /// Ends a poll that has panicked. For hooks.
+    /// Ends a poll that has panicked. Safe to call in a hook.
     ///
     /// # Safety
-    /// By the owner of the future, after [`Task::enter`].
+    /// Called by the owner of the future, after [`Task::enter`].
     #[cold]
     pub unsafe fn leave_by_panic(&self) {
         self.awaits.noted().add(Flag::HasPanicked);
@@ -243,8 +243,8 @@ impl Task {
         self.polls.leave();
     }
 
-    /// Which clones of its waker a poll hands out: those of one poll differ from those of the next, while stacks are wanted. For
-    /// hooks.
+    /// Returns which of two vtables the clones of its waker have in this poll: while stacks are wanted, it alternates
+    /// from poll to poll, so that a leaf sees another waker. Safe to call in a hook.
     #[inline]
     pub fn is_other_side(&self) -> bool {
         self.awaits.noted().get().has(Flag::OtherSide)
@@ -255,18 +255,18 @@ impl Task {
         self.outer.set(outer);
     }
 
-    /// Notes its labels. By the thread that polls it.
+    /// Notes its labels. Called by the thread that polls it.
     pub(crate) fn set_labels(&self, labels: LabelSetId) {
         self.labels.store(labels.bits() as u16, Ordering::Release);
     }
 
-    /// While it is polled: the task inside whose poll that is.
+    /// Returns the task whose poll encloses the current poll, while it is polled.
     pub fn outer(&self) -> Option<&'static Self> {
         self.outer.get()
     }
 
-    /// A leaf future clones the waker, in a poll of this task by the current thread: notes where. `is_handed` says that the waker
-    /// was a clone, which something between the task and the leaf has made. For hooks.
+    /// Notes the stack of a leaf future that clones the waker, in a poll of this task by the current thread.
+    /// `is_handed` says that the waker was a clone, made by code between the task and the leaf. Safe to call in a hook.
     #[inline]
     pub fn note_await(&self, is_handed: bool) {
         if request::is_on() && self.awaits.add_here(is_handed, told(self)) {
@@ -274,7 +274,7 @@ impl Task {
         }
     }
 
-    /// The process of this task is this one, to which so many forks have led.
+    /// Assigns the task to this process, to which `forks` forks have led.
     pub(super) fn set_forks(&self, forks: u32) {
         self.id.store(identified(self.id(), forks), Ordering::Relaxed);
     }

@@ -1,7 +1,9 @@
-//! What the program says that a future waits for, while it is polled: each stack that it leaves is marked so.
+//! The wait reason that the program declares for a future while it is polled: each stack that the future leaves is
+//! marked with it.
 //!
-//! The mark is of the stack, which has the function that says it among its frames, and not of the poll: what the future has left is
-//! told from what others have left before and after it, also if it is given up, or polled twice in one poll of the task.
+//! The mark belongs to the stack, which contains the declaring function among its frames, and not to the poll. So the
+//! stacks of this future are distinguished from stacks left before and after it, also if it is abandoned, or polled
+//! twice in one poll of the task.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -14,7 +16,7 @@ thread_local! {
     static TELLING: Cell<(usize, u8)> = const { Cell::new((0, 0)) };
 }
 
-/// Until this is dropped what a task awaits on this thread is said to be a wait of a kind.
+/// Guard during whose life awaits of a task on this thread are declared to be waits of a given kind.
 #[derive(Debug)]
 #[must_use = "it ends when this is dropped"]
 pub struct Telling {
@@ -23,7 +25,8 @@ pub struct Telling {
 }
 
 impl Telling {
-    /// What is awaited in `task`, which the current thread polls, is a wait for `reason`. Inside of another one this one holds.
+    /// Declares that awaits in `task`, which the current thread polls, are waits for `reason`. Overrides an outer
+    /// declaration.
     pub fn begin(task: &'static Task, reason: WaitReason) -> Self {
         let now = (core::ptr::from_ref(task).addr(), reason as u8);
         Self { before: TELLING.with(|telling| telling.replace(now)), _of_this_thread: PhantomData }
@@ -36,7 +39,7 @@ impl Drop for Telling {
     }
 }
 
-/// The number of what is said of `task` now; 0 for nothing.
+/// Returns the number of the reason declared for `task` now; 0 for none.
 pub(super) fn told(task: &Task) -> u8 {
     let (of, reason) = TELLING.with(Cell::get);
     if of == core::ptr::from_ref(task).addr() { reason } else { 0 }

@@ -2,7 +2,7 @@ use super::super::{MAX_STACK, capture};
 use super::*;
 use crate::fork_lock::ForkLock;
 
-/// One test at a time: one of them takes all stacks.
+/// Serialises the tests, because one of them takes all stacks.
 fn alone() -> impl Drop {
     static ALONE: ForkLock = ForkLock::new();
     crate::init::open();
@@ -31,7 +31,7 @@ fn both() -> [Vec<usize>; 2] {
 fn what_is_captured_on_a_spare_stack_is_the_stack_of_the_caller() {
     let _alone = alone();
     let [direct, spare] = both();
-    // Those in this module differ; from the caller of `both` outwards they are the same.
+    // The frames in this module differ; from the caller of `both` outwards they are the same.
     let common = direct.iter().rev().zip(spare.iter().rev()).take_while(|(a, b)| a == b).count();
     assert!(common >= 4 && common + 4 >= direct.len(), "{common} of {direct:x?} and {spare:x?}");
 }
@@ -39,7 +39,7 @@ fn what_is_captured_on_a_spare_stack_is_the_stack_of_the_caller() {
 fn blocked() -> u64 {
     let mut now = 0_u64;
     let none = core::ptr::null::<u64>();
-    // SAFETY: asks only.
+    // SAFETY: the call only reads the mask.
     let n = unsafe {
         libc::syscall(libc::SYS_rt_sigprocmask, libc::SIG_BLOCK, none, &raw mut now, size_of::<u64>())
     };

@@ -1,4 +1,4 @@
-//! What others read of a task, while it may be polled, end, and be followed by another one in its slot.
+//! Reads of a task by other threads, while it may be polled, end, and be followed by another task in its slot.
 
 use core::sync::atomic::Ordering;
 
@@ -10,19 +10,19 @@ use crate::start::Start;
 use crate::task::await_stack::Awaits;
 use crate::task::noted::{Flag, NotedSeen};
 
-/// Tries of a reader under whom tasks are polled.
+/// Tries of a reader while the task keeps being polled.
 const TRIES: usize = 8;
 
-/// What is known of a task as of one moment.
+/// A task, as read at one moment.
 pub(crate) struct Seen {
     pub(crate) id: u64,
     pub(crate) doing: Doing,
     pub(crate) since: u64,
-    /// What is noted of the last poll.
+    /// The notes about the last poll.
     pub(in crate::task) noted: NotedSeen,
     pub(crate) labels: LabelSetId,
     pub(crate) awaits: Awaits,
-    /// The labels under which it awaits what is shown first, if it is known where.
+    /// The labels under which it left the stack that is shown first, if there is one.
     pub(crate) await_labels: Option<LabelSetId>,
     pub(crate) name: String,
     pub(crate) start: Option<Start>,
@@ -31,12 +31,12 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// There may be a waker to wake it by.
+    /// Returns whether there may be a waker by which to wake it.
     pub(crate) fn has_waker(&self) -> bool {
         self.doing.has_waker() || self.noted.has(Flag::IsForeign)
     }
 
-    /// As of the tick `now`, it has waited for `limit` ticks, and no waker is left to wake it by.
+    /// Returns whether at the tick `now` it has waited for `limit` ticks, and no waker is left to wake it.
     pub(crate) fn is_leaked(&self, limit: u64, now: u64) -> bool {
         let waits = self.doing.waits() && !self.noted.has(Flag::HasPanicked);
         waits && !self.has_waker() && clock::since(self.since, now) >= limit
@@ -44,31 +44,31 @@ impl Seen {
 }
 
 impl Task {
-    /// Whether a task of this process is in the slot.
+    /// Returns whether the slot has a task of this process.
     pub(crate) fn is_in(&self, forks: u32) -> bool {
         let id = self.id.load(Ordering::Acquire);
         id != 0 && id == identified(id, forks)
     }
 
-    /// Its labels, apart from those of what it awaits: while it is polled, those that are current.
+    /// Returns its labels, apart from those of its await stacks; while it is polled, the current ones.
     pub fn labels(&self) -> LabelSetId {
         LabelSetId::from_bits(self.labels.load(Ordering::Acquire).into())
     }
 
-    /// The labels under which the stack was left that is shown first, if there is one.
+    /// Returns the labels under which the stack that is shown first was left, if there is one.
     pub(super) fn await_labels(&self, awaits: &Awaits) -> Option<LabelSetId> {
         let first = || LabelSetId::from_bits(self.first_labels.load(Ordering::Acquire).into());
         let last = || self.awaits.noted().get().labels();
         awaits.main().map(|_| if awaits.is_last_first() { last() } else { first() })
     }
 
-    /// Whether it waits, and none of our wakers is left. For those who look for such tasks among many.
+    /// Returns whether it waits, and none of our wakers is left. A cheap filter for a search among many tasks.
     pub(crate) fn waits_without_waker(&self) -> bool {
         let doing = self.doing();
         doing.waits() && !doing.has_waker()
     }
 
-    /// The task with this number, of one piece, if it is still in this slot and in this process.
+    /// Returns a consistent record of task `number`, if it is still in this slot and in this process.
     pub(crate) fn read(&self, number: u64, forks: u32) -> Option<Seen> {
         let id = identified(number, forks);
         if number == 0 {
@@ -100,7 +100,7 @@ impl Task {
                 return Some(seen);
             }
             if attempt == TRIES {
-                // It is polled all the time: where it awaits is not known for any moment.
+                // The task is polled all the time: where it awaits is not known for any one moment.
                 seen.awaits = Awaits::default();
                 seen.await_labels = None;
                 return Some(seen);

@@ -1,9 +1,9 @@
-//! What an observer of states (the tracer) needs to know about a task.
+//! What the state observer (the tracer) stores in and reads from a task.
 //!
-//! Without an observer a task keeps no state word: its polls and its wakers say what it does. The first event of the task that
-//! an observer records, or the observer's sweep at its start, claims the task: it changes the mark of [`Task::traced`] from 0,
-//! and takes the state from [`Task::untraced_state`]. From then on every change is a compare-and-swap on the word, as for
-//! every goroutine ([`crate::state`]).
+//! Without an observer a task keeps no state word: its state follows from its polls and its waker. The first event of
+//! the task that an observer records, or the observer's sweep at its start, claims the task: it changes the mark of
+//! [`Task::traced`] from 0, and takes the state from [`Task::untraced_state`]. From then on every change is a
+//! compare-and-swap on the word, as for every goroutine ([`crate::state`]).
 
 use super::Task;
 use crate::stack::Stack;
@@ -13,24 +13,24 @@ use crate::task::TASKS;
 use crate::task::await_stack::{MAX_BRANCHES, TaskStack};
 use crate::wait_reason::WaitReason;
 
-/// A stack that is kept for tasks. Never freed.
+/// A stored stack of tasks. Never freed.
 #[derive(Clone, Copy)]
 pub struct KeptStack(&'static TaskStack);
 
 impl KeptStack {
-    /// A number that no other one has.
+    /// Returns a number that no other stored stack has.
     #[inline]
     pub fn number(self) -> usize {
         (&raw const *self.0).addr()
     }
 
-    /// What the program says that a task waits for there.
+    /// Returns the wait reason that the program declares there.
     #[inline]
     pub fn told(self) -> Option<WaitReason> {
         self.0.record.told()
     }
 
-    /// Its return addresses, leaf first.
+    /// Returns its return addresses, leaf first.
     pub fn frames(self) -> Stack<'static> {
         self.0.captured()
     }
@@ -42,8 +42,8 @@ impl core::fmt::Debug for KeptStack {
     }
 }
 
-/// Gives up the claim on every task, before a new observer starts. The caller makes sure that no other thread claims a task
-/// meanwhile.
+/// Releases the claim on every task, before a new observer starts. The caller makes sure that no other thread claims a
+/// task meanwhile.
 pub fn clear_marks() {
     for task in TASKS.iter() {
         let mut word = task.traced.read();
@@ -58,7 +58,7 @@ pub fn clear_marks() {
 }
 
 impl Task {
-    /// One that was not polled yet, for models.
+    /// Makes a task that was not polled yet, for models.
     #[cfg(loom)]
     pub fn of_model(id: u64) -> Self {
         let task = Self::default();
@@ -66,26 +66,26 @@ impl Task {
         task
     }
 
-    /// The state word of a task that is claimed. While its mark is 0 the state says nothing.
+    /// Returns the state word of a claimed task. While its mark is 0 the state has no meaning.
     #[inline]
     pub fn traced(&self) -> StateWord {
         self.traced.read()
     }
 
-    /// Changes what [`Task::traced`] returned. `false` if it is not that any more.
+    /// Changes the word from `from`, a result of [`Task::traced`]. Returns `false` if the word has changed since.
     #[inline]
     pub fn change_traced(&self, from: StateWord, to: StateWord) -> bool {
         self.traced.change(from, to).is_ok()
     }
 
-    /// Whether the task is claimed, and will run, or run again. Waking it once more is then no event.
+    /// Returns whether the task is claimed, and will run, or run again. One more wake is then no event.
     #[inline]
     pub fn is_woken_already(&self) -> bool {
         let word = self.traced();
         word.mark() != 0 && (word.state() == State::Runnable || word.is_notified())
     }
 
-    /// The state of a task that is not claimed.
+    /// Returns the state of a task that is not claimed.
     pub fn untraced_state(&self) -> State {
         let doing = self.doing();
         if doing.is_inside() {
@@ -97,17 +97,18 @@ impl Task {
         }
     }
 
-    /// What it runs and where it was started.
+    /// Returns what it runs and where it was started.
     pub fn start(&self) -> Option<Start> {
         self.start.get()
     }
 
-    /// The stack that has created it, where that is known.
+    /// Returns the stack that has created it, where that is known.
     pub fn created_by(&self) -> Option<KeptStack> {
         self.created_by.get().map(KeptStack)
     }
 
-    /// The stacks that the poll which is about to end has left, in their order: where it may await. By the thread that polls.
+    /// Returns the stacks that the ending poll has left, in their order: where the task may await. Called by the thread
+    /// that polls.
     #[inline]
     pub fn await_stacks(&self) -> [Option<KeptStack>; MAX_BRANCHES] {
         if self.awaits.is_empty() {
@@ -116,7 +117,8 @@ impl Task {
         self.awaits.left().all().map(|stack| stack.map(KeptStack))
     }
 
-    /// What the program says that the poll waits for, which has left no stack that would say it. By the thread that polls.
+    /// Returns the wait reason that the program declares for the poll, if the poll has left no stack that would carry
+    /// it. Called by the thread that polls.
     #[inline]
     pub fn told_reason(&self) -> WaitReason {
         let noted = self.awaits.noted().get();
@@ -126,7 +128,7 @@ impl Task {
         }
     }
 
-    /// The program says what the poll that goes on waits for. By the thread that polls.
+    /// Notes the wait reason that the program declares for the current poll. Called by the thread that polls.
     pub fn tell_reason(&self, reason: WaitReason) {
         self.awaits.noted().tell(reason);
     }

@@ -1,9 +1,10 @@
-//! Waits of a task: when one begins, and when it is over. In the block profile each is an event.
+//! Waits of a task: when a wait begins, and when it is over. Each is an event in the block profile.
 //!
-//! A wait begins when a poll returns and ends when the task is woken. A poll that begins without a wake tells at its end only
-//! whether it has ended the wait: it was for the task's stack, or what polls the task (`select!`, `join!`) was woken for another
-//! reason. If the future suspends at the same place again, it has waited all the time. If there was no waker to wake it by, as
-//! under an executor that polls its tasks over and over, each poll ends a wait.
+//! A wait begins when a poll returns and ends when the task is woken. For a poll that begins without a wake, only its
+//! end shows whether it has ended the wait: the poll was for the task's stack, or the code that polls the task
+//! (`select!`, `join!`) was woken for another reason. If the future suspends at the same place again, it has waited all
+//! the time. If no waker was left to wake it, as under an executor that polls its tasks over and over, each poll ends a
+//! wait.
 
 use core::sync::atomic::Ordering;
 
@@ -17,13 +18,13 @@ use crate::task::await_stack::TaskStack;
 use crate::task::noted::{Flag, NotedSeen};
 use crate::task::request;
 
-/// What [`observe_waits`] was given.
+/// The callback type of [`observe_waits`].
 pub type WaitObserver = fn(u64, &[usize], LabelSetId);
 
 static WAITED: AtomicRef<WaitObserver> = AtomicRef::none();
 
-/// Calls `waited` from now on when a wait of a task is over that the block profile may have: with the ticks that it took, and with
-/// the stack and the labels that the task has noted. From hooks.
+/// Calls `waited` from now on for each completed wait of a task that the block profile may include: with the ticks that
+/// it took, and with the stack and the labels that the task has noted. Called in hooks.
 pub fn observe_waits(waited: &'static WaitObserver) {
     WAITED.set(Some(waited));
 }
@@ -31,19 +32,19 @@ pub fn observe_waits(waited: &'static WaitObserver) {
 /// A wait that may be over.
 #[derive(Clone, Copy)]
 pub(super) struct Wait {
-    /// Where; `None` if it is not known.
+    /// The stack at which the task waits; `None` if it is not known.
     stack: Option<&'static TaskStack>,
     labels: LabelSetId,
-    /// Ticks of the clock.
+    /// In ticks of the clock.
     since: u64,
     until: u64,
-    /// Whether there is a waker that could end it.
+    /// Whether there is a waker that could end the wait.
     has_waker: bool,
 }
 
 impl Task {
-    /// A poll begins that there is something to note of: stacks are wanted, or something is noted of the last one, or the task was not
-    /// woken. `before` is what the task did until now. Returns its wait if the poll does not end it as far as is known.
+    /// Begins a poll that needs notes: stacks are wanted, or the last poll has left notes, or the task was not woken.
+    /// `before` is the task's previous state. Returns its wait if, as far as is known, the poll does not end it.
     #[inline(never)]
     pub(super) fn resume(&self, before: Doing) -> Option<Wait> {
         let noted = self.awaits.noted().get();
@@ -62,7 +63,7 @@ impl Task {
         wait
     }
 
-    /// A poll ends, after which the task waits, perhaps on for what it waited for before.
+    /// Ends a poll after which the task waits, perhaps still for what it waited for before.
     #[inline]
     pub(super) fn begin_wait(&self, before: Option<Wait>) {
         if self.awaits.noted().get().has(Flag::WaitsOn) && !self.has_moved_on(before) {
@@ -83,7 +84,7 @@ impl Task {
         }
     }
 
-    /// A poll that began without a wake ends. Whether the task waits at another place than before.
+    /// Ends a poll that began without a wake. Returns whether the task waits at another place than before.
     #[cold]
     fn has_moved_on(&self, before: Option<Wait>) -> bool {
         let was = before.and_then(|wait| Some((wait, wait.stack?)));
@@ -99,7 +100,7 @@ impl Task {
         }
     }
 
-    /// The future was ready in a poll before which the task may have waited.
+    /// Ends the wait before a poll in which the future was ready.
     #[inline]
     pub(super) fn end_wait(&self, wait: Option<Wait>) {
         if let Some(wait) = wait {
@@ -107,7 +108,8 @@ impl Task {
         }
     }
 
-    /// The wait is over that began at the end of the last poll, if it was one. `before` is what the task did until now.
+    /// Charges the wait that began at the end of the last poll, if it was a wait. `before` is the task's previous
+    /// state.
     pub(super) fn charge_last(&self, before: Doing) {
         let noted = self.awaits.noted().get();
         if request::has_waits() && !noted.has(Flag::WokenInside) && !noted.has(Flag::HasPanicked) {
@@ -115,11 +117,11 @@ impl Task {
         }
     }
 
-    /// The wait that began at the end of the last poll.
+    /// Returns the wait that began at the end of the last poll.
     fn wait(&self, before: Doing) -> Wait {
         let since = self.since.load(Ordering::Relaxed);
         let woken = if before.is_woken() { self.woken.load(Ordering::Acquire) } else { 0 };
-        // What has woken it may have been about to note that since an earlier poll.
+        // The stored tick may come from a delayed waker of an earlier poll.
         let is_known = clock::since(since, woken) > 0;
         let awaits = self.awaits.get();
         Wait {
@@ -142,18 +144,19 @@ impl Task {
             false => [marker::frame(marker::task_has_no_waker)],
         };
         let stack = wait.stack.map_or(&unknown[..], |stack| stack.stack());
-        // Leaves `errno` as it was.
+        // The guard restores `errno`.
         let _hook = Hook::enter();
         if let Some(waited) = WAITED.get() {
             waited(clock::since(wait.since, wait.until), stack, wait.labels);
         }
     }
 
-    /// It is about to be woken, perhaps not for the first time.
+    /// Notes the tick at which it is about to be woken, perhaps not for the first time.
     #[inline]
     pub(super) fn note_when_woken(&self) {
         if request::has_waits() && !self.doing().is_woken() {
-            // Before the word says so, so that the thread that polls it next reads this. The last one of those who do so at one time.
+            // Before the wake is noted in the word, so that the thread that polls next reads this tick. Of concurrent
+            // wakers the latest tick is kept.
             self.woken.fetch_max(clock::ticks(), Ordering::Release);
         }
     }

@@ -1,4 +1,4 @@
-//! The wakers that a task hands out: cloned, given up, and used.
+//! The wakers that a task hands out: cloning, releasing and waking.
 
 use core::sync::atomic::Ordering;
 use core::task::Waker;
@@ -11,7 +11,7 @@ use crate::task::polls::before;
 use crate::task::shared_waker::{Released, Share};
 
 impl Task {
-    /// Does what is left to do.
+    /// Performs what remains after a release.
     #[inline]
     pub(super) fn settle(&'static self, released: Released<Waker>) {
         if let Some(waker) = self.settled(released) {
@@ -19,7 +19,8 @@ impl Task {
         }
     }
 
-    /// Gives the slot back if it is not needed any more. The waker that is returned comes last: it runs code of the executor's.
+    /// Gives the slot back if it is not needed any more. The caller handles the returned waker last: it runs code of
+    /// the executor.
     #[inline]
     fn settled(&'static self, released: Released<Waker>) -> Option<Waker> {
         if released.is_last {
@@ -28,8 +29,8 @@ impl Task {
         released.waker
     }
 
-    /// Counts a clone of its waker. If that cannot be counted, returns a clone of the executor's, to be used in its place.
-    /// `is_polled` says that the current thread polls this task. For hooks.
+    /// Counts a clone of its waker. If the clone cannot be counted, returns a clone of the executor's waker, to be used
+    /// instead. `is_polled` returns whether the current thread polls this task. Safe to call in a hook.
     ///
     /// # Safety
     /// The caller holds a clone of the task's waker, or uses the waker of a poll in which it may be handed out.
@@ -41,7 +42,7 @@ impl Task {
     ) -> Option<Waker> {
         match self.shared.share() {
             Share::Counted => None,
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller holds a clone of the task's waker, or uses the waker of a poll.
             Share::Full => Some(unsafe { self.with_executors(Waker::clone) }),
             Share::Empty => {
                 // SAFETY: there is no clone, so the caller uses the waker of a poll.
@@ -61,20 +62,21 @@ impl Task {
     }
 
     /// # Safety
-    /// A poll goes on, and does not end meanwhile.
+    /// A poll is in progress, and does not end meanwhile.
     #[inline]
     unsafe fn executor(&self) -> &Waker {
-        // SAFETY: that of the poll, which lives as long; who uses it on another thread was given a waker by the one that polls.
+        // SAFETY: the pointer is the waker of the poll, which lives as long as the poll; a thread that uses it
+        // elsewhere received it from the polling thread.
         unsafe { &*self.executor.load(Ordering::Relaxed) }
     }
 
-    /// Runs `f` with a waker of the executor's.
+    /// Runs `f` with a waker of the executor.
     ///
     /// # Safety
-    /// As [`Task::share`].
+    /// The caller holds a clone of the task's waker, or uses the waker of a poll in which it may be handed out.
     unsafe fn with_executors<R>(&'static self, f: impl FnOnce(&Waker) -> R) -> R {
-        // While no poll goes on the caller has a clone; and while one does, perhaps the waker of the poll only, so that what others
-        // have put here may go at any time.
+        // Outside a poll the caller has a clone. During a poll it may have only the waker of the poll, so the stored
+        // waker may be released at any time.
         let held = match self.polls.get().is_inside() {
             true => Some(Held::new(self)),
             false => None,
@@ -82,12 +84,12 @@ impl Task {
         match held {
             // SAFETY: no clone is left, so the caller uses the waker of the poll.
             Some(None) => f(unsafe { self.executor() }),
-            // SAFETY: the caller's clone, or this one.
+            // SAFETY: either the caller or `held` holds a clone.
             _ => unsafe { self.shared.with(f) },
         }
     }
 
-    /// Gives up a clone of its waker. For hooks.
+    /// Releases a clone of its waker. Safe to call in a hook.
     ///
     /// # Safety
     /// The caller holds the clone.
@@ -96,20 +98,20 @@ impl Task {
         self.settle(self.shared.release());
     }
 
-    /// Wakes it. `is_polled` says that the current thread polls this task. For hooks.
+    /// Wakes it. `is_polled` returns whether the current thread polls this task. Safe to call in a hook.
     ///
     /// # Safety
-    /// As [`Task::share`].
+    /// The caller holds a clone of the task's waker, or uses the waker of a poll in which it may be handed out.
     #[inline]
     pub unsafe fn wake_by_ref(&'static self, is_polled: impl FnOnce() -> bool) {
         self.note_when_woken();
         // First: the executor may poll it at once.
         self.shared.note_wake(|| self.polls.get().count(), is_polled);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds a clone of the task's waker, or uses the waker of a poll.
         unsafe { self.with_executors(Waker::wake_by_ref) };
     }
 
-    /// Wakes it, and gives up a clone of its waker. For hooks.
+    /// Wakes it and releases a clone of its waker. Safe to call in a hook.
     ///
     /// # Safety
     /// The caller holds the clone.
@@ -123,57 +125,58 @@ impl Task {
                 }
             }
             None => {
-                // Also if the executor's code panics.
+                // A guard, so that the clone is released also if the executor's code panics.
                 let _held = Held(self);
-                // SAFETY: the clone is held; so it does not matter who polls.
+                // SAFETY: the clone is held; so it does not matter which thread polls.
                 unsafe { self.wake_by_ref(|| false) };
             }
         }
     }
 
-    /// Whether it waits and its stack is not known, although a poll would tell it. Then: how many polls there were.
+    /// Returns the number of its polls, if it waits and its stack is not known although a poll would reveal it.
     pub(crate) fn is_unknown(&self) -> Option<u32> {
         let doing = self.doing();
         (doing.waits() && doing.has_waker() && self.awaits.is_empty()).then(|| doing.polls())
     }
 
-    /// Has it polled, so that it leaves its stack. `false` if it has been asked before, or cannot be woken. Not for hooks: runs code
-    /// of the executor's.
+    /// Has it polled, so that it leaves its stack. Returns `false` if it has been asked before, or cannot be woken.
+    /// Must not be called in a hook: runs code of the executor.
     pub(crate) fn ask(&'static self, polls: u32) -> bool {
-        // Not once more where the executor has not come to it yet, or the poll has left no stack: its leaf has a waker, and keeps it.
+        // Not a second time while the executor has not polled it yet, or after a poll that has left no stack because
+        // its leaf keeps an earlier waker.
         let is_in_vain = self.awaits.was_asked(polls) || self.awaits.was_asked(before(polls));
         if is_in_vain || !self.shared.acquire() {
             return false;
         }
         let _held = Held(self);
         self.awaits.ask(polls);
-        // SAFETY: a clone is held. The task is not woken as far as it knows itself.
+        // SAFETY: a clone is held. The task does not count this as a wake.
         let wake = || unsafe { self.shared.with(Waker::wake_by_ref) };
-        // A panic of the executor's is not that of whoever looks at tasks.
+        // A panic of the executor must not reach the thread that takes a snapshot.
         panic::catch_unwind(AssertUnwindSafe(wake)).is_ok()
     }
 
-    /// Whether it was polled since it was asked, or is gone.
+    /// Returns whether it was polled since it was asked, or is gone.
     pub(crate) fn has_answered(&self, id: u64, polls: u32) -> bool {
         let doing = self.doing();
         self.id.load(Ordering::Acquire) & NUMBER != id || doing.polls() != polls && !doing.is_inside()
     }
 }
 
-/// A clone of a task's waker, given up when this is dropped.
+/// A clone of a task's waker, released when this is dropped.
 struct Held(&'static Task);
 
 impl Held {
-    /// Counts one. `None` if there is no other one.
+    /// Counts a clone. Returns `None` if no other clone exists.
     fn new(task: &'static Task) -> Option<Self> {
-        // Not `then_some`: what is made in vain would give up a clone.
+        // Not `then_some`: the unused value would be dropped and release a clone.
         task.shared.hold().then(|| Self(task))
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        // SAFETY: the clone is this one's.
+        // SAFETY: this guard holds the clone.
         unsafe { self.0.release() };
     }
 }
