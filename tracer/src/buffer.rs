@@ -8,8 +8,8 @@ use rtprof_runtime::slots::{Slot, SlotIndex};
 
 use crate::record::{MAX_PLAIN, Writer};
 
-/// The most bytes that one event writes: up to three records that declare goroutines or change their state, and its own.
-/// The message of a log comes on top of that.
+/// The most bytes that one event writes: up to three records that declare goroutines or change their state, and the
+/// event's own record. The message of a log comes on top of that.
 const MAX_EVENT: usize = 8 * MAX_PLAIN;
 
 /// Bytes of a small buffer, its head included.

@@ -179,8 +179,8 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
     });
 }
 
-/// A task is polled while another thread wakes it and the reader cuts: it is declared once in each generation, the changes are
-/// numbered in their true order, and no wake is lost.
+/// A task is polled while another thread wakes it and the reader cuts: it is declared once in each generation, the
+/// changes are numbered in their true order, and no wake is lost.
 #[test]
 fn loom_a_task_is_woken_while_it_is_polled() {
     model(2, || {

@@ -53,8 +53,8 @@ pub(crate) struct Recorder {
 /// Tries, of 50 microseconds each, after which the reader checks whether the thread that it waits for still exists.
 const LOOK_AFTER: u32 = 1000;
 
-/// Tries of an event to get the lock of its own lane, which the reader may hold: some 10 ms, in case the reader has
-/// just been preempted.
+/// Tries of an event to lock its lane, which the reader may hold: some 10 ms, in case the reader has just been
+/// preempted.
 const LANE_TRIES: u32 = 500;
 
 thread_local! {
