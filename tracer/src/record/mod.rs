@@ -28,7 +28,7 @@
 //! | `Status` | any thread | none: its state as of the change `number` |
 //! | `Name` | the goroutine, which runs | none |
 //! | `Call` | the goroutine, which runs | none: for this many ticks until now it was in this state, in a call |
-//! | `InCall` | the thread that ends the trace | none: in this state since `begin`, in a call, unless later records name it |
+//! | `InCall` | the thread that ends the trace | none: in this state since `begin`, unless more records follow |
 //!
 //! A `CpuSample` belongs to a running goroutine, wherever it is recorded; or to none, 0, in a thread that has none.
 //!
