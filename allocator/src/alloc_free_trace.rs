@@ -80,8 +80,8 @@ mod imp {
         fn flush(&mut self) {
             let mut rest = &self.text[..self.len];
             while !rest.is_empty() {
-                // A raw system call, because the C library's `write` is a cancellation point. SAFETY: the bytes belong
-                // to this record, and their number is passed.
+                // A raw system call, because the C library's `write` is a cancellation point.
+                // SAFETY: the bytes belong to this record, and their number is passed.
                 let n = unsafe { libc::syscall(libc::SYS_write, 2, rest.as_ptr(), rest.len()) };
                 // SAFETY: the location is this thread's own and always valid.
                 if n < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {

@@ -218,8 +218,8 @@ pub(crate) unsafe fn realloc(
         Decision::Workspace => true,
     };
     if moves || pool::contains(ptr) {
-        // The object moves from one place to another. SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`,
-        // so `new_layout` is not of size zero.
+        // The object moves from one place to another.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, so `new_layout` is not of size zero.
         let new = unsafe {
             match decided {
                 Decision::Sampled(due) => alloc_sampled(inner, new_layout, Contents::Any, &due),

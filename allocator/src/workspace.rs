@@ -2,9 +2,10 @@
 //!
 //! Problem: opening debug information, symbolizing and encoding take tens of megabytes for some milliseconds. Taken
 //! from the program's allocator, this memory stays with the process: glibc has an arena for each thread and returns
-//! only the free memory at the arena's end, which is where cached names are often allocated. Scheme: such work is
-//! marked as such ([`hook::workspace`]), and its allocations come from here. Results that stay are allocated outside,
-//! or keep only the pages that they occupy. When the work is done, all other pages go back to the kernel.
+//! only the free memory at the arena's end, which is where cached names are often allocated.
+//! Scheme: such work is marked as such ([`hook::workspace`]), and its allocations come from here. Results that stay are
+//! allocated outside, or keep only the pages that they occupy. When the work is done, all other pages go back to the
+//! kernel.
 //!
 //! ```text
 //!   hook::workspace() ─────► decide: Workspace ─► alloc ─► dlmalloc ─► segments of 1 MiB and more ─► commit

@@ -2,10 +2,11 @@
 //! a compiler fence on the writer.
 //!
 //! Problem: each side writes one word and then reads the other's, and the two reads must not both miss. That takes a
-//! full barrier on either side, 7 ns of an event that may take 25 in all. Scheme: the reader, which rarely checks,
-//! makes every thread of the process go through a barrier (membarrier(2)), so that a writer need only keep the compiler
-//! from reordering. Where the kernel does not know that call, both sides pay for a full barrier. They also do from the
-//! moment at which the call is refused: a program may install a filter of system calls after its first trace.
+//! full barrier on either side, 7 ns of an event that may take 25 in all.
+//! Scheme: the reader, which rarely checks, makes every thread of the process go through a barrier (membarrier(2)), so
+//! that a writer need only keep the compiler from reordering. Where the kernel does not know that call, both sides pay
+//! for a full barrier. They also do from the moment at which the call is refused: a program may install a filter of
+//! system calls after its first trace.
 
 use rtprof_runtime::primitive::{Ordering, fence};
 
