@@ -117,8 +117,8 @@ pub(crate) fn open() {
     while size >= SMALLEST_RESERVE {
         if let Some(start) = mapping::reserve(size) {
             if size < wanted {
-                // The kernel grants no more than this, for an unknown reason: leave most of it to the program. SAFETY:
-                // the range was just reserved, and nothing uses it.
+                // The kernel grants no more than this, for an unknown reason: leave most of it to the program.
+                // SAFETY: the range was just reserved, and nothing uses it.
                 unsafe { mapping::unmap(start, size) };
                 let Some(part) = mapping::reserve(size / LIMIT_SHARE) else { return };
                 use_reservation(part, size / LIMIT_SHARE);
