@@ -1,7 +1,8 @@
 //! The events of the first trace format that are written, with their numbers on the wire. Go: `EvGoCreate` and the
 //! like.
 //!
-//! Arguments are listed in the order of the wire, without the time. The comments in Go's sources list some in another order.
+//! Arguments are listed in the order of the wire, without the time. The comments in Go's sources list some in another
+//! order.
 
 /// The upper bits of a first byte after which a length and then the values follow.
 pub(super) const LENGTH_PREFIXED: u8 = 3;
