@@ -107,7 +107,7 @@ impl CallTree {
         kept
     }
 
-    /// The values of each node plus those of its subtree.
+    /// Returns the values of each node plus those of its subtree.
     fn totals(&self, types: usize) -> Vec<i128> {
         let mut totals: Vec<i128> = self.values.iter().map(|&value| i128::from(value)).collect();
         for (at, node) in self.nodes.iter().enumerate().rev() {

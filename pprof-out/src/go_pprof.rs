@@ -22,7 +22,7 @@ pub(crate) struct Raw {
     pub(crate) values: Vec<Vec<i64>>,
 }
 
-/// The installed toolchains.
+/// Returns the installed toolchains.
 pub(crate) fn toolchains() -> Vec<Go> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("go");
     let (found, missing): (Vec<_>, Vec<_>) =

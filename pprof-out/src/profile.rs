@@ -106,7 +106,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The profile's name.
+    /// Returns the profile's name.
     pub fn name(&self) -> &str {
         match &*self.0 {
             Source::Heap(view) => view.name(),

@@ -260,7 +260,7 @@ impl Queue {
         })
     }
 
-    /// The thread's main function.
+    /// Runs the thread: looks up one part after the other.
     fn run(&self, progress: &Progress) {
         let _untracked = hook::untracked();
         if self.priority == Priority::Low {

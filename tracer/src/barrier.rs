@@ -30,7 +30,7 @@ impl Barrier {
         self.is_symmetric.store(!membarrier::register(), Ordering::Relaxed);
     }
 
-    /// The writer's fence, between the store that marks an event as begun and the load of the generation.
+    /// Fences the writer, between the store that marks an event as begun and the load of the generation.
     #[inline(always)]
     pub(crate) fn light(&self) {
         // `is_symmetric` is read after the store: a thread that had read it before, and was preempted in between for
@@ -45,7 +45,7 @@ impl Barrier {
         fence(Ordering::SeqCst);
     }
 
-    /// The reader's fence, between the store of the new generation and the loads that check each thread's event.
+    /// Fences the reader, between the store of the new generation and the loads that check each thread's event.
     pub(crate) fn heavy(&self) {
         fence(Ordering::SeqCst);
         if !self.is_symmetric.load(Ordering::Relaxed) && !membarrier::run() {

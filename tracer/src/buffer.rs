@@ -118,7 +118,7 @@ impl Buffer {
         &self.index
     }
 
-    /// The buffer's bytes, head included: [`SMALL`] or [`LARGE`].
+    /// Returns the buffer's bytes, head included: [`SMALL`] or [`LARGE`].
     pub(crate) fn size(&self) -> usize {
         self.size.load(Ordering::Relaxed) as usize
     }
@@ -139,7 +139,7 @@ impl Body {
         Writer::new(unsafe { &mut *self.room.0 }, self.len)
     }
 
-    /// The bytes of the buffer's records.
+    /// Returns the bytes of the buffer's records.
     pub(crate) fn records(&self) -> &[u8] {
         // SAFETY: `room` was set by `open` and points into a slot, which is never freed; the body is shared between
         // readers only after the last write.

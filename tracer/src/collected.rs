@@ -17,7 +17,7 @@ pub struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// The stacks and strings that the generation's records name, and those of all generations before it.
+    /// Returns the stacks and strings that the generation's records name, and those of all generations before it.
     pub fn tables(&self) -> &View {
         self.tables
     }

@@ -17,9 +17,9 @@ pub(crate) const MAX_GENERATION: u32 = LOST_GENERATION - 1;
 
 /// A state word whose mark is a generation.
 pub(crate) trait Declared {
-    /// The generation in which the goroutine was declared; 0 for none.
+    /// Returns the generation in which the goroutine was declared; 0 for none.
     fn generation(self) -> u32;
-    /// The mark after a change without a record.
+    /// Returns the mark after a change without a record.
     fn lost(self) -> u32;
     /// Returns the same state, declared in `generation`.
     #[must_use]

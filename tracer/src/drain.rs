@@ -48,7 +48,7 @@ pub enum StartError {
     Unsupported,
 }
 
-/// The number of the present trace.
+/// Returns the number of the present trace.
 pub(crate) fn session() -> u32 {
     RECORDER.epoch.session.load(Ordering::Relaxed)
 }
@@ -100,8 +100,8 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     task::note_trace(true);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
     listeners::set(Listener::Tracer, true);
-    // A thread that has not seen the new generation may be about to end a poll without a record. After this barrier
-    // every thread sees it.
+    // A thread that has not seen the new generation may be about to end a poll without a record. After this barrier its
+    // poll is visible here.
     RECORDER.epoch.barrier.heavy();
     let mut drain = Drain {
         session: session(),
@@ -201,12 +201,12 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// The number of the trace.
+    /// Returns the number of the trace.
     pub fn session(&self) -> u32 {
         self.session
     }
 
-    /// The tick at which the present generation began.
+    /// Returns the tick at which the present generation began.
     pub fn begin(&self) -> u64 {
         self.begin
     }
@@ -283,7 +283,7 @@ impl Drain {
         Collected { tables: &self.view, buffers, begin, end }
     }
 
-    /// The stacks and strings of all generations that were cut.
+    /// Returns the stacks and strings of all generations that were cut.
     pub fn tables(&self) -> &View {
         &self.view
     }

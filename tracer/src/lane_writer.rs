@@ -105,12 +105,12 @@ impl<'a> LaneWriter<'a> {
         true
     }
 
-    /// The generation in which the event is recorded; 0 when blind.
+    /// Returns the generation in which the event is recorded; 0 when blind.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The tick of an event that is not the effect of another thread's event.
+    /// Returns the tick of an event that is not the effect of another thread's event.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         clock::ticks()

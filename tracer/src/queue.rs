@@ -22,7 +22,7 @@ impl Queue {
         }
     }
 
-    /// The bytes of the buffers in the queue, give or take a few buffers.
+    /// Returns the bytes of the buffers in the queue, give or take a few buffers.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }

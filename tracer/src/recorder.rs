@@ -337,12 +337,12 @@ fn polled_in_trace() -> Option<u64> {
     None
 }
 
-/// The kernel's number of the current thread.
+/// Returns the kernel's number of the current thread.
 pub(crate) fn kernel_thread_id() -> u32 {
     if cfg!(loom) { 1 } else { rtprof_runtime::kernel_thread::thread_id() }
 }
 
-/// The generation after this one.
+/// Returns the generation after this one.
 pub(crate) fn following(generation: u32) -> u32 {
     generation % MAX_GENERATION + 1
 }

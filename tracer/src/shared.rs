@@ -29,8 +29,8 @@ pub(crate) struct SharedLane {
 
 impl SharedLane {
     rtprof_runtime::const_fn! {
-        /// All shared lanes. Each has its index as the number, where a thread's lane has the kernel's number of the
-        /// thread.
+        /// Returns all shared lanes. Each has its index as the number, where a thread's lane has the kernel's number of
+        /// the thread.
         pub(crate) const fn all() -> SharedLanes {
             let mut all: SharedLanes =
                 rtprof_runtime::array_of![SharedLane { lane: Lane::new(), holder: HolderLock::new(AtomicU32::new(0)) }; 1 + HANDLER_LANES];

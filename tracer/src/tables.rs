@@ -85,7 +85,7 @@ impl Interned {
 type Named = Entry<Length, Number>;
 
 trait Text {
-    /// The bytes of a string.
+    /// Returns the bytes of a string.
     fn bytes(&self) -> &[u8];
 }
 

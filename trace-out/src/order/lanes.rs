@@ -26,7 +26,7 @@ pub(super) struct OrderedLane {
 }
 
 impl OrderedLane {
-    /// The goroutine to which its records belong: the innermost task that it polls, or its own goroutine.
+    /// Returns the goroutine to which its records belong: the innermost task that it polls, or its own goroutine.
     #[inline]
     pub(super) fn top(&self) -> u32 {
         self.polled.last().copied().unwrap_or(self.own)

@@ -48,23 +48,23 @@ pub(crate) struct EventPosition {
 /// which are reused after [`record`](Self::record) of an `End`, [`bridge`](Self::bridge) to [`State::Dead`], or
 /// [`lane_over`](Self::lane_over).
 pub(crate) trait EventSink {
-    /// The lane has records in this generation, from the kernel's thread `thread_id`. If that is 0, a thread is running
-    /// of which nothing more is known yet.
+    /// Notes that the lane has records in this generation, from the kernel's thread `thread_id`. If that is 0, a thread
+    /// is running of which nothing more is known yet.
     fn lane(&mut self, lane: u32, thread: u64, thread_id: u32);
 
-    /// A goroutine appears for the first time, in the state of `status`. `owner` is the lane of its thread, if known.
+    /// Introduces a goroutine, in the state of `status`. `owner` is the lane of its thread, if known.
     fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status);
 
-    /// A goroutine is in this state now, by changes that were not recorded.
+    /// Brings a goroutine to a state that it reached by unrecorded changes.
     fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State);
 
-    /// The next record in order. `target` is the goroutine that the record names, else [`NONE`].
+    /// Receives the next record in order. `target` is the goroutine that the record names, else [`NONE`].
     fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>);
 
-    /// The task at `at.goroutine` continues, whose poll has polled another task until now.
+    /// Continues the task at `at.goroutine`, whose poll has polled another task until now.
     fn resume(&mut self, at: EventPosition);
 
-    /// The thread is over, and so is the goroutine that ran on it.
+    /// Ends the lane: the thread is over, and so is the goroutine that ran on it.
     fn lane_over(&mut self, lane: u32);
 }
 
@@ -295,9 +295,9 @@ impl Order {
         !self.ready.is_empty()
     }
 
-    /// The start of a goroutine on its own lane, and the beginning or end of a poll, imply the state before them as
-    /// reliably as a declaration would, because all of the goroutine's own changes before them have been read. So the
-    /// oldest such record that waits is accepted.
+    /// Accepts the oldest waiting record that implies the state before it as reliably as a declaration would. This is
+    /// the start of a goroutine on its own lane, or the beginning or end of a poll: all of the goroutine's own changes
+    /// before it have been read.
     fn leap(&mut self, readings: &[Reading<'_>], sink: &mut impl EventSink) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
             let &(tick, ref record) = reading.pending.as_ref()?;

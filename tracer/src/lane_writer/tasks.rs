@@ -306,7 +306,8 @@ impl LaneWriter<'_> {
         changed
     }
 
-    /// The slot still belongs to this task, because the caller polls it or has a waker of it.
+    /// Declares a task after a change. The slot still belongs to the task, because the caller polls it or has a waker
+    /// of it.
     #[cold]
     fn declare_changed(&mut self, task: &Task, id: u64, before: StateWord, tick: u64) {
         let origin = self.origin(task);
@@ -352,7 +353,7 @@ pub(crate) fn change_unrecorded(task: &Task, to: impl Fn(StateWord) -> Option<St
     }
 }
 
-/// The word after an unrecorded wake.
+/// Returns the word after an unrecorded wake; `None` if it stays the same.
 pub(crate) fn woken_unrecorded(word: StateWord) -> Option<StateWord> {
     match word.state() {
         State::Running if !word.is_notified() => Some(word.notified()),
@@ -361,17 +362,17 @@ pub(crate) fn woken_unrecorded(word: StateWord) -> Option<StateWord> {
     }
 }
 
-/// The word after an unrecorded end.
+/// Returns the word after an unrecorded end; `None` if it stays the same.
 pub(crate) fn ended_unrecorded(word: StateWord) -> Option<StateWord> {
     (word.state() != State::Dead).then(|| word.next(State::Dead, LOST_GENERATION))
 }
 
-/// The word after an unrecorded poll that has panicked.
+/// Returns the word after an unrecorded poll that has panicked; `None` if it stays the same.
 pub(crate) fn panicked_unrecorded(word: StateWord) -> Option<StateWord> {
     (word.state() == State::Running).then(|| word.next(State::Runnable, LOST_GENERATION))
 }
 
-/// The word after an unrecorded poll.
+/// Returns the word after an unrecorded poll; `None` if it stays the same.
 pub(crate) fn poll_ended_unrecorded(word: StateWord) -> Option<StateWord> {
     let waits = State::Waiting(WaitReason::Await);
     let to = if word.is_notified() { State::Runnable } else { waits };

@@ -21,7 +21,7 @@ impl<'a> Records<'a> {
         Self { rest: bytes, tick: base }
     }
 
-    /// The number of bytes that are left.
+    /// Returns the number of bytes that are left.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }

@@ -17,7 +17,7 @@ impl<'a> Writer<'a> {
         Self { bytes, at }
     }
 
-    /// The index of the next byte.
+    /// Returns the index of the next byte.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
