@@ -20,7 +20,7 @@ pub(crate) struct Record {
     pub(crate) span: CaptureSpan,
     pub(crate) leaf: Leaf,
     pub(crate) labels: Labels,
-    /// The counts, in the units of the [kind](crate::kind::Kind) of profile.
+    /// The counts, in the units of the [kind](crate::kind::ProfileKind) of profile.
     pub(crate) counts: [i64; 2],
     /// The baseline that a delta profile subtracts; zeros for a state at one moment.
     pub(crate) base: [i64; 2],

@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(pieces((1, 1), None), [None, lines(1, 2), WHOLE, WHOLE, WHOLE]);
         assert_eq!(pieces((0, 1), main), [lines(1, 2), lines(0, 1), None, lines(1, 2), WHOLE]);
         assert_eq!(pieces((0, 0), thread), [WHOLE, WHOLE, None, None, Some(Piece::ThreadStart)]);
-        // The machinery extends into the start-up code: the outer end of that stays visible.
+        // The machinery extends into the start-up code, whose outer end stays visible.
         assert_eq!(pieces((1, 1), main), [None, None, None, lines(1, 2), WHOLE]);
         assert_eq!(pieces((3, 0), thread), [None, None, None, None, Some(Piece::ThreadStart)]);
         assert_eq!(pieces((4, 1), thread)[4], Some(Piece::ThreadStart));

@@ -40,7 +40,7 @@ use crate::progress::Progress;
 use crate::symbol_cache;
 
 /// A thread that waits in the kernel and has read nothing for this long is stuck: longer than a slow disk takes, and
-/// shorter than [`Options::drain_timeout`](crate::trace::Options::drain_timeout).
+/// shorter than `Options::drain_timeout` of traces.
 const STALL: Duration = Duration::from_secs(5);
 
 /// The most stuck threads of each priority.

@@ -31,7 +31,7 @@ pub(crate) struct Losses {
     pub(crate) buffers: AtomicU64,
     /// Events whose stack exceeded the limit of the table, or its memory.
     pub(crate) stacks: AtomicU64,
-    /// Events whose name did.
+    /// Events whose name exceeded a limit of its table.
     pub(crate) strings: AtomicU64,
     /// Regions dropped on a goroutine other than the one that started them.
     pub(crate) foreign_ends: AtomicU64,

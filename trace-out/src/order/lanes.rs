@@ -13,7 +13,7 @@ pub(crate) const SHARED: u32 = 0;
 pub(super) struct OrderedLane {
     /// The goroutine of the thread; 0 for none, or for a lane that is over.
     pub(super) thread: u64,
-    /// The index of that goroutine; [`NONE`] for none, and when it has ended.
+    /// The index of that goroutine; [`NONE`](super::goroutines::NONE) for none, and when it has ended.
     pub(super) own: u32,
     /// The tasks that it polls, each inside the poll of the previous one.
     pub(super) polled: Vec<u32>,

@@ -166,7 +166,7 @@ fn on_processor() -> u64 {
     times.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// `cargo test --release -p rtprof-pprof-out -- --ignored --nocapture nanoseconds_a_record`
+/// `cargo test --release -p rtprof-trace-out -- --ignored --nocapture nanoseconds_a_record`
 #[test]
 #[ignore = "a measurement, not a test"]
 fn nanoseconds_a_record() {
