@@ -38,8 +38,8 @@ pub struct Node {
 
 /// A page cannot draw more nodes than this; the smallest are folded.
 const MANY: usize = 100_000;
-/// A node that is less than this fraction of the total, in every sample type, is less than a tenth of a pixel on a
-/// screen.
+/// A node that is less than one part in this many of the total, in every sample type, is less than a tenth of a pixel
+/// on a screen.
 const TOO_SMALL: i128 = 20_000;
 
 /// A tree under construction: a node's caller always comes before it.

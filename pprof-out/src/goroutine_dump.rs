@@ -13,10 +13,10 @@
 //! ```
 //!
 //! Readers of Go's form reject a goroutine whose header has a part that Go's headers lack, and skip lines between
-//! goroutines. So three things stand in such a line: the name, what the kernel says of a thread that has announced no
-//! wait, and the labels. Go has the labels at the end of the header since 1.27, but older readers reject them there. A
-//! text must begin with a header, so the line about the first goroutine comes after it. Functions have three dots in
-//! place of arguments, as Go writes where it does not know them.
+//! goroutines. So three things stand in such a line: the name, what the kernel says of a thread without a stack, and
+//! the labels. Go has the labels at the end of the header since 1.27, but older readers reject them there. A text must
+//! begin with a header, so the line about the first goroutine comes after it. Functions have three dots in place of
+//! arguments, as Go writes where it does not know them.
 
 use std::fmt::Write as _;
 use std::io;
@@ -208,7 +208,7 @@ fn header(text: &mut String, goroutine: &Recorded) {
     text.push_str("]:\n");
 }
 
-/// A key or a value of a label, quoted only where Go's runtime quotes it.
+/// Returns a key or a value of a label, quoted only where Go's runtime quotes it.
 fn word(string: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '_');
     if string.chars().all(is_plain) {

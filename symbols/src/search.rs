@@ -94,7 +94,7 @@ struct QueueState {
     /// Searches, each with the number of its parts that were begun.
     waiting: VecDeque<(Arc<Search>, usize)>,
     thread: Option<Thread>,
-    /// Stuck threads that were replaced, and the modules whose files they read.
+    /// Stuck threads that were given up, and the modules whose files they read.
     stuck: Vec<(Progress, &'static Module)>,
 }
 
@@ -323,7 +323,7 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Replaces a stuck thread. The part that it was looking up counts as done for the returned search.
+    /// Gives up a stuck thread. The part that it was looking up counts as done for the returned search.
     fn give_up_stuck_thread(&mut self) -> Option<Arc<Search>> {
         if self.stuck.len() >= MOST_STUCK || !self.thread.as_ref().is_some_and(Thread::is_stuck) {
             return None;

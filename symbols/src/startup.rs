@@ -42,7 +42,7 @@ const BETWEEN: usize = 40;
 /// The role of one line in the start of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The C library's `main`, which calls std.
+    /// The C function `main`, which calls std.
     Main,
     /// `lang_start`, which `main` calls.
     MainStart,

@@ -1,6 +1,6 @@
 //! Execution traces: converts the tracer's records to files that `go tool trace` reads.
 //!
-//! 1. `order` puts the records of a generation, which are sorted by thread, into an order of cause and effect, and
+//! 1. `order` puts the records of a generation, which are grouped by thread, into an order of cause and effect, and
 //!    determines the state of each goroutine where records were lost. It knows no format.
 //! 2. `V1` makes events of them in the first of Go's formats, and keeps every rule of Go's tools for these: the tools
 //!    reject a whole trace for one event, and do not say which.
