@@ -37,8 +37,9 @@ const INNER_MODULES: [&str; 10] = [
     "wait",
 ];
 
-/// The words of method names that run no code of the program, wherever they stand: `try_lock_for`, `recv_timeout`, but
-/// not `wait_while`. A `spawn` runs the program's closure in another thread, through `Creator::around`.
+/// Words of method names. A method whose name consists of them runs no code of the program, wherever the words stand:
+/// `try_lock_for`, `recv_timeout`, but not `wait_while`. A `spawn` runs the program's closure in another thread,
+/// through `Creator::around`.
 #[rustfmt::skip]
 const WORDS: [&str; 39] = [
     "acquire", "all", "arc", "bump", "call", "deadline", "downgrade", "end", "exclusive", "fair", "for", "join",
@@ -49,8 +50,8 @@ const WORDS: [&str; 39] = [
 
 /// The pattern for profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
 /// functions that never call back into the program may match. Therefore `lock_api` matches only over our own raw locks,
-/// because the program may use raw locks of its making beneath it, and no guard that shares ownership matches, because
-/// it may drop the data.
+/// because the program may use other raw locks beneath it. No guard that shares ownership matches, because it may drop
+/// the data.
 pub const DROP_FRAMES: &str = concat!(
     r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
     // A ` as ` matches only with a known trait: a trait of the program may do anything.

@@ -25,7 +25,7 @@ pub(super) struct OrderedGoroutine {
     pub(super) declared: u32,
     /// Whether it was declared or created. Otherwise a reading waits for that.
     pub(super) is_known: bool,
-    /// Whether a declaration after a loss came, and no change of its own since.
+    /// Whether a declaration after a loss came, and the goroutine has not changed since.
     pub(super) has_jumped: bool,
     /// Whether no declaration of it comes in this generation, so that no reading may wait for one.
     pub(super) is_absent: bool,

@@ -9,9 +9,9 @@
 //! examined once, and once more for each wait. A tick that is not after its cause's is lifted; the number and the size
 //! of lifts are counted, because they show how far the trace can be trusted.
 //!
-//! After a loss the [`Status`] of a goroutine need not match the changes read so far.
-//! The `Status` wins, and the sink bridges the gap. Lanes that wait for records that never come give up until the next
-//! generation, whose declarations restore all states.
+//! After a loss the [`Status`] of a goroutine need not match the changes read so far. The `Status` wins, and the sink
+//! bridges the gap. Lanes that wait for records that never come give up until the next generation, whose declarations
+//! restore all states.
 
 mod declared;
 mod goroutines;

@@ -90,7 +90,7 @@ fn running(goroutine: u64) -> RecordedLane {
 
 #[test]
 fn causes_come_first_however_the_lanes_lie() {
-    // 1 creates 2, which blocks; 3 wakes it; then it ends. No lane of 3 declares it.
+    // 1 creates 2, which blocks; 3 wakes it; then it ends. 3 is declared on the shared lane.
     let mut creator = running(1);
     creator.put(100, RecordKind::Create, [2, 0, 0]);
     let mut created = RecordedLane::new(2);
