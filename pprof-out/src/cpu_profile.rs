@@ -233,7 +233,7 @@ fn written(
         let _held = held;
         let write = AssertUnwindSafe(|| writer.write_all(&bytes).and_then(|()| writer.flush()));
         let end = catch_unwind(write).unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        // The drop of the writer runs its code too.
+        // The writer's drop, which may run any code, is part of the job.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
         end
     });

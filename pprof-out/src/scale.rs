@@ -1,7 +1,7 @@
 //! Scales sampled values to estimates of the totals.
 //!
-//! An object of `size` bytes is sampled with probability 1 - e^(-size/rate), so each sample stands for the inverse of
-//! that number of objects (`scaleHeapSample` in Go).
+//! An object of `size` bytes is sampled with probability 1 - e^(-size/rate), so each sample stands for as many
+//! objects as the inverse of that probability (`scaleHeapSample` in Go).
 //!
 //! Estimates are seldom whole numbers. Truncating them, as Go does, loses up to one object for each record: at a rate
 //! of 512 KiB the records of 1 MiB objects, 1.157 objects a sample, lose 14 % where each was sampled once. Rounding to
