@@ -1,5 +1,5 @@
-//! A line on standard error for every sampled malloc and free, with its stack. Go: the
-//! `allocfreetrace` of `GODEBUG` (`tracealloc`, `tracefree`, `tracegc`).
+//! Writes a line to standard error for every sampled malloc and free, with its stack. Go: the `allocfreetrace` of
+//! `GODEBUG` (`tracealloc`, `tracefree`, `tracegc`).
 //!
 //! ```text
 //! tracealloc(0x7f2c40010000, 0x40)
@@ -9,12 +9,12 @@
 //!
 //! ```
 //!
-//! A line of a stack is a file and an address in the file's own numbering, just before the return
-//! address, as `addr2line -Cfie /srv/app 0x1a2b3` wants it. Names are not looked up here: that takes
-//! memory and time that a hook has not. The goroutine is the thread, by the kernel's number.
+//! Each line of a stack is a file and an address in the file's own numbering, just before the return address, as
+//! `addr2line -Cfie /srv/app 0x1a2b3` expects it. Names are not looked up here: that takes more memory and time than a
+//! hook has. The goroutine is the thread, by the kernel's number.
 //!
-//! Each record is formatted in fixed memory and written with one `write`, so that threads do not
-//! interleave within one; only a record above the buffer takes several.
+//! Each record is formatted in fixed memory and written with one `write`, so that records of several threads do not
+//! mix; only a record larger than the buffer takes several writes.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
@@ -24,24 +24,24 @@ use rtprof_runtime::stack;
 
 static ON: AtomicBool = AtomicBool::new(false);
 
-/// Switches the trace of sampled mallocs and frees on or off; off at start. With a rate of 1 it shows
-/// every one. Go: `GODEBUG=allocfreetrace=1`.
+/// Switches the trace of sampled mallocs and frees on or off; off at start. With a rate of 1 it shows every malloc and
+/// free. Go: `GODEBUG=allocfreetrace=1`.
 ///
-/// Costs microseconds an event, and a system call: for debugging, not for production.
+/// Costs microseconds and a system call for each event: for debugging, not for production.
 pub fn set_alloc_free_trace(on: bool) {
     ON.store(on, Ordering::Relaxed);
 }
 
-/// Traces a malloc. The hook of its sample keeps the thread from tracing itself.
+/// Traces a malloc. The caller is in the hook of the sample, so the trace's own allocations are not traced.
 #[inline]
 pub(crate) fn malloc(ptr: *mut u8, size: usize, _due: &DueSample) {
     if ON.load(Ordering::Relaxed) {
-        // Without room for it, the event is not shown.
+        // Without stack room for the text, the event is not shown.
         stack::with_room_for_text(|| imp::event("tracealloc", ptr as usize, size));
     }
 }
 
-/// Traces a free. `is_in_hook` says that the thread is in a hook already.
+/// Traces a free. `is_in_hook` says whether the thread is in a hook already.
 #[inline]
 pub(crate) fn free(ptr: *mut u8, size: usize, is_in_hook: bool) {
     if ON.load(Ordering::Relaxed) {
@@ -80,15 +80,15 @@ mod imp {
         fn flush(&mut self) {
             let mut rest = &self.text[..self.len];
             while !rest.is_empty() {
-                // A raw call: the C library's is a cancellation point.
-                // SAFETY: the bytes are ours and their number is given.
+                // A raw system call, because the C library's `write` is a cancellation point.
+                // SAFETY: the bytes belong to this record, and their number is passed.
                 let n = unsafe { libc::syscall(libc::SYS_write, 2, rest.as_ptr(), rest.len()) };
                 // SAFETY: the location is this thread's own and always valid.
                 if n < 0 && unsafe { *libc::__errno_location() } == libc::EINTR {
                     continue;
                 }
                 if n <= 0 {
-                    // A closed or full standard error costs the trace, not the program.
+                    // If standard error is closed or full, the trace is lost, but the program continues.
                     break;
                 }
                 rest = &rest[n as usize..];
@@ -129,7 +129,7 @@ mod imp {
     }
 
     fn thread_id() -> i32 {
-        // SAFETY: has no preconditions.
+        // SAFETY: the call has no preconditions.
         unsafe { libc::gettid() }
     }
 
@@ -145,7 +145,7 @@ mod imp {
         let me = thread_id();
         let _ = write!(record, "tracegc()\ngoroutine {me} [running]:\n");
         record.stack();
-        // Not a hot path, but still inside the guard: what this allocates passes through.
+        // Not a hot path, but still inside the guard, so allocations made here are not sampled.
         for entry in std::fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
             let name = entry.file_name();
             if let Some(id) = name.to_str().and_then(|n| n.parse::<i32>().ok()).filter(|&id| id != me) {

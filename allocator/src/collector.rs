@@ -1,9 +1,9 @@
-//! For programs that free memory late: a garbage collector, an arena, an epoch reclaimer.
+//! Accounting for programs that free memory late: with a garbage collector, an arena, or an epoch reclaimer.
 //!
-//! Without it every free counts when it happens. In such a program memory that is dead but not yet
-//! reclaimed would count as in use, and a profile would be skewed toward allocations. A program that
-//! calls [`cycle`] at each collection and frees inside [`sweep`] gets Go's accounting instead: frees
-//! of a sweep count as of the collection's cut, and profiles show the last cut whose sweep is over.
+//! Without it every free counts when it happens. In such a program memory that is dead but not yet reclaimed would
+//! count as in use, and a profile would be skewed toward allocations. A program that calls [`cycle`] at each collection
+//! and frees inside [`sweep`] gets Go's accounting instead: frees of a sweep count as of the collection's cut, and
+//! profiles show the last cut whose sweep is over.
 //!
 //! ```
 //! # use rtprof_allocator as rtprof;
@@ -18,7 +18,7 @@
 //! rtprof::collector::post_sweep();
 //! ```
 //!
-//! A trace shows what is told here: collections, stops of the world, sweeps and assists.
+//! A trace shows these collections, stops of the world, sweeps and assists.
 
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -30,19 +30,19 @@ pub use rtprof_tracer::record::StwReason;
 use crate::alloc_free_trace;
 
 thread_local! {
-    /// Sweeps that this thread is inside of.
+    /// Number of nested sweeps of this thread.
     static SWEEPS: Cell<u32> = const { Cell::new(0) };
-    /// Bytes that they have reported.
+    /// Bytes reported by them.
     static TOTAL: Cell<u64> = const { Cell::new(0) };
 }
 
 static SWEPT: AtomicU64 = AtomicU64::new(0);
 
-/// Begins a heap profile cycle at a collection's mark termination: what is allocated from now on
-/// belongs to the next one. Go: the runtime at mark termination (`mProf_NextCycle`, `mProf_Flush`).
+/// Begins a heap profile cycle at a collection's mark termination: allocations from now on belong to the next cycle.
+/// Go: the runtime at mark termination (`mProf_NextCycle`, `mProf_Flush`).
 ///
-/// From the first call on profiles show the last complete cycle, up to two cycles old, as Go's do. A trace shows a
-/// collection for as long as this takes; [`collect`] shows the program's own.
+/// From the first call on, profiles show the last complete cycle, up to two cycles old, as Go's do. A trace shows a
+/// collection for as long as this call takes; [`collect`] shows the program's actual collection.
 pub fn cycle() {
     collect(|| ());
 }
@@ -50,8 +50,8 @@ pub fn cycle() {
 /// Runs `f`, a collection up to the end of its marking, and then begins a heap profile cycle as [`cycle`] does. A trace
 /// shows a collection meanwhile. Go: from `gcStart` to mark termination.
 ///
-/// There is one at a time: of another that begins meanwhile the trace shows nothing but a count in its statistics. The heap
-/// profile counts both.
+/// A trace shows one collection at a time: another that begins meanwhile is only counted in the trace's statistics. The
+/// heap profile counts both.
 pub fn collect<T>(f: impl FnOnce() -> T) -> T {
     let _collection = tracer::begin_collection();
     let result = f();
@@ -60,30 +60,31 @@ pub fn collect<T>(f: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Runs `f`, during which the program has stopped its world for the end of marking. A trace shows that. Nothing is
-/// stopped by this. There is one at a time, as of collections. Go: `stopTheWorld`.
+/// Runs `f`, during which the program has stopped its world for the end of marking, and shows that in a trace. This
+/// function itself stops nothing. A trace shows one stop at a time, as with collections. Go: `stopTheWorld`.
 pub fn stop_the_world<T>(f: impl FnOnce() -> T) -> T {
     stop_the_world_for(StwReason::MarkTermination, f)
 }
 
-/// As [`stop_the_world`], for this reason.
+/// Like [`stop_the_world`], with a reason.
 pub fn stop_the_world_for<T>(reason: StwReason, f: impl FnOnce() -> T) -> T {
     let _stop = tracer::begin_stop(reason);
     f()
 }
 
-/// Runs `f`, in which the current thread helps the collector to keep up with what it allocates. A trace shows that. Go:
-/// mark assist.
+/// Runs `f`, in which the current thread helps the collector to keep up with the thread's allocations, and shows that
+/// in a trace. Go: mark assist.
 pub fn assist<T>(f: impl FnOnce() -> T) -> T {
     let _assist = tracer::begin_assist();
     f()
 }
 
-/// Runs `f`, in which this thread frees what the last collection found dead: its frees count as of
-/// that collection's cut. Go: sweeping.
+/// Runs `f`, in which this thread frees what the last collection found dead: its frees count as of that collection's
+/// cut. Go: sweeping.
 ///
-/// Sweeps may run on several threads and be nested; a trace shows the outermost of a thread. An object allocated after the cut and freed in a
-/// sweep counts as allocated and freed in the same cycle, so in-use never becomes negative.
+/// Sweeps may run on several threads and be nested; a trace shows the outermost sweep of a thread. An object allocated
+/// after the cut and freed in a sweep counts as allocated and freed in the same cycle, so in-use never becomes
+/// negative.
 pub fn sweep<T>(f: impl FnOnce(&mut Sweep) -> T) -> T {
     struct Leave(Sweep);
     impl Drop for Leave {
@@ -106,13 +107,13 @@ pub fn sweep<T>(f: impl FnOnce(&mut Sweep) -> T) -> T {
     result
 }
 
-/// All sweeps of the last [`cycle`] are over: profiles show the state at its cut from now on, without
-/// waiting for the next one. Go: `mProf_PostSweep`, as `runtime.GC` calls it.
+/// Ends all sweeps of the last [`cycle`]: profiles show the state at its cut from now on, without waiting for the next
+/// cycle. Go: `mProf_PostSweep`, as `runtime.GC` calls it.
 pub fn post_sweep() {
     mem::post_sweep();
 }
 
-/// Bytes that finished sweeps have reported since the program began.
+/// Returns the bytes that finished sweeps have reported since the program began.
 pub fn swept_bytes() -> u64 {
     SWEPT.load(Ordering::Relaxed)
 }
@@ -130,7 +131,7 @@ impl Sweep {
     }
 }
 
-/// Whether this thread frees for a sweep. For hooks.
+/// Whether this thread frees for a sweep. Safe to call in a hook.
 #[inline]
 pub(crate) fn in_sweep() -> bool {
     SWEEPS.with(|s| s.get() > 0)

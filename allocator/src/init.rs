@@ -1,7 +1,7 @@
-//! Before `main`: the one place where the allocator's parts are made and sampling begins.
+//! The constructor that runs before `main`, makes the allocator's parts and starts sampling.
 //!
-//! Until the constructor has run every allocation passes through, because the epoch of the rate is
-//! still the one that threads are born with.
+//! Until it has run every allocation passes through unsampled, because the rate's epoch still equals the initial epoch
+//! of every thread.
 
 use rtprof_profiler::rate;
 
@@ -14,7 +14,7 @@ extern "C" fn construct() {
     rate::start();
 }
 
-/// The loader calls this before `main`, and when a library that contains it is loaded.
+/// The constructor, which the loader calls before `main`, and when a library that contains it is loaded.
 #[cfg_attr(all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")), used)]
 #[cfg_attr(
     all(not(loom), target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")),

@@ -1,7 +1,7 @@
 //! The table of large sampled objects: from an object's address to its sample.
 //!
-//! It is asked at every free of an object above 4 KiB, sampled or not, so a miss must be cheap: one
-//! cache line of eight addresses, chosen by hash, and no chain to follow.
+//! Every free of an object above 4 KiB looks here, sampled or not, so a miss must be cheap: one cache line of eight
+//! addresses, chosen by hash, and no chain to follow.
 //!
 //! ```text
 //!   level 0:    512 groups of 8 keys ─ 8 values     a group is searched whole, so a removed key
@@ -9,10 +9,10 @@
 //!   level 2:  8,192 …                               mapped when a group above it overflows
 //! ```
 //!
-//! A look-up asks each level that exists: one up to a few thousand live large samples, two up to
-//! tens of thousands. No lock: a key is placed by compare-and-swap in a free place, by the thread that
-//! was just given the object and has told nobody its address; it is removed before the object goes
-//! back to the inner allocator, which may hand the address out again at once.
+//! A look-up searches each level that exists: one up to a few thousand live large samples, two up to tens of thousands.
+//! No lock is needed. A key is placed by compare-and-swap in a free place, by the thread that has just allocated the
+//! object and has not yet shared its address. It is removed before the object goes back to the inner allocator, which
+//! may reuse the address at once.
 
 use core::ptr::null_mut;
 
@@ -34,23 +34,23 @@ const LEVELS: usize = 1;
 
 /// A free place.
 const FREE: usize = 0;
-/// A place whose object is in the hands of `realloc`: no address, but not free either.
+/// A place whose object `realloc` is processing: it holds no address, but is not free either.
 const HELD: usize = 1;
 
-/// Keys of one group, and beside them two words for each.
+/// Keys of one group, and two words of value for each.
 #[repr(C, align(64))]
 struct Group {
     keys: [AtomicUsize; WAYS],
     values: [[AtomicUsize; 2]; WAYS],
 }
 
-/// The table. `const`-constructible; maps its levels as it needs them.
+/// The table. `const`-constructible; maps its levels when needed.
 pub(crate) struct LargeTable {
     levels: [AtomicPtr<Group>; LEVELS],
 }
 
-/// A place in the table that its holder owns: [`LargeTable::claim`]ed and not yet filled, or
-/// [`LargeTable::hold`]ing an object's value.
+/// A place in the table that its holder owns: either just [`claim`](LargeTable::claim)ed and not yet filled, or an
+/// object's place taken by [`hold`](LargeTable::hold).
 pub(crate) struct Held<'a> {
     group: &'a Group,
     way: usize,
@@ -61,7 +61,7 @@ fn groups_of(level: usize) -> usize {
 }
 
 fn hash(key: usize) -> usize {
-    // Large objects are aligned to 16 at least; the multiplication brings all bits to the top.
+    // Large objects are aligned to at least 16; the multiplication spreads all bits to the top.
     ((key as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize
 }
 
@@ -78,17 +78,17 @@ impl LargeTable {
         if groups.is_null() {
             return None;
         }
-        // SAFETY: a level, once installed, holds this many groups and is never unmapped.
+        // SAFETY: a level, once installed, holds `groups_of(level)` groups and is never unmapped.
         Some(unsafe { &*groups.add(hash(key) & (groups_of(level) - 1)) })
     }
 
-    /// The place that holds this key.
+    /// Finds the place with this key.
     #[inline]
     fn find(&self, key: usize) -> Option<Held<'_>> {
         for level in 0..LEVELS {
             let group = self.group(level, key)?;
-            // Relaxed: the program hands an object from its allocation to its free in order, and
-            // the key was placed before the allocation returned.
+            // Relaxed: the program itself orders an object's free after its allocation, and the key was placed before
+            // the allocation returned.
             if let Some(way) = (0..WAYS).find(|&way| group.keys[way].load(Ordering::Relaxed) == key) {
                 return Some(Held { group, way });
             }
@@ -96,8 +96,8 @@ impl LargeTable {
         None
     }
 
-    /// Places a key; the caller then [`fill`](Held::fill)s or [`release`](Held::release)s it. `None` when
-    /// there is no memory for another level.
+    /// Places a key; the caller then calls [`fill`](Held::fill) or [`release`](Held::release). `None` when there is no
+    /// memory for another level.
     pub(crate) fn claim(&self, key: usize) -> Option<Held<'_>> {
         for level in 0..LEVELS {
             let group = match self.group(level, key) {
@@ -109,8 +109,7 @@ impl LargeTable {
             };
             for way in 0..WAYS {
                 let place = &group.keys[way];
-                // Acquire: pairs with the release of the place, so that its last user's reads of the
-                // value are over.
+                // Acquire: pairs with the release of the place, so that its last user's reads of the value are over.
                 if place.load(Ordering::Relaxed) == FREE
                     && place.compare_exchange(FREE, key, Ordering::Acquire, Ordering::Relaxed).is_ok()
                 {
@@ -121,8 +120,8 @@ impl LargeTable {
         None
     }
 
-    /// Takes the object of this address out, if it is in: the address is not found any more, but its
-    /// place stays the caller's, so that a failed `realloc` can [`restore`](Held::restore) it.
+    /// Takes out the object of this address, if it is in the table: the address is not found any more, but the caller
+    /// keeps its place, so that a failed `realloc` can [`restore`](Held::restore) it.
     #[inline]
     pub(crate) fn hold(&self, key: usize) -> Option<Held<'_>> {
         let held = self.find(key)?;
@@ -143,7 +142,7 @@ impl LargeTable {
             Ordering::Relaxed,
         );
         if installed.is_err() {
-            // SAFETY: ours alone: another thread's was installed.
+            // SAFETY: only this thread knows the mapping, because another thread's level was installed instead.
             unsafe { mapping::unmap(fresh.cast(), bytes) };
         }
         Some(())
@@ -171,13 +170,13 @@ impl Held<'_> {
         }
     }
 
-    /// The value of a held place.
+    /// Returns the value of a held place.
     pub(crate) fn value(&self) -> [usize; 2] {
         let words = &self.group.values[self.way];
         [words[0].load(Ordering::Relaxed), words[1].load(Ordering::Relaxed)]
     }
 
-    /// Makes the object of this address found again.
+    /// Puts the object's address back into its place.
     pub(crate) fn restore(self, key: usize) {
         self.group.keys[self.way].store(key, Ordering::Relaxed);
     }
@@ -219,7 +218,7 @@ mod loom_tests {
     use super::*;
     use loom::sync::Arc;
 
-    /// Threads that place and remove different objects in one group never see each other's.
+    /// Threads that place and remove different objects in one group never see each other's values.
     #[test]
     fn loom_objects_keep_their_values() {
         let mut builder = loom::model::Builder::new();

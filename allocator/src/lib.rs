@@ -2,16 +2,16 @@
 //!
 //! Programs use the facade, `rtprof`.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | `prof_alloc` | what every allocation and free pays |
-//! | `sampled` | what a sampled one pays beyond |
+//! | `prof_alloc` | the fast path of every allocation and free |
+//! | `sampled` | the slow path of sampled ones |
 //! | `placement`, `pool`, `slab`, `large` | where sampled objects are kept, so that their frees are found |
-//! | `workspace`, `segments` | where the profiler's own work has its memory from |
-//! | [`collector`] | how a program that frees late is accounted for |
+//! | `workspace`, `segments` | memory for the profiler's own work |
+//! | [`collector`] | the accounting of programs that free late |
 //! | `alloc_free_trace` | every sampled malloc and free, as text |
 
-// A model uses a part of this.
+// Models use only a part of the crate.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod alloc_free_trace;

@@ -1,15 +1,14 @@
-//! Where a sampled object is put: a pure function of its whole `Layout`, so that the free, which is
-//! given the same `Layout`, knows where to look without asking.
+//! Where a sampled object is put: a pure function of its whole `Layout`, so that the free, which receives the same
+//! `Layout`, knows where to look.
 //!
 //! | layout | place | how its free is found |
 //! |---|---|---|
 //! | size and alignment up to 4 KiB | the pool: a slab of its size class | `ptr - BASE < LEN` |
-//! | anything else | the inner allocator | the table of large objects, asked only for such layouts |
+//! | anything else | the inner allocator | the table of large objects, searched only for such layouts |
 //!
-//! An ordinary small object therefore pays one subtraction and one compare at its free, and no
-//! object pays a byte. (A page alignment as the mark of a sampled object was tried and rejected:
-//! glibc hands freed aligned chunks out again as ordinary ones, 2.6 million false look-ups for
-//! 7,500 samples.)
+//! An ordinary small object therefore costs one subtraction and one compare at its free, and no object costs an extra
+//! byte. (A page alignment as the mark of a sampled object was tried and rejected: glibc reuses freed aligned chunks
+//! for ordinary objects, which caused 2.6 million false look-ups for 7,500 samples.)
 
 use core::alloc::Layout;
 
@@ -51,37 +50,37 @@ impl Class {
         self.0 as usize
     }
 
-    /// Bytes of each object.
+    /// Returns the bytes of each object.
     pub(crate) const fn size(self) -> usize {
         SIZES[self.0 as usize] as usize
     }
 
-    /// The smallest class that holds `size` bytes, `1..=4096`.
+    /// Returns the smallest class that holds `size` bytes, `1..=4096`.
     const fn of_size(size: usize) -> usize {
         if size <= 128 {
             return size.div_ceil(16).saturating_sub(1);
         }
-        // The doubling that `size` lies in, counted from (128, 256], and the quarter of it.
+        // The doubling range that contains `size`, counted from (128, 256], and its quarter within that range.
         let doubling = (size - 1).ilog2() as usize - 7;
         let quarter = (size - 1 - (128 << doubling)) / (32 << doubling);
         8 + 4 * doubling + quarter
     }
 }
 
-/// Whether a layout's sampled objects are in the table of large objects.
+/// Whether sampled objects of this layout are in the table of large objects.
 #[inline(always)]
 pub(crate) const fn is_large(layout: Layout) -> bool {
     layout.size() > MAX_POOLED || layout.align() > MAX_POOLED
 }
 
-/// The class of a layout's sampled objects; `None` for large ones.
+/// Returns the class of sampled objects of this layout; `None` for large ones.
 pub(crate) const fn class_of(layout: Layout) -> Option<Class> {
     if is_large(layout) {
         return None;
     }
     let mut class = Class::of_size(layout.size());
-    // Objects lie at multiples of their class's size from a slab's start, so an alignment is kept
-    // by the classes whose size it divides. The last one, 4 KiB, keeps every alignment pooled here.
+    // Objects lie at multiples of their class's size from a slab's start, so a class provides an alignment that divides
+    // its size. The last class, 4 KiB, provides every alignment that is pooled.
     while !(SIZES[class] as usize).is_multiple_of(layout.align()) {
         class += 1;
     }

@@ -1,22 +1,21 @@
-//! The pool that small sampled objects live in: one range of addresses, so that a free knows a
-//! sampled object by its address alone.
+//! The pool of small sampled objects: one range of addresses, so that a free recognizes a sampled object by its address
+//! alone.
 //!
 //! ```text
 //!   reservation (64 GiB of addresses, halved until the kernel agrees)
-//!   ├ the workspace, a sixteenth: see `workspace`        ┐ what a free has to look at
+//!   ├ the workspace, a sixteenth: see `workspace`        ┐ the range that a free checks
 //!   ├ objects: slab 0 │ slab 1 │ …  64 KiB each, one size class each ┘
 //!   └ slots  : slab 0 │ slab 1 │ …  16 B for each object: bucket, cycle, link
 //! ```
 //!
-//! Only what is touched costs memory. Slabs are opened one after the other, so that the kernel
-//! keeps each half as two mappings, however many slabs there are. Empty slabs give their pages back
-//! when many of them have gathered (see [`DIRTY_SLABS`]).
+//! Only touched pages cost memory. Slabs are opened one after the other, so that the kernel keeps each half as two
+//! mappings, however many slabs there are. The pages of empty slabs are returned when many such slabs have accumulated
+//! (see [`DIRTY_SLABS`]).
 //!
-//! When the pool is full, or could not be reserved, an object that should be sampled is not, and that
-//! is counted: an object outside could not be found at its free.
+//! When the pool is full, or could not be reserved, an object that is due for sampling is not sampled, only counted: an
+//! object outside the pool could not be found at its free.
 //!
-//! Locks: `PURGE` (a [`ForkLock`], tried, never waited for) lets one thread at a time look for empty
-//! slabs.
+//! Locks: `PURGE` (a [`ForkLock`], tried, never waited for) lets one thread at a time look for empty slabs.
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicUsize, Ordering};
@@ -34,22 +33,22 @@ use crate::segments::{UNIT, UNITS};
 use crate::slab::{self, ClassStack, Header, Slabs};
 
 const SLAB: usize = 64 << 10;
-/// Address space asked for, workspace, objects and slots together.
+/// Address space that is requested, for workspace, objects and slots together.
 const RESERVE: usize = if usize::BITS == 64 { 64 << 30 } else { 64 << 20 };
-/// The part of a limited address space that the pool may take; the rest is the program's.
+/// The pool takes at most one byte in this many of a limited address space; the rest is left to the program.
 const LIMIT_SHARE: usize = 16;
-/// The part of the reservation that is the workspace's.
+/// The workspace takes one byte in this many of the reservation.
 const WORKSPACE_SHARE: usize = 16;
-/// Less than this is not worth having.
+/// A smaller reservation is not worth it.
 const SMALLEST_RESERVE: usize = 4 << 20;
-/// Empty slabs whose memory is kept for reuse (8 MiB); returning each at once would cost two system
-/// calls and new page faults whenever one object comes and goes.
+/// Empty slabs whose memory is kept for reuse (8 MiB). Returning each at once would cost two system calls and new page
+/// faults whenever one object is allocated and freed.
 const DIRTY_SLABS: i64 = 128;
 
-/// What is kept for a slot.
+/// The record of one slot.
 #[repr(C, align(16))]
 struct Slot {
-    /// The bucket of the object in it; null while it is free.
+    /// The bucket of the object in the slot; null while the slot is free.
     bucket: AtomicPtr<MemBucket>,
     cycle: AtomicU32,
     link: LinkWord,
@@ -58,17 +57,18 @@ struct Slot {
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<Slot>() == 16 && SLAB / 16 * size_of::<Slot>() == SLAB);
 
-/// The range of the workspace and of objects, read by every free. Its own cache line, written once.
+/// The address range of the workspace and of objects, which every free reads. It has its own cache line and is written
+/// once.
 #[repr(align(64))]
 struct Range {
     base: AtomicUsize,
     len: AtomicUsize,
-    /// Where objects begin.
+    /// The address of the first object.
     objects: AtomicUsize,
 }
 
-// A base in the middle of all addresses, far above any: whoever reads it beside a length that was just
-// written takes no address for a pooled one.
+// The initial base is in the middle of the address space, far above any real address: a thread that reads it together
+// with a length that was just written takes no address for a pooled one.
 static RANGE: Range = Range {
     base: AtomicUsize::new(1 << (usize::BITS - 1)),
     len: AtomicUsize::new(0),
@@ -84,13 +84,13 @@ static DIRTY: AtomicI64 = AtomicI64::new(0);
 static PURGE: ForkLock = ForkLock::new();
 static PURGE_CURSOR: AtomicUsize = AtomicUsize::new(0);
 
-/// Whether an address is that of a pooled object, or in the workspace.
+/// Whether an address belongs to a pooled object, or to the workspace.
 #[inline(always)]
 pub(crate) fn contains(ptr: *mut u8) -> bool {
     (ptr as usize).wrapping_sub(RANGE.base.load(Ordering::Relaxed)) < RANGE.len.load(Ordering::Relaxed)
 }
 
-/// The addresses of the workspace; none where there is no room for one.
+/// Returns the address range of the workspace; empty if it has no room.
 #[inline]
 pub(crate) fn workspace() -> core::ops::Range<usize> {
     RANGE.base.load(Ordering::Relaxed)..RANGE.objects.load(Ordering::Relaxed)
@@ -100,13 +100,13 @@ fn objects() -> usize {
     RANGE.objects.load(Ordering::Relaxed)
 }
 
-/// The bytes of all slabs.
+/// Returns the bytes of all slabs.
 fn objects_len() -> usize {
     let end = RANGE.base.load(Ordering::Relaxed) + RANGE.len.load(Ordering::Acquire);
     end.saturating_sub(objects())
 }
 
-/// Reserves the pool. Not for hooks; called once, before sampling begins.
+/// Reserves the pool. Must not be called in a hook; called once, before sampling begins.
 pub(crate) fn open() {
     let mut size = RESERVE;
     let share = mapping::address_space_limit() / LIMIT_SHARE;
@@ -117,9 +117,8 @@ pub(crate) fn open() {
     while size >= SMALLEST_RESERVE {
         if let Some(start) = mapping::reserve(size) {
             if size < wanted {
-                // The kernel gives no more than this, for a reason we do not know: leave the program
-                // most of it.
-                // SAFETY: reserved just now, used by nobody.
+                // The kernel grants no more than this, for an unknown reason: leave most of it to the program.
+                // SAFETY: the range was just reserved, and nothing uses it.
                 unsafe { mapping::unmap(start, size) };
                 let Some(part) = mapping::reserve(size / LIMIT_SHARE) else { return };
                 use_reservation(part, size / LIMIT_SHARE);
@@ -133,7 +132,7 @@ pub(crate) fn open() {
 }
 
 fn use_reservation(start: NonNull<u8>, size: usize) {
-    // Slabs begin at multiples of their size, for the alignment of their objects.
+    // Slabs begin at multiples of their size, which gives their objects their alignment.
     let aligned = (start.as_ptr() as usize).next_multiple_of(SLAB);
     let workspace = (size / WORKSPACE_SHARE / UNIT).min(UNITS) * UNIT;
     let objects = aligned + workspace;
@@ -148,12 +147,12 @@ fn use_reservation(start: NonNull<u8>, size: usize) {
                 mapping::add_leak_root(start, slabs * SLAB);
             }
         }
-        // SAFETY: reserved by the caller, used by nobody.
+        // SAFETY: the caller has reserved the range, and nothing uses it.
         None => unsafe { mapping::unmap(start, size) },
     }
 }
 
-/// The one pool of the process, as the slabs that [`slab`] works on.
+/// The process's only pool, as the slabs on which [`slab`] works.
 struct Pool;
 
 impl Pool {
@@ -163,9 +162,9 @@ impl Pool {
 
     fn slot(slab: u32, slot: u32) -> &'static Slot {
         let at = (objects() + objects_len() + slab as usize * SLAB) as *const Slot;
-        // SAFETY: the second half of the reservation holds `SLAB` bytes of slots for each slab, open
-        // for as long as the process lives once the slab is; all callers name opened slabs and slots
-        // below the class's number, which is at most SLAB / 16. Zeroed memory is a valid `Slot`.
+        // SAFETY: the second half of the reservation holds `SLAB` bytes of slots for each slab, which stay mapped once
+        // the slab is opened. All callers pass opened slabs and slots below the class's number of slots, which is at
+        // most SLAB / 16. Zeroed memory is a valid `Slot`.
         unsafe { &*at.add(slot as usize) }
     }
 }
@@ -176,8 +175,8 @@ impl Slabs for Pool {
     }
 
     fn header(&self, slab: u32) -> &Header {
-        // SAFETY: the mapping holds a header for every slab of the range, for ever; zeroed memory is
-        // a valid `Header`.
+        // SAFETY: the mapping holds a header for every slab of the range and is never unmapped; zeroed memory is a
+        // valid `Header`.
         unsafe { &*HEADERS.load(Ordering::Relaxed).add(slab as usize) }
     }
 
@@ -197,15 +196,15 @@ impl Slabs for Pool {
         let slab = OPENED.fetch_add(1, Ordering::Relaxed);
         if slab < len / SLAB {
             let objects = NonNull::new(Self::object(slab as u32, 0))?;
-            // SAFETY: both ranges lie in the reservation, at multiples of the slab's size, and the
-            // counter gave the slab to this call alone.
+            // SAFETY: both ranges lie in the reservation, at multiples of the slab's size, and the counter gave the
+            // slab to this call alone.
             let opened = unsafe { mapping::commit(objects, SLAB) && mapping::commit(objects.add(len), SLAB) };
             if opened {
                 self.header(slab as u32).assign(class);
                 return Some(slab as u32);
             }
         }
-        // Give the number back unless others were drawn meanwhile; then it is lost.
+        // Return the number, unless other threads have drawn numbers meanwhile; then it is lost.
         let _ = OPENED.compare_exchange(slab + 1, slab, Ordering::Relaxed, Ordering::Relaxed);
         None
     }
@@ -213,8 +212,8 @@ impl Slabs for Pool {
     fn discard(&self, slab: u32) -> bool {
         let len = objects_len();
         let Some(objects) = NonNull::new(Self::object(slab, 0)) else { return false };
-        // SAFETY: the purging caller owns the slab, in which nothing is in use. What counts is whether
-        // the slots are zero; objects may keep any contents.
+        // SAFETY: the caller is purging and owns the slab, in which nothing is in use. Only the slots must become zero;
+        // objects may keep any contents.
         unsafe {
             let returned = mapping::discard(objects.add(len), SLAB);
             let _ = returned && mapping::discard(objects, SLAB);
@@ -234,7 +233,7 @@ pub(crate) struct PoolSlot {
     ptr: NonNull<u8>,
 }
 
-/// Takes a place for an object of this class; `None`, counted, when the pool is full.
+/// Takes a place for an object of this class. `None`, counted, when the pool is full.
 pub(crate) fn take(class: Class) -> Option<PoolSlot> {
     let place = slab::take(&Pool, class.index()).and_then(|(slab, slot)| {
         let ptr = NonNull::new(Pool::object(slab, slot as usize * class.size()))?;
@@ -247,35 +246,34 @@ pub(crate) fn take(class: Class) -> Option<PoolSlot> {
 }
 
 impl PoolSlot {
-    /// The object's memory. Its contents are those of the last object here.
+    /// Returns the object's memory. It still has the contents of the last object at this place.
     pub(crate) fn ptr(&self) -> *mut u8 {
         self.ptr.as_ptr()
     }
 
-    /// Notes the sample that lives here.
+    /// Stores the sample of the object in this place.
     pub(crate) fn keep(self, sample: Sample) {
         let slot = Pool::slot(self.slab, self.slot);
         slot.cycle.store(sample.cycle.number(), Ordering::Relaxed);
         slot.bucket.store((&raw const *sample.bucket).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Gives the place back unused.
+    /// Gives an unused place back.
     pub(crate) fn give_back(self) {
         slab::give(&Pool, self.slab, self.slot);
     }
 }
 
-/// Takes the sample of a pooled object away, and hands back the place, which the caller then owns.
-/// `None`, counted, for an address that is no object in use: a double free in the program.
+/// Removes the sample of a pooled object, and returns the place, which the caller then owns. `None`, counted, for an
+/// address without an object in use: a double free in the program.
 pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, PoolSlot)> {
     let offset = (ptr as usize).wrapping_sub(objects());
     let slab = (offset / SLAB) as u32;
     let slot = (offset % SLAB / Class::from_index(Pool.header(slab).class()).size()) as u32;
-    // Relaxed: the program orders a free after the allocation itself.
+    // Relaxed: the program itself orders a free after its allocation.
     let entry = Pool::slot(slab, slot);
     let bucket = entry.bucket.swap(null_mut(), Ordering::Relaxed);
-    // SAFETY: a non-null bucket was stored by `keep`, from a reference to an entry that is never
-    // freed.
+    // SAFETY: a non-null bucket was stored by `keep`, from a reference to an entry that is never freed.
     let (Some(bucket), Some(ptr)) = (unsafe { bucket.as_ref() }, NonNull::new(ptr)) else {
         COUNTERS.invalid_frees.add();
         return None;
@@ -284,13 +282,13 @@ pub(crate) fn remove(ptr: *mut u8) -> Option<(Sample, PoolSlot)> {
     Some((Sample { bucket, cycle }, PoolSlot { slab, slot, ptr }))
 }
 
-/// Whether enough slabs are empty that [`purge`] is worth its system calls.
+/// Whether enough slabs are empty to make [`purge`] worth its system calls.
 #[inline]
 pub(crate) fn wants_purge() -> bool {
     DIRTY.load(Ordering::Relaxed) > DIRTY_SLABS
 }
 
-/// Returns the memory of empty slabs to the kernel, until half of what triggers it is left.
+/// Returns the memory of empty slabs to the kernel, until half of the number that triggers it is left.
 #[cold]
 pub(crate) fn purge() {
     let Some(_held) = PURGE.try_lock() else { return };

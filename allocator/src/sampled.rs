@@ -1,4 +1,4 @@
-//! The slow paths: allocations that are sampled, and frees and changes of objects that were.
+//! The slow paths: sampled allocations, and frees and reallocations of sampled objects.
 
 use core::alloc::{GlobalAlloc, Layout};
 use core::ptr::{copy_nonoverlapping, null_mut};
@@ -19,7 +19,7 @@ rtprof_runtime::lazy_under_loom! {
     static LARGE: LargeTable = LargeTable::new();
 }
 
-/// How the inner allocator is asked for memory.
+/// The contents that the inner allocator must provide.
 #[derive(Clone, Copy, PartialEq)]
 enum Contents {
     Any,
@@ -28,9 +28,9 @@ enum Contents {
 
 impl Contents {
     /// # Safety
-    /// That of `GlobalAlloc::alloc`.
+    /// The contract of `GlobalAlloc::alloc`.
     unsafe fn ask(self, inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's contract, handed on.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         unsafe {
             match self {
                 Self::Any => inner.alloc(layout),
@@ -43,52 +43,52 @@ impl Contents {
 /// `GlobalAlloc::alloc` for an allocation that the fast path did not let through.
 ///
 /// # Safety
-/// That of `GlobalAlloc::alloc`.
+/// The contract of `GlobalAlloc::alloc`.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn alloc(inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
-    // SAFETY: the caller's contract, handed on.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
     unsafe { decide_and_alloc(inner, layout, Contents::Any) }
 }
 
-/// As [`alloc`], zeroed.
+/// Like [`alloc`], with zeroed memory.
 ///
 /// # Safety
-/// That of `GlobalAlloc::alloc_zeroed`.
+/// The contract of `GlobalAlloc::alloc_zeroed`.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn alloc_zeroed(inner: &impl GlobalAlloc, layout: Layout) -> *mut u8 {
-    // SAFETY: the caller's contract, handed on.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc_zeroed`.
     unsafe { decide_and_alloc(inner, layout, Contents::Zeroed) }
 }
 
 unsafe fn decide_and_alloc(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
     match sampling::decide(layout.size()) {
-        // SAFETY: the caller's contract, handed on.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         Decision::Sampled(due) => unsafe { alloc_sampled(inner, layout, contents, &due) },
-        // SAFETY: likewise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         Decision::Unsampled => unsafe { contents.ask(inner, layout) },
-        // SAFETY: likewise.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         Decision::Workspace => unsafe { alloc_in_workspace(inner, layout, contents) },
     }
 }
 
-/// Where the workspace has no room, the inner allocator may have.
+/// Allocates from the workspace, or from the inner allocator if the workspace has no room.
 unsafe fn alloc_in_workspace(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
     let ptr = workspace::alloc(layout);
     if ptr.is_null() {
-        // SAFETY: the caller's contract, handed on.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         return unsafe { contents.ask(inner, layout) };
     }
     if contents == Contents::Zeroed {
-        // SAFETY: the block is as large as the layout, and ours.
+        // SAFETY: the block was just allocated, and is as large as the layout.
         unsafe { ptr.write_bytes(0, layout.size()) };
     }
     ptr
 }
 
-/// Allocates an object that is to be sampled. It comes unsampled where there is no room to remember
-/// it: an object that cannot be found at its free must not be counted as allocated.
+/// Allocates an object that is due for sampling. It is not sampled if there is no room to remember it: an object that
+/// cannot be found at its free must not be counted as allocated.
 unsafe fn alloc_sampled(
     inner: &impl GlobalAlloc,
     layout: Layout,
@@ -96,7 +96,7 @@ unsafe fn alloc_sampled(
     due: &DueSample,
 ) -> *mut u8 {
     let Some(class) = class_of(layout) else {
-        // SAFETY: the caller's contract, handed on.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         let ptr = unsafe { contents.ask(inner, layout) };
         track_large(ptr, layout.size(), due);
         return ptr;
@@ -106,7 +106,7 @@ unsafe fn alloc_sampled(
         if let Some(sample) = mem::malloc(layout.size(), due) {
             place.keep(sample);
             if contents == Contents::Zeroed {
-                // SAFETY: the place is as large as its class, which holds the layout, and ours.
+                // SAFETY: this call owns the place, which is as large as its class, and the class holds the layout.
                 unsafe { ptr.write_bytes(0, layout.size()) };
             }
             alloc_free_trace::malloc(ptr, layout.size(), due);
@@ -115,7 +115,7 @@ unsafe fn alloc_sampled(
         }
         place.give_back();
     }
-    // SAFETY: the caller's contract, handed on.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
     unsafe { contents.ask(inner, layout) }
 }
 
@@ -138,16 +138,16 @@ fn track_large(ptr: *mut u8, size: usize, due: &DueSample) {
     }
 }
 
-/// The sample of a held place.
+/// Returns the sample of a held place.
 fn sample_of(place: &Held<'_>) -> Sample {
     let [bucket, cycle] = place.value();
-    // SAFETY: `track_large` wrote the address of a bucket, which is never freed, before the object's
-    // address was told to anybody who could ask for it.
+    // SAFETY: `track_large` wrote the address of a bucket, which is never freed, before the allocation returned the
+    // object's address, so before any thread can free the object.
     let bucket = unsafe { &*(bucket as *const MemBucket) };
     Sample { bucket, cycle: Cycle::new(cycle as u32) }
 }
 
-/// `is_in_hook` says that the thread is in a hook already.
+/// Records a free. `is_in_hook` says whether the thread is in a hook already.
 fn record_free(ptr: *mut u8, sample: Sample, is_in_hook: bool) {
     mem::free(sample, collector::in_sweep());
     alloc_free_trace::free(ptr, sample.bucket.key.size(), is_in_hook);
@@ -159,7 +159,7 @@ fn record_free(ptr: *mut u8, sample: Sample, is_in_hook: bool) {
 #[inline(never)]
 pub(crate) fn free_pooled(ptr: *mut u8) {
     if workspace::contains(ptr) {
-        // SAFETY: whoever frees it has been given it.
+        // SAFETY: the caller frees a block of the workspace that it owns.
         unsafe { workspace::free(ptr) };
         return;
     }
@@ -173,26 +173,25 @@ pub(crate) fn free_pooled(ptr: *mut u8) {
     }
 }
 
-/// `GlobalAlloc::dealloc` for a block whose layout is a large one: if it was sampled, its free is
-/// recorded first.
+/// `GlobalAlloc::dealloc` for a block with a large layout: if it was sampled, its free is recorded first.
 ///
 /// # Safety
-/// That of `GlobalAlloc::dealloc`, and the block came from `inner`.
+/// The contract of `GlobalAlloc::dealloc`, and the block came from `inner`.
 #[inline(never)]
 pub(crate) unsafe fn free_large(inner: &impl GlobalAlloc, ptr: *mut u8, layout: Layout) {
     if let Some(place) = LARGE.hold(ptr as usize) {
         record_free(ptr, sample_of(&place), false);
         place.release();
     }
-    // SAFETY: the caller's contract, handed on.
+    // SAFETY: the caller keeps the contract of `GlobalAlloc::dealloc`, and the block came from `inner`.
     unsafe { inner.dealloc(ptr, layout) }
 }
 
-/// `GlobalAlloc::realloc` for an object that may have been sampled, or that may be sampled now. Counts
-/// as the free of the old object and the allocation of a new one, and decides anew about it.
+/// `GlobalAlloc::realloc` for an object that was or will be sampled. Counts as the free of the old object and the
+/// allocation of a new one, with a new decision about sampling.
 ///
 /// # Safety
-/// That of `GlobalAlloc::realloc`.
+/// The contract of `GlobalAlloc::realloc`.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn realloc(
@@ -202,14 +201,14 @@ pub(crate) unsafe fn realloc(
     new_size: usize,
 ) -> *mut u8 {
     let decided = if sampling::passes(new_size) { Decision::Unsampled } else { sampling::decide(new_size) };
-    // SAFETY: the caller keeps `new_size`, rounded up to the alignment, within isize::MAX.
+    // SAFETY: the caller ensures that `new_size`, rounded up to the alignment, does not exceed isize::MAX.
     let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
 
     let moves = match &decided {
         Decision::Unsampled => false,
         Decision::Sampled(..) => !placement::is_large(new_layout),
         Decision::Workspace if workspace::contains(ptr) => {
-            // SAFETY: the caller's contract, handed on.
+            // SAFETY: the block belongs to the workspace, and the caller keeps the contract of `GlobalAlloc::realloc`.
             let new = unsafe { workspace::realloc(ptr, layout, new_size) };
             if !new.is_null() {
                 return new;
@@ -219,8 +218,8 @@ pub(crate) unsafe fn realloc(
         Decision::Workspace => true,
     };
     if moves || pool::contains(ptr) {
-        // From one place to another: the contents move.
-        // SAFETY: the caller's contract, handed on.
+        // The object moves from one place to another.
+        // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, so `new_layout` is not of size zero.
         let new = unsafe {
             match decided {
                 Decision::Sampled(due) => alloc_sampled(inner, new_layout, Contents::Any, &due),
@@ -231,8 +230,8 @@ pub(crate) unsafe fn realloc(
         if new.is_null() {
             return null_mut();
         }
-        // SAFETY: both blocks hold this much, and the new one is nobody else's yet. The old block
-        // goes back where it came from.
+        // SAFETY: both blocks hold this many bytes, and no other code knows the new one yet. The old block is freed
+        // where it was allocated.
         unsafe {
             copy_nonoverlapping(ptr, new, layout.size().min(new_size));
             if pool::contains(ptr) {
@@ -246,8 +245,8 @@ pub(crate) unsafe fn realloc(
         return new;
     }
 
-    // The inner allocator keeps the object and may grow it in place. Its old address leaves the table
-    // before: another thread may be given it the moment it is free.
+    // The inner allocator keeps the object and may grow it in place. The old address leaves the table first, because
+    // another thread may receive it as soon as it is free.
     let sampled = match decided {
         Decision::Sampled(due) => Some(due),
         _ => None,

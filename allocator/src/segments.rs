@@ -1,4 +1,4 @@
-//! Where the workspace has its pages from: its part of the reservation, in units.
+//! The source of the workspace's pages: its part of the reservation, in units.
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
@@ -7,18 +7,18 @@ use rtprof_runtime::mapping::{self, PAGE};
 
 use crate::pool;
 
-/// The granule of segments.
+/// The size unit of segments.
 pub(crate) const UNIT: usize = 1 << 20;
 
-/// What is left out at the end of each segment, so that no segment touches the next one: dlmalloc would make one of the
-/// two, and give back neither as long as anything is in either. As large as the largest page.
+/// Bytes left unused at the end of each segment, so that no segment touches the next one: dlmalloc would merge the two,
+/// and return neither as long as anything is in either. As large as the largest page.
 const GAP: usize = 64 << 10;
 
-/// The most units that a workspace has: 4 GiB.
+/// The most units of a workspace: 4 GiB.
 pub(crate) const UNITS: usize = 4096;
 
-/// At the first unit of each segment how many units it has, and else 0. Changed by one thread at a time, with the arena's
-/// lock.
+/// The number of units of each segment, stored at its first unit; 0 elsewhere. Changed by one thread at a time, with
+/// the arena's lock held.
 static RUNS: [AtomicU16; UNITS] = [const { AtomicU16::new(0) }; UNITS];
 static USED: AtomicUsize = AtomicUsize::new(0);
 
@@ -26,12 +26,13 @@ static USED: AtomicUsize = AtomicUsize::new(0);
 pub(crate) struct Segments;
 
 impl Segments {
-    /// The bytes of all segments.
+    /// Returns the bytes of all segments.
     pub(crate) fn committed(&self) -> usize {
         USED.load(Relaxed) * UNIT
     }
 
-    /// Gives all pages back but the first `kept` bytes, and has no segments then. Nothing is in use.
+    /// Returns all pages but the first `kept` bytes to the kernel, and clears the list of segments. Nothing may be in
+    /// use.
     pub(crate) fn give_back(&self, kept: usize) {
         for (at, run) in RUNS.iter().enumerate() {
             let (start, len) = (at * UNIT, usize::from(run.swap(0, Relaxed)) * UNIT);
@@ -41,7 +42,7 @@ impl Segments {
         USED.store(0, Relaxed);
     }
 
-    /// The first of so many free units in a row.
+    /// Returns the first of `units` free units in a row.
     fn find(&self, units: usize) -> Option<usize> {
         let all = (pool::workspace().len() / UNIT).min(UNITS);
         let (mut at, mut first) = (0, 0);
@@ -62,26 +63,26 @@ fn address(offset: usize) -> *mut u8 {
     (pool::workspace().start + offset) as *mut u8
 }
 
-/// Gives pages back; whether the kernel has taken them. It does not take locked ones.
+/// Returns pages to the kernel. `false` if the kernel refuses, as it does for locked pages.
 fn discard(offset: usize, len: usize) -> bool {
     let Some(start) = NonNull::new(address(offset)) else { return false };
-    // SAFETY: whole pages of the workspace with nothing in them that is in use.
+    // SAFETY: the range consists of whole pages of the workspace in which nothing is in use.
     len == 0 || unsafe { mapping::discard(start, len) }
 }
 
-/// Gives the pages of what is in no segment any more back.
+/// Returns the pages of a range that no segment contains any more.
 fn close(offset: usize, len: usize) {
     discard(offset, len);
     if let Some(start) = NonNull::new(address(offset))
         && len > 0
     {
-        // SAFETY: it is committed again before it is in another segment.
+        // SAFETY: the range is committed again before another segment uses it.
         unsafe { mapping::close(start, len) };
     }
 }
 
-// SAFETY: segments lie in the reservation, are given out once until they are freed, and can be read and written. dlmalloc
-// calls this with one thread at a time.
+// SAFETY: segments lie in the reservation, are allocated once until they are freed, and can be read and written.
+// dlmalloc calls these methods from one thread at a time, because the arena is locked.
 unsafe impl dlmalloc::Allocator for Segments {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
         const NONE: (*mut u8, usize, u32) = (null_mut(), 0, 0);
@@ -89,7 +90,7 @@ unsafe impl dlmalloc::Allocator for Segments {
         let (Some(first), Ok(run)) = (self.find(units), u16::try_from(units)) else { return NONE };
         let (start, len) = (address(first * UNIT), units * UNIT - GAP);
         let Some(place) = NonNull::new(start) else { return NONE };
-        // SAFETY: whole pages of the reservation, in no segment.
+        // SAFETY: the range consists of whole pages of the reservation that are in no segment.
         if !unsafe { mapping::commit(place, len) } {
             return NONE;
         }
@@ -118,7 +119,7 @@ unsafe impl dlmalloc::Allocator for Segments {
         true
     }
 
-    /// Where the kernel takes no pages back, as they are locked, they keep what is in them.
+    /// `false`, because locked pages, which the kernel does not take back, keep their contents.
     fn allocates_zeros(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Slabs: 64 KiB of equal slots each, given out and taken back by any thread without a lock.
+//! Slabs: 64 KiB of equal slots each, taken and given back by any thread without a lock.
 //!
 //! ```text
 //!   per class:  stack of slabs that may have a free slot ──► slab ──► slab ──► ∅
@@ -6,19 +6,19 @@
 //!               free slots linked by index, beside the slab, never inside it
 //! ```
 //!
-//! Every change of a slab is one compare-and-swap of its word, whose tag changes with it, so that a
-//! slot taken and given back meanwhile cannot be mistaken for an unchanged one. Links are stored as
-//! the distance from the next slot: zeroed memory is a list of all slots in order, and a slab needs no
-//! preparation, fresh or returned to the kernel.
+//! Every change of a slab is one compare-and-swap of its word. The word's tag changes each time, so that a slot taken
+//! and given back meanwhile cannot be mistaken for an unchanged one. Links are stored as the distance from the next
+//! slot: zeroed memory is a list of all slots in order, so that a slab needs no preparation, whether fresh or returned
+//! to the kernel.
 //!
-//! | status | where the slab is | who changes it |
+//! | status | where the slab is | which thread changes the status |
 //! |---|---|---|
 //! | `LISTED` | on its class's stack, or just being popped or pushed | |
 //! | `FULL` | on no stack | its popper; the first free makes it `LISTED` and pushes it |
-//! | `PURGING` | on its class's stack; nothing in use; nobody takes a slot | whoever returns its memory |
+//! | `PURGING` | on its class's stack; nothing is in use; no thread takes a slot | the thread that returns its memory |
 //!
-//! A thread that does not exist in a forked child can leave a slab popped or purging there: the child
-//! loses its free slots, and those of slabs beneath a purging one, no more.
+//! A thread that does not exist in a forked child can leave a slab popped or purging there. The child loses the free
+//! slots of that slab, and those of slabs beneath a purging one, but no more.
 
 use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
 
@@ -30,7 +30,7 @@ struct SlabWord {
     /// Slots in use.
     live: u32,
     status: Status,
-    /// Empty, but with memory that was used: worth returning to the kernel.
+    /// Whether the slab is empty, but has memory that was used and is worth returning to the kernel.
     dirty: bool,
     tag: u32,
 }
@@ -69,7 +69,7 @@ impl SlabWord {
             | u64::from(self.tag) << 35
     }
 
-    /// The word with these changes and the next tag.
+    /// Returns the word with the changes of `change` and the next tag.
     fn with(self, change: impl FnOnce(&mut Self)) -> Self {
         let mut next = self;
         change(&mut next);
@@ -78,10 +78,10 @@ impl SlabWord {
     }
 }
 
-/// What is kept for each slab beside its memory.
+/// The data of each slab, kept beside its memory.
 pub(crate) struct Header {
     word: AtomicU64,
-    /// The next slab on the stack plus one; meaningful while on it.
+    /// The next slab on the stack plus one; meaningful only while the slab is on the stack.
     next: AtomicU32,
     class: AtomicU32,
 }
@@ -92,7 +92,7 @@ impl Header {
         Self { word: AtomicU64::new(0), next: AtomicU32::new(0), class: AtomicU32::new(0) }
     }
 
-    /// Makes the slab an empty one of a class. Only its owner may call this, before it is listed.
+    /// Makes the slab an empty one of `class`. Only its owner may call this, before the slab is listed.
     pub(crate) fn assign(&self, class: usize) {
         self.class.store(class as u32, Ordering::Relaxed);
         self.word.store(SlabWord::FRESH.pack(), Ordering::Release);
@@ -106,15 +106,15 @@ impl Header {
         SlabWord::unpack(self.word.load(Ordering::Acquire))
     }
 
-    /// Replaces the word if it is still `old`. Acquire and release: what the last user of a slot did
-    /// with it happens before the next user's.
+    /// Replaces the word if it is still `old`. Acquire and release: the accesses of a slot's last user happen before
+    /// those of the next user.
     fn swap(&self, old: SlabWord, new: SlabWord) -> bool {
         self.word.compare_exchange(old.pack(), new.pack(), Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 }
 
-/// The stack of slabs of one class that may have a free slot: top plus one, and a tag against slabs
-/// that were popped and pushed meanwhile.
+/// The stack of slabs of one class that may have a free slot: the top slab plus one, and a tag that detects slabs
+/// popped and pushed meanwhile.
 pub(crate) struct ClassStack(AtomicU64);
 
 impl ClassStack {
@@ -125,18 +125,18 @@ impl ClassStack {
     }
 }
 
-/// The slabs that the functions of this module work on.
+/// The slabs on which the functions of this module work.
 pub(crate) trait Slabs {
     fn stack(&self, class: usize) -> &ClassStack;
     fn header(&self, slab: u32) -> &Header;
-    /// The link of a slot: the distance from its successor in memory to its successor in the list.
+    /// Returns the link of a slot: the distance from its successor in memory to its successor in the list.
     fn link(&self, slab: u32, slot: u32) -> &AtomicU32;
-    /// Slots of a slab of this class.
+    /// Returns the number of slots of a slab of this class.
     fn slots(&self, class: usize) -> u32;
-    /// A new slab, assigned to the class and not listed; `None` when there are no more.
+    /// Adds a slab, assigned to the class and not listed; `None` when there are no more.
     fn grow(&self, class: usize) -> Option<u32>;
-    /// Returns a slab's memory, links included, to the kernel: all reads as zero afterwards. `false`
-    /// when the kernel refuses; then the links are as they were.
+    /// Returns a slab's memory, links included, to the kernel, after which all of it reads as zero. `false` when the
+    /// kernel refuses; then the links are unchanged.
     fn discard(&self, slab: u32) -> bool;
     /// Called when a slab becomes dirty (`1`) or stops being so (`-1`).
     fn count_dirty(&self, change: i32);
@@ -150,7 +150,7 @@ fn push(slabs: &impl Slabs, class: usize, slab: u32) {
     });
 }
 
-/// Takes a slot of the class: (slab, slot). `None` when no slab can be added.
+/// Takes a slot of the class, and returns (slab, slot). `None` when no slab can be added.
 pub(crate) fn take(slabs: &impl Slabs, class: usize) -> Option<(u32, u32)> {
     let top = &slabs.stack(class).0;
     let slots = slabs.slots(class);
@@ -163,7 +163,7 @@ pub(crate) fn take(slabs: &impl Slabs, class: usize) -> Option<(u32, u32)> {
         let header = slabs.header(slab);
         let word = header.load();
         if word.status == Status::Purging {
-            // Whoever purges it will be done in a moment, but nobody waits for him.
+            // The purging thread will be done in a moment, but no thread waits for it.
             push(slabs, class, slabs.grow(class)?);
         } else if word.head == slots {
             let next = u64::from(header.next.load(Ordering::Relaxed));
@@ -188,8 +188,8 @@ pub(crate) fn take(slabs: &impl Slabs, class: usize) -> Option<(u32, u32)> {
     }
 }
 
-/// The caller popped this slab because it was full: marks it so, or lists it again if a slot was
-/// given back meanwhile.
+/// Marks a slab that the caller popped because it was full as full, or lists it again if a slot was given back
+/// meanwhile.
 fn retire(slabs: &impl Slabs, class: usize, slab: u32) {
     let header = slabs.header(slab);
     loop {
@@ -203,7 +203,7 @@ fn retire(slabs: &impl Slabs, class: usize, slab: u32) {
     }
 }
 
-/// Gives a slot back. The caller owns it.
+/// Gives a slot back, which the caller owns.
 pub(crate) fn give(slabs: &impl Slabs, slab: u32, slot: u32) {
     let header = slabs.header(slab);
     loop {
@@ -227,7 +227,7 @@ pub(crate) fn give(slabs: &impl Slabs, slab: u32, slot: u32) {
     }
 }
 
-/// Returns the memory of a slab to the kernel if it is empty and was used. Returns whether it did.
+/// Returns the memory of a slab to the kernel if the slab is empty and was used. Returns whether it did.
 pub(crate) fn purge(slabs: &impl Slabs, slab: u32) -> bool {
     let header = slabs.header(slab);
     let word = header.load();
@@ -238,14 +238,14 @@ pub(crate) fn purge(slabs: &impl Slabs, slab: u32) -> bool {
     if !header.swap(word, purging) {
         return false;
     }
-    // Nothing is in use, and nobody takes a slot while the status says so: the slab is ours.
+    // Nothing is in use, and no thread takes a slot in this status, so this thread owns the slab.
     let returned = slabs.discard(slab);
     let after = purging.with(|w| {
         if returned {
             *w = SlabWord { tag: w.tag, ..SlabWord::FRESH };
         } else {
-            // Locked memory stays, and the list of free slots with it. Not dirty: asking again would
-            // fail again.
+            // Locked memory stays, with its list of free slots. The slab is not marked dirty, because the next attempt
+            // would fail too.
             w.status = Status::Listed;
             w.dirty = false;
         }
@@ -270,7 +270,7 @@ mod loom_tests {
         stack: ClassStack,
         headers: Vec<Header>,
         links: Vec<AtomicU32>,
-        /// Who holds each slot.
+        /// The holder of each slot.
         owners: Vec<AtomicU32>,
         grown: AtomicUsize,
     }
@@ -348,14 +348,14 @@ mod loom_tests {
             model.give_as(1, first);
             model.give_as(1, second);
             other.join().unwrap();
-            // Everything is back: as many slots as were made can be taken again.
+            // All slots are free again, so as many as were made can be taken again.
             let a = model.take_as(3);
             let b = model.take_as(3);
             assert_ne!(a, b);
         });
     }
 
-    /// A purge never takes memory that is in use, and a slab is whole after it.
+    /// A purge never takes memory that is in use, and the slab is intact afterwards.
     #[test]
     fn loom_purge_spares_what_is_in_use() {
         let mut builder = loom::model::Builder::new();

@@ -8,46 +8,48 @@ use crate::snapshot::Snapshot;
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::view::View;
 
-/// All stacks of a profile from the outermost function on; stacks that begin alike share their beginning.
+/// All stacks of a profile as a tree, from the outermost function on. Stacks with the same beginning share its nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallTree {
-    /// Name and source file of each function that occurs; the file is empty where it is not known. Where the name is not, the
-    /// library stands for it (`[libc.so.6]`), or the address in the program.
+    /// Name and source file of each function that occurs; the file is empty where it is not known. A function without a
+    /// name is listed by its library (`[libc.so.6]`), or by its address in the program.
     pub functions: Vec<(Arc<str>, Arc<str>)>,
-    /// Each before all that it calls, directly after it or after what an earlier call of the same function called.
+    /// Nodes in depth-first order: each node comes after its caller, followed by its own subtree.
     pub nodes: Vec<Node>,
-    /// Of the stacks that end at each node, a value for each sample type; node after node.
+    /// The values of the stacks that end at each node, one for each sample type; node after node.
     pub values: Vec<i64>,
-    /// Nodes that are not there, because they are too small to be seen: what they had is their caller's.
+    /// Number of nodes that were left out because they are too small to be seen. Their values were added to the
+    /// callers.
     pub folded: usize,
-    /// Remarks for the reader on functions without names.
+    /// Remarks for the reader about functions without names.
     pub comments: Vec<String>,
 }
 
-/// A function, called by one chain of callers.
+/// A function, as called by one chain of callers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Node {
-    /// The caller's place among the nodes; `None` for the outermost function.
+    /// The caller's index among the nodes; `None` for the outermost function.
     pub parent: Option<u32>,
-    /// The place of its name.
+    /// The index of its name.
     pub function: u32,
 }
 
-/// More nodes than this no page draws; the smallest are folded.
+/// A page cannot draw more nodes than this; the smallest are folded.
 const MANY: usize = 100_000;
-/// What is less than this part of all, in every sample type, is less than a tenth of a pixel on a screen.
+/// A node that is less than one part in this many of the total, in every sample type, is less than a tenth of a pixel
+/// on a screen.
 const TOO_SMALL: i128 = 20_000;
 
-/// A tree that grows: a node's caller is always before it.
+/// A tree under construction: a node's caller always comes before it.
 #[derive(Default)]
 struct Growing {
     tree: CallTree,
     types: usize,
     functions: HashMap<(Arc<str>, Arc<str>), u32>,
     children: HashMap<(Option<u32>, u32), u32>,
-    /// The functions of the stack at hand, leaf first.
+    /// The functions of the current stack, leaf first.
     stack: Vec<u32>,
 }
 
@@ -68,7 +70,7 @@ impl CallTree {
         tree.in_order(types)
     }
 
-    /// Without nodes of which no value is at least one `part`th of all.
+    /// Removes nodes of which no value reaches one `part`th of the total.
     fn folded(mut self, types: usize, part: i128) -> Self {
         let totals = self.totals(types);
         let mut all = vec![0i128; types];
@@ -79,7 +81,7 @@ impl CallTree {
             let mut values = totals[at * types..][..types].iter().zip(&all);
             values.any(|(total, all)| total.abs() * part >= *all && *total != 0)
         };
-        // Where each node went: its new place, or that of the caller that it is folded into.
+        // The new index of each node, or that of the caller into which it is folded.
         let mut places: Vec<Option<u32>> = Vec::with_capacity(self.nodes.len());
         let mut kept = Self {
             functions: std::mem::take(&mut self.functions),
@@ -89,7 +91,7 @@ impl CallTree {
         for (at, node) in self.nodes.iter().enumerate() {
             let parent = node.parent.and_then(|parent| places[parent as usize]);
             let values = &self.values[at * types..][..types];
-            // What is above all is kept: there is no caller to take it.
+            // An outermost node is always kept, because it has no caller to add it to.
             if is_seen(at) || parent.is_none() {
                 places.push(Some(kept.nodes.len() as u32));
                 kept.nodes.push(Node { parent, function: node.function });
@@ -105,7 +107,7 @@ impl CallTree {
         kept
     }
 
-    /// The values of each node with those of all that it calls.
+    /// Returns the values of each node plus those of its subtree.
     fn totals(&self, types: usize) -> Vec<i128> {
         let mut totals: Vec<i128> = self.values.iter().map(|&value| i128::from(value)).collect();
         for (at, node) in self.nodes.iter().enumerate().rev() {
@@ -117,13 +119,13 @@ impl CallTree {
         totals
     }
 
-    /// Each node before all that it calls, without another one's between them.
+    /// Sorts the nodes depth-first: each caller before its callees, and each subtree contiguous.
     fn in_order(self, types: usize) -> Self {
-        // As lists through the nodes: a node's first callee, and the next of the same caller.
+        // Linked lists through the nodes: a node's first callee, and the next callee of the same caller.
         let mut first: Vec<Option<u32>> = vec![None; self.nodes.len()];
         let mut sibling: Vec<Option<u32>> = vec![None; self.nodes.len()];
         let mut outermost = None;
-        // Backwards, so that the first comes to stand first.
+        // Backwards, so that each list keeps the original order.
         for (at, node) in self.nodes.iter().enumerate().rev() {
             let list = node.parent.map_or(&mut outermost, |parent| &mut first[parent as usize]);
             sibling[at] = list.replace(at as u32);
@@ -175,7 +177,7 @@ impl Growing {
     }
 }
 
-/// The names and files of a stack's functions, leaf first, inlined ones included.
+/// Passes the names and files of a stack's functions to `see`, leaf first, inlined ones included.
 pub(crate) fn each_function(frames: &Frames<'_>, mut see: impl FnMut(Arc<str>, Arc<str>)) {
     for (address, lines) in frames.shown() {
         if lines.is_empty() {

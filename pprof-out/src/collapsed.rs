@@ -1,4 +1,4 @@
-//! Collapsed stacks: the lines that flame graph tools take (`stackcollapse` of Brendan Gregg's scripts).
+//! Collapsed stacks: the lines that flame graph tools read (`stackcollapse` of Brendan Gregg's scripts).
 
 use std::fmt::Write as _;
 use std::io;
@@ -8,8 +8,8 @@ use crate::sink::Sink;
 use crate::snapshot::Snapshot;
 use rtprof_symbols::view::View;
 
-/// Writes a line for each record that has a value of this sample type. Lines of equal stacks (one a size of object)
-/// are left to the reader, who adds them up.
+/// Writes a line for each record that has a value of this sample type. Lines of equal stacks (of objects of different
+/// sizes) are not merged, because the reader adds them up.
 pub(crate) fn write(
     snapshot: &Snapshot,
     sample_type: usize,
@@ -29,7 +29,7 @@ pub(crate) fn write(
             if at > 0 {
                 text.push(';');
             }
-            // A semicolon in a name, as in `[u8; 4]`, would end the name, a line break the line.
+            // A semicolon in a name, as in `[u8; 4]`, would end the name, and a line break the line.
             text.extend(name.chars().map(|c| match c {
                 ';' => ',',
                 c if c.is_control() => ' ',

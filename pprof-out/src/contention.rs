@@ -1,4 +1,4 @@
-//! The block and mutex profiles: where the program waits, and who makes it wait.
+//! The block and mutex profiles: where the program waits, and which code makes it wait.
 
 use std::cmp::Reverse;
 
@@ -12,15 +12,15 @@ use crate::kind::ProfileKind;
 use crate::record::{Detail, Leaf, Record};
 use crate::snapshot::Snapshot;
 
-/// The order is Go's; readers go by position.
+/// The order is Go's; readers rely on the position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
 
-/// Two profiles of one form.
+/// The two contention profiles, which share one form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Contention {
     /// The stacks that waited.
     Block,
-    /// The stacks that others waited for.
+    /// The stacks that made others wait.
     Mutex,
 }
 
@@ -46,12 +46,12 @@ impl Contention {
         }
     }
 
-    /// How many records there are now.
+    /// Returns the present number of records.
     pub(crate) fn count(self) -> usize {
         self.counts().len()
     }
 
-    /// What the profiler has recorded up to now.
+    /// Takes a snapshot of what the profiler has recorded up to now.
     pub(crate) fn take(self) -> Snapshot {
         let record = |count: BlockCount| Record {
             labels: labels::resolve(count.labels).into(),
@@ -73,7 +73,7 @@ impl Contention {
     }
 }
 
-/// The longest delay first; of equal ones the newest stack, as the profiler has them.
+/// Sorts by delay, longest first. Records of equal delay keep the profiler's order, newest stack first.
 pub(crate) fn sort(records: &mut [Record]) {
     records.sort_by_key(|record| Reverse(record.added()[1]));
 }

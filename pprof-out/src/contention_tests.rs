@@ -24,7 +24,7 @@ fn synthetic(of: Contention, fraction: i64) -> Snapshot {
     let records = vec![
         waits(&[0x303], 1, 7),
         waits(&[0x101, 0x202], 30, 5_000),
-        // One stack under two sets of labels is two samples.
+        // One stack with two sets of labels is two samples.
         Record { labels: labels.into(), ..waits(&[0x101, 0x202], 40, 9_000) },
         waits(&[0x404], 2, 5_000),
     ];
@@ -109,7 +109,7 @@ fn text_of_nothing() {
     }
 }
 
-/// Largest values at the slowest clock, at one of a nanosecond a tick, and at a fast one.
+/// The largest values, at a slow clock, at one tick per nanosecond, and at a fast clock.
 fn extreme(ticks_per_second: u64) -> Snapshot {
     snapshot(Contention::Mutex, ticks_per_second, 10, vec![waits(&[0x101], i64::MAX, i64::MAX)])
 }
@@ -126,7 +126,7 @@ fn nothing_overflows() {
         let text = text_of(&extreme);
         let line = text.lines().find(|line| line.ends_with(" @ 0x101")).unwrap();
         let cycles: i64 = line.split(' ').next().unwrap().parse().unwrap();
-        // Go's conversion of a larger one has no defined result.
+        // Go's conversion of a larger value has no defined result.
         let read = cycles as f64 / ratio;
         assert!(cycles > 0 && read < i64::MAX as f64, "{cycles} ticks, {read} ns");
         assert!(ticks_per_second > clock::NANOS || read > 0.999 * i64::MAX as f64, "{read} ns");
@@ -142,7 +142,7 @@ fn equal_delays_keep_their_order() {
     assert_eq!(stacks, [4, 2, 1, 3, 5]);
 }
 
-/// Keeps its caller on the stack of the call before it.
+/// Prevents a tail call, so that the caller's frame stays on the stack of the preceding call.
 fn not_a_tail_call() {
     std::hint::black_box(());
 }
@@ -179,8 +179,8 @@ fn written_text(name: &str) -> String {
     String::from_utf8(out).unwrap()
 }
 
-/// The sums of the samples that begin in this function of this file: the optimizer may have made two calls of a
-/// loop, and so two stacks.
+/// Sums of the samples whose leaf is this function of this file: the optimizer may have unrolled a loop into two calls,
+/// and so two stacks.
 fn sum_at(profile: &Profile, function: &str) -> Vec<i64> {
     let name = format!("rtprof_pprof_out::contention::tests::{function}");
     let is_named = |id: u64| {
@@ -195,7 +195,7 @@ fn comments(profile: &Profile) -> Vec<&str> {
     profile.comment.iter().map(|&at| profile.string_table[at as usize].as_str()).collect()
 }
 
-/// All that touches the profiles of the process, which the tests share.
+/// Covers the profiles of the process in one test, because tests would share them.
 #[test]
 fn the_profiles_of_the_process() {
     for (name, remark) in [
@@ -220,7 +220,7 @@ fn the_profiles_of_the_process() {
     let second = clock::NANOS as i64;
     let block = written("block");
     let [waits, nanos] = sum_at(&block, "waits_for_a_lock")[..] else { panic!("two values") };
-    // A fraction of a nanosecond is cut off, as in Go.
+    // A fraction of a nanosecond is truncated, as in Go.
     assert!(waits == 1 && (0..=1).contains(&(second - nanos)), "{waits} waits, {nanos} ns");
     assert!(!comments(&block).iter().any(|remark| remark.contains("is off")), "{:?}", comments(&block));
     let mutex = written("mutex");
@@ -236,7 +236,7 @@ fn the_profiles_of_the_process() {
     assert_eq!([count("block"), count("mutex")], [block.sample.len(), mutex.sample.len()]);
     assert_eq!(count("threadcreate"), 2);
 
-    // The cut holds for the addresses too.
+    // The leaf is also hidden in the addresses.
     for (name, function) in [("block", "waits_for_a_lock"), ("threadcreate", "creates_a_thread")] {
         let text = written_text(name);
         let leaf = text.lines().find(|line| line.starts_with('#')).unwrap();
@@ -248,7 +248,7 @@ fn the_profiles_of_the_process() {
     assert!(text.starts_with("threadcreate profile: total 2\n"), "{text}");
 }
 
-/// What `go tool pprof` makes of both forms must be the same.
+/// `go tool pprof` must read the same values from both forms.
 #[test]
 fn go_reads_the_same_from_both_forms() {
     for go in go_pprof::toolchains() {

@@ -1,4 +1,4 @@
-//! Profiles of things: those of a program's own, and threadcreate, the stacks that led to the creation of threads.
+//! Profiles that count things: custom profiles of the program, and threadcreate, the stacks that created threads.
 
 use std::collections::HashMap;
 
@@ -14,20 +14,20 @@ use crate::snapshot::Snapshot;
 /// The name of the profile of created threads.
 pub(crate) const THREAD_CREATE: &str = "threadcreate";
 
-/// Where a thing was added.
+/// The place where a thing was added.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct AddSite {
     /// Return addresses from the caller of `add` on, leaf first.
     pub(crate) stack: Box<[usize]>,
-    /// Functions that the caller wants hidden. Counted at export, where inlined ones are known.
+    /// Number of functions that the caller wants hidden. Applied at export, where inlined functions are known.
     pub(crate) skip: usize,
     pub(crate) span: CaptureSpan,
 }
 
-/// The profile of a program's own that holds these places: the most frequent first, then by address, so that the order is
-/// always the same.
+/// Makes the snapshot of a custom profile with these places: the most frequent first, then by address, so that the
+/// order is always the same.
 pub(crate) fn of_add_sites(name: String, places: Vec<AddSite>) -> Snapshot {
-    /// Stack and skip.
+    /// Stack and `skip`.
     type At = (Box<[usize]>, usize);
     let mut counts: HashMap<At, (CaptureSpan, i64)> = HashMap::new();
     for AddSite { stack, skip, span } in places {
@@ -45,14 +45,14 @@ pub(crate) fn of_add_sites(name: String, places: Vec<AddSite>) -> Snapshot {
     Snapshot::new(ProfileKind::Count { name: name.into(), leaf: CountLeaf::Program }, records, Vec::new())
 }
 
-/// How many threads were created up to now. Go: `countThreadCreate`.
+/// Returns how many threads have been created up to now. Go: `countThreadCreate`.
 pub(crate) fn threads_created() -> usize {
     let counts = thread_create::thread_counts();
     let total = counts.iter().fold(0u64, |sum, count| sum.saturating_add(count.created));
     usize::try_from(total).unwrap_or(usize::MAX)
 }
 
-/// The stacks that have created threads up to now: the one that created the most first, then by address.
+/// Returns the stacks that have created threads up to now: the one that created the most first, then by address.
 pub(crate) fn of_threads() -> Snapshot {
     let mut counts = thread_create::thread_counts();
     counts.sort_unstable_by(|a, b| {

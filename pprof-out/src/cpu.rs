@@ -11,13 +11,13 @@ use crate::record::{Detail, Leaf, Record, Sampled};
 use crate::snapshot::Snapshot;
 use crate::taken::Taken;
 
-/// The profile's name: that of its endpoint.
+/// The profile's name, as in its endpoint.
 pub(crate) const NAME: &str = "profile";
 
-/// The order is Go's; readers go by position.
+/// The order is Go's; readers rely on the position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 2] = [("samples", "count"), ("cpu", "nanoseconds")];
 
-/// What a sampling that began at `start` has brought: the most samples first.
+/// Makes a snapshot of the samples since `start`: the most samples first.
 pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
     let CpuSamples { counts, period_nanos, duration, names, remarks, .. } = samples;
     let names: Vec<(u32, Arc<str>)> = names.into_iter().map(|(id, name)| (id, name.into())).collect();
@@ -38,7 +38,7 @@ pub(crate) fn of(samples: CpuSamples, start: SystemTime) -> Snapshot {
         span: count.span,
         labels: labels::resolve(count.labels).into(),
         detail: Detail::Samples(Box::new(sampled)),
-        // Time in the profiler is time.
+        // Time spent in the profiler counts too, so nothing is hidden at the leaf.
         ..Record::new(
             count.stack.into_vec(),
             Leaf::Skip(0),

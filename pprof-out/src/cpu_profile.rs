@@ -1,6 +1,6 @@
-//! Taking a CPU profile: into a writer, between a start and a stop, or as a snapshot.
+//! CPU profiles: written to a writer, between a start and a stop, or captured as a snapshot.
 //!
-//! Locks: `CURRENT` guards the profile that is being taken, for the length of a look.
+//! Locks: `CURRENT` guards the profile in progress, and is held only briefly.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,25 +17,25 @@ use rtprof_runtime::labels;
 use crate::snapshot::Snapshot;
 use rtprof_symbols::symbolizer::Symbolization;
 
-/// How a CPU profile is taken. [`CpuProfileOptions::default`] is right for most.
+/// Options of a CPU profile. [`CpuProfileOptions::default`] suits most programs.
 #[derive(Clone, Debug)]
 pub struct CpuProfileOptions {
-    /// Samples in a second of a thread's processor time, from 1 to 10,000; 100 by default, as in Go. Above that they are
-    /// still exact where the kernel permits perf_event_open; timers go off 100 to 1000 times a second, and each sample
-    /// stands for several.
+    /// Samples per second of a thread's processor time, from 1 to 10,000; 100 by default, as in Go. Higher rates are
+    /// still exact where the kernel permits perf_event_open. Timers go off only 100 to 1000 times a second, and each of
+    /// their samples then stands for several.
     pub hz: u32,
-    /// By which means threads are interrupted. By default ([`CpuSource::Auto`]) by perf_event_open where it counts the time in
-    /// the kernel too, else by timers.
+    /// The source of the interrupts. By default ([`CpuSource::Auto`]) perf_event_open where it also counts the time in
+    /// the kernel, else timers.
     pub source: CpuSource,
-    /// Whether samples bear the labels `thread id` and `thread name`; not by default, for each thread has stacks of its own
-    /// then.
+    /// Whether samples carry the labels `thread id` and `thread name`; not by default, because each thread then has its
+    /// own stacks.
     pub thread_labels: bool,
-    /// Who finds the names of functions; [`Symbolization::Full`] by default.
+    /// Whether and how names of functions are resolved; [`Symbolization::Full`] by default.
     pub symbolization: Symbolization,
-    /// Whether stacks have the frames that std runs between the beginning of a thread and the program's first function;
-    /// not by default.
+    /// Whether stacks include the frames of std between the beginning of a thread and the program's first function; not
+    /// by default.
     pub startup_frames: bool,
-    /// How long [`stop_cpu_profile`] waits for the writer to take everything; 10 s by default.
+    /// How long [`stop_cpu_profile`] waits for the writer to accept everything; 10 s by default.
     pub drain_timeout: Duration,
 }
 
@@ -52,19 +52,20 @@ impl Default for CpuProfileOptions {
     }
 }
 
-/// What a CPU profile was made of.
+/// Facts about a finished CPU profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CpuProfileStats {
-    /// Samples, each of a period of processor time.
+    /// Samples, each of one period of processor time.
     pub samples: u64,
-    /// For how long threads were sampled.
+    /// The time during which threads were sampled.
     pub duration: Duration,
-    /// By which means.
+    /// The source of the interrupts.
     pub sampled_by: SampledBy,
 }
 
-/// A CPU profile that is being taken, for who wants a [`Snapshot`] of it rather than have it written. Dropped, it ends.
+/// A CPU profile in progress, for callers that want a [`Snapshot`] of it instead of a written profile. Dropping it ends
+/// the profile.
 ///
 /// ```
 /// # use rtprof_pprof_out as pprof;
@@ -84,10 +85,10 @@ pub struct CpuCapture {
 }
 
 impl CpuCapture {
-    /// Starts to sample all threads of the process. Of `options`, `symbolization` and `drain_timeout` are of no use here.
+    /// Starts to sample all threads of the process. The options `symbolization` and `drain_timeout` are ignored.
     ///
     /// # Errors
-    /// As [`start_cpu_profile_with`].
+    /// The same as of [`start_cpu_profile_with`].
     pub fn start(options: &CpuProfileOptions) -> Result<Self, CpuProfileError> {
         let start = SystemTime::now();
         let sampler = cpu::start(cpu::Options {
@@ -99,16 +100,16 @@ impl CpuCapture {
         Ok(Self { sampler, start, startup_frames: options.startup_frames })
     }
 
-    /// By which means threads are sampled.
+    /// Returns the source of the interrupts.
     pub fn sampled_by(&self) -> &SampledBy {
         self.sampler.sampled_by()
     }
 
-    /// Ends it with what it has found: within milliseconds, and some more where many threads keep the cores busy, and a second if
-    /// a debugger has stopped a thread in the handler.
+    /// Ends the capture and returns its samples. This takes milliseconds, somewhat longer where many threads keep the
+    /// cores busy, and a second if a debugger has stopped a thread in the handler.
     ///
     /// # Errors
-    /// [`CpuProfileError::Forked`] in a forked child: it is its parent that samples.
+    /// [`CpuProfileError::Forked`] in a forked child, because its parent is the process that samples.
     pub fn finish(self) -> Result<Snapshot, CpuProfileError> {
         self.finish_with_stats().map(|(snapshot, _)| snapshot)
     }
@@ -126,7 +127,7 @@ impl CpuCapture {
     }
 }
 
-/// A profile that is being taken for a writer.
+/// A CPU profile in progress that will be written to a writer.
 struct Session {
     process: u32,
     capture: CpuCapture,
@@ -137,33 +138,34 @@ struct Session {
 #[derive(Default)]
 struct Current {
     session: Option<Session>,
-    /// The process that is about to have one.
+    /// The process that is about to start a profile.
     starting: Option<u32>,
-    /// Alive as long as a writer is that has not returned in time.
+    /// Alive as long as a writer that has not returned in time.
     stalled: Weak<()>,
 }
 
 static CURRENT: ForkMutex<Option<Current>> = ForkMutex::new(None);
 
-/// Starts a CPU profile of all threads, those that begin later included, which is written to `w` as profile.proto when it is
-/// stopped. Go: `pprof.StartCPUProfile`.
+/// Starts a CPU profile of all threads, including those that begin later. It is written to `w` as profile.proto when it
+/// is stopped. Go: `pprof.StartCPUProfile`.
 ///
-/// Each thread is interrupted by a signal each time it has used 10 ms of processor time. System calls go on afterwards, but
-/// for some that return `EINTR` (docs/cpu.md). One profile at a time: `/debug/pprof/profile` takes one too.
+/// Each thread is interrupted by a signal each time it has used 10 ms of processor time. System calls continue
+/// afterwards, except for some that return `EINTR` (docs/cpu.md). One profile can run at a time: `/debug/pprof/profile`
+/// takes one too.
 ///
 /// # Errors
-/// [`CpuProfileError::AlreadyStarted`] if one goes on; [`CpuProfileError::WriterBusy`] if the writer of the one before has not
-/// returned yet; [`CpuProfileError::Forked`] in the child of a process that was about to start or end one; others if the system
-/// gives neither perf events nor timers, no signal or no memory, or is not supported. Nothing is left of it then, and `w` is
-/// dropped.
+/// [`CpuProfileError::AlreadyStarted`] if one is running; [`CpuProfileError::WriterBusy`] if the writer of the previous
+/// profile has not returned yet; [`CpuProfileError::Forked`] in the child of a process that was about to start or end
+/// one; others if the system provides neither perf events nor timers, no signal or no memory, or is not supported. Then
+/// no profile is running, and `w` is dropped.
 pub fn start_cpu_profile(w: impl Write + Send + 'static) -> Result<(), CpuProfileError> {
     start_cpu_profile_with(w, CpuProfileOptions::default())
 }
 
-/// As [`start_cpu_profile`], with options.
+/// Like [`start_cpu_profile`], with options.
 ///
 /// # Errors
-/// As there, and [`CpuProfileError::InvalidRate`] for an `hz` that is not from 1 to 10,000.
+/// The same, and [`CpuProfileError::InvalidRate`] for an `hz` that is not from 1 to 10,000.
 pub fn start_cpu_profile_with(
     w: impl Write + Send + 'static,
     options: CpuProfileOptions,
@@ -173,7 +175,7 @@ pub fn start_cpu_profile_with(
         let mut current = CURRENT.lock().ok_or(CpuProfileError::Forked)?;
         let current = current.get_or_insert_default();
         match current.session.take_if(|session| session.process != own) {
-            // A parent's: it is not this process's to write what it holds.
+            // The session belongs to the parent process: this process must not write the parent's data.
             Some(parents) => std::mem::forget(parents),
             None if current.session.is_some() || current.starting == Some(own) => {
                 return Err(CpuProfileError::AlreadyStarted);
@@ -191,16 +193,16 @@ pub fn start_cpu_profile_with(
     Ok(())
 }
 
-/// Ends the CPU profile that goes on, and returns when its writer has all of it. Go: `pprof.StopCPUProfile`, which does
-/// nothing if there is none.
+/// Ends the running CPU profile, and returns when its writer has accepted all of it. Go: `pprof.StopCPUProfile`, which
+/// does nothing if no profile is running.
 ///
 /// # Errors
-/// - [`CpuProfileError::NotStarted`] if none goes on that [`start_cpu_profile`] has started.
-/// - [`CpuProfileError::Write`] if the writer fails; what it has taken is no whole profile.
-/// - [`CpuProfileError::WriterStalled`] if it does not take everything within [`CpuProfileOptions::drain_timeout`].
+/// - [`CpuProfileError::NotStarted`] if no profile is running that [`start_cpu_profile`] has started.
+/// - [`CpuProfileError::Write`] if the writer fails; what it has accepted is not a complete profile.
+/// - [`CpuProfileError::WriterStalled`] if it does not accept everything within [`CpuProfileOptions::drain_timeout`].
 pub fn stop_cpu_profile() -> Result<CpuProfileStats, CpuProfileError> {
     let session = match CURRENT.lock() {
-        // Not a parent's, in a forked child.
+        // In a forked child the parent's session stays untouched.
         Some(mut current) => current
             .as_mut()
             .and_then(|current| current.session.take_if(|session| session.process == own_process())),
@@ -209,7 +211,7 @@ pub fn stop_cpu_profile() -> Result<CpuProfileStats, CpuProfileError> {
     let Session { capture, options, writer, .. } = session.ok_or(CpuProfileError::NotStarted)?;
     let (snapshot, stats) = capture.finish_with_stats()?;
     let mut bytes = Vec::new();
-    // It does not fail.
+    // Writing to memory does not fail.
     snapshot.write_proto(&mut bytes, options.symbolization).map_err(CpuProfileError::Write)?;
     match written(bytes, writer, options.drain_timeout) {
         Ok(()) => Ok(stats),
@@ -219,7 +221,7 @@ pub fn stop_cpu_profile() -> Result<CpuProfileStats, CpuProfileError> {
 
 type Job = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// Has `bytes` written by a thread that may be left behind.
+/// Writes `bytes` on a separate thread, which is left behind if the writer stalls.
 fn written(
     bytes: Vec<u8>,
     mut writer: Box<dyn Write + Send>,
@@ -231,11 +233,11 @@ fn written(
         let _held = held;
         let write = AssertUnwindSafe(|| writer.write_all(&bytes).and_then(|()| writer.flush()));
         let end = catch_unwind(write).unwrap_or_else(|_| Err(io::Error::other("it panicked")));
-        // Whatever the writer does in its drop is part of it.
+        // The writer's drop, which may run any code, is part of the job.
         let _ = catch_unwind(AssertUnwindSafe(|| drop(writer)));
         end
     });
-    // Where there is no thread for it the job is here still.
+    // If no thread can be started, the job is still here and runs on this thread.
     let job = Arc::new(Mutex::new(Some(job)));
     let take = |job: &Mutex<Option<Job>>| job.lock().unwrap_or_else(PoisonError::into_inner).take();
     let (done, waiting) = mpsc::channel();
@@ -245,7 +247,7 @@ fn written(
         let _labels = labels::set_own("profile");
         let job = theirs.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(job) = job {
-            // Fails if nobody waits any more.
+            // Fails if the receiver no longer waits.
             let _ = done.send(job());
         }
     };

@@ -1,4 +1,4 @@
-//! A written profile read back, for tests.
+//! Reads a written profile back, for tests.
 
 use std::io::Read as _;
 
@@ -6,14 +6,14 @@ use prost::Message as _;
 
 use crate::proto::Profile;
 
-/// What was written with `debug=0`.
+/// Decodes a profile that was written with `debug=0`.
 pub(crate) fn profile(gzipped: &[u8]) -> Profile {
     let mut plain = Vec::new();
     flate2::read::GzDecoder::new(gzipped).read_to_end(&mut plain).unwrap();
     Profile::decode(&*plain).unwrap()
 }
 
-/// The profile in words, without the mappings, which differ from run to run.
+/// Renders the profile as text, without the mappings, which differ from run to run.
 fn dump(profile: &Profile) -> String {
     use std::fmt::Write as _;
     let text = |at: i64| profile.string_table[at as usize].as_str();
@@ -46,7 +46,7 @@ fn dump(profile: &Profile) -> String {
     out
 }
 
-/// Compares a profile with a file in `testdata`. Set UPDATE_GOLDEN=1 to write the file anew.
+/// Compares a profile with a file in `testdata`. Set UPDATE_GOLDEN=1 to rewrite the file.
 pub(crate) fn assert_golden(profile: &Profile, file: &str) {
     let path = format!("{}/testdata/{file}", env!("CARGO_MANIFEST_DIR"));
     let found = dump(profile);
@@ -56,7 +56,7 @@ pub(crate) fn assert_golden(profile: &Profile, file: &str) {
     assert_eq!(found, std::fs::read_to_string(&path).unwrap());
 }
 
-/// References of a profile that a reader would stumble over.
+/// Checks that all references in a profile are valid.
 pub(crate) fn check(profile: &Profile) {
     assert_eq!(profile.string_table[0], "");
     let strings = profile.string_table.len() as i64;

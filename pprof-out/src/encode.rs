@@ -1,9 +1,8 @@
-//! Writing profile.proto without ever holding a profile.
+//! Writes profile.proto without holding the whole profile in memory.
 //!
-//! A protobuf message is the concatenation of its fields in any order. So each sample is compressed and
-//! handed to the writer as soon as it is known, and what the samples refer to (locations, functions,
-//! mappings, texts) follows at the end. Memory is bounded by the number of distinct locations, however
-//! many samples there are.
+//! A protobuf message is the concatenation of its fields in any order. So each sample is compressed and passed to the
+//! writer as soon as it is known, and the objects to which the samples refer (locations, functions, mappings, texts)
+//! follow at the end. Memory is bounded by the number of distinct locations, however many samples there are.
 
 use std::io::{self, Write as _};
 
@@ -21,10 +20,10 @@ use crate::sink::Sink;
 use crate::strings::StringTable;
 use crate::taken::Taken;
 
-/// Uncompressed bytes that are collected before the compressor sees them.
+/// Uncompressed bytes that are collected before they are compressed.
 const PLAIN_CHUNK: usize = 32 << 10;
 
-/// What stands at the head of a profile.
+/// The fields at the head of a profile.
 pub(crate) struct Header<'a> {
     /// Type and unit of each value of a sample.
     pub(crate) sample_types: &'a [(&'a str, &'a str)],
@@ -38,7 +37,7 @@ pub(crate) struct Header<'a> {
     pub(crate) taken: Taken,
 }
 
-/// A profile that is being written.
+/// Writes a profile.
 pub(crate) struct Encoder<'s, 'w> {
     output: Output<'s, 'w>,
     strings: StringTable,
@@ -49,7 +48,7 @@ pub(crate) struct Encoder<'s, 'w> {
 /// Encoded fields on their way through the compressor.
 struct Output<'s, 'w> {
     sink: &'s mut Sink<'w>,
-    // Not around the writer itself: dropped after an error, the compressor would write once more.
+    // The compressor does not wrap the writer itself: dropped after an error, it would write once more.
     gzip: GzEncoder<Vec<u8>>,
     plain: Vec<u8>,
 }
@@ -88,8 +87,8 @@ impl<'s, 'w> Encoder<'s, 'w> {
         }
     }
 
-    /// Writes a sample of the stack that was resolved last, of which this is visible. `fill` gets it without values, and the string
-    /// table for its labels.
+    /// Writes a sample of the stack that was resolved last, of which `visible` is shown. `fill` receives the sample
+    /// without values, and the string table for its labels.
     pub(crate) fn sample(
         &mut self,
         locations: &Locations,
@@ -104,7 +103,7 @@ impl<'s, 'w> Encoder<'s, 'w> {
         self.output.message(2, &self.sample)
     }
 
-    /// Writes what the samples referred to and ends the profile.
+    /// Writes the objects to which the samples refer, and ends the profile.
     pub(crate) fn finish(self, locations: &Locations) -> io::Result<()> {
         let Self { mut output, mut strings, locations: ids, .. } = self;
         let mut functions = Functions::default();
@@ -130,7 +129,7 @@ impl Output<'_, '_> {
         self.compress_chunk()
     }
 
-    /// A repeated text. An empty one is written too: left out, it would shift all indices.
+    /// Appends a repeated text. An empty text is written too: left out, it would shift all indices.
     fn text(&mut self, tag: u32, text: &str) -> io::Result<()> {
         encoding::encode_key(tag, encoding::WireType::LengthDelimited, &mut self.plain);
         encoding::encode_varint(text.len() as u64, &mut self.plain);
@@ -155,15 +154,15 @@ impl Output<'_, '_> {
     }
 }
 
-/// The label that has the name of an async task.
+/// The key of the label that holds the name of an async task.
 pub(crate) const TASK_LABEL: &str = "task";
 
-/// A label whose value is a text.
+/// Makes a label whose value is a text.
 pub(crate) fn text_label(strings: &mut StringTable, key: &str, value: &str) -> Label {
     Label { key: strings.index(key), str: strings.index(value), ..Label::default() }
 }
 
-/// A label whose value is a number.
+/// Makes a label whose value is a number.
 pub(crate) fn number_label(strings: &mut StringTable, key: &str, num: i64, unit: &str) -> Label {
     Label { key: strings.index(key), num, num_unit: strings.index(unit), ..Label::default() }
 }

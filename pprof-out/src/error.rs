@@ -1,8 +1,8 @@
-//! What can go wrong with a profile.
+//! Errors of profiles.
 
 use std::fmt;
 
-/// Why a profile could not be made, or a thing not be added to one.
+/// Why a profile could not be made, or a thing could not be added to one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProfileError {
@@ -10,9 +10,9 @@ pub enum ProfileError {
     EmptyName,
     /// The name cannot be printed on one line without quotes: it holds white space or a control character.
     InvalidName(String),
-    /// There is a profile of this name already.
+    /// A profile of this name exists already.
     NameTaken(String),
-    /// The key was added to this profile before and not removed since.
+    /// The key was added to this profile before and has not been removed since.
     DuplicateKey {
         /// The profile's name.
         profile: String,

@@ -11,15 +11,15 @@ use rtprof_symbols::symbol_cache::Function;
 /// The functions of an export with their ids.
 #[derive(Default)]
 pub(crate) struct Functions {
-    // Nearly every look-up finds the very same object; only after the process-wide cache was emptied
-    // meanwhile are there two equal ones.
+    // Nearly every look-up finds the same object; two equal objects exist only if the process-wide cache was emptied
+    // meanwhile.
     by_object: AddressMap<usize, u64>,
     by_content: HashMap<Arc<Function>, u64>,
     functions: Vec<Arc<Function>>,
 }
 
 impl Functions {
-    /// The id of a function, given when it turns up.
+    /// Returns the id of a function, assigned at the first call.
     pub(crate) fn id(&mut self, function: &Arc<Function>) -> u64 {
         let object = Arc::as_ptr(function) as usize;
         if let Some(&id) = self.by_object.get(&object) {
@@ -34,7 +34,7 @@ impl Functions {
         id
     }
 
-    /// The functions in the order of their ids.
+    /// Returns the functions in the order of their ids.
     pub(crate) fn encoded<'a>(
         &'a self,
         strings: &'a mut StringTable,

@@ -1,7 +1,6 @@
-//! The real `go tool pprof`, for tests: of the newest Go and of the oldest that must read us.
+//! The real `go tool pprof`, for tests: the newest Go and the oldest that must read our profiles.
 //!
-//! `ci/go.sh` installs them. A test that finds none says loudly that it was skipped; with `RTPROF_REQUIRE_GO=1` it
-//! fails.
+//! `ci/go.sh` installs them. A test that finds none prints that it was skipped; with `RTPROF_REQUIRE_GO=1` it fails.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 const VERSIONS: [&str; 2] = ["1.27.3", "1.21.13"];
 
-/// One installed toolchain.
+/// An installed toolchain.
 pub(crate) struct Go {
     version: &'static str,
     home: PathBuf,
 }
 
-/// What pprof has read.
+/// The contents of a profile as pprof reads them.
 pub(crate) struct Raw {
     /// The period's type, the period, the types of the values.
     pub(crate) head: Vec<String>,
@@ -23,7 +22,7 @@ pub(crate) struct Raw {
     pub(crate) values: Vec<Vec<i64>>,
 }
 
-/// The installed toolchains.
+/// Returns the installed toolchains.
 pub(crate) fn toolchains() -> Vec<Go> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("go");
     let (found, missing): (Vec<_>, Vec<_>) =
@@ -37,15 +36,15 @@ pub(crate) fn toolchains() -> Vec<Go> {
 }
 
 impl Go {
-    /// What `go tool pprof -raw` reads from a profile. It must not complain: pprof reads many a broken profile with a
-    /// warning.
+    /// Returns what `go tool pprof -raw` reads from a profile. It must not print a warning: pprof reads many broken
+    /// profiles with a warning.
     pub(crate) fn raw(&self, profile: &[u8]) -> Raw {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("rtprof-{}-{number}.profile", std::process::id()));
         std::fs::write(&path, profile).unwrap();
         let root = self.home.join(self.version).join("go");
-        // Settings of the machine must not decide a test; ci/go.sh uses the same.
+        // The machine's settings must not influence a test; ci/go.sh uses the same.
         let output = Command::new(root.join("bin/go"))
             .env_remove("PPROF_BINARY_PATH")
             .env_remove("PPROF_TOOLS")
@@ -69,7 +68,7 @@ impl Go {
     }
 }
 
-/// Reads
+/// Parses
 /// ```text
 /// PeriodType: contentions count
 /// Period: 1

@@ -1,5 +1,4 @@
-//! `debug=2` of the goroutine profile: every goroutine by itself, in the form in which a Go program that panics prints
-//! them.
+//! `debug=2` of the goroutine profile: every goroutine by itself, in the form that a Go program prints when it panics.
 //!
 //! ```text
 //! # goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}, polls goroutine 9
@@ -13,11 +12,11 @@
 //!     /home/u/app/src/main.rs:40 +0x1b2
 //! ```
 //!
-//! Readers of Go's form refuse a goroutine whose header has a part that Go's have not, and pass over lines between
-//! goroutines. So the name stands there, what the kernel says of a thread that has not told where it is, and the labels:
-//! Go has them at the end of the header since 1.27, where readers of the time before refuse them too. A text has to begin
-//! with a header, so the line about the first goroutine comes after it.
-//! Functions have three dots in place of arguments, as Go writes where it does not know them.
+//! Readers of Go's form reject a goroutine whose header has a part that Go's headers lack, and skip lines between
+//! goroutines. So three things stand in such a line: the name, what the kernel says of a thread without a stack, and
+//! the labels. Go has the labels at the end of the header since 1.27, but older readers reject them there. A text must
+//! begin with a header, so the line about the first goroutine comes after it. Functions have three dots in place of
+//! arguments, as Go writes where it does not know them.
 
 use std::fmt::Write as _;
 use std::io;
@@ -66,8 +65,8 @@ pub(crate) fn write(
     sink.flush()
 }
 
-/// The stack of the current goroutine, or of all, the current one first, in the form in which a Go program that panics
-/// prints them. Go: `runtime.Stack`.
+/// Returns the stack of the current goroutine, or of all, the current one first, in the form that a Go program prints
+/// when it panics. Go: `runtime.Stack`.
 ///
 /// The names of functions are looked up as for a profile: the first call takes tens of milliseconds in a large program.
 pub fn stack(all: bool) -> String {
@@ -92,11 +91,11 @@ pub fn stack(all: bool) -> String {
         }
         text
     };
-    // Made again where it is tracked: it belongs to the caller.
+    // Copied where allocations are tracked, because the text belongs to the caller.
     text.as_str().to_owned()
 }
 
-/// With the addresses of all stacks prepared.
+/// Returns locations with the addresses of all stacks prepared.
 pub(crate) fn locations(each: &[Recorded], view: View) -> Locations {
     let mut locations = Locations::new(view);
     let stacks = each.iter().flat_map(|goroutine| {
@@ -107,7 +106,7 @@ pub(crate) fn locations(each: &[Recorded], view: View) -> Locations {
     locations
 }
 
-/// A goroutine, with the line about its thread before it, or after the first.
+/// Writes a goroutine, with the line about its thread before it, or after it for the first goroutine.
 fn one_of_all(text: &mut String, number: usize, goroutine: &Recorded, locations: &mut Locations) {
     if number == 0 {
         one(text, goroutine, locations);
@@ -121,7 +120,7 @@ fn one_of_all(text: &mut String, number: usize, goroutine: &Recorded, locations:
     }
 }
 
-/// `# goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}, polls goroutine 9: D in io_schedule`, and
+/// Writes `# goroutine 7: thread 4711 "worker-2" {shard: 3, tenant: a}, polls goroutine 9: D in io_schedule`, or
 /// `# goroutine 9: task "app::serve", started at src/main.rs:31, polled 3 times, no waker is left`.
 fn about(text: &mut String, goroutine: &Recorded) {
     let is_task = goroutine.kind == GoroutineKind::Task;
@@ -166,7 +165,7 @@ fn one(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     frames(text, Stack { addresses: &goroutine.stack, span: goroutine.span }, locations);
     created_by(text, goroutine, locations);
     for &branch in &goroutine.branches {
-        // A reader of Go's form passes over lines between goroutines.
+        // Readers of Go's form skip lines between goroutines.
         let _ = writeln!(text, "\n# goroutine {} awaits also:", goroutine.id);
         let mut lines = String::new();
         frames(&mut lines, branch, locations);
@@ -188,7 +187,7 @@ fn frames(text: &mut String, stack: Stack<'_>, locations: &mut Locations) {
     }
 }
 
-/// `libc.so.6+0x147b76`: an address whose function is not known, in its file's numbering.
+/// Returns `libc.so.6+0x147b76` for an address without a known function; the offset is in the file's numbering.
 fn place_in_file(address: usize) -> String {
     match modules::find(address - 1) {
         Some(module) => {
@@ -199,7 +198,7 @@ fn place_in_file(address: usize) -> String {
     }
 }
 
-/// `goroutine 7 [chan receive, 3 minutes]:`. Go has no minutes for less than one.
+/// Writes `goroutine 7 [chan receive, 3 minutes]:`. As in Go, a wait of less than one minute has no minutes.
 fn header(text: &mut String, goroutine: &Recorded) {
     let _ = write!(text, "goroutine {} [{}", goroutine.id, GoroutineState::from(goroutine.state));
     let minutes = goroutine.waited().as_secs() / 60;
@@ -209,7 +208,7 @@ fn header(text: &mut String, goroutine: &Recorded) {
     text.push_str("]:\n");
 }
 
-/// A key or a value of a label: in quotes only where Go's runtime puts them.
+/// Returns a key or a value of a label, quoted only where Go's runtime quotes it.
 fn word(string: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '/' | '_');
     if string.chars().all(is_plain) {
@@ -220,7 +219,7 @@ fn word(string: &str) -> String {
     text
 }
 
-/// `D in io_schedule`: the letter of proc(5), and the function of the kernel.
+/// Returns `D in io_schedule`: the letter of proc(5), and the function of the kernel.
 pub(crate) fn kernel_state(kernel: &KernelState) -> String {
     let state = kernel.state;
     if kernel.waits_in.is_empty() {
@@ -230,12 +229,12 @@ pub(crate) fn kernel_state(kernel: &KernelState) -> String {
     }
 }
 
-/// Without what would end the header for a reader, or one of its parts.
+/// Removes the characters that would end the header for a reader, or one of its parts.
 fn plain(part: &str) -> String {
     cut(part).chars().filter(|c| !matches!(c, '(' | ')' | '[' | ']' | ',' | '"') && !c.is_control()).collect()
 }
 
-/// `created by app::main in goroutine 1`, and the line that did.
+/// Writes `created by app::main in goroutine 1`, and the line of the creation.
 fn created_by(text: &mut String, goroutine: &Recorded, locations: &mut Locations) {
     let Some(stack) = goroutine.created_by else { return };
     let creator: Option<(&Address, &[Line])> = locations.event(stack).shown().next();
@@ -251,14 +250,14 @@ fn created_by(text: &mut String, goroutine: &Recorded, locations: &mut Locations
     text.push('\n');
     let (file, number) = line.map_or(("", 0), |line| (&*line.function.file, line.line));
     let (file, number) = match goroutine.start.map(Start::at) {
-        // Known also without debug information, which has the whole path.
+        // The start's location is known even without debug information, which has the whole path.
         Some(at) => (if file.ends_with(at.file()) { file } else { at.file() }, at.line()),
         None => (file, number),
     };
     place(text, file, number, address.symbols.offset);
 }
 
-/// `    /home/u/app/src/main.rs:12 +0x41`.
+/// Writes `    /home/u/app/src/main.rs:12 +0x41`.
 fn place(text: &mut String, file: &str, line: u32, offset: u64) {
     let file = if file.is_empty() { "??" } else { file };
     let _ = writeln!(text, "\t{}:{line} +{offset:#x}", cut(file));
@@ -287,14 +286,14 @@ mod tests {
         let about = r#" "a, \"b\"]\n" {"a,b": "[1]", c: "\n2", "ü": x_1./}"#;
         assert!(parts.any(|part| part.starts_with("# goroutine ") && part.ends_with(about)), "{text}");
         let head = parts.next().and_then(|part| part.lines().next()).expect("it has a header");
-        // It may not wait yet.
+        // The thread may not wait yet.
         assert!(head.ends_with(" [syscall]:") || head.ends_with(" [running]:"), "{head}");
         assert!(text.starts_with("goroutine "), "{text}");
         let own = stack(false);
         assert_eq!(own.matches("goroutine ").count(), 1, "{own}");
         let lines: Vec<_> = own.lines().collect();
         assert!(lines[0].contains("[running"), "{own}");
-        // Functions and places in turn.
+        // Functions and places alternate.
         for pair in lines[1..].chunks(2) {
             assert!(pair[0].ends_with("(...)"), "{own}");
             assert!(pair[1].starts_with('\t') && pair[1].contains(" +0x"), "{own}");

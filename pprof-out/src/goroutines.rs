@@ -1,4 +1,4 @@
-//! The goroutine profile, where every thread and task is; and that of tasks that wait for ever.
+//! The goroutine profile, which shows where every thread and task is, and the profile of tasks that wait for ever.
 
 use std::collections::HashMap;
 
@@ -14,11 +14,11 @@ use crate::kind::{CountLeaf, ProfileKind};
 use crate::record::{Labels, Leaf, Record};
 use crate::snapshot::Snapshot;
 
-/// Which goroutines a profile has.
+/// The goroutines that a profile contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GoroutineView {
     All,
-    /// Tasks that wait for ever, as far as can be told.
+    /// Tasks that appear to wait for ever.
     Leaked,
 }
 
@@ -38,7 +38,7 @@ impl GoroutineView {
     }
 }
 
-/// Goroutines as they are now: those with the same stack and labels together, and each by itself. Go:
+/// Takes a snapshot of the goroutines: those with the same stack and labels together, and each by itself. Go:
 /// `runtime_goroutineProfileWithLabels`.
 pub(crate) fn take(view: GoroutineView) -> Snapshot {
     let each: Vec<Recorded> = match view {
@@ -53,10 +53,10 @@ pub(crate) fn take(view: GoroutineView) -> Snapshot {
     Snapshot { goroutines: Some(each.into()), ..Snapshot::new(kind, records, comments) }
 }
 
-/// Threads of which a comment tells by themselves.
+/// The most threads that have a comment each.
 const TOLD: usize = 20;
 
-/// Those of the profile, and what the kernel says of threads without a stack.
+/// Returns the comments of the profile, and what the kernel says of threads without a stack.
 fn comments(each: &[Recorded]) -> Vec<String> {
     let mut comments = comments::of(CountedProfile::Goroutine);
     let silent = || each.iter().filter_map(|goroutine| Some((goroutine, goroutine.kernel.as_ref()?)));
@@ -71,7 +71,7 @@ fn comments(each: &[Recorded]) -> Vec<String> {
     comments
 }
 
-/// What a profile of tasks that wait for ever says of itself.
+/// Returns the remark of a profile of tasks that wait for ever.
 fn of_leaks() -> String {
     let limit = snapshot::leak_limit().as_secs_f64();
     format!(
@@ -79,7 +79,7 @@ fn of_leaks() -> String {
     )
 }
 
-/// Goroutines by stack, labels and the `task` that they are told apart by, the most frequent first, then by address.
+/// Counts goroutines by stack, labels and their `task` name, if any: the most frequent first, then by address.
 fn counted<'a>(each: &'a [Recorded], task: impl Fn(&'a Recorded) -> Option<&'a str>) -> Vec<Record> {
     type Key<'a> = (&'a [usize], LabelSetId, Option<&'a str>);
     let mut counts: HashMap<Key<'a>, (CaptureSpan, i64)> = HashMap::new();
@@ -101,7 +101,7 @@ fn counted<'a>(each: &'a [Recorded], task: impl Fn(&'a Recorded) -> Option<&'a s
     records
 }
 
-/// With the name of the task. The program's own label of that key goes before.
+/// Adds the name of the task to the labels. A label of the program with the same key takes precedence.
 fn with_task(labels: &'static [(String, String)], task: Option<&str>) -> Labels {
     match task {
         Some(name) if labels.iter().all(|(key, _)| key != TASK_LABEL) => {

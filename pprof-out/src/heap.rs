@@ -13,7 +13,7 @@ use crate::record::{Detail, Leaf, Record};
 use crate::scale::Scale;
 use crate::snapshot::Snapshot;
 
-/// The order is Go's; readers go by position.
+/// The order is Go's; readers rely on the position.
 pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
     ("alloc_objects", "count"),
     ("alloc_space", "bytes"),
@@ -24,13 +24,13 @@ pub(crate) const SAMPLE_TYPES: [(&str, &str); 4] = [
 /// Objects and bytes, allocated and still in use: in the order of the sample types.
 pub(crate) type HeapValues = [i64; 4];
 
-/// Places in [`HeapValues`].
+/// Indices in [`HeapValues`].
 pub(crate) const ALLOC_OBJECTS: usize = 0;
 pub(crate) const ALLOC_SPACE: usize = 1;
 pub(crate) const INUSE_OBJECTS: usize = 2;
 pub(crate) const INUSE_SPACE: usize = 3;
 
-/// Two views of the same records.
+/// The two views of the same records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeapView {
     Heap,
@@ -45,7 +45,7 @@ impl HeapView {
         }
     }
 
-    /// The place of the sample type to show first.
+    /// Returns the index of the sample type to show first.
     pub(crate) fn default_place(self) -> usize {
         match self {
             Self::Heap => INUSE_SPACE,
@@ -58,7 +58,7 @@ impl HeapView {
     }
 }
 
-/// What the profiler has recorded up to now.
+/// Takes a snapshot of what the profiler has recorded up to now.
 pub(crate) fn take(view: HeapView) -> Snapshot {
     let buckets = mem::snapshot().into_iter().filter(|bucket| bucket.allocs != 0 || bucket.frees != 0);
     let record = |bucket: mem::MemCount| Record {
@@ -83,15 +83,15 @@ fn values([allocs, inuse]: [i64; 2], size: usize) -> HeapValues {
     [allocs, allocs.saturating_mul(size), inuse, inuse.saturating_mul(size)]
 }
 
-/// What was sampled.
+/// Returns the sampled values.
 pub(crate) fn sampled(record: &Record) -> HeapValues {
     values(record.added(), size_and_rate(record).0)
 }
 
-/// What was allocated, as far as the samples tell.
+/// Returns the estimate of the allocated values, scaled from the samples.
 pub(crate) fn estimated(record: &Record) -> HeapValues {
     let (size, rate) = size_and_rate(record);
-    // All of the record's key: records of one place under many labels must not round together.
+    // The hash covers the record's whole key: records of one place under many labels must not all round the same way.
     let hash = stack_hash(&record.stack)
         ^ (size as u64).rotate_left(32)
         ^ (rate as u64).rotate_left(16)
@@ -102,8 +102,8 @@ pub(crate) fn estimated(record: &Record) -> HeapValues {
     if record.base == [0; 2] {
         return all;
     }
-    // The difference of two estimates, not the estimate of a difference: what two profiles show when a reader
-    // subtracts one from the other.
+    // The difference of two estimates, not the estimate of a difference: the same value as when a reader subtracts one
+    // profile from the other.
     let base = estimate(record.base);
     std::array::from_fn(|at| all[at] - base[at])
 }
@@ -117,7 +117,7 @@ fn label_hash(labels: &[(String, String)]) -> u64 {
     hasher.finish()
 }
 
-/// The rate of all records, if they have one in common; `current` if there are none.
+/// Returns the rate that all records have in common, if any; `current` if there are no records.
 pub(crate) fn single_rate(records: &[Record], current: usize) -> Option<usize> {
     let mut rates = records.iter().map(|record| size_and_rate(record).1);
     let first = rates.next().unwrap_or(current);

@@ -45,7 +45,7 @@ fn golden() {
     decoded::assert_golden(&profile, "heap.string");
 }
 
-/// Stacks of this test at `depth` levels of mutual recursion, `count` of them.
+/// Returns `count` stacks of this test at `depth` levels of mutual recursion.
 fn recursive_stacks(count: usize, depth: usize) -> Vec<Vec<usize>> {
     #[inline(never)]
     fn even(path: usize, depth: usize) -> Vec<usize> {
@@ -90,7 +90,7 @@ fn real_stacks_are_consistent_and_named() {
         let full = format!("rtprof_pprof_out::heap::tests::recursive_stacks::{name}");
         assert!(names.contains(&full.as_str()), "{full} not in {names:#?}");
     }
-    // The capture's own frames are machinery.
+    // The frames of the capture itself are hidden.
     assert!(
         !names
             .iter()
@@ -103,7 +103,7 @@ fn real_stacks_are_consistent_and_named() {
     assert_eq!(profile.string_table[main.filename as usize], exe.to_str().unwrap());
 }
 
-/// Takes so many bytes and then fails.
+/// Accepts this many bytes and then fails.
 struct Full(usize);
 
 impl Write for Full {
@@ -136,13 +136,13 @@ fn a_failing_writer_gets_its_error_and_the_next_call_works() {
     assert_eq!(encoded(&heap), whole);
 }
 
-/// Time on the processor of this thread, in milliseconds: other work on the machine does not count.
+/// Returns the processor time of this thread in milliseconds: other work on the machine does not count.
 fn processor_time() -> f64 {
     let schedstat = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     schedstat.split(' ').next().unwrap().parse::<f64>().unwrap() / 1e6
 }
 
-/// Not a check but a measurement: `cargo test --release -- --ignored --nocapture export_time`.
+/// A measurement, not a check: `cargo test --release -- --ignored --nocapture export_time`.
 #[test]
 #[ignore = "prints times"]
 fn export_time() {
@@ -157,7 +157,7 @@ fn export_time() {
     }
 }
 
-/// One place under many labels: its records must not all round the same way.
+/// The records of one place under many labels must not all round the same way.
 #[test]
 fn rounding_is_spread_over_labels() {
     const N: i64 = 2000;
@@ -174,8 +174,7 @@ fn rounding_is_spread_over_labels() {
         .sum();
     let factor = rtprof_profiler::rate::weight(size, rate);
     let fraction = factor.fract();
-    // Each record is rounded up with the probability of its fraction: binomial, 6 sigma, and hashes are
-    // fixed besides.
+    // Each record is rounded up with the probability of its fraction: binomial, 6 sigma; besides, the hashes are fixed.
     let sigma = (N as f64 * fraction * (1.0 - fraction)).sqrt();
     let expected = N as f64 * factor;
     assert!((sum as f64 - expected).abs() < 6.0 * sigma, "{sum} of {expected}, sigma {sigma}");

@@ -1,4 +1,4 @@
-//! The kinds of profiles: what the counts of their records mean, and how their values are called.
+//! The kinds of profiles: the meaning of their records' counts, and the names of their values.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -11,36 +11,36 @@ use crate::cpu;
 use crate::heap::{self, HeapView};
 use crate::record::Record;
 
-/// A kind of profile, with what its records have in common.
+/// A kind of profile, with the data that its records share.
 #[derive(Clone, Debug)]
 pub(crate) enum ProfileKind {
-    /// Counts are objects that were sampled: allocated, and in use.
+    /// Counts are sampled objects: allocated, and in use.
     Heap {
         view: HeapView,
-        /// The current mean number of bytes between two samples; records may have been made at others.
+        /// The current mean number of bytes between two samples; records may have been made at other rates.
         rate: usize,
     },
-    /// Counts are waits, and the ticks of the clock that they took; scaled to what the samples stand for.
+    /// Counts are waits, and their durations in ticks; scaled to all waits that the samples represent.
     Contention {
         of: Contention,
         ticks_per_second: u64,
-        /// The current fraction of the mutex profile, 0 when it is off; records may have been made at others.
+        /// The current fraction of the mutex profile, 0 when it is off; records may have been made at other fractions.
         fraction: i64,
     },
-    /// The first count is things: threads, goroutines, or those of a profile that the program fills.
+    /// The first count is a number of things: threads, goroutines, or things of a custom profile.
     Count {
-        /// Of the profile, and of its values.
+        /// The name of the profile, and of its values.
         name: Cow<'static, str>,
         leaf: CountLeaf,
     },
-    /// The first count is samples.
+    /// The first count is a number of samples.
     Cpu {
-        /// The processor time that a sample stands for.
+        /// The processor time that one sample stands for.
         period_nanos: u64,
     },
 }
 
-/// Whose functions lie at the leaf of the stacks of a profile of things.
+/// The owner of the functions at the leaf of a stack in a profile of things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountLeaf {
     Hooks,
@@ -54,7 +54,7 @@ pub(crate) struct Values {
     len: usize,
 }
 
-/// The most values that records of any kind have.
+/// The most values of a record of any kind.
 pub(crate) const MOST_VALUES: usize = 4;
 
 impl Deref for Values {
@@ -74,7 +74,7 @@ impl<const N: usize> From<[i64; N]> for Values {
 }
 
 impl ProfileKind {
-    /// The profile's name.
+    /// Returns the profile's name.
     pub(crate) fn name(&self) -> &str {
         match self {
             Self::Heap { view, .. } => view.name(),
@@ -84,7 +84,7 @@ impl ProfileKind {
         }
     }
 
-    /// Name and unit of each value. The order is Go's; readers go by position.
+    /// Returns name and unit of each value. The order is Go's; readers rely on the position.
     pub(crate) fn sample_types(&self) -> Vec<(&str, &str)> {
         match self {
             Self::Heap { .. } => heap::SAMPLE_TYPES.to_vec(),
@@ -94,7 +94,7 @@ impl ProfileKind {
         }
     }
 
-    /// Name and unit of what lies between two samples, and how much of it.
+    /// Returns name and unit of the sampling period, and its length.
     pub(crate) fn period(&self) -> ((&str, &str), i64) {
         let whole = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         match self {
@@ -105,7 +105,7 @@ impl ProfileKind {
         }
     }
 
-    /// The sample type that a reader is to show first; empty for the last one.
+    /// Returns the sample type that a reader should show first; empty for the last one.
     pub(crate) fn default_sample_type(&self) -> &'static str {
         match self {
             Self::Heap { view, .. } => view.default_sample_type(),
@@ -113,7 +113,8 @@ impl ProfileKind {
         }
     }
 
-    /// The functions that a reader is to hide with all that they call, once it has their names; empty for none.
+    /// Returns a pattern of functions that a reader should hide with their callees, once it knows the names; empty for
+    /// none.
     pub(crate) fn drop_frames(&self) -> &'static str {
         match self {
             Self::Heap { .. } => prune::DROP_FRAMES,
@@ -122,7 +123,7 @@ impl ProfileKind {
         }
     }
 
-    /// The values of a record, less its baseline.
+    /// Returns the values of a record, less its baseline.
     pub(crate) fn values(&self, record: &Record) -> Values {
         match self {
             Self::Heap { .. } => heap::estimated(record).into(),
@@ -138,12 +139,12 @@ impl ProfileKind {
         }
     }
 
-    /// Which of the counts only grow.
+    /// Returns which of the counts only grow.
     pub(crate) fn grows(&self) -> [bool; 2] {
         [true, !matches!(self, Self::Heap { .. })]
     }
 
-    /// Ticks in a nanosecond, of a profile that counts ticks.
+    /// Returns the ticks per nanosecond of a profile that counts ticks.
     pub(crate) fn gigahertz(&self) -> f64 {
         match self {
             Self::Contention { ticks_per_second, .. } => *ticks_per_second as f64 / clock::NANOS as f64,
@@ -156,7 +157,7 @@ impl ProfileKind {
         (ticks as f64 / self.gigahertz()) as i64
     }
 
-    /// Whether snapshots of both kinds are of the same records, so that one can be compared with the other.
+    /// Whether snapshots of both kinds have the same records, so that one can be compared with the other.
     pub(crate) fn has_records_of(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Heap { .. }, Self::Heap { .. }) => true,

@@ -1,38 +1,36 @@
-//! The profiles of rtprof as they leave the process: profile.proto and text.
+//! The output formats of rtprof's profiles: profile.proto and text.
 //!
 //! [`lookup`] finds a profile by name, [`Profile::write_to`] writes it in a form that `go tool pprof` reads,
-//! [`write_heap_profile`] is the short way to the most wanted one, [`heap_top`] a table for those without pprof.
-//! [`Profile::snapshot`] keeps the records of an instant, to be written in several forms, or compared with those of
-//! another instant.
+//! [`write_heap_profile`] is a short cut for the heap profile, and [`heap_top`] returns a table for those without
+//! pprof. [`Profile::snapshot`] keeps the records of an instant, to be written in several forms, or compared with those
+//! of another instant.
 //!
-//! An export works on a cut of the records and stops nobody. Its path:
+//! An export works on a cut of the records and stops no thread. Its steps:
 //!
 //! 1. `Locations` resolves each distinct address once, through the `Symbolizer`: function, file and line, inlined
-//!    functions included. Debug information is opened for the export and dropped with it; answers are
-//!    remembered, so that later exports open nothing. Files are read and never mapped, so a file that is cut or
-//!    rewritten meanwhile costs names and does not end the program; names of a file that was written to while it was
-//!    read are not used.
-//! 2. `prune` finds where the program's code begins beneath the allocator's, or beneath that of the locks,
-//!    channels and threads (`hook_names`).
+//!    functions included. Debug information is opened for the export and dropped with it; results are cached, so that
+//!    later exports open nothing. Files are read and never mapped, so a file that is truncated or rewritten meanwhile
+//!    costs names but does not end the program; names are discarded if their file was written to while it was read.
+//! 2. `prune` finds where the program's code begins beneath the frames of the allocator, or of the locks, channels and
+//!    threads (`hook_names`).
 //! 3. `scale` makes an estimate of each sampled value of the heap profile. The block and mutex profiles are scaled
-//!    where they are recorded; `contention` makes nanoseconds of their ticks.
-//! 4. `Encoder` or a text form writes sample by sample into a `Sink`, which hands it to the caller's writer.
-//!    Memory grows with records (about 140 bytes each) and distinct addresses, not with samples or the size of
-//!    the profile.
+//!    where they are recorded; `contention` converts their ticks to nanoseconds.
+//! 4. `Encoder` or a text form writes sample by sample into a `Sink`, which passes them to the caller's writer. Memory
+//!    grows with records (about 140 bytes each) and distinct addresses, not with samples or the size of the profile.
 //!
 //! # What it costs
 //! 10,000 records of 30 frames take a few milliseconds once their symbols are known. The first export reads debug
 //! information: tens of milliseconds, and tens of megabytes until it ends, for a large program.
 //!
 //! # What you see
-//! - A program with debug information, `debug = "line-tables-only"` included: functions, inlined ones too, files
-//!   and lines. Without types in the names of inlined functions if there are but line tables.
+//! - A program with debug information, `debug = "line-tables-only"` included: functions, inlined ones too, files and
+//!   lines. With line tables only, names of inlined functions have no types.
 //! - With `debug = 0`: functions, but no inlined ones.
-//! - Stripped: addresses. A reader that is given an unstripped copy, as in `go tool pprof BINARY PROFILE`, supplies
-//!   the rest; the build id tells it whether the copy is the right one. `go tool pprof` of Go 1.27 reads of each
-//!   function only the last segment of its name and ignores inlined ones, so a program that keeps its symbol table
-//!   gives far better profiles.
-//! - With split debug information: all, if the `.dwp` lies beside the binary.
+//! - Stripped: addresses. A reader that is given an unstripped copy, as in `go tool pprof BINARY PROFILE`, supplies the
+//!   rest; the build id shows whether the copy is the right one. `go tool pprof` of Go 1.27 reads only the last segment
+//!   of each function's name and ignores inlined functions, so a program that keeps its symbol table gives far better
+//!   profiles.
+//! - With split debug information: everything, if the `.dwp` lies beside the binary.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! The locations and mappings of a profile: which parts of addresses its samples refer to, by which ids.
+//! The locations and mappings of a profile: the parts of addresses to which its samples refer, with their ids.
 
 use rtprof_symbols::frames::{Piece, Visible};
 use rtprof_symbols::locations::{Locations, file_name};
@@ -10,26 +10,27 @@ use crate::mapped_pages::MappedPages;
 use crate::proto;
 use crate::strings::StringTable;
 
-/// The ids of the locations of one profile, given as they turn up.
+/// The location ids of one profile, assigned at first use.
 #[derive(Default)]
 pub(crate) struct LocationIds {
-    /// Of each address.
+    /// The ids of each address.
     ids: Vec<Ids>,
-    /// What was given an id: a piece of an address. The id is the position plus 1.
+    /// The piece of an address for each id. The id is the position plus 1.
     given: Vec<(u32, Piece)>,
 }
 
 /// The ids of an address's locations.
 #[derive(Default)]
 struct Ids {
-    /// Of that with all its lines; 0 until it is used.
+    /// The id of the location with all lines; 0 until it is used.
     whole: u64,
-    /// Of those with some.
+    /// The ids of locations with only some of the lines.
     pieces: Vec<(Piece, u64)>,
 }
 
 impl LocationIds {
-    /// The ids of the locations that are shown of the stack that was resolved last, given as they turn up.
+    /// Collects the ids of the locations that are shown of the stack that was resolved last, and assigns new ids as
+    /// needed.
     pub(crate) fn ids(&mut self, locations: &Locations, visible: Visible, ids: &mut Vec<u64>) {
         let addresses = locations.addresses();
         self.ids.resize_with(addresses.len(), Ids::default);
@@ -41,7 +42,7 @@ impl LocationIds {
         }
     }
 
-    /// The locations that were given an id, in that order.
+    /// Returns the locations that have an id, in the order of their ids.
     pub(crate) fn encoded<'a>(
         &'a self,
         locations: &'a Locations,
@@ -67,12 +68,12 @@ impl LocationIds {
         })
     }
 
-    /// All modules, the main executable first, as pprof takes the first mapping for it.
+    /// Returns all modules, the main executable first, because pprof takes the first mapping for it.
     ///
-    /// A reader leaves a mapping alone whose flags say that it is symbolized, and else replaces our lines by
-    /// what it finds in its own copy of the file. So a flag is set where nothing is left to find: every
-    /// location has what the flag names, or the file had its full symbol table (for the names) or line tables
-    /// (for the rest) and simply says nothing about some address. A stripped file has none set.
+    /// A reader does not symbolize a mapping whose flags say that it is symbolized. Otherwise it replaces our lines by
+    /// those in its copy of the file. So a flag is set where a reader could find nothing more: either every
+    /// location has what the flag names, or the file had its full symbol table (for the names) or line tables (for the
+    /// rest) and just has no entry for some address. A stripped file has no flag set.
     pub(crate) fn mappings(&self, locations: &Locations, strings: &mut StringTable) -> Vec<proto::Mapping> {
         let modules = locations.modules();
         let mut found = vec![Found::default(); modules.len()];
@@ -125,7 +126,7 @@ fn id_of(ids: &mut Ids, given: &mut Vec<(u32, Piece)>, at: u32, piece: Piece) ->
     id
 }
 
-/// What was found out about the locations of a module.
+/// Statistics about the locations of a module.
 #[derive(Clone, Copy, Default)]
 struct Found {
     locations: usize,

@@ -11,8 +11,9 @@ pub(crate) struct MappedPages {
 }
 
 impl MappedPages {
-    /// Segments begin and end anywhere in a page. Readers expect what /proc/self/maps shows: `go tool pprof` works
-    /// out from the start where the file was loaded, and from an odd one finds the names of other functions.
+    /// Rounds a segment to whole pages, because segments begin and end anywhere in a page. Readers expect what
+    /// /proc/self/maps shows: `go tool pprof` computes the load address from the start, and with an unaligned start it
+    /// finds the names of other functions.
     pub(crate) fn of(module: &Module) -> Self {
         Self::rounded(module.start, module.limit, module.file_offset)
     }

@@ -1,4 +1,4 @@
-//! A profile: what it is called, how many stacks it holds, how it is filled and written.
+//! A profile: its name, its number of stacks, and how it is filled and written.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -20,8 +20,8 @@ use crate::heap::{self, HeapView};
 use crate::registry::registry;
 use crate::snapshot::Snapshot;
 
-/// A named collection of stacks: one of the built-in profiles, or one that the program fills itself to
-/// follow things that are opened and must be closed (`pprof.Profile` in Go).
+/// A named collection of stacks: one of the built-in profiles, or a custom one that the program fills itself to follow
+/// things that are opened and must be closed (`pprof.Profile` in Go).
 ///
 /// Clones are handles to the same profile. A profile lives as long as the process.
 ///
@@ -38,7 +38,7 @@ use crate::snapshot::Snapshot;
 #[derive(Clone)]
 pub struct Profile(Arc<Source>);
 
-/// Where the records of a profile come from.
+/// The source of a profile's records.
 enum Source {
     Heap(HeapView),
     Contention(Contention),
@@ -52,7 +52,7 @@ struct Custom {
     places: ForkMutex<HashMap<usize, AddSite>>,
 }
 
-/// The profiles that the process has from the beginning.
+/// Returns the built-in profiles.
 pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
     [
         Source::Heap(HeapView::Allocs),
@@ -81,8 +81,8 @@ pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
 }
 
 impl Profile {
-    /// Makes an empty profile of the program's own (`pprof.NewProfile`). By custom the name begins with the
-    /// program or package, as in `app/open_files`.
+    /// Makes an empty custom profile (`pprof.NewProfile`). By custom the name begins with the program or package, as in
+    /// `app/open_files`.
     ///
     /// # Errors
     /// The name is empty, holds white space or control characters, or is taken.
@@ -90,7 +90,7 @@ impl Profile {
         if name.is_empty() {
             return Err(ProfileError::EmptyName);
         }
-        // The text form of the profile has it in a line of words.
+        // In the profile's text form the name is one of several words in a line.
         if name.contains(|c: char| c.is_whitespace() || c.is_control()) {
             return Err(ProfileError::InvalidName(name.to_owned()));
         }
@@ -106,7 +106,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// The profile's name.
+    /// Returns the profile's name.
     pub fn name(&self) -> &str {
         match &*self.0 {
             Source::Heap(view) => view.name(),
@@ -117,9 +117,9 @@ impl Profile {
         }
     }
 
-    /// How many stacks the profile holds now (`Profile.Count`): of a program's own profile the things that were
-    /// added and not removed, of `heap`, `allocs`, `block` and `mutex` the distinct records, of `threadcreate` the
-    /// threads that were created, of `goroutine` the threads and tasks that there are, of `goroutineleak` the tasks that wait for ever.
+    /// Returns how many stacks the profile holds now (`Profile.Count`): for a custom profile the things that were added
+    /// and not removed; for `heap`, `allocs`, `block` and `mutex` the distinct records; for `threadcreate` the threads
+    /// that were created; for `goroutine` the live threads and tasks; for `goroutineleak` the tasks that wait for ever.
     pub fn count(&self) -> usize {
         let _workspace = hook::workspace();
         match &*self.0 {
@@ -144,7 +144,7 @@ impl Profile {
         let Source::Custom(custom) = &*self.0 else {
             return Err(ProfileError::BuiltIn(self.name().to_owned()));
         };
-        // A program may have profiles of its own without our allocator, which opens the profiler otherwise.
+        // A program may have custom profiles without using our allocator, which would otherwise open the profiler.
         init::open();
         let mut one = [0; MAX_STACK];
         let mut two = [0; MAX_STACK];
@@ -161,7 +161,7 @@ impl Profile {
         Ok(())
     }
 
-    /// Removes what was added under `key`; does nothing if there is no such thing (`Profile.Remove`).
+    /// Removes the thing that was added under `key`; does nothing if there is none (`Profile.Remove`).
     pub fn remove(&self, key: usize) {
         if let Source::Custom(custom) = &*self.0 {
             // Freed after the lock is released.
@@ -171,28 +171,28 @@ impl Profile {
 
     /// Writes the profile as it is now (`Profile.WriteTo`).
     ///
-    /// With `debug` 0 it writes gzipped profile.proto, with 1 or more a text with functions and lines for
-    /// people. `go tool pprof` reads both. With 2 `goroutine` and `goroutineleak` are written in the form in which a Go program that panics
-    /// prints its goroutines. What the export itself allocates is not sampled, what `w` allocates
-    /// is. The writer gets the profile in pieces of about 64 KiB and is flushed at the end. `&mut w` is a writer too, for a
-    /// caller that goes on with it.
+    /// With `debug` 0 it writes gzipped profile.proto, with 1 or more a text with functions and lines for people.
+    /// `go tool pprof` reads both. With 2 `goroutine` and `goroutineleak` are written in the form that a Go program
+    /// prints when it panics. Allocations of the export itself are not sampled, those of `w` are. The writer receives
+    /// the profile in pieces of about 64 KiB and is flushed at the end. `&mut w` is a writer too, for a caller that
+    /// continues to use it.
     ///
     /// # Errors
-    /// Those of the writer. What was written until then is not a whole profile; nothing else is affected, and
-    /// the next call starts afresh.
+    /// Those of the writer. The output written until then is not a complete profile; nothing else is affected, and the
+    /// next call starts anew.
     pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
         self.snapshot()?.write_to(w, debug)
     }
 
-    /// The profile's records as they are now, to be written in any form, at any time; and what a later snapshot is
-    /// compared with. It keeps about 140 bytes a record, which are not sampled.
+    /// Takes a snapshot of the profile's records, which can be written in any form at any time, and compared with a
+    /// later snapshot. It keeps about 140 bytes per record, which are not sampled.
     ///
     /// # Errors
-    /// A forked child whose parent was changing this profile of the program's own at the instant of the fork has
-    /// lost it.
+    /// In a forked child whose parent was changing this custom profile at the instant of the fork, the profile is lost.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         if self.has_dump() {
-            // Before: it runs the program's code, whose memory is the program's.
+            // Before the workspace begins: the request runs the program's code, whose allocations belong to the
+            // program.
             snapshot::request();
         }
         let _workspace = hook::workspace();
@@ -205,7 +205,7 @@ impl Profile {
         })
     }
 
-    /// Name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
+    /// Returns name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
     pub fn sample_types(&self) -> Vec<(&str, &str)> {
         match &*self.0 {
             Source::Heap(_) => heap::SAMPLE_TYPES.to_vec(),
@@ -214,42 +214,42 @@ impl Profile {
         }
     }
 
-    /// The place among [`sample_types`](Self::sample_types) of the one to show first: what `go tool pprof` shows.
+    /// Returns the index in [`sample_types`](Self::sample_types) of the type that `go tool pprof` shows first.
     pub fn default_sample_type(&self) -> usize {
         match &*self.0 {
             Source::Heap(view) => view.default_place(),
-            // Without a wish of the profile's pprof shows the last one.
+            // Without a default of the profile pprof shows the last one.
             _ => self.sample_types().len() - 1,
         }
     }
 
-    /// Whether it is written with `debug` 2 in another form than with 1: each goroutine by itself.
+    /// Whether `debug` 2 writes another form than 1: each goroutine by itself.
     pub fn has_dump(&self) -> bool {
         matches!(&*self.0, Source::Goroutine(_))
     }
 
-    /// Whether the profile is one that is there from the beginning, not one of the program's own.
+    /// Whether the profile is built in, not one that the program has made.
     pub fn is_built_in(&self) -> bool {
         !matches!(&*self.0, Source::Custom(_))
     }
 }
 
 impl Custom {
-    /// A copy, so that the lock is not held while the writer runs: it may add things itself.
+    /// Copies the places, so that the lock is not held while the writer runs: the writer may add things itself.
     fn places(&self) -> io::Result<Vec<AddSite>> {
         let places = self.places.lock().ok_or_else(|| io::Error::other(ProfileError::LostInFork))?;
         Ok(places.values().cloned().collect())
     }
 }
 
-/// The part of two stacks that begins at the caller of the function that captured both.
+/// Returns the part of two stacks that begins at the caller of the function that captured both.
 ///
-/// How many frames the capture itself left at the leaf depends on what was inlined. But the two captures were
-/// called from two places of one function, so its frame is the rootmost one in which they differ.
+/// How many frames the capture itself left at the leaf depends on inlining. But the two captures were called from two
+/// places of one function, so that function's frame is the rootmost one in which they differ.
 fn caller_stack<'a>(one: &'a [usize], two: &[usize]) -> &'a [usize] {
     let shared = one.iter().rev().zip(two.iter().rev()).take_while(|(a, b)| a == b).count();
     match one.len() - shared {
-        // The optimizer made one call of two. Better too many frames than none.
+        // The optimizer merged the two calls. Too many frames are better than none.
         _ if shared == 0 => one,
         differ => &one[differ..],
     }

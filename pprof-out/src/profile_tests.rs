@@ -19,7 +19,7 @@ fn outer_opener(profile: &Profile, key: usize) {
     std::hint::black_box(profile.add(key, 1)).unwrap();
 }
 
-#[inline(never)] // Debug information may not tell the module of an inlined function.
+#[inline(never)] // Debug information may lack the module of an inlined function.
 fn opener_of_opener(profile: &Profile, key: usize) {
     outer_opener(black_box(profile), key);
     black_box(());
@@ -33,7 +33,7 @@ fn skips_all(profile: &Profile, key: usize) {
 #[test]
 fn a_stack_begins_where_the_caller_says() {
     let profile = Profile::new("test/places").unwrap();
-    // The optimizer must not know how often: it would make three places of the one.
+    // Hides the count from the optimizer, which would unroll the loop into three places.
     for key in 0..black_box(3) {
         opener(&profile, key);
     }
@@ -55,7 +55,7 @@ fn a_stack_begins_where_the_caller_says() {
     let second = paragraphs.next().unwrap();
     assert_eq!(leaf(second), "rtprof_pprof_out::profile::tests::opener_of_opener");
 
-    // Nothing is left but the outermost function; still there is a stack.
+    // Only the outermost function is left, but there is still a stack.
     for key in 0..4 {
         profile.remove(key);
     }

@@ -1,19 +1,19 @@
-//! The messages of `profile.proto`, written down from their field numbers.
+//! The messages of `profile.proto`, written by hand from their field numbers.
 //!
-//! Deriving them keeps a protobuf compiler out of the build. Only what pprof reads is here.
+//! Deriving them keeps a protobuf compiler out of the build. Only the messages that pprof reads are here.
 
-/// A whole profile. The export never holds one: it writes the fields one by one and a reader merges
-/// them, which protobuf permits. Tests decode into it.
+/// A whole profile. The export never holds one: it writes the fields one by one and a reader merges them, which
+/// protobuf permits. Tests decode into this type.
 #[cfg(test)]
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Profile {
-    /// What each value of a sample means, in order.
+    /// The type of each value of a sample, in order.
     #[prost(message, repeated, tag = "1")]
     pub(crate) sample_type: Vec<ValueType>,
     /// The samples.
     #[prost(message, repeated, tag = "2")]
     pub(crate) sample: Vec<Sample>,
-    /// The executable segments that locations lie in; the main executable is the first.
+    /// The executable segments that contain the locations; the main executable is the first.
     #[prost(message, repeated, tag = "3")]
     pub(crate) mapping: Vec<Mapping>,
     /// The places that samples refer to by id.
@@ -34,10 +34,10 @@ pub(crate) struct Profile {
     /// When the profile was taken, in nanoseconds since 1970.
     #[prost(int64, tag = "9")]
     pub(crate) time_nanos: i64,
-    /// How long it was recorded, in nanoseconds; 0 for a state rather than a span.
+    /// The duration of the recording, in nanoseconds; 0 for a state at one moment.
     #[prost(int64, tag = "10")]
     pub(crate) duration_nanos: i64,
-    /// What `period` counts.
+    /// The type and unit of `period`.
     #[prost(message, optional, tag = "11")]
     pub(crate) period_type: Option<ValueType>,
     /// The mean distance of two samples.
@@ -71,7 +71,7 @@ pub(crate) struct Sample {
     /// One value for each sample type.
     #[prost(int64, repeated, tag = "2")]
     pub(crate) value: Vec<i64>,
-    /// What distinguishes this sample from others of the same stack.
+    /// The labels that distinguish this sample from others of the same stack.
     #[prost(message, repeated, tag = "3")]
     pub(crate) label: Vec<Label>,
 }
@@ -114,21 +114,21 @@ pub(crate) struct Mapping {
     /// String index of the build id in hexadecimal.
     #[prost(int64, tag = "6")]
     pub(crate) build_id: i64,
-    /// Function names need no further symbolization.
+    /// Whether function names are final and need no further symbolization.
     #[prost(bool, tag = "7")]
     pub(crate) has_functions: bool,
-    /// The same of file names.
+    /// The same for file names.
     #[prost(bool, tag = "8")]
     pub(crate) has_filenames: bool,
-    /// The same of line numbers.
+    /// The same for line numbers.
     #[prost(bool, tag = "9")]
     pub(crate) has_line_numbers: bool,
-    /// The same of inlined frames.
+    /// The same for inlined frames.
     #[prost(bool, tag = "10")]
     pub(crate) has_inline_frames: bool,
 }
 
-/// An address with the lines that it stands for.
+/// An address with its lines.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Location {
     /// Not 0.
@@ -140,7 +140,7 @@ pub(crate) struct Location {
     /// An address inside the call instruction: the return address less 1.
     #[prost(uint64, tag = "3")]
     pub(crate) address: u64,
-    /// Innermost inlined function first; the last is the function that has the code.
+    /// Innermost inlined function first; the last is the function that contains the code.
     #[prost(message, repeated, tag = "4")]
     pub(crate) line: Vec<Line>,
     /// Never set here.
@@ -168,7 +168,7 @@ pub(crate) struct Function {
     /// Not 0.
     #[prost(uint64, tag = "1")]
     pub(crate) id: u64,
-    /// The name for people.
+    /// The name shown to people.
     #[prost(int64, tag = "2")]
     pub(crate) name: i64,
     /// The linker's name.

@@ -11,7 +11,7 @@ use crate::sink::Sink;
 use crate::snapshot::Snapshot;
 use crate::strings::StringTable;
 
-/// Writes profile.proto.
+/// Writes a snapshot as profile.proto.
 pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let kind = &snapshot.kind;
     let mut locations = snapshot.locations(view);
@@ -49,7 +49,7 @@ fn labels(record: &Record, strings: &mut StringTable, out: &mut Vec<Label>) {
         Detail::None | Detail::Wake(_) => {}
         Detail::Objects { size, .. } => out.push(number_label(strings, "bytes", *size as i64, "bytes")),
         Detail::Samples(sampled) => {
-            // The program's own label of that key goes before.
+            // A label of the program with the same key takes precedence.
             let is_free = || record.labels.iter().all(|(key, _)| key != TASK_LABEL);
             if let Some(name) = sampled.task.as_ref().filter(|_| is_free()) {
                 out.push(text_label(strings, TASK_LABEL, name));

@@ -1,4 +1,4 @@
-//! A record: one stack of a profile with what was counted of it, before its addresses are resolved.
+//! A record: one stack of a profile with its counts, before its addresses are resolved.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -11,57 +11,56 @@ use rtprof_symbols::locations::Locations;
 /// Labels, in the order of their keys.
 pub(crate) type Labels = Cow<'static, [(String, String)]>;
 
-/// A stack and what was counted of it.
+/// A stack with its counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Record {
     /// Return addresses, leaf first.
     pub(crate) stack: Cow<'static, [usize]>,
-    /// When they were captured.
+    /// The time span in which the addresses were captured.
     pub(crate) span: CaptureSpan,
     pub(crate) leaf: Leaf,
     pub(crate) labels: Labels,
-    /// What was counted, in the units of the [kind](crate::kind::Kind) of profile.
+    /// The counts, in the units of the [kind](crate::kind::ProfileKind) of profile.
     pub(crate) counts: [i64; 2],
-    /// The baseline that a delta profile subtracts; zeros in a profile of a state.
+    /// The baseline that a delta profile subtracts; zeros for a state at one moment.
     pub(crate) base: [i64; 2],
     pub(crate) detail: Detail,
 }
 
-/// What is hidden at the leaf of a stack.
+/// The functions that are hidden at the leaf of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Leaf {
     /// The allocator and the profiler.
     Allocator,
-    /// The hooks that saw the event.
+    /// The hooks that recorded the event.
     Hooks,
-    /// So many functions: a caller wants it so.
+    /// This many functions, as a caller requested.
     Skip(usize),
 }
 
-/// What tells records of one stack apart, or is said of them, beside the labels.
+/// The data that, beside the labels, distinguishes records of one stack, or describes them.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Detail {
     #[default]
     None,
     /// Objects of this size, sampled at this rate.
     Objects { size: usize, rate: usize },
-    /// A wake that may have been no unlock, and where the first has waited that it has ended, if that is known: the innermost
-    /// frames.
+    /// A wake that may not have been an unlock, with the innermost frames of the first wait that it ended, if known.
     Wake(Option<Box<Stack<'static>>>),
-    /// Samples of the processor.
+    /// CPU samples.
     Samples(Box<Sampled>),
 }
 
-/// In what a sample of the processor was taken.
+/// The thread and the task of a CPU sample.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Sampled {
-    /// The kernel's number of the thread, and its name; where threads are told apart.
+    /// The kernel's number of the thread, and its name; `None` unless threads are told apart.
     pub(crate) thread: Option<(u32, Arc<str>)>,
-    /// The name of the task, if it was given one.
+    /// The name of the task, if it has one.
     pub(crate) task: Option<Arc<str>>,
 }
 
-/// What is equal of the same record in two snapshots.
+/// The part of a record that identifies it in two snapshots.
 #[derive(PartialEq, Eq, Hash)]
 pub(crate) struct RecordKey<'a> {
     stack: &'a [usize],
@@ -72,7 +71,7 @@ pub(crate) struct RecordKey<'a> {
 }
 
 impl Record {
-    /// A record without labels and baseline.
+    /// A record without labels and without a baseline.
     pub(crate) fn new(stack: impl Into<Cow<'static, [usize]>>, leaf: Leaf, counts: [i64; 2]) -> Self {
         Self {
             stack: stack.into(),
@@ -94,7 +93,7 @@ impl Record {
         Stack { addresses: &self.stack, span: self.span }
     }
 
-    /// All its stacks that need names: its own, and one that tells what it is.
+    /// Returns all stacks of the record that need names: its own, and the one of the wait that it ended.
     pub(crate) fn stacks(&self) -> impl Iterator<Item = Stack<'_>> + Clone {
         let told_by = match &self.detail {
             Detail::Wake(Some(waited_at)) => Some(**waited_at),
@@ -103,7 +102,7 @@ impl Record {
         std::iter::once(self.captured()).chain(told_by)
     }
 
-    /// Whether it belongs in the profile, as far as names tell.
+    /// Whether the record belongs in the profile, as far as function names show.
     pub(crate) fn is_shown(&self, locations: &mut Locations) -> bool {
         match &self.detail {
             Detail::Wake(waited_at) => {
@@ -113,7 +112,7 @@ impl Record {
         }
     }
 
-    /// Its stack, resolved and cut.
+    /// Returns the record's stack, resolved and cut.
     pub(crate) fn frames<'l>(&self, locations: &'l mut Locations) -> Frames<'l> {
         match self.leaf {
             Leaf::Allocator => locations.allocation(self.captured()),
@@ -122,7 +121,7 @@ impl Record {
         }
     }
 
-    /// What was counted less the baseline.
+    /// Returns the counts less the baseline.
     pub(crate) fn added(&self) -> [i64; 2] {
         std::array::from_fn(|at| self.counts[at].saturating_sub(self.base[at]))
     }

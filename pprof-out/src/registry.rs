@@ -9,7 +9,7 @@ use crate::profile::{Profile, built_in};
 /// All profiles; empty until the first use.
 static PROFILES: ForkMutex<BTreeMap<String, Profile>> = ForkMutex::new(BTreeMap::new());
 
-/// `None` in a forked child that has lost the list.
+/// Returns all profiles. `None` in a forked child that has lost the list.
 pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Profile>>> {
     let mut profiles = PROFILES.lock()?;
     if profiles.is_empty() {
@@ -18,13 +18,14 @@ pub(crate) fn registry() -> Option<ForkMutexGuard<'static, BTreeMap<String, Prof
     Some(profiles)
 }
 
-/// The profile of this name, or `None` if there is none (`pprof.Lookup`).
+/// Returns the profile of this name, or `None` if there is none (`pprof.Lookup`).
 ///
-/// Built in are
-/// - `heap`, what is in use, and `allocs`, what was ever allocated;
-/// - `block`, where the program has waited for locks, channels and other threads, and `mutex`, who made it wait;
-/// - `threadcreate`, who created threads; `goroutine`, where each of them and each async task is; and `goroutineleak`, tasks that
-///   wait for ever, as far as can be told.
+/// The built-in profiles are
+/// - `heap`, memory in use, and `allocs`, all memory ever allocated;
+/// - `block`, where the program has waited for locks, channels and other threads, and `mutex`, the stacks that made it
+///   wait;
+/// - `threadcreate`, the stacks that created threads; `goroutine`, where each thread and each async task is; and
+///   `goroutineleak`, tasks that appear to wait for ever.
 pub fn lookup(name: &str) -> Option<Profile> {
     match registry() {
         Some(profiles) => profiles.get(name).cloned(),
@@ -32,7 +33,7 @@ pub fn lookup(name: &str) -> Option<Profile> {
     }
 }
 
-/// All profiles, sorted by name (`pprof.Profiles`).
+/// Returns all profiles, sorted by name (`pprof.Profiles`).
 pub fn profiles() -> Vec<Profile> {
     match registry() {
         Some(profiles) => profiles.values().cloned().collect(),

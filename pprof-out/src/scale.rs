@@ -1,14 +1,13 @@
-//! From sampled values to estimates of all of them.
+//! Scales sampled values to estimates of the totals.
 //!
-//! An object of `size` bytes is sampled with probability 1 - e^(-size/rate), so each sample stands for the
-//! inverse of that many objects (`scaleHeapSample` in Go).
+//! An object of `size` bytes is sampled with probability 1 - e^(-size/rate), so each sample stands for as many
+//! objects as the inverse of that probability (`scaleHeapSample` in Go).
 //!
-//! Estimates are seldom whole. Cutting the fraction off, as Go does, loses up to one object for each
-//! record: at a rate of 512 KiB the records of 1 MiB objects, 1.157 objects a sample, lose 14 % where each
-//! was sampled once. Rounding to the nearest is as wrong there. Here the fraction is compared with a
-//! threshold that is fixed for each record and spread evenly over the records: the sums come out right
-//! on average, the same record always gives the same value, more samples never give a smaller one (which a
-//! difference of two profiles would show as negative), and zero stays zero.
+//! Estimates are seldom whole numbers. Truncating them, as Go does, loses up to one object for each record: at a rate
+//! of 512 KiB the records of 1 MiB objects, 1.157 objects a sample, lose 14 % where each was sampled once. Rounding to
+//! the nearest is as wrong there. Here the fraction is compared with a threshold that is fixed for each record and
+//! spread evenly over the records: the sums are right on average, the same record always gives the same value, more
+//! samples never give a smaller value (which a difference of two profiles would show as negative), and zero stays zero.
 
 use rtprof_profiler::rate;
 
@@ -20,8 +19,8 @@ pub(crate) struct Scale {
 }
 
 impl Scale {
-    /// `rate` is the mean number of bytes between two samples; at 1 and below every object was sampled
-    /// and values are exact. `hash` is the record's own, to spread the thresholds.
+    /// `rate` is the mean number of bytes between two samples; at 1 and below every object was sampled and values are
+    /// exact. `hash` identifies the record, and spreads the thresholds.
     pub(crate) fn new(size: usize, rate: usize, hash: u64) -> Self {
         let factor = rate::weight(size, rate);
         // The upper 53 bits make a number in 0 ≤ x < 1.
@@ -29,7 +28,7 @@ impl Scale {
         Self { factor, threshold }
     }
 
-    /// The estimate for a sampled number of objects or bytes.
+    /// Returns the estimate for a sampled number of objects or bytes.
     pub(crate) fn value(self, sampled: i64) -> i64 {
         if self.factor == 1.0 {
             return sampled;

@@ -1,7 +1,7 @@
-//! What became of a profile between two snapshots.
+//! Changes of a profile between two snapshots.
 //!
-//! Records are compared, not written profiles. Nothing has to be resolved or encoded twice, and nothing is lost by
-//! rounding. Go writes both profiles, parses them, scales one by -1 and merges.
+//! Records are compared, not written profiles, so nothing has to be resolved or encoded twice, and nothing is lost by
+//! rounding. Go writes both profiles, parses them, scales one by -1 and merges them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,18 +17,19 @@ use crate::taken::Taken;
 /// How a later snapshot is compared with an earlier one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Since {
-    /// Every value less what it was. What is in use may have become less, and is negative then. Go: `seconds=` of
+    /// Every value less the earlier value. Values in use may have shrunk, and are negative then. Go: `seconds=` of
     /// `net/http/pprof`.
     Everything,
-    /// Values that only grow (allocations, waits, created threads) less what they were; what is in use as it is now.
-    /// So does godeltaprof.
+    /// Values that only grow (allocations, waits, created threads) less the earlier values; values in use as they are
+    /// now. godeltaprof does the same.
     Accumulated,
 }
 
 impl Snapshot {
-    /// What was added since `earlier`, a snapshot of the same profile. Records to which nothing was added are left out.
+    /// Returns what was added since `earlier`, a snapshot of the same profile. Records to which nothing was added are
+    /// left out.
     ///
-    /// A snapshot of another profile has nothing in common with this one, and all of this one counts as added.
+    /// If `earlier` is of another profile, all of this snapshot counts as added.
     pub fn since(&self, earlier: &Self, since: Since) -> Self {
         let _workspace = hook::workspace();
         if !self.kind.has_records_of(&earlier.kind) {
@@ -36,7 +37,7 @@ impl Snapshot {
         }
         let duration = self.instant.saturating_duration_since(earlier.instant);
         let duration_nanos = i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-        // Each by itself is of no stretch of time.
+        // The dump of single goroutines does not cover a time span, so it is left out.
         let mut added = Self { goroutines: None, ..self.clone() };
         added.taken = Taken { duration_nanos, ..self.taken };
         added.records = Arc::new(self.records_since(earlier, since));
@@ -57,7 +58,7 @@ impl Snapshot {
             let base = bases.remove(&record.key()).unwrap_or_default();
             all.push(Record { base, ..record.clone() });
         }
-        // Things may be gone altogether; what is counted in other profiles never is.
+        // Things may have been removed altogether; counts of other profiles never are.
         let may_be_gone = earlier.records.iter().filter(|_| matches!(self.kind, ProfileKind::Count { .. }));
         for record in may_be_gone {
             if let Some(base) = bases.remove(&record.key()) {

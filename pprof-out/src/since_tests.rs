@@ -26,7 +26,7 @@ fn written(snapshot: &Snapshot) -> Vec<Vec<i64>> {
 
 #[test]
 fn everything_is_less_what_it_was() {
-    // Freed since, unchanged, new.
+    // A record with objects freed since, an unchanged one, and a new one.
     let earlier = heap(&[(0, 5, 1), (1, 7, 7)], 1);
     let later = || heap(&[(0, 6, 6), (1, 7, 7), (2, 2, 1)], 1);
     let all = later().since(&earlier, Since::Everything);
@@ -34,7 +34,7 @@ fn everything_is_less_what_it_was() {
     assert!(all.time_and_duration_nanos().1 > 0);
     let accumulated = later().since(&earlier, Since::Accumulated);
     assert_eq!(written(&accumulated), [[1, 100, 0, 0], [2, 200, 1, 100]]);
-    // What was there before and is in use still is shown as in use.
+    // Objects that existed before and are still in use are shown as in use.
     let accumulated = heap(&[(0, 5, 1)], 1).since(&earlier, Since::Accumulated);
     assert_eq!(written(&accumulated), [[0, 0, 4, 400]]);
     assert!(written(&heap(&[(1, 7, 7)], 1).since(&earlier, Since::Accumulated)).is_empty());
@@ -71,7 +71,7 @@ fn waits_are_less_what_they_were_and_in_order() {
     let earlier = waits(Contention::Block, &[(0, 9, 900), (1, 1, 50)]);
     let later = waits(Contention::Block, &[(0, 10, 910), (1, 1, 50), (2, 4, 400)]);
     assert_eq!(written(&later.since(&earlier, Since::Everything)), [[4, 400], [1, 10]]);
-    // Another profile has nothing in common.
+    // Snapshots of different profiles have nothing in common.
     let other = waits(Contention::Mutex, &[(0, 1, 1)]).since(&earlier, Since::Everything);
     assert_eq!(written(&other), [[1, 1]]);
 }

@@ -1,4 +1,4 @@
-//! The records of a profile at one instant, in every form that they are written in.
+//! The records of a profile at one instant, and all forms in which they are written.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -18,8 +18,9 @@ use crate::sink::Sink;
 use crate::taken::Taken;
 use crate::{collapsed, goroutine_dump, proto_form, text_form};
 
-/// What a profile had at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), what was added between two
-/// ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Nothing is resolved yet: that happens whenever it is written.
+/// The records of a profile at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), the records added between
+/// two instants ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Addresses are resolved
+/// only when a snapshot is written.
 #[derive(Clone)]
 pub struct Snapshot {
     pub(crate) kind: ProfileKind,
@@ -28,14 +29,14 @@ pub struct Snapshot {
     pub(crate) comments: Vec<String>,
     pub(crate) taken: Taken,
     pub(crate) instant: Instant,
-    /// Of a goroutine profile: each goroutine by itself.
+    /// For a goroutine profile: each goroutine by itself.
     pub(crate) goroutines: Option<Arc<[Recorded]>>,
     /// See [`Snapshot::with_startup_frames`].
     pub(crate) startup_frames: bool,
 }
 
 impl Snapshot {
-    /// Records that were taken now.
+    /// A snapshot of records that were taken now.
     pub(crate) fn new(kind: ProfileKind, records: Vec<Record>, comments: Vec<String>) -> Self {
         Self {
             kind,
@@ -48,28 +49,28 @@ impl Snapshot {
         }
     }
 
-    /// The profile's name.
+    /// Returns the profile's name.
     pub fn name(&self) -> &str {
         self.kind.name()
     }
 
-    /// Name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
+    /// Returns name and unit of each value, in order; for instance `("inuse_space", "bytes")`.
     pub fn sample_types(&self) -> Vec<(&str, &str)> {
         self.kind.sample_types()
     }
 
-    /// Remarks for the reader: why the profile may be empty, what was dropped.
+    /// Returns remarks for the reader: why the profile may be empty, what was dropped.
     pub fn comments(&self) -> &[String] {
         &self.comments
     }
 
-    /// When it was taken (a CPU profile, when it began), in nanoseconds since 1970; and over which time it was counted, in nanoseconds, 0 for
-    /// a state.
+    /// Returns when the snapshot was taken (for a CPU profile, when it began), in nanoseconds since 1970, and the
+    /// duration over which its values were counted, in nanoseconds, 0 for a state at one moment.
     pub fn time_and_duration_nanos(&self) -> (i64, i64) {
         (self.taken.time_nanos, self.taken.duration_nanos)
     }
 
-    /// Writes it as [`Profile::write_to`](crate::Profile::write_to) does.
+    /// Writes the snapshot as [`Profile::write_to`](crate::Profile::write_to) does.
     ///
     /// # Errors
     /// Those of the writer.
@@ -89,8 +90,8 @@ impl Snapshot {
         proto_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
-    /// Writes Go's text form, for people; `go tool pprof` reads it as well, but it does not say over which time
-    /// something was added.
+    /// Writes Go's text form, for people. `go tool pprof` reads it as well, but it does not contain the duration of a
+    /// delta profile.
     ///
     /// # Errors
     /// Those of the writer.
@@ -98,7 +99,7 @@ impl Snapshot {
         text_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
-    /// Writes each goroutine by itself, in the form in which a Go program that panics prints them; other profiles as
+    /// Writes each goroutine by itself, in the form that a Go program prints when it panics; other profiles as
     /// [`write_text`](Self::write_text) does. Go: `debug=2`.
     ///
     /// # Errors
@@ -113,8 +114,8 @@ impl Snapshot {
         }
     }
 
-    /// Writes collapsed stacks, the form that flame graph tools take: a line for each stack, its functions from the
-    /// outermost to the leaf with semicolons between, a space, and the value. `sample_type` is a place among
+    /// Writes collapsed stacks, the form that flame graph tools read: a line for each stack, its functions from the
+    /// outermost to the leaf with semicolons between, a space, and the value. `sample_type` is an index in
     /// [`sample_types`](Self::sample_types). Stacks without that value are left out.
     ///
     /// # Errors
@@ -132,19 +133,19 @@ impl Snapshot {
         collapsed::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
-    /// All stacks as one tree from the outermost function on, for a flame graph.
+    /// Returns all stacks as one tree from the outermost function on, for a flame graph.
     pub fn call_tree(&self, symbolization: Symbolization) -> CallTree {
         let _workspace = hook::workspace();
         CallTree::of(self, self.view(symbolization))
     }
 
-    /// Begins to look for the names of all its functions, by a thread that the program's threads go before, and calls
-    /// `at_end` when they are found or cannot be: at once, if all are known. Written as
-    /// [`Known`](Symbolization::Known) it has them then.
+    /// Starts a search for the names of all functions on a low-priority thread, and calls `at_end` when the search has
+    /// ended: at once, if all names are known. Afterwards the snapshot has the names when it is written as
+    /// [`Known`](Symbolization::Known).
     ///
-    /// For a caller that has no thread to wait with, or waits for a limited time, such as a server. `at_end` must be
-    /// short: the thread goes on to the next search after it. If the search is dropped before its end, `at_end` may not be
-    /// called. Where no thread is to be had the names are found before this returns.
+    /// This is for a caller that has no thread to wait with, or waits for a limited time, such as a server. `at_end`
+    /// must be short, because the thread continues with the next search after it. If the search is dropped before its
+    /// end, `at_end` may not be called. Where no thread can be started the names are found before this returns.
     pub fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch {
         let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
         let _workspace = hook::workspace();
@@ -156,7 +157,7 @@ impl Snapshot {
         locations.search(at_end)
     }
 
-    /// The same with the frames that std runs between the beginning of a thread and the program's first function, which
+    /// Also shows the frames that std runs between the beginning of a thread and the program's first function, which
     /// are hidden otherwise: `catch_unwind`, `__rust_begin_short_backtrace` and the like.
     #[must_use]
     pub fn with_startup_frames(self) -> Self {
@@ -167,7 +168,7 @@ impl Snapshot {
         View { symbolization, startup_frames: self.startup_frames }
     }
 
-    /// With the addresses of all stacks prepared.
+    /// Returns locations with the addresses of all stacks prepared.
     pub(crate) fn locations(&self, view: View) -> Locations {
         let mut locations = Locations::new(view);
         locations.prepare(self.records.iter().flat_map(Record::stacks));
@@ -175,7 +176,7 @@ impl Snapshot {
     }
 
     /// Calls `see` with every stack and its values in the order of the sample types; stops at the first error. Returns
-    /// what a reader must know of addresses without names.
+    /// remarks for the reader on addresses without names.
     pub(crate) fn for_each<E>(
         &self,
         view: View,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Texts in the order of their indices; index 0 is the empty text, as the format demands.
+/// Texts in the order of their indices; index 0 is the empty text, as the format requires.
 pub(crate) struct StringTable {
     index: HashMap<Arc<str>, i64>,
     texts: Vec<Arc<str>>,
@@ -15,7 +15,7 @@ impl StringTable {
         Self { index: HashMap::from([(empty.clone(), 0)]), texts: vec![empty] }
     }
 
-    /// The index of a text, added if it is new.
+    /// Returns the index of a text, which is added if it is new.
     pub(crate) fn index(&mut self, text: &str) -> i64 {
         match self.index.get(text) {
             Some(&index) => index,
@@ -23,7 +23,7 @@ impl StringTable {
         }
     }
 
-    /// As [`index`](Self::index), without a copy of a text that is shared already.
+    /// Like [`index`](Self::index), without a copy of a text that is shared already.
     pub(crate) fn index_shared(&mut self, text: &Arc<str>) -> i64 {
         match self.index.get(text) {
             Some(&index) => index,

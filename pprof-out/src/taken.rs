@@ -1,23 +1,23 @@
-//! When a profile was taken.
+//! The time at which a profile was taken.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The moment of a state, or of a stretch of time its end (of a CPU profile its beginning) and its length.
+/// The time of a state, or the end of a time span (its beginning for a CPU profile) and the duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Taken {
-    /// Nanoseconds since 1970; 0 if the clock stands before that, the largest number if after 2262.
+    /// Nanoseconds since 1970; 0 if the clock is earlier, the largest number if it is later than 2262.
     pub(crate) time_nanos: i64,
-    /// What the values were counted over, in nanoseconds; 0 for a state.
+    /// The duration over which the values were counted, in nanoseconds; 0 for a state.
     pub(crate) duration_nanos: i64,
 }
 
 impl Taken {
-    /// A state at this moment.
+    /// A state at the present time.
     pub(crate) fn now() -> Self {
         Self { time_nanos: since_1970(SystemTime::now()), duration_nanos: 0 }
     }
 
-    /// A stretch of time from `start` on: of a CPU profile the beginning stands for it, as in Go.
+    /// A time span from `start` on. Its time is its beginning, as in Go's CPU profiles.
     pub(crate) fn over(start: SystemTime, duration: Duration) -> Self {
         Self { time_nanos: since_1970(start), duration_nanos: nanos(duration) }
     }

@@ -1,4 +1,4 @@
-//! Pieces of the text formats: a stack with its lines, and where the binaries lie.
+//! Parts of the text formats: a stack with its lines, and the locations of the binaries.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -11,11 +11,12 @@ use rtprof_symbols::locations::file_name;
 use rtprof_symbols::object_file::hex;
 use rtprof_symbols::symbol_cache::Line;
 
-/// Readers in Go refuse a text with a line of 64 KiB or more (`bufio.MaxScanTokenSize`), whatever else is in it. A line
-/// has two parts of any length at most, a function's name and its file.
+/// The longest part of a line. Readers in Go reject a text with a line of 64 KiB or more (`bufio.MaxScanTokenSize`). A
+/// line has at most two parts of arbitrary length, a function's name and its file.
 const LONGEST_PART: usize = 24 << 10;
 
-/// ` @ 0x… 0x…`: the return addresses, leaf first, without so many of the first. A reader symbolizes them itself.
+/// Writes ` @ 0x… 0x…`: the return addresses, leaf first, without the first `hidden` ones. A reader symbolizes them
+/// itself.
 pub(crate) fn addresses(text: &mut String, frames: &Frames<'_>, hidden: usize) {
     text.push_str(" @");
     for address in frames.return_addresses(hidden) {
@@ -23,7 +24,7 @@ pub(crate) fn addresses(text: &mut String, frames: &Frames<'_>, hidden: usize) {
     }
 }
 
-/// One `#` line for each function of the stack, inlined ones included.
+/// Writes one `#` line for each function of the stack, inlined ones included.
 pub(crate) fn lines(text: &mut String, frames: &Frames<'_>) {
     for (address, lines) in frames.shown() {
         let pc = address.return_address;
@@ -45,7 +46,7 @@ fn function_line(text: &mut String, pc: usize, offset: u64, line: &Line) {
     text.push('\n');
 }
 
-/// The beginning of what is too long for a line, with three dots for the rest.
+/// Cuts a part that is too long for a line, and marks the cut with three dots.
 pub(crate) fn cut(part: &str) -> Cow<'_, str> {
     if part.len() <= LONGEST_PART {
         return part.into();
@@ -54,7 +55,7 @@ pub(crate) fn cut(part: &str) -> Cow<'_, str> {
     format!("{}...", &part[..end]).into()
 }
 
-/// `# labels: {"key":"value", "key2":"value2"}`, as Go's viewers read them; nothing for none.
+/// Writes `# labels: {"key":"value", "key2":"value2"}`, as Go's viewers read them; nothing if there are none.
 pub(crate) fn labels(text: &mut String, labels: &[(String, String)]) {
     if labels.is_empty() {
         return;
@@ -69,7 +70,7 @@ pub(crate) fn labels(text: &mut String, labels: &[(String, String)]) {
     let _ = writeln!(text, "# labels: {{{}}}", cut(&pairs));
 }
 
-/// A string as Go writes one: `%q`. It differs from Rust's in what is written by number.
+/// Writes a string as Go's `%q` does. It differs from Rust in the characters that are escaped by number.
 pub(crate) fn quote(text: &mut String, string: &str) {
     text.push('"');
     for c in string.chars() {
@@ -80,7 +81,7 @@ pub(crate) fn quote(text: &mut String, string: &str) {
             '\x08' => text.write_str(r"\b"),
             '\x0b' => text.write_str(r"\v"),
             '\x0c' => text.write_str(r"\f"),
-            // What is not to be printed, by Rust's tables.
+            // Characters that are not printable, by Rust's tables.
             _ if c.escape_debug().len() > 2 => match u32::from(c) {
                 code @ ..0x80 => write!(text, "\\x{code:02x}"),
                 code @ ..0x10000 => write!(text, "\\u{code:04x}"),
@@ -92,22 +93,22 @@ pub(crate) fn quote(text: &mut String, string: &str) {
     text.push('"');
 }
 
-/// Remarks for the reader, one line each.
+/// Writes remarks for the reader, one line each.
 pub(crate) fn comments(text: &mut String, comments: &[String]) {
     for comment in comments {
         let _ = writeln!(text, "# {}", cut(&comment.replace('\n', " ")));
     }
 }
 
-/// Ends the samples of a text whose reader takes every line for one up to this, and tells where the binaries lie.
+/// Ends the samples of a text whose reader takes every earlier line for a sample, and lists the binaries.
 pub(crate) fn memory_map(text: &mut String, modules: impl Iterator<Item = &'static Module>) {
     text.push_str("--- Memory map: ---\n");
     mapped_libraries(text, modules);
 }
 
-/// The executable segments, so that `go tool pprof` finds the binaries of a text profile. It reads this form
-/// with build ids, and /proc/self/maps without. Here nothing tells which location belongs to which module, so those are
-/// left out in whose place another one was (`Owners::unambiguous`).
+/// Lists the executable segments, so that `go tool pprof` finds the binaries of a text profile. It reads this form with
+/// build ids, and /proc/self/maps without. A text profile does not say which location belongs to which module, so
+/// modules that were loaded where another one had been are left out (`Owners::unambiguous`).
 pub(crate) fn mapped_libraries(text: &mut String, modules: impl Iterator<Item = &'static Module>) {
     text.push_str("\nMAPPED_LIBRARIES:\n");
     for module in modules {
@@ -131,7 +132,7 @@ mod tests {
     use super::*;
     use rtprof_symbols::symbol_cache::Function;
 
-    /// What `fmt.Sprintf("%q", ..)` of Go writes.
+    /// Compares with the output of Go's `fmt.Sprintf("%q", ..)`.
     #[test]
     fn labels_are_quoted_as_in_go() {
         for (value, quoted) in [
@@ -152,7 +153,7 @@ mod tests {
         assert_eq!(text, "# labels: {\"k\":\"v\", \"k2\":\"v2\"}\n");
     }
 
-    /// `bufio.MaxScanTokenSize`.
+    /// Go's `bufio.MaxScanTokenSize`.
     const LONGEST_LINE: usize = 64 << 10;
 
     #[test]

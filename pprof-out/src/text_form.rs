@@ -1,21 +1,21 @@
 //! `debug=1`: a snapshot as text for people, which `go tool pprof` reads as well.
 //!
-//! All kinds have one frame: a header, for each record a line of numbers and addresses with its labels and functions, and
-//! an end with remarks and the mapped binaries. Only the header, the numbers and the end differ.
+//! All kinds have the same layout: a header, for each record a line of numbers and addresses with its labels and
+//! functions, and an end with remarks and the mapped binaries. Only the header, the numbers and the end differ.
 //!
 //! # Where contention profiles differ from Go's
 //!
-//! A reader multiplies counts and ticks by the sampling period, if the text has such a line, and divides the ticks
-//! by `cycles/second`; if the period is 0 it does neither. Records are scaled to all waits already, here as in Go.
-//! Go writes the period of the mutex profile all the same, so that its reader scales twice: at a fraction of 10
-//! the totals are ten times too large, and after the profile was switched off ticks pass for nanoseconds. So with
-//! records the period is 1 here, whatever the fraction is or was: a reader that multiplies gets the truth, and so does
-//! one that does not. A remark tells the fraction. Without records the line is Go's. The block profile has no
+//! A reader multiplies counts and ticks by the sampling period, if the text has such a line, and divides the ticks by
+//! `cycles/second`; if the period is 0 it does neither. The records are already scaled to all waits, here as in Go. Go
+//! nevertheless writes the period of the mutex profile, so that its reader scales twice: at a fraction of 10 the totals
+//! are ten times too large, and after the profile was switched off ticks are taken for nanoseconds. So here the period
+//! is 1 if there are records, whatever the fraction is or was: a reader that multiplies gets the right values, and so
+//! does one that does not. A remark states the fraction. Without records the line is Go's. The block profile has no
 //! such line, and needs none: a reader takes its period for 1.
 //!
 //! Beyond Go's form there are lines for labels, remarks, and the mapped binaries, without which a reader could not
-//! symbolize a profile of a program that moves about in memory. Hidden functions (`prune`) are left out of the
-//! addresses too, where whole addresses are hidden.
+//! symbolize a profile of a position-independent program. Hidden functions (`prune`) are left out of the addresses too,
+//! where whole addresses are hidden.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ use crate::sink::Sink;
 use crate::snapshot::Snapshot;
 use crate::text;
 
-/// Writes the text form. Go: `writeProfileInternal`, `printCountProfile`, and that of `writeHeapInternal`.
+/// Writes the text form. Go: `writeProfileInternal`, `printCountProfile`, and the text form of `writeHeapInternal`.
 pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io::Result<()> {
     let mut locations = snapshot.locations(view);
     match &snapshot.kind {
@@ -52,7 +52,7 @@ pub(crate) fn write(snapshot: &Snapshot, view: View, sink: &mut Sink<'_>) -> io:
     }
 }
 
-/// A text whose reader takes every line for a sample up to the memory map.
+/// Writes a text whose reader takes every line before the memory map for a sample.
 fn write_samples<'r>(
     snapshot: &Snapshot,
     head: String,
@@ -68,8 +68,8 @@ fn write_samples<'r>(
     })
 }
 
-/// The frame. `leaves_out_leaf` says that a reader has no other way to learn of the functions that are hidden at the leaf
-/// than their addresses being left out.
+/// Writes the common layout. `leaves_out_leaf` says that the addresses of hidden leaf functions are left out, because a
+/// reader cannot learn otherwise that they are hidden.
 fn write_framed<'r>(
     head: String,
     records: impl Iterator<Item = (String, &'r Record)>,
@@ -133,21 +133,22 @@ fn contention_head(of: Contention, ticks_per_second: u64, fraction: i64, is_empt
     text
 }
 
-/// The most ticks that a reader can make nanoseconds of: it computes in floating point and converts without a look
-/// at the size. A millionth less, for its rounding.
+/// Returns the most ticks that a reader can convert to nanoseconds: it computes in floating point and converts without
+/// checking the size. A millionth is subtracted for its rounding.
 fn most_ticks(kind: &ProfileKind) -> i64 {
     (i64::MAX as f64 * kind.gigahertz().min(1.0) * 0.999_999) as i64
 }
 
-/// The records with the most bytes in use first, a summary in the manner of Go's `runtime.MemStats`, and the mapped binaries.
+/// Writes the records with the most bytes in use first, a summary in the manner of Go's `runtime.MemStats`, and the
+/// mapped binaries.
 fn write_heap(
     snapshot: &Snapshot,
     current_rate: usize,
     locations: &mut Locations,
     sink: &mut Sink<'_>,
 ) -> io::Result<()> {
-    // pprof scales a profile of one rate itself, by the rate in the first line. Records of several rates it could not, so
-    // these are written scaled and the line says rate 1.
+    // pprof itself scales a profile of one rate, by the rate in the first line. It cannot scale records of several
+    // rates, so these are written scaled and the line says rate 1.
     let rate = heap::single_rate(&snapshot.records, current_rate);
     let mut estimated = HeapValues::default();
     let mut shown = HeapValues::default();
@@ -177,16 +178,16 @@ fn heap_numbers(values: HeapValues) -> String {
 }
 
 fn heap_head(mut total: HeapValues, rate: Option<usize>) -> String {
-    // A reader takes a profile with equal sums for one that does not tell allocated from in use, and then
-    // reads two columns instead of four. The sums serve nothing else.
+    // If the sums are equal, a reader concludes that the profile does not distinguish allocated from in use, and reads
+    // two columns instead of four. The sums have no other use.
     total[ALLOC_SPACE] += i64::from(total[INUSE_SPACE] == total[ALLOC_SPACE]);
-    // Twice the rate: an early C++ heap profiler wrote that, and it is what readers halve.
-    // Readers take it for a signed number.
+    // An early C++ heap profiler wrote twice the rate, so readers halve it. They parse it as a signed number.
     let rate = 2 * (rate.unwrap_or(1).max(1) as u64).min(i64::MAX as u64 / 2);
     format!("heap profile: {} @ heap/{rate}\n", heap_numbers(total))
 }
 
-/// The lines of Go's `runtime.MemStats` that have a meaning here. All but `MaxRSS` are estimates from the samples.
+/// Writes the lines of Go's `runtime.MemStats` that have a meaning here. All but `MaxRSS` are estimates from the
+/// samples.
 fn summary(text: &mut String, estimated: HeapValues, comments: &[String]) {
     text.push_str("\n# runtime.MemStats\n");
     for (name, value) in [
@@ -205,7 +206,7 @@ fn summary(text: &mut String, estimated: HeapValues, comments: &[String]) {
     text::comments(text, comments);
 }
 
-/// The largest resident size of the process so far, in bytes.
+/// Returns the largest resident size of the process so far, in bytes.
 fn max_rss() -> Option<u64> {
     let status = std::fs::read_to_string(own_files::STATUS).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;

@@ -1,4 +1,4 @@
-//! Profiles as tables of functions, for those who have no pprof at hand: what `go tool pprof -top` shows.
+//! Profiles as tables of functions, for people without pprof: the content of `go tool pprof -top`.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -14,7 +14,7 @@ use crate::heap::{self, ALLOC_OBJECTS, ALLOC_SPACE, HeapView, INUSE_OBJECTS, INU
 use crate::kind::MOST_VALUES;
 use crate::snapshot::Snapshot;
 
-/// What one function allocated. The values are estimates for all allocations, as in the heap profile.
+/// The allocations of one function. The values are estimates for all allocations, as in the heap profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TopEntry {
@@ -34,32 +34,33 @@ pub struct TopEntry {
     pub cumulative_alloc_space: i64,
 }
 
-/// What one function waited, or made others wait. Scaled to what the samples stand for, as in the profile.
+/// The waits of one function, or the waits that it caused. Scaled to all waits that the samples represent, as in the
+/// profile.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ContentionTopEntry {
     /// The function's name; its library (`[libc.so.6]`) or its address in the program where no name is known.
     pub function: String,
-    /// The time that it waited itself, or that others waited for what it unlocked itself (pprof's *flat* value).
+    /// The time that it waited itself, or that others waited for its own unlocks (pprof's *flat* value).
     pub delay: Duration,
-    /// How many waits that were.
+    /// The number of those waits.
     pub contentions: i64,
     /// The time that it or a function it called waited, or made others wait (pprof's *cum* value).
     pub cumulative_delay: Duration,
 }
 
-/// The `n` functions with the most bytes in use, then ever allocated, each counted with what it allocated
-/// itself; as `go tool pprof -top` shows a heap profile.
+/// Returns the `n` functions with the most bytes in use, then ever allocated, each with its own allocations only; as
+/// `go tool pprof -top` shows a heap profile.
 pub fn heap_top(n: usize) -> Vec<TopEntry> {
     top(n, || heap::take(HeapView::Heap), heap_entries)
 }
 
-/// The `n` functions that waited longest, as `go tool pprof -top` shows the block profile.
+/// Returns the `n` functions that waited longest, as `go tool pprof -top` shows the block profile.
 pub fn block_top(n: usize) -> Vec<ContentionTopEntry> {
     top(n, || Contention::Block.take(), contention_entries)
 }
 
-/// The `n` functions that made others wait longest, as `go tool pprof -top` shows the mutex profile.
+/// Returns the `n` functions that made others wait longest, as `go tool pprof -top` shows the mutex profile.
 pub fn mutex_top(n: usize) -> Vec<ContentionTopEntry> {
     top(n, || Contention::Mutex.take(), contention_entries)
 }
@@ -74,16 +75,16 @@ fn top<E: Clone>(
         entries(&take())
     };
     entries.truncate(n);
-    // Made again where it is tracked: the result belongs to the caller.
+    // Copied where allocations are tracked, because the result belongs to the caller.
     entries.to_vec()
 }
 
 /// The sums of one function.
 #[derive(Default)]
 struct Sums {
-    /// Of the stacks that begin with it.
+    /// Sums over the stacks of which it is the leaf.
     flat: [i64; MOST_VALUES],
-    /// Of the stacks that it is in.
+    /// Sums over the stacks that contain it.
     cumulative: [i64; MOST_VALUES],
 }
 
@@ -91,7 +92,7 @@ fn add(sum: &mut [i64; MOST_VALUES], values: &[i64]) {
     sum.iter_mut().zip(values).for_each(|(sum, value)| *sum = sum.saturating_add(*value));
 }
 
-/// Every function with its sums, in no order.
+/// Returns every function with its sums, in no order.
 fn sums(snapshot: &Snapshot) -> impl Iterator<Item = (Arc<str>, Sums)> {
     let mut sums: HashMap<Arc<str>, Sums> = HashMap::new();
     let mut seen: Vec<Arc<str>> = Vec::new();
@@ -140,12 +141,12 @@ fn contention_entries(snapshot: &Snapshot) -> Vec<ContentionTopEntry> {
         contentions: flat[0],
         cumulative_delay: duration(cumulative[1]),
     };
-    // A function that only called one that waited is not asked for.
+    // Functions that only called a waiting one are left out.
     let waited = sums(snapshot).filter(|(_, sums)| sums.flat[1] > 0);
     sorted(waited.map(entry).collect(), |e| (e.delay, e.cumulative_delay), |e| &e.function)
 }
 
-/// The highest rank first, then by name.
+/// Sorts by rank, highest first, then by name.
 fn sorted<E, R: Ord>(mut entries: Vec<E>, rank: impl Fn(&E) -> R, name: impl Fn(&E) -> &String) -> Vec<E> {
     entries.sort_unstable_by(|a, b| match rank(b).cmp(&rank(a)) {
         Ordering::Equal => name(a).cmp(name(b)),

@@ -1,4 +1,4 @@
-//! What the file of a module says of addresses in it.
+//! Looks up addresses in the file of a module.
 
 use rtprof_runtime::modules::Module;
 
@@ -9,9 +9,9 @@ use crate::prune::classify;
 use crate::startup::Startup;
 use crate::symbol_cache::{FileState, Line, SymbolCache, Symbols};
 
-/// Looks places in the file of `module` up, and remembers what is found under `key`. Places stay unknown, and are not
-/// remembered, where the file is not there, is written to meanwhile, or cannot be read for a reason that may pass: it may be
-/// otherwise next time.
+/// Looks up places in the file of `module`, and caches the results under `key`. Places stay unknown, and are not
+/// cached, if the file is missing, is written to meanwhile, or cannot be read for a temporary reason: the next attempt
+/// may succeed.
 pub(crate) fn look_up(module: &Module, key: u32, places: &[u64], cache: &SymbolCache, progress: &Progress) {
     let mut store = Store::new(progress);
     let found = read(module, places, &store, cache, progress);
@@ -22,7 +22,7 @@ pub(crate) fn look_up(module: &Module, key: u32, places: &[u64], cache: &SymbolC
                 cache.insert(key, *place, symbols);
             }
         }
-        // They come late.
+        // The results came too late: the file has changed meanwhile.
         Some(_) => {}
         None if store.has_failed() => {}
         None => cache.set_unreadable(key),
@@ -38,7 +38,7 @@ fn read(
 ) -> Option<(FileState, Vec<(u64, Symbols)>)> {
     let file = ObjectFile::open(module, store)?;
     if store.has_failed() {
-        // Of a part of the file nothing is known, for any place.
+        // Part of the file could not be read, so no result is reliable.
         return Some((file.state(), Vec::new()));
     }
     let symbols = |&place: &u64| {
@@ -49,7 +49,7 @@ fn read(
     Some((file.state(), places.iter().filter_map(symbols).collect()))
 }
 
-/// A line before its name is settled.
+/// A line whose name is not decided yet.
 struct Draft {
     name: Option<String>,
     is_rust: bool,
@@ -74,7 +74,7 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols 
         drafts.push(Draft { name: None, is_rust: false, file: String::new(), line: 0, column: 0 });
     }
     let outermost = drafts.len().wrapping_sub(1);
-    // Code that the compiler merged has line 0, but its function is known, and so are those inlined there.
+    // Code that the compiler merged has line 0, but its function is known, and so are the functions inlined there.
     let inlines_known = drafts.iter().any(|draft| draft.line != 0 || draft.name.is_some());
     let full_name = symbol.as_ref().map(|s| names::demangle(&s.name).full);
     let last_file = drafts.last().map(|draft| draft.file.clone()).unwrap_or_default();
@@ -98,16 +98,16 @@ fn symbols(file: &ObjectFile<'_>, address: u64, cache: &SymbolCache) -> Symbols 
     }
 }
 
-/// Chooses the best name there is. `symbol` is the linker's name of the function that has the code, for the
+/// Chooses the best name available. `symbol` is the linker's name of the function that contains the code, for the
 /// outermost line only.
 fn settle(draft: &Draft, symbol: Option<&str>, home: Option<&Home<'_>>) -> Name {
     match (draft.name.as_deref(), symbol) {
         (Some(name), _) if names::is_mangled(name) => names::demangle(name),
-        // Full of path where the debug information has but the last segment, as with line tables only.
+        // This name has the full path; the debug information may have only the last segment, as with line tables only.
         (_, Some(symbol)) => names::demangle(symbol),
         (Some(name), None) if draft.is_rust => names::qualify(name, Some(&draft.file), home),
         (Some(name), None) => names::demangle(name),
-        // Code with lines and no name at all, such as assembly. A reader needs some function to hold them.
+        // Code with lines but without any name, such as assembly. A reader needs some function for the lines.
         (None, None) => names::qualify("??", Some(&draft.file), home),
     }
 }

@@ -1,4 +1,5 @@
-//! What is shown of a stack: not the machinery at its leaf (`prune`), nor std's start-up at its other end (`startup`).
+//! The visible part of a stack: without the machinery at its leaf (`prune`), and without std's start-up at its other
+//! end (`startup`).
 
 use std::sync::Arc;
 
@@ -8,42 +9,42 @@ use crate::symbol_cache::{Function, Line, Symbols};
 
 /// One address of a stack.
 pub struct Address {
-    /// Where the call returns to.
+    /// The address to which the call returns.
     pub return_address: usize,
-    /// The number of its module.
+    /// The index of its module.
     pub module: Option<usize>,
-    /// What is known of it.
+    /// The symbols of the address.
     pub symbols: Arc<Symbols>,
-    /// What stands for its function where that has no name: `[libc.so.6]`, as pprof has it, or the address.
+    /// The text shown if the function has no name: `[libc.so.6]`, as in pprof, or the address.
     pub stand_in: Arc<str>,
 }
 
-/// Which part of a stack is shown.
+/// The part of a stack that is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Visible {
     /// Where it begins.
     pub cut: Cut,
-    /// What of the rest is hidden.
+    /// The hidden start-up part of the rest.
     pub(crate) startup: Option<Hidden>,
 }
 
-/// Which lines of an address are shown.
+/// The lines of an address that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Piece {
-    /// All.
+    /// All lines.
     Whole,
-    /// From one to before another, innermost first.
+    /// The lines from the first index up to but not including the second, innermost first.
     Lines(u32, u32),
-    /// None of them: it is the start of a thread.
+    /// No lines: the address is shown as the start of a thread.
     ThreadStart,
 }
 
-/// A stack resolved.
+/// A resolved stack.
 pub struct Frames<'a> {
     pub(crate) addresses: &'a [Address],
-    /// Places in `addresses`, leaf first.
+    /// Indices in `addresses`, leaf first.
     pub(crate) stack: &'a [u32],
-    /// Which part of it is shown.
+    /// The part of the stack that is shown.
     pub visible: Visible,
     pub(crate) thread_start: &'a ThreadStart,
 }
@@ -60,7 +61,7 @@ impl Default for ThreadStart {
 }
 
 impl Piece {
-    /// Its lines, innermost first.
+    /// Returns the lines of the piece, innermost first.
     pub fn lines<'a>(self, address: &'a Address, thread_start: &'a ThreadStart) -> &'a [Line] {
         let all = &address.symbols.lines;
         match self {
@@ -72,7 +73,7 @@ impl Piece {
 }
 
 impl Visible {
-    /// What is shown of the address at `frame`, which has this many lines; `None` where all of it is hidden.
+    /// Returns what is shown of the address at `frame`, with `lines()` lines; `None` if all of it is hidden.
     #[inline]
     pub fn piece(&self, frame: usize, lines: impl FnOnce() -> usize) -> Option<Piece> {
         if frame < self.cut.frames {
@@ -97,7 +98,7 @@ impl Visible {
 }
 
 impl Hidden {
-    /// What is shown of an address between its ends, without the `first` lines.
+    /// Returns what is still shown of an address within the hidden range, without its `first` lines.
     fn piece(&self, frame: usize, first: usize, lines: usize) -> Option<Piece> {
         let (from, to) = match frame {
             _ if frame == self.to.0 && self.is_thread => return Some(Piece::ThreadStart),
@@ -113,12 +114,12 @@ impl Hidden {
 }
 
 impl<'a> Frames<'a> {
-    /// How many addresses are hidden at the leaf.
+    /// Returns how many addresses are hidden at the leaf.
     pub fn hidden_at_leaf(&self) -> usize {
         self.visible.cut.frames
     }
 
-    /// The addresses that are shown, leaf first, each with its lines that are.
+    /// Returns the addresses that are shown, leaf first, each with its visible lines.
     pub fn shown(&self) -> impl Iterator<Item = (&'a Address, &'a [Line])> + use<'a> {
         let (addresses, visible, thread_start) = (self.addresses, self.visible, self.thread_start);
         self.stack.iter().enumerate().skip(visible.cut.frames).filter_map(move |(frame, &at)| {
@@ -128,7 +129,7 @@ impl<'a> Frames<'a> {
         })
     }
 
-    /// The return addresses but for those of start-up code, leaf first, without the first `hidden` ones.
+    /// Returns the return addresses except those of start-up code, leaf first, without the first `hidden` ones.
     pub fn return_addresses(&self, hidden: usize) -> impl Iterator<Item = usize> + use<'a> {
         let (addresses, visible) = (self.addresses, self.visible);
         self.stack.iter().enumerate().skip(hidden).filter_map(move |(frame, &at)| {
@@ -143,7 +144,7 @@ impl<'a> Frames<'a> {
 mod tests {
     use super::*;
 
-    /// The pieces of a stack whose addresses have two lines each.
+    /// Returns the pieces of a stack whose addresses have two lines each.
     fn pieces(cut: (usize, usize), startup: Option<Hidden>) -> Vec<Option<Piece>> {
         let visible = Visible { cut: Cut { frames: cut.0, lines: cut.1 }, startup };
         (0..5).map(|frame| visible.piece(frame, || 2)).collect()
@@ -159,7 +160,7 @@ mod tests {
         assert_eq!(pieces((1, 1), None), [None, lines(1, 2), WHOLE, WHOLE, WHOLE]);
         assert_eq!(pieces((0, 1), main), [lines(1, 2), lines(0, 1), None, lines(1, 2), WHOLE]);
         assert_eq!(pieces((0, 0), thread), [WHOLE, WHOLE, None, None, Some(Piece::ThreadStart)]);
-        // The machinery reaches into the start: its outer end remains.
+        // The machinery extends into the start-up code, whose outer end stays visible.
         assert_eq!(pieces((1, 1), main), [None, None, None, lines(1, 2), WHOLE]);
         assert_eq!(pieces((3, 0), thread), [None, None, None, None, Some(Piece::ThreadStart)]);
         assert_eq!(pieces((4, 1), thread)[4], Some(Piece::ThreadStart));

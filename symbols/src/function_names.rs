@@ -1,4 +1,4 @@
-//! Names of single addresses: what a reader asks for that got a profile without names.
+//! Names of single addresses, for a reader whose profile has no names.
 
 use std::sync::Arc;
 
@@ -9,16 +9,16 @@ use crate::startup::THREAD_START;
 use crate::symbol_cache::Symbols;
 use crate::symbolizer::{NameSearch, Owned, Symbolization, Symbolizer};
 
-/// The functions that have the code at `addresses`, in the same order; `None` where nothing is known. Go:
+/// Returns the functions that contain the code at `addresses`, in the same order; `None` where nothing is known. Go:
 /// `runtime.FuncForPC`. Debug information, tens of megabytes for a large program, is opened once for all of them;
-/// answers are remembered.
+/// results are cached.
 ///
-/// Of functions that were inlined there it is the one that they were inlined into, but for std's start-up code, as in
-/// profiles: a reader gives the address a
-/// single name, and the innermost one would stand for the whole frame, often one of the standard library's.
+/// If functions were inlined at an address, the result is the function into which they were inlined, without std's
+/// start-up code, as in profiles: a reader gives the address a single name, and the innermost one, often of the
+/// standard library, would stand for the whole frame.
 ///
-/// The addresses in a profile lie inside the call, unlike those that it returns to. One at which several libraries
-/// were loaded in turn has no name here: it alone does not tell which of them is meant.
+/// The addresses must lie inside the call, as in a profile; they are not return addresses. An address at which several
+/// libraries were loaded in turn has no name here, because it does not show which of them is meant.
 pub fn function_names(addresses: &[usize], symbolization: Symbolization) -> Vec<Option<Arc<str>>> {
     let _workspace = hook::workspace();
     let mut symbolizer = Symbolizer::new(symbolization);
@@ -27,15 +27,14 @@ pub fn function_names(addresses: &[usize], symbolization: Symbolization) -> Vec<
         if symbols.startup.is_thread_start() {
             return Some(Arc::from(THREAD_START));
         }
-        // Without what profiles hide of it.
+        // The lines that profiles hide are left out.
         let shown = symbols.startup.lines_shown().filter(|shown| *shown > 0).unwrap_or(symbols.lines.len());
         Some(symbols.lines.get(shown.checked_sub(1)?)?.function.name.clone())
     };
     symbolizer.resolve(&owned).into_iter().map(name).collect()
 }
 
-/// Begins to look for the names of the functions at `addresses`, as `Snapshot::find_names`
-/// does for a profile.
+/// Starts a search for the names of the functions at `addresses`, as `Snapshot::find_names` does for a profile.
 pub fn find_function_names(addresses: &[usize], at_end: impl FnOnce() + Send + 'static) -> NameSearch {
     let at_end: Box<dyn FnOnce() + Send> = Box::new(at_end);
     let _workspace = hook::workspace();
@@ -45,7 +44,7 @@ pub fn find_function_names(addresses: &[usize], at_end: impl FnOnce() + Send + '
     symbolizer.search(at_end)
 }
 
-/// The return addresses of calls at `addresses`, and their modules.
+/// Returns the return addresses of calls at `addresses`, and their modules.
 fn owned(symbolizer: &mut Symbolizer, addresses: &[usize]) -> Vec<Owned> {
     let owned = |address: &usize| {
         let return_address = address.wrapping_add(1);

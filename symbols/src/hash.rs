@@ -1,7 +1,7 @@
 //! A fast hash for addresses.
 //!
-//! An export looks up a few hundred thousand return addresses; the standard hasher would take longer
-//! than everything else. The keys are addresses of this process, so nobody can choose them to collide.
+//! An export looks up a few hundred thousand return addresses; the standard hasher would take longer than everything
+//! else. The keys are addresses of this process, so no attacker can choose them to collide.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -18,8 +18,8 @@ const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Hasher for AddressHasher {
     fn finish(&self) -> u64 {
-        // The table takes its bucket from the low bits and its tag from the high ones; a multiplication
-        // leaves the low ones weak.
+        // The table takes its bucket from the low bits and its tag from the high ones; a multiplication leaves the low
+        // bits weak.
         self.0 ^ (self.0 >> 32)
     }
 
@@ -42,7 +42,7 @@ impl Hasher for AddressHasher {
     }
 }
 
-/// A hash of a stack, the same for the same addresses.
+/// Returns a hash of a stack, the same for the same addresses.
 pub fn stack_hash(stack: &[usize]) -> u64 {
     let mut hasher = AddressHasher(stack.len() as u64);
     for &address in stack {

@@ -1,25 +1,26 @@
-//! Which functions stand between the program and its waits: our locks, channels and threads, and what they are
-//! made of.
+//! The functions between the program and its waits: our own locks, channels and threads, and the crates on which they
+//! are built.
 //!
-//! Some of them run the program's closures: `Once::call_once`, `Condvar::wait_while`, `MutexGuard::unlocked`, the
-//! start of a thread. So a match says nothing of what lies beneath it, only that the frame itself is no code of
-//! the program; and where inlined functions are unknown not even that, for the closure may be in there.
+//! Some of them run the program's closures: `Once::call_once`, `Condvar::wait_while`, `MutexGuard::unlocked`, the start
+//! of a thread. So a match says nothing about the frames beneath it, only that the frame itself is not code of the
+//! program. Where inlined functions are unknown it does not even say that, because the closure may be inlined there.
 
 use crate::prune::{in_crate, method};
 
-/// Ours, and those of the locks that ours are made of; of `scopeguard` is what `MutexGuard::unlocked` locks again
-/// with.
+/// Our own crates, and those of the locks that they are built on; `scopeguard` is how `MutexGuard::unlocked` locks
+/// again.
 const CRATES: [&str; 6] =
     ["rtprof_hooks", "rtprof_tracer", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
 
-/// What programs tell of their collector by: each function runs a closure of theirs.
+/// The functions by which programs report their collector: each runs a closure of the program.
 const COLLECTOR: &str = "rtprof_allocator::collector";
 
-/// In which leaf futures keep the waker of a task that awaits them, and clone it with ten functions between.
+/// The types in which leaf futures keep the waker of the awaiting task. They clone the waker with ten functions in
+/// between.
 const WAKER_CELLS: [&str; 3] =
     ["atomic_waker", "futures_core::task::__internal::atomic_waker", "tokio::sync::task::atomic_waker"];
 
-/// Our trait for all futures. Nothing else can have its methods.
+/// Our own trait for all futures. No other type can have its methods.
 const INSTRUMENT: &str = "rtprof_hooks::task::Instrument>::";
 
 /// Modules of ours that run no code of the program.
@@ -36,8 +37,9 @@ const INNER_MODULES: [&str; 10] = [
     "wait",
 ];
 
-/// What the methods are called that run none, wherever they stand: `try_lock_for`, `recv_timeout`, but not
-/// `wait_while`. A `spawn` runs the program's closure in another thread, through `Creator::around`.
+/// Words of method names. A method whose name consists of them runs no code of the program, wherever the words stand:
+/// `try_lock_for`, `recv_timeout`, but not `wait_while`. A `spawn` runs the program's closure in another thread,
+/// through `Creator::around`.
 #[rustfmt::skip]
 const WORDS: [&str; 39] = [
     "acquire", "all", "arc", "bump", "call", "deadline", "downgrade", "end", "exclusive", "fair", "for", "join",
@@ -46,12 +48,13 @@ const WORDS: [&str; 39] = [
     "upgrade", "wait", "write",
 ];
 
-/// For profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only functions
-/// that never call back into the program may match. `lock_api`'s therefore only over our own raw locks, as the
-/// program may have put its own beneath them; and no guard that shares ownership, which may drop the data.
+/// The pattern for profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
+/// functions that never call back into the program may match. Therefore `lock_api` matches only over our own raw locks,
+/// because the program may use other raw locks beneath it. No guard that shares ownership matches, because it may drop
+/// the data.
 pub const DROP_FRAMES: &str = concat!(
     r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
-    // No ` as ` but of a trait that is known: one of the program's may do anything.
+    // A ` as ` matches only with a known trait: a trait of the program may do anything.
     r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|task::waker|wait)::([^ ]|, )*",
     r"( as (lock_api|core)::([^ ]|, )*)?",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
@@ -59,17 +62,17 @@ pub const DROP_FRAMES: &str = concat!(
     r"::(try_)?(lock|read|write|upgradable_read|upgrade|downgrade|unlock|bump)(_[a-z]+)*",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead))Guard",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), .* as core::ops::drop::Drop>::drop",
-    // `go tool pprof` knows only the last segment of a name. These are ours, or slow paths of locks.
+    // `go tool pprof` knows only the last segment of a name. These are our own functions, or slow paths of locks.
     r"|sample_block|sample_mutex|(un)?lock(_[a-z]+)*_slow|interposed_(call|futex|io|wait|wake)",
 );
 
-/// Whether a function is what stands in for one of the C library's, or is inside. The function of that name itself
-/// (`pthread_join`) is shown as the C library's would be.
+/// Whether a function replaces one of the C library's, or is inside such a function. The function with the C library's
+/// name (`pthread_join`) is shown as the C library's would be.
 pub(crate) fn is_interposed(name: &str) -> bool {
     in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)
 }
 
-/// Whether a function only makes the system call by which locks wait and wake.
+/// Whether a function only makes the system call with which locks wait and wake.
 pub(crate) fn is_system_call(name: &str) -> bool {
     in_crate(name, "parking_lot_core::thread_parker")
         || in_crate(name, "std::sys") && method(name).is_some_and(|method| method.starts_with("futex_wa"))
@@ -85,14 +88,14 @@ pub(crate) fn is_hook(name: &str, inlines_known: bool) -> bool {
             && (inlines_known || is_inner(name) || runs_no_closure(name))
 }
 
-/// Whether a function is one of a cell for a waker, or of a trait that only such a cell knows.
+/// Whether a function belongs to a cell for a waker, or to a trait that only such a cell uses.
 fn is_waker_cell(name: &str) -> bool {
     let is_in = |path: &str| WAKER_CELLS.iter().any(|module| in_crate(path, module));
     is_in(name) || trait_of(name).is_some_and(is_in)
 }
 
-/// Whether a function, by its name without type arguments, is what the hooks put between the start of a thread and the
-/// program's closure: in the stack of everything that the thread does, and of no interest in any.
+/// Whether a function, by its name without type arguments, is one that the hooks put between the start of a thread and
+/// the program's closure: it is in every stack of the thread, and of no interest in any.
 pub(crate) fn is_thread_start(short_name: &str) -> bool {
     is_interposed_start(short_name)
         || ["rtprof_hooks::thread::creator::", "rtprof_hooks::thread::scope::Scope::start::"]
@@ -100,10 +103,10 @@ pub(crate) fn is_thread_start(short_name: &str) -> bool {
             .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
 }
 
-/// What polls a task: the outermost function of its stacks.
+/// The function that polls a task: the outermost function of its stacks.
 pub(crate) const TASK_START: &str = "rtprof_runtime::boundary::poll_task";
 
-/// Whether a function, by its name without type arguments, is what stands between [`TASK_START`] and the future of a task.
+/// Whether a function, by its name without type arguments, is one between [`TASK_START`] and the future of a task.
 pub(crate) fn is_task_start(short_name: &str) -> bool {
     short_name.starts_with("rtprof_runtime::boundary::run")
         || short_name.starts_with("rtprof_hooks::task::labelled::")
@@ -112,12 +115,12 @@ pub(crate) fn is_task_start(short_name: &str) -> bool {
             .any(|module| short_name.strip_prefix(module).is_some_and(|path| path.contains("{closure")))
 }
 
-/// Whether a function is the first one of threads whose creation was seen by interposition.
+/// Whether a function is the first function of threads whose creation was seen by interposition.
 pub(crate) fn is_interposed_start(short_name: &str) -> bool {
     short_name == "rtprof_hooks::interpose::threads::thread_start"
 }
 
-/// The drop of a guard, which unlocks and does nothing else. That of anything else may drop the program's objects.
+/// Whether this is the drop of a guard, which only unlocks. The drop of any other type may drop the program's objects.
 fn is_guard_drop(name: &str) -> bool {
     if let Some(guard) = name.strip_suffix(" as core::ops::drop::Drop>::drop") {
         return guard.strip_prefix('<').is_some_and(is_guard);
@@ -129,26 +132,27 @@ fn is_guard_drop(name: &str) -> bool {
         .is_some_and(is_guard)
 }
 
-/// `lock_api::mutex::MutexGuard<R, T>`, but not `ArcMutexGuard`, which may be the last to own the data.
+/// Whether a type is a guard: `lock_api::mutex::MutexGuard<R, T>`, but not `ArcMutexGuard`, which may be the last owner
+/// of the data.
 fn is_guard(kind: &str) -> bool {
     let path = kind.split(['<', '>', ' ']).next().unwrap_or(kind);
     ["rtprof_hooks", "lock_api"].iter().any(|krate| in_crate(path, krate))
         && path.rsplit("::").next().is_some_and(|kind| kind.ends_with("Guard") && !kind.starts_with("Arc"))
 }
 
-/// A trait of the program on our type is the program's code.
+/// Whether a trait is known to run no code of the program. A trait of the program on our type is the program's code.
 fn is_known_trait(path: &str) -> bool {
     ["alloc", "core", "std"].iter().chain(&CRATES).any(|krate| in_crate(path, krate))
 }
 
-/// What follows ` as ` in `<Type as Trait>::method`.
+/// Returns the text after ` as ` in `<Type as Trait>::method`.
 fn trait_of(name: &str) -> Option<&str> {
     let inside = name.strip_prefix('<')?;
     let mut depth = 0i32;
     for (at, byte) in inside.bytes().enumerate() {
         match byte {
             b'<' => depth += 1,
-            // The arrow of a function type is no bracket.
+            // The arrow of a function type is not a bracket.
             b'>' if !inside[..at].ends_with('-') => depth -= 1,
             b' ' if depth == 0 && inside[at..].starts_with(" as ") => {
                 return Some(&inside[at + " as ".len()..]);
@@ -172,12 +176,12 @@ fn is_inner(name: &str) -> bool {
 }
 
 fn runs_no_closure(name: &str) -> bool {
-    // Their names say otherwise: `wait` and `syscall` run what waits.
+    // In this module the words are misleading: `wait` and `syscall` run the program's waiting closure.
     if in_crate(name, "rtprof_hooks::trace") {
         return false;
     }
     let mut path = name;
-    // A closure of a function that takes none from the program.
+    // A closure inside a function that takes none from the program.
     while let Some((outer, last)) = path.rsplit_once("::")
         && last.starts_with('{')
         && last.ends_with('}')
@@ -256,7 +260,7 @@ mod tests {
             "<rtprof_hooks::thread::creator::Creator>::around::<app::main::{closure#0}, ()>::{closure#0}",
             "rtprof_hooks::thread::creator::Creator::around::{{closure}}",
             "<<rtprof_hooks::thread::creator::Creator>::around<F, T>::{closure#0} as core::ops::function::FnOnce<()>>::call_once",
-            // With line tables only.
+            // Names with line tables only.
             "rtprof_hooks::thread::creator::{closure#0}",
             "<rtprof_hooks::thread::scope::Scope>::start::<app::main::{closure#0}, ()>::{closure#0}",
         ] {

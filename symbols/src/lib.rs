@@ -1,17 +1,18 @@
-//! From addresses to functions, files and lines, and which of them a reader wants to see. For the exporters of rtprof.
+//! Resolves addresses to functions, files and lines, and decides which of them a reader sees. For the exporters of
+//! rtprof.
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
 //! | `owners` | which module an address belonged to when it was captured |
-//! | [`symbolizer`], [`symbol_cache`], `search` | what is known of an address, and how the rest is looked up without holding up the program |
-//! | `file_symbols`, [`object_file`] | what a file says of its addresses |
+//! | [`symbolizer`], [`symbol_cache`], `search` | known symbols, and look-ups that do not delay the program |
+//! | `file_symbols`, [`object_file`] | symbols from the file of a module |
 //! | `names`, `source_path` | names as a reader wants them |
-//! | [`prune`], [`hook_names`], [`startup`], `wakes` | which functions are machinery: of allocators, of hooks, of std's start-up |
-//! | [`locations`], [`frames`] | the stacks of one export, resolved, and what is shown of each |
+//! | [`prune`], [`hook_names`], [`startup`], `wakes` | which functions are machinery: allocators, hooks, start-up |
+//! | [`locations`], [`frames`] | the resolved stacks of one export, and the visible part of each |
 //!
-//! Debug information is opened for an export and dropped with it; answers are remembered, so that later exports open
-//! nothing. Files are read and never mapped, so a file that is cut or rewritten meanwhile costs names and does not end the
-//! program; names of a file that was written to while it was read are not used.
+//! Debug information is opened for an export and dropped with it; results are cached, so that later exports open
+//! nothing. Files are read and never mapped, so a file that is truncated or rewritten meanwhile costs names but does
+//! not end the program; names are discarded if their file was written to while it was read.
 
 #![forbid(unsafe_code)]
 

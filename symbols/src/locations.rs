@@ -1,4 +1,4 @@
-//! The addresses that the stacks of one export refer to, resolved.
+//! The resolved addresses of the stacks of one export.
 
 use std::collections::{BTreeSet, HashMap};
 use std::iter;
@@ -19,34 +19,34 @@ use crate::wakes;
 /// Every distinct address of an export, resolved once.
 pub struct Locations {
     symbolizer: Symbolizer,
-    /// Return addresses whose module is settled, from some time on.
+    /// Return addresses whose module is certain from some time on.
     by_address: AddressMap<usize, (ClockTime, Known)>,
-    /// Those of stacks that were captured before it, with the module that they belonged to then.
+    /// Addresses of stacks that were captured before that time, with the module that they belonged to then.
     by_owner: HashMap<Owned, Known>,
     addresses: Vec<Address>,
-    /// The addresses of the stack at hand.
+    /// The addresses of the current stack.
     stack: Vec<u32>,
-    /// The rootmost frame of the stack at hand that is a way into the allocator.
+    /// The rootmost frame of the current stack that is an entry into the allocator.
     entry: Option<usize>,
     startup_frames: bool,
-    /// What is to be hidden at the outer end of the stack at hand.
+    /// The hidden part at the outer end of the current stack.
     startup: Option<Hidden>,
-    /// The outer end of a stack, with what is to be hidden of that: most stacks end like the one before.
+    /// The outer end of the previous stack, with its hidden part: most stacks end like the previous one.
     end: (Vec<u32>, Option<Hidden>),
     thread_start: ThreadStart,
 }
 
-/// What the innermost loop of an export asks of an address.
+/// The facts about an address that the innermost loop of an export needs.
 #[derive(Clone, Copy)]
 struct Known {
-    /// The position in `addresses`.
+    /// The index in `addresses`.
     at: u32,
-    /// It is a way into the allocator.
+    /// Whether the address is an entry into the allocator.
     is_entry: bool,
 }
 
 impl Locations {
-    /// None yet, of stacks that are shown so.
+    /// An empty set of addresses, for stacks that are shown as `view` says.
     pub fn new(view: View) -> Self {
         Self {
             symbolizer: Symbolizer::new(view.symbolization),
@@ -62,20 +62,20 @@ impl Locations {
         }
     }
 
-    /// Resolves the addresses of all stacks that will be asked for. Without it each stack that has an address which is
-    /// not in the cache would open the debug information again.
+    /// Resolves the addresses of all stacks that will be requested. Without this call each stack with an address that
+    /// is not in the cache would open the debug information again.
     pub fn prepare<'s>(&mut self, stacks: impl Iterator<Item = Stack<'s>> + Clone) {
         let mut new = AddressMap::<usize, ()>::default();
         let mut before: &[usize] = &[];
         for stack in stacks.clone() {
-            // Records that follow one another mostly have their outer frames in common.
+            // Consecutive records mostly have their outer frames in common.
             let both = stack.addresses.iter().rev().zip(before.iter().rev());
             let common = both.take_while(|(address, other)| address == other).count();
             new.extend(stack[..stack.len() - common].iter().map(|&address| (address, ())));
             before = stack.addresses;
         }
         let mut new: Vec<usize> = new.into_keys().filter(|a| !self.by_address.contains_key(a)).collect();
-        // In the order in which a file has them.
+        // Sorted in the order of the file.
         new.sort_unstable();
         let owners = &mut self.symbolizer.owners;
         let settled: Vec<_> = new.iter().map(|&address| owners.settled(address)).collect();
@@ -103,12 +103,12 @@ impl Locations {
         }
     }
 
-    /// How many addresses have no name because their file was not read in time.
+    /// Returns how many addresses have no name because their file was not read in time.
     pub fn late(&self) -> usize {
         self.symbolizer.late()
     }
 
-    /// Begins to look up what was prepared and is not known, and calls `at_end` when that is done.
+    /// Starts to look up the prepared addresses that are not known, and calls `at_end` when that is done.
     pub fn search(self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
         self.symbolizer.search(at_end)
     }
@@ -121,7 +121,7 @@ impl Locations {
         self.frames(cut)
     }
 
-    /// Resolves a stack of return addresses, leaf first, and cuts the hooks that saw the event and the profiler
+    /// Resolves a stack of return addresses, leaf first, and cuts the hooks that recorded the event and the profiler
     /// off its leaf.
     pub fn event(&mut self, stack: Stack<'_>) -> Frames<'_> {
         self.resolve(stack);
@@ -129,7 +129,7 @@ impl Locations {
         self.frames(cut)
     }
 
-    /// Whether a wake with this stack may have been that of a lock (`wakes`), where one waited at `waited_at`.
+    /// Whether a wake with this stack may have been an unlock (`wakes`), where `waited_at` is the stack of the wait.
     pub fn may_be_unlock(&mut self, stack: Stack<'_>, waited_at: Option<Stack<'_>>) -> bool {
         let mut tell = |stack| {
             self.resolve(stack);
@@ -164,7 +164,7 @@ impl Locations {
             return;
         }
         self.startup = self.startup_here();
-        // With the address that comes after the hidden ones: what it is has been looked at.
+        // The end includes the address inside the hidden ones, which was looked at too.
         if let Some(hidden) = self.startup {
             let inner = hidden.from.0.saturating_sub(1);
             self.end.0.clear();
@@ -200,7 +200,7 @@ impl Locations {
         self.find_startup();
     }
 
-    /// An address that is not known yet, or whose module depends on when it was captured.
+    /// Looks up an address that is not known yet, or whose module depends on the time of the capture.
     #[cold]
     fn look_up(&mut self, return_address: usize, span: CaptureSpan) -> Known {
         if !self.by_address.contains_key(&return_address) {
@@ -230,7 +230,8 @@ impl Locations {
         known
     }
 
-    /// What stands for a function without a name. Of the program's own functions the address is more: one may look it up.
+    /// Returns the text shown for a function without a name: its library, but the address for the program's own
+    /// functions, because the user can look it up.
     fn stand_in(&self, return_address: usize, module: Option<usize>) -> Arc<str> {
         let library =
             module.map(|at| self.symbolizer.modules()[at]).filter(|module| !module.is_main_executable);
@@ -243,43 +244,43 @@ impl Locations {
         }
     }
 
-    /// The addresses that were resolved so far.
+    /// Returns the addresses that were resolved so far.
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Places in [`addresses`](Self::addresses) of the stack that was resolved last, leaf first.
+    /// Returns the indices in [`addresses`](Self::addresses) of the stack that was resolved last, leaf first.
     pub fn stack(&self) -> &[u32] {
         &self.stack
     }
 
-    /// The line that stands for the start of a thread.
+    /// Returns the line that stands for the start of a thread.
     pub fn thread_start(&self) -> &ThreadStart {
         &self.thread_start
     }
 
-    /// All modules, the main executable first.
+    /// Returns all modules, the main executable first.
     pub fn modules(&self) -> &[&'static Module] {
         self.symbolizer.modules()
     }
 
-    /// How far the file of a module helped, for a module in which an address was looked up.
+    /// Returns what the file of a module provides, for a module in which an address was looked up.
     pub fn file_state(&self, module: usize) -> FileState {
         self.symbolizer.file_state(module)
     }
 
-    /// Those in whose place a reader of a text may look.
+    /// Returns the modules that a reader of a text profile may search.
     pub fn unambiguous_modules(&self) -> impl Iterator<Item = &'static Module> {
         self.symbolizer.owners.unambiguous()
     }
 
-    /// The comments of a profile, and what is to be said of its addresses.
+    /// Returns the comments of a profile, followed by remarks on its addresses.
     pub fn comments(&self, of_profile: &[String]) -> Vec<String> {
         of_profile.iter().cloned().chain(self.symbolizer.comments()).collect()
     }
 }
 
-/// pprof knows the kernel's page by this name and does not look for its file.
+/// Returns the name of a module's file. pprof knows the kernel's page by this name and does not look for its file.
 pub fn file_name(path: &str) -> &str {
     if path.is_empty() { "[vdso]" } else { path }
 }

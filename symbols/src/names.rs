@@ -10,12 +10,12 @@ use crate::source_path;
 pub(crate) struct Name {
     /// Demangled, without the compiler's hash. Profiles show the [`short`] form.
     pub(crate) full: String,
-    /// As the linker knows it.
+    /// The linker's name.
     pub(crate) system: String,
 }
 
-/// Demangles a linker's name. Names that are not Rust's stay as they are: pprof demangles C++ itself when
-/// both forms are the same.
+/// Demangles a linker's name. Names that are not Rust's stay unchanged: pprof demangles C++ itself when both forms are
+/// the same.
 pub(crate) fn demangle(mangled: &str) -> Name {
     // Linkers and the optimizer append `.llvm.1234`, `.cold` and the like.
     let full = match rustc_demangle::try_demangle(mangled) {
@@ -25,19 +25,20 @@ pub(crate) fn demangle(mangled: &str) -> Name {
     Name { full, system: mangled.to_owned() }
 }
 
-/// Whether the linker would know a function by this name, rather than only the source text.
+/// Whether this is a linker's name of a function, not only a name from the source text.
 pub(crate) fn is_mangled(name: &str) -> bool {
     name.starts_with("_R") || name.starts_with("_ZN")
 }
 
-/// A demangled name as profiles and traces show it, a path without type arguments: `Vec::push` for `<Vec<u8>>::push`,
-/// `A::c` for `<A as B>::c`, `core::slice::sort` for `core::slice::<impl [T]>::sort`. A type that is no path, such as a
-/// reference or a type parameter, says less than the trait: `B::c` for `<T as B>::c`. So does a type of the standard
-/// library or of ours if the trait is the program's: the function is the program's then.
+/// Shortens a demangled name to the form of profiles and traces, a path without type arguments: `Vec::push` for
+/// `<Vec<u8>>::push`, `A::c` for `<A as B>::c`, `core::slice::sort` for `core::slice::<impl [T]>::sort`. If the type is
+/// not a path, such as a reference or a type parameter, the trait is kept, which says more: `B::c` for `<T as B>::c`.
+/// The same holds if the type is the standard library's or ours, and the trait is the program's: the function is then
+/// the program's.
 ///
-/// Type arguments of Rust take hundreds of characters, and a function is the same for all of them, as in Go. Besides,
-/// `go tool trace` makes profiles of functions that have but one name, and `go tool pprof` removes what stands in angle
-/// brackets from such: of `<A as B>::c` nothing would be left but `::c`, and the same function would have two names.
+/// Type arguments in Rust take hundreds of characters, and a function is the same for all of them, as in Go. Besides,
+/// `go tool trace` makes profiles of functions with only one name, and `go tool pprof` removes the text in angle
+/// brackets from these names: only `::c` would be left of `<A as B>::c`, and the same function would have two names.
 pub(crate) fn short(name: &str) -> Cow<'_, str> {
     if !name.contains('<') {
         return name.into();
@@ -48,7 +49,7 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
     for (at, byte) in inner.bytes().enumerate() {
         match byte {
             b'<' | b'(' | b'[' => depth += 1,
-            // The arrow of a function type is no bracket.
+            // The arrow of a function type is not a bracket.
             b'>' if inner[..at].ends_with('-') => {}
             b'>' if depth == 0 => {
                 let (kind, of_trait) = match end_of_type {
@@ -69,7 +70,7 @@ pub(crate) fn short(name: &str) -> Cow<'_, str> {
     name.into()
 }
 
-/// A path of at least two segments, and no tuple, slice or function of such.
+/// Whether a type is a path of at least two segments, not a tuple, slice or function of paths.
 fn is_path(kind: &str) -> bool {
     let head = kind.split("::").next().unwrap_or(kind);
     head.len() < kind.len() && !head.contains(['(', '[', ' ']) || head.starts_with("dyn ")
@@ -83,7 +84,7 @@ fn is_ours(path: &str) -> bool {
     is_library(path) || path.starts_with("rtprof_") || in_crate(path, "lock_api")
 }
 
-/// Leaves away what stands in angle brackets, with the colons before it.
+/// Removes the text in angle brackets, with the colons before it.
 fn without_arguments(name: &str) -> Cow<'_, str> {
     let mut short = String::with_capacity(name.len());
     let mut depth = 0u32;
@@ -105,18 +106,18 @@ fn without_arguments(name: &str) -> Cow<'_, str> {
 
 /// Completes the bare name of an inlined function.
 ///
-/// With `debug = "line-tables-only"` the compiler keeps of an inlined function only the last segment of its
-/// name, `with_capacity_in<u8, alloc::alloc::Global>`, which merges in a profile with every other function of that
-/// name. The file it stands in tells crate and module: `alloc::raw_vec::with_capacity_in`. The type it is a method
-/// of cannot be had back. Type arguments, often hundreds of characters, are left to the system name.
+/// With `debug = "line-tables-only"` the compiler keeps only the last segment of an inlined function's name,
+/// `with_capacity_in<u8, alloc::alloc::Global>`, and a profile merges it with every other function of that name. The
+/// source file shows crate and module: `alloc::raw_vec::with_capacity_in`. The type of a method cannot be recovered.
+/// Type arguments, often hundreds of characters, stay in the system name only.
 ///
-/// A folder may bear another name than its crate; `home`, where known, has the right one.
+/// A folder may have another name than its crate; `home`, if known, has the crate's name.
 pub(crate) fn qualify(bare: &str, file: Option<&str>, home: Option<&Home<'_>>) -> Name {
     let head = bare.split('<').next().unwrap_or(bare);
     let full = if head.is_empty() || head.contains("::") {
         bare.to_owned()
     } else if head.starts_with("__") {
-        // The allocator's entry points belong to no module, whichever file the compiler ascribes them to.
+        // The allocator's entry points belong to no module, whichever file the compiler names.
         head.to_owned()
     } else {
         match file.and_then(source_path::module_of) {
@@ -134,15 +135,15 @@ pub(crate) fn qualify(bare: &str, file: Option<&str>, home: Option<&Home<'_>>) -
     Name { full, system: bare.to_owned() }
 }
 
-/// Where a crate's sources lie.
+/// The folder of a crate's sources.
 pub(crate) struct Home<'a> {
     sources: &'a str,
     crate_name: &'a str,
 }
 
 impl<'a> Home<'a> {
-    /// Learns it from a function whose full name and file are known. Not from methods of traits, which may
-    /// stand in another crate than their type.
+    /// Derives the folder from a function whose full name and file are known. Methods of traits are not used, because
+    /// they may stand in another crate than their type.
     pub(crate) fn of(full_name: &'a str, file: &'a str) -> Option<Self> {
         let path = full_name.strip_prefix('<').unwrap_or(full_name);
         let (crate_name, _) = path.split_once("::")?;

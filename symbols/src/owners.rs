@@ -1,4 +1,4 @@
-//! Which module each address of an export belongs to.
+//! Finds the module to which each address of an export belongs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,18 +6,18 @@ use rtprof_runtime::modules::{CaptureSpan, ClockTime, History, Module, Owner};
 
 use crate::locations::file_name;
 
-/// The modules of the process, and what could not be told of addresses. Modules are numbered as in
+/// The modules of the process, and the addresses without a certain owner. Modules are numbered as in
 /// [`modules`](Self::modules).
 pub(crate) struct Owners {
     history: History,
-    /// Return addresses whose module cannot be told, by those that it may be.
+    /// Return addresses whose module is ambiguous, by the candidate modules.
     contested: BTreeMap<Vec<usize>, BTreeSet<usize>>,
-    /// Loaded modules in whose range there are addresses of others.
+    /// Loaded modules whose range contains addresses of other modules.
     misleading: BTreeSet<usize>,
 }
 
 impl Owners {
-    /// Reads the loader's list again, so that libraries loaded since the last export are known.
+    /// Reads the loader's list again, so that libraries loaded since the last export are included.
     pub(crate) fn read() -> Self {
         Self { history: History::read(), contested: BTreeMap::new(), misleading: BTreeSet::new() }
     }
@@ -26,10 +26,10 @@ impl Owners {
         self.history.modules()
     }
 
-    /// The module of a return address that was captured in `span`.
+    /// Returns the module of a return address that was captured in `span`.
     ///
-    /// The call lies before the address that it returns to, which may already belong to another line or,
-    /// after a call that never returns, to another function. So the byte before it is looked up.
+    /// The call lies before the address to which it returns, which may already belong to another line or, after a call
+    /// that never returns, to another function. So the preceding byte is looked up.
     pub(crate) fn of(&mut self, return_address: usize, span: CaptureSpan) -> Option<usize> {
         let address = return_address.wrapping_sub(1);
         let owner = match self.history.owner(address, span) {
@@ -44,7 +44,7 @@ impl Owners {
         owner
     }
 
-    /// The module of a return address whenever it was captured since a time, and that time.
+    /// Returns the time from which on the module of a return address is certain, and that module.
     pub(crate) fn settled(&self, return_address: usize) -> (Option<usize>, ClockTime) {
         match self.history.settled(return_address.wrapping_sub(1)) {
             (Owner::Module(module), from) => (Some(module), from),
@@ -52,8 +52,8 @@ impl Owners {
         }
     }
 
-    /// The modules in whose place a reader may look for every address that lies there. A form without the module of
-    /// each address can only name these.
+    /// Returns the modules that contain only their own addresses. A form without the module of each address can name
+    /// only these, because a reader looks up every address in their range there.
     pub(crate) fn unambiguous(&self) -> impl Iterator<Item = &'static Module> {
         let modules = self.history.modules().iter().copied().enumerate();
         modules
@@ -61,7 +61,7 @@ impl Owners {
             .map(|(_, module)| module)
     }
 
-    /// What a reader must know of addresses without names.
+    /// Returns remarks for the reader on addresses without names.
     pub(crate) fn comments(&self) -> impl Iterator<Item = String> {
         self.contested.iter().map(|(modules, addresses)| {
             let modules: Vec<&str> =

@@ -1,10 +1,10 @@
-//! Whether a thread that reads files makes progress.
+//! Progress of a thread that reads files.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// When something was last read or found. Clones are of the same thread.
+/// The time of the thread's last read or result. Clones refer to the same thread.
 #[derive(Clone, Debug)]
 pub(crate) struct Progress(Arc<Inner>);
 
@@ -22,17 +22,17 @@ impl Default for Progress {
 }
 
 impl Progress {
-    /// A step was made.
+    /// Notes a step.
     pub(crate) fn note(&self) {
         self.0.last.store(self.0.start.elapsed().as_millis() as u64, Ordering::Relaxed);
     }
 
-    /// For how long none was made.
+    /// Returns the time since the last step.
     pub(crate) fn pause(&self) -> Duration {
         self.0.start.elapsed().saturating_sub(Duration::from_millis(self.0.last.load(Ordering::Relaxed)))
     }
 
-    /// Whether both are of the same thread.
+    /// Whether both refer to the same thread.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

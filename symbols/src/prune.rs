@@ -1,45 +1,45 @@
-//! Hiding the machinery between the program's code and the allocator, or the hooks in its locks and threads.
+//! Hides the machinery between the program's code and the allocator, or the hooks in its locks and threads.
 //!
-//! Without it every heap profile would have one and the same leaf. What goes is the leaf end of a stack:
-//! everything down to the rootmost entry of the allocator, for whatever runs beneath that runs inside the
-//! allocator, then the thin layers over it (`alloc::alloc`, `RawVec`, `Box::new`), and then the standard
-//! containers (`Vec::push`, `String::from`, `HashMap::insert`) and our channels up to the function that used them:
-//! the flat value of a function is what it allocated, and the line says with what, as Go counts `append` to the
-//! function that calls it. A stack of containers alone keeps them.
+//! Without it every heap profile would have the same leaf everywhere. The leaf end of a stack is hidden: first
+//! everything down to the rootmost entry into the allocator, because all frames beneath that run inside the allocator;
+//! then the thin layers over it (`alloc::alloc`, `RawVec`, `Box::new`); and then the standard containers (`Vec::push`,
+//! `String::from`, `HashMap::insert`) and our channels, up to the function that used them. So the flat value of a
+//! function is what it allocated, and the line shows by which call, just as Go counts `append` for the function that
+//! calls it. A stack of containers alone keeps them.
 //!
-//! A wait is another matter. Its machinery (`hook_names`) runs the program's closures, so there is no rootmost
-//! entry: only what lies at the leaf without a gap goes, the hooks first, then what the standard library has
-//! between them and the program (`drop_in_place`, `LocalKey::with`). An allocator's frames stay. It waits only
-//! where a program's own allocator takes a lock, and then it is the one who waits.
+//! A wait is different. Its machinery (`hook_names`) runs the program's closures, so there is no rootmost entry: only a
+//! contiguous part at the leaf is hidden, the hooks first, then the functions of the standard library between them and
+//! the program (`drop_in_place`, `LocalKey::with`). An allocator's frames stay visible. An allocator waits only where a
+//! program's own allocator takes a lock, and then it is the waiting code.
 //!
-//! A location may hold inlined machinery and the function it was inlined into, so the cut falls between
-//! lines, not between addresses.
+//! A location may contain inlined machinery and the function into which it was inlined, so the cut falls between lines,
+//! not between addresses.
 
 use crate::hook_names;
 use crate::source_path;
 
-/// What a function means for the cut.
+/// The role of a function for the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
-    /// A way into the allocator, or inside: hidden with all that it called.
+    /// An entry into the allocator, or a function inside: hidden with all that it called.
     Entry,
-    /// A layer over the allocator: hidden where nothing but hidden frames lies beneath.
+    /// A layer over the allocator: hidden if only hidden frames lie beneath.
     Layer,
-    /// The standard library's containers and glue: hidden likewise, if a frame of somebody else follows.
+    /// The standard library's containers and glue: hidden in the same way, if a frame of other code follows.
     Container,
-    /// Locks, channels and threads: a layer over a wait, and as a container over an allocation.
+    /// Locks, channels and threads: a layer over a wait, but a container over an allocation.
     Hook,
-    /// The rest of the standard library: as a container over a wait, shown beneath an allocation.
+    /// The rest of the standard library: a container over a wait, but shown over an allocation.
     Library,
-    /// What stands in for the C library's functions: hidden at the leaf of a wait.
+    /// A replacement of one of the C library's functions: hidden at the leaf of a wait.
     Interposed,
-    /// What makes a system call for a lock: hidden if nothing but interposed functions lies beneath.
+    /// A function that makes a system call for a lock: hidden if only interposed functions lie beneath.
     SystemCall,
     /// Shown.
     Shown,
 }
 
-/// Whose machinery lies at the leaf of a stack.
+/// The kind of machinery at the leaf of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Machinery {
     /// The stack allocated.
@@ -49,7 +49,7 @@ pub(crate) enum Machinery {
 }
 
 impl Machinery {
-    /// Hidden where nothing but hidden frames lies beneath.
+    /// Whether the class is hidden if only hidden frames lie beneath.
     fn is_layer(self, class: Class) -> bool {
         match self {
             Self::Allocator => matches!(class, Class::Entry | Class::Layer),
@@ -57,8 +57,8 @@ impl Machinery {
         }
     }
 
-    /// Hidden likewise, if a frame of somebody else follows. Layers lie among the glue too: a container over
-    /// another one, a lock in a thread-local.
+    /// Whether the class is hidden in the same way, if a frame of other code follows. Layers also occur among the glue:
+    /// a container over another one, a lock in a thread-local.
     fn is_glue(self, class: Class) -> bool {
         self.is_layer(class)
             || match self {
@@ -68,8 +68,8 @@ impl Machinery {
     }
 }
 
-/// For heap profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so only
-/// functions that never call back into the program may match.
+/// The pattern for heap profiles that are symbolized elsewhere. A reader drops a match *and all that it called*, so
+/// only functions that never call back into the program may match.
 pub const DROP_FRAMES: &str = concat!(
     r"(__rustc::)?__(rust|rg|rdl)_(alloc|alloc_zeroed|realloc|dealloc)",
     r"|<?rtprof_allocator::(prof_alloc|sampled|pool|slab|large)::.*",
@@ -77,19 +77,19 @@ pub const DROP_FRAMES: &str = concat!(
     r"|alloc::alloc::(alloc|alloc_zeroed|realloc|exchange_malloc)",
     r"|<?alloc::alloc::Global.*>?::(alloc_impl|alloc_impl_runtime|grow_impl|grow_impl_runtime|allocate|allocate_zeroed|grow|grow_zeroed|shrink)",
     r"|<?alloc::raw_vec::.*",
-    // `go tool pprof` knows only the last segment of a name. These are ours and the library's.
+    // `go tool pprof` knows only the last segment of a name. These are our own functions and the library's.
     r"|alloc_sampled|decide_and_alloc|track_large|finish_grow|do_reserve_and_handle|try_allocate_in|exchange_malloc",
 );
 
-/// The class of a function by its demangled name, of either mangling scheme.
+/// Returns the class of a function by its demangled name, of either mangling scheme.
 ///
-/// `file` is the source file, empty when unknown. A name alone does not tell the library's code from the
-/// program's: `<alloc::vec::Vec<u8> as app::Ext>::grow` and `<&app::Matrix as core::ops::Add>::add` are the
-/// program's, and its folder may be called `core`. So what is hidden must stand in the library's own files;
-/// of a function in an unknown file only the layers are hidden, whose names nobody else has.
+/// `file` is the source file, empty when unknown. The name alone does not distinguish the library's code from the
+/// program's: `<alloc::vec::Vec<u8> as app::Ext>::grow` and `<&app::Matrix as core::ops::Add>::add` are the program's,
+/// and the program's folder may be called `core`. So a hidden function must stand in the library's own files; of
+/// functions in an unknown file only the layers are hidden, whose names no other code has.
 ///
-/// `inlines_known` says that inlined functions of its address are known: without them a container's
-/// function may have the program's own code in it, and is shown.
+/// `inlines_known` says whether inlined functions of its address are known: without them a container's function may
+/// contain inlined code of the program, and is shown.
 pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
     let is_library = source_path::is_library(file);
     if is_entry(name) {
@@ -126,12 +126,12 @@ const CONTAINERS: [&str; 8] = [
 fn is_container(name: &str) -> bool {
     let is_theirs = |path: &str| CONTAINERS.iter().any(|prefix| path.starts_with(prefix));
     let Some(inside) = name.strip_prefix('<') else { return is_theirs(name) };
-    // `<Type as Trait>::method` is its type's. Of a type of no crate (a slice, a reference, the `T` of the
-    // old mangling) it is the library's, since it stands in a file of the library.
+    // `<Type as Trait>::method` belongs to its type. If the type belongs to no crate (a slice, a reference, the `T` of
+    // the old mangling), the function is the library's, because it stands in a file of the library.
     !is_in_a_crate(inside) || is_theirs(inside)
 }
 
-/// A path of at least two segments.
+/// Whether this is a path of at least two segments.
 fn is_in_a_crate(path: &str) -> bool {
     let end = path.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(path.len());
     end > 0 && path[end..].starts_with("::")
@@ -146,20 +146,20 @@ fn is_entry(name: &str) -> bool {
         || name.starts_with('<') && name.contains(" as core::alloc::global::GlobalAlloc>::")
 }
 
-/// Our own functions, but for those that run the program's code.
+/// Whether this is a function of ours that does not run the program's code.
 fn is_own(name: &str) -> bool {
     in_crate(name, "rtprof_profiler")
         || in_crate(name, "rtprof_runtime") && !name.contains("rtprof_runtime::labels::")
 }
 
-/// `collector::sweep` runs the program's code, which may allocate.
+/// Whether this is a function like `collector::sweep`, which runs the program's code, and that code may allocate.
 fn is_sweep(name: &str) -> bool {
     name.contains("rtprof_allocator::collector::")
 }
 
 fn is_layer(name: &str) -> bool {
-    // `<alloc::raw_vec::RawVec<u8>>::grow_one` in the new scheme, `alloc::raw_vec::RawVec<T,A>::grow_one` in the
-    // old, `alloc::raw_vec::grow_one` where only the file told the module.
+    // `<alloc::raw_vec::RawVec<u8>>::grow_one` in the new scheme, `alloc::raw_vec::RawVec<T,A>::grow_one` in the old,
+    // `alloc::raw_vec::grow_one` where the module is known only from the file.
     let path = name.trim_start_matches('<');
     if ["alloc::alloc::", "alloc::raw_vec::", "core::alloc::", "allocator_api2::", "hashbrown::alloc::"]
         .iter()
@@ -180,12 +180,12 @@ fn is_boxing(method: &str) -> bool {
     method.starts_with("new") || method.starts_with("try_new") || method.starts_with("box_new")
 }
 
-/// `name` is a function of this crate, or a method of one of its types.
+/// Whether `name` is a function of this crate, or a method of one of its types.
 pub fn in_crate(name: &str, krate: &str) -> bool {
     name.trim_start_matches(['<', '&']).strip_prefix(krate).is_some_and(|rest| rest.starts_with("::"))
 }
 
-/// The last path segment, without type arguments: `new` of `<alloc::boxed::Box<a::B>>::new::<c::D>`.
+/// Returns the last path segment, without type arguments: `new` of `<alloc::boxed::Box<a::B>>::new::<c::D>`.
 pub(crate) fn method(name: &str) -> Option<&str> {
     let mut depth = 0i32;
     let mut end = name.len();
@@ -193,7 +193,7 @@ pub(crate) fn method(name: &str) -> Option<&str> {
     let bytes = name.as_bytes();
     for at in (0..bytes.len()).rev() {
         match bytes[at] {
-            // The arrow of a function type is no bracket.
+            // The arrow of a function type is not a bracket.
             b'>' if at > 0 && bytes[at - 1] == b'-' => {}
             b'>' => {
                 depth += 1;
@@ -218,10 +218,10 @@ pub(crate) fn method(name: &str) -> Option<&str> {
     last
 }
 
-/// Where a stack begins after the cut.
+/// The point where the visible part of a stack begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Addresses that are hidden altogether.
+    /// Addresses that are hidden completely.
     pub frames: usize,
     /// Lines of the next address that are hidden, innermost first.
     pub(crate) lines: usize,
@@ -231,14 +231,14 @@ impl Cut {
     pub(crate) const NONE: Self = Self { frames: 0, lines: 0 };
 }
 
-/// How many lines of an address an entry into the allocator hides: the outermost entry and those before it.
+/// Returns how many lines of an address an entry into the allocator hides: the outermost entry and the lines inside it.
 pub(crate) fn entry_lines(classes: &[Class]) -> usize {
     classes.iter().rposition(|&class| class == Class::Entry).map_or(0, |line| line + 1)
 }
 
-/// Finds the cut of a stack of `frames` addresses, leaf first. `entry` is the rootmost address with
-/// [`entry_lines`], if that hides all beneath it; `classes` gives the classes of an address's lines, innermost first, and none for an address
-/// without symbols. Something always remains: of a stack that is machinery altogether its outermost line.
+/// Finds the cut of a stack of `frames` addresses, leaf first. `entry` is the rootmost address with [`entry_lines`], if
+/// it hides all beneath it. `classes` returns the classes of an address's lines, innermost first, and none for an
+/// address without symbols. Something always remains: the outermost line, if the whole stack is machinery.
 pub(crate) fn cut<'a>(
     machinery: Machinery,
     frames: usize,
@@ -276,19 +276,20 @@ pub(crate) fn cut<'a>(
     }
 }
 
-/// The cut of a stack that has been in an interposed function: that one, and what has made the system call. The lock that
-/// the thread waits for is somebody else's, whose functions say what it is, and are shown.
+/// Finds the cut of a stack with an interposed function: hides that function, and those that made the system call. The
+/// lock belongs to other code, whose functions name it, and stay visible.
 fn interposed<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Option<Cut> {
     let lines = (0..frames).flat_map(|frame| {
         let classes = classes(frame);
-        // An address without symbols is one line, of an unknown class.
+        // An address without symbols counts as one line, of an unknown class.
         (0..classes.len().max(1)).map(move |line| (frame, line, classes.get(line).copied()))
     });
     let mut is_interposed = false;
     for (frame, line, class) in lines {
         match class {
             Some(Class::Interposed) => is_interposed = true,
-            // What it has called: the recording, closures. Not the program: that may be a signal handler.
+            // Callees of the interposed function: the recording, closures. Not the program's code, which may be a
+            // signal handler.
             Some(Class::Layer | Class::Hook | Class::Container | Class::Library) if !is_interposed => {}
             Some(Class::SystemCall) if is_interposed => {}
             _ => return is_interposed.then_some(Cut { frames: frame, lines: line }),
@@ -297,7 +298,7 @@ fn interposed<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Opt
     None
 }
 
-/// Hides `skip` more lines, as a caller asked; an address without symbols counts as one.
+/// Hides `skip` more lines, as a caller requested; an address without symbols counts as one line.
 pub(crate) fn skip_lines(
     mut cut: Cut,
     mut skip: usize,

@@ -1,4 +1,4 @@
-//! What is shown of stacks that waited, made others wait, or created threads.
+//! The visible part of stacks that waited, made others wait, or created threads.
 
 use super::super::{Class, Cut, Machinery};
 use super::{cut_of, waiting};
@@ -9,7 +9,7 @@ fn a_wait_shows_who_asked_for_the_lock() {
         &["rtprof_runtime::stack::capture", "rtprof_profiler::contention::record"],
         &["rtprof_profiler::contention::sample_block"],
         &["<rtprof_hooks::wait::Wait>::end", "<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow"],
-        // All inlined into the program's function.
+        // All functions inlined into the program's function.
         &[
             "<rtprof_hooks::sync::mutex::QueueMutex as lock_api::mutex::RawMutex>::lock",
             "<lock_api::mutex::Mutex<rtprof_hooks::sync::mutex::QueueMutex, app::T>>::lock",
@@ -95,7 +95,7 @@ fn a_thread_shows_who_created_it() {
             &["rtprof_hooks::thread::builder::Builder::spawn"],
             &["rtprof_hooks::thread::spawn::spawn"],
             &["app::accept"],
-            // The root end is left as it is.
+            // The root end is not changed.
             &["rtprof_hooks::thread::creator::Creator::around::{{closure}}"],
             &["std::sys::backtrace::__rust_begin_short_backtrace"],
             &["core::ops::function::FnOnce::call_once{{vtable.shim}}"],
@@ -109,7 +109,7 @@ fn a_thread_shows_who_created_it() {
     );
 }
 
-/// Hooks run the program's closures: nothing above the leaf's own machinery goes.
+/// Hooks run the program's closures: only the leaf's machinery is hidden.
 #[test]
 fn closures_beneath_hooks_stay() {
     for runs_it in [
@@ -127,7 +127,7 @@ fn closures_beneath_hooks_stay() {
         ];
         assert_eq!(waiting(stack), ["app::main::{closure#0}", runs_it, "app::main"]);
     }
-    // It waits itself: `std::thread::scope` and its `catch_unwind` lie between.
+    // The scope waits itself: `std::thread::scope` and its `catch_unwind` lie between.
     assert_eq!(
         waiting(&[
             &["rtprof_hooks::thread::scope::scope::{{closure}}"],
@@ -142,7 +142,7 @@ fn closures_beneath_hooks_stay() {
     );
 }
 
-/// A program's allocator that takes a lock of ours waits there, and nobody else does.
+/// If a program's allocator takes a lock of ours, the allocator is shown as the waiting code.
 #[test]
 fn a_lock_in_an_allocator_shows_the_allocator() {
     let beneath = |allocator: &[&str]| {

@@ -20,10 +20,10 @@ fn the_programs_code_is_never_hidden() {
     ] {
         assert_eq!(classify(name, PROGRAM, true), Class::Shown, "{name}");
     }
-    // Without a file only names that nobody else has.
+    // Without a file only names that no other code has.
     assert_eq!(classify("alloc::raw_vec::finish_grow", "", false), Class::Layer);
     assert_eq!(classify("<alloc::vec::Vec<u8>>::push", "", false), Class::Shown);
-    // Code of ours that runs the program's.
+    // Code of ours that runs the program's code.
     assert_eq!(classify("rtprof_runtime::labels::do_with", PROGRAM, false), Class::Shown);
 }
 
@@ -35,12 +35,12 @@ fn cut_of(machinery: Machinery, stack: &[Vec<Class>]) -> Cut {
     cut(machinery, stack.len(), entry, |frame| &stack[frame])
 }
 
-/// What an allocation of this stack shows.
+/// Returns the visible part of an allocation's stack.
 fn shown(stack: &[&[&str]]) -> Vec<String> {
     shown_of(Machinery::Allocator, stack)
 }
 
-/// What a wait of this stack shows.
+/// Returns the visible part of a wait's stack.
 fn waiting(stack: &[&[&str]]) -> Vec<String> {
     shown_of(Machinery::Hooks, stack)
 }
@@ -112,18 +112,18 @@ fn classes_of_real_names() {
         ("<T as core::convert::Into<U>>::into", Container),
         ("<alloc::boxed::Box<F,A> as core::ops::function::FnOnce<Args>>::call_once", Container),
         ("<alloc::boxed::Box<T> as core::clone::Clone>::clone", Container),
-        // Beneath an allocation std's work is somebody's, and so is that of locks and channels.
+        // Over an allocation std's other functions are shown, and locks and channels too.
         ("<std::sys::fs::unix::InnerReadDir as core::clone::Clone>::clone", Library),
         ("std::io::read_to_end", Library),
         ("std::thread::local::LocalKey<T>::with", Library),
         ("std::panic::catch_unwind", Library),
         ("<lock_api::mutex::MutexGuard<R, T> as core::ops::drop::Drop>::drop", Hook),
         ("<rtprof_hooks::sync::mutex::QueueMutex>::lock_slow", Hook),
-        // The drop of a guard is a container's wherever it was one, so that heap profiles stay as they are.
+        // The drop of a guard counts as a container in every case, so that heap profiles stay the same.
         ("core::ptr::drop_in_place::<lock_api::mutex::MutexGuard<R, T>>", Container),
-        // The program's types keep their methods, whoever's the trait.
+        // Methods of the program's types belong to the program, whichever crate defines the trait.
         ("<app::Posting as core::clone::Clone>::clone", Shown),
-        // Programs that only look like us.
+        // Programs with names similar to ours.
         ("rtprof_demo::main", Shown),
         ("app::rtprof_allocator::thing", Shown),
         ("app::__rust_alloc_lookalike", Shown),
@@ -222,7 +222,7 @@ fn a_wrapper_allocator_of_the_program_is_machinery() {
 
 #[test]
 fn layers_in_the_middle_stay() {
-    // The program's own code beneath a boxed call: nothing but the leaf goes.
+    // The program's own code beneath a boxed call: only the leaf is hidden.
     assert_eq!(
         shown(&[
             &["__rust_alloc"],
@@ -268,9 +268,9 @@ fn something_always_remains() {
         ["alloc::boxed::box_new"]
     );
     assert_eq!(cut_of(Machinery::Allocator, &[]), Cut::NONE);
-    // Without symbols nothing can be told apart, so nothing is hidden.
+    // Without symbols the functions cannot be told apart, so nothing is hidden.
     assert_eq!(cut_of(Machinery::Allocator, &[vec![], vec![]]), Cut::NONE);
-    // Named machinery above nameless addresses.
+    // Named machinery with nameless addresses around it.
     let named = [vec![], vec![Class::Entry], vec![]];
     assert_eq!(cut_of(Machinery::Allocator, &named), Cut { frames: 2, lines: 0 });
 }

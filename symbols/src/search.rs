@@ -1,26 +1,26 @@
-//! Threads that look addresses up in files, apart from the one that writes the profile.
+//! Threads that look up addresses in files, apart from the thread that writes the profile.
 //!
-//! Problem: a file on a mount that has stopped answering keeps its reader in `open` or `read` for ever, and large debug
-//! information takes a processor for seconds. Consequence: a profile whose names are looked up by the thread that writes
-//! it hangs with the file, and a server that does so takes a busy program's processors. Scheme: another thread reads,
-//! and the one that writes waits while that makes progress, or for as long as its client waits:
+//! Problem: a file on a mount that has stopped answering blocks its reader in `open` or `read` for ever, and large
+//! debug information takes a processor for seconds. Consequence: if the thread that writes a profile looked up names
+//! itself, it would hang with the file, and a server would take a busy program's processors. Scheme: another thread
+//! reads, and the writing thread waits while that thread makes progress, or for as long as its client waits:
 //!
 //! ```text
 //!   writes a profile ── Search ──► queue ──► thread ── open, read ──► cache of symbols
 //!        ▲                                     │                           │
 //!        └──── all parts done, or time is up ──┘                           │
-//!        └──────────────── what is there ──────────────────────────────────┘
+//!        └──────────────── the names found so far ─────────────────────────┘
 //! ```
 //!
-//! There is a queue, and one thread at most that takes from it, for each [`Priority`]: debug information takes tens of
-//! megabytes while it is open. The thread starts with a search and ends when none is left. One that has waited for a file
-//! for [`STALL`] is *stuck*: it is left to its file, and another thread takes its place, [`MOST_STUCK`] times at most. Until
-//! it comes back there are no new names from files on the same device, which most likely do not answer either. A search
-//! that is given up is finished all the same if it was begun, so that the next one finds the names; of those that were not
-//! begun only the newest is kept.
+//! Each [`Priority`] has a queue, and at most one thread that takes from it, because debug information takes tens of
+//! megabytes while it is open. The thread starts with a search and ends when none is left. A thread that has waited for
+//! a file for [`STALL`] is *stuck*: it is left behind, and another thread takes its place, at most [`MOST_STUCK`]
+//! times. Until the stuck thread returns, no new names come from files on the same device, which most likely do not
+//! answer either. A search that is dropped is still finished if it was begun, so that the next search finds the names;
+//! of those that were not begun only the newest is kept.
 //!
 //! Locks: `Queue::state`, and `Search::state`; neither is held while the other is taken, a file is read or a callback
-//! runs. A forked child has neither the threads nor their queues, and makes itself others.
+//! runs. A forked child has neither the threads nor their queues, and makes new ones.
 
 use std::collections::VecDeque;
 use std::ffi::CStr;
@@ -39,29 +39,29 @@ use crate::file_symbols;
 use crate::progress::Progress;
 use crate::symbol_cache;
 
-/// A thread that waits in the kernel and has read nothing for so long is stuck: longer than a slow disk takes, and
-/// shorter than [`Options::drain_timeout`](crate::trace::Options::drain_timeout).
+/// A thread that waits in the kernel and has read nothing for this long is stuck: longer than a slow disk takes, and
+/// shorter than `Options::drain_timeout` of traces.
 const STALL: Duration = Duration::from_secs(5);
 
-/// How many stuck threads there may be for each priority.
+/// The most stuck threads of each priority.
 const MOST_STUCK: usize = 3;
 
-/// How often a search that waits looks whether its thread is stuck.
+/// How often a waiting search checks whether its thread is stuck.
 const LOOK: Duration = Duration::from_millis(250);
 
 /// The kernel keeps 15 bytes.
 const THREAD_NAME: &CStr = c"rtprof-symbols";
 
-/// How urgent names are.
+/// The urgency of names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Priority {
-    /// As the program's own work: the program waits for them.
+    /// The priority of the program's own threads, because the program waits for the names.
     Program,
-    /// The program's threads come first (nice 10).
+    /// Lower than the program's threads (nice 10).
     Low,
 }
 
-/// Places in the file of one module.
+/// Places to look up in the file of one module.
 pub(crate) struct Part {
     pub(crate) module: &'static Module,
     /// The module's number in the cache.
@@ -69,7 +69,7 @@ pub(crate) struct Part {
     pub(crate) places: Vec<u64>,
 }
 
-/// Places that are looked up.
+/// A request to look up places.
 pub(crate) struct Search {
     priority: Priority,
     parts: Vec<Part>,
@@ -78,7 +78,7 @@ pub(crate) struct Search {
 }
 
 struct SearchState {
-    /// Parts that are not looked up yet.
+    /// Number of parts that are not looked up yet.
     left: usize,
     at_end: Option<Box<dyn FnOnce() + Send>>,
 }
@@ -91,24 +91,25 @@ struct Queue {
 
 #[derive(Default)]
 struct QueueState {
-    /// Each with the number of its parts that were begun.
+    /// Searches, each with the number of its parts that were begun.
     waiting: VecDeque<(Arc<Search>, usize)>,
     thread: Option<Thread>,
-    /// Threads that were given up, and the modules whose files they read.
+    /// Stuck threads that were given up, and the modules whose files they read.
     stuck: Vec<(Progress, &'static Module)>,
 }
 
 /// The thread that takes from a queue.
 struct Thread {
     progress: Progress,
-    /// The kernel's number, once it runs.
+    /// The kernel's number, once the thread runs.
     id: u32,
-    /// What it looks up: a search, and the number of the part.
+    /// The search that the thread works on, and the index of the part.
     current: Option<(Arc<Search>, usize)>,
 }
 
-/// Looks `parts` up, by a thread of this priority, and calls `at_end` when that is done: at once if there are none, and
-/// here, before it returns, where no thread is to be had. `at_end` must not wait for anything: other searches wait for it.
+/// Looks up `parts` on a thread of this priority, and calls `at_end` when that is done: at once if there are none. If
+/// no thread can be started, everything happens here before the call returns. `at_end` must not block, because other
+/// searches wait for it.
 pub(crate) fn start(
     parts: Vec<Part>,
     priority: Priority,
@@ -116,7 +117,7 @@ pub(crate) fn start(
 ) -> Arc<Search> {
     symbol_cache::global().make_room();
     let left = parts.len();
-    // It may stay for as long as a file is stuck.
+    // Allocated outside the workspace, because it may stay for as long as a file is stuck.
     let search = hook::outside_workspace(|| {
         let state = Mutex::new(SearchState { left, at_end });
         Arc::new(Search { priority, parts, state, ended: Condvar::new() })
@@ -152,12 +153,12 @@ impl Search {
         let at_end = self.state().at_end.take();
         self.ended.notify_all();
         if let Some(at_end) = at_end {
-            // A panic was printed. It must not end the thread that others wait for.
+            // A panic was printed. It must not end the thread on which others wait.
             let _ = catch_unwind(AssertUnwindSafe(at_end));
         }
     }
 
-    /// Waits until everything is looked up, or the thread that does it is stuck and cannot be replaced.
+    /// Waits until everything is looked up, or the thread is stuck and cannot be replaced.
     pub(crate) fn wait(&self) {
         let mut state = self.state();
         while state.left > 0 {
@@ -176,9 +177,9 @@ impl Search {
         }
     }
 
-    /// Whether it is over, or its thread gets on or can be replaced.
+    /// Whether the search is over, or its thread makes progress or can be replaced.
     pub(crate) fn makes_progress(&self) -> bool {
-        // The queue is asked for anew each time: a signal handler may have forked meanwhile.
+        // The queue is looked up again each time, because a signal handler may have forked meanwhile.
         self.state().left == 0 || Queue::of(self.priority).makes_progress()
     }
 }
@@ -198,16 +199,16 @@ impl Queue {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds a search, and sees to it that there is a thread for it.
+    /// Adds a search, and ensures that a thread runs for it.
     fn add(&'static self, search: &Arc<Search>) -> io::Result<()> {
         let given_up;
         let started;
-        // Dropped when the lock is released: what their callbacks own is the caller's.
+        // Dropped after the lock is released, because their callbacks may own arbitrary data of the caller.
         let abandoned: VecDeque<_>;
         {
             let mut state = self.state();
             abandoned = hook::outside_workspace(|| {
-                // Those that are waited for by somebody have a second owner.
+                // A search that a caller waits for has a second owner.
                 let is_wanted =
                     |(search, begun): &(Arc<Search>, usize)| *begun > 0 || Arc::strong_count(search) > 1;
                 let (wanted, abandoned) = std::mem::take(&mut state.waiting).into_iter().partition(is_wanted);
@@ -228,7 +229,7 @@ impl Queue {
         started
     }
 
-    /// Whether the thread makes steps; one that does not is replaced if that is possible.
+    /// Whether the thread makes progress; a stuck thread is replaced if that is possible.
     fn makes_progress(&'static self) -> bool {
         let mut state = self.state();
         let given_up = state.give_up_stuck_thread();
@@ -259,14 +260,14 @@ impl Queue {
         })
     }
 
-    /// The thread.
+    /// Runs the thread: looks up one part after the other.
     fn run(&self, progress: &Progress) {
         let _untracked = hook::untracked();
         if self.priority == Priority::Low {
             kernel_thread::give_way();
         }
         while let Some((search, part)) = self.next(progress) {
-            // A panic was printed. Its names stay unknown.
+            // A panic was printed. The names of that part stay unknown.
             let _ = catch_unwind(AssertUnwindSafe(|| look_up(&search.parts[part], progress)));
             if !self.is_taking(progress) {
                 return;
@@ -275,7 +276,7 @@ impl Queue {
         }
     }
 
-    /// The next part for the thread; `None` if it is to end.
+    /// Returns the next part for the thread; `None` if the thread should end.
     fn next(&self, progress: &Progress) -> Option<(Arc<Search>, usize)> {
         loop {
             let mut state = self.state();
@@ -306,7 +307,7 @@ impl Queue {
         }
     }
 
-    /// Whether this thread, which has come back from a file, is still the one that takes from the queue.
+    /// Whether this thread, which has returned from a file, still takes from the queue.
     fn is_taking(&self, progress: &Progress) -> bool {
         let mut state = self.state();
         match &mut state.thread {
@@ -322,7 +323,7 @@ impl Queue {
 }
 
 impl QueueState {
-    /// Leaves a stuck thread to its file. What it was looking up ends for the search that is returned.
+    /// Gives up a stuck thread. The part that it was looking up counts as done for the returned search.
     fn give_up_stuck_thread(&mut self) -> Option<Arc<Search>> {
         if self.stuck.len() >= MOST_STUCK || !self.thread.as_ref().is_some_and(Thread::is_stuck) {
             return None;
@@ -334,21 +335,21 @@ impl QueueState {
     }
 }
 
-/// Whether the file of a module is on the device on which that of another one does not answer.
+/// Whether the file of `module` is on the same device as that of `stuck`, which does not answer.
 fn is_likewise_stuck(module: &Module, stuck: &Module) -> bool {
     std::ptr::eq(module, stuck) || module.device.is_some() && module.device == stuck.device
 }
 
 impl Thread {
     fn is_stuck(&self) -> bool {
-        // One that is ready to run, and does not, has to wait for the program's threads.
+        // A thread that is ready to run, but does not, is only waiting for the program's threads.
         self.current.is_some()
             && self.progress.pause() >= STALL
             && kernel_thread::is_waiting(self.id) != Some(false)
     }
 }
 
-/// Looks up what is not known by now.
+/// Looks up the places that are still unknown.
 fn look_up(part: &Part, progress: &Progress) {
     let _workspace = hook::workspace();
     let cache = symbol_cache::global();
@@ -367,7 +368,7 @@ mod tests {
 
     use super::*;
 
-    /// A place in this program, to be looked for anew each time.
+    /// Returns a place in this program, which is looked up anew each time.
     fn part(key: u32) -> Vec<Part> {
         let history = History::read();
         let module = history.modules()[0];

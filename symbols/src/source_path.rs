@@ -1,9 +1,9 @@
-//! Which crate and module a source file belongs to.
+//! Finds the crate and module of a source file.
 
-/// `alloc::raw_vec` for `/rustc/…/library/alloc/src/raw_vec/mod.rs`; `None` where the path tells nothing.
+/// Returns `alloc::raw_vec` for `/rustc/…/library/alloc/src/raw_vec/mod.rs`; `None` if the path shows no module.
 ///
-/// A package from a registry or in a workspace is known by the name of its folder. That is a guess for
-/// packages whose folder is named otherwise; file and line stand beside it in the profile.
+/// A package from a registry or in a workspace gets the name of its folder. That is a guess, wrong for packages in a
+/// folder with another name; file and line stand beside it in the profile.
 pub(crate) fn module_of(file: &str) -> Option<String> {
     let stem = file.strip_suffix(".rs")?;
     let (crate_name, inner) = match own_crate(stem) {
@@ -22,8 +22,8 @@ pub(crate) fn module_of(file: &str) -> Option<String> {
     Some(path)
 }
 
-/// Whether a file is one of the standard library, or of the hash table it is built with, which programs
-/// also use by itself.
+/// Whether a file belongs to the standard library, or to the hash table crate that it is built with, which programs
+/// also use directly.
 pub(crate) fn is_library(file: &str) -> bool {
     file.starts_with("/rustc/") && file.contains("/library/")
         || file.contains("/rustlib/src/rust/library/")
@@ -31,14 +31,14 @@ pub(crate) fn is_library(file: &str) -> bool {
         || file.contains("/registry/src/") && file.contains("/hashbrown-")
 }
 
-/// A crate of this workspace: its folder bears the package's name without `rtprof-`, and the facade's is the
-/// workspace's. Hiding their frames depends on it.
+/// Recognizes a crate of this workspace: its folder has the package's name without `rtprof-`, and the facade's folder
+/// is the workspace itself. The hiding of our own frames depends on it.
 fn own_crate(stem: &str) -> Option<(String, &str)> {
     let root = env!("CARGO_MANIFEST_DIR").strip_suffix("/symbols")?;
     let (folder, inner) = stem.strip_prefix(root)?.strip_prefix('/')?.split_once("src/")?;
     match folder.strip_suffix('/') {
         None if folder.is_empty() => Some(("rtprof".to_owned(), inner)),
-        // Deeper down are packages of other workspaces.
+        // Deeper folders are packages of other workspaces.
         Some(folder) if !folder.contains('/') => {
             Some((format!("rtprof_{}", folder.replace('-', "_")), inner))
         }
@@ -46,10 +46,10 @@ fn own_crate(stem: &str) -> Option<(String, &str)> {
     }
 }
 
-/// Crate, and the path below its source folder.
+/// Splits a path into the crate, and the path below its source folder.
 fn split(stem: &str) -> Option<(String, &str)> {
     for folder in ["/examples/", "/tests/", "/benches/", "/bin/"] {
-        // Each file there is a crate of its own, or a folder with a main.rs, or a package like any other.
+        // Each file there is a separate crate, or a folder with a main.rs, or an ordinary package.
         if let Some((_, inner)) = stem.rsplit_once(folder)
             && !format!("/{inner}").contains("/src/")
         {
@@ -65,15 +65,15 @@ fn split(stem: &str) -> Option<(String, &str)> {
     }
     let is_taken = matches!(name.as_str(), "alloc" | "core" | "std" | "hashbrown");
     if is_taken && !is_library(&format!("{stem}.rs")) {
-        // A member of a workspace in a folder called `core`: with the folder around it, so that nobody
-        // takes it for the library's.
+        // A member of a workspace in a folder called `core`: the parent folder is added, so that the name is not
+        // mistaken for the library's.
         let around = before.rsplit('/').nth(1).unwrap_or("crate").replace('-', "_");
         return Some((format!("{around}::{name}"), inner));
     }
     Some((name, inner))
 }
 
-/// `hashbrown` for `hashbrown-0.15.2`.
+/// Returns `hashbrown` for `hashbrown-0.15.2`.
 fn without_version(folder: &str) -> &str {
     match folder.rsplit_once('-') {
         Some((name, version))
@@ -117,7 +117,7 @@ mod tests {
         }
     }
 
-    /// Each member of the workspace, so that a new one is not forgotten.
+    /// Checks each member of the workspace, so that a new one is not forgotten.
     #[test]
     fn own_crates_go_by_their_package_names() {
         let Some(root) = env!("CARGO_MANIFEST_DIR").strip_suffix("/symbols") else { return };

@@ -1,47 +1,48 @@
-//! Hiding what std runs between the beginning of a thread and the program's first function.
+//! Hides std's functions between the beginning of a thread and the program's first function.
 //!
-//! Problem: below every function of the program lie a dozen frames of std, `catch_unwind` twice over, which say
-//! nothing and push what counts off the top of a flame graph. Std leaves them out of its own short backtraces.
-//! Scheme: std runs the program's function, and nothing else, from `__rust_begin_short_backtrace`. So where a stack has
-//! this marker and, further out, the function that began it all, what lies between the two is std's, whatever it is
-//! called:
+//! Problem: below every function of the program lie a dozen frames of std, `catch_unwind` twice over, which carry no
+//! information and push the relevant ones off the top of a flame graph. Std's short backtraces omit them.
+//! Scheme: std runs the program's function, and nothing else, from `__rust_begin_short_backtrace`. So if a stack has
+//! this marker and, further out, the thread's first function, all functions between the two are std's, whatever their
+//! names:
 //!
 //! ```text
-//!   leaf …  app::serve  app::main │ call_once  __rust_begin_short_backtrace  …  lang_start_internal  lang_start │ main
-//!   leaf …  app::worker           │ call_once  __rust_begin_short_backtrace  …  call_once  thread_start         │ thread start
+//!   leaf …  app::serve  app::main │ call_once  __rust_begin_short_backtrace  …  lang_start    │ main
+//!   leaf …  app::worker           │ call_once  __rust_begin_short_backtrace  …  thread_start  │ thread start
 //!                                   hidden
 //! ```
 //!
-//! With the marker goes what calls the program's closure for it: `FnOnce::call_once`, and our closure around that of a
-//! thread. A stack without both markers, such as one of a thread that C has made, is shown as it is.
+//! The functions through which the marker calls the program's closure are hidden with it: `FnOnce::call_once`, and our
+//! own closure around that of a thread. A stack without both markers, such as one of a thread that C has made, is shown
+//! unchanged.
 //!
-//! The stack of an async task begins with the function that polls it, which is both:
+//! The stack of an async task begins with the function that polls it, which is both markers in one:
 //!
 //! ```text
 //!   leaf …  app::inner::{closure}  app::outer::{closure} │ Instrumented::poll::{closure}  run::call  poll_task
 //!                                                          hidden
 //! ```
 //!
-//! As with the leaf (`prune`), inlined functions share an address with those that they were inlined into, so the
-//! ends fall between lines.
+//! As at the leaf (`prune`), inlined functions share an address with those into which they were inlined, so the ends
+//! fall between lines.
 
 use crate::hook_names;
 use crate::prune::{Cut, in_crate, method};
 
-/// What a thread's first function is called where its frames are hidden.
+/// The name shown for a thread's first function where its frames are hidden.
 pub const THREAD_START: &str = "thread start";
 
-/// How many addresses may follow std's outermost function: `main`, and in a static program the C library's, which are
-/// not told from others there.
+/// The most addresses outside std's outermost function: `main`, and in a static program the C library's functions,
+/// which cannot be told from others there.
 const BEYOND: usize = 5;
 
 /// The most addresses between the markers: 14 in a debug build.
 const BETWEEN: usize = 40;
 
-/// What one line means for the start of a thread.
+/// The role of one line in the start of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// The C library's idea of where a program begins, which calls std.
+    /// The C function `main`, which calls std.
     Main,
     /// `lang_start`, which `main` calls.
     MainStart,
@@ -49,9 +50,9 @@ enum Part {
     ThreadStart,
     /// `__rust_begin_short_backtrace`.
     Marker,
-    /// What polls a task.
+    /// The function that polls a task.
     TaskStart,
-    /// What calls the program's closure.
+    /// A function that calls the program's closure.
     Glue,
     Other,
 }
@@ -74,13 +75,13 @@ fn part(name: &str, inlines_known: bool) -> Part {
             _ => {}
         }
     }
-    // Without inlined functions it may have the program's closure in it.
+    // Without known inlined functions it may contain the program's closure.
     let is_glue = inlines_known && (method(name) == Some("call_once") && is_library(name) || is_ours(name));
     if is_glue { Part::Glue } else { Part::Other }
 }
 
-/// `FnOnce::call_once`, by whatever path: of the trait, a `Box`, an `AssertUnwindSafe`. That of the program's closure has
-/// the closure's own name.
+/// Whether this is the library's `FnOnce::call_once`, by any path: of the trait, a `Box`, an `AssertUnwindSafe`. That
+/// of the program's closure has the closure's own name.
 fn is_library(name: &str) -> bool {
     ["alloc", "core", "std"].iter().any(|krate| in_crate(name, krate))
 }
@@ -89,18 +90,18 @@ fn is_ours(name: &str) -> bool {
     hook_names::is_thread_start(name) || hook_names::is_task_start(name)
 }
 
-/// What an address means for the start of a thread.
+/// The role of an address in the start of a thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Startup {
-    /// If it has a function that begins everything: how many lines are hidden.
+    /// If the address has a first function: how many lines are hidden.
     outer: Option<(u32, Beginning)>,
-    /// How many of its lines are shown in a stack that has std's marker here.
+    /// How many of its lines are shown in a stack with std's marker at this address.
     before_marker: Option<u32>,
-    /// How many are shown if the marker is further out, and this calls the program's closure.
+    /// How many are shown if the marker is further out, and this address calls the program's closure.
     before_glue: Option<u32>,
 }
 
-/// Whose start it is.
+/// The kind of start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Beginning {
     Main,
@@ -109,15 +110,15 @@ enum Beginning {
 }
 
 impl Startup {
-    /// That of an address with these functions, innermost first, by their names without type arguments.
+    /// The role of an address with these functions, innermost first, given by their names without type arguments.
     pub(crate) fn of<'a>(names: impl Iterator<Item = &'a str>, inlines_known: bool) -> Self {
         let mut startup = Self::default();
-        // The first line of those that go with a marker, if one follows.
+        // The first line that is hidden together with a marker, if one follows.
         let mut glue = 0;
         for (line, name) in (0..).zip(names) {
             let part = part(name, inlines_known);
             match part {
-                // Itself it is shown.
+                // `main` itself is shown.
                 Part::Main => startup.outer = Some((line, Beginning::Main)),
                 Part::MainStart => startup.outer = Some((line + 1, Beginning::Main)),
                 Part::ThreadStart => startup.outer = Some((line + 1, Beginning::Thread)),
@@ -136,12 +137,12 @@ impl Startup {
         startup
     }
 
-    /// How many of its lines are shown in a stack that begins with start-up code; `None` for all.
+    /// Returns how many of its lines are shown in a stack that begins with start-up code; `None` for all.
     pub(crate) fn lines_shown(self) -> Option<usize> {
         self.before_marker.or(self.before_glue).map(|lines| lines as usize)
     }
 
-    /// Whether it is the first function of a thread.
+    /// Whether the address is the first function of a thread.
     pub(crate) fn is_thread_start(self) -> bool {
         matches!(self.outer, Some((_, Beginning::Thread)))
     }
@@ -150,40 +151,41 @@ impl Startup {
 /// The part of a stack that is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Hidden {
-    /// Where it begins: the innermost address of which lines are hidden, and how many of its lines are shown.
+    /// The innermost address of which lines are hidden, and how many of its lines are shown.
     pub(crate) from: (usize, usize),
-    /// Where it ends: the outermost such address, and how many of its lines are hidden.
+    /// The outermost address of which lines are hidden, and how many of its lines are hidden.
     pub(crate) to: (usize, usize),
     /// Whether the outermost address is shown as [`THREAD_START`], with none of its lines.
     pub(crate) is_thread: bool,
-    /// Whether the stack is a task's, of which nothing further out is shown.
+    /// Whether the stack is a task's; nothing further out is shown then.
     pub(crate) is_task: bool,
 }
 
 impl Hidden {
-    /// Whether anything of a stack of `len` addresses remains to be shown, of which `lines` tells how many lines one has.
+    /// Whether anything remains visible of a stack of `len` addresses, where `lines` returns the number of lines of an
+    /// address.
     pub(crate) fn leaves_any(self, len: usize, lines: impl Fn(usize) -> usize) -> bool {
         let (end, hidden) = self.to;
         self.is_thread || end + 1 < len || hidden < lines(end) || self.is_task && self.from > (0, 0)
     }
 
-    /// Whether anything remains of a stack of which this much is hidden at its leaf.
+    /// Whether anything remains visible of a stack of which `cut` is hidden at its leaf.
     pub(crate) fn leaves_any_after(self, cut: Cut) -> bool {
         !self.is_task || (cut.frames, cut.lines) < self.from
     }
 
-    /// The same in a stack with so many more addresses at its leaf.
+    /// Returns the same range in a stack with `more` additional addresses at its leaf.
     pub(crate) fn after(self, more: usize) -> Self {
         Self { from: (self.from.0 + more, self.from.1), to: (self.to.0 + more, self.to.1), ..self }
     }
 
-    /// The same in a stack without so many addresses at its leaf, all of which are shown.
+    /// Returns the same range in a stack without `fewer` addresses at its leaf, all of which are shown.
     pub(crate) fn before(self, fewer: usize) -> Self {
         Self { from: (self.from.0 - fewer, self.from.1), to: (self.to.0 - fewer, self.to.1), ..self }
     }
 }
 
-/// Finds what is to be hidden of a stack of `len` addresses, leaf first.
+/// Finds the hidden range of a stack of `len` addresses, leaf first.
 pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> {
     let mut ends = (len.saturating_sub(BEYOND)..len).rev();
     let (end, (lines, beginning)) = ends.find_map(|frame| Some((frame, at(frame).outer?)))?;
@@ -208,7 +210,7 @@ pub(crate) fn find(len: usize, at: impl Fn(usize) -> Startup) -> Option<Hidden> 
 mod tests {
     use super::*;
 
-    /// Of a stack whose addresses have these functions, with or without debug information.
+    /// Finds the hidden range of a stack whose addresses have these functions, with or without debug information.
     fn hidden(stack: &[&[&str]], inlines_known: bool) -> Option<Hidden> {
         let all: Vec<_> =
             stack.iter().map(|lines| Startup::of(lines.iter().copied(), inlines_known)).collect();
@@ -233,7 +235,7 @@ mod tests {
         ];
         let all = Hidden { from: (2, 0), to: (6, 0), is_thread: false, is_task: false };
         assert_eq!(hidden(stack, true), Some(all));
-        // Everything inlined, or nothing.
+        // All functions inlined, or none.
         let inlined: &[&[&str]] = &[&["app::main", CALL, MARKER], &[CATCH, "std::rt::lang_start", "main"]];
         assert_eq!(
             hidden(inlined, true),
@@ -242,10 +244,10 @@ mod tests {
         let bare: &[&[&str]] =
             &[&["app::main"], &[CALL], &[CALL], &[MARKER], &["std::rt::lang_start_internal"], &["main"]];
         assert_eq!(hidden(bare, true), Some(Hidden { from: (1, 0), to: (5, 0), ..all }));
-        // Without names for what was inlined into `main`.
+        // Without names of the functions that were inlined into `main`.
         let merged: &[&[&str]] = &[&["app::main"], &[CALL, MARKER], &["main"]];
         assert_eq!(hidden(merged, true), Some(Hidden { from: (1, 0), to: (2, 0), ..all }));
-        // `call_once` may be the program's closure.
+        // `call_once` may contain the program's closure.
         assert_eq!(hidden(bare, false).map(|hidden| hidden.from), Some((3, 0)));
     }
 
@@ -261,9 +263,9 @@ mod tests {
         let all = Hidden { from: (0, 2), to: (3, 2), is_thread: true, is_task: false };
         assert_eq!(hidden(stack, true), Some(all));
         assert_eq!(hidden(stack, false).map(|hidden| hidden.from), Some((1, 0)));
-        // Before the closure there is no marker, and nothing to hide.
+        // Inside the closure there is no marker, and nothing to hide.
         assert_eq!(hidden(&stack[2..], true), None);
-        // A marker without a beginning: a stack that was cut off at its outer end.
+        // A marker without a first function: a stack that was truncated at its outer end.
         assert_eq!(hidden(&stack[..3], true), None);
         assert_eq!(hidden(&[], true), None);
     }
@@ -282,7 +284,7 @@ mod tests {
         ];
         let all = Hidden { from: (1, 2), to: (3, 1), is_thread: false, is_task: true };
         assert_eq!(hidden(stack, true), Some(all));
-        // Where inlined functions are not known, any of these may have the program's in it.
+        // Where inlined functions are not known, any of these may contain the program's.
         assert_eq!(hidden(stack, false).map(|hidden| hidden.from), Some((3, 0)));
         assert_eq!(hidden(&stack[..3], true), None, "without the boundary it is no task's");
     }
@@ -290,7 +292,7 @@ mod tests {
     #[test]
     fn the_programs_own_are_shown() {
         let stack: &[&[&str]] = &[
-            // Called back by the program's own catch_unwind, deeper than std's.
+            // Called back by the program's own catch_unwind, closer to the leaf than std's.
             &["app::lang_start"],
             &[CATCH],
             &["app::__rust_begin_short_backtrace"],

@@ -1,9 +1,9 @@
-//! What addresses stand for, remembered from one export to the next.
+//! A cache of the symbols of addresses, kept from one export to the next.
 //!
-//! Debug information is opened anew for each export and dropped afterwards, because it takes tens of
-//! megabytes; its answers take a few hundred bytes an address and are kept. An address is known by its
-//! module and its place in it, so that the answer survives a library that is loaded elsewhere. What is kept is made
-//! outside of the export's workspace, or it would keep that from going back to the kernel.
+//! Debug information is opened anew for each export and dropped afterwards, because it takes tens of megabytes; its
+//! results take a few hundred bytes an address and are kept. The key of an address is its module and its place in it,
+//! so that a result remains valid if the library is loaded elsewhere. Cached data is allocated outside of the export's
+//! workspace; otherwise it would keep the workspace's memory from going back to the kernel.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use rtprof_runtime::hook;
 use crate::prune::Class;
 use crate::startup::Startup;
 
-/// When more addresses than this are known, all are forgotten before others are looked up.
+/// When the cache has this many addresses, it is cleared before the next search.
 const CAPACITY: usize = 200_000;
 
 /// A function as profiles name it.
@@ -24,7 +24,7 @@ const CAPACITY: usize = 200_000;
 pub struct Function {
     /// Demangled, without the hash.
     pub name: Arc<str>,
-    /// As the linker has it.
+    /// The linker's name.
     pub system_name: Arc<str>,
     /// Empty when unknown.
     pub file: Arc<str>,
@@ -33,7 +33,7 @@ pub struct Function {
 /// One line of an address.
 #[derive(Clone, Debug)]
 pub struct Line {
-    /// The function, an inlined one perhaps.
+    /// The function, possibly an inlined one.
     pub function: Arc<Function>,
     /// 0 when unknown.
     pub line: u32,
@@ -41,7 +41,7 @@ pub struct Line {
     pub column: u32,
 }
 
-/// All that is known of an address.
+/// The symbols of an address.
 #[derive(Clone, Debug, Default)]
 pub struct Symbols {
     /// Innermost inlined function first; empty when nothing is known.
@@ -53,30 +53,30 @@ pub struct Symbols {
     pub offset: u64,
 }
 
-/// What tells modules apart.
+/// The identity of a module.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ModuleKey {
     BuildId(Vec<u8>),
-    /// Without a build id, the file, when it was first seen, and where it was loaded.
+    /// Without a build id: the file, when it was first seen, and its load address.
     Path(String, SystemTime, usize),
 }
 
-/// How far a module's file helps. Kept with the cache because an export that finds all its addresses there
-/// opens no file.
+/// What a module's file provides. Kept with the cache because an export that finds all its addresses there opens no
+/// file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FileState {
-    /// The file has its full symbol table, not only the names it exports.
+    /// Whether the file has its full symbol table, not only the names that it exports.
     pub has_symbol_table: bool,
-    /// The file, or one beside it, has line tables.
+    /// Whether the file, or one beside it, has line tables.
     pub has_lines: bool,
-    /// It could not be read when that was last tried.
+    /// Whether the last attempt to read the file failed.
     pub(crate) is_unreadable: bool,
 }
 
 type Key = (u32, u64);
 
-/// How many locks each map has. Told, because dashmap finds its default behind a lock that every map of the process
-/// waits for, and a forked child for ever.
+/// Locks of each map. Set explicitly, because dashmap computes its default behind a lock on which every map of the
+/// process waits, in a forked child possibly for ever.
 const SHARDS: usize = 16;
 
 pub(crate) struct SymbolCache {
@@ -99,7 +99,7 @@ impl Default for SymbolCache {
     }
 }
 
-/// The cache of the process. A forked child begins with an empty one: the parent's may be locked there by
+/// Returns the cache of the process. A forked child begins with an empty one: the parent's may be locked there by
 /// threads that do not exist.
 pub(crate) fn global() -> &'static SymbolCache {
     static GLOBAL: PerProcess<SymbolCache> = PerProcess::new();
@@ -107,7 +107,7 @@ pub(crate) fn global() -> &'static SymbolCache {
 }
 
 impl SymbolCache {
-    /// A short name for a module.
+    /// Returns the number of a module.
     pub(crate) fn module(&self, key: &ModuleKey) -> u32 {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let next = modules.len() as u32;
@@ -118,7 +118,7 @@ impl SymbolCache {
         next
     }
 
-    /// How far the module's file helped when it was last opened.
+    /// Returns what the module's file provided when it was last opened.
     pub(crate) fn file(&self, module: u32) -> FileState {
         self.files.get(&module).map(|state| *state).unwrap_or_default()
     }
@@ -131,8 +131,7 @@ impl SymbolCache {
         hook::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
     }
 
-    /// Forgets everything if that is much. Before a search and not while one goes on, which would lose what it has
-    /// found.
+    /// Clears the cache if it is large. Called before a search, not during one, which would lose its results.
     pub(crate) fn make_room(&self) {
         if self.symbols.len() >= CAPACITY {
             self.symbols.clear();
@@ -141,17 +140,17 @@ impl SymbolCache {
         }
     }
 
-    /// What is known of the place `offset` in a module.
+    /// Returns the symbols of the place `offset` in a module.
     pub(crate) fn get(&self, module: u32, offset: u64) -> Option<Arc<Symbols>> {
         self.symbols.get(&(module, offset)).map(|found| found.clone())
     }
 
-    /// Remembers a copy of what is known of a place.
+    /// Stores a copy of a place's symbols.
     pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) {
         hook::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
     }
 
-    /// One shared function for equal ones.
+    /// Returns one shared function for equal ones.
     pub(crate) fn function(&self, name: &str, system_name: &str, file: &str) -> Arc<Function> {
         let name = self.text(name);
         let function = Function {

@@ -1,4 +1,4 @@
-//! From addresses to functions, files and lines.
+//! Resolves addresses to functions, files and lines.
 
 use std::sync::Arc;
 
@@ -9,35 +9,35 @@ use crate::owners::Owners;
 use crate::search::{self, Part, Priority, Search};
 use crate::symbol_cache::{self, FileState, ModuleKey, SymbolCache, Symbols};
 
-/// Who makes functions and lines of the addresses of a profile.
+/// Whether and how the addresses of a profile are resolved to functions and lines.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Symbolization {
-    /// The program that writes it, before it does so. Addresses that are new are looked up in debug information by
-    /// another thread, and the writer waits for that. If it has waited for a file for 5 s, as on a mount that does not
-    /// answer, the profile is written without the names of that file, and a comment says so.
+    /// The program resolves them before it writes the profile. New addresses are looked up in debug information by
+    /// another thread, and the writer waits for it. If that thread has waited for a file for 5 s, as on a mount that
+    /// does not answer, the profile is written without the names of that file, and a comment says so.
     #[default]
     Full,
-    /// As `Full`, by a thread that the program's threads go before: nice 10, on Linux.
+    /// Like `Full`, on a thread of lower priority than the program's threads: nice 10, on Linux.
     Background,
-    /// The program, as far as it knows names already, from other profiles or because they were
-    /// looked for (`Snapshot::find_names`).
+    /// The program uses only the names that it knows already, from other profiles or from a search
+    /// (`Snapshot::find_names`).
     Known,
-    /// Its reader: the profile has addresses and the build ids of the files that they lie in. The program spends
-    /// nothing on debug information, and hides nothing at the leaf of stacks, as it knows no names; `go tool pprof`
-    /// does so itself, once it has them.
+    /// The reader resolves them: the profile has addresses and the build ids of the files that contain them. The
+    /// program spends nothing on debug information, and hides nothing at the leaf of stacks, because it knows no names;
+    /// `go tool pprof` hides frames itself, once it has the names.
     None,
 }
 
-/// Looks addresses up during one export. What it opens takes tens of megabytes for a large program, and is released
-/// before it answers; the answers stay in the cache of the process.
+/// Looks up addresses during one export. The files it opens take tens of megabytes for a large program, and are
+/// released before it returns; the results stay in the cache of the process.
 pub(crate) struct Symbolizer {
     pub(crate) owners: Owners,
-    /// The number of each module in the cache, once it was asked for.
+    /// The number of each module in the cache, once it was requested.
     keys: Vec<Option<u32>>,
     cache: &'static SymbolCache,
     unknown: Arc<Symbols>,
     symbolization: Symbolization,
-    /// What was asked for and is not known.
+    /// Requested addresses that are not known.
     missing: Vec<Missing>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) type Owned = (usize, Option<usize>);
 
 /// An address that is not in the cache.
 struct Missing {
-    /// Its place among those that were asked for.
+    /// Its index among the requested addresses.
     at: usize,
     module: usize,
     key: u32,
@@ -54,21 +54,22 @@ struct Missing {
     place: u64,
 }
 
-/// A search for names that goes on by itself. If this is dropped, a search that has begun is finished, so that later
-/// profiles have the names; one that has not begun is given up.
+/// A search for names in the background. If this is dropped, a search that has begun is finished, so that later
+/// profiles have the names; a search that has not begun is given up.
 #[must_use]
 pub struct NameSearch(Arc<Search>);
 
 impl NameSearch {
-    /// Whether the search is over or goes on. A caller that waits without a limit asks this about once a second: it also
-    /// replaces a thread that has waited for a file for 5 s, without which the search would not go on.
+    /// Whether the search is over or makes progress. A caller that waits without a limit calls this about once a
+    /// second, because the call also replaces a thread that has waited for a file for 5 s, without which the search
+    /// would not continue.
     pub fn makes_progress(&self) -> bool {
         self.0.makes_progress()
     }
 }
 
 impl Symbolizer {
-    /// For the modules as they are now.
+    /// A symbolizer for the modules that are loaded now.
     pub(crate) fn new(symbolization: Symbolization) -> Self {
         let owners = Owners::read();
         let keys = vec![None; owners.modules().len()];
@@ -80,18 +81,18 @@ impl Symbolizer {
         self.owners.modules()
     }
 
-    /// How far the file of a module helped, for a module in which an address was looked up.
+    /// Returns what the file of a module provides, for a module in which an address was looked up.
     pub(crate) fn file_state(&self, module: usize) -> FileState {
         self.keys[module].map(|key| self.cache.file(key)).unwrap_or_default()
     }
 
-    /// The lines of each return address. All that are needed are best asked for at once, because each call opens the
-    /// debug information anew for what is not in the cache.
+    /// Returns the lines of each return address. Request all needed addresses at once, because each call opens the
+    /// debug information anew for addresses that are not in the cache.
     pub(crate) fn resolve(&mut self, wanted: &[Owned]) -> Vec<Arc<Symbols>> {
         let mut missing = Vec::new();
         let mut resolved: Vec<Arc<Symbols>> = Vec::with_capacity(wanted.len());
         for (at, &(return_address, module)) in wanted.iter().enumerate() {
-            // As in `Owners::of`: the call lies before the address that it returns to.
+            // The call lies before the address to which it returns (see `Owners::of`).
             let address = return_address.wrapping_sub(1);
             let known = match module {
                 Some(module) if self.symbolization != Symbolization::None => {
@@ -125,13 +126,13 @@ impl Symbolizer {
         resolved
     }
 
-    /// Begins to look up what is missing, and calls `at_end` when that is done.
+    /// Starts to look up the missing addresses, and calls `at_end` when that is done.
     pub(crate) fn search(mut self, at_end: Box<dyn FnOnce() + Send>) -> NameSearch {
         let mut missing = std::mem::take(&mut self.missing);
         NameSearch(search::start(self.parts(&mut missing), Priority::Low, Some(at_end)))
     }
 
-    /// What is missing in each module.
+    /// Groups the missing addresses by module.
     fn parts(&self, missing: &mut [Missing]) -> Vec<Part> {
         missing.sort_unstable_by_key(|missing| (missing.module, missing.place));
         let part = |of_module: &[Missing]| Part {
@@ -139,24 +140,24 @@ impl Symbolizer {
             key: of_module[0].key,
             places: of_module.iter().map(|missing| missing.place).collect(),
         };
-        // They may outlive the export.
+        // The parts may outlive the export.
         hook::outside_workspace(|| missing.chunk_by(|a, b| a.module == b.module).map(part).collect())
     }
 
-    /// An address as the cache knows it.
+    /// Returns the cache key of an address.
     fn place(&mut self, module: usize, address: usize) -> (u32, u64) {
         let of = self.modules()[module];
         let key = *self.keys[module].get_or_insert_with(|| self.cache.module(&key_of(of)));
         (key, address.wrapping_sub(of.bias) as u64)
     }
 
-    /// How many addresses have no name because their file was not read in time. One that cannot be read is not waited
-    /// for.
+    /// Returns how many addresses have no name because their file was not read in time. Addresses of unreadable files
+    /// do not count.
     pub(crate) fn late(&self) -> usize {
         self.missing.iter().filter(|missing| !self.cache.file(missing.key).is_unreadable).count()
     }
 
-    /// What a reader must know of addresses without names.
+    /// Returns remarks for the reader on addresses without names.
     pub(crate) fn comments(&self) -> impl Iterator<Item = String> {
         let late = Some(self.late()).filter(|late| *late > 0).map(|late| {
             format!(

@@ -5,7 +5,7 @@ use crate::symbolizer::Symbolization;
 /// How the stacks of an export are shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct View {
-    /// Who finds names.
+    /// Whether and how names are resolved.
     pub symbolization: Symbolization,
     /// Whether std's frames below the program's first function are shown (`startup`).
     pub startup_frames: bool,

@@ -1,18 +1,18 @@
-//! Which wakes are unlocks.
+//! Decides which wakes are unlocks.
 //!
-//! The mutex profile has what others waited for a lock. Where waits are seen at the kernel's futex (`hooks::interpose`) a wake
-//! may as well have been a condition that was notified, a message, a thread that was unparked: those have waiters too, but
-//! nobody held anything that he could have given up earlier. What it was stands in the frames next to the hook, once they have
-//! names, or else in those of the thread that was woken.
+//! The mutex profile shows the code that kept others waiting for a lock. Where waits are seen at the kernel's futex
+//! (`hooks::interpose`), a wake may also be a notified condition, a message, or an unparked thread: these have waiters
+//! too, but no thread held anything that it could have released earlier. The frames next to the hook show the kind of
+//! wake, once they have names, or else the frames of the woken thread do.
 
 use crate::names::short;
 use crate::prune::{Class, in_crate};
 use crate::symbol_cache::Symbols;
 
-/// How many functions are looked at: from the system call to the lock's own.
+/// How many functions are examined: from the system call to the lock's own function.
 const NEAR: usize = 8;
 
-/// What a function says of a wake that it has made, directly or not.
+/// The kind of wake that a function makes, directly or not, as its name shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Waker {
     Lock,
@@ -20,11 +20,11 @@ enum Waker {
     Unknown,
 }
 
-/// What stands in paths of locks, of std, parking_lot, lock_api and their like. In lower case.
+/// Words in the paths of locks, of std, parking_lot, lock_api and similar crates. In lower case.
 const LOCKS: [&str; 5] = ["mutex", "rwlock", "rw_lock", "reentrantlock", "reentrant_lock"];
 
-/// Whose functions are believed when they say that they wake for another reason. A program's own are called what it likes, and are
-/// all that is left where a guard was dropped by a jump.
+/// Crates whose function names are trusted when they show another kind of wake. A program's own functions may have any
+/// names, and are all that is left in the stack where a guard was dropped by a jump.
 const CRATES: [&str; 13] = [
     "async_channel",
     "crossbeam_channel",
@@ -41,7 +41,7 @@ const CRATES: [&str; 13] = [
     "tokio",
 ];
 
-/// What stands in paths of those functions. In lower case.
+/// Words in the paths of those functions. In lower case.
 const OTHERS: [&str; 12] = [
     "condvar",
     "thread_parking",
@@ -60,14 +60,15 @@ const OTHERS: [&str; 12] = [
 impl Waker {
     fn of(name: &str) -> Self {
         let path = short(dropped(name).unwrap_or(name)).to_lowercase();
-        // The crate's name says nothing of its functions: parking_lot has conditions, and unparks what waits for locks.
+        // The crate's name says nothing about its functions: parking_lot has conditions, and unparks threads that wait
+        // for locks.
         let is_in = |words: &[&str]| {
             // A closure is called by `FnOnce::call_once`.
             let mut segments = path.split("::").skip(1).filter(|segment| *segment != "call_once");
             segments.any(|segment| words.iter().any(|word| segment.contains(word)))
         };
         let is_believed = || CRATES.iter().any(|krate| in_crate(&path, krate));
-        // `parking_lot_core::parking_lot::unpark_one` runs beneath a lock and beneath a condition.
+        // `parking_lot_core::parking_lot::unpark_one` runs beneath both a lock and a condition.
         if path.starts_with("parking_lot_core::") {
             Self::Unknown
         } else if is_in(&LOCKS) || path.starts_with("pthread_mutex") || path.starts_with("pthread_rwlock") {
@@ -80,8 +81,8 @@ impl Waker {
     }
 }
 
-/// What a function drops, if that is all that it does: often the only trace of a guard, whose own function has jumped to the
-/// system call. Empty if the name does not tell, as that of an inlined function.
+/// Returns the type that a function drops, if it does nothing else: often the only trace of a guard whose own function
+/// has jumped to the system call. Empty if the name does not show the type, as for an inlined function.
 fn dropped(name: &str) -> Option<&str> {
     let rest =
         name.strip_prefix("core::ptr::drop_in_place").or_else(|| name.strip_prefix("core::mem::drop"))?;
@@ -91,20 +92,21 @@ fn dropped(name: &str) -> Option<&str> {
     }
 }
 
-/// Whether a wake with this stack, leaf first, was an unlock, or a wait with this stack was for a lock. The innermost function with a
-/// telling name decides. `None` if there is none near the hook, or if a function further in has no name, has no line (so that it is not
-/// known what was inlined into it), or has dropped something unknown.
+/// Whether a wake with this stack, leaf first, was an unlock, or a wait with this stack was for a lock. The innermost
+/// function with a telling name decides. `None` if no such function is near the hook, or if a function further in has
+/// no name, has no line (so that functions inlined into it are unknown), or has dropped an unknown type.
 ///
-/// A function that ends by dropping a guard jumps to the lock's function, which jumps to the system call: neither is in the stack of the
-/// wake. The stack of the thread that has waited tells then, since it is still in the functions that it waits in.
+/// A function that ends by dropping a guard jumps to the lock's function, which jumps to the system call: neither is in
+/// the stack of the wake. Then the stack of the woken thread decides, because that thread is still in the functions in
+/// which it waits.
 pub(crate) fn tell_unlock<'a>(addresses: impl Iterator<Item = &'a Symbols>) -> Option<bool> {
     let lines = addresses.flat_map(|symbols| {
         let nameless = symbols.lines.is_empty().then_some(None);
         let named = symbols.lines.iter().zip(&symbols.classes).map(Some);
         nameless.into_iter().chain(named)
     });
-    // First the recording, then the interposed function. Parking_lot's functions, which are hooks beneath our own locks, come after
-    // that: here they say what was unlocked.
+    // First the recording, then the interposed function. The functions of parking_lot, which count as hooks beneath our
+    // own locks, come after that: here they show what was unlocked.
     let is_recording = |class: Class| matches!(class, Class::Layer | Class::Hook);
     let is_call = |class: Class| matches!(class, Class::Interposed | Class::SystemCall);
     let near = lines

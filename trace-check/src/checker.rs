@@ -1,4 +1,4 @@
-//! Checks events one by one as they are made, before there are bytes.
+//! Checks events one by one as they are made, before they are encoded.
 
 use std::collections::HashMap;
 
@@ -7,20 +7,20 @@ use super::invalid::Violation;
 use super::rules::Rules;
 use super::transitions::{Change, Positions};
 
-/// Follows a trace event by event and says which of them must not follow those before it.
+/// Follows a trace event by event and reports events that may not follow the events before them.
 ///
-/// Events may come in any order in which each comes after those it depends on, and those of one P in their order;
-/// the times need not be in order beyond that. What is checked of the times is what makes Go's tools put the events
-/// into such an order again. Goroutines that have ended are forgotten but for their ids.
+/// Events may come in any order in which each comes after the events on which it depends, and those of one P in their
+/// order; the times need not be in order beyond that. The checks of the times are those with which Go's tools restore
+/// such an order. Only the ids of ended goroutines are kept.
 ///
-/// [`validate`](super::validate()) does more: it knows the strings and the stacks.
+/// [`validate`](super::validate()) checks more, because it knows the strings and the stacks.
 #[derive(Debug)]
 pub struct Checker {
     positions: Positions,
     rules: Rules,
     /// The tick of the last event of each P.
     procs: HashMap<u64, u64>,
-    /// The tick of the last transition of each goroutine that lives.
+    /// The tick of the last transition of each live goroutine.
     goroutines: HashMap<u64, u64>,
     collection: u64,
 }
@@ -32,7 +32,7 @@ impl Default for Checker {
 }
 
 impl Checker {
-    /// At the beginning of a trace.
+    /// A checker at the beginning of a trace.
     pub fn new() -> Self {
         Self {
             positions: Positions::default(),
@@ -43,10 +43,10 @@ impl Checker {
         }
     }
 
-    /// The event happens on `pid` at `tick`; `args` are its arguments without the time, the stack included.
+    /// Checks an event on `pid` at `tick`; `args` are its arguments without the time, the stack included.
     ///
     /// # Errors
-    /// If it must not happen now. The state is as before then, unless the violation is no refusal.
+    /// If the event may not happen now. The state is then unchanged, unless the violation is not a refusal.
     pub fn event(&mut self, pid: u64, tick: u64, event: EventType, args: &[u64]) -> Result<(), Violation> {
         let wanted = event.arguments().len();
         if args.len() != wanted {
@@ -55,7 +55,7 @@ impl Checker {
             return Err(Violation::refused(text));
         }
         if event == EventType::CpuSample {
-            // Samples have a time of their own, and are in nobody's order.
+            // Samples carry their time, and have no order.
             return self.rules.event(pid, tick, event, args);
         }
         self.check_time(self.procs.get(&pid).copied(), tick, event)?;
@@ -99,7 +99,7 @@ impl Checker {
         result
     }
 
-    /// The trace ends here.
+    /// Ends the trace.
     ///
     /// # Errors
     /// If something is open that must be closed.
@@ -120,7 +120,7 @@ impl Checker {
 
 pub(crate) const TIME_ORDER: &str = "time stamps out of order";
 
-/// Go's tools say this without the second half.
+/// Makes the violation of an event without a consistent order. Go's tools print the message without its second half.
 pub(crate) fn no_order(pid: u64, event: EventType, change: &Change, positions: &Positions) -> Violation {
     let (name, now) = (event.name(), positions.of(change));
     Violation::refused(format!(
@@ -133,12 +133,13 @@ fn is_refused(result: &Result<(), Violation>) -> bool {
     matches!(result, Err(Violation { consequence: Refused, .. }))
 }
 
-/// What [`event_check`] returns: it takes the P, the tick, the number and the arguments of an event, and `None` at the end.
+/// The type of [`event_check`]'s result: it takes the P, the tick, the number and the arguments of an event, and `None`
+/// at the end.
 pub type EventCheck = Box<dyn FnMut(Option<(u64, u64, u8, &[u64])>) + Send>;
 
-/// A check of the events of one trace: see `rtprof_trace_out::self_check`, with which it shares no type.
+/// Returns a check of the events of one trace for `rtprof_trace_out::self_check`, with which it shares no type.
 ///
-/// It panics at the first event that must not happen.
+/// The check panics at the first event that may not happen.
 pub fn event_check() -> EventCheck {
     let mut checker = Checker::new();
     Box::new(move |event| {

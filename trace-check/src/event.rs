@@ -1,45 +1,45 @@
-//! The events of the first trace format, as a table: the encoder writes by it, the parser reads by it.
+//! The events of the first trace format, as a table from which the parser works.
 //!
 //! Order and names are those on the wire. The comments in Go's sources list some arguments in another order.
 
-/// What an argument means.
+/// The meaning of an argument.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentKind {
-    /// A number that refers to nothing.
+    /// A number without reference.
     Number,
     /// The id of a goroutine.
     CheckedGoroutine,
-    /// The sequence number of a goroutine's, or the collector's, transition.
+    /// The sequence number of a transition of a goroutine or of the collector.
     Sequence,
-    /// The id of the stack that the event happened on; 0 is none. Always the last argument.
+    /// The id of the event's stack; 0 is none. Always the last argument.
     Stack,
-    /// The id of the stack that a new goroutine starts with. Unlike the event's own it has to be defined.
+    /// The id of the start stack of a new goroutine. Unlike the event's own stack, it must be defined.
     StartStack,
     /// The id of a string; 0 is the empty one.
     String,
     /// The id of a task; 0 is none.
     Task,
-    /// Ticks since the clock's zero, not since the event before.
+    /// Ticks since the clock's zero, not since the previous event.
     Ticks,
 }
 
 /// One argument of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Argument {
-    /// What Go calls it; `newstack` is what Go calls `stack` as well.
+    /// Go's name; `newstack` is called `stack` by Go as well.
     pub name: &'static str,
-    /// What it means.
+    /// The argument's meaning.
     pub kind: ArgumentKind,
 }
 
-/// The largest number of arguments that an event has, the time not counted.
+/// The largest number of arguments of an event, without the time.
 pub(crate) const MAX_ARGUMENTS: usize = 4;
 
-/// The upper bits of a first byte that mean: a length follows, and then the values.
+/// The upper bits of a first byte after which a length and then the values follow.
 pub(crate) const LENGTH_PREFIXED: u8 = 3;
 
-/// The most bytes that may follow a length: more is refused by Go 1.22 and later.
+/// The most bytes that may follow a length: Go 1.22 and later reject more.
 pub(crate) const MAX_LENGTH: u64 = 2048;
 
 /// The P of a batch that belongs to no processor.
@@ -55,27 +55,27 @@ macro_rules! events {
         pub enum EventType { $($(#[$doc])* $variant = $number,)* }
 
         impl EventType {
-            /// All of them, by number.
+            /// All types, by number.
             pub const ALL: &'static [Self] = &[$(Self::$variant),*];
 
-            /// The type with this number on the wire.
+            /// Returns the type with this number on the wire.
             pub const fn from_number(number: u8) -> Option<Self> {
                 match number { $($number => Some(Self::$variant),)* _ => None }
             }
 
-            /// What Go's tools print.
+            /// Returns the name that Go's tools print.
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Its arguments without the time, the stack included.
+            /// Returns its arguments without the time, the stack included.
             pub const fn arguments(self) -> &'static [Argument] {
                 match self {
                     $(Self::$variant => &[$(Argument { name: $argument, kind: ArgumentKind::$kind }),*],)*
                 }
             }
 
-            /// Whether its first value is the time, in ticks since the event before it in its batch.
+            /// Whether its first value is the time, in ticks since the previous event in its batch.
             pub const fn is_timed(self) -> bool {
                 match self { $(Self::$variant => events!(@ $timed),)* }
             }
@@ -86,13 +86,13 @@ macro_rules! events {
 }
 
 events! {
-    /// Begins a batch: what follows is of this P, and its clock begins at `ticks`.
+    /// Begins a batch of records of one P, whose clock begins at `ticks`.
     Batch = 1, "Batch", untimed, ["p" Number, "ticks" Ticks];
     /// Ticks per second.
     Frequency = 2, "Frequency", untimed, ["freq" Number];
-    /// A stack; behind the two arguments follow four values a frame: PC, function, file, line.
+    /// A stack; after the two arguments follow four values for each frame: PC, function, file, line.
     Stack = 3, "Stack", untimed, ["id" Number, "siz" Number];
-    /// How many Ps there are.
+    /// The number of Ps.
     Gomaxprocs = 4, "Gomaxprocs", timed, ["procs" Number, "stack" Stack];
     /// A P begins to run, on this thread.
     ProcStart = 5, "ProcStart", timed, ["thread" Number];
@@ -118,19 +118,19 @@ events! {
     GoEnd = 15, "GoEnd", timed, [];
     /// A goroutine blocks for ever.
     GoStop = 16, "GoStop", timed, ["stack" Stack];
-    /// A goroutine lets others run.
+    /// A goroutine yields.
     GoSched = 17, "GoSched", timed, ["stack" Stack];
-    /// A goroutine is made to let others run.
+    /// A goroutine is preempted.
     GoPreempt = 18, "GoPreempt", timed, ["stack" Stack];
     /// A goroutine sleeps.
     GoSleep = 19, "GoSleep", timed, ["stack" Stack];
-    /// A goroutine blocks, for no reason that is told.
+    /// A goroutine blocks, for an unspecified reason.
     GoBlock = 20, "GoBlock", timed, ["stack" Stack];
-    /// A goroutine may run again.
+    /// A goroutine can run again.
     GoUnblock = 21, "GoUnblock", timed, ["g" CheckedGoroutine, "seq" Sequence, "stack" Stack];
-    /// A goroutine blocks as it sends on a channel.
+    /// A goroutine blocks while it sends on a channel.
     GoBlockSend = 22, "GoBlockSend", timed, ["stack" Stack];
-    /// A goroutine blocks as it receives from a channel.
+    /// A goroutine blocks while it receives from a channel.
     GoBlockRecv = 23, "GoBlockRecv", timed, ["stack" Stack];
     /// A goroutine blocks on several channels.
     GoBlockSelect = 24, "GoBlockSelect", timed, ["stack" Stack];
@@ -142,9 +142,9 @@ events! {
     GoBlockNet = 27, "GoBlockNet", timed, ["stack" Stack];
     /// A goroutine enters a system call.
     GoSysCall = 28, "GoSysCall", timed, ["stack" Stack];
-    /// A goroutine has left a system call that blocked; `ts` is when, 0 for now.
+    /// A goroutine has left a system call that blocked; `ts` is the time, 0 for now.
     GoSysExit = 29, "GoSysExit", timed, ["g" CheckedGoroutine, "seq" Sequence, "ts" Ticks];
-    /// The system call that a goroutine is in blocks.
+    /// The system call of a goroutine blocks.
     GoSysBlock = 30, "GoSysBlock", timed, [];
     /// A goroutine was blocked when the trace began.
     GoWaiting = 31, "GoWaiting", timed, ["g" CheckedGoroutine];
@@ -154,19 +154,19 @@ events! {
     HeapAlloc = 33, "HeapAlloc", timed, ["mem" Number];
     /// Bytes at which the next collection begins.
     HeapGoal = 34, "HeapGoal", timed, ["mem" Number];
-    /// What this goroutine unblocks was unblocked by a timer.
+    /// Goroutines that this goroutine unblocks were unblocked by a timer.
     TimerGoroutine = 35, "TimerGoroutine", untimed, ["g" CheckedGoroutine];
-    /// The last wake-up of the goroutine was for nothing. No tool since Go 1.22 reads it.
+    /// The last wake-up of the goroutine was futile. No tool since Go 1.22 reads this event.
     FutileWakeup = 36, "FutileWakeup", timed, [];
     /// A string; its bytes follow.
     String = 37, "String", untimed, ["id" Number, "len" Number];
-    /// As `GoStart`, where the goroutine's last transition was on this P.
+    /// Like `GoStart`, if the goroutine's last transition was on this P.
     GoStartLocal = 38, "GoStartLocal", timed, ["g" CheckedGoroutine];
-    /// As `GoUnblock`, where the goroutine's last transition was on this P.
+    /// Like `GoUnblock`, if the goroutine's last transition was on this P.
     GoUnblockLocal = 39, "GoUnblockLocal", timed, ["g" CheckedGoroutine, "stack" Stack];
-    /// As `GoSysExit`, where the goroutine's last transition was on this P. No tool can read it.
+    /// Like `GoSysExit`, if the goroutine's last transition was on this P. No tool can read it.
     GoSysExitLocal = 40, "GoSysExitLocal", timed, ["g" CheckedGoroutine, "ts" Ticks];
-    /// As `GoStart`, with a label.
+    /// Like `GoStart`, with a label.
     GoStartLabel = 41, "GoStartLabel", timed, ["g" CheckedGoroutine, "seq" Sequence, "labelid" String];
     /// A goroutine waits for the collector.
     GoBlockGc = 42, "GoBlockGC", timed, ["stack" Stack];
@@ -180,25 +180,25 @@ events! {
     UserTaskEnd = 46, "UserTaskEnd", timed, ["taskid" Task, "stack" Stack];
     /// A region begins, with mode 0, or ends, with mode 1.
     UserRegion = 47, "UserRegion", timed, ["taskid" Task, "mode" Number, "typeid" String, "stack" Stack];
-    /// A message; it follows as a length and bytes.
+    /// A message, which follows as a length and bytes.
     UserLog = 48, "UserLog", timed, ["id" Task, "keyid" String, "stack" Stack];
-    /// A sample of the processor profile.
+    /// A CPU sample.
     CpuSample = 49, "CPUSample", timed, ["ts" Ticks, "p" Number, "g" CheckedGoroutine, "stack" Stack];
 }
 
 impl EventType {
-    /// Its number on the wire: the lower six bits of a record's first byte.
+    /// Returns its number on the wire: the lower six bits of a record's first byte.
     pub const fn number(self) -> u8 {
         self as u8
     }
 
-    /// How many values follow the first byte, the time included. A `Stack` has its frames besides.
+    /// Returns how many values follow the first byte, the time included. A `Stack` has its frames besides.
     pub const fn values(self) -> usize {
         self.arguments().len() + self.is_timed() as usize
     }
 
-    /// The upper two bits of the first byte: one less than there are values, at most [`LENGTH_PREFIXED`], which means
-    /// that a length comes first. Of a `String` they are 0.
+    /// Returns the upper two bits of the first byte: the number of values less one, at most [`LENGTH_PREFIXED`], which
+    /// means that a length comes first. For a `String` they are 0.
     pub(crate) const fn argument_bits(self) -> u8 {
         let more = self.values() - 1;
         match self {
@@ -209,13 +209,13 @@ impl EventType {
         }
     }
 
-    /// The first byte of its records.
+    /// Returns the first byte of its records.
     #[cfg(test)]
     pub(crate) const fn first_byte(self) -> u8 {
         self.number() | self.argument_bits() << 6
     }
 
-    /// Where the argument of this kind stands: the first, if there are two.
+    /// Returns the index of the argument of this kind: the first, if there are two.
     pub const fn position(self, kind: ArgumentKind) -> Option<usize> {
         let arguments = self.arguments();
         let mut at = 0;
@@ -228,17 +228,17 @@ impl EventType {
         None
     }
 
-    /// Which argument is the goroutine that the event is about, if it names one.
+    /// Returns the index of the argument that names the event's goroutine, if there is one.
     pub const fn goroutine(self) -> Option<usize> {
         self.position(ArgumentKind::CheckedGoroutine)
     }
 
-    /// Which argument is the stack that it happened on.
+    /// Returns the index of the argument with the event's stack.
     pub const fn stack(self) -> Option<usize> {
         self.position(ArgumentKind::Stack)
     }
 
-    /// Which argument is a string: a name, a category, a label.
+    /// Returns the index of the argument that is a string: a name, a category, a label.
     pub const fn string(self) -> Option<usize> {
         self.position(ArgumentKind::String)
     }

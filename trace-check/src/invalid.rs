@@ -1,24 +1,24 @@
-//! What is wrong with a trace.
+//! Faults of a trace.
 
 use std::fmt;
 
-/// What becomes of a trace that breaks a rule.
+/// The consequence of a broken rule for a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Consequence {
     /// `go tool trace` of Go 1.27 or of Go 1.21 does not open it.
     Refused,
     /// `go tool trace` opens it, and one of its pages, or the server, crashes.
     Crash,
-    /// `go tool trace` shows something else than what was meant.
+    /// `go tool trace` shows it wrongly.
     Misread,
 }
 
-/// An event that must not follow those before it.
+/// An event that may not follow the events before it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What becomes of the trace.
+    /// The consequence for the trace.
     pub consequence: Consequence,
-    /// What is wrong: in the words of Go's tools, where they have any.
+    /// The fault: in the words of Go's tools, where they have any.
     pub message: String,
 }
 
@@ -35,7 +35,7 @@ impl Violation {
         Self { consequence: Consequence::Misread, message: message.into() }
     }
 
-    /// With the place of what is wrong.
+    /// Adds the position of the fault.
     pub(crate) fn at(self, offset: usize) -> Invalid {
         Invalid { violation: self, offset: Some(offset) }
     }
@@ -54,13 +54,13 @@ impl fmt::Display for Violation {
 
 impl std::error::Error for Violation {}
 
-/// What is wrong with a trace, and where.
+/// A fault of a trace, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Invalid {
-    /// What is wrong.
+    /// The fault.
     pub violation: Violation,
-    /// The first byte of the record it was found at. `None`: it is wrong of the trace as a whole.
+    /// The first byte of the record where it was found. `None` if the fault concerns the trace as a whole.
     pub offset: Option<usize>,
 }
 

@@ -1,7 +1,7 @@
-//! Reads execution traces in Go's format "go 1.19 trace" as Go's own tools do, and more strictly. For the tests of rtprof, which
-//! is not shipped with it.
+//! Reads execution traces in Go's format "go 1.19 trace" as Go's own tools do, and more strictly. For the tests of
+//! rtprof; not shipped with it.
 //!
-//! [`validate`] reads a whole file. [`Checker`] follows events one by one as they are made, before there are bytes.
+//! [`validate()`] reads a whole file. [`Checker`] follows events one by one as they are made, before they are encoded.
 
 #![forbid(unsafe_code)]
 

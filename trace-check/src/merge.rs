@@ -1,8 +1,8 @@
-//! Puts the streams of all Ps into one order, as Go's tools do.
+//! Merges the streams of all Ps into one order, as Go's tools do.
 //!
-//! Of the events that head the streams, those are ready whose goroutine is where they begin; the oldest of them is
-//! taken. A stream whose head is not ready is put aside until its goroutine moves: with a thousand Ps, looking at
-//! each again after every event would take minutes.
+//! A stream is ready if the goroutine of its first event is at the position where that event begins; the oldest such
+//! event is taken. A stream that is not ready is put aside until its goroutine moves: with a thousand Ps, checking each
+//! again after every event would take minutes.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,9 +16,9 @@ use super::transitions::{Change, Positions};
 struct Merge {
     streams: Vec<std::iter::Peekable<std::vec::IntoIter<RawEvent>>>,
     positions: Positions,
-    /// Streams whose head is ready, by its tick.
+    /// Streams whose first event is ready, by its tick.
     ready: BinaryHeap<Reverse<(i64, usize)>>,
-    /// Streams whose head waits for this goroutine; 0 for the collector.
+    /// Streams whose first event waits for this goroutine; 0 for the collector.
     waiting: HashMap<u64, Vec<usize>>,
 }
 
@@ -26,7 +26,7 @@ fn change(raw: &RawEvent) -> Option<Change> {
     Change::of(raw.event, raw.g, raw.args())
 }
 
-/// All events in one order. Takes them out of `file`.
+/// Returns all events in one order. Takes them out of `file`.
 pub(crate) fn merge(file: &mut File) -> Result<Vec<RawEvent>, Invalid> {
     let mut samples = std::mem::take(&mut file.samples);
     samples.sort_by_key(|sample| sample.tick);
@@ -54,7 +54,7 @@ pub(crate) fn merge(file: &mut File) -> Result<Vec<RawEvent>, Invalid> {
 }
 
 impl Merge {
-    /// Puts a stream where its head belongs.
+    /// Puts a stream into the ready or the waiting streams.
     fn look_at(&mut self, stream: usize) {
         let Some(head) = self.streams[stream].peek() else { return };
         match change(head) {
@@ -74,7 +74,7 @@ impl Merge {
         }
         let change = change(&event);
         if let Some(change) = change {
-            // It was ready when it was looked at; another P may have had the same goroutine.
+            // It was ready when it was checked; another P may have had the same goroutine.
             if !self.positions.allow(&change) {
                 let text = "encountered impossible goroutine state transition";
                 return Err(Violation::refused(text).at(event.offset));
@@ -94,7 +94,7 @@ impl Merge {
         Ok(())
     }
 
-    /// What could not be taken: the oldest of it.
+    /// Returns a fault for the oldest event that could not be taken, if any.
     fn stuck(&mut self) -> Option<Invalid> {
         let heads = self.streams.iter_mut().filter_map(|stream| stream.peek());
         let head = heads.min_by_key(|head| head.tick)?;
@@ -103,7 +103,7 @@ impl Merge {
     }
 }
 
-/// Gives each `GoSysExit` the time that it names, and puts it where it then belongs.
+/// Gives each `GoSysExit` the time that it names, and moves it to the place of that time.
 fn correct_syscall_exits(events: &mut [RawEvent]) -> Result<(), Invalid> {
     let mut blocked: HashMap<u64, i64> = HashMap::new();
     let mut moved = false;
@@ -114,7 +114,7 @@ fn correct_syscall_exits(events: &mut [RawEvent]) -> Result<(), Invalid> {
             }
             EventType::GoSysExit if event.args[2] != 0 => {
                 let tick = event.args[2] as i64;
-                // The tools take a tick of 0 for none.
+                // The tools treat a tick of 0 as none.
                 let since = blocked.get(&event.g).copied().filter(|&since| since != 0);
                 let since = since.ok_or_else(|| Violation::refused("stray syscall exit").at(event.offset))?;
                 if tick < since {

@@ -1,4 +1,4 @@
-//! From bytes to streams of events, one for each P, and the tables of strings and stacks.
+//! Parses bytes into streams of events, one for each P, and the tables of strings and stacks.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -6,30 +6,30 @@ use super::event::{ArgumentKind, EventType, LENGTH_PREFIXED, MAX_ARGUMENTS, MAX_
 use super::invalid::{Invalid, Violation};
 use super::record::Reader;
 
-/// The version that we write: "go 1.19 trace".
+/// The version that rtprof writes: "go 1.19 trace".
 pub(crate) const VERSION: u32 = 19;
 
-/// The versions that both Go 1.27 and Go 1.21 read, and that hold the same events.
+/// The versions that both Go 1.27 and Go 1.21 read, and that contain the same events.
 const VERSIONS: [u32; 3] = [11, 19, 21];
 const FIRST_WITH_SAMPLES: u32 = 19;
 const MAX_FRAMES: u64 = 1000;
 /// The longest string, and the longest message.
 const MAX_BYTES: u64 = 1_000_000;
-/// Of what is wrong without making the trace unreadable, so many are told.
+/// The most findings that are reported. A finding is a fault that does not make the trace unreadable.
 const MAX_FINDINGS: usize = 100;
 
-/// An event as it stands in the file.
+/// An event as in the file.
 #[derive(Clone, Debug)]
 pub(crate) struct RawEvent {
     pub(crate) event: EventType,
     pub(crate) p: u64,
-    /// The goroutine that runs on the P, or that the event is about.
+    /// The goroutine that runs on the P, or that the event names.
     pub(crate) g: u64,
     pub(crate) tick: i64,
     pub(crate) args: [u64; MAX_ARGUMENTS],
-    /// Its place among the messages, for a `UserLog`.
+    /// Its index among the messages, for a `UserLog`.
     pub(crate) message: usize,
-    /// Where its record begins.
+    /// The position of its record.
     pub(crate) offset: usize,
 }
 
@@ -38,7 +38,7 @@ impl RawEvent {
         &self.args[..self.event.arguments().len()]
     }
 
-    /// The argument of this kind.
+    /// Returns the argument of this kind.
     pub(crate) fn argument(&self, kind: ArgumentKind) -> Option<u64> {
         self.event.position(kind).map(|at| self.args[at])
     }
@@ -53,7 +53,7 @@ pub(crate) struct RawFrame {
     pub(crate) line: u64,
 }
 
-/// What is wrong without making the trace unreadable.
+/// Faults that do not make the trace unreadable.
 #[derive(Debug, Default)]
 pub(crate) struct Findings(pub(crate) Vec<Invalid>);
 
@@ -65,12 +65,12 @@ impl Findings {
     }
 }
 
-/// A whole file.
+/// The contents of a whole file.
 #[derive(Debug, Default)]
 pub(crate) struct File {
     pub(crate) version: u32,
     pub(crate) ticks_per_second: u64,
-    /// The events of each P, in the order of the file. Samples are not among them.
+    /// The events of each P, in the order of the file, without samples.
     pub(crate) procs: BTreeMap<u64, Vec<RawEvent>>,
     pub(crate) samples: Vec<RawEvent>,
     pub(crate) strings: HashMap<u64, String>,
@@ -79,15 +79,15 @@ pub(crate) struct File {
     pub(crate) findings: Findings,
 }
 
-/// What runs while the file is read.
+/// The state while a file is read.
 #[derive(Default)]
 struct Context {
     p: Option<u64>,
     tick: i64,
     current: u64,
-    /// The goroutine that each P has run last.
+    /// The last goroutine that ran on each P.
     currents: HashMap<u64, u64>,
-    /// A sample has moved the time for Go 1.21, and not for later ones.
+    /// Whether a sample has moved the time for Go 1.21, but not for later ones.
     has_moving_sample: bool,
     pcs: HashMap<u64, RawFrame>,
     ambiguous: HashSet<u64>,

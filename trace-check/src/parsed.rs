@@ -1,4 +1,4 @@
-//! A trace as it was read.
+//! A parsed trace.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -18,47 +18,47 @@ pub struct Parsed {
     pub(super) findings: Vec<Invalid>,
 }
 
-/// One level of a stack.
+/// A frame of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Frame<'a> {
-    /// The program counter: in a trace, a number that stands for the rest.
+    /// The program counter: in a trace, a number that identifies the frame.
     pub pc: u64,
-    /// The function; empty if not known.
+    /// The function; empty if unknown.
     pub function: &'a str,
-    /// The file; empty if not known.
+    /// The file; empty if unknown.
     pub file: &'a str,
-    /// The line, from 1; 0 if not known.
+    /// The line, from 1; 0 if unknown.
     pub line: u64,
 }
 
 impl Parsed {
-    /// The frequency of the clock.
+    /// Returns the frequency of the clock.
     pub fn ticks_per_second(&self) -> u64 {
         self.ticks_per_second
     }
 
-    /// The events in the order that Go's tools give them: by time, and each after those it depends on.
+    /// Returns the events in the order of Go's tools: by time, and each after the events on which it depends.
     pub fn events(&self) -> impl DoubleEndedIterator<Item = Event<'_>> + ExactSizeIterator + Clone {
         self.events.iter().map(|raw| Event { trace: self, raw })
     }
 
-    /// The events of one type.
+    /// Returns the events of one type.
     pub fn events_of(&self, event_type: EventType) -> impl DoubleEndedIterator<Item = Event<'_>> + Clone {
         self.events().filter(move |event| event.event_type() == event_type)
     }
 
-    /// How many events there are of a type.
+    /// Returns the number of events of a type.
     pub fn count(&self, event_type: EventType) -> usize {
         self.events_of(event_type).count()
     }
 
-    /// From the first event to the last.
+    /// Returns the time from the first event to the last.
     pub fn duration(&self) -> Duration {
         Duration::from_nanos(self.events().next_back().map_or(0, |event| event.time()))
     }
 
-    /// Every goroutine with its name, in the order of creation. The name is the function that it starts in: the first
-    /// of its start stack; empty if it has none.
+    /// Returns every goroutine with its name, in the order of creation. The name is the function in which it starts:
+    /// the first of its start stack; empty if it has none.
     pub fn goroutines(&self) -> impl Iterator<Item = (u64, &str)> {
         self.events_of(EventType::GoCreate).map(|event| {
             let name = event.start_stack().next().map_or("", |frame| frame.function);
@@ -66,32 +66,32 @@ impl Parsed {
         })
     }
 
-    /// The name of a goroutine.
+    /// Returns the name of a goroutine.
     pub fn goroutine_name(&self, goroutine: u64) -> Option<&str> {
         self.goroutines().find(|&(id, _)| id == goroutine).map(|(_, name)| name)
     }
 
-    /// The goroutines of this name, in the order of creation.
+    /// Returns the goroutines of this name, in the order of creation.
     pub fn goroutines_named<'a>(&'a self, name: &'a str) -> impl Iterator<Item = u64> + 'a {
         self.goroutines().filter(move |&(_, of)| of == name).map(|(id, _)| id)
     }
 
-    /// All strings with their ids, in no order.
+    /// Returns all strings with their ids, in no order.
     pub fn strings(&self) -> impl Iterator<Item = (u64, &str)> {
         self.strings.iter().map(|(&id, text)| (id, text.as_str()))
     }
 
-    /// The string with this id; 0 is the empty one, as are those that are not defined.
+    /// Returns the string with this id; empty for 0 and for ids that are not defined.
     pub fn string(&self, id: u64) -> &str {
         self.strings.get(&id).map_or("", String::as_str)
     }
 
-    /// The ids of all stacks, in no order.
+    /// Returns the ids of all stacks, in no order.
     pub fn stacks(&self) -> impl Iterator<Item = u64> + '_ {
         self.stacks.keys().copied()
     }
 
-    /// The stack with this id, leaf first; nothing if there is none.
+    /// Returns the stack with this id, leaf first; empty if there is none.
     pub fn stack(&self, id: u64) -> impl DoubleEndedIterator<Item = Frame<'_>> + ExactSizeIterator + Clone {
         self.stacks.get(&id).map_or(&[][..], Vec::as_slice).iter().map(|frame| Frame {
             pc: frame.pc,
@@ -101,14 +101,15 @@ impl Parsed {
         })
     }
 
-    /// What is wrong with it although Go's tools open it: [`Consequence::Crash`](super::invalid::Consequence::Crash)
-    /// and [`Misread`](super::invalid::Consequence::Misread). At most the first hundred.
+    /// Returns the faults that do not keep Go's tools from opening the trace:
+    /// [`Consequence::Crash`](super::invalid::Consequence::Crash) and
+    /// [`Misread`](super::invalid::Consequence::Misread). At most the first hundred.
     pub fn findings(&self) -> &[Invalid] {
         &self.findings
     }
 }
 
-/// One event of a trace.
+/// An event of a trace.
 #[derive(Clone, Copy)]
 pub struct Event<'a> {
     trace: &'a Parsed,
@@ -116,56 +117,56 @@ pub struct Event<'a> {
 }
 
 impl<'a> Event<'a> {
-    /// Nanoseconds since the first event.
+    /// Returns the nanoseconds since the first event.
     pub fn time(&self) -> u64 {
         let first = self.trace.events.first().map_or(0, |first| first.tick);
         let nanos_per_tick = 1e9 / self.trace.ticks_per_second as f64;
         (self.raw.tick.wrapping_sub(first) as f64 * nanos_per_tick) as u64
     }
 
-    /// The time in ticks of the trace's clock.
+    /// Returns the time in ticks of the trace's clock.
     pub fn tick(&self) -> u64 {
         self.raw.tick as u64
     }
 
-    /// What happened. The local forms are kept, which Go's tools show as the others.
+    /// Returns the type. The local forms are kept, which Go's tools show as the others.
     pub fn event_type(&self) -> EventType {
         self.raw.event
     }
 
-    /// On which P; [`NO_PROC`](super::event::NO_PROC) for none.
+    /// Returns the P; [`NO_PROC`](super::event::NO_PROC) for none.
     pub fn p(&self) -> u64 {
         self.raw.p
     }
 
-    /// The goroutine that ran on the P; 0 for none. Of `GoStart…`, `GoSysExit`, `GoWaiting` and `GoInSyscall` the one
-    /// that they name.
+    /// Returns the goroutine that ran on the P; 0 for none. For `GoStart…`, `GoSysExit`, `GoWaiting` and `GoInSyscall`
+    /// it is the goroutine that they name.
     pub fn g(&self) -> u64 {
         self.raw.g
     }
 
-    /// The arguments, without the time, as the table of [`EventType`] lists them.
+    /// Returns the arguments, without the time, as the table of [`EventType`] lists them.
     pub fn args(&self) -> &'a [u64] {
         self.raw.args()
     }
 
-    /// The argument of this name.
+    /// Returns the argument of this name.
     pub fn argument(&self, name: &str) -> Option<u64> {
         let at = self.raw.event.arguments().iter().position(|argument| argument.name == name)?;
         Some(self.raw.args[at])
     }
 
-    /// The goroutine that it names, if it names one.
+    /// Returns the goroutine that the event names, if any.
     pub fn target(&self) -> Option<u64> {
         self.raw.argument(ArgumentKind::CheckedGoroutine)
     }
 
-    /// The name of a task or region, the category of a log, the label of a start; empty if it has none.
+    /// Returns the name of a task or region, the category of a log, or the label of a start; empty if it has none.
     pub fn name(&self) -> &'a str {
         self.raw.argument(ArgumentKind::String).map_or("", |id| self.trace.string(id))
     }
 
-    /// The message of a log; empty of others.
+    /// Returns the message of a log; empty for other events.
     pub fn message(&self) -> &'a str {
         match self.raw.event {
             EventType::UserLog => &self.trace.messages[self.raw.message],
@@ -173,24 +174,24 @@ impl<'a> Event<'a> {
         }
     }
 
-    /// The stack that it happened on, leaf first; nothing if there is none.
+    /// Returns the event's stack, leaf first; empty if there is none.
     pub fn stack(&self) -> impl DoubleEndedIterator<Item = Frame<'a>> + ExactSizeIterator + Clone + use<'a> {
         self.trace.stack(self.raw.argument(ArgumentKind::Stack).unwrap_or(0))
     }
 
-    /// The functions of that stack, leaf first.
+    /// Returns the functions of that stack, leaf first.
     pub fn functions(&self) -> Vec<&'a str> {
         self.stack().map(|frame| frame.function).collect()
     }
 
-    /// The stack that a new goroutine starts with.
+    /// Returns the start stack of a new goroutine.
     pub fn start_stack(
         &self,
     ) -> impl DoubleEndedIterator<Item = Frame<'a>> + ExactSizeIterator + Clone + use<'a> {
         self.trace.stack(self.raw.argument(ArgumentKind::StartStack).unwrap_or(0))
     }
 
-    /// Where its record begins in the file, in bytes.
+    /// Returns the position of its record in the file, in bytes.
     pub fn offset(&self) -> usize {
         self.raw.offset
     }

@@ -1,8 +1,8 @@
-//! The numbers and texts that records are made of.
+//! Decodes the numbers and texts of records.
 
 use super::invalid::Violation;
 
-/// Reads from a place in a file on.
+/// Reads from a position in a file.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -35,7 +35,7 @@ impl<'a> Reader<'a> {
         Ok(bytes)
     }
 
-    /// An unsigned number of seven bits a byte, the lowest first.
+    /// Reads an unsigned number of seven bits a byte, the lowest first.
     pub(crate) fn value(&mut self) -> Result<u64, Violation> {
         let mut value = 0;
         for shift in (0..64).step_by(7) {
@@ -56,7 +56,7 @@ impl<'a> Reader<'a> {
         (0..count).map(|_| self.value()).collect()
     }
 
-    /// As many values as there are in `length` bytes.
+    /// Reads all values in the next `length` bytes.
     pub(crate) fn values_of_length(&mut self, length: u64) -> Result<Vec<u64>, Violation> {
         let mut inner = Reader::new(self.take(length)?, 0);
         let mut values = Vec::new();
@@ -66,7 +66,7 @@ impl<'a> Reader<'a> {
         Ok(values)
     }
 
-    /// Text; what is not UTF-8 is replaced.
+    /// Reads a text; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&mut self, length: u64) -> Result<String, Violation> {
         Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
     }

@@ -1,7 +1,7 @@
-//! What may happen on a P and to a goroutine, once the events stand in one order.
+//! The rules for events on a P and of a goroutine, once the events are in one order.
 //!
-//! These are the checks of Go's tools, in their words, and those that the tools lack although their viewers crash
-//! or err without them.
+//! These are the checks of Go's tools, in their words, and those that the tools lack although their viewers crash or
+//! show errors without them.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::last_change::LastChange;
 use super::transitions::State;
 use rangemap::RangeInclusiveSet;
 
-/// The largest P, and the Ps that Go's tools draw timers, the network and the like on.
+/// The largest P, and the Ps on which Go's tools draw timers, the network and the like.
 const MAX_PROC: u64 = i32::MAX as u64;
 const DRAWN: std::ops::RangeInclusive<u64> = 1_000_000..=1_000_005;
 
@@ -27,24 +27,24 @@ struct Proc {
 #[derive(Debug)]
 struct CheckedGoroutine {
     state: State,
-    /// When it was created.
+    /// The tick of its creation.
     created: u64,
     is_in_syscall: bool,
     is_assisting: bool,
-    /// Task and name of the regions that are open, the innermost last.
+    /// Task and name of the open regions, the innermost last.
     regions: Vec<(u64, u64)>,
-    /// The task of the region that it was created in: the viewer makes a region of it too. 0 for none.
+    /// The task of the region in which it was created: the viewer makes a region of it too. 0 for none.
     inherited_task: u64,
 }
 
 impl CheckedGoroutine {
-    /// The task that those inherit which it creates.
+    /// Returns the task that goroutines created by it inherit.
     fn task(&self) -> u64 {
         self.regions.last().map_or(self.inherited_task, |&(task, _)| task)
     }
 }
 
-/// The state of everything that is alive.
+/// The state of all live goroutines and Ps.
 #[derive(Debug)]
 pub(crate) struct Rules {
     version: u32,
@@ -57,7 +57,7 @@ pub(crate) struct Rules {
     gc: LastChange,
     stw: LastChange,
     has_gomaxprocs: bool,
-    /// What the event breaks besides, without making the trace unreadable.
+    /// A fault of the event that does not make the trace unreadable.
     finding: Option<Violation>,
 }
 
@@ -81,7 +81,7 @@ impl Rules {
         }
     }
 
-    /// The goroutine that runs on the P; 0 for none.
+    /// Returns the goroutine that runs on the P; 0 for none.
     pub(crate) fn current(&self, p: u64) -> u64 {
         self.procs.get(&p).map_or(0, |proc| proc.current)
     }
@@ -100,7 +100,7 @@ impl Rules {
         }
     }
 
-    /// The event happens next. An error that is no refusal leaves the state as if there had been none.
+    /// Applies the next event. An error that is not a refusal leaves the same state as no error.
     pub(crate) fn event(
         &mut self,
         p: u64,
@@ -274,7 +274,7 @@ impl Rules {
         }
     }
 
-    /// The goroutine that runs on the P stops to run.
+    /// Stops the goroutine that runs on the P.
     fn leave(&mut self, p: u64, current: u64, event: EventType) -> Result<(), Violation> {
         if current == 0 {
             refuse!("g 0 did {}", event.name());
@@ -381,7 +381,8 @@ impl Rules {
         }
     }
 
-    /// The trace ends. Whatever is still open here, Go 1.21 looks for its end without asking whether there is one.
+    /// Ends the trace. Go 1.21 looks for the end of everything that is still open here without checking that there is
+    /// one.
     pub(crate) fn finish(&self) -> Result<(), Violation> {
         let running = self.procs.iter().filter(|(_, proc)| proc.current != 0);
         if let Some((p, proc)) = running.min_by_key(|(p, _)| **p) {

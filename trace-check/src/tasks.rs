@@ -1,4 +1,4 @@
-//! Which task is part of which.
+//! The hierarchy of tasks.
 
 use std::collections::HashMap;
 
@@ -11,9 +11,9 @@ enum Visit {
     Done,
 }
 
-/// The first task that is part of itself, by way of its parents. The viewer follows parents and children for ever.
+/// Returns the first task that is its own ancestor. The viewer would follow its parents and children for ever.
 pub(crate) fn own_ancestor(events: &[RawEvent]) -> Option<u64> {
-    // An id that is used again may have several parents.
+    // An id that is reused may have several parents.
     let mut parents: HashMap<u64, Vec<u64>> = HashMap::new();
     let mut tasks = Vec::new();
     for event in events.iter().filter(|event| event.event == EventType::UserTaskCreate) {
@@ -25,8 +25,8 @@ pub(crate) fn own_ancestor(events: &[RawEvent]) -> Option<u64> {
     }
     let mut visits: HashMap<u64, Visit> = HashMap::new();
     for task in tasks {
-        // Tasks on the way up, each with how many of its parents have been looked at. No recursion: the chain is as
-        // long as whoever wrote the trace likes.
+        // The chain of tasks towards the root, each with the number of its parents that were examined. Not recursive,
+        // because the chain in a file may be arbitrarily long.
         let mut way = vec![(task, 0)];
         while let Some(&mut (task, ref mut next)) = way.last_mut() {
             if *next == 0 && visits.get(&task) == Some(&Visit::Done) {

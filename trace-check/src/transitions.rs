@@ -1,8 +1,8 @@
-//! Which change of a goroutine may follow which: what decides whether streams of events can be put in one order.
+//! The order of a goroutine's changes, which decides whether streams of events can be put in one order.
 //!
-//! A goroutine has a position: a sequence number and a state. Most changes name the position that they begin at, and
-//! a reader takes them when the goroutine is there. So an event that names a wrong one is never taken, and the whole
-//! trace is refused without a word about which event it was; hence the care here to tell.
+//! A goroutine has a position: a sequence number and a state. Most changes name the position at which they begin, and a
+//! reader takes them when the goroutine is there. So an event that names a wrong position is never taken, and the whole
+//! trace is refused without naming the event; this module reports the event.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use std::fmt;
 use super::event::EventType;
 use rangemap::RangeInclusiveSet;
 
-/// What a goroutine is between two changes.
+/// The state of a goroutine between two changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Never seen.
@@ -22,7 +22,7 @@ pub(crate) enum State {
     Ended,
 }
 
-/// Whose position a change is of.
+/// The owner of the position that a change moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TransitionOf {
     /// The goroutine in the first argument.
@@ -33,14 +33,14 @@ pub(crate) enum TransitionOf {
     Collector,
 }
 
-/// Which sequence number a change begins at.
+/// The sequence number at which a change begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Begins {
-    /// Whichever it is.
+    /// Any.
     Anywhere,
-    /// At this one.
+    /// This number.
     At(u64),
-    /// At the one that this argument says.
+    /// The number in this argument.
     AtArgument(usize),
 }
 
@@ -51,12 +51,12 @@ pub(crate) struct Transition {
     pub(crate) begins: Begins,
     pub(crate) from: State,
     pub(crate) to: State,
-    /// Whether it takes a sequence number.
+    /// Whether it increments the sequence number.
     pub(crate) counts: bool,
 }
 
 impl EventType {
-    /// The change of position that it is, if it is one. `GoEnd` and `GoStop` are none: no order is made by them.
+    /// Returns the event's change of position, if any. `GoEnd` and `GoStop` have none: they do not affect the order.
     pub(crate) const fn transition(self) -> Option<Transition> {
         use Begins::{Anywhere, At, AtArgument};
         use State::{Runnable, Running, Unknown, Waiting};
@@ -85,8 +85,8 @@ impl EventType {
         Some(Transition { of, begins, from, to, counts })
     }
 
-    /// Whether it says which goroutine runs on the P, or which one it is about: Go's tools then say that it happened
-    /// on that one.
+    /// Whether it names the goroutine that runs on the P, or the one concerned: Go's tools then attribute the event to
+    /// that goroutine.
     pub(crate) const fn happens_on_argument(self) -> bool {
         matches!(
             self,
@@ -99,12 +99,12 @@ impl EventType {
         )
     }
 
-    /// Whether a goroutine runs on the P from here on.
+    /// Whether it starts a goroutine on the P.
     pub(crate) const fn starts(self) -> bool {
         matches!(self, Self::GoStart | Self::GoStartLocal | Self::GoStartLabel)
     }
 
-    /// Whether no goroutine runs on the P from here on.
+    /// Whether it leaves the P without a goroutine.
     pub(crate) const fn leaves(self) -> bool {
         match self.transition() {
             Some(transition) => matches!(transition.of, TransitionOf::Current),
@@ -113,7 +113,7 @@ impl EventType {
     }
 }
 
-/// Where a goroutine is.
+/// The position of a goroutine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) sequence: u64,
@@ -126,17 +126,17 @@ impl fmt::Display for Position {
     }
 }
 
-/// A change with the goroutine that it is of.
+/// A change with its goroutine.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
     transition: Transition,
-    /// The goroutine; the collector's is never looked at.
+    /// The goroutine; ignored for the collector.
     pub(crate) goroutine: u64,
     at: Option<u64>,
 }
 
 impl Change {
-    /// What `event` changes when `current` runs on its P.
+    /// Returns the change that `event` makes when `current` runs on its P.
     pub(crate) fn of(event: EventType, current: u64, args: &[u64]) -> Option<Self> {
         let transition = event.transition()?;
         let goroutine = match transition.of {
@@ -170,7 +170,7 @@ impl fmt::Display for Change {
     }
 }
 
-/// The positions of all goroutines. Those that have ended take a share of a range of ids, no more.
+/// The positions of all goroutines. Ended goroutines take only a share of a range of ids.
 #[derive(Debug, Default)]
 pub(crate) struct Positions {
     alive: HashMap<u64, Position>,
@@ -179,7 +179,7 @@ pub(crate) struct Positions {
 }
 
 impl Positions {
-    /// Where the goroutine, or the collector, of a change is.
+    /// Returns the position of the goroutine, or of the collector, of a change.
     pub(crate) fn of(&self, change: &Change) -> Position {
         if change.is_of_collector() {
             return Position { sequence: self.collections, state: State::Unknown };
@@ -210,7 +210,7 @@ impl Positions {
         self.alive.insert(change.goroutine, Position { sequence, state: change.transition.to });
     }
 
-    /// The goroutine has ended.
+    /// Removes a goroutine that has ended.
     pub(crate) fn end(&mut self, goroutine: u64) {
         self.alive.remove(&goroutine);
     }

@@ -1,4 +1,4 @@
-//! Reads a trace as `go tool trace` would, of the newest Go and of 1.21, and more strictly.
+//! Reads a trace as `go tool trace` of the newest Go and of Go 1.21 would, and more strictly.
 
 use std::collections::HashMap;
 
@@ -10,14 +10,14 @@ use super::parsed::Parsed;
 use super::rules::Rules;
 use super::tasks::own_ancestor;
 
-/// Reads a trace in the format "go 1.19 trace" and checks all there is to check.
+/// Reads a trace in the format "go 1.19 trace" and checks everything that can be checked.
 ///
-/// It is stricter than the tools: what they accept, and then crash of or show wrongly, is an error too. Traces that a
-/// Go program wrote have such faults: goroutines that they create before the first `Gomaxprocs` have no name in Go
-/// 1.22 and later. [`Parsed::read`] reads them.
+/// It is stricter than the tools: faults that they accept, but then crash on or show wrongly, are errors too. Traces
+/// that a Go program wrote have such faults: goroutines that they create before the first `Gomaxprocs` have no name in
+/// Go 1.22 and later. [`Parsed::read`] reads them.
 ///
 /// # Errors
-/// The first thing that is wrong, in the words of Go's tools where they have any.
+/// The first fault, in the words of Go's tools where they have any.
 ///
 /// Memory: about 100 bytes an event.
 pub fn validate(bytes: &[u8]) -> Result<Parsed, Invalid> {
@@ -29,8 +29,8 @@ pub fn validate(bytes: &[u8]) -> Result<Parsed, Invalid> {
 }
 
 impl Parsed {
-    /// Reads a trace that `go tool trace` of both Go 1.27 and 1.21 opens; what they then crash of, or show wrongly, is
-    /// in [`Parsed::findings`].
+    /// Reads a trace that `go tool trace` of both Go 1.27 and 1.21 opens. Faults on which they then crash, or which
+    /// they show wrongly, are in [`Parsed::findings`].
     ///
     /// # Errors
     /// If one of them does not open it.
@@ -40,7 +40,7 @@ impl Parsed {
         let mut rules = Rules::new(file.version);
         for event in &events {
             let mut args = event.args;
-            // The tools take a stack that is not defined for none.
+            // The tools treat an undefined stack as none.
             if let Some(stack) = event.event.stack()
                 && !file.stacks.contains_key(&args[stack])
             {
@@ -67,10 +67,10 @@ impl Parsed {
     }
 }
 
-/// That every string and stack is there which something refers to.
+/// Checks that every referenced string and stack is defined.
 fn check_references(file: &mut File, events: &[RawEvent]) {
     let is_string = |id: u64| id == 0 || file.strings.contains_key(&id);
-    // The tools have a table of PCs, not of frames: the first string that a PC names is the one that they look up.
+    // The tools have a table of PCs, not of frames: they look up the first string that a PC names.
     let mut undefined: HashMap<u64, u64> = HashMap::new();
     for (&id, frames) in &file.stacks {
         let strings = frames.iter().flat_map(|frame| [frame.function, frame.file]);

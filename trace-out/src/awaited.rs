@@ -1,11 +1,11 @@
-//! What a task waits for, told by the functions on the stack at which it awaits.
+//! Finds what a task waits for, from the functions on the stack at which it awaits.
 //!
-//! Problem: a leaf future only clones the waker. Whether that is for a channel, a lock or a socket is known by the library that the
-//! leaf is of; but the trace says so in the kind of the event, by which `go tool trace` sorts waits into its profiles.
-//! Scheme: the functions of the stack are looked at from the leaf outwards, and the first one that is in the table decides.
-//! Primitives that others are made of (`batch_semaphore`, `event_listener`) decide only if nothing outside of them in the same
-//! libraries does: a `Receiver` may wait in a semaphore. Each stack is looked up once, and all that are new in a generation at
-//! once, as looking up opens the program's debug information.
+//! Problem: a leaf future only clones the waker. Only the leaf's library knows whether that is for a channel, a lock or
+//! a socket; but a trace shows it in the kind of the event, by which `go tool trace` sorts waits into its profiles.
+//! Scheme: the functions of the stack are examined from the leaf outwards, and the first one that is in the table
+//! decides. Primitives on which others are built (`batch_semaphore`, `event_listener`) decide only if no function
+//! outside of them in the same libraries does: a `Receiver` may wait in a semaphore. Each stack is looked up once, and
+//! all new stacks of a generation together, because each look-up opens the program's debug information.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -22,29 +22,29 @@ use rtprof_symbols::prune::in_crate;
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
-/// What a task does that awaits at a stack.
+/// The activity of a task that awaits at a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Awaited {
     /// It waits for something.
     Wait(WaitReason),
-    /// It lets others run, and is woken right away.
+    /// It yields, and is woken right away.
     Yield,
 }
 
-/// How many functions from the leaf are looked at.
+/// How many functions from the leaf are examined.
 const LOOKED_AT: usize = 24;
 
 /// How a row of the table decides.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Decides {
     Awaited(Awaited),
-    /// Of a channel: by the first function in it that says whether it sends or receives.
+    /// A channel: the first function in it whose name says whether it sends or receives decides.
     Channel,
-    /// If nothing else does.
+    /// Decides if no other row does.
     Perhaps(WaitReason),
-    /// Also of what is inside: it is made of other primitives.
+    /// Decides also for functions inside, because it is built on other primitives.
     Whole(WaitReason),
-    /// Not: it polls futures of the program, or belongs to several primitives.
+    /// Does not decide: it polls futures of the program, or belongs to several primitives.
     Not,
 }
 
@@ -54,7 +54,7 @@ const fn wait(reason: WaitReason) -> Decides {
     Decides::Awaited(Awaited::Wait(reason))
 }
 
-/// Modules by their beginnings, the first that fits decides.
+/// Prefixes of module paths; the first match decides.
 #[rustfmt::skip]
 const TABLE: &[(&str, Decides)] = &[
     ("tokio::sync::barrier", Whole(WaitReason::Sync)),
@@ -62,7 +62,7 @@ const TABLE: &[(&str, Decides)] = &[
     ("tokio::process", Whole(WaitReason::Net)),
     ("tokio::time::timeout", Not),
     ("tokio::task::yield_now", Decides::Awaited(Awaited::Yield)),
-    // Where a budget is used up.
+    // Where the task's budget is exhausted.
     ("tokio::runtime::scheduler::defer", Decides::Awaited(Awaited::Yield)),
     ("tokio::runtime::io", wait(WaitReason::Net)),
     ("tokio::net", wait(WaitReason::Net)),
@@ -92,27 +92,27 @@ const TABLE: &[(&str, Decides)] = &[
     ("tokio::runtime::task", wait(WaitReason::Sync)),
 ];
 
-/// Libraries whose functions stand between a leaf and what it is a part of.
+/// Libraries whose functions may stand between a leaf and the primitive that it is a part of.
 const LIBRARIES: [&str; 7] =
     ["core", "alloc", "std", "tokio", "futures_core", "futures_util", "rtprof_hooks"];
 
-/// What a poll has left.
+/// The result of a suspended poll.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Left {
-    /// In the order in which the poll has come to them, then 0.
+    /// In the order in which the poll reached them, then 0.
     pub(crate) stacks: Branches,
-    /// What the program has told without a stack.
+    /// The reason that the program has announced without a stack.
     pub(crate) reason: WaitReason,
     pub(crate) told: Told,
 }
 
 impl Left {
-    /// What the program has told of the stack there.
+    /// Returns the announced reason of the stack at index `at`.
     fn told(&self, at: usize) -> Option<Awaited> {
         self.told.at(at).map(Awaited::Wait)
     }
 
-    /// What is known without names of functions, and at which stack.
+    /// Returns what is known without names of functions, and at which stack.
     fn without_names(&self) -> (Awaited, StackId) {
         let told = (0..self.stacks.len()).rev().find_map(|at| Some((self.told(at)?, self.stacks[at])));
         told.unwrap_or((UNKNOWN, last(&self.stacks)))
@@ -121,18 +121,18 @@ impl Left {
 
 const UNKNOWN: Awaited = Awaited::Wait(WaitReason::Await);
 
-/// What is known of stacks.
+/// Results for known stacks.
 #[derive(Default)]
 pub(crate) struct AwaitedStacks {
-    /// Of a stack that a poll has left alone: what the task does.
+    /// For polls that suspended at a single stack: what the task does.
     single: AddressMap<u32, Awaited>,
-    /// Of several: what it does, and at which of them.
+    /// For several stacks: what the task does, and at which of them.
     several: HashMap<Left, (Awaited, StackId)>,
 }
 
 impl AwaitedStacks {
-    /// What a task waits for whose poll has left these stacks, and where. If they are new, all of the generation that are so are
-    /// looked at.
+    /// Returns what a task waits for whose poll suspended at these stacks, and at which of them. If they are new, all
+    /// new stacks of the generation are looked up.
     #[inline]
     pub(crate) fn of(
         &mut self,
@@ -204,17 +204,17 @@ fn last(stacks: &Branches) -> StackId {
     stacks.iter().copied().rfind(|&stack| stack != 0).unwrap_or(0)
 }
 
-/// A function in a stack, and where it is left.
+/// A function in a stack, and the point at which it calls the next.
 #[derive(Clone, PartialEq, Eq)]
 struct Step {
     function: Arc<str>,
     /// 0 when unknown.
     line: u32,
-    /// One for all functions that are inlined in each other there.
+    /// The same for all functions that are inlined in each other at this point.
     address: usize,
 }
 
-/// The functions of a stack, from the leaf.
+/// The functions of a stack, starting at the leaf.
 type Path = Vec<Step>;
 
 fn path(locations: &mut Locations, stack: Stack<'_>) -> Path {
@@ -229,19 +229,20 @@ fn path(locations: &mut Locations, stack: Stack<'_>) -> Path {
     steps.collect()
 }
 
-/// What a task waits for whose poll has left these stacks, and at which of them it is shown. Of some the program has told what they
-/// wait for.
+/// Decides what a task waits for whose poll suspended at these stacks, and at which of them it is shown. `told` returns
+/// the reasons that the program has announced for some of them.
 ///
-/// An async function that gets on in the middle of a poll leaves the stack of an await that is over, as a timer notes its waker
-/// even when its time has come: so stacks count only if they part from the last one where several things are awaited at once.
-/// A timer among them is a deadline; of the rest the first one is shown, as the others of a `timeout` are around it.
+/// An async function that continues in the middle of a poll leaves the stack of an await that is over, because a timer
+/// registers its waker even when its time has come. So only those stacks count that part from the last one at a point
+/// where several futures are awaited at once. A timer among them is a deadline. Of the rest the first one is shown,
+/// because the others of a `timeout` are around it.
 fn decide(paths: &[Path], told: impl Fn(usize) -> Option<Awaited>) -> (Awaited, usize) {
     let Some((last, before)) = paths.split_last() else { return (UNKNOWN, 0) };
     let at_once = before.iter().rev().take_while(|path| are_awaited_at_once(path, last)).count();
     let from = before.len() - at_once;
     let of = |at: usize| told(at).unwrap_or_else(|| awaited(paths[at].iter().map(|step| &*step.function)));
     let is_timer = |at: usize| of(at) == Awaited::Wait(WaitReason::Sleep);
-    // In a program without symbols that is all that is known.
+    // In a program without symbols the announced reasons are the only information.
     let is_any_told = (from..paths.len()).any(|at| told(at).is_some());
     let is_unknown = |at: usize| is_any_told && told(at).is_none() && paths[at].is_empty();
     let mut waits = (from..paths.len()).filter(|&at| !is_timer(at) && !is_unknown(at));
@@ -252,9 +253,10 @@ fn decide(paths: &[Path], told: impl Fn(usize) -> Option<Awaited>) -> (Awaited, 
     }
 }
 
-/// Whether two stacks of one poll part in a function that polls several futures: in any but the body of an async function, which
-/// polls one after the other. (`select!` and `join!` are closures that [`PollFn`](core::future::PollFn) calls.) Without debug
-/// information a function that polls several may be inlined in such a body, unseen: then it is taken for one of those.
+/// Whether two stacks of one poll part in a function that polls several futures: in any function except the body of an
+/// async function, which polls one after the other. (`select!` and `join!` are closures that
+/// [`PollFn`](core::future::PollFn) calls.) Without debug information a function that polls several futures may be
+/// inlined in such a body without a trace, and is then treated as part of it.
 fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
     let pairs = || one.iter().rev().zip(other.iter().rev());
     let common = pairs().take_while(|(one, other)| one == other).count();
@@ -262,7 +264,7 @@ fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
         return true;
     };
     let is_there = |(one, other): &(&Step, &Step)| (one.address, other.address) == (here, there);
-    // Functions that are inlined there, and left at one line: in a macro each branch has its own address.
+    // Functions that are inlined there, and call at the same line: in a macro each branch has a separate address.
     let is_same_line =
         |(one, other): &(&Step, &Step)| one.function == other.function && one.line == other.line;
     let same = pairs().skip(common).take_while(|pair| is_there(pair) && is_same_line(pair)).count() + common;
@@ -270,23 +272,23 @@ fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
     let at = if pairs().nth(same).is_some_and(is_left_here) { Some(same) } else { same.checked_sub(1) };
     let nth = |at: usize| one.iter().rev().nth(at);
     let Some((at, step)) = at.and_then(|at| Some((at, nth(at)?))) else { return false };
-    // Between closures that are called through references there is std's own.
+    // Std's functions stand between closures that are called through references.
     let mut callers =
         (0..at).rev().filter_map(nth).filter(|step| !in_crate(&step.function, "core::ops::function"));
     let (caller, outer) = (callers.next(), callers.next());
     let is_polled = |step: Option<&Step>| step.is_some_and(|caller| is_poll_fn(&caller.function));
-    // `futures::select!` has a closure for each branch, which are called by the one that `PollFn` calls.
+    // `futures::select!` has a closure for each branch, which are called by the closure that `PollFn` calls.
     let is_branch =
         is_polled(outer) && caller.is_some_and(|caller| is_inside(&step.function, &caller.function));
     !is_closure(&step.function) || step.line == 0 || is_polled(caller) || is_branch
 }
 
-/// Whether a closure stands in the body of a function.
+/// Whether a closure is defined in the body of a function.
 fn is_inside(closure: &str, function: &str) -> bool {
     closure.strip_prefix(function).is_some_and(|rest| rest.starts_with("::{"))
 }
 
-/// Of either scheme of names: `f::{{closure}}`, `f::{closure#0}`.
+/// Whether this is a closure, in either scheme of names: `f::{{closure}}`, `f::{closure#0}`.
 fn is_closure(function: &str) -> bool {
     function.ends_with("{{closure}}") || function.ends_with('}') && function.contains("{closure#")
 }
@@ -295,7 +297,7 @@ fn is_poll_fn(function: &str) -> bool {
     ["core::future::poll_fn", "futures_util::future::poll_fn"].iter().any(|module| in_crate(function, module))
 }
 
-/// What a task waits for at a stack of these functions, from the leaf.
+/// Returns what a task waits for at a stack of these functions, starting at the leaf.
 fn awaited<'a>(names: impl Iterator<Item = &'a str>) -> Awaited {
     let (mut decided, mut channel, mut perhaps) = (None, false, None);
     for name in names.take(LOOKED_AT) {
@@ -310,7 +312,7 @@ fn awaited<'a>(names: impl Iterator<Item = &'a str>) -> Awaited {
             Some(Perhaps(reason)) => perhaps = perhaps.or(Some(reason)),
             Some(Decides::Awaited(_) | Not) => {}
             None => {
-                // The program's own code is not part of what it waits for.
+                // The program's own code is not part of the primitive.
                 let is_known = decided.is_some() || channel || perhaps.is_some();
                 if is_known && !LIBRARIES.iter().any(|library| in_crate(name, library)) {
                     break;
@@ -322,15 +324,16 @@ fn awaited<'a>(names: impl Iterator<Item = &'a str>) -> Awaited {
     decided.unwrap_or(Awaited::Wait(default))
 }
 
-/// Whether a function is itself what the row names: `tokio::task::yield_now`, also as `tokio::task::yield_now::yield_now`.
+/// Whether a function is the item that the row names: `tokio::task::yield_now`, also as
+/// `tokio::task::yield_now::yield_now`.
 fn is_type_in(name: &str, module: &str) -> bool {
     name.trim_start_matches(['<', '&'])
         .strip_prefix(module)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with([' ', '<', '>']))
 }
 
-/// Whether a function of a channel sends or receives, if its path says that: without the types that it is about, which may be channels
-/// too.
+/// Returns whether a function of a channel sends or receives, if its path shows that. Type arguments, which may be
+/// channels too, are ignored.
 fn direction(name: &str) -> Option<WaitReason> {
     let path = name.trim_start_matches(['<', '&']).split(['<', ' ', '>']).next().unwrap_or_default();
     let mut segments = path.split("::").skip(1);

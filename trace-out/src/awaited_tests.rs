@@ -37,7 +37,7 @@ fn the_innermost_library_decides() {
     let replies = "<tokio::sync::mpsc::bounded::Receiver<tokio::sync::oneshot::Sender<u8>>>::recv";
     check(Wait(WaitReason::ChanReceive), &[replies]);
     check(Wait(WaitReason::ChanSend), &["<async_channel::SendInner<T> as EventListenerFuture>::poll_with"]);
-    // A deadline around it says nothing of it, nor does a task without a budget.
+    // Neither a deadline around it nor a task without a budget changes the result.
     let timeout = "<tokio::time::timeout::Timeout<T> as core::future::future::Future>::poll";
     for around in [timeout, "<tokio::task::coop::unconstrained::Unconstrained<F> as Future>::poll"] {
         check(
@@ -72,7 +72,7 @@ fn the_innermost_library_decides() {
     check(Wait(WaitReason::Await), &[]);
 }
 
-/// A stack from the root: functions, and the lines at which they are left.
+/// A stack from the root: functions, and the lines at which they call the next.
 fn path(steps: &[(&str, u32)]) -> Path {
     let step =
         |&(function, line): &(&str, u32)| Step { function: function.into(), line, address: line as usize };
@@ -90,15 +90,15 @@ fn awaits_that_are_over_do_not_count() {
     let read = ("tokio::runtime::io::scheduled_io::ScheduledIo::poll_readiness", 9);
     let (of, timeout) = ("app::serve::{{closure}}", "<tokio::time::timeout::Timeout<T> as Future>::poll");
     let (wait, receives) = (Awaited::Wait, Awaited::Wait(WaitReason::ChanReceive));
-    // One after the other.
+    // Two awaits, one after the other.
     let over = path(&[(of, 1), sleep]);
     assert_eq!(left(&[over.clone(), path(&[(of, 2), receive])]), (receives, 1));
     assert_eq!(left(&[path(&[(of, 2), receive]), over.clone()]), (wait(WaitReason::Sleep), 1));
-    // One with a deadline, after one that is over.
+    // An await with a deadline, after an await that is over.
     let with_deadline =
         [over.clone(), path(&[(of, 2), (timeout, 1), receive]), path(&[(of, 2), (timeout, 2), sleep])];
     assert_eq!(left(&with_deadline), (receives, 1));
-    // Of several one, in a macro at one line.
+    // One of several, in a macro at one line.
     let poll_fn = "<core::future::poll_fn::PollFn<F> as core::future::future::Future>::poll";
     let branch = |leaf| path(&[(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 3), leaf]);
     let select = wait(WaitReason::Select);
@@ -112,7 +112,7 @@ fn awaits_that_are_over_do_not_count() {
         .0,
         wait(WaitReason::Sleep)
     );
-    // Without line numbers: a timer is one that is over, or a deadline.
+    // Without line numbers: a timer is either over, or a deadline.
     let at = |address, place: usize, mut path: Path| {
         path[place].address = address;
         path
@@ -120,7 +120,7 @@ fn awaits_that_are_over_do_not_count() {
     let bare = |address, leaf| at(address, 1, path(&[(of, 0), leaf]));
     assert_eq!(left(&[bare(1, sleep), bare(2, receive)]), (receives, 1));
     assert_eq!(left(&[bare(1, receive), bare(2, sleep)]), (receives, 0));
-    // Of `futures::select!` in a debug build: closures that a closure calls.
+    // `futures::select!` in a debug build: closures that a closure calls.
     let chosen = |line, leaf| {
         let names =
             ["app::serve::{{closure}}::{{closure}}", "app::serve::{{closure}}::{{closure}}::{{closure}}"];
@@ -134,9 +134,9 @@ fn awaits_that_are_over_do_not_count() {
         ])
     };
     assert_eq!(left(&[chosen(4, receive), chosen(5, receive)]), (select, 0));
-    // Twice the same, at one line of a macro.
+    // The same future twice, at one line of a macro.
     assert_eq!(left(&[at(1, 1, branch(receive)), at(2, 1, branch(receive))]), (select, 0));
-    // The same, inlined in what polls it.
+    // The same, inlined in the function that polls it.
     let inlined = |address| at(address, 2, at(address, 1, branch(receive)));
     assert_eq!(left(&[inlined(1), inlined(2)]), (select, 0));
     assert_eq!(left(&[]), (UNKNOWN, 0));
@@ -157,7 +157,7 @@ fn what_the_program_tells_is_of_its_stacks() {
     let first = |at| (at == 0).then_some(net);
     assert_eq!(decide(&of[..2], first), (net, 0));
     assert_eq!(decide(&of, first), (select, 0));
-    // A timer that is none, and a leaf that is one.
+    // A timer with another announced reason, and a leaf announced as a timer.
     assert_eq!(decide(&of[..2], |at| (at == 1).then_some(net)), (select, 0));
     // Without symbols.
     let unnamed = [Path::new(), Path::new()];

@@ -1,10 +1,10 @@
-//! Tables by small indices that are used again, so that what follows goroutines or lanes can keep arrays beside them.
+//! Tables with small reusable indices, so that code that follows goroutines or lanes can keep parallel arrays.
 
 use std::ops::{Index, IndexMut};
 
 use rtprof_symbols::hash::AddressMap;
 
-/// Entries by index, found by an id of 64 bits. Index 0 belongs to id 0 and stands for "none".
+/// Entries by index, found by a 64-bit id. Index 0 belongs to id 0 and stands for "none".
 pub(crate) struct DenseTable<T> {
     entries: Vec<T>,
     by_id: AddressMap<u64, u32>,
@@ -16,12 +16,12 @@ impl<T: Default> DenseTable<T> {
         Self { entries: vec![T::default()], by_id: AddressMap::default(), free: Vec::new() }
     }
 
-    /// The index of an id that has an entry.
+    /// Returns the index of an id that has an entry.
     pub(crate) fn find(&self, id: u64) -> Option<u32> {
         if id == 0 { Some(0) } else { self.by_id.get(&id).copied() }
     }
 
-    /// The index of an id, and whether it has got a new entry, which `make` makes.
+    /// Returns the index of an id, and whether a new entry was made for it, with `make`.
     pub(crate) fn find_or_insert(&mut self, id: u64, make: impl FnOnce() -> T) -> (u32, bool) {
         if let Some(index) = self.find(id) {
             return (index, false);
@@ -37,7 +37,7 @@ impl<T: Default> DenseTable<T> {
         (index, true)
     }
 
-    /// Takes the entry of an id out. Its index is free.
+    /// Removes the entry of an id and frees its index.
     pub(crate) fn remove(&mut self, id: u64) {
         if let Some(index) = self.by_id.remove(&id) {
             self[index] = T::default();
@@ -45,13 +45,13 @@ impl<T: Default> DenseTable<T> {
         }
     }
 
-    /// Adds an entry that is found by its index alone.
+    /// Adds an entry that is found only by its index.
     pub(crate) fn push(&mut self, entry: T) -> u32 {
         self.entries.push(entry);
         self.entries.len() as u32 - 1
     }
 
-    /// The entry at an index that another table has given away. The table grows up to there.
+    /// Returns the entry at an index that another table has assigned. The table grows up to there.
     pub(crate) fn entry(&mut self, index: u32) -> &mut T {
         let index = index as usize;
         if index >= self.entries.len() {
@@ -68,7 +68,7 @@ impl<T: Default> DenseTable<T> {
         self.entries.get_mut(index as usize)
     }
 
-    /// All indices but 0, free ones included.
+    /// Returns all indices but 0, free ones included.
     pub(crate) fn indices(&self) -> impl Iterator<Item = u32> + use<T> {
         1..self.entries.len() as u32
     }

@@ -1,4 +1,4 @@
-//! What can go wrong with a trace.
+//! Errors of traces.
 
 use std::fmt;
 use std::io;
@@ -8,30 +8,30 @@ use rtprof_tracer::drain::StartError;
 
 use super::Stats;
 
-/// Why a trace was not started, or not written as a whole.
+/// Why a trace was not started, or not written completely.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum TraceError {
-    /// A trace is being recorded, or one that has ended was not stopped yet.
+    /// A trace is being recorded, or has ended but was not stopped yet.
     AlreadyStarted,
     /// No trace is being recorded.
     NotStarted,
-    /// The writer did not take everything within [`Options::drain_timeout`](super::Options::drain_timeout). It may still
-    /// be at it; no other trace can be started as long as it is.
+    /// The writer did not accept everything within [`Options::drain_timeout`](super::Options::drain_timeout). It may
+    /// still be writing; no other trace can be started until it is done.
     WriterStalled(Box<Stats>),
-    /// The writer of a trace that [`stop`](super::stop) gave up on is still at it.
+    /// The writer of a trace that [`stop`](super::stop) gave up on is still writing.
     WriterBusy,
-    /// The writer failed, and recording ended there. What it has taken before is what is left of the trace.
+    /// The writer failed, and recording ended there. The trace consists of what it had accepted before.
     Write(io::Error, Box<Stats>),
     /// This process was forked while its parent recorded a trace.
     Forked,
-    /// The system gives no memory for buffers (address-space limit?).
+    /// The system grants no memory for buffers (address-space limit?).
     NoMemory,
-    /// The system gives no thread to write the trace.
+    /// The system cannot start a thread to write the trace.
     NoThread(io::Error),
-    /// [`Options::cpu_hz`](super::Options::cpu_hz) asks for samples of the processor, and there are none for this reason.
+    /// [`Options::cpu_hz`](super::Options::cpu_hz) requests CPU samples, but they are not available for this reason.
     CpuSamples(CpuProfileError),
-    /// Only on Linux on x86-64 and aarch64.
+    /// Traces are supported only on Linux on x86-64 and aarch64.
     Unsupported,
 }
 

@@ -1,12 +1,12 @@
-//! The real `go tool trace`, for tests. `ci/go.sh` installs it; see `go_pprof` for where it is absent.
+//! The real `go tool trace`, for tests. `ci/go.sh` installs it; `go_pprof` says what happens if it is absent.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Each Go, and how it is asked to print all events.
+/// Each Go version, with the option that prints all events.
 const VERSIONS: [(&str, &str); 2] = [("1.27.3", "-d=parsed"), ("1.21.13", "-d")];
 
-/// That every installed Go reads the trace, and makes profiles of it.
+/// Checks that every installed Go reads the trace, and makes profiles of it.
 pub(crate) fn reads(trace: &[u8], what: &str) {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("go");
     let path = std::env::temp_dir().join(format!("rtprof-{}-{what}.trace", std::process::id()));

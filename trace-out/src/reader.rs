@@ -1,4 +1,4 @@
-//! A trace in chunks, for who wants to read it rather than have it written.
+//! A trace in chunks, for callers that read it instead of having it written.
 
 use std::io;
 use std::sync::Arc;
@@ -13,12 +13,13 @@ use super::session::Session;
 use super::v1::V1;
 use super::{Clock, Encode, Options, Stats, TraceError};
 
-/// How often the reader looks whether there is something to do. Threads that record wake nobody.
+/// How often the reader looks for work. Threads that record wake no reader.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// Reads the trace that it has started, in chunks as they come. Go: `runtime.StartTrace`, `ReadTrace`, `StopTrace`.
+/// Starts a trace and reads it in chunks as they come. Go: `runtime.StartTrace`, `ReadTrace`, `StopTrace`.
 ///
-/// Who has it must read: what is not read is kept, up to [`Options::buffer_memory`]. Dropped, it ends the trace.
+/// The owner must read regularly: unread data is kept, up to [`Options::buffer_memory`]. Dropping the reader ends the
+/// trace.
 ///
 /// ```
 /// # mod rtprof { pub use rtprof_trace_out as trace; }
@@ -37,19 +38,19 @@ const LOOK: Duration = Duration::from_millis(10);
 /// ```
 pub struct Reader {
     session: Arc<Session>,
-    /// Until everything was read, or written: no other trace can begin before.
+    /// Kept until everything was read, or written: no other trace can begin before.
     drain: Option<Drain>,
-    /// As long as it records, if the options ask for them.
+    /// Kept while it records, if the options request samples.
     samples: Option<Samples>,
     encoder: V1,
-    /// Encoded and not read yet, from `at` on.
+    /// Encoded data that is not read yet, from `at` on.
     chunk: Vec<u8>,
     at: usize,
     start: u64,
-    /// When recording ends by itself.
+    /// When recording ends automatically.
     deadline: Option<Instant>,
     is_done: Box<dyn Fn() -> bool + Send + Sync>,
-    /// Whether the end of this is the end of the session, rather than somebody's call of `stop`.
+    /// Whether the drop of this reader also closes the session, which otherwise waits for a call of `stop`.
     is_session: bool,
 }
 
@@ -57,7 +58,8 @@ impl Reader {
     /// Starts a trace with [`Options::default`].
     ///
     /// # Errors
-    /// [`TraceError::AlreadyStarted`] if one goes on; others if the system gives no memory, or is not supported.
+    /// [`TraceError::AlreadyStarted`] if a trace is in progress; others if the system grants no memory, or is not
+    /// supported.
     pub fn start() -> Result<Self, TraceError> {
         Self::start_with(Options::default())
     }
@@ -65,14 +67,15 @@ impl Reader {
     /// Starts a trace.
     ///
     /// # Errors
-    /// As [`Reader::start`], and [`TraceError::CpuSamples`] if there are no samples for [`Options::cpu_hz`].
+    /// The same as of [`Reader::start`], and [`TraceError::CpuSamples`] if there are no samples for
+    /// [`Options::cpu_hz`].
     pub fn start_with(options: Options) -> Result<Self, TraceError> {
         let session = Session::open(options)?;
         let samples = Samples::start(session.options.cpu_hz).map_err(|error| {
             session.close();
             TraceError::CpuSamples(error)
         })?;
-        // Known before the first event: it may take a few milliseconds.
+        // Measured before the first event, because it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
         let drain =
             match drain::start(session.options.buffer_memory, &(mem::live_heap_estimate as fn() -> u64)) {
@@ -110,31 +113,31 @@ impl Reader {
         &self.session
     }
 
-    /// Ends recording. What was recorded is still to be read.
+    /// Ends recording. The recorded data remains to be read.
     pub fn stop(&self) {
         self.session.stop();
     }
 
-    /// Ends recording after so long from now, or when it is stopped, if that is earlier.
+    /// Ends recording after this time from now, or when it is stopped, if that is earlier.
     pub fn stop_after(&mut self, time: Duration) {
         self.deadline = Instant::now().checked_add(time);
     }
 
-    /// Ends recording when `is_done` returns true. A read that waits asks every few milliseconds. While nothing happens in
-    /// the program a read returns no bytes, so that a failed write alone would not show that a trace has lost its reader.
+    /// Ends recording when `is_done` returns true. A waiting read calls it every few milliseconds. While the program is
+    /// idle a read returns no bytes, so that a failed write alone would not show that a trace has lost its reader.
     pub fn stop_when(&mut self, is_done: impl Fn() -> bool + Send + Sync + 'static) {
         self.is_done = Box::new(is_done);
     }
 
-    /// How it goes.
+    /// Returns the present statistics.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats::default();
         self.session.note(|noted| stats = *noted);
         stats
     }
 
-    /// The next bytes; `None` when the trace was stopped and everything was read. Waits for them, up to a second while
-    /// little happens.
+    /// Returns the next bytes; `None` when the trace was stopped and everything was read. Waits for bytes, up to a
+    /// second while little is recorded.
     pub fn read_chunk(&mut self) -> Option<Vec<u8>> {
         self.fill();
         let chunk = match self.at {
@@ -147,20 +150,20 @@ impl Reader {
         (!chunk.is_empty()).then_some(chunk)
     }
 
-    /// As [`Reader::read_chunk`], for who calls [`Reader::written`] when it has done so.
+    /// Like [`Reader::read_chunk`], for a caller that calls [`Reader::written`] after it has written the chunk.
     pub(super) fn chunk_to_write(&mut self) -> Option<&[u8]> {
         self.fill();
         Some(&self.chunk[self.at..]).filter(|chunk| !chunk.is_empty())
     }
 
-    /// The chunk was written.
+    /// Marks the chunk as written.
     pub(super) fn written(&mut self) {
         let len = self.chunk.len() - self.at;
         self.at = self.chunk.len();
         self.session.note(|stats| stats.bytes += len as u64);
     }
 
-    /// The trace is over, with this result for who stops it, now or later.
+    /// Ends the trace with this result, which the present or a later call of `stop` returns.
     pub(super) fn finish(mut self, end: Result<(), TraceError>) {
         self.drain = None;
         self.is_session = false;
@@ -176,11 +179,11 @@ impl Reader {
         }
     }
 
-    /// Sees to it that there is something to read, unless everything was read.
+    /// Provides bytes to read, unless everything was read.
     fn fill(&mut self) {
         let workspace = rtprof_runtime::hook::workspace();
         if !self.session.is_here() {
-            // A forked child: whatever its parent was at is its parent's.
+            // A forked child: the trace belongs to the parent.
             self.drain = None;
             return;
         }
@@ -249,7 +252,7 @@ impl io::Read for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // The drain first: then another trace can be started.
+        // The drain is dropped first, so that another trace can be started.
         self.drain = None;
         self.session.end(Ok(()));
         if self.is_session {

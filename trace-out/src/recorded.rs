@@ -1,4 +1,4 @@
-//! Generations made by hand, for tests.
+//! Generations made from explicit records, for tests.
 
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::state::State;
@@ -9,7 +9,7 @@ use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, 
 use super::Encode;
 use super::v1::V1;
 
-/// What a thread records in a generation.
+/// The records of a thread in a generation.
 #[derive(Clone, Default)]
 pub(crate) struct RecordedLane {
     thread: u64,
@@ -28,7 +28,7 @@ struct Buffer {
 }
 
 impl RecordedLane {
-    /// Of the thread of this goroutine; 0 for what is recorded outside threads.
+    /// A lane of the thread of this goroutine; 0 for records from outside threads.
     pub(crate) fn new(thread: u64) -> Self {
         let thread_id = if thread == 0 { 0 } else { 100 + thread as u32 };
         Self { thread, thread_id, ..Self::default() }
@@ -101,7 +101,7 @@ impl RecordedLane {
         self.write(tick, |writer, delta| writer.put_log(delta, task, category, 1, message.as_bytes()))
     }
 
-    /// Bytes that are no record.
+    /// Appends bytes that are not a record.
     pub(crate) fn tear(&mut self) -> &mut Self {
         self.buffers.last_mut().unwrap().bytes.push(0xff);
         self
@@ -127,7 +127,7 @@ impl RecordedLane {
     }
 }
 
-/// The lanes in this order.
+/// Returns a generation with the lanes in this order.
 pub(crate) fn generation<'a>(
     begin: u64,
     end: u64,
@@ -136,14 +136,15 @@ pub(crate) fn generation<'a>(
     Generation { begin, end, lanes: lanes.into_iter().map(RecordedLane::records).collect() }
 }
 
-/// Strings and stacks by their places.
+/// Strings and stacks by their indices.
 pub(crate) struct Texts {
     pub(crate) strings: Vec<String>,
     pub(crate) stacks: Vec<Vec<usize>>,
 }
 
 impl Texts {
-    /// String 1 to 3 are names, of 4 to 6 things; stack 1 is one of this program, 2 one of nobody's.
+    /// Strings 1 to 3 are names of goroutines, 4 to 6 other names; stack 1 is one of this program, stack 2 belongs to
+    /// no module.
     pub(crate) fn new() -> Self {
         rtprof_runtime::init::open();
         let mut frames = [0; rtprof_runtime::MAX_STACK];
@@ -166,7 +167,7 @@ impl Tables for Texts {
     }
 }
 
-/// A whole trace of generations.
+/// Encodes a whole trace of generations.
 pub(crate) fn encode(v1: &mut V1, generations: &[Generation<'_>], end: u64) -> Vec<u8> {
     let texts = Texts::new();
     let mut out = Vec::new();

@@ -1,17 +1,17 @@
-//! Samples of the processor that a trace asks for.
+//! CPU samples that a trace requests.
 
 use rtprof_profiler::cpu::{self, CpuProfileError, CpuSource, Sampler};
 
-/// Sees to it that threads are sampled, by this or by a CPU profile, until it is dropped.
+/// Keeps threads sampled, by this sampler or by a CPU profile, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Samples {
     hz: u32,
-    /// None while a profile samples.
+    /// `None` while a profile samples.
     sampler: Option<Sampler>,
 }
 
 impl Samples {
-    /// Starts to sample, at this rate. `None` if it is 0.
+    /// Starts to sample, at this rate. Returns `None` if it is 0.
     pub(super) fn start(hz: u32) -> Result<Option<Self>, CpuProfileError> {
         if hz == 0 {
             return Ok(None);
@@ -19,16 +19,16 @@ impl Samples {
         Ok(Some(Self { hz, sampler: sampler(hz)? }))
     }
 
-    /// Samples again, if a profile has taken the place of this and is over. To be called now and then.
+    /// Resumes sampling if a profile has replaced this sampler and has ended. Must be called regularly.
     pub(super) fn go_on(&mut self) {
         if self.sampler.as_ref().is_none_or(Sampler::has_ended) {
-            // What hinders it may pass, as a profile does.
+            // An error may be temporary, as a running profile is.
             self.sampler = sampler(self.hz).unwrap_or_default();
         }
     }
 }
 
-/// `None` while a profile samples.
+/// Returns `None` while a profile samples.
 fn sampler(hz: u32) -> Result<Option<Sampler>, CpuProfileError> {
     let options = cpu::Options { hz, source: CpuSource::Auto, by_thread: false, for_trace: true };
     match cpu::start(options) {

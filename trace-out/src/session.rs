@@ -1,7 +1,7 @@
-//! The trace that goes on: what its reader and who stops it tell each other.
+//! The trace in progress: state shared by its reader and the thread that stops it.
 //!
-//! Locks: `CURRENT` guards which session it is, for the length of a look. A session's `progress` guards what it says, and
-//! `changed` tells that it says something else; never held while something is written or recorded.
+//! Locks: `CURRENT` guards which session is current, and is held only briefly. A session's `progress` guards its state,
+//! and `changed` signals changes of it; never held while data is written or recorded.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -27,12 +27,12 @@ struct Progress {
     /// The recorder's number of the trace, once it records.
     recording: Option<u32>,
     stats: Stats,
-    /// Everything was written, or nothing more will be.
+    /// The result, once everything was written, or nothing more will be.
     end: Option<Result<(), TraceError>>,
 }
 
 impl Session {
-    /// Makes a session the current one.
+    /// Opens a session and makes it the current one.
     pub(super) fn open(options: Options) -> Result<Arc<Self>, TraceError> {
         let mut current = CURRENT.lock().ok_or(TraceError::Forked)?;
         match current.as_ref() {
@@ -47,7 +47,7 @@ impl Session {
         Ok(session)
     }
 
-    /// It is current no more.
+    /// Closes the session: it is no longer current.
     pub(super) fn close(self: &Arc<Self>) {
         if let Some(mut current) = CURRENT.lock()
             && current.as_ref().is_some_and(|current| Arc::ptr_eq(current, self))
@@ -60,7 +60,8 @@ impl Session {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// It records, as the recorder's trace of this number; unless it was stopped before it did.
+    /// Notes that the session records, as the recorder's trace of this number; ends it at once if the session was
+    /// stopped before.
     pub(super) fn records(&self, number: u32) {
         let mut progress = self.progress();
         progress.recording = Some(number);
@@ -71,7 +72,7 @@ impl Session {
         }
     }
 
-    /// Ends recording: of this trace, and of no later one.
+    /// Ends recording of this trace, and of no later one.
     pub(super) fn stop(&self) {
         let mut progress = self.progress();
         progress.is_stopping = true;
@@ -88,7 +89,7 @@ impl Session {
         self.process == own_process()
     }
 
-    /// Waits for so long, or until it is stopped.
+    /// Waits for this time, or until the session is stopped.
     pub(super) fn pause(&self, time: Duration) {
         let progress = self.progress();
         if !progress.is_stopping {
@@ -96,12 +97,12 @@ impl Session {
         }
     }
 
-    /// Notes how it goes.
+    /// Updates the statistics.
     pub(super) fn note(&self, note: impl FnOnce(&mut Stats)) {
         note(&mut self.progress().stats);
     }
 
-    /// Everything was written, or nothing more will be.
+    /// Ends the session: everything was written, or nothing more will be.
     pub(super) fn end(&self, end: Result<(), TraceError>) {
         let mut progress = self.progress();
         if progress.end.is_none() {
@@ -111,7 +112,7 @@ impl Session {
         self.changed.notify_all();
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the session.
     fn wait(&self) -> Result<Stats, TraceError> {
         let deadline = Instant::now().checked_add(self.options.drain_timeout);
         let mut progress = self.progress();
@@ -137,16 +138,16 @@ impl Session {
     }
 }
 
-/// Ends the trace that goes on, and returns when its writer has everything, with what was recorded. Nobody is stopped:
-/// threads record until this moment and not after it. Go: `trace.Stop`.
+/// Ends the trace in progress, and returns its statistics when its writer has accepted everything. No thread is
+/// stopped: threads record until this moment and not after it. Go: `trace.Stop`.
 ///
 /// # Errors
-/// - [`TraceError::NotStarted`] if no trace goes on.
-/// - [`TraceError::WriterStalled`] if the writer does not take everything within [`Options::drain_timeout`].
+/// - [`TraceError::NotStarted`] if no trace is in progress.
+/// - [`TraceError::WriterStalled`] if the writer does not accept everything within [`Options::drain_timeout`].
 /// - [`TraceError::Write`] if the writer failed, now or before.
 pub fn stop() -> Result<Stats, TraceError> {
     let session = match CURRENT.lock() {
-        // Not a parent's, in a forked child.
+        // In a forked child the parent's session stays untouched.
         Some(mut current) => current.take_if(|session| session.process == own_process()),
         None => None,
     };

@@ -1,5 +1,5 @@
-//! A program made up of chance, recorded as the tracer would, for tests: threads that are created, wait, wake each
-//! other, end or vanish, while records get lost and clocks differ.
+//! A random program, recorded as the tracer would record it, for tests: threads that are created, wait, wake each
+//! other, end or vanish, while records are lost and clocks differ.
 
 mod run;
 mod tasks;
@@ -13,38 +13,38 @@ use rtprof_tracer::record::RecordKind;
 use super::recorded::RecordedLane;
 use tasks::Task;
 
-/// What may happen.
+/// The mishaps that may happen.
 #[derive(Clone, Copy)]
 pub(crate) struct Mishaps {
-    /// How many of 1000 steps begin to lose a lane's records.
+    /// How many of 1000 steps begin a loss of a lane's records.
     pub(crate) loss: u64,
-    /// How many of 1000 ends of threads are not seen.
+    /// How many of 1000 ends of threads are not recorded.
     pub(crate) vanish: u64,
-    /// How many ticks the threads' clocks differ at most.
+    /// The largest difference between the threads' clocks, in ticks.
     pub(crate) skew: u64,
-    /// How many tasks there are, which threads poll.
+    /// The number of tasks, which threads poll.
     pub(crate) tasks: u64,
 }
 
-/// One thread and its goroutine, as the program knows it.
+/// One thread and its goroutine, in the true state.
 struct Thread {
     state: State,
     number: u64,
-    /// The generation that declared it, 0 after changes that were lost.
+    /// The generation in which it was declared, 0 after changes that were lost.
     declared: u32,
     skew: u64,
     regions: Vec<(u64, u64)>,
-    /// The tasks that it polls, each inside the poll of the one before.
+    /// The tasks that it polls, each inside the poll of the previous one.
     polling: Vec<u64>,
     has_polled: bool,
 }
 
-/// A lane under way.
+/// A lane that is being written.
 struct Writing {
     lane: RecordedLane,
     tick: u64,
     is_begun: bool,
-    /// Steps for which all records are lost.
+    /// Remaining steps for which all records are lost.
     losing: u64,
     has_lost: bool,
 }
@@ -61,9 +61,9 @@ pub(crate) struct Simulation {
     collector: Option<u64>,
     pub(crate) now: u64,
     generation: u32,
-    /// How many records of each kind were written.
+    /// The number of written records of each kind.
     pub(crate) written: BTreeMap<u8, usize>,
-    /// How many of the calls were waits.
+    /// The number of calls that were waits.
     pub(crate) waits_in_calls: usize,
     pub(crate) lost: usize,
 }
@@ -130,7 +130,8 @@ impl Simulation {
         (self.random >> 33) % of
     }
 
-    /// What is true now of every goroutine that is not suspended: as a thread is that polls, and one may be that has.
+    /// Returns the true state of every goroutine that is not suspended. A thread that polls is suspended, and one that
+    /// has polled may be.
     pub(crate) fn states(&self) -> impl Iterator<Item = (u64, State)> + '_ {
         let is_shown = |thread: &Thread| {
             thread.polling.is_empty() && !(thread.has_polled && thread.state == State::Running)
@@ -139,14 +140,14 @@ impl Simulation {
         threads.map(|(&id, thread)| (id, thread.state)).chain(self.task_states())
     }
 
-    /// From now on nothing goes wrong.
+    /// Stops all mishaps from now on.
     pub(crate) fn calm(&mut self) {
         self.mishaps.loss = 0;
         self.mishaps.vanish = 0;
         self.lanes.values_mut().for_each(|lane| lane.losing = 0);
     }
 
-    /// One generation of about so many records, lanes in random order.
+    /// Returns one generation of about `steps` records, lanes in random order.
     pub(crate) fn generation(&mut self, steps: usize) -> Vec<RecordedLane> {
         self.generation += 1;
         for _ in 0..steps {
@@ -162,7 +163,7 @@ impl Simulation {
                 _ => self.step(),
             }
         }
-        // Whoever was not declared until now is: the cut waits for that.
+        // The cut declares all goroutines that were not declared until now.
         let ids: Vec<u64> = self.threads.keys().copied().collect();
         for id in ids {
             self.declare(id, 0);
@@ -204,7 +205,7 @@ impl Simulation {
         })
     }
 
-    /// Writes a record, or loses it; says which.
+    /// Writes a record, or loses it; returns whether it was written.
     fn record(&mut self, lane: u64, write: impl FnOnce(&mut RecordedLane, u64)) -> bool {
         let skew = self.threads.get(&lane).map_or(0, |thread| thread.skew);
         let goroutine = self.polled(lane).or_else(|| {
@@ -240,7 +241,7 @@ impl Simulation {
         is_written
     }
 
-    /// Declares a goroutine on a lane, unless it is.
+    /// Declares a goroutine on a lane, unless it is declared already.
     fn declare(&mut self, id: u64, lane: u64) {
         let thread = &self.threads[&id];
         if thread.declared == self.generation {
@@ -262,7 +263,7 @@ impl Simulation {
         }
     }
 
-    /// A change of `id`, recorded on `lane` by a record that its number goes into.
+    /// Changes the state of `id`, and records that on `lane` with a record that carries the change's number.
     fn change<const N: usize>(
         &mut self,
         id: u64,
@@ -276,7 +277,7 @@ impl Simulation {
         thread.number += 1;
         let arguments = arguments(thread.number);
         let was_declared = thread.declared == self.generation;
-        // The state changes even if nobody writes it down; the record comes before it.
+        // The state changes even if the record is lost; the record comes before the change.
         let is_written = was_declared && self.put(lane, kind, arguments);
         let thread = self.threads.get_mut(&id).unwrap();
         thread.state = to;
@@ -286,7 +287,7 @@ impl Simulation {
         }
     }
 
-    /// Something happens to a thread.
+    /// Makes one random step of a thread.
     fn step(&mut self) {
         let Some(id) = self.any_thread() else { return };
         let thread = &self.threads[&id];
@@ -339,7 +340,7 @@ impl Simulation {
         self.lane(id);
         self.threads.remove(&id);
         if vanishes && self.chance(2) == 0 && !self.lanes[&id].is_begun {
-            // Not even that its thread is over.
+            // Not even the end of its thread is recorded.
             self.lanes.remove(&id);
         }
     }

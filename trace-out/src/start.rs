@@ -1,4 +1,4 @@
-//! A trace that is written as it comes.
+//! A trace that is written while it is recorded.
 
 use std::io::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -8,26 +8,26 @@ use rtprof_runtime::labels;
 
 use super::{Options, Reader, TraceError};
 
-/// Starts a trace that is written to `w`, by a thread of its own, until [`stop`](super::stop). Nobody is stopped. Go:
+/// Starts a trace that a separate thread writes to `w`, until [`stop`](super::stop). No thread is stopped. Go:
 /// `trace.Start`.
 ///
-/// `w` is written to about once a second, and more often if much happens. If it fails recording ends, and `stop` returns
-/// the error; if it is slower than the program, events are lost and counted.
+/// `w` is written to about once a second, and more often if there are many events. If it fails recording ends, and
+/// `stop` returns the error; if it is slower than the program, events are lost and counted.
 ///
 /// # Errors
-/// [`TraceError::AlreadyStarted`] if a trace goes on; others if the system gives no memory or no thread, or is not
-/// supported.
+/// [`TraceError::AlreadyStarted`] if a trace is in progress; others if the system grants no memory, cannot start a
+/// thread, or is not supported.
 pub fn start(w: impl Write + Send + 'static) -> Result<(), TraceError> {
     start_with(w, Options::default())
 }
 
-/// As [`start`], with options.
+/// Like [`start`], with options.
 ///
 /// # Errors
-/// As [`start`].
+/// The same as of [`start`].
 pub fn start_with(w: impl Write + Send + 'static, options: Options) -> Result<(), TraceError> {
     let reader = Reader::start_with(options)?;
-    // Dropped with the closure if there is no thread for it, the reader ends the trace.
+    // If no thread can be started, the closure is dropped with the reader, which ends the trace.
     let thread = std::thread::Builder::new().name("rtprof-trace".into());
     let writer = hidden::hiding(Calls::THREADS, || thread.spawn(move || write(reader, w)));
     writer.map(drop).map_err(TraceError::NoThread)
@@ -43,7 +43,7 @@ fn write(mut reader: Reader, mut w: impl Write) {
     if end.is_err() {
         session.stop();
     }
-    // Another trace can be started as soon as `stop` returns; whatever the writer does in its drop is part of that.
+    // Another trace can be started as soon as `stop` returns; so the writer's drop must be over by then.
     let _ = catch_unwind(AssertUnwindSafe(|| drop(w)));
     reader.finish(end);
 }

@@ -1,43 +1,44 @@
-//! What became of a trace.
+//! Statistics of a trace.
 
 use std::time::Duration;
 
 use rtprof_tracer::drain;
 
-/// What was recorded in a trace, and what was not.
+/// Counts of what was recorded in a trace, and of what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// Bytes of the trace that the writer has taken.
+    /// Bytes of the trace that the writer has accepted.
     pub bytes: u64,
-    /// Events that were recorded. The trace has more: what a format asks for besides is added.
+    /// Events that were recorded. The trace has more, because the format requires additional ones.
     pub events: u64,
-    /// Bytes that they took in the buffers.
+    /// Bytes that the events took in the buffers.
     pub recorded_bytes: u64,
-    /// Cuts at which what was recorded was taken out of the buffers: one a second, or more if there was much.
+    /// Cuts at which the buffers were emptied: one a second, or more if there were many events.
     pub generations: u64,
-    /// Events that are not in the trace, as no buffer was free: the writer is too slow, or
+    /// Events that are not in the trace, because no buffer was free: the writer is too slow, or
     /// [`Options::buffer_memory`](super::Options::buffer_memory) too small.
     pub dropped_events: u64,
-    /// How often a thread found no buffer free.
+    /// Times a thread found no buffer free.
     pub dropped_buffers: u64,
-    /// Events that have no stack, as there were more than 65,536 distinct ones.
+    /// Events without a stack, because there were more than 65,536 distinct ones.
     pub dropped_stacks: u64,
-    /// Names of regions, tasks and categories that are empty, as there were more than 65,536 distinct ones.
+    /// Names of regions, tasks and categories that are empty, because there were more than 65,536 distinct ones.
     pub dropped_names: u64,
-    /// Regions that were dropped on another goroutine than the one that started them: they end with that goroutine.
+    /// Regions dropped on a goroutine other than the one that started them: they end with the goroutine that started
+    /// them.
     pub foreign_region_ends: u64,
     /// Collections and stops of the world that began during another one, and are not in the trace.
     pub concurrent_collections: u64,
     /// Events that seemed older than their cause, by the clocks of two cores, and were moved behind it.
     pub lifted_events: u64,
-    /// By how much at most.
+    /// The largest such move.
     pub largest_lift: Duration,
-    /// Events that were left out because they fit nowhere: ends of regions that began before the trace or have ended with an
-    /// outer one, of a sweep in which its thread has waited, and what depends on dropped events.
+    /// Events that were left out because they fit nowhere: ends of regions that began before the trace or had ended
+    /// with an outer one, ends of a sweep in which its thread has waited, and events that depend on dropped ones.
     pub omitted_events: u64,
-    /// Addresses of functions that have no name in the trace, as their debug information was not read in time: it lies on
-    /// a mount that does not answer.
+    /// Addresses of functions without a name in the trace, because their debug information was not read in time: it
+    /// lies on a mount that does not answer.
     pub unnamed_addresses: u64,
     /// From start to stop.
     pub duration: Duration,

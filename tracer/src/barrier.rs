@@ -1,10 +1,12 @@
-//! The barrier between a thread that says "I am in an event" and one that asks whether it is.
+//! Asymmetric fence between a thread that enters an event and the reader that checks for it: membarrier on the reader,
+//! a compiler fence on the writer.
 //!
-//! Problem: both write one word and then read the other's, and both must not miss. That takes a full barrier on
-//! either side, 7 ns of an event that may take 25 in all.
-//! Scheme: who asks, rarely, makes every thread of the process go through a barrier (membarrier(2)), so that those who
-//! say need only keep the compiler from reordering. Where the kernel does not know that call, both sides pay. The same
-//! from the moment on at which the call is refused: a program may install a filter of system calls after its first trace.
+//! Problem: each side writes one word and then reads the other's, and the two reads must not both miss. That takes a
+//! full barrier on either side, 7 ns of an event that may take 25 in all.
+//! Scheme: the reader, which rarely checks, makes every thread of the process go through a barrier (membarrier(2)), so
+//! that a writer need only keep the compiler from reordering. Where the kernel does not know that call, both sides pay
+//! for a full barrier. They also do from the moment at which the call is refused: a program may install a filter of
+//! system calls after its first trace.
 
 use rtprof_runtime::primitive::{Ordering, fence};
 
@@ -12,9 +14,9 @@ use core::sync::atomic::AtomicBool;
 #[cfg(not(loom))]
 use core::sync::atomic::compiler_fence;
 
-/// Which of the two it is.
+/// The asymmetric fence, or a symmetric one where the kernel does not help.
 pub(crate) struct Barrier {
-    /// Set before the first event, or when the kernel refuses its part.
+    /// Set before the first event, or when the kernel refuses membarrier.
     is_symmetric: AtomicBool,
 }
 
@@ -23,16 +25,16 @@ impl Barrier {
         Self { is_symmetric: AtomicBool::new(false) }
     }
 
-    /// Tells the kernel that this process will ask. Before each trace: a forked child has to tell anew.
+    /// Registers this process for membarrier. Called before each trace: a forked child has to register anew.
     pub(crate) fn open(&self) {
         self.is_symmetric.store(!membarrier::register(), Ordering::Relaxed);
     }
 
-    /// Between the store that says and the load that looks.
+    /// Fences the writer, between the store that marks an event as begun and the load of the generation.
     #[inline(always)]
     pub(crate) fn light(&self) {
-        // The choice is made after the store: a thread that had made it before, and was preempted in between for longer
-        // than `heavy` waits, would store without a fence when both sides have to have one.
+        // `is_symmetric` is read after the store: a thread that had read it before, and was preempted in between for
+        // longer than `heavy` waits, would store without a fence when both sides must have one.
         #[cfg(not(loom))]
         compiler_fence(Ordering::SeqCst);
         #[cfg(not(loom))]
@@ -43,7 +45,7 @@ impl Barrier {
         fence(Ordering::SeqCst);
     }
 
-    /// Between the store that all are to see and the load that asks.
+    /// Fences the reader, between the store of the new generation and the loads that check each thread's event.
     pub(crate) fn heavy(&self) {
         fence(Ordering::SeqCst);
         if !self.is_symmetric.load(Ordering::Relaxed) && !membarrier::run() {
@@ -54,9 +56,9 @@ impl Barrier {
     }
 }
 
-/// Waits until what other cores have written is seen: for threads that have passed `light` without a fence, because the
-/// kernel was to have made them go through one. A store waits in its core for other stores, nanoseconds to microseconds;
-/// it stays there for no reason that lasts for milliseconds.
+/// Waits until stores of other cores are visible, for threads that have passed `light` without a fence because they
+/// relied on membarrier. A store stays in its core's store buffer for nanoseconds to microseconds; nothing keeps it
+/// there for milliseconds.
 fn outwait_stores() {
     #[cfg(not(loom))]
     std::thread::sleep(core::time::Duration::from_millis(10));
@@ -75,7 +77,7 @@ mod membarrier {
 
     /// Whether every thread has gone through a barrier.
     pub(super) fn run() -> bool {
-        // SAFETY: as above.
+        // SAFETY: the call takes numbers and touches no memory of ours.
         unsafe { libc::syscall(libc::SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) == 0 }
     }
 }
@@ -95,20 +97,20 @@ mod membarrier {
 mod tests {
     use super::*;
 
-    /// Has the kernel refuse membarrier to this thread from now on. `false` where filters are not permitted.
+    /// Makes the kernel refuse membarrier to this thread from now on. `false` where filters are not permitted.
     fn refuse_membarrier() -> bool {
         const fn step(code: u32, k: u32, jt: u8, jf: u8) -> libc::sock_filter {
             libc::sock_filter { code: code as u16, jt, jf, k }
         }
         let mut filter = [
-            // The number of the call stands first.
+            // The number of the system call is the first word of the data.
             step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
             step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, libc::SYS_membarrier as u32, 0, 1),
             step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, 0, 0),
             step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW, 0, 0),
         ];
         let program = libc::sock_fprog { len: filter.len() as u16, filter: filter.as_mut_ptr() };
-        // SAFETY: the program outlives the calls.
+        // SAFETY: the program and the filter outlive the calls.
         unsafe {
             libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0
                 && libc::prctl(libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_FILTER, &raw const program, 0, 0) == 0
@@ -137,7 +139,7 @@ mod tests {
             barrier.open();
             assert!(barrier.is_symmetric.load(Ordering::Relaxed), "refused before the next trace too");
         };
-        // The filter is this thread's and ends with it.
+        // The filter applies to this thread only and ends with it.
         std::thread::spawn(checks).join().unwrap();
     }
 }

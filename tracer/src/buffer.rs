@@ -1,27 +1,27 @@
 //! A buffer of records: a piece of a mapping of our own, owned by one thread at a time.
 //!
-//! There are two sizes. A thread begins every generation in a small buffer, and goes on in a large one when it has filled
-//! that: ten thousand threads that record little hold 20 MiB and not 640.
+//! There are two sizes. A thread begins every generation in a small buffer, and goes on in a large one when the small
+//! one is full: ten thousand threads that record little hold 20 MiB instead of 640.
 
 use rtprof_runtime::primitive::{AtomicPtr, AtomicU32, Ordering, UnsafeCell};
 use rtprof_runtime::slots::{Slot, SlotIndex};
 
 use crate::record::{MAX_PLAIN, Writer};
 
-/// The most bytes that one event writes: up to three records that declare goroutines or change their state, and its own.
-/// The message of a log comes on top of that.
+/// The most bytes that one event writes: up to three records that declare goroutines or change their state, and the
+/// event's own record. The message of a log comes on top of that.
 const MAX_EVENT: usize = 8 * MAX_PLAIN;
 
 /// Bytes of a small buffer, its head included.
 pub(crate) const SMALL: usize = 2 << 10;
-/// Bytes of a large one.
+/// Bytes of a large buffer, its head included.
 pub(crate) const LARGE: usize = 64 << 10;
 
 #[cfg(not(loom))]
 const fn room(size: usize) -> usize {
     size - size_of::<Buffer>()
 }
-/// So that few events fill it.
+/// In models few events fill a buffer.
 #[cfg(loom)]
 const fn room(_: usize) -> usize {
     MAX_EVENT + 16
@@ -30,7 +30,7 @@ const fn room(_: usize) -> usize {
 pub(crate) type Small = Piece<{ room(SMALL) }>;
 pub(crate) type Large = Piece<{ room(LARGE) }>;
 
-/// The place of a buffer's bytes.
+/// Points to a buffer's bytes.
 struct Room(*mut [u8]);
 
 impl Default for Room {
@@ -55,42 +55,42 @@ pub(crate) struct Body {
     pub(crate) base: u64,
     /// The tick of the last record.
     pub(crate) last: u64,
-    /// Records, and their bytes.
+    /// The number of records, and their bytes.
     pub(crate) count: u32,
     pub(crate) len: usize,
-    /// Where the records are, in the same piece. Set when the buffer is taken, as long as it is in use.
+    /// Where the records are, in the same piece. Set when the buffer is taken, and valid while it is in use.
     room: Room,
 }
 
-/// The head of a buffer, in a slot that is used again and again.
+/// The head of a buffer, in a slot that is reused.
 #[derive(Default)]
 #[repr(C)]
 pub(crate) struct Buffer {
     index: SlotIndex,
-    /// The next one in the queue of full ones.
+    /// The next buffer in the queue of full ones.
     pub(crate) next: AtomicPtr<Buffer>,
     /// [`SMALL`] or [`LARGE`]; 0 before it was ever taken.
     size: AtomicU32,
-    /// Its owner's: the thread in whose lane it is, within an event; who has taken it out of there under the lane's
-    /// lock; and then the reader.
+    /// Belongs to one owner at a time: the thread in whose lane the buffer is, within an event; then the thread that
+    /// has taken it out of the lane under the lane's lock; then the reader.
     pub(crate) body: UnsafeCell<Body>,
 }
 
-/// A buffer with room for so many bytes of records.
+/// A buffer with room for `ROOM` bytes of records.
 #[repr(C, align(128))]
 pub(crate) struct Piece<const ROOM: usize> {
     head: Buffer,
     bytes: core::cell::UnsafeCell<[u8; ROOM]>,
 }
 
-// SAFETY: `body` has one owner at a time, as said there; handing over orders the owners. What `room` points to lives as
-// long as the buffer, and is its owner's.
+// SAFETY: `body` has one owner at a time (see the field), and each hand-over orders the owners. The bytes that `room`
+// points to live as long as the buffer, and belong to its owner.
 unsafe impl Sync for Buffer {}
 
-// SAFETY: `bytes` are reached through the head's body alone.
+// SAFETY: `bytes` are reached only through the body of the head.
 unsafe impl<const ROOM: usize> Sync for Piece<ROOM> {}
 
-// SAFETY: numbers, flags and pointers, for all of which zero is valid. Nothing in it is dropped.
+// SAFETY: numbers, flags and pointers, for all of which zero is valid. Nothing in the slot is dropped.
 unsafe impl<const ROOM: usize> Slot for Piece<ROOM> {
     fn index(&self) -> &SlotIndex {
         &self.head.index
@@ -104,10 +104,10 @@ impl<const ROOM: usize> Default for Piece<ROOM> {
 }
 
 impl<const ROOM: usize> Piece<ROOM> {
-    /// The buffer, which is the caller's alone from now on and counts as so many bytes.
+    /// Returns the buffer, which the caller alone owns from now on, and which counts as `size` bytes.
     pub(crate) fn open(&self, size: usize) -> &Buffer {
         self.head.size.store(size as u32, Ordering::Relaxed);
-        // SAFETY: taken just now: the caller's alone.
+        // SAFETY: the caller has just taken the slot and is its only owner.
         self.head.body.with_mut(|body| unsafe { (*body).room = Room(self.bytes.get()) });
         &self.head
     }
@@ -118,29 +118,31 @@ impl Buffer {
         &self.index
     }
 
-    /// Its bytes, head included: [`SMALL`] or [`LARGE`].
+    /// Returns the buffer's bytes, head included: [`SMALL`] or [`LARGE`].
     pub(crate) fn size(&self) -> usize {
         self.size.load(Ordering::Relaxed) as usize
     }
 }
 
 impl Body {
-    /// Whether a whole event fits, with a message of so many bytes.
+    /// Whether a whole event fits, with a message of `message` bytes.
     #[inline]
     pub(crate) fn has_room(&self, message: usize) -> bool {
         self.len + MAX_EVENT + message <= self.room.0.len()
     }
 
-    /// Writes after the last record.
+    /// Returns a writer that appends after the last record.
     #[inline]
     pub(crate) fn writer(&mut self) -> Writer<'_> {
-        // SAFETY: set by `open`; it lives for ever, and is the owner's of this body alone.
+        // SAFETY: `room` was set by `open`; it points into a slot, which is never freed, and this body's owner alone
+        // uses it.
         Writer::new(unsafe { &mut *self.room.0 }, self.len)
     }
 
-    /// The bytes of its records.
+    /// Returns the bytes of the buffer's records.
     pub(crate) fn records(&self) -> &[u8] {
-        // SAFETY: as in `writer`; readers have it shared only once nobody writes any more.
+        // SAFETY: `room` was set by `open` and points into a slot, which is never freed; the body is shared between
+        // readers only after the last write.
         unsafe { &(&*self.room.0)[..self.len] }
     }
 }

@@ -1,18 +1,18 @@
-//! The buffers of a trace, and how much memory those in use may be.
+//! The buffers of a trace, and the limit of the memory in use.
 
 use rtprof_runtime::primitive::{AtomicUsize, Ordering};
 use rtprof_runtime::slots::SlotTable;
 
 use crate::buffer::{Buffer, LARGE, Large, SMALL, Small};
 
-/// The fewest bytes that make sense: a few busy threads, and some for the reader.
+/// The smallest limit: enough for a few busy threads, and some for the reader.
 const LEAST: usize = 16 * LARGE;
 
 pub(crate) struct Buffers {
     small: SlotTable<Small>,
     large: SlotTable<Large>,
-    /// Bytes of those in use, and the most that may be. Free ones keep their memory until the trace is over, so that
-    /// what is resident may be twice this: all in small ones first, all in large ones later.
+    /// Bytes of the buffers in use, and the limit. Free buffers keep their memory until the trace is over, so that
+    /// resident memory may be twice the limit: all of it in small buffers first, all in large ones later.
     used: AtomicUsize,
     limit: AtomicUsize,
 }
@@ -25,15 +25,15 @@ impl Buffers {
         }
     }
 
-    /// Sets the limit, and returns what it is: at least 1 MiB.
+    /// Sets the limit, and returns the limit that applies: at least 1 MiB.
     pub(crate) fn set_limit(&self, bytes: usize) -> usize {
         let bytes = bytes.max(LEAST);
         self.limit.store(bytes, Ordering::Relaxed);
         bytes
     }
 
-    /// A buffer for the caller alone: a large one for who has filled one already in this generation, if there is
-    /// memory for that. For hooks.
+    /// Takes a buffer for the caller alone: a large one if the lane has filled one already in this generation and
+    /// memory permits, else a small one. Safe to call in a hook.
     pub(crate) fn take(&self, has_filled_one: bool) -> Option<&Buffer> {
         let large =
             has_filled_one.then(|| self.within_limit(LARGE, || self.large.take().map(|new| new.open(LARGE))));
@@ -55,7 +55,7 @@ impl Buffers {
         taken
     }
 
-    /// Gives back what [`Buffers::take`] gave.
+    /// Gives back a buffer from [`Buffers::take`].
     pub(crate) fn give_back(&self, buffer: &Buffer) {
         let size = buffer.size();
         if size == SMALL {
@@ -69,13 +69,13 @@ impl Buffers {
     /// Gives the memory of all buffers back to the kernel, unless one is in use.
     ///
     /// # Safety
-    /// No thread takes one meanwhile.
+    /// No thread takes a buffer meanwhile.
     pub(crate) unsafe fn clear(&self) {
         if self.used.load(Ordering::Relaxed) != 0 {
             return;
         }
-        // SAFETY: all are free, as a buffer counts from before it is taken until after it is given back; the rest is the
-        // caller's promise.
+        // SAFETY: `used` counts a buffer from before it is taken until after it is given back, so all are free; the
+        // caller ensures that no thread takes one meanwhile.
         unsafe {
             self.small.clear();
             self.large.clear();

@@ -1,4 +1,4 @@
-//! What the reader has taken out of the recorder.
+//! The buffers that the reader has taken out of the recorder.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use crate::record::Records;
 use crate::tables::View;
 use crate::thread::RECORDER;
 
-/// A generation, as it was cut. Its buffers are free again when this is dropped.
+/// A generation, as it was cut. Its buffers are given back when this is dropped.
 pub struct Collected<'a> {
     pub(crate) tables: &'a View,
     pub(crate) buffers: Vec<&'static Buffer>,
@@ -17,19 +17,20 @@ pub struct Collected<'a> {
 }
 
 impl Collected<'_> {
-    /// The stacks and strings that its records name, and those of all generations before it.
+    /// Returns the stacks and strings that the generation's records name, and those of all generations before it.
     pub fn tables(&self) -> &View {
         self.tables
     }
 
-    /// What is in it.
+    /// Returns the generation's records, lane by lane.
     pub fn generation(&self) -> Generation<'_> {
         let mut places = HashMap::new();
         let mut lanes: Vec<LaneRecords<'_>> = Vec::new();
         for buffer in &self.buffers {
-            // SAFETY: out of the queue: nobody writes to it until it is given back, by the drop of this.
+            // SAFETY: the buffer is out of the queue, and no thread writes to it until the drop of `self` gives it
+            // back.
             let body = buffer.body.with_mut(|body| unsafe { &*body });
-            // Those outside threads are several, each in its order.
+            // There are several lanes outside threads, each with its own order.
             let place = *places.entry((body.thread, body.thread_id)).or_insert(lanes.len());
             if place == lanes.len() {
                 let (thread, thread_id) = (body.thread, body.thread_id);

@@ -1,7 +1,7 @@
-//! What a program that embeds a garbage collector tells of it.
+//! Events of a garbage collector that the program embeds.
 //!
-//! There is one collection at a time, and one stop of the world. Another that begins meanwhile is not recorded, and is
-//! counted: a trace knows no two.
+//! One collection and one stop of the world are recorded at a time. A second one that begins meanwhile is not recorded,
+//! only counted: trace formats cannot show two.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -12,7 +12,7 @@ use crate::lane_writer::LaneWriter;
 use crate::record::{RecordKind, StwReason};
 use crate::thread::{RECORDER, is_enabled, record_own};
 
-/// Something that there is one of at a time.
+/// A kind of activity of which one is recorded at a time.
 struct Only {
     goes_on: AtomicBool,
     /// How many were recorded in this trace.
@@ -27,7 +27,7 @@ impl Only {
         Self { goes_on: AtomicBool::new(false), number: AtomicU64::new(0) }
     }
 
-    /// Begins it. `None` if nothing is recorded of it.
+    /// Begins the activity. `None` if it is not recorded.
     fn begin(&self, record: impl FnOnce(&mut LaneWriter<'_>, u64)) -> Option<Recorded> {
         if !is_enabled() {
             return None;
@@ -52,7 +52,7 @@ impl Only {
     }
 
     fn end(&self, begun: Recorded, kind: RecordKind) {
-        // Not in a trace that has begun since.
+        // Nothing is written if another trace has begun since.
         if begun.session == session() {
             write(kind, [begun.number]);
         }
@@ -60,14 +60,14 @@ impl Only {
     }
 }
 
-/// What is in a trace, as its own end is to be.
+/// An activity whose beginning is in a trace, and whose end is to be in the same trace.
 #[derive(Clone, Copy, Debug)]
 struct Recorded {
     session: u32,
     number: u64,
 }
 
-/// A trace begins.
+/// Resets the numbers when a trace begins.
 pub(crate) fn begin() {
     COLLECTION.number.store(0, Ordering::Relaxed);
     STOP.number.store(0, Ordering::Relaxed);
@@ -84,12 +84,12 @@ fn write<const N: usize>(kind: RecordKind, arguments: [u64; N]) {
     });
 }
 
-/// A collection goes on, until this is dropped. Go: from `gcStart` to the end of mark termination.
+/// Guard of a collection, which ends when this is dropped. Go: from `gcStart` to the end of mark termination.
 #[must_use = "it ends when this is dropped"]
 #[derive(Debug)]
 pub struct Collection(Option<Recorded>);
 
-/// A collection begins.
+/// Begins a collection.
 pub fn begin_collection() -> Collection {
     Collection(COLLECTION.begin(|writer, number| {
         let stack = writer.stack();
@@ -105,16 +105,16 @@ impl Drop for Collection {
     }
 }
 
-/// The world is stopped, until this is dropped.
+/// Guard of a stop of the world, which ends when this is dropped.
 #[must_use = "the world goes on when this is dropped"]
 #[derive(Debug)]
 pub struct Stop {
     begun: Option<Recorded>,
-    /// Only the goroutine that has stopped the world can let it go on.
+    /// Only the goroutine that stopped the world can restart it.
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// The program has stopped its world. Go: `stopTheWorld`.
+/// Records that the program has stopped its world. Go: `stopTheWorld`.
 pub fn begin_stop(reason: StwReason) -> Stop {
     let begun = STOP.begin(|writer, number| {
         let stack = writer.stack();
@@ -132,13 +132,14 @@ impl Drop for Stop {
 }
 
 thread_local! {
-    /// The trace that the sweep of this thread is in; 0 for none.
+    /// The trace in which this thread's sweep was recorded; 0 for none.
     static SWEEP: Cell<u32> = const { Cell::new(0) };
-    /// Assists that this thread is inside of, and the trace that the outermost is in; 0 for none.
+    /// The number of nested assists of this thread, and the trace in which the outermost was recorded; 0 for none.
     static ASSISTS: Cell<(u32, u32)> = const { Cell::new((0, 0)) };
 }
 
-/// Records the beginning of something that ends on this thread. Returns the trace that it is in; 0 for none.
+/// Records the beginning of an activity that ends on this thread. Returns the trace in which it was recorded; 0 for
+/// none.
 fn begin_here(kind: RecordKind) -> u32 {
     if !is_enabled() {
         return 0;
@@ -154,12 +155,12 @@ fn begin_here(kind: RecordKind) -> u32 {
     recorded.unwrap_or(0)
 }
 
-/// The current thread sweeps from now on. Not to be nested. Go: `traceGCSweepStart`.
+/// Begins a sweep by the current thread. Must not be nested. Go: `traceGCSweepStart`.
 pub fn begin_sweep() {
     SWEEP.with(|sweep| sweep.set(begin_here(RecordKind::SweepStart)));
 }
 
-/// It has swept so many bytes, and made so many of them free. Go: `traceGCSweepDone`.
+/// Ends the sweep, which has swept `swept` bytes and freed `reclaimed` of them. Go: `traceGCSweepDone`.
 pub fn end_sweep(swept: u64, reclaimed: u64) {
     let begun = SWEEP.with(Cell::take);
     if begun != 0 && begun == session() {
@@ -167,14 +168,14 @@ pub fn end_sweep(swept: u64, reclaimed: u64) {
     }
 }
 
-/// The current goroutine helps the collector, until this is dropped. Go: mark assist.
+/// Guard of an assist: the current goroutine helps the collector until this is dropped. Go: mark assist.
 #[must_use = "the assist ends when this is dropped"]
 #[derive(Debug)]
 pub struct Assist {
     _of_this_thread: PhantomData<*const ()>,
 }
 
-/// The current goroutine begins to help the collector. Of nested assists the outermost is one event.
+/// Begins an assist of the collector by the current goroutine. Nested assists are recorded as one event, the outermost.
 pub fn begin_assist() -> Assist {
     let (count, mut begun) = ASSISTS.with(Cell::get);
     if count == 0 {

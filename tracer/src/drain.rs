@@ -1,4 +1,4 @@
-//! Start, stop, and the one reader: how what was recorded comes out, generation by generation.
+//! Start, stop, and the reader: how records leave the recorder, generation by generation.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -18,12 +18,12 @@ use crate::tables::{self, View};
 use crate::thread::{self, RECORDER};
 use crate::{collections, heap, states};
 
-/// A generation ends after this long,
+/// The longest duration of a generation.
 const PERIOD: Duration = Duration::from_secs(1);
-/// or when full buffers are so many bytes.
+/// The bytes in full buffers that end a generation.
 const FULL: usize = 8 << 20;
 
-/// Protects start and the end of a trace.
+/// Protects the start and the end of a trace.
 static STARTING: ForkLock = ForkLock::new();
 /// The process whose trace is not over; 0 for none.
 static OWNER: AtomicU32 = AtomicU32::new(0);
@@ -31,7 +31,7 @@ static OWNER: AtomicU32 = AtomicU32::new(0);
 static LAST: AtomicU32 = AtomicU32::new(0);
 /// The tick at which recording was ended.
 static ENDED: AtomicU64 = AtomicU64::new(0);
-/// A fork has left this process a trace that it cannot end.
+/// Set in a forked process that inherited a trace which it cannot end.
 static IS_FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Why nothing can be recorded.
@@ -42,19 +42,19 @@ pub enum StartError {
     AlreadyStarted,
     /// This process was forked while its parent recorded.
     Forked,
-    /// The kernel gives no memory.
+    /// The kernel grants no memory.
     NoMemory,
-    /// Not on this platform.
+    /// The platform is not supported.
     Unsupported,
 }
 
-/// The number of the present trace.
+/// Returns the number of the present trace.
 pub(crate) fn session() -> u32 {
     RECORDER.epoch.session.load(Ordering::Relaxed)
 }
 
-/// Begins to record, with at most `memory` bytes for what is not read yet. `live_heap` says how many bytes of the heap are
-/// live. Not for hooks. Go: `runtime.StartTrace`.
+/// Begins to record. Unread records occupy at most `memory` bytes. `live_heap` returns the live bytes of the heap. Must
+/// not be called in a hook. Go: `runtime.StartTrace`.
 ///
 /// # Errors
 /// See [`StartError`].
@@ -71,12 +71,12 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     match OWNER.load(Ordering::Acquire) {
         0 => {}
         owner if owner == own_process() => return Err(StartError::AlreadyStarted),
-        // Forked without the C library's knowledge.
+        // The process was forked without the C library's knowledge.
         _ => return Err(StartError::Forked),
     }
     RECORDER.epoch.barrier.open();
     RECORDER.losses.reset();
-    // So that hooks know how long a call is that is recorded.
+    // Hooks compare a call's duration with a limit, for which they need the clock's rate.
     clock::ticks_per_second();
     let limit = RECORDER.buffers.set_limit(memory);
     let Some(first) = RECORDER.buffers.take(true) else { return Err(StartError::NoMemory) };
@@ -84,7 +84,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     if !tables::open() {
         return Err(StartError::NoMemory);
     }
-    // Ends those that are no more, and makes the modules known that are new.
+    // Retires goroutines of threads that have ended, and registers modules loaded since.
     drop(goroutine::all());
     thread::forget_lane_of_another();
     rtprof_runtime::modules::refresh();
@@ -100,7 +100,8 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     task::note_trace(true);
     RECORDER.epoch.generation.store(generation, Ordering::SeqCst);
     listeners::set(Listener::Tracer, true);
-    // A thread that has not seen this yet may be about to end a poll, and records nothing of it. Its poll is seen from here on.
+    // A thread that has not seen the new generation may be about to end a poll without a record. After this barrier its
+    // poll is visible here.
     RECORDER.epoch.barrier.heavy();
     let mut drain = Drain {
         session: session(),
@@ -120,14 +121,14 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     Ok(drain)
 }
 
-/// Ends the recording of this trace (see [`Drain::session`]), at once and for all threads. What was recorded is still to be
-/// read. Nothing, if it has ended. Go: the beginning of `runtime.StopTrace`.
+/// Ends the recording of the trace with the number `of` (see [`Drain::session`]), at once and for all threads. Its
+/// records remain to be read. Does nothing if recording has ended. Go: the beginning of `runtime.StopTrace`.
 pub fn end_recording(of: u32) {
     let _held = STARTING.lock();
     end(of);
 }
 
-/// `STARTING` is held.
+/// Ends the recording. The caller holds `STARTING`.
 fn end(of: u32) {
     if of == session() && is_active() && RECORDER.generation() != 0 {
         let _untracked = hook::untracked();
@@ -145,7 +146,7 @@ pub fn is_active() -> bool {
     OWNER.load(Ordering::Acquire) == own_process()
 }
 
-/// This is a forked child: its parent's trace is none of its own.
+/// Abandons the parent's trace in a forked child, which does not own it.
 pub(crate) fn forked() {
     if OWNER.load(Ordering::Relaxed) != 0 {
         IS_FORKED.store(true, Ordering::Relaxed);
@@ -158,60 +159,61 @@ pub(crate) fn forked() {
     }
 }
 
-/// What was recorded, and what was lost.
+/// Counts of records read and of losses.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Counts {
     /// Records that were read.
     pub records: u64,
-    /// Their bytes.
+    /// Bytes of those records.
     pub bytes: u64,
     /// Generations that were read.
     pub generations: u64,
-    /// Events that are in no record: no buffer was free.
+    /// Events without a record, because no buffer was free.
     pub lost_events: u64,
-    /// How often a thread found no buffer free, and whole buffers that came too late to be read.
+    /// Times a thread found no buffer free, plus whole buffers that came too late to be read.
     pub lost_buffers: u64,
-    /// Events without their stack: more than 65,536 distinct ones, or no memory.
+    /// Events without their stack, because there were more than 65,536 distinct ones, or no memory.
     pub lost_stacks: u64,
-    /// Names that are empty for that reason.
+    /// Names that are empty for the same reasons.
     pub lost_names: u64,
-    /// Regions that were dropped on another goroutine than their own, and so did not end.
+    /// Regions dropped on a goroutine other than the one that started them, and so without an end.
     pub foreign_region_ends: u64,
     /// Collections and stops of the world that began during another one, and are not in the trace.
     pub concurrent_collections: u64,
 }
 
-/// The reader. There is one at a time. When it is dropped the trace is over.
+/// The reader. One exists at a time. Dropping it ends the trace.
 pub struct Drain {
     session: u32,
     generation: u32,
     begin: u64,
     begun: Instant,
-    /// How many bytes in full buffers end a generation.
+    /// Bytes in full buffers that end a generation.
     full: usize,
-    /// Buffers of the present generation that were full before the last one was cut.
+    /// Buffers of the present generation that were already full when the last generation was cut.
     pending: Vec<&'static Buffer>,
     view: View,
     in_kernel: InKernel,
     is_over: bool,
-    /// Every thread was seen outside an event.
+    /// Whether every cut found every thread outside an event of the generation that it ended.
     is_quiet: bool,
     counts: Counts,
 }
 
 impl Drain {
-    /// The number of the trace.
+    /// Returns the number of the trace.
     pub fn session(&self) -> u32 {
         self.session
     }
 
-    /// The tick at which the present generation began.
+    /// Returns the tick at which the present generation began.
     pub fn begin(&self) -> u64 {
         self.begin
     }
 
-    /// Whether the present generation has gone on for long enough, or recording has ended. To be asked every few
-    /// milliseconds: it also sees to it that the heap's curve is up to date, and looks at threads that were in the kernel.
+    /// Whether the present generation has lasted long enough, or recording has ended. Must be called every few
+    /// milliseconds: it also brings the heap's curve up to date, and looks again at threads that were found in the
+    /// kernel.
     pub fn wants_cut(&mut self) -> bool {
         if RECORDER.generation() != 0 {
             heap::catch_up();
@@ -230,12 +232,12 @@ impl Drain {
         self.is_over
     }
 
-    /// Ends the present generation and begins the next one, unless recording has ended. Nobody is stopped; events that
-    /// have begun are waited for.
+    /// Ends the present generation and begins the next one, unless recording has ended. No thread is stopped, but the
+    /// call waits for events that have begun.
     pub fn cut(&mut self) -> Collected<'_> {
         let _untracked = hook::untracked();
         if !is_active() {
-            // A forked child has no part in its parent's trace.
+            // A forked child does not own its parent's trace.
             self.is_over = true;
             return Collected { tables: &self.view, buffers: Vec::new(), begin: self.begin, end: self.begin };
         }
@@ -247,14 +249,14 @@ impl Drain {
         RECORDER.full.take_all(&mut all);
         let mut buffers = Vec::with_capacity(all.len());
         for buffer in all {
-            // SAFETY: out of the queue: the reader's alone.
+            // SAFETY: the buffer is out of the queue, so the reader is its only owner.
             let generation = buffer.body.with_mut(|body| unsafe { (*body).generation });
             if generation == self.generation {
                 buffers.push(buffer);
             } else if Some(generation) == next {
                 self.pending.push(buffer);
             } else {
-                // Of a thread that was waited for in vain when that generation was read.
+                // The buffer of a thread for which the reader gave up waiting when it cut that generation.
                 RECORDER.losses.buffers.fetch_add(1, Ordering::Relaxed);
                 RECORDER.buffers.give_back(buffer);
             }
@@ -263,7 +265,7 @@ impl Drain {
         let begin = self.begin;
         self.counts.generations += 1;
         for buffer in &buffers {
-            // SAFETY: out of the queue: the reader's alone.
+            // SAFETY: the buffer is out of the queue, so the reader is its only owner.
             let (records, bytes) = buffer.body.with_mut(|body| unsafe { ((*body).count, (*body).len) });
             self.counts.records += u64::from(records);
             self.counts.bytes += bytes as u64;
@@ -281,12 +283,12 @@ impl Drain {
         Collected { tables: &self.view, buffers, begin, end }
     }
 
-    /// The stacks and strings of all generations that were cut.
+    /// Returns the stacks and strings of all generations that were cut.
     pub fn tables(&self) -> &View {
         &self.view
     }
 
-    /// What was read so far, and what was lost.
+    /// Returns the counts so far.
     pub fn counts(&self) -> Counts {
         let losses = &RECORDER.losses;
         let get = |count: &rtprof_runtime::primitive::AtomicU64| count.load(Ordering::Relaxed);
@@ -312,24 +314,25 @@ impl Drop for Drain {
         if !self.is_over {
             drop(self.cut());
         }
-        // Before another trace can begin, for which the states of goroutines are to be true.
+        // Must come before another trace can begin, which relies on the goroutines' states.
         drop(core::mem::take(&mut self.in_kernel));
         for buffer in self.pending.drain(..) {
             RECORDER.buffers.give_back(buffer);
         }
         for lane in RECORDER.lanes.iter() {
-            // In this order: a lane that is somebody else's by the second look is not closed for the first.
+            // The order of the loads matters: if another thread has taken the lane by the second load, `close_lane`
+            // finds another `thread` in it and leaves it open.
             let thread = lane.thread.load(Ordering::Acquire);
             let thread_id = lane.thread_id.load(Ordering::Relaxed);
-            // It has ended without a word.
+            // The thread has ended without closing its lane.
             if self.is_quiet && thread != 0 && !kernel_thread::is_alive(own_process(), thread_id) {
                 patiently(|patience| RECORDER.close_lane(lane, thread, patience));
             }
         }
         if self.is_quiet {
             self.view = View::default();
-            // SAFETY: no thread is within an event and nothing is recorded, so that no buffer is taken and no table is read; the
-            // view is gone.
+            // SAFETY: no thread is within an event and nothing is recorded, so no thread takes a buffer or reads a
+            // table; the view has been dropped.
             unsafe {
                 RECORDER.buffers.clear();
                 tables::clear();

@@ -1,4 +1,4 @@
-//! What is recorded of all goroutines, by the reader: at the start of a trace, at its cuts and at its end.
+//! Passes over all goroutines by the reader: at the start of a trace, at its cuts and at its end.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -17,29 +17,28 @@ use crate::recorder::Patience;
 use crate::states;
 use crate::thread::RECORDER;
 
-/// Goroutines of which something is recorded in one event of the shared lane.
+/// Goroutines that are recorded within one event of the shared lane.
 const AT_ONCE: usize = 64;
-/// How long to wait for threads that are within an event, and do not run.
+/// How long to wait for threads that are within an event but do not run.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A goroutine whose thread was found waiting in the kernel when the trace began, and that has done nothing since of which any hook
-/// has told.
+/// A goroutine whose thread was found waiting in the kernel when the trace began, and which has reached no hook since.
 struct Found {
     goroutine: &'static Goroutine,
-    /// Its last change.
+    /// The number of the goroutine's last change.
     number: u64,
 }
 
-/// Those that were found in the kernel.
+/// The goroutines that were found in the kernel.
 #[derive(Default)]
 pub(crate) struct InKernel(VecDeque<Found>);
 
-/// So many threads are looked at again at one time. A look takes some microseconds.
+/// Threads that are looked at again at one time. A look takes some microseconds.
 const LOOKS: usize = 8;
 
 impl InKernel {
-    /// Finds them, at the start of a trace, and declares all. A thread that waits in something that no hook has seen would be taken
-    /// for one that runs.
+    /// Finds the goroutines in the kernel at the start of a trace, and declares all goroutines. Otherwise a thread that
+    /// waits in a call without a hook would be taken for a running one.
     pub(crate) fn find_and_declare() -> Self {
         let find = |goroutine| {
             let found = states::find_in_kernel(goroutine)?;
@@ -50,8 +49,9 @@ impl InKernel {
         Self(found)
     }
 
-    /// Looks at some of them again, in turn: one that runs now has come back from a call that had begun before the trace. Only where
-    /// all calls are seen that may wait: elsewhere it may be back in the kernel before anything is written of it.
+    /// Looks again at some of them, in turn: a goroutine whose thread runs now has returned from a call that began
+    /// before the trace. This is done only where all blocking calls have hooks: elsewhere the thread may be back in the
+    /// kernel before its goroutine is recorded.
     pub(crate) fn look_again(&mut self) {
         if !listeners::are_calls_seen() {
             return;
@@ -63,7 +63,7 @@ impl InKernel {
             if word.state() != State::Syscall || word.number() != number {
                 continue;
             }
-            // Ours runs now and then, and tells nothing of it.
+            // The profiler's own threads run now and then, and reach no hook.
             if labels::is_own(goroutine.labels())
                 || kernel_thread::is_waiting(goroutine.thread_id()) != Some(false)
             {
@@ -75,7 +75,7 @@ impl InKernel {
     }
 }
 
-/// The next trace finds out for itself.
+/// Restores the states, because the next trace looks for itself.
 impl Drop for InKernel {
     fn drop(&mut self) {
         for Found { goroutine, number } in self.0.drain(..) {
@@ -87,13 +87,13 @@ impl Drop for InKernel {
     }
 }
 
-/// Declares all goroutines that have not declared themselves in the present generation.
+/// Declares all goroutines that are not declared yet in the present generation.
 pub(crate) fn declare() {
     record_of(goroutine::slots(), |writer, goroutine| writer.declare(goroutine));
     record_of(snapshot::live_tasks(), |writer, task| writer.declare_task(task));
 }
 
-/// Records which goroutines are in a call that is long already: what becomes of it is in no record.
+/// Records which goroutines are in a call that is long already, because the end of the call will not be recorded.
 pub(crate) fn tell_calls() {
     let in_call = |goroutine: &Goroutine, now| {
         let (state, ticks) = goroutine.call().get(now)?;
@@ -101,7 +101,7 @@ pub(crate) fn tell_calls() {
             goroutine.state().state() == State::Running && clock::are_micros(ticks, states::LONG_MICROS);
         is_it.then(|| (state, now.wrapping_sub(ticks)))
     };
-    // Looked for outside of the event, for which others may wait.
+    // The search is done outside of the event, which holds the shared lane that other threads may wait for.
     let now = clock::ticks();
     let found: Vec<_> = goroutine::slots().filter(|goroutine| in_call(goroutine, now).is_some()).collect();
     record_of(found.into_iter(), |writer, goroutine| {
@@ -114,14 +114,14 @@ pub(crate) fn tell_calls() {
     });
 }
 
-/// Records something of each of these goroutines, in the shared lane.
+/// Records something about each of these goroutines, in the shared lane.
 fn record_of<G: 'static>(
     goroutines: impl Iterator<Item = &'static G>,
     record: impl Fn(&mut LaneWriter<'_>, &G),
 ) {
     let mut goroutines = goroutines.peekable();
     while goroutines.peek().is_some() {
-        // Not all at once: others have events for that lane too.
+        // Several events instead of one, because other threads need the lane too.
         let recorded = patiently(|patience| {
             RECORDER.with_patient_shared_writer(patience, |writer| {
                 for goroutine in goroutines.by_ref().take(AT_ONCE) {
@@ -131,13 +131,13 @@ fn record_of<G: 'static>(
             })
         });
         if recorded.is_none() {
-            // Recording has ended, or somebody keeps that lane for good.
+            // Recording has ended, or another thread keeps the lane.
             return;
         }
     }
 }
 
-/// Runs `f` with the patience that the reader has.
+/// Runs `f` with the reader's patience.
 pub(crate) fn patiently<R>(f: impl FnOnce(&Patience<'_>) -> R) -> R {
     let (process, started) = (own_process(), Instant::now());
     let patience = Patience {

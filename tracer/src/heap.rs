@@ -1,4 +1,4 @@
-//! The heap's curve: how much is live, and how much may be.
+//! The heap's curve: the live bytes, and the goal.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,9 +19,9 @@ struct Curve {
     /// The interval in ticks.
     interval: AtomicU64,
     goal: AtomicU64,
-    /// Says how much is live. Set while a trace is recorded.
+    /// Returns the live bytes. Set while a trace is recorded.
     live: AtomicRef<fn() -> u64>,
-    /// The live heap as of the last point.
+    /// The live bytes as of the last point.
     shown: AtomicU64,
 }
 
@@ -33,8 +33,8 @@ static CURVE: Curve = Curve {
     shown: AtomicU64::new(0),
 };
 
-/// A sampled object was allocated or freed, and `live` says how many bytes are live now. At most one event in 5 ms. For hooks.
-/// Go: `traceHeapAlloc`.
+/// Records the live bytes, which `live` returns, after a sampled object was allocated or freed. At most one event in 5
+/// ms is recorded. Safe to call in a hook. Go: `traceHeapAlloc`.
 #[inline]
 pub fn heap_changed(live: impl FnOnce() -> u64) {
     if is_enabled() {
@@ -56,8 +56,8 @@ fn write_live(live: u64) {
     write(RecordKind::HeapAlloc, live);
 }
 
-/// Draws what the curve lacks: a burst may end within the interval after a point. By the reader, time and again, and
-/// before the end of a trace.
+/// Records the point that the curve lacks when a burst ends within the interval after a point. The reader calls it
+/// periodically, and before the end of a trace.
 pub(crate) fn catch_up() {
     let Some(live) = CURVE.live.get().map(|live| live()) else { return };
     if CURVE.shown.load(Ordering::Relaxed) != live {
@@ -66,8 +66,8 @@ pub(crate) fn catch_up() {
     }
 }
 
-/// Sets the goal of the heap in bytes, which traces show above its curve: a memory limit, or what a collector aims
-/// at. 0, which it is at first, is none. Go: `runtime/debug.SetMemoryLimit`, and the goal of the collector.
+/// Sets the goal of the heap in bytes, which traces show above its curve: a memory limit, or what a collector aims at.
+/// 0, the initial value, means none. Go: `runtime/debug.SetMemoryLimit`, and the goal of the collector.
 pub fn set_heap_goal(bytes: u64) {
     CURVE.goal.store(bytes, Ordering::Relaxed);
     if is_enabled() {
@@ -75,7 +75,7 @@ pub fn set_heap_goal(bytes: u64) {
     }
 }
 
-/// The first points of a trace.
+/// Records the first points of a trace.
 pub(crate) fn begin(live: &'static fn() -> u64) {
     CURVE.live.set(Some(live));
     let interval = clock::ticks_per_second() as u128 * u128::from(INTERVAL_NANOS) / u128::from(clock::NANOS);
@@ -94,7 +94,7 @@ fn write(kind: RecordKind, bytes: u64) {
             writer.write(kind, writer.now(), [bytes]);
         }
     };
-    // A thread that allocates is not registered for that; nor does it show that it waits no more, if it has said so.
+    // An allocation does not register its thread, and does not end a wait that the thread has announced.
     let is_written = goroutine::known().and_then(|own| {
         in_own_lane(own, |writer| {
             writer.declare(own);

@@ -1,18 +1,18 @@
-//! A lane: what a thread has of the recorder, from its first event to its end.
+//! A lane: a thread's part of the recorder, from the thread's first event to its end.
 //!
 //! ```text
-//!   thread      turn: odd ─ is the generation still mine? ─ write into the buffer ─ turn: even
-//!   reader      the next generation ─ barrier ─ turn even, or another one? ─ lock ─ take the buffer
+//!   thread      events: odd ─ is the generation still mine? ─ write into the buffer ─ events: even
+//!   reader      the next generation ─ barrier ─ events even, or changed? ─ lock ─ take the buffer
 //! ```
 //!
-//! Within an event the buffer is the thread's, with no lock and no atomic instruction. The reader publishes a new generation
-//! and waits until the thread has been outside an event; later events see the new generation, and the thread gives up
-//! the buffer by itself, under the lane's lock, unless the reader has taken it before.
+//! Within an event the buffer belongs to the thread, with no lock and no atomic instruction. The reader publishes a new
+//! generation and waits until the thread has been outside an event. Later events see the new generation, and the thread
+//! gives up the buffer under the lane's lock, unless the reader has already taken it.
 //!
-//! Locks: `lock`, a spinning word held for the exchange of a buffer, by the thread within an event and by the reader. It
-//! bears its holder's number, so that the reader can take it from a thread that has died with it; an event waits for it for
-//! a while only, as it may be that of a signal handler that has interrupted the reader. A handler that interrupts an event
-//! stays out of the lane. A forked child records nothing any more.
+//! Locks: `lock` is a spinning word that the thread (within an event) and the reader hold while they exchange a buffer.
+//! The word contains the holder's number, so that the reader can release the lock of a thread that died holding it. An
+//! event waits for the lock only for a while, because it may run in a signal handler that has interrupted the reader. A
+//! handler that interrupts an event does not use the lane. A forked child records nothing any more.
 
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::holder_lock::HolderLock;
@@ -25,31 +25,31 @@ use rtprof_runtime::slots::{Slot, SlotIndex};
 use crate::buffer::Buffer;
 use crate::tables::LookupCache;
 
-/// A lane, in a slot that is used again and again.
+/// A lane, in a slot that is reused.
 #[repr(C, align(128))]
 pub(crate) struct Lane {
-    /// Odd while its thread is within an event.
+    /// Odd while the lane's thread is within an event.
     pub(crate) events: AtomicU32,
     /// The generation of the buffer.
     pub(crate) generation: AtomicU32,
-    /// Null when there is none. Changed with the lock held.
+    /// Null when there is none. Changed only with the lock held.
     pub(crate) buffer: AtomicPtr<Buffer>,
     /// The kernel's number of the thread that holds it; 0 for none.
     lock: HolderLock<AtomicU32>,
     /// 1 when events were lost since the last buffer.
     is_lossy: AtomicU32,
-    /// The thread's, as in [`crate::generation::LaneRecords`]; 0 while the lane is nobody's.
+    /// The goroutine of the thread, as in [`crate::generation::LaneRecords`]; 0 while the lane is free.
     pub(crate) thread: AtomicU64,
     pub(crate) thread_id: AtomicU32,
     index: SlotIndex,
-    /// For the thread within an event.
+    /// Used by the thread within an event.
     pub(crate) cache: UnsafeCell<LookupCache>,
 }
 
-// SAFETY: `cache` is used within the event of the lane's thread alone, or under the lock of the shared lane.
+// SAFETY: `cache` is used only by the lane's thread within an event, or by the thread that holds the shared lane.
 unsafe impl Sync for Lane {}
 
-// SAFETY: numbers, and pointers that may be null, for which zero is valid. Nothing in it is dropped.
+// SAFETY: numbers, and pointers that may be null, for which zero is valid. Nothing in the lane is dropped.
 unsafe impl Slot for Lane {
     fn index(&self) -> &SlotIndex {
         &self.index
@@ -79,19 +79,19 @@ impl Lane {
         }
     }
 
-    /// Holds the lane's buffer fast, until dropped, for the thread of this number. `None` when `gives_up` says so, which is
-    /// told how often it was tried and who holds it.
+    /// Locks the lane's buffer for the thread `thread_id`, until the guard is dropped. Returns `None` when `gives_up`
+    /// returns `true`; it receives the number of tries and the holder.
     pub(crate) fn lock(&self, thread_id: u32, gives_up: impl Fn(u32, u32) -> bool) -> Option<Locked<'_>> {
         take(&self.lock, thread_id, gives_up).then(|| Locked(self))
     }
 
-    /// Lets go what a dead thread holds.
+    /// Releases the lock if the thread `dead` holds it.
     pub(crate) fn unlock_for(&self, dead: u32) {
         self.lock.release_for(dead);
     }
 }
 
-/// Takes a lock for a thread, and waits in between. False when `gives_up` says so.
+/// Takes a lock for a thread, with a wait between tries. Returns `false` when `gives_up` returns `true`.
 pub(crate) fn take(
     lock: &HolderLock<AtomicU32>,
     thread_id: u32,
@@ -106,37 +106,37 @@ pub(crate) fn take(
     })
 }
 
-/// Whether a lock is held by the thread itself, which has been interrupted by a signal handler that wants it: it would wait for
-/// ever. (In models all threads have one number, and no handlers.)
+/// Whether a lock is held by the calling thread itself, interrupted by a signal handler that wants the lock and would
+/// wait for ever. (In models all threads have one number, and there are no handlers.)
 pub(crate) fn is_own(holder: u32, own: u32) -> bool {
     !cfg!(loom) && holder == own
 }
 
-/// The lane's lock is held.
+/// Guard of the lane's lock.
 pub(crate) struct Locked<'a>(&'a Lane);
 
 impl Locked<'_> {
     /// Takes the buffer out of the lane.
     pub(crate) fn take(&self) -> Option<&'static Buffer> {
         self.0.generation.store(0, Ordering::Relaxed);
-        // Acquire and Release by the lock.
+        // The lock provides Acquire and Release.
         let buffer = self.0.buffer.swap(core::ptr::null_mut(), Ordering::Relaxed);
-        // SAFETY: null, or a slot, which lives for ever.
+        // SAFETY: the pointer is null or points to a slot, which is never freed.
         unsafe { buffer.as_ref() }
     }
 
-    /// Puts a buffer in.
+    /// Puts a buffer into the lane.
     pub(crate) fn put(&self, buffer: &'static Buffer, generation: u32) {
         self.0.buffer.store((&raw const *buffer).cast_mut(), Ordering::Relaxed);
         self.0.generation.store(generation, Ordering::Relaxed);
     }
 
-    /// Says that events are lost from here on. `true` if they were not before.
+    /// Notes that events are lost from here on. Returns `true` if none was lost before.
     pub(crate) fn begin_loss(&self) -> bool {
         self.0.is_lossy.swap(1, Ordering::Relaxed) == 0
     }
 
-    /// Whether events were lost up to here.
+    /// Returns whether events were lost, and clears the note.
     pub(crate) fn end_loss(&self) -> bool {
         self.0.is_lossy.swap(0, Ordering::Relaxed) != 0
     }
@@ -148,8 +148,8 @@ impl Drop for Locked<'_> {
     }
 }
 
-/// Between two tries of something that another thread is about to make possible: at first right away, then after
-/// others could run.
+/// Waits between two tries of something that another thread is about to make possible: first spins, then yields to
+/// other threads, then sleeps.
 pub(crate) fn wait(tries: u32) {
     match tries {
         0..64 => spin_loop(),

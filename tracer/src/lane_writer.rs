@@ -1,16 +1,17 @@
-//! An event: what a thread does to its lane in one event.
+//! The writer of an event: exclusive access to a lane for one event.
 //!
 //! # Changes of goroutines
 //!
-//! A change is a compare-and-swap on the goroutine's word, from which the number of the change comes, and then a record
-//! of it. Its tick is read between the load of the word and the swap: after the change before, whose swap was seen by the
-//! load, and before the next one. So a cause is never younger than its effect, as far as the cores' counters agree.
+//! A change is a compare-and-swap on the goroutine's word, which yields the number of the change, followed by a record
+//! of it. Its tick is read between the load of the word and the swap. So the tick is later than the previous change,
+//! whose swap the load has seen, and earlier than the next one. Thus a cause is never younger than its effect, as far
+//! as the cores' counters agree.
 //!
-//! Who finds a goroutine's word in another generation declares it (`RecordKind::Status`) before the change. If that generation is
-//! newer than the writer's own, the event goes over to it first: then an effect is never in an earlier generation than its
-//! cause.
+//! A writer that finds a goroutine's word in another generation declares the goroutine (`RecordKind::Status`) before
+//! the change. If that generation is newer than the writer's own, the event first moves to it, so that an effect is
+//! never in an earlier generation than its cause.
 //!
-//! An event that gets no buffer is *blind*: it changes the word to [`LOST_GENERATION`], and records nothing.
+//! An event that gets no buffer is *blind*: it changes the word's mark to [`LOST_GENERATION`], and records nothing.
 
 mod tasks;
 
@@ -42,8 +43,8 @@ pub(crate) struct LaneWriter<'a> {
 }
 
 impl<'a> LaneWriter<'a> {
-    /// An event that has no buffer yet: [`LaneWriter::open`] follows. (Made whole at once it would be copied from place to
-    /// place, which takes longer than all that it does.)
+    /// A writer without a buffer: [`LaneWriter::open`] must follow. (A writer made complete at once would be copied
+    /// from place to place, which takes longer than the rest of the event.)
     #[inline(always)]
     pub(crate) fn new(recorder: &'static Recorder, lane: &'a Lane, generation: u32) -> Self {
         Self { recorder, lane, generation, buffer: None }
@@ -53,10 +54,10 @@ impl<'a> LaneWriter<'a> {
     #[inline(always)]
     pub(crate) fn open(&mut self) {
         if self.lane.generation.load(Ordering::Relaxed) == self.generation {
-            // SAFETY: a lane with a generation has a buffer, and only this thread, within an event, or a reader who has seen
-            // that the event is none, takes it out.
+            // SAFETY: a lane with a generation has a buffer. Only this thread, within an event, or a reader that has
+            // seen no event in progress takes the buffer out.
             let buffer = unsafe { &*self.lane.buffer.load(Ordering::Relaxed) };
-            // SAFETY: the buffer is this writer's.
+            // SAFETY: this writer is the buffer's only user during the event.
             if buffer.body.with_mut(|body| unsafe { (*body).has_room(0) }) {
                 self.buffer = Some(buffer);
                 return;
@@ -65,16 +66,17 @@ impl<'a> LaneWriter<'a> {
         self.renew(self.generation);
     }
 
-    /// Finds room for one event more, in an event of several, or for one with a message of so many bytes.
+    /// Makes room for another event when several are written at once, or for an event with a message of `message`
+    /// bytes.
     pub(crate) fn make_room(&mut self, message: usize) {
         let Some(buffer) = self.buffer else { return };
-        // SAFETY: the buffer is this writer's.
+        // SAFETY: this writer is the buffer's only user during the event.
         if !buffer.body.with_mut(|body| unsafe { (*body).has_room(message) }) {
             self.renew(self.generation);
         }
     }
 
-    /// Goes on in a new buffer of this generation.
+    /// Continues in a new buffer of `generation`.
     #[cold]
     fn renew(&mut self, generation: u32) {
         self.generation = generation;
@@ -93,7 +95,7 @@ impl<'a> LaneWriter<'a> {
         self.buffer.is_none()
     }
 
-    /// Whether this event is blind. Then its event is lost, and counted.
+    /// Whether this event is blind. If so, counts it as lost.
     #[inline]
     pub(crate) fn count_if_lost(&self) -> bool {
         if self.buffer.is_some() {
@@ -103,12 +105,12 @@ impl<'a> LaneWriter<'a> {
         true
     }
 
-    /// The generation that it records in; 0 when blind.
+    /// Returns the generation in which the event is recorded; 0 when blind.
     pub(crate) fn generation(&self) -> u32 {
         self.generation
     }
 
-    /// The tick of an event that is no effect of another thread's.
+    /// Returns the tick of an event that is not the effect of another thread's event.
     #[inline]
     pub(crate) fn now(&self) -> u64 {
         clock::ticks()
@@ -134,7 +136,7 @@ impl<'a> LaneWriter<'a> {
     fn append(&mut self, tick: u64, put: impl FnOnce(&mut Writer<'_>, u64)) {
         let Some(buffer) = self.buffer else { return };
         buffer.body.with_mut(|body| {
-            // SAFETY: the buffer is this writer's.
+            // SAFETY: this writer is the buffer's only user during the event.
             let body = unsafe { &mut *body };
             let delta = clock::since(body.last, tick);
             body.last += delta;
@@ -145,13 +147,13 @@ impl<'a> LaneWriter<'a> {
         });
     }
 
-    /// The stack of the caller; 0, counted, if it cannot be kept.
+    /// Returns the caller's stack; 0, counted as lost, if it cannot be kept.
     #[inline]
     pub(crate) fn stack(&mut self) -> StackId {
         if self.buffer.is_none() {
             return 0;
         }
-        // SAFETY: the lane is this writer's.
+        // SAFETY: this writer is the only user of the lane's cache during the event.
         let number = self.lane.cache.with_mut(|cache| unsafe { tables::stack_here(&mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
@@ -159,13 +161,13 @@ impl<'a> LaneWriter<'a> {
         })
     }
 
-    /// The number of a text; 0, counted, if it cannot be kept.
+    /// Returns the id of a text; 0, counted as lost, if it cannot be kept.
     #[inline]
     pub(crate) fn string(&mut self, text: &str) -> StringId {
         if self.buffer.is_none() {
             return 0;
         }
-        // SAFETY: the lane is this writer's.
+        // SAFETY: this writer is the only user of the lane's cache during the event.
         let number = self.lane.cache.with_mut(|cache| unsafe { tables::string(text, &mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
@@ -173,7 +175,8 @@ impl<'a> LaneWriter<'a> {
         })
     }
 
-    /// The number of a goroutine's [`title`](start::title), or [`NAMED_LATER`]; 0, counted, if it cannot be kept.
+    /// Returns the id of a goroutine's [`title`](start::title), or [`NAMED_LATER`]; 0, counted as lost, if it cannot be
+    /// kept.
     pub(crate) fn title(&mut self, name: &str, start: Option<Start>) -> StringId {
         if self.buffer.is_none() {
             return 0;
@@ -184,7 +187,7 @@ impl<'a> LaneWriter<'a> {
             }
             return self.string(start::title(name, start, &mut [0; MAX_TITLE]));
         };
-        // SAFETY: the lane is this writer's.
+        // SAFETY: this writer is the only user of the lane's cache during the event.
         let number = self.lane.cache.with_mut(|cache| unsafe { tables::title(start, &mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
@@ -192,8 +195,8 @@ impl<'a> LaneWriter<'a> {
         })
     }
 
-    /// Goes over to the present generation if the word is not of the writer's. `true` if it did: the word is to be read
-    /// again, as it may be of an even later one.
+    /// Moves to the present generation if the word is not of the writer's. If it did, returns `true`: the caller must
+    /// read the word again, as it may be of an even later generation.
     #[inline]
     fn follow(&mut self, word: StateWord) -> bool {
         if word.generation() == self.generation || self.generation == 0 {
@@ -207,7 +210,8 @@ impl<'a> LaneWriter<'a> {
         is_past
     }
 
-    /// Changes the state of a goroutine, and declares it if nobody has. `false` if it was changed by somebody else.
+    /// Changes the state of a goroutine, and declares the goroutine if it is not declared yet. `false` if another
+    /// thread has changed the word.
     #[inline]
     fn change(&mut self, goroutine: &Goroutine, word: StateWord, to: State, tick: u64) -> bool {
         let generation = if self.generation == 0 { word.lost() } else { self.generation };
@@ -229,7 +233,7 @@ impl<'a> LaneWriter<'a> {
         self.status(id, word, tick, thread, (name, created_by));
     }
 
-    /// Declares a goroutine, with its thread if it runs on one, its name, and the stack that has created it.
+    /// Writes a goroutine's status, with its thread if it runs on one, its name, and the stack that created it.
     fn status(
         &mut self,
         id: u64,
@@ -251,7 +255,7 @@ impl<'a> LaneWriter<'a> {
         self.write(RecordKind::Status, tick, arguments);
     }
 
-    /// The number of these return addresses; 0, counted, if they cannot be kept.
+    /// Returns the id of these return addresses; 0, counted as lost, if they cannot be kept.
     pub(crate) fn stack_of(&mut self, frames: &[usize]) -> StackId {
         if self.buffer.is_none() {
             return 0;
@@ -262,7 +266,7 @@ impl<'a> LaneWriter<'a> {
         })
     }
 
-    /// Declares a goroutine, without asking what it does now, unless somebody has in this generation.
+    /// Declares a goroutine in the state that its word says, unless it is declared in this generation.
     pub(crate) fn declare(&mut self, goroutine: &Goroutine) {
         loop {
             let id = goroutine.id();
@@ -279,7 +283,8 @@ impl<'a> LaneWriter<'a> {
             let tick = clock::ticks_after_loads();
             if goroutine.change(word, word.declared(self.generation)).is_ok() {
                 self.thread_status(id, goroutine, word, tick);
-                // The slot may have become another's between the two loads; then that one was declared as well.
+                // The slot may have been reused for another goroutine between the two loads; then that goroutine was
+                // declared as well.
                 let now = goroutine.id();
                 if now != id && now != 0 {
                     self.thread_status(now, goroutine, word, tick);
@@ -289,8 +294,8 @@ impl<'a> LaneWriter<'a> {
         }
     }
 
-    /// Sees to it that the current thread's goroutine is declared and runs: an event of its own proves that it does. (It may
-    /// have been waiting, in a closure that was announced as a wait but does something else too.)
+    /// Ensures that the current thread's goroutine is declared and running, because an event of its thread proves that
+    /// it runs. (It may be marked as waiting, in a closure that was announced as a wait but does something else too.)
     #[inline]
     pub(crate) fn settle(&mut self, own: &Goroutine) {
         let word = own.state();
@@ -340,7 +345,7 @@ impl<'a> LaneWriter<'a> {
         }
     }
 
-    /// The current thread's goroutine, which runs, does something else from now on. Returns the tick.
+    /// Changes the current thread's goroutine from running to another state. Returns the tick.
     #[inline]
     pub(crate) fn leave_running(&mut self, own: &Goroutine, to: State) -> u64 {
         loop {
@@ -351,18 +356,18 @@ impl<'a> LaneWriter<'a> {
             }
             let tick = clock::ticks();
             if !matches!(word.state(), State::Running | State::Dead) {
-                // The start of a trace has taken it for one that waits in the kernel.
+                // The start of a trace took the thread for one that waits in the kernel.
                 continue;
             }
-            // Else nobody changes the state of a goroutine that runs, but it may be declared meanwhile.
+            // No other thread changes the state of a running goroutine, but another may declare it meanwhile.
             if word.state() == State::Dead || self.change(own, word, to, tick) {
                 return tick;
             }
         }
     }
 
-    /// A goroutine that waits can run again, by the doing of the current thread, whose stack this is. Nothing, if it does
-    /// not wait, as `waits` says of its state.
+    /// Makes a waiting goroutine runnable, on behalf of the current thread, whose stack is `stack`. Does nothing if the
+    /// goroutine is not waiting, that is if `waits` returns `false` for its state.
     pub(crate) fn unblock(&mut self, goroutine: &Goroutine, stack: StackId, waits: &dyn Fn(State) -> bool) {
         loop {
             let id = goroutine.id();

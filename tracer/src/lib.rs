@@ -1,6 +1,6 @@
-//! The recording side of the execution tracer: what threads do, in buffers of their own.
+//! The recording side of the execution tracer: threads write records to their own buffers.
 //!
-//! Programs use the facade, `rtprof::trace`. This crate is for those who write hooks or encoders.
+//! Programs use the facade, `rtprof::trace`. This crate is for authors of hooks and encoders.
 //!
 //! ```text
 //!   hooks, annotations ─► LaneWriter ─► Lane ── full buffer, or a new generation ──► Queue ─► Drain ─► Generation
@@ -8,22 +8,22 @@
 //!                          └─ a goroutine's state: one word, one compare-and-swap                  └─► an encoder
 //! ```
 //!
-//! | module | what it answers |
+//! | module | contents |
 //! |---|---|
-//! | [`record`], [`generation`] | what is recorded, in a form that knows no trace format |
-//! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records of a thread reach the reader, with no lock between threads |
-//! | `turn`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
-//! | `lane_writer::tasks`, [`polls`] | the same of async tasks |
-//! | `tables` | what stands for stacks and strings |
+//! | [`record`], [`generation`] | the records, in a form that knows no trace format |
+//! | `lane`, `shared`, `buffer`, `buffers`, `queue`, `barrier` | how records reach the reader; threads share no lock |
+//! | `lane_writer`, [`states`] | how a goroutine's changes are recorded in their true order, from any moment on |
+//! | `lane_writer::tasks`, [`polls`] | the same for async tasks |
+//! | `tables` | the ids of stacks and strings |
 //! | [`drain`], `everyone` | start, stop, and the cuts in between |
-//! | `task`, `region`, `log`, `sample`, [`heap`], [`collections`] | what else is recorded |
+//! | `task`, `region`, `log`, `sample`, [`heap`], [`collections`] | other events |
 //!
 //! # Rules of the hooks
 //! As in `rtprof_runtime`: no allocation, no lock that a signal handler or a forked child could find held, no panic. A
-//! signal handler that interrupts an event of its thread records to a shared lane, without waiting for it for long; the
-//! CPU sampler's has lanes that it does not wait for at all.
+//! signal handler that interrupts an event of its thread records to a shared lane, and does not wait for it for long.
+//! The CPU sampler's handler has lanes for which it does not wait at all.
 
-// A model uses a part of this.
+// Models use only a part of the crate.
 #![cfg_attr(loom, allow(dead_code, unused_imports))]
 
 mod barrier;

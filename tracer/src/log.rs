@@ -1,13 +1,14 @@
-//! Messages in the trace.
+//! Log messages in the trace.
 
 use crate::record::cut;
 use crate::task;
 use crate::thread::{is_enabled, record_any};
 
-/// Writes a message of a category to the trace, as of the current goroutine and the current [`Task`](crate::Task), if
-/// there is one. Of each text at most 1,024 bytes are kept. While nothing is recorded this is one load. Go: `trace.Log`.
+/// Writes a message of a category to the trace, for the current goroutine and the current [`Task`](crate::Task), if
+/// there is one. At most 1,024 bytes of each text are kept. While nothing is recorded this is one load. Go:
+/// `trace.Log`.
 ///
-/// May be called in a signal handler; there, if it interrupts another event, the message belongs to no goroutine.
+/// May be called in a signal handler. If the handler interrupts another event, the message belongs to no goroutine.
 #[inline]
 pub fn log(category: &str, message: &str) {
     if is_enabled() {

@@ -20,7 +20,7 @@ fn model(bound: usize, f: impl Fn() + Sync + Send + 'static) {
     builder.check(f);
 }
 
-/// loom's atomics belong to one execution; the little that leaks ends with the test.
+/// Leaks a recorder, because loom's atomics belong to one execution; the leak ends with the test.
 fn recorder() -> &'static Recorder {
     let recorder = Box::leak(Box::new(Recorder::new()));
     recorder.epoch.generation.store(1, Ordering::SeqCst);
@@ -36,7 +36,7 @@ fn event(recorder: &'static Recorder, lane: &Lane, number: u64) -> bool {
     recorded == Some(true)
 }
 
-/// What a reader does at a cut. Returns the buffers that are in its hands.
+/// Does what a reader does at a cut. Returns the buffers that the reader then owns.
 fn cut(recorder: &Recorder, from: u32, is_last: bool) -> Vec<&'static Buffer> {
     let next = recorder.advance(from, is_last).unwrap();
     assert!(recorder.collect(next, &PATIENT));
@@ -45,10 +45,10 @@ fn cut(recorder: &Recorder, from: u32, is_last: bool) -> Vec<&'static Buffer> {
     buffers
 }
 
-/// The generation and the records of a buffer.
+/// Returns the generation and the records of a buffer.
 fn read(buffer: &Buffer) -> (u32, Vec<Record<'_>>) {
     buffer.body.with_mut(|body| {
-        // SAFETY: out of the queue; loom checks that nobody else has it.
+        // SAFETY: the buffer is out of the queue; loom checks that no other thread uses it.
         let body = unsafe { &*body };
         let records = Records::new(body.base, body.records()).map(|(_, record)| record).collect();
         (body.generation, records)
@@ -63,7 +63,7 @@ fn numbers(records: &[Record<'_>]) -> Vec<u64> {
     records.iter().map(number).collect()
 }
 
-/// A thread records while the reader cuts and then stops: what was recorded is read once, in order, in a buffer that the
+/// A thread records while the reader cuts and then stops: each record is read once, in order, from a buffer that the
 /// thread does not touch any more.
 #[test]
 fn loom_a_buffer_is_handed_over_whole() {
@@ -105,7 +105,7 @@ fn loom_a_lane_is_closed_while_the_reader_stops() {
     });
 }
 
-/// Two threads share the lane for those that have none, while the reader stops.
+/// Two threads use the shared lane while the reader stops.
 #[test]
 fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
     model(2, || {
@@ -127,8 +127,8 @@ fn loom_the_shared_lane_is_one_thread_s_at_a_time() {
 }
 
 /// A goroutine blocks, another wakes it, and the reader cuts meanwhile: the wake is never in an earlier generation than
-/// the block, their numbers are the true order, and the goroutine is declared once in each generation, before anything
-/// else that concerns it there.
+/// the block, their numbers are the true order, and the goroutine is declared once in each generation, before any other
+/// record that concerns it there.
 #[test]
 fn loom_an_effect_is_never_in_an_earlier_generation() {
     model(3, || {
@@ -136,7 +136,7 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
         let goroutine: &'static Goroutine = Box::leak(Box::new(Goroutine::default()));
         let lanes = [1, 2].map(|id| recorder.open_lane(id, id as u32).unwrap());
         let waker = thread::spawn(move || {
-            // Does nothing if it comes before the block.
+            // Does nothing if the wake comes before the block.
             let is_waiting = |state| matches!(state, State::Waiting(_));
             recorder.with_writer(lanes[1], |writer| writer.unblock(goroutine, 0, &is_waiting)).unwrap();
         });
@@ -179,8 +179,8 @@ fn loom_an_effect_is_never_in_an_earlier_generation() {
     });
 }
 
-/// A task is polled while another thread wakes it and the reader cuts: it is declared once in each generation, the changes are
-/// numbered in their true order, and no wake is lost.
+/// A task is polled while another thread wakes it and the reader cuts: it is declared once in each generation, the
+/// changes are numbered in their true order, and no wake is lost.
 #[test]
 fn loom_a_task_is_woken_while_it_is_polled() {
     model(2, || {
@@ -222,7 +222,7 @@ fn loom_a_task_is_woken_while_it_is_polled() {
         assert!(expected.contains(&&*kinds), "{kinds:?}");
         assert!(changes.iter().zip(1..).all(|(change, number)| change.0 == number), "{changes:?}");
         assert!(changes.is_sorted_by_key(|&(_, generation, _)| generation), "{changes:?}");
-        // As of the last change before the generation.
+        // A status has the number of the last change before its generation.
         declared.sort_unstable();
         let of = |generation| changes.iter().filter(move |change| change.1 < generation).count() as u64;
         let mut generations: Vec<_> = changes.iter().map(|change| change.1).collect();

@@ -1,7 +1,8 @@
-//! Async tasks that are created, polled, woken and dropped. For hooks.
+//! Async tasks that are created, polled, woken and dropped. Safe to call in hooks.
 //!
-//! Called only while [`is_enabled`](crate::is_enabled): else a task keeps up no state for traces. The task says what it does; so
-//! each of these has its place before or after what it tells of.
+//! Called only while [`is_enabled`](crate::is_enabled), because otherwise a task keeps no state for traces. These
+//! functions read the state of the task, so each must be called before or after the change that it reports, as its text
+//! says.
 
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::state::State;
@@ -12,7 +13,7 @@ use crate::lane_writer::{
 };
 use crate::thread::{record_any, record_self};
 
-/// The current goroutine has created a task, which nothing else knows yet. Go: `traceGoCreate`.
+/// Records that the current goroutine has created a task, before any other code knows the task. Go: `traceGoCreate`.
 #[cold]
 pub fn created(task: &Task) {
     record_any(|writer| {
@@ -22,7 +23,7 @@ pub fn created(task: &Task) {
     });
 }
 
-/// The current thread is about to poll a task: before [`Task::enter`]. Go: `traceGoStart`.
+/// Records that the current thread is about to poll a task. Called before [`Task::enter`]. Go: `traceGoStart`.
 #[inline(never)]
 pub fn begin(task: &Task) {
     record_self(|writer, _| {
@@ -31,19 +32,19 @@ pub fn begin(task: &Task) {
     });
 }
 
-/// How a poll ends.
+/// The way a poll ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PollEnd {
     /// The future waits, or can run again.
     Pending,
-    /// By a panic.
+    /// The poll has panicked.
     Panicked,
     /// The task is over.
     Over,
 }
 
-/// The poll of `task` by the current thread, whose goroutine `own` is, is over; the thread goes on polling `outer`. Before
-/// [`Task::leave`]. Go: `traceGoPark`, `traceGoSched`, `traceGoEnd`.
+/// Records the end of a poll of `task` by the current thread, whose goroutine is `own`; the thread continues to poll
+/// `outer`. Called before [`Task::leave`]. Go: `traceGoPark`, `traceGoSched`, `traceGoEnd`.
 #[inline(never)]
 pub fn end(own: &'static Goroutine, task: &'static Task, outer: Option<&'static Task>, end: PollEnd) {
     let recorded = record_self(|writer, own| {
@@ -53,7 +54,7 @@ pub fn end(own: &'static Goroutine, task: &'static Task, outer: Option<&'static 
             PollEnd::Panicked => writer.end_panicked_poll(task),
             PollEnd::Over => writer.end_task(task),
         }
-        // A signal handler that comes next and finds the task polled would take it for one that runs.
+        // Otherwise a signal handler that comes next would find the task polled, and record it as running.
         own.set_polls(outer);
     });
     if recorded.is_none() {
@@ -66,10 +67,11 @@ pub fn end(own: &'static Goroutine, task: &'static Task, outer: Option<&'static 
     }
 }
 
-/// The current thread is about to wake a task: before the executor is told, which may poll it at once. Go: `traceGoUnpark`.
+/// Records that the current thread is about to wake a task. Called before the wake reaches the executor, which may poll
+/// the task at once. Go: `traceGoUnpark`.
 #[inline]
 pub fn woken(task: &Task) {
-    // Most wakes that come in numbers are of one task.
+    // Bursts of wakes are mostly of one task.
     if task.is_woken_already() {
         return;
     }
@@ -87,7 +89,7 @@ fn wake(task: &Task) {
     }
 }
 
-/// A task is over that no poll has ended, and that is not polled.
+/// Records the end of a task that ends outside a poll.
 #[cold]
 pub fn dropped(task: &Task) {
     let recorded = record_self(|writer, _| {

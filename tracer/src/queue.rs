@@ -1,8 +1,8 @@
-//! The queue of buffers that no thread writes to any more: many put in, one reader takes all.
+//! The queue of buffers that no thread writes to any more: many threads push, one reader takes all.
 //!
-//! A list whose head is swapped: who takes all takes what no other can reach any more, so no buffer can be in it
-//! twice, and a head that was seen before is no danger. Buffers of one thread come out in the order in which they
-//! were put in.
+//! It is a list whose head is swapped. The reader takes all buffers with one swap, after which no other thread can
+//! reach them, so no buffer can be in the queue twice, and ABA on the head is harmless. Buffers of one thread come out
+//! in the order in which they were pushed.
 
 use core::ptr::null_mut;
 
@@ -22,28 +22,28 @@ impl Queue {
         }
     }
 
-    /// How many bytes the buffers in it are, or a few buffers more or less.
+    /// Returns the bytes of the buffers in the queue, give or take a few buffers.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.load(Ordering::Relaxed)
     }
 
-    /// Puts in a buffer that is the caller's. For hooks.
+    /// Pushes a buffer that the caller owns. Safe to call in a hook.
     pub(crate) fn push(&self, buffer: &'static Buffer) {
-        // Before it can be taken, so that the count never falls below zero.
+        // Added before the buffer can be taken, so that the count never falls below zero.
         self.bytes.fetch_add(buffer.size(), Ordering::Relaxed);
         let pushed = (&raw const *buffer).cast_mut();
-        // Release: the reader sees what was written to the buffer.
+        // Release: the reader sees the writes to the buffer.
         let _ = self.last.fetch_update(Ordering::Release, Ordering::Relaxed, |last| {
             buffer.next.store(last, Ordering::Relaxed);
             Some(pushed)
         });
     }
 
-    /// Takes all, the first one first, to the end of `into`.
+    /// Takes all buffers and appends them to `into`, in the order in which they were pushed.
     pub(crate) fn take_all(&self, into: &mut Vec<&'static Buffer>) {
         let begin = into.len();
         let mut at = self.last.swap(null_mut(), Ordering::Acquire);
-        // SAFETY: buffers are slots, which live for ever.
+        // SAFETY: buffers are slots, which are never freed.
         while let Some(buffer) = unsafe { at.as_ref() } {
             at = buffer.next.load(Ordering::Relaxed);
             into.push(buffer);

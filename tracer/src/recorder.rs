@@ -1,4 +1,4 @@
-//! The recorder: lanes, buffers, and the generation that all of them are in.
+//! The recorder: lanes, buffers, and the present generation of all of them.
 
 use rtprof_runtime::hook::Hook;
 use rtprof_runtime::primitive::{AtomicU32, AtomicU64, Ordering};
@@ -13,29 +13,29 @@ use crate::lane_writer::LaneWriter;
 use crate::queue::Queue;
 use crate::shared::{SharedLane, SharedLanes};
 
-/// What every hook reads first.
+/// The words that every hook reads first.
 #[repr(align(128))]
 pub(crate) struct Epoch {
     /// 0 when nothing is recorded.
     pub(crate) generation: AtomicU32,
-    /// How many traces there were, the present one included.
+    /// The number of traces so far, the present one included.
     pub(crate) session: AtomicU32,
     pub(crate) barrier: Barrier,
 }
 
-/// What could not be recorded.
+/// Counts of what could not be recorded.
 pub(crate) struct Losses {
     /// Events.
     pub(crate) events: AtomicU64,
-    /// Times a thread has found no buffer free, and began to lose events.
+    /// Times a thread found no buffer free, and began to lose events.
     pub(crate) buffers: AtomicU64,
-    /// Events whose stack was beyond the limit of the table, or its memory.
+    /// Events whose stack exceeded the limit of the table, or its memory.
     pub(crate) stacks: AtomicU64,
-    /// Events whose name was.
+    /// Events whose name exceeded a limit of its table.
     pub(crate) strings: AtomicU64,
-    /// Regions that were dropped on another goroutine than their own.
+    /// Regions dropped on a goroutine other than the one that started them.
     pub(crate) foreign_ends: AtomicU64,
-    /// Collections and stops of the world that began while another one went on.
+    /// Collections and stops of the world that began during another one.
     pub(crate) concurrent: AtomicU64,
 }
 
@@ -44,16 +44,17 @@ pub(crate) struct Recorder {
     pub(crate) lanes: SlotTable<Lane>,
     pub(crate) buffers: Buffers,
     pub(crate) full: Queue,
-    /// Where events go that come from no lane: the first for all kinds, the others for signal handlers.
+    /// Lanes for events that come from no thread's lane: the first for all kinds of events, the others for signal
+    /// handlers.
     pub(crate) shared: SharedLanes,
     pub(crate) losses: Losses,
 }
 
-/// Tries, of 50 microseconds each, after which the reader asks whether the thread that it waits for exists.
+/// Tries, of 50 microseconds each, after which the reader checks whether the thread that it waits for still exists.
 const LOOK_AFTER: u32 = 1000;
 
-/// Tries of an event to get the lock of its own lane, which the reader may hold: some 10 ms, in case the reader has just
-/// lost its core.
+/// Tries of an event to lock its lane, which the reader may hold: some 10 ms, in case the reader has just been
+/// preempted.
 const LANE_TRIES: u32 = 500;
 
 thread_local! {
@@ -61,8 +62,8 @@ thread_local! {
     static IS_HASTY: core::cell::Cell<bool> = const { core::cell::Cell::new(false) };
 }
 
-/// Runs `f`, in a signal handler, whose events do not wait for the lock of their lane: what they wait is time of the thread that
-/// the handler has interrupted, and others may wait for that one.
+/// Runs `f` in a signal handler, whose events do not wait for the lock of their lane: waiting would delay the
+/// interrupted thread, and other threads that wait for it.
 pub(crate) fn in_haste<R>(f: impl FnOnce() -> R) -> R {
     let was_hasty = IS_HASTY.with(|is_hasty| is_hasty.replace(true));
     let result = f();
@@ -122,8 +123,8 @@ impl Recorder {
         self.epoch.generation.load(Ordering::Acquire)
     }
 
-    /// Runs `f` in the event of a thread in its lane. `None` when nothing is recorded, and in a signal handler that has
-    /// interrupted another event.
+    /// Runs `f` in an event of a thread in its lane. `None` when nothing is recorded, or if this is a signal handler
+    /// that has interrupted another event.
     #[inline(always)]
     pub(crate) fn with_writer<R>(
         &'static self,
@@ -134,7 +135,7 @@ impl Recorder {
         if begun & 1 != 0 {
             return None;
         }
-        // Release: a reader that waits for the event before may see this one first.
+        // Release: a reader that waits for the previous event may see this store first.
         lane.events.store(begun.wrapping_add(1), Ordering::Release);
         self.epoch.barrier.light();
         let mut writer = LaneWriter::new(self, lane, self.generation());
@@ -145,7 +146,7 @@ impl Recorder {
         Some(f(&mut writer))
     }
 
-    /// The end of an event.
+    /// Ends an event.
     #[inline]
     pub(crate) fn end_event(&self, lane: &Lane) {
         // A shared lane lies within the array.
@@ -153,23 +154,24 @@ impl Recorder {
         if offset < size_of_val(&self.shared) {
             self.shared[offset / size_of::<SharedLane>()].holder.release();
         } else {
-            // Release: who sees it even sees what was written in the event.
+            // Release: a thread that reads the even number also sees the writes of the event.
             lane.events.store(lane.events.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
         }
     }
 
-    /// Gives the lane a new buffer, of `generation`, and the old one, if there is one, to the reader. `None`, counted,
-    /// when no buffer is free. Called within an event in that lane.
+    /// Gives the lane a new buffer, of `generation`, and passes the old one, if there is one, to the reader. `None`,
+    /// counted as a loss, when no buffer is free. Called within an event in that lane.
     #[cold]
     pub(crate) fn renew(&'static self, lane: &Lane, generation: u32, now: u64) -> Option<&'static Buffer> {
-        // Leaves `errno` as it was.
+        // Preserves `errno`.
         let _hook = Hook::enter();
         let own = match lane.thread.load(Ordering::Relaxed) {
-            // A shared lane is whoever's.
+            // A shared lane has no thread.
             0 => kernel_thread_id(),
             _ => lane.thread_id.load(Ordering::Relaxed),
         };
-        // Its holder itself, if this is a signal handler that has interrupted the reader.
+        // Gives up if the holder is this thread itself, which happens in a signal handler that has interrupted the
+        // reader.
         let locked = lane.lock(own, |tries, holder| is_own(holder, own) || tries > lane_tries())?;
         let has_filled_one = lane.generation.load(Ordering::Relaxed) == generation;
         if let Some(old) = locked.take() {
@@ -182,12 +184,12 @@ impl Recorder {
             return None;
         };
         let session = self.epoch.session.load(Ordering::Relaxed);
-        // SAFETY: the lane is the writer's that this is called in.
+        // SAFETY: the calling writer is the only user of the lane's cache during the event.
         lane.cache.with_mut(|cache| unsafe { (*cache).prepare(session) });
         let thread = lane.thread.load(Ordering::Relaxed);
         let goroutine = polled_in_trace().filter(|_| thread != 0).unwrap_or(thread);
         buffer.body.with_mut(|body| {
-            // SAFETY: taken just now: this thread's alone.
+            // SAFETY: the buffer was just taken, so this thread is its only owner.
             let body = unsafe { &mut *body };
             body.generation = generation;
             body.thread = thread;
@@ -202,7 +204,7 @@ impl Recorder {
         Some(buffer)
     }
 
-    /// A lane for the current thread, whose goroutine is `thread`. `None` when there is no memory.
+    /// Returns a lane for the current thread, whose goroutine is `thread`. `None` when there is no memory.
     #[cold]
     pub(crate) fn open_lane(&'static self, thread: u64, thread_id: u32) -> Option<&'static Lane> {
         let _hook = Hook::enter();
@@ -212,8 +214,8 @@ impl Recorder {
         Some(lane)
     }
 
-    /// The thread of a lane, whose goroutine is `thread`, has ended, or is about to and records no more. Closes the lane once,
-    /// whoever comes first: the thread, or who finds it dead.
+    /// Closes a lane whose thread, with the goroutine `thread`, has ended or records no more. Either the thread itself
+    /// or the thread that finds it dead calls this; the first call closes the lane.
     pub(crate) fn close_lane(&self, lane: &'static Lane, thread: u64, patience: &Patience<'_>) {
         let gives_up = |tries, holder| patience.ends(tries, holder, |dead| lane.unlock_for(dead));
         {
@@ -222,7 +224,8 @@ impl Recorder {
                 return;
             }
             if let Some(buffer) = locked.take() {
-                // SAFETY: out of the lane, under its lock: this thread's alone.
+                // SAFETY: the buffer is out of the lane, which this thread has locked, so this thread is its only
+                // owner.
                 buffer.body.with_mut(|body| unsafe { (*body).is_over = true });
                 self.full.push(buffer);
             }
@@ -232,8 +235,8 @@ impl Recorder {
         self.lanes.give_back(lane);
     }
 
-    /// Begins the generation after `from`, or with `is_last` none, unless recording was ended meanwhile. Every event
-    /// whose turn begins after this is in the new one.
+    /// Begins the generation after `from`, or ends recording if `is_last`, unless recording has ended meanwhile. Every
+    /// event that begins after this is in the new generation.
     pub(crate) fn advance(&self, from: u32, is_last: bool) -> Option<u32> {
         let next = if is_last { 0 } else { following(from) };
         let advanced =
@@ -241,8 +244,8 @@ impl Recorder {
         advanced.then_some(next)
     }
 
-    /// Waits until nobody is within an event of an earlier generation than `current`, and gives the buffers that lanes
-    /// still have of such to the reader. Returns whether that went well for all.
+    /// Waits until no thread is within an event of an earlier generation than `current`, and passes the buffers of
+    /// earlier generations that lanes still have to the reader. Returns whether that succeeded for all lanes.
     pub(crate) fn collect(&self, current: u32, patience: &Patience<'_>) -> bool {
         self.epoch.barrier.heavy();
         let mut all = true;
@@ -272,7 +275,7 @@ impl Recorder {
         true
     }
 
-    /// Waits for the end of the event that the lane's thread is in, if it is.
+    /// Waits for the end of the event in which the lane's thread is, if any.
     fn wait_for_event(&self, lane: &Lane, patience: &Patience<'_>) -> bool {
         let begun = lane.events.load(Ordering::Acquire);
         if begun & 1 == 0 {
@@ -284,8 +287,8 @@ impl Recorder {
             tries += 1;
             wait(tries);
             let ends_turn = |dead| {
-                // Only if it is still that event: the thread may have ended it, and given its lane to another, before it
-                // was found dead.
+                // Only if it is still that event: the thread may have ended the event, and given its lane to another
+                // thread, before it was found dead.
                 let (end, set) = (begun.wrapping_add(1), Ordering::AcqRel);
                 if lane.events.compare_exchange(begun, end, set, Ordering::Acquire).is_ok() {
                     lane.unlock_for(dead);
@@ -299,19 +302,19 @@ impl Recorder {
     }
 }
 
-/// How long the reader waits for others, and how it finds out that there is nobody to wait for.
+/// The reader's limits on waiting for other threads, and its checks for dead ones.
 pub(crate) struct Patience<'a> {
     /// The kernel's number of the reader's thread.
     pub(crate) own: u32,
-    /// Whether the thread of this number has ended.
+    /// Returns whether the thread of this number has ended.
     pub(crate) is_gone: &'a dyn Fn(u32) -> bool,
-    /// Whether there is no time left.
+    /// Returns whether no time is left.
     pub(crate) is_over: &'a dyn Fn() -> bool,
 }
 
 impl Patience<'_> {
-    /// Whether to give up after so many tries of what thread `holder` is in the way of. If that is dead, `bury` is run, and
-    /// the next try may succeed.
+    /// Whether to give up after `tries` tries of something that the thread `holder` delays. If that thread is dead,
+    /// `bury` is run, and the next try may succeed.
     pub(crate) fn ends(&self, tries: u32, holder: u32, bury: impl Fn(u32)) -> bool {
         if !tries.is_multiple_of(LOOK_AFTER) {
             return false;
@@ -323,7 +326,7 @@ impl Patience<'_> {
     }
 }
 
-/// The number of the task that the current thread polls, if the trace knows it.
+/// Returns the number of the task that the current thread polls, if the trace knows it.
 fn polled_in_trace() -> Option<u64> {
     #[cfg(not(loom))]
     {
@@ -334,12 +337,12 @@ fn polled_in_trace() -> Option<u64> {
     None
 }
 
-/// The kernel's number of the current thread.
+/// Returns the kernel's number of the current thread.
 pub(crate) fn kernel_thread_id() -> u32 {
     if cfg!(loom) { 1 } else { rtprof_runtime::kernel_thread::thread_id() }
 }
 
-/// The generation after this one.
+/// Returns the generation after this one.
 pub(crate) fn following(generation: u32) -> u32 {
     generation % MAX_GENERATION + 1
 }

@@ -1,4 +1,4 @@
-//! Regions: stretches of a goroutine's time that bear a name.
+//! Regions: named parts of a goroutine's time.
 
 use core::sync::atomic::Ordering;
 
@@ -12,22 +12,22 @@ use crate::thread::{RECORDER, is_enabled, record_own};
 
 /// A region of the goroutine that has started it, until it is dropped. Go: `trace.Region`.
 ///
-/// Regions of a goroutine are nested. If one is dropped before those that were started inside of it, they end with it.
-/// Dropped on another goroutine it ends nothing: the region goes on until its own goroutine ends. Inside a task of
-/// `rtprof::task` it belongs to the task, and may be held across an await, after which another thread may poll. In async code that
-/// is no such task it belongs to the thread that polls.
+/// Regions of a goroutine are nested. If a region is dropped before the regions inside it, these end with it. Dropped
+/// on another goroutine it ends nothing: the region goes on until its own goroutine ends. Inside a task of
+/// `rtprof::task` it belongs to the task, and may be held across an await, after which another thread may poll. In
+/// other async code it belongs to the thread that polls.
 #[must_use = "the region ends when this is dropped"]
 #[derive(Debug)]
 pub struct Region {
-    /// The trace it is in; 0 for none.
+    /// The trace in which it was recorded; 0 for none.
     session: u32,
     name: StringId,
     task: u64,
     goroutine: u64,
 }
 
-/// Starts a region of the current goroutine, and of the current [`Task`](crate::Task), if there is one. Of a name that is
-/// longer than 1,024 bytes those are kept. While nothing is recorded this is one load. Go: `trace.StartRegion`.
+/// Starts a region of the current goroutine, and of the current [`Task`](crate::Task), if there is one. A name is cut
+/// to 1,024 bytes. While nothing is recorded this is one load. Go: `trace.StartRegion`.
 #[inline]
 pub fn start_region(name: &str) -> Region {
     if is_enabled()
@@ -58,7 +58,8 @@ fn start(name: &str) -> Option<Region> {
     })?
 }
 
-/// The number of the goroutine that the current thread, which is that of `own`, runs: a task that it polls, or its own.
+/// Returns the number of the goroutine that runs on the current thread, whose own goroutine is `own`: the task that it
+/// polls, or `own`.
 fn running(own: &Goroutine) -> u64 {
     own.polls().map_or(own.id(), Task::id)
 }

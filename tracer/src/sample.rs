@@ -1,4 +1,4 @@
-//! Samples of the processor.
+//! CPU samples.
 
 use rtprof_runtime::goroutine::{self, Goroutine};
 use rtprof_runtime::state::State;
@@ -9,25 +9,25 @@ use crate::record::RecordKind;
 use crate::recorder::in_haste;
 use crate::thread::{in_own_lane, is_enabled, record_in_handler};
 
-/// The current thread was found with this stack, return addresses, leaf first, at most [`MAX_STACK`](rtprof_runtime::MAX_STACK),
-/// when `periods` of its processor time were over: so many samples. May be called in the signal handler that has interrupted
-/// it, wherever. A thread that the profiler has not met yet is registered ([`goroutine::sampled`]); where that cannot be, its
-/// samples are of no goroutine. For hooks.
-/// Go: `traceCPUSample`.
+/// Records CPU samples of the current thread: `frames` are return addresses, leaf first, at most
+/// [`MAX_STACK`](rtprof_runtime::MAX_STACK); `periods` is the number of samples, one for each elapsed period of
+/// processor time. May be called in the signal handler that has interrupted the thread, at any point. A thread that the
+/// profiler has not met yet is registered ([`goroutine::sampled`]); if that fails, its samples belong to no goroutine.
+/// Safe to call in a hook. Go: `traceCPUSample`.
 pub fn cpu_sample(frames: &[usize], periods: u64) {
     if !is_enabled() {
         return;
     }
     let own = goroutine::sampled();
     let polled = own.and_then(Goroutine::polls);
-    // What the goroutine does is not changed by this: it may be about to wait.
+    // A sample does not change the goroutine's state, because the goroutine may be about to wait.
     let sample = |writer: &mut LaneWriter<'_>, is_own_lane: bool| {
         if let Some(own) = own {
             writer.declare(own);
         }
         if let (Some(own), Some(task)) = (own, polled) {
             match is_own_lane && own.state().state() == State::Running {
-                // Its poll may have begun before the trace.
+                // The poll may have begun before the trace.
                 true => writer.settle_task(task),
                 false => writer.declare_task(task),
             }

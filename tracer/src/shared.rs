@@ -1,4 +1,5 @@
-//! Lanes that are no thread's, for events of threads that have none, and of signal handlers that have interrupted an event.
+//! Lanes that belong to no thread, for events of threads without a lane, and of signal handlers that have interrupted
+//! an event.
 
 use rtprof_runtime::holder_lock::HolderLock;
 use rtprof_runtime::primitive::AtomicU32;
@@ -7,28 +8,29 @@ use crate::lane::{Lane, is_own, take};
 use crate::lane_writer::LaneWriter;
 use crate::recorder::{Patience, Recorder};
 
-/// Shared lanes for signal handlers. They cannot wait for one: its holder may be the thread that they have interrupted, and
-/// what they wait is processor time of it. So there are several, of which they take one that is free. (Not in models, which
-/// would try every order in which the reader comes to them.)
+/// Shared lanes for signal handlers. A handler cannot wait for a lane: the holder may be the interrupted thread, and
+/// the wait costs that thread processor time. So there are several lanes, and a handler takes a free one. (None in
+/// models, which would try every order in which the reader visits them.)
 const HANDLER_LANES: usize = if cfg!(loom) { 0 } else { 4 };
-/// How often a handler tries each of them.
+/// How often a handler tries each lane.
 const HANDLER_ROUNDS: usize = 8;
-/// Tries of an event to get the shared lane, whose holder may be anywhere.
+/// Tries of an event to get the shared lane, whose holder may be any thread.
 const SHARED_TRIES: u32 = 250;
 
 /// The first is for all kinds of events, the others are for signal handlers.
 pub(crate) type SharedLanes = [SharedLane; 1 + HANDLER_LANES];
 
-/// A lane that is no thread's. An event in it is its holder's.
+/// A lane that belongs to no thread. Its holder has exclusive access for one event.
 pub(crate) struct SharedLane {
     pub(crate) lane: Lane,
-    /// The kernel's number of the thread that has it; 0 for none.
+    /// The kernel's number of the thread that holds it; 0 for none.
     pub(crate) holder: HolderLock<AtomicU32>,
 }
 
 impl SharedLane {
     rtprof_runtime::const_fn! {
-        /// All of them, numbered from 0 where threads' lanes have the number of their thread.
+        /// Returns all shared lanes. Each has its index as the number, where a thread's lane has the kernel's number of
+        /// the thread.
         pub(crate) const fn all() -> SharedLanes {
             let mut all: SharedLanes =
                 rtprof_runtime::array_of![SharedLane { lane: Lane::new(), holder: HolderLock::new(AtomicU32::new(0)) }; 1 + HANDLER_LANES];
@@ -41,7 +43,7 @@ impl SharedLane {
         }
     }
 
-    /// A thread has died with it in its hands: what it has written of an event is whole records.
+    /// Frees the lane of a holder that has died. The records that it wrote of an event are whole.
     pub(crate) fn free(&self, dead: u32) {
         self.lane.unlock_for(dead);
         self.holder.release_for(dead);
@@ -49,8 +51,9 @@ impl SharedLane {
 }
 
 impl Recorder {
-    /// Runs `f` in an event in the shared lane, of the thread that the kernel knows by this number. `None` when nothing is
-    /// recorded, or if another has it for too long, or the thread itself, which a signal handler has interrupted.
+    /// Runs `f` in an event in the shared lane, for the thread with the kernel's number `thread_id`. `None` when
+    /// nothing is recorded, or if another thread holds the lane for too long, or this thread itself does, interrupted
+    /// by a signal handler.
     pub(crate) fn with_shared_writer<R>(
         &'static self,
         thread_id: u32,
@@ -59,8 +62,8 @@ impl Recorder {
         self.record_shared(thread_id, |tries, holder| is_own(holder, thread_id) || tries > SHARED_TRIES, f)
     }
 
-    /// As [`Recorder::with_shared_writer`], by a signal handler, in a lane for these: `None` also if all are taken, by handlers
-    /// whose threads have lost their cores.
+    /// Like [`Recorder::with_shared_writer`], in a lane for signal handlers: `None` also if handlers whose threads were
+    /// preempted hold all of them.
     pub(crate) fn with_handler_writer<R>(
         &'static self,
         thread_id: u32,
@@ -73,7 +76,7 @@ impl Recorder {
         self.in_shared(taken, f)
     }
 
-    /// As [`Recorder::with_shared_writer`], by the reader, who can wait, but not for the dead.
+    /// Like [`Recorder::with_shared_writer`], for the reader, which waits for the lane unless its holder is dead.
     pub(crate) fn with_patient_shared_writer<R>(
         &'static self,
         patience: &Patience<'_>,

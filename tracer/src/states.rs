@@ -1,7 +1,7 @@
-//! Goroutines that begin, wait, are woken and end. For hooks.
+//! Goroutines that begin, wait, are woken and end. Safe to call in hooks.
 //!
-//! All of these keep up the goroutine's state whether anything is recorded or not, so that a trace can begin at any moment
-//! and say truly who waits.
+//! All of these functions maintain the goroutine's state whether anything is recorded or not, so that a trace can begin
+//! at any moment and report correctly which goroutines wait.
 
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::observer::Observer;
@@ -20,10 +20,11 @@ use crate::thread::{self, is_enabled, record_any, record_own, record_self};
 pub(crate) static OBSERVER: Observer =
     Observer { began, waits, ends, forked, cycle, cpu_sample: crate::sample::cpu_sample };
 
-/// A call that takes so many microseconds blocks. Go's rule: its `sysmon` takes the P away from a system call after this time.
+/// Microseconds after which a call counts as blocking. Go's rule: its `sysmon` takes the P away from a system call
+/// after this time.
 pub const LONG_MICROS: u64 = 20;
 
-/// Changes a goroutine's state where nothing is recorded of it. If `to` returns none, nothing is changed.
+/// Changes a goroutine's state without a record. If `to` returns `None`, nothing is changed.
 #[inline]
 fn change_unrecorded(goroutine: &Goroutine, to: impl Fn(State) -> Option<State>) {
     let mut word = goroutine.state();
@@ -36,15 +37,15 @@ fn change_unrecorded(goroutine: &Goroutine, to: impl Fn(State) -> Option<State>)
     }
 }
 
-/// The current goroutine is about to sleep, since `since`. To be followed by [`resume`]. What the thread does until then is
-/// not taken for a sign that it runs. Go: `gopark`, `traceGoPark`.
+/// Marks the current goroutine as waiting since `since`, before the thread sleeps. [`resume`] must follow. Events of
+/// the thread until then do not count as signs that it runs. Go: `gopark`, `traceGoPark`.
 #[inline]
 pub fn block(own: &Goroutine, reason: WaitReason, since: u64) {
     announce(own, reason, since);
     thread::set_asleep(true);
 }
 
-/// The current goroutine waits, since `since`, or so it says: whatever else it does shows that it does not any more.
+/// Announces that the current goroutine waits since `since`. Any other event of its thread ends the wait.
 #[inline]
 pub fn announce(own: &Goroutine, reason: WaitReason, since: u64) {
     own.note_since(since);
@@ -63,25 +64,27 @@ fn block_recorded(own: &Goroutine, reason: WaitReason) -> Option<()> {
     })
 }
 
-/// The current goroutine runs again: woken by another, or, if nobody has said so, by itself. Nothing, if it runs.
+/// Marks the current goroutine as running again: woken by another goroutine, or by itself if no waker was recorded.
+/// Does nothing if it runs.
 #[inline]
 pub fn resume(own: &Goroutine) {
     thread::set_asleep(false);
-    // An event settles it.
+    // An event settles the state.
     if !is_enabled() || record_self(|_, _| ()).is_none() {
         change_unrecorded(own, |state| (state != State::Running).then_some(State::Running));
     }
 }
 
-/// A goroutine that waits can run, by the doing of the current one. Nothing, if it does not wait. It cannot end meanwhile.
-/// Go: `goready`, `traceGoUnpark`.
+/// Makes a waiting goroutine runnable, on behalf of the current one. Does nothing if the goroutine does not wait. The
+/// caller ensures that the goroutine cannot end meanwhile. Go: `goready`, `traceGoUnpark`.
 #[inline]
 pub fn unblock(goroutine: &Goroutine) {
     unblock_if(goroutine, |state| matches!(state, State::Waiting(_)));
 }
 
-/// As [`unblock`], if `waits` says of its state that it is the wait that is meant. That is asked after the state was read,
-/// and nothing is done if the state has changed since: so the goroutine may end meanwhile.
+/// Like [`unblock`], if `waits` returns `true` for the goroutine's state, that is if the state is the wait that the
+/// caller means. `waits` is called after the state is read, and nothing is done if the state has changed since: so the
+/// goroutine may end meanwhile.
 #[inline]
 pub fn unblock_if(goroutine: &Goroutine, waits: impl Fn(State) -> bool) {
     if !is_enabled() || unblock_recorded(goroutine, &waits).is_none() {
@@ -98,11 +101,12 @@ fn unblock_recorded(goroutine: &Goroutine, waits: &dyn Fn(State) -> bool) -> Opt
     })
 }
 
-/// A goroutine that says that it runs, while the kernel says that its thread waits, is in a system call for all that is known.
-/// So is a thread of ours, which waits nearly all of the time in calls that nothing tells of, and may be running only to start this
-/// trace. Returns its word then. Nothing, if it says something else meanwhile. Not for hooks.
+/// Marks a goroutine as in a system call if it is marked as running, but the kernel says that its thread waits. The
+/// same is done for the profiler's own threads, which spend nearly all of their time in calls without hooks, and may be
+/// running only to start this trace. Returns the new word; `None` if the goroutine's word is or becomes different. Must
+/// not be called in a hook.
 pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<StateWord> {
-    // Read before the kernel is asked, so that a change since makes this one fail.
+    // Read before the kernel is asked, so that a change in between makes the swap fail.
     let word = goroutine.state();
     let is_there = || kernel_thread::is_waiting(goroutine.thread_id()) == Some(true);
     if word.state() != State::Running || !labels::is_own(goroutine.labels()) && !is_there() {
@@ -112,15 +116,15 @@ pub(crate) fn find_in_kernel(goroutine: &Goroutine) -> Option<StateWord> {
     goroutine.change(word, found).is_ok().then_some(found)
 }
 
-/// A call of the current goroutine is over, which began and ended at these ticks and was long: it has done what `state` says
-/// meanwhile, while it was said to run. Go: `traceGoSysBlock`, `traceGoSysExit`.
+/// Records a long call of the current goroutine that has ended. The call lasted from `begin` to `end`, in ticks; the
+/// goroutine was in `state` meanwhile, while marked as running. Go: `traceGoSysBlock`, `traceGoSysExit`.
 #[cold]
 pub fn call_ended(own: &Goroutine, state: State, (begin, end): (u64, u64)) {
     if !is_enabled() {
         return;
     }
     if own.state().state() != State::Running {
-        // Found in the kernel when the trace began: that tells of the call already.
+        // The goroutine was found in the kernel when the trace began, so the call is in the trace already.
         return resume(own);
     }
     record_own(|writer, _| {
@@ -132,7 +136,7 @@ pub fn call_ended(own: &Goroutine, state: State, (begin, end): (u64, u64)) {
     });
 }
 
-/// The current goroutine lets others run. To be followed by [`resume`]. Go: `traceGoSched`.
+/// Records that the current goroutine yields. [`resume`] must follow. Go: `traceGoSched`.
 pub fn yields() {
     if !is_enabled() {
         return;
@@ -146,7 +150,7 @@ pub fn yields() {
     });
 }
 
-/// The current goroutine makes a system call that may block. To be followed by [`resume`]. Go: `traceGoSysCall`.
+/// Records that the current goroutine makes a system call that may block. [`resume`] must follow. Go: `traceGoSysCall`.
 pub fn enter_syscall() {
     record_own(|writer, own| {
         if !writer.count_if_lost() {
@@ -157,9 +161,9 @@ pub fn enter_syscall() {
     });
 }
 
-/// The current goroutine is about to start a thread of this name, empty for none. `None` when nothing is recorded: then the
-/// thread settles everything itself. Without a name and a start the trace has the name from [`rename`], or from what the thread
-/// runs. Go: `traceGoCreate`.
+/// Records that the current goroutine is about to start a thread with this name, empty for none. `None` when nothing is
+/// recorded: then the thread records itself. Without a name and a start the trace takes the name from [`rename`], or
+/// from the function that the thread runs. Go: `traceGoCreate`.
 pub fn create(name: &str, start: Option<Start>) -> Option<Birth> {
     if !is_enabled() {
         return None;
@@ -175,7 +179,7 @@ pub fn create(name: &str, start: Option<Start>) -> Option<Birth> {
     })?
 }
 
-/// The current goroutine, which had no name, has this one from now on.
+/// Records the name of the current goroutine, which had none.
 pub fn rename(name: &str) {
     if !is_enabled() {
         return;
@@ -188,7 +192,7 @@ pub fn rename(name: &str) {
     });
 }
 
-/// There will be no such thread: the system has refused it.
+/// Records that the system has refused to start the thread.
 pub fn create_failed(birth: Birth) {
     record_any(|writer| {
         if !writer.count_if_lost() {

@@ -1,7 +1,7 @@
-//! The stacks and strings of a trace: each distinct one once, by a small number.
+//! The stacks and strings of a trace: each distinct one is stored once, under a small id.
 //!
-//! Both are interning tables of `profiler::stack`, with a number in each entry; a string is a stack whose words are its
-//! bytes. Emptied when a trace is over.
+//! Both are interning tables of `profiler::stack`, with an id in each entry; a string is stored as a stack whose words
+//! are its bytes. The tables are emptied when a trace is over.
 
 use std::collections::HashSet;
 
@@ -25,7 +25,7 @@ const MAX_STRINGS: usize = 1 << 16;
 const WORD: usize = size_of::<usize>();
 const _: () = assert!(MAX_STRING <= MAX_STACK * WORD);
 
-/// What distinguishes entries beside the words: for a string its length.
+/// The part of an entry's key beside the words: for a string its length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Length(usize);
 
@@ -35,7 +35,7 @@ impl Key for Length {
     }
 }
 
-/// The number of an entry; 0 until somebody asks for it.
+/// The id of an entry; 0 until it is first requested.
 struct Number(AtomicU32);
 
 impl Default for Number {
@@ -76,7 +76,7 @@ impl Interned {
     }
 
     fn entry(&self, key: Length, words: &[usize]) -> Option<&Named> {
-        // Leaves `errno` as it was: memory may be refused.
+        // Preserves `errno`: the kernel may refuse memory.
         let _hook = Hook::enter();
         self.table.intern(key, words).ok()
     }
@@ -85,14 +85,14 @@ impl Interned {
 type Named = Entry<Length, Number>;
 
 trait Text {
-    /// The bytes of a string.
+    /// Returns the bytes of a string.
     fn bytes(&self) -> &[u8];
 }
 
 impl Text for Named {
     #[inline]
     fn bytes(&self) -> &[u8] {
-        // SAFETY: any words are bytes, and as many of them were the string's as its key says.
+        // SAFETY: words may be read as bytes, and the key holds the string's length, which its words cover.
         unsafe { core::slice::from_raw_parts(self.stack().as_ptr().cast::<u8>(), self.key.0) }
     }
 }
@@ -102,22 +102,22 @@ const STRING_PLACES: usize = 16;
 const KEPT_PLACES: usize = 32;
 const TITLE_PLACES: usize = 16;
 
-/// What a lane has beside it to work with: room for a stack or a string, which would take as long to zero as an event
-/// may, and what it has looked up last: hashing a stack takes as long again.
+/// A lane's scratch memory and look-up cache. The scratch memory holds a stack or a string; zeroing it in each event
+/// would take as long as the event may. The cache avoids hashing a stack, which takes as long again.
 pub(crate) struct LookupCache {
     words: [usize; MAX_STACK],
-    /// The trace that the entries are of.
+    /// The trace to which the entries belong.
     session: u32,
     stacks: [Option<&'static Named>; STACK_PLACES],
     strings: [Option<&'static Named>; STRING_PLACES],
-    /// The numbers of stacks of tasks, with what tells these apart; 0 where there is none.
+    /// The ids of tasks' stacks, by the number of the kept stack; 0 where there is none.
     kept: [(usize, StackId); KEPT_PLACES],
-    /// The numbers of titles of goroutines without a name, by what tells their starts apart.
+    /// The ids of titles of goroutines without a name, by the identity of their starts.
     titles: [([usize; 2], StringId); TITLE_PLACES],
 }
 
 impl LookupCache {
-    /// As in zeroed memory.
+    /// An empty cache, all zero as in fresh memory.
     pub(crate) const fn new() -> Self {
         Self {
             words: [0; MAX_STACK],
@@ -129,7 +129,7 @@ impl LookupCache {
         }
     }
 
-    /// Forgets what was looked up in an earlier trace, whose tables are gone.
+    /// Clears the cache if it belongs to an earlier trace, whose tables are gone.
     pub(crate) fn prepare(&mut self, session: u32) {
         if self.session != session {
             self.session = session;
@@ -148,7 +148,7 @@ rtprof_runtime::lazy_under_loom! {
     static STRINGS: Interned = Interned::new(MAX_STRINGS);
 }
 
-/// Makes the tables. `false` when the kernel gives no memory.
+/// Makes the tables. `false` when the kernel grants no memory.
 pub(crate) fn open() -> bool {
     STACKS.table.open() && STRINGS.table.open()
 }
@@ -156,21 +156,21 @@ pub(crate) fn open() -> bool {
 /// Empties the tables and gives their memory back.
 ///
 /// # Safety
-/// Nobody is within an event, nor uses a [`View`].
+/// No thread is within an event, and no [`View`] is in use.
 pub(crate) unsafe fn clear() {
     for interned in [&STACKS, &STRINGS] {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller ensures that no thread is within an event and no view is in use.
         unsafe { interned.table.clear() };
         interned.last.store(0, Ordering::Relaxed);
     }
 }
 
-/// The number of the caller's stack. `None` when the table is full. For hooks, within an event.
+/// Returns the id of the caller's stack. `None` when the table is full. Safe to call in a hook, within an event.
 #[inline]
 pub(crate) fn stack_here(cache: &mut LookupCache) -> Option<StackId> {
     let depth = with_room(|| capture(&mut cache.words))?;
     let frames = &cache.words[..depth];
-    // The innermost frames are the tracer's own; those after them tell most.
+    // The innermost frames are the tracer's own; the frames after them differ most.
     let mix = frames.iter().skip(1).take(6).fold(depth, |mix, frame| mix.rotate_left(9) ^ frame);
     let place = &mut cache.stacks[spread(mix) % STACK_PLACES];
     if let Some(known) = *place
@@ -183,7 +183,7 @@ pub(crate) fn stack_here(cache: &mut LookupCache) -> Option<StackId> {
     Some(entry.record.get(&STACKS.last))
 }
 
-/// As `==`, which calls the C library even for a few words.
+/// Compares like `==`, which calls the C library even for a few words.
 #[inline]
 fn is_same(a: &[usize], b: &[usize]) -> bool {
     a.len() == b.len() && a.iter().zip(b).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
@@ -194,12 +194,13 @@ fn spread(mix: usize) -> usize {
     (mix as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) as usize >> 48
 }
 
-/// The number of a stack. `None` when the table is full. For hooks, within an event.
+/// Returns the id of a stack. `None` when the table is full. Safe to call in a hook, within an event.
 pub(crate) fn stack(frames: &[usize]) -> Option<StackId> {
     STACKS.entry(Length(0), frames).map(|entry| entry.record.get(&STACKS.last))
 }
 
-/// The number of a stack that is kept for tasks. `None` when the table is full. For hooks, within an event.
+/// Returns the id of a stack that is kept for tasks. `None` when the table is full. Safe to call in a hook, within an
+/// event.
 #[inline]
 pub(crate) fn kept_stack(kept: KeptStack, cache: &mut LookupCache) -> Option<StackId> {
     let place = &mut cache.kept[spread(kept.number()) % KEPT_PLACES];
@@ -211,8 +212,8 @@ pub(crate) fn kept_stack(kept: KeptStack, cache: &mut LookupCache) -> Option<Sta
     Some(number)
 }
 
-/// The number of the title of a goroutine that has no name, and was started so. `None` when the table is full. For hooks, within a
-/// turn.
+/// Returns the id of the title of a goroutine that has no name, made from its start. `None` when the table is full.
+/// Safe to call in a hook, within an event.
 #[inline]
 pub(crate) fn title(start: Start, cache: &mut LookupCache) -> Option<StringId> {
     let identity = start.identity();
@@ -225,14 +226,15 @@ pub(crate) fn title(start: Start, cache: &mut LookupCache) -> Option<StringId> {
     Some(number)
 }
 
-/// The number of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. For hooks, within an event.
+/// Returns the id of a string, cut to [`MAX_STRING`] bytes. `None` when the table is full. Safe to call in a hook,
+/// within an event.
 #[inline]
 pub(crate) fn string(text: &str, cache: &mut LookupCache) -> Option<StringId> {
     if text.is_empty() {
         return Some(0);
     }
     let bytes = cut(text).as_bytes();
-    // Most names are constants of the program, and always at one address.
+    // Most names are constants of the program, each at a fixed address.
     let at = spread(text.as_ptr().addr() ^ bytes.len()) % STRING_PLACES;
     if let Some(known) = cache.strings[at]
         && known.bytes() == bytes
@@ -258,33 +260,33 @@ fn intern_bytes(bytes: &[u8], words: &mut [usize; MAX_STACK]) -> Option<&'static
     STRINGS.entry(Length(bytes.len()), words)
 }
 
-/// The tables, for who encodes what refers to them. Not for hooks.
+/// The tables, for encoders that resolve ids. Must not be used in a hook.
 #[derive(Default)]
 pub struct View {
     stacks: Index,
     strings: Index,
 }
 
-/// The entries of a table by their numbers.
+/// The entries of a table by their ids.
 #[derive(Default)]
 struct Index {
     by_number: Vec<Option<&'static Named>>,
-    /// How many entries of the table were looked at, and those of them that had no number yet.
+    /// The number of entries of the table that were looked at, and the addresses of those without an id at the time.
     seen: usize,
     nameless: HashSet<usize>,
 }
 
 impl Index {
-    /// Looks at what is new in the table.
+    /// Looks at the new entries of the table.
     fn refresh(&mut self, interned: &'static Interned) {
         let nameless = core::mem::take(&mut self.nameless);
         for address in nameless {
-            // SAFETY: the address of an entry, put there below; entries live until the table is cleared, when there is no
-            // view.
+            // SAFETY: the address is of an entry, put there below; entries live until the table is cleared, when no
+            // view exists.
             self.note(unsafe { &*(address as *const Named) });
         }
         let all: Vec<_> = interned.table.iter().collect();
-        // The newest come first.
+        // The newest entries come first.
         for entry in &all[..all.len() - self.seen] {
             self.note(entry);
         }
@@ -305,7 +307,7 @@ impl Index {
 }
 
 impl View {
-    /// Makes everything known that records of the past refer to.
+    /// Indexes all entries to which past records refer.
     pub(crate) fn refresh(&mut self) {
         self.stacks.refresh(&STACKS);
         self.strings.refresh(&STRINGS);
@@ -317,7 +319,7 @@ impl Tables for View {
         let entry = self.stacks.by_number.get(id as usize).copied().flatten();
         entry.map_or(Stack::from(&[][..]), |entry| {
             let stack = entry.captured();
-            // A desk that knows the stack does not ask the table again: it may have been captured up to now.
+            // A caller that has cached this stack will not look it up again, so the span must reach up to now.
             Stack { span: stack.span.and(CaptureSpan::now()), ..stack }
         })
     }

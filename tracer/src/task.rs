@@ -1,4 +1,4 @@
-//! User tasks: pieces of work, each with a name, across goroutines.
+//! User tasks: named pieces of work that span goroutines.
 
 use core::cell::Cell;
 use core::marker::PhantomData;
@@ -10,7 +10,7 @@ use crate::drain::session;
 use crate::record::RecordKind;
 use crate::thread::{is_enabled, record_any};
 
-/// A task that lives: who believes it is current looks here whether it is not over.
+/// A live task. A thread whose current task this is looks here to learn whether the task has ended.
 #[derive(Default)]
 struct Live {
     /// 0 when the slot is free.
@@ -32,7 +32,7 @@ rtprof_runtime::lazy_under_loom! {
     static LAST: AtomicU64 = AtomicU64::new(0);
 }
 
-/// A task by its slot, its number, and the trace that it is of; 0 for none.
+/// A task's slot, its number, and its trace; 0 for none.
 #[derive(Clone, Copy)]
 struct Identity {
     live: Option<&'static Live>,
@@ -47,20 +47,21 @@ thread_local! {
     static CURRENT: Cell<Identity> = const { Cell::new(NONE) };
 }
 
-/// What is current in an async task that is not polled; while it is polled, what is current in the thread that polls. For hooks.
+/// The current user task of an async task that is not being polled; during a poll, the one that was current on the
+/// polling thread. Safe to use in a hook.
 pub struct Suspended(Identity);
 
 impl Suspended {
     /// No task is current.
     pub const NONE: Self = Self(NONE);
 
-    /// Exchanges it with what is current on the current thread: a poll begins or ends.
+    /// Exchanges it with the current task of the current thread, when a poll begins or ends.
     #[inline]
     pub fn swap(&mut self) {
         self.0 = CURRENT.with(|current| current.replace(self.0));
     }
 
-    /// Whether none is current.
+    /// Whether no task is current.
     #[inline]
     pub fn is_none(&self) -> bool {
         self.0.id == 0
@@ -73,8 +74,8 @@ impl core::fmt::Debug for Suspended {
     }
 }
 
-/// The number of the current thread's task; 0 for none. Not one that has ended elsewhere, nor one of an earlier trace, which may have
-/// been left behind by a poll in which that trace began and ended.
+/// Returns the number of the current thread's task; 0 for none. Does not return a task that has ended elsewhere, nor
+/// one of an earlier trace, which may have been left behind by a poll during which that trace began and ended.
 pub(crate) fn current() -> u64 {
     let Identity { live, id, session: of } = CURRENT.with(Cell::get);
     match live {
@@ -86,27 +87,26 @@ pub(crate) fn current() -> u64 {
 /// A piece of work, from its creation until it is dropped, which may be on another thread. Go: `trace.Task`,
 /// `trace.NewTask`.
 ///
-/// It is the *current* task of the goroutine that creates it, a thread or a task of `rtprof::task`: regions and logs of that
-/// goroutine belong to it, until it ends or another becomes current. On other goroutines that work for it, [`Task::enter`] makes it
-/// current.
+/// It is the *current* task of the goroutine that creates it, a thread or a task of `rtprof::task`: regions and logs of
+/// that goroutine belong to it, until it ends or another task becomes current. On other goroutines that work for it,
+/// [`Task::enter`] makes it current.
 ///
-/// Created while nothing is recorded it is none, also for a trace that begins later.
+/// A task created while nothing is recorded has no effect, not even in a trace that begins later.
 #[must_use = "the task ends when this is dropped"]
 pub struct Task {
     identity: Identity,
-    /// What was current on the creating thread.
+    /// The task that was current on the creating thread.
     before: Identity,
 }
 
 impl Task {
-    /// Begins a task. Of a name that is longer than 1,024 bytes those are kept. While nothing is recorded this is one
-    /// load.
+    /// Begins a task. A name is cut to 1,024 bytes. While nothing is recorded this is one load.
     #[inline]
     pub fn new(name: &str) -> Self {
         Self::begin(name, 0)
     }
 
-    /// Begins a task that is a part of this one.
+    /// Begins a child task of this one.
     #[inline]
     pub fn child(&self, name: &str) -> Self {
         Self::begin(name, if self.is_of_this_trace() { self.identity.id } else { 0 })
@@ -132,7 +132,7 @@ impl Task {
             }
             let (name, stack) = (writer.string(name), writer.stack());
             writer.write(RecordKind::TaskCreate, writer.now(), [id, parent, name.into(), stack.into()]);
-            // Another trace cannot begin within this event.
+            // No other trace can begin within this event.
             Some(session())
         });
         let session = recorded??;
@@ -146,14 +146,14 @@ impl Task {
     }
 
     /// Makes this the current task of the current thread, until the result is dropped: regions and logs of the thread
-    /// belong to it meanwhile.
+    /// belong to the task meanwhile.
     #[inline]
     pub fn enter(&self) -> Entered<'_> {
         let before = CURRENT.with(|current| current.replace(self.identity));
         Entered { before, _of_this_thread: PhantomData }
     }
 
-    /// Ends it, as dropping it does. Go: `Task.End`.
+    /// Ends the task, as dropping it does. Go: `Task.End`.
     pub fn end(self) {}
 
     fn is_of_this_trace(&self) -> bool {
@@ -199,7 +199,7 @@ impl core::fmt::Debug for Task {
     }
 }
 
-/// A task is current on this thread, until this is dropped. Then what was current before is so again.
+/// Guard that keeps a task current on this thread. When it is dropped, the previous task becomes current again.
 #[must_use = "the task is current until this is dropped"]
 pub struct Entered<'a> {
     before: Identity,

@@ -18,8 +18,8 @@ thread_local! {
     // No destructor and no lazy initialisation: readable from the first to the last instruction of a thread
     // (rust#116390).
     static LANE: Cell<Option<&'static Lane>> = const { Cell::new(None) };
-    // Whether the thread is asleep, or about to be: what it still does on the way, such as unlocking a mutex, and what signal
-    // handlers do meanwhile, is no sign that its goroutine runs.
+    // Whether the thread is asleep, or about to be. Its events on the way to sleep, such as unlocking a mutex, and
+    // those of signal handlers are no sign that its goroutine runs.
     static IS_ASLEEP: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -29,15 +29,16 @@ pub fn is_enabled() -> bool {
     RECORDER.epoch.generation.load(Ordering::Relaxed) != 0
 }
 
-/// Runs `f` in an event of the current thread, whose goroutine it is told, and which is declared and runs: for what only a
-/// goroutine that runs can do. `None` when nothing is recorded; in a thread that is asleep, or without a goroutine: before
-/// the first and after the last destructor; and in a signal handler that has interrupted an event.
+/// Runs `f` in an event of the current thread, for events that only a running goroutine can have. `f` receives the
+/// thread's goroutine, which is declared and running. `None` when nothing is recorded; in a thread that is asleep, or
+/// without a goroutine (before the first and after the last destructor); and in a signal handler that has interrupted
+/// an event.
 #[inline(always)]
 pub(crate) fn record_own<R>(f: impl FnOnce(&mut LaneWriter<'_>, &'static Goroutine) -> R) -> Option<R> {
     if is_asleep() { None } else { record_self(f) }
 }
 
-/// As [`record_own`], also in a thread that was asleep: for changes of the goroutine's own state.
+/// Like [`record_own`], also in a thread that was asleep: for changes of the goroutine's own state.
 #[inline(always)]
 pub(crate) fn record_self<R>(f: impl FnOnce(&mut LaneWriter<'_>, &'static Goroutine) -> R) -> Option<R> {
     let own = goroutine::current()?;
@@ -50,13 +51,15 @@ pub(crate) fn record_self<R>(f: impl FnOnce(&mut LaneWriter<'_>, &'static Gorout
     })
 }
 
-/// Runs `f` in an event of the lane of `own`, which is the current thread's, whatever it does. `None` as in [`record_own`].
+/// Runs `f` in an event of the lane of `own`, the current thread's goroutine, whatever its state. `None` as in
+/// [`record_own`].
 pub(crate) fn in_own_lane<R>(own: &'static Goroutine, f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
     RECORDER.with_writer(own_lane(own)?, f)
 }
 
-/// As [`record_own`]; of a thread that is asleep, without a goroutine; or else in an event of the shared lane. `None` when
-/// nothing is recorded, or if that lane is another's for too long; counted then.
+/// Like [`record_own`], also in a thread that is asleep or has no goroutine. Uses the shared lane if the thread's own
+/// lane is not available. `None` when nothing is recorded, or if another thread holds the shared lane for too long,
+/// which counts as a loss.
 #[inline(always)]
 pub(crate) fn record_any<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
     let mut f = Some(f);
@@ -74,7 +77,7 @@ pub(crate) fn record_any<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<
     }
 }
 
-/// Runs what is there in an event of the current thread's lane, if it can have one now.
+/// Runs the closure in `f`, if any, in an event of the current thread's lane, if such an event is possible now.
 #[inline(always)]
 fn record_somewhere<R>(f: &mut Option<impl FnOnce(&mut LaneWriter<'_>) -> R>) -> Option<R> {
     if !is_asleep() {
@@ -88,7 +91,7 @@ fn record_somewhere<R>(f: &mut Option<impl FnOnce(&mut LaneWriter<'_>) -> R>) ->
     recorded.flatten()
 }
 
-/// Whether the current thread is within an event, which a signal handler has interrupted.
+/// Whether the current thread is within an event that a signal handler has interrupted.
 #[cold]
 fn is_within_event() -> bool {
     LANE.with(Cell::get).is_some_and(|lane| lane.events.load(Ordering::Relaxed) & 1 != 0)
@@ -100,24 +103,25 @@ pub(crate) fn is_asleep() -> bool {
     IS_ASLEEP.with(Cell::get)
 }
 
-/// Says so.
+/// Sets [`is_asleep`].
 #[inline(always)]
 pub(crate) fn set_asleep(is_asleep: bool) {
     IS_ASLEEP.with(|cell| cell.set(is_asleep));
 }
 
-/// In an event of the shared lane.
+/// Runs `f` in an event of the shared lane.
 #[cold]
 pub(crate) fn record_shared<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
     counted(|thread_id| RECORDER.with_shared_writer(thread_id, f))
 }
 
-/// In an event of a shared lane for signal handlers.
+/// Runs `f` in an event of a shared lane for signal handlers.
 pub(crate) fn record_in_handler<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> Option<R> {
     counted(|thread_id| RECORDER.with_handler_writer(thread_id, f))
 }
 
-/// Has `turn` record an event of the current thread, whose number it is told, and counts it as lost if that fails.
+/// Runs `writer`, which receives the kernel's number of the current thread and records an event, and counts the event
+/// as lost if that fails.
 fn counted<R>(writer: impl FnOnce(u32) -> Option<R>) -> Option<R> {
     if !is_enabled() {
         return None;
@@ -129,7 +133,7 @@ fn counted<R>(writer: impl FnOnce(u32) -> Option<R>) -> Option<R> {
     recorded
 }
 
-/// An event is not recorded.
+/// Counts a lost event.
 pub(crate) fn lose() {
     RECORDER.losses.events.fetch_add(1, Ordering::Relaxed);
 }
@@ -147,13 +151,13 @@ fn open_lane(own: &'static Goroutine) -> Option<&'static Lane> {
     if !is_enabled() {
         return None;
     }
-    // A signal handler of a thread that is about to be none.
+    // A signal handler in a thread that is about to end.
     if own.state().state() == State::Dead {
         return None;
     }
     let lane = RECORDER.open_lane(own.id(), own.thread_id())?;
     LANE.with(|own| match own.get() {
-        // A signal handler was faster.
+        // A signal handler has opened a lane meanwhile.
         Some(faster) => {
             close(lane);
             Some(faster)
@@ -171,21 +175,22 @@ fn close(lane: &'static Lane) {
     RECORDER.close_lane(lane, lane.thread.load(Ordering::Relaxed), &patience);
 }
 
-/// The current thread records no more as the goroutine that it is.
+/// Closes the current thread's lane: it records no more as its goroutine.
 pub(crate) fn close_lane() {
     if let Some(lane) = LANE.with(Cell::take) {
         close(lane);
     }
 }
 
-/// Whatever lane the current thread has is not its own: it is a forked child of the one that has it.
+/// Drops the current thread's lane without closing it, in a forked child, where the lane belongs to the parent's
+/// thread.
 pub(crate) fn forget_lane() {
     LANE.with(Cell::take);
 }
 
-/// As [`forget_lane`], if that is so: forked without the C library's knowledge.
+/// Does the same if the lane belongs to another thread, after a fork without the C library's knowledge.
 pub(crate) fn forget_lane_of_another() {
-    // The registry has compared the goroutine with the kernel.
+    // The registry has compared the goroutine's thread with the kernel's.
     let own = goroutine::current().map(Goroutine::thread_id);
     LANE.with(|lane| {
         if lane.get().is_some_and(|lane| Some(lane.thread_id.load(Ordering::Relaxed)) != own) {

@@ -1,8 +1,8 @@
-//! The bytes of a file that others can change while we read it.
+//! Reads the bytes of a file that other processes can change meanwhile.
 //!
 //! Problem: a file that is mapped and then truncated, or rewritten in place by a build, raises SIGBUS at the next
-//! access. The signal ends the host program. Consequence: no file is mapped. Scheme: one descriptor for all that is
-//! asked of a file, and blocks of 4 KiB copied into memory of ours when they are first needed:
+//! access. The signal ends the host program. Consequence: no file is mapped. Scheme: one descriptor for all reads of a
+//! file, and blocks of 4 KiB that are copied into our own memory when they are first needed:
 //!
 //! ```text
 //!   groups    [ 0 | 1 | · | 3 | ... ]        one for each 2 MiB of the file
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! Debug information is large and little of it is needed: the head of each unit, the units of the addresses that are
-//! looked up, and the names in these. A read that fails makes a name unknown and nothing else.
+//! looked up, and the names in these. A failed read only makes a name unknown.
 
 use std::cell::{Cell, OnceCell};
 use std::fs::{File, Metadata, OpenOptions};
@@ -29,27 +29,27 @@ const GROUP: usize = 512;
 /// The largest file that is read. The table of groups of such a file takes 256 KiB.
 const LARGEST: u64 = 64 << 30;
 
-/// How much of a module's files, and of what is unpacked from them, may be in memory at one time. Of a program with
-/// gigabytes of debug information an export needs less than that; a damaged file may ask for anything.
+/// The most bytes of a module's files, and of data unpacked from them, that may be in memory at one time. An export of
+/// a program with gigabytes of debug information needs less than that; a damaged file may ask for any amount.
 const MOST: u64 = 256 << 20;
 
-/// A time of change is that of the kernel's last clock tick: 10 ms before the change at most.
+/// The resolution of change times: the kernel's last clock tick is at most 10 ms before the change.
 const TICKS: Duration = Duration::from_millis(20);
 
 type Block = [u8; BLOCK];
 type Group = [OnceCell<Box<Block>>; GROUP];
 
-/// How many bytes the files of one module may still take, and whether they could be read.
+/// The bytes that the files of one module may still take, and whether a read has failed.
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     left: Rc<Cell<u64>>,
-    /// Something could not be read for a reason that may pass.
+    /// Whether a read has failed for a temporary reason.
     has_failed: Rc<Cell<bool>>,
     progress: Progress,
 }
 
 impl Allowance {
-    /// Each use of it is a step of `progress`.
+    /// Each use of the allowance notes a step of `progress`.
     pub(super) fn new(progress: &Progress) -> Self {
         let has_failed = Rc::new(Cell::new(false));
         Self { left: Rc::new(Cell::new(MOST)), has_failed, progress: progress.clone() }
@@ -62,13 +62,13 @@ impl Allowance {
         Ok(())
     }
 
-    /// Bytes that were taken are free again.
+    /// Returns bytes that were taken.
     pub(super) fn give_back(&self, bytes: u64) {
         self.left.set(self.left.get().saturating_add(bytes));
     }
 
-    /// Whether something could not be read since this was last asked, for a reason that may pass: too many open files, an
-    /// error of the disk. That a file is missing, or asks for more than is allowed, will be so the next time.
+    /// Whether a read has failed since the last call for a temporary reason: too many open files, or a disk error. A
+    /// missing file, or a request for more than is allowed, does not count, because it will fail again.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.replace(false)
     }
@@ -87,7 +87,7 @@ impl Allowance {
     }
 }
 
-/// A regular file, and what was read of it so far.
+/// A regular file, with the blocks that were read so far.
 #[derive(Debug)]
 pub(super) struct FileBytes {
     handle: Handle,
@@ -100,7 +100,7 @@ impl FileBytes {
     /// Opens a regular file. Never waits for a FIFO's writer, a terminal or another device.
     pub(super) fn open(path: &Path, allowance: &Allowance) -> io::Result<Self> {
         let file = allowance.noted(open_regular(path))?;
-        // The path may have led elsewhere meanwhile.
+        // The path may have been redirected meanwhile.
         let state = FileState::of(&allowance.noted(settled(&file))?);
         if state.len > LARGEST {
             return Err(io::ErrorKind::FileTooLarge.into());
@@ -114,7 +114,7 @@ impl FileBytes {
         })
     }
 
-    /// As [`open`](Self::open), for one of many files: no descriptor is kept, it is opened for each read.
+    /// Like [`open`](Self::open), for one of many files: no descriptor is kept, and the file is opened for each read.
     pub(super) fn look_into(path: &Path, allowance: &Allowance) -> io::Result<Self> {
         Ok(Self { handle: Handle::ByPath(path.to_owned()), ..Self::open(path, allowance)? })
     }
@@ -127,19 +127,19 @@ impl FileBytes {
         &self.allowance
     }
 
-    /// Whether it is the file that `path` leads to now.
+    /// Whether `path` still leads to this file.
     pub(super) fn is_at(&self, path: &Path) -> bool {
         std::fs::metadata(path).is_ok_and(|metadata| FileState::of(&metadata).file == self.state.file)
     }
 
-    /// Whether it is as it was at `time`: it was not written to since, and did not come to its path later.
+    /// Whether the file is as it was at `time`: it was not written to since, and was not moved to its path later.
     pub(super) fn is_older_than(&self, time: SystemTime) -> bool {
         let changed = SystemTime::UNIX_EPOCH.checked_add(self.state.changed);
         changed.and_then(|changed| changed.checked_add(TICKS)).is_some_and(|changed| changed < time)
     }
 
-    /// Whether it has not been written to since it was opened. Else its parts may not belong together, and the names
-    /// that were found in it may be those of other functions.
+    /// Whether the file has not been written to since it was opened. Otherwise its parts may be inconsistent, and the
+    /// names found in it may be those of other functions.
     pub(super) fn is_unchanged(&self) -> bool {
         let now = match &self.handle {
             Handle::Open(file) => file.metadata(),
@@ -148,7 +148,7 @@ impl FileBytes {
         now.is_ok_and(|now| FileState::of(&now).has_content_of(&self.state))
     }
 
-    /// Reads `into.len()` bytes at `at`, past all blocks.
+    /// Reads `into.len()` bytes at `at`, bypassing the blocks.
     pub(super) fn read_exact(&self, into: &mut [u8], at: u64) -> io::Result<()> {
         let read = match &self.handle {
             Handle::Open(file) => read_exact_at(file, into, at),
@@ -160,13 +160,13 @@ impl FileBytes {
     fn read_again(&self, path: &Path, into: &mut [u8], at: u64) -> io::Result<()> {
         let file = open_regular(path)?;
         if !FileState::of(&file.metadata()?).has_content_of(&self.state) {
-            // Another file. `is_unchanged` finds that too.
+            // It is another file. `is_unchanged` detects that too.
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         read_exact_at(&file, into, at)
     }
 
-    /// The bytes from `at` to the end of its block: 4096 at most. Those beyond the end of the file are 0.
+    /// Returns the bytes from `at` to the end of its block: 4096 at most. Bytes beyond the end of the file are 0.
     pub(super) fn block(&self, at: u64) -> io::Result<&[u8]> {
         let (block, within) = ((at / BLOCK as u64) as usize, (at % BLOCK as u64) as usize);
         let group = self.groups.get(block / GROUP).ok_or(io::ErrorKind::UnexpectedEof)?;
@@ -181,7 +181,7 @@ impl FileBytes {
             let mut bytes = Box::new([0; BLOCK]);
             let len = self.len().saturating_sub(start).min(BLOCK as u64) as usize;
             self.read_exact(&mut bytes[..len], start)?;
-            // Fails if it is there already.
+            // Fails if the block is there already.
             let _ = known.set(bytes);
         }
         let bytes = known.get().ok_or(io::ErrorKind::Other)?;
@@ -195,15 +195,15 @@ enum Handle {
     ByPath(PathBuf),
 }
 
-/// What tells a file from another one, and from itself at another time.
+/// The identity of a file and its version.
 #[derive(Clone, Copy, Debug)]
 struct FileState {
     /// Device and inode.
     file: [u64; 2],
     len: u64,
-    /// When it was last written to, since 1970.
+    /// Time of the last write, since 1970.
     written: [i64; 2],
-    /// When it was last written to, renamed or linked, since 1970. Other than `written` it cannot be set.
+    /// Time of the last write, rename or link, since 1970. Unlike `written`, it cannot be set by programs.
     changed: Duration,
 }
 
@@ -231,17 +231,16 @@ impl FileState {
     }
 }
 
-/// What is known of a file whose last change lies far enough in the past for the next one to have another time: what is
-/// written to it from now on is seen by [`FileBytes::is_unchanged`].
+/// Returns the metadata of a file whose last change is so long ago that the next change will have another time: later
+/// writes are then detected by [`FileBytes::is_unchanged`].
 ///
-/// Two writes within one tick have the same time, and a read between them has not the bytes that are there after the
-/// second.
+/// Two writes within one tick have the same time, and a read between them does not see the bytes of the second.
 fn settled(file: &File) -> io::Result<Metadata> {
     const ATTEMPTS: usize = 5;
     for _ in 0..ATTEMPTS {
         let metadata = file.metadata()?;
         require_regular(&metadata)?;
-        // A time in the future, by another machine's clock, is no reason to wait.
+        // A time in the future, from another machine's clock, is no reason to wait.
         let age = metadata.modified()?.elapsed().unwrap_or(TICKS);
         if age >= TICKS {
             return Ok(metadata);
@@ -256,8 +255,8 @@ fn require_regular(metadata: &Metadata) -> io::Result<()> {
 }
 
 fn open_regular(path: &Path) -> io::Result<File> {
-    // Looked at before it is opened: to open a FIFO lets its writer go on, and to open a device does what its
-    // driver likes.
+    // Checked before opening: opening a FIFO lets its writer continue, and opening a device does whatever its driver
+    // does.
     require_regular(&std::fs::metadata(path)?)?;
     open_non_blocking(path)
 }
@@ -265,7 +264,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 #[cfg(unix)]
 fn open_non_blocking(path: &Path) -> io::Result<File> {
     use std::os::unix::fs::OpenOptionsExt;
-    // A regular file is read as ever with these. They matter if the path leads to something else by now.
+    // These flags do not affect regular files. They matter if the path leads to something else by now.
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 

@@ -15,7 +15,7 @@ use super::bytes::{Allowance, FileBytes};
 use super::section::{self, Section};
 use crate::progress::Progress;
 
-/// What the debug information of one module borrows from: its files, and the sections that were packed in them.
+/// The data that the debug information of one module borrows: its files, and the sections unpacked from them.
 pub(crate) struct Store {
     pub(super) allowance: Allowance,
     files: Arena<FileBytes>,
@@ -23,7 +23,7 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    /// An empty one. Whatever is read into it is a step of `progress`.
+    /// An empty store. Each read into it notes a step of `progress`.
     pub(crate) fn new(progress: &Progress) -> Self {
         Self { allowance: Allowance::new(progress), files: Arena::new(), unpacked: Arena::new() }
     }
@@ -33,18 +33,18 @@ impl Store {
         Some(self.files.alloc(bytes))
     }
 
-    /// As [`open`](Self::open), without a descriptor that stays open: there may be a thousand of these files.
+    /// Opens a file like [`open`](Self::open), without keeping a descriptor: there may be a thousand of these files.
     fn look_into(&self, path: &Path) -> Option<&FileBytes> {
         let bytes = FileBytes::look_into(path, &self.allowance).ok()?;
         Some(self.files.alloc(bytes))
     }
 
-    /// Whether something could not be read since this was last asked, for a reason that may pass.
+    /// Whether a read has failed since the last call, for a temporary reason.
     pub(crate) fn has_failed(&self) -> bool {
         self.allowance.has_failed()
     }
 
-    /// Whether none of its files was written to since it was opened. Else what was found in them may be wrong.
+    /// Whether none of the store's files was written to since it was opened. Otherwise results from them may be wrong.
     pub(crate) fn is_unchanged(&mut self) -> bool {
         self.files.iter_mut().all(|file| file.is_unchanged())
     }
@@ -58,7 +58,7 @@ pub(super) struct DebugInfo<'a> {
 }
 
 impl<'a> DebugInfo<'a> {
-    /// That of the file at `path`. Without a section for it there is none for any address.
+    /// Reads the debug information of the file at `path`. Without the sections for it no address has any.
     pub(super) fn of(path: &Path, bytes: &'a FileBytes, elf: &Elf<'_>, store: &'a Store) -> Option<Self> {
         let mut dwarf = Dwarf::load(|id| load(id, id.name(), bytes, elf, store)).ok()?;
         dwarf.populate_abbreviations_cache(addr2line::gimli::AbbreviationsCacheStrategy::Duplicates);
@@ -66,10 +66,10 @@ impl<'a> DebugInfo<'a> {
         Some(Self { store, context, package: package(&package_path(path), store) })
     }
 
-    /// The frames at an address, innermost first.
+    /// Returns the frames at an address, innermost first.
     pub(super) fn frames(&self, address: u64) -> Result<FrameIter<'_, Section<'a>>> {
         if address == u64::MAX {
-            // The parser adds 1.
+            // The parser adds 1, which would overflow.
             return Err(Error::AddressOverflow);
         }
         let mut found = self.context.find_frames(address);
@@ -83,7 +83,7 @@ impl<'a> DebugInfo<'a> {
         }
     }
 
-    /// A unit whose debug information the linker left in another file.
+    /// Loads a unit whose debug information the linker left in another file.
     #[expect(clippy::arc_with_non_send_sync, reason = "the parser asks for an Arc")]
     fn split_unit(&self, load: &SplitDwarfLoad<Section<'a>>) -> Option<Arc<Dwarf<Section<'a>>>> {
         let packed =
@@ -108,7 +108,7 @@ impl<'a> DebugInfo<'a> {
     }
 }
 
-/// The package of the program at `path`: `app.dwp` for `app`, `app.so.dwp` for `app.so`.
+/// Returns the package of the program at `path`: `app.dwp` for `app`, `app.so.dwp` for `app.so`.
 fn package_path(path: &Path) -> PathBuf {
     let mut extension = path.extension().map(OsStr::to_os_string).unwrap_or_default();
     extension.push(if extension.is_empty() { "dwp" } else { ".dwp" });
@@ -139,7 +139,7 @@ fn load<'a>(
     elf: &Elf<'_>,
     store: &'a Store,
 ) -> Result<Section<'a>> {
-    // Of no use for lines, and large: to unpack them would cost for nothing.
+    // These sections are not needed for lines, and are large: unpacking them would be wasted.
     let is_needed = !matches!(
         id,
         SectionId::DebugLoc
@@ -151,7 +151,8 @@ fn load<'a>(
     let Some(found) = elf.section_by_name(name) else { return Ok(Section::EMPTY) };
     let range = found.compressed_file_range().map_err(|_| Error::Io)?;
     if range.format == CompressionFormat::None {
-        // Also those that are of no use: the index of a package refers to them, and is refused where they are missing.
+        // Includes sections that are not needed: the index of a package refers to them, and is rejected where they are
+        // missing.
         return Ok(Section::in_file(bytes, range.offset, range.compressed_size));
     }
     if !is_needed {

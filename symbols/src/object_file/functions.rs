@@ -1,4 +1,4 @@
-//! Which function has the code at an address, by the symbol tables.
+//! Finds the function that contains the code at an address, in the symbol tables.
 
 use std::borrow::Cow;
 
@@ -13,19 +13,19 @@ use super::section::Section;
 /// The functions of a file, in the order of their addresses.
 pub(super) struct Functions<'a> {
     functions: Vec<Function>,
-    /// The names in the full table and in that of exported ones.
+    /// The names in the full table and in the table of exported ones.
     names: [Section<'a>; 2],
 }
 
-/// The code of a function, in the file's own addresses, and where its name stands.
+/// The code range of a function, in the file's own addresses, and the place of its name.
 #[derive(Clone, Copy)]
 struct Function {
     start: u64,
     end: u64,
-    /// How bad its name is beside others for the same code.
+    /// The rank of its name among names for the same code; lower is better.
     rank: u8,
     table: u8,
-    /// The place in its table of names.
+    /// The offset in its table of names.
     name: u32,
 }
 
@@ -47,8 +47,8 @@ impl<'a> Functions<'a> {
         Self { functions: settled(all), names: tables.map(|table| names(bytes, elf, table)) }
     }
 
-    /// The function whose code contains `address`. A symbol that merely precedes it does not count: in a
-    /// stripped library the nearest exported name is mostly another function's.
+    /// Returns the function whose code contains `address`. A symbol that merely precedes the address does not count: in
+    /// a stripped library the nearest exported name mostly belongs to another function.
     pub(super) fn at(&self, address: u64) -> Option<FunctionSymbol<'a>> {
         let after = self.functions.partition_point(|f| f.start <= address);
         let function = self.functions[..after].last()?;
@@ -56,7 +56,7 @@ impl<'a> Functions<'a> {
             return None;
         }
         let name = self.names[usize::from(function.table)].text(function.name.into())?;
-        // One byte that is not UTF-8 does not hide the rest, as in names of the debug information.
+        // One byte that is not UTF-8 must not hide the rest; names of the debug information are treated the same way.
         let name = match name {
             Cow::Borrowed(bytes) => String::from_utf8_lossy(bytes),
             Cow::Owned(bytes) => Cow::Owned(String::from_utf8_lossy(&bytes).into_owned()),
@@ -75,19 +75,20 @@ fn collect(all: &mut Vec<Function>, table: &Table<'_>, number: u8, elf: &Elf<'_>
         }
         let start = symbol.st_value(endian);
         let size = symbol.st_size(endian);
-        // An alias with a size and one that other modules see say more.
+        // Among aliases a symbol with a size and one that other modules see are preferred.
         let is_local = symbol.st_bind() == elf::STB_LOCAL;
         let is_hidden = symbol.st_visibility() != elf::STV_DEFAULT;
         let rank = 4 * u8::from(size == 0) + if is_local { 2 } else { u8::from(is_hidden) };
-        // A damaged file may have any numbers.
+        // A damaged file may contain any numbers.
         let end = start.saturating_add(size);
         all.push(Function { start, end, rank, table: number, name: symbol.st_name(endian) });
     }
 }
 
-/// One function for each start, under its best name and as long as the longest.
+/// Keeps one function for each start, with its best name and the longest size.
 fn settled(mut all: Vec<Function>) -> Vec<Function> {
-    // The full table before the exported names; of equals the later one, which is mostly the more special.
+    // The full table comes before the exported names; of equal symbols the later one, which is mostly the more
+    // specific.
     all.reverse();
     all.sort_by_key(|f| (f.start, f.table, f.rank));
     all.dedup_by(|later, first| {
@@ -97,7 +98,7 @@ fn settled(mut all: Vec<Function>) -> Vec<Function> {
         }
         is_same
     });
-    // Functions in assembly, `_start` among them, often have no size: they reach to the next one.
+    // Functions in assembly, `_start` among them, often have no size: they extend to the next one.
     for at in 1..all.len() {
         let next = all[at].start;
         let before = &mut all[at - 1];

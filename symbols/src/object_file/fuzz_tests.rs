@@ -1,8 +1,8 @@
-//! Damaged files: whatever is in one, no look-up panics, in a build that checks arithmetic.
+//! Damaged files: no look-up panics, whatever a file contains, in a build that checks arithmetic.
 //!
-//! A C file is compiled in each form in which debug information comes: plain, packed, of an older version, and in a file
-//! beside it. Bytes of these are changed, mostly where headers and tables lie, and all addresses are looked up.
-//! `RTPROF_FUZZ_SECS` says for how long; without it each form is tried a few hundred times.
+//! A C file is compiled with each form of debug information: plain, packed, of an older version, and in a separate
+//! file. Bytes of these files are changed, mostly in headers and tables, and all addresses are looked up.
+//! `RTPROF_FUZZ_SECS` sets the duration; without it each form is tried a few hundred times.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
@@ -54,10 +54,10 @@ fn look_up_all(path: &Path) -> usize {
     named
 }
 
-/// Changes a few bytes: single ones, words that are lengths and offsets, and whole pieces.
+/// Changes a few bytes: single ones, words that are lengths and offsets, and whole ranges.
 fn damage(bytes: &mut Vec<u8>, random: &mut SmallRng) {
     for _ in 0..1 + random.random_range(0..6) {
-        // Tables of sections and symbols lie towards the end, program headers at the beginning.
+        // Tables of sections and symbols lie near the end, program headers at the beginning.
         let at = match random.random_range(0..4) {
             0 => random.random_range(0..bytes.len().min(64)),
             1 => bytes.len() - 1 - random.random_range(0..bytes.len().min(4096)),
@@ -114,7 +114,7 @@ fn damaged_files_are_harmless() {
         let started = Instant::now();
         while share.map_or(rounds < 200, |share| started.elapsed() < share) {
             rounds += 1;
-            // What is written here stands before the message of a failure, and says how to repeat it.
+            // This output precedes the message of a failure, and tells how to repeat it.
             let mut random = SmallRng::seed_from_u64(0x9e37_79b9_7f4a_7c15 ^ ((at as u64) << 32) ^ rounds);
             eprintln!("{program:?}, round {rounds}");
             let mut bytes = whole.clone();
@@ -133,7 +133,7 @@ fn damaged_files_are_harmless() {
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
-/// Writes a file that nothing seems to have been written to for a while, as a file has to be to be trusted.
+/// Writes a file with an old modification time, because only files that have not changed for a while are trusted.
 fn write_old(path: &Path, bytes: &[u8]) {
     std::fs::write(path, bytes).unwrap();
     let file = std::fs::File::options().write(true).open(path).unwrap();

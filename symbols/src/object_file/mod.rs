@@ -1,7 +1,7 @@
-//! The file that a module was loaded from: its symbols and its debug information.
+//! The file from which a module was loaded: its symbols and its debug information.
 //!
-//! `bytes` reads the file, `section` is how parsers see a part of it, `functions` has the symbol tables and `debug` the
-//! debug information.
+//! `bytes` reads the file, `section` presents a part of it to parsers, `functions` has the symbol tables and `debug`
+//! the debug information.
 
 mod bytes;
 mod debug;
@@ -25,11 +25,11 @@ use tables::Tables;
 pub(crate) use debug::Store;
 pub(crate) use functions::FunctionSymbol;
 
-/// Where headers and tables are read from.
+/// The source of headers and tables.
 type Data<'a> = &'a ReadCache<Tables<'a>>;
 type Elf<'a> = ElfFile64<'a, Endianness, Data<'a>>;
 
-/// Debug information and symbols of one module, for the length of an export.
+/// Debug information and symbols of one module, for the duration of an export.
 pub(crate) struct ObjectFile<'a> {
     debug: Option<DebugInfo<'a>>,
     functions: Functions<'a>,
@@ -37,17 +37,18 @@ pub(crate) struct ObjectFile<'a> {
 }
 
 impl<'a> ObjectFile<'a> {
-    /// Opens the file of `module`, if it is the one that was loaded: a binary replaced on disk since then
-    /// has other functions at the same addresses, and a wrong name is worse than none. The kernel keeps
-    /// the running executable reachable under /proc even then.
+    /// Opens the file of `module`, if it is the file that was loaded: a binary replaced on disk since then has other
+    /// functions at the same addresses, and a wrong name is worse than none. The kernel keeps the running executable
+    /// available under /proc even then.
     pub(crate) fn open(module: &Module, store: &'a Store) -> Option<Self> {
         let path = Path::new(&module.path);
         let executed = Path::new(own_files::EXECUTABLE);
         let has_build_id = !module.build_id.is_empty();
-        // It may be the loader that was executed.
+        // The executed file may have been the loader.
         let was_executed =
             module.is_main_executable && std::fs::read_link(executed).is_ok_and(|executed| executed == path);
-        // Without a build id only the file itself tells. That of the program cannot be written to while it runs.
+        // Without a build id only the file's identity can show it. The program's file cannot be written to while it
+        // runs.
         let is_the_file = |file: &FileBytes| match was_executed {
             _ if has_build_id => true,
             true => file.is_at(executed),
@@ -60,8 +61,8 @@ impl<'a> ObjectFile<'a> {
         if best.is_none() && (was_executed || module.is_main_executable && has_build_id) {
             best = Self::open_matching(executed, &module.build_id, |_| true, store);
         }
-        // Not for libraries: the C library's debug information, installed on many machines, costs a hundred
-        // milliseconds to read, for the name of the function that called main.
+        // Not for libraries: the C library's debug information, installed on many machines, takes a hundred
+        // milliseconds to read, only for the name of the function that called main.
         if module.is_main_executable
             && has_build_id
             && best.as_ref().is_none_or(|file| !file.state.has_lines)
@@ -73,7 +74,7 @@ impl<'a> ObjectFile<'a> {
         best
     }
 
-    /// Everything is read from the descriptor whose build id was compared.
+    /// Opens a file and reads everything from the descriptor whose build id was compared.
     fn open_matching(
         path: &Path,
         build_id: &[u8],
@@ -87,7 +88,7 @@ impl<'a> ObjectFile<'a> {
             return None;
         }
         let has_section = |name: &str| elf.section_by_name(name).is_some_and(|s| s.size() > 0);
-        // The debug information looks for what was split off beside this very path, so it must be the real one.
+        // The debug information looks for split files beside this very path, so it must be the real path.
         let debug = DebugInfo::of(path, bytes, &elf, store);
         let state = FileState {
             has_symbol_table: !elf.elf_symbol_table().is_empty(),
@@ -101,13 +102,13 @@ impl<'a> ObjectFile<'a> {
         self.state
     }
 
-    /// The function whose code contains `address`.
+    /// Returns the function whose code contains `address`.
     pub(crate) fn symbol(&self, address: u64) -> Option<FunctionSymbol<'a>> {
         self.functions.at(address)
     }
 
-    /// Calls `line` for each line of `address`, innermost first: the function's name if the debug
-    /// information has one, and the place in its source.
+    /// Calls `line` for each line of `address`, innermost first: the function's name if the debug information has one,
+    /// and the source location.
     pub(crate) fn lines(&self, address: u64, mut line: impl FnMut(DebugLine<'_>)) {
         let Some(Ok(mut frames)) = self.debug.as_ref().map(|debug| debug.frames(address)) else {
             return;
@@ -131,7 +132,7 @@ impl<'a> ObjectFile<'a> {
 
 const DW_LANG_RUST: u16 = 0x1c;
 
-/// One frame as the debug information has it.
+/// One frame of the debug information.
 pub(crate) struct DebugLine<'a> {
     pub(crate) name: Option<&'a str>,
     pub(crate) is_rust: bool,
@@ -144,19 +145,19 @@ fn tables(bytes: &FileBytes) -> ReadCache<Tables<'_>> {
     ReadCache::new(Tables::of(bytes))
 }
 
-/// An ELF file of this machine's kind; the loader takes no others.
+/// Parses an ELF file of this machine's kind; the loader accepts no others.
 fn parse<'a>(tables: Data<'a>) -> Option<Elf<'a>> {
     Elf::parse(tables).ok().filter(|elf| elf.endian() == Endianness::default())
 }
 
-/// Where distributions install the debug information of their libraries.
+/// Returns the path where distributions install the debug information of their libraries.
 fn installed_debug_file(build_id: &[u8]) -> Option<PathBuf> {
     let (first, rest) = build_id.split_first()?;
     let path = format!("/usr/lib/debug/.build-id/{first:02x}/{}.debug", hex(rest));
     Some(PathBuf::from(path))
 }
 
-/// A build id as tools print it.
+/// Formats a build id as tools print it.
 pub fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! A section of a file as a parser of debug information reads it.
+//! A section of a file, as a parser of debug information reads it.
 
 use std::borrow::Cow;
 use std::io;
@@ -7,8 +7,8 @@ use addr2line::gimli::{Error, NativeEndian, Reader, ReaderOffsetId, Result};
 
 use super::bytes::FileBytes;
 
-/// A range of bytes that is read from its beginning on. It may lie in a file, of which only the blocks that are looked
-/// at are read, or in memory.
+/// A range of bytes that is read from the beginning to the end. It may lie in a file, of which only the needed blocks
+/// are read, or in memory.
 ///
 /// ```text
 ///              chunk               beyond
@@ -18,11 +18,11 @@ use super::bytes::FileBytes;
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Section<'a> {
-    /// The bytes at hand.
+    /// The bytes that are loaded.
     chunk: &'a [u8],
-    /// The place of the first byte behind them in the file, or in memory.
+    /// The position of the first byte after the chunk, in the file or in memory.
     end: u64,
-    /// How many bytes follow there. 0 in memory.
+    /// Bytes that follow after the chunk. 0 in memory.
     beyond: u64,
     file: Option<&'a FileBytes>,
 }
@@ -34,13 +34,13 @@ impl<'a> Section<'a> {
         Self { chunk: bytes, end: bytes.len() as u64, beyond: 0, file: None }
     }
 
-    /// `len` bytes at `start`, of which those beyond the end of the file are left away.
+    /// A section of `len` bytes at `start`; bytes beyond the end of the file are left out.
     pub(super) fn in_file(file: &'a FileBytes, start: u64, len: u64) -> Self {
         let beyond = len.min(file.len().saturating_sub(start));
         Self { chunk: &[], end: start, beyond, file: Some(file) }
     }
 
-    /// The text at `offset` up to the next zero byte.
+    /// Returns the text at `offset` up to the next zero byte.
     pub(super) fn text(mut self, offset: u64) -> Option<Cow<'a, [u8]>> {
         self.skip(usize::try_from(offset).ok()?).ok()?;
         let text = self.read_null_terminated_slice().ok()?;
@@ -59,7 +59,7 @@ impl<'a> Section<'a> {
         Error::UnexpectedEof(self.offset_id())
     }
 
-    /// Has bytes at hand, if there are any.
+    /// Loads the next block if the chunk is empty and more bytes follow.
     #[inline]
     fn fill(&mut self) -> Result<()> {
         if self.chunk.is_empty() && self.beyond > 0 { self.next_block() } else { Ok(()) }
@@ -136,7 +136,7 @@ impl Reader for Section<'_> {
     }
 
     fn offset_from(&self, base: &Self) -> usize {
-        // The parser asks it of parts of `base` only.
+        // The parser calls this only for parts of `base`.
         self.position().saturating_sub(base.position()) as usize
     }
 
@@ -235,7 +235,7 @@ impl Reader for Section<'_> {
     }
 }
 
-/// The bytes of a section that is packed, unpacked.
+/// Unpacks the bytes of a compressed section.
 pub(super) fn unpacked(packed: &FileBytes, range: &object::read::CompressedFileRange) -> io::Result<Vec<u8>> {
     let (packed_size, size) = (range.compressed_size, range.uncompressed_size);
     packed.allowance().take(packed_size)?;

@@ -4,7 +4,7 @@ use object::read::ReadCacheOps;
 
 use super::bytes::{Allowance, FileBytes};
 
-/// A file as [`object::ReadCache`] reads headers and tables: each at once, into memory of its own.
+/// A file for [`object::ReadCache`], which reads each header and table as a whole into its memory.
 pub(super) struct Tables<'a> {
     bytes: &'a FileBytes,
     at: u64,
@@ -17,7 +17,7 @@ impl<'a> Tables<'a> {
     }
 }
 
-/// Bytes that are given back when this is dropped.
+/// Bytes of the allowance that are returned when this is dropped.
 struct Taken {
     allowance: Allowance,
     bytes: u64,

@@ -1,4 +1,4 @@
-//! Writes traces, good ones and bad ones, byte by byte. Knows nothing of the encoder, and of the event table only the
+//! Writes traces, valid and invalid ones, byte by byte. Independent of the encoder; of the event table it uses only the
 //! numbers.
 
 use crate::event::EventType as E;
@@ -22,7 +22,7 @@ pub(super) fn numbers(values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// A record: type, the two bits, and the values, with their length before them if the bits are 3.
+/// Encodes a record: type, the two bits, and the values, preceded by their length if the bits are 3.
 pub(super) fn record(number_of_type: u8, bits: u8, values: &[u64]) -> Vec<u8> {
     let mut bytes = vec![number_of_type | bits << 6];
     let body = numbers(values);
@@ -33,7 +33,7 @@ pub(super) fn record(number_of_type: u8, bits: u8, values: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// A timed event, `delta` ticks after the one before.
+/// Encodes a timed event, `delta` ticks after the previous one.
 pub(super) fn event(event: E, delta: u64, args: &[u64]) -> Vec<u8> {
     let values: Vec<u64> = [&[delta], args].concat();
     record(event.number(), args.len().min(3) as u8, &values)
@@ -58,7 +58,7 @@ pub(super) fn stack(id: u64, frames: &[[u64; 4]]) -> Vec<u8> {
     record(3, 3, &[&[id, frames.len() as u64], frames.concat().as_slice()].concat())
 }
 
-/// Something in a batch.
+/// An element of a batch.
 #[derive(Clone)]
 pub(super) enum Item {
     /// An event at a tick after [`T0`], with the bytes that follow its record.
@@ -67,20 +67,20 @@ pub(super) enum Item {
     Raw(Vec<u8>),
 }
 
-/// A trace of two Ps and three goroutines, to be changed and written.
+/// A trace of two Ps and three goroutines, for tests to change and write.
 #[derive(Clone)]
 pub(super) struct Trace {
     pub(super) header: Vec<u8>,
     pub(super) items: [Vec<(&'static str, Item)>; 2],
-    /// The P of each of the two batches, and the tick that it begins at.
+    /// The P of each of the two batches, and the tick at which it begins.
     pub(super) ps: [u64; 2],
     pub(super) bases: [u64; 2],
-    /// What follows the batches.
+    /// The sections after the batches.
     pub(super) samples: Vec<u8>,
     pub(super) frequency: Vec<u8>,
     pub(super) strings: Vec<(u64, Vec<u8>)>,
     pub(super) stacks: Vec<(u64, Vec<[u64; 4]>)>,
-    /// Written before everything but the header.
+    /// Bytes written before everything but the header.
     pub(super) front: Vec<u8>,
     pub(super) end: Vec<u8>,
 }
@@ -110,7 +110,7 @@ const B: [u64; 4] = [0x1007, 12, 2, 1];
 const COMPUTE: [u64; 4] = [0x1008, 13, 2, 77];
 
 impl Trace {
-    /// The good one.
+    /// A valid trace.
     pub(super) fn new() -> Self {
         let at = |label, tick, event, args: &[u64]| (label, Item::At(tick, event, args.to_vec(), Vec::new()));
         let first = vec![
@@ -197,7 +197,7 @@ impl Trace {
         self
     }
 
-    /// Keeps the tick.
+    /// Replaces an event, but keeps the tick.
     pub(super) fn replace(&mut self, label: &str, event: E, new: &[u64]) -> &mut Self {
         let Item::At(_, old, args, _) = self.item(label) else { panic!("{label} is no event") };
         (*old, *args) = (event, new.to_vec());
@@ -223,7 +223,7 @@ impl Trace {
         self
     }
 
-    /// Several events in a row.
+    /// Inserts several events in a row.
     pub(super) fn insert_all(&mut self, after: &str, events: Events<'_>) -> &mut Self {
         for &(tick, event, args) in events.iter().rev() {
             self.insert(after, tick, event, args);
@@ -260,7 +260,7 @@ impl Trace {
     }
 }
 
-/// The bytes of the trace with this change.
+/// Returns the bytes of the trace with this change.
 pub(super) fn changed(change: impl FnOnce(&mut Trace) -> &mut Trace) -> Vec<u8> {
     let mut trace = Trace::new();
     change(&mut trace);
@@ -270,7 +270,7 @@ pub(super) fn changed(change: impl FnOnce(&mut Trace) -> &mut Trace) -> Vec<u8> 
 /// Events with their ticks after [`T0`].
 pub(super) type Events<'a> = &'a [(u64, E, &'a [u64])];
 
-/// The bytes of the trace with these events behind the record `after`.
+/// Returns the bytes of the trace with these events inserted after the record `after`.
 pub(super) fn with(after: &str, events: Events<'_>) -> Vec<u8> {
     changed(|trace| trace.insert_all(after, events))
 }

@@ -14,7 +14,7 @@ fn header(text: &[u8]) -> Vec<u8> {
     change(|t| t.header = text.to_vec())
 }
 
-/// The trace with these frames as its stack 7.
+/// Returns the trace with these frames as its stack 7.
 fn frames(frames: Vec<[u64; 4]>) -> Vec<u8> {
     change(|t| t.stacks[6].1 = frames)
 }

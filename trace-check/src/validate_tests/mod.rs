@@ -1,5 +1,5 @@
-//! Each case is one fault in a good trace. What is said of it was compared with `go tool trace` of Go 1.27 and 1.21,
-//! their pages included.
+//! Each case is one fault in a valid trace. Its verdict was compared with `go tool trace` of Go 1.27 and 1.21, their
+//! pages included.
 
 mod bytes;
 mod format_cases;
@@ -15,7 +15,7 @@ use super::invalid::Consequence;
 use super::parsed::Parsed;
 use super::validate::validate;
 
-/// What is to be said of a trace, and how it begins.
+/// The expected verdict on a trace, with the beginning of its message.
 #[derive(Clone, Copy, Debug)]
 enum Verdict {
     Valid,
@@ -91,7 +91,7 @@ fn a_trace_is_read_as_it_was_written() {
     let frame = block.stack().next().unwrap();
     assert_eq!((frame.file, frame.line, frame.pc), ("mutex.rs", 99, 0x1003));
 
-    // It names its time, and stands where that belongs.
+    // The event names its time, and stands at the place of that time.
     let exit = parsed.events_of(E::GoSysExit).next().unwrap();
     assert_eq!(
         (exit.g(), exit.tick(), exit.argument("seq"), exit.argument("x")),
@@ -123,14 +123,14 @@ fn a_goroutine_runs_on_from_batch_to_batch() {
     let mut second = trace.clone();
     second.items[0].drain(..begin);
     trace.items[0].drain(begin..);
-    // Those of the other P lie between them.
+    // The samples of the other P lie between them.
     trace.samples.splice(0..0, second.batch_bytes(0));
     let parsed = validate(&trace.bytes()).unwrap();
     assert_eq!(parsed.events_of(E::UserRegion).next().unwrap().g(), 1);
     assert_eq!(parsed.events().len(), 31);
 }
 
-/// Reads everything there is to read.
+/// Calls all functions that read a trace.
 fn exercise(bytes: &[u8]) -> bool {
     let result = validate(bytes);
     assert!(result.as_ref().err().is_none_or(|invalid| !invalid.to_string().is_empty()));
@@ -179,7 +179,7 @@ fn no_bytes_make_it_panic() {
 
 #[test]
 fn no_events_make_it_panic() {
-    // Whole records with small numbers get further than bytes do.
+    // Random records with small numbers get further than random bytes.
     let mut random = SmallRng::seed_from_u64(0x2545_f491_4f6c_dd1d);
     for _ in 0..3_000 {
         let mut bytes = b"go 1.19 trace\0\0\0".to_vec();

@@ -1,4 +1,4 @@
-//! Faults in what the collector does, and of tasks, regions and logs.
+//! Faults in events of the collector, and of tasks, regions and logs.
 
 use super::Verdict::{self, Crash, Refused, Valid};
 use super::bytes::{Events, changed as change, event, with};

@@ -1,4 +1,4 @@
-//! Faults in what goroutines and Ps do.
+//! Faults in events of goroutines and Ps.
 
 use super::Verdict::{self, Crash, Misread, Refused, Valid};
 use super::bytes::{Events, T0, batch, changed as change, event, with};
@@ -7,7 +7,7 @@ use crate::event::{EventType as E, NO_PROC};
 const NO_ORDER: Verdict = Refused("no consistent ordering of events possible");
 const TIME_ORDER: Verdict = Refused("time stamps out of order");
 
-/// With a batch of another P.
+/// Returns the trace with an additional batch of another P.
 fn on(p: u64, events: Events<'_>) -> Vec<u8> {
     change(|t| {
         let mut bytes = batch(p, T0);

@@ -1,4 +1,4 @@
-//! Declarations, and what follows where they do not fit.
+//! Declarations of goroutines, and the handling of declarations that contradict the trace.
 
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::Status;
@@ -9,7 +9,7 @@ use super::pass::Passed;
 use super::{EventPosition, EventSink, NONE, Order, SHARED};
 
 impl Order {
-    /// A declaration: what it says holds, unless the trace has come further already.
+    /// Processes a declaration, which is authoritative unless the trace is further already.
     pub(super) fn declare(
         &mut self,
         reading: &mut Reading<'_>,
@@ -23,7 +23,7 @@ impl Order {
         let is_behind = goroutine.is_known && ahead < 0;
         let is_dead = goroutine.is_known && goroutine.state == State::Dead;
         if is_behind && !is_dead {
-            // Another lane has told more: nothing is left out.
+            // Another lane has later changes, so no change is missing.
             self.goroutines[target].declared = self.generation;
             self.goroutines[target].wake_all(|reading| self.ready.push_back(reading));
             return Ok(());
@@ -32,7 +32,7 @@ impl Order {
             self.counts.stale += 1;
             return Ok(());
         }
-        // Its own lane may have changes from before the loss that are not read yet.
+        // The goroutine's own lane may have changes from before the loss that are not read yet.
         let is_elsewhere = self.lanes[reading.lane].thread != status.goroutine;
         let is_there = goroutine.is_known && ahead == 0;
         if goroutine.is_known && status.is_after_loss && is_elsewhere && !is_there && !reading.is_due {
@@ -43,12 +43,12 @@ impl Order {
         let has_jumped = status.is_after_loss || is_known && ahead != 0;
         if is_known && was == status.state {
             if was != State::Running {
-                // The lane whose buffer has said that it polls this does so no more.
+                // The lane whose buffer said that it polls this task no longer does so.
                 let at =
                     EventPosition { lane: reading.lane, tick: self.goroutines[target].tick, goroutine: NONE };
                 self.end_poll_elsewhere(target, at, sink);
             }
-            // As it was: nothing happens, and the tick is nobody's cause.
+            // The state is unchanged: no event is written, and the tick is no cause of later events.
             let goroutine = &mut self.goroutines[target];
             goroutine.number = status.number;
             goroutine.declared = self.generation;
@@ -71,7 +71,7 @@ impl Order {
         Ok(())
     }
 
-    /// The goroutine came to a state by changes that are in no record.
+    /// Sets a goroutine's state that it reached by unrecorded changes.
     pub(super) fn jump(
         &mut self,
         at: EventPosition,
@@ -91,7 +91,8 @@ impl Order {
         self.goroutines[index].has_jumped = true;
     }
 
-    /// The lane of a goroutine's thread. One that runs needs it, even if it has recorded nothing yet.
+    /// Returns the lane of a goroutine's thread. A running goroutine needs it, even if the thread has recorded nothing
+    /// yet.
     fn owner(&mut self, status: &Status, sink: &mut impl EventSink) -> Option<u32> {
         if status.thread == 0 {
             return None;

@@ -1,46 +1,46 @@
-//! The goroutines that a trace knows of, and who waits for them to get on.
+//! The goroutines known to a trace, and the readings that wait for them.
 
 use rtprof_runtime::state::State;
 
 use crate::dense::DenseTable;
 
-/// Stands for "no goroutine", and for the records that none has made.
+/// Stands for "no goroutine", and for records that belong to none.
 pub(crate) const NONE: u32 = 0;
 
-/// The numbers of changes wrap at this many bits, as the recorder keeps them.
+/// The bits of a change number, after which it wraps, as in the recorder.
 const NUMBER_BITS: u32 = 36;
 
-/// How far the trace has followed a goroutine.
+/// The trace's progress with a goroutine.
 pub(super) struct OrderedGoroutine {
     pub(super) id: u64,
     /// The number of the last change that was passed on.
     pub(super) number: u64,
     pub(super) state: State,
-    /// When that was, and on which lane.
+    /// The tick of that change, and its lane.
     pub(super) tick: u64,
     pub(super) lane: u32,
-    /// The lane that polls it, if it is a task that is polled; else [`SHARED`](super::SHARED).
+    /// The lane that polls it, if it is a task that is being polled; else [`SHARED`](super::SHARED).
     pub(super) polled_on: u32,
-    /// The generation in which it was declared last.
+    /// The generation in which it was last declared.
     pub(super) declared: u32,
-    /// It was declared or created. Else somebody waits for that.
+    /// Whether it was declared or created. Otherwise a reading waits for that.
     pub(super) is_known: bool,
-    /// A declaration after a loss came, and no change of its own since.
+    /// Whether a declaration after a loss came, and the goroutine has not changed since.
     pub(super) has_jumped: bool,
-    /// Nothing declares it in this generation, so nobody shall wait for it.
+    /// Whether no declaration of it comes in this generation, so that no reading may wait for one.
     pub(super) is_absent: bool,
-    /// Which change is awaited, and by which reading; the smallest is last. 0 waits for anything to happen.
+    /// Awaited changes and the readings that wait; the smallest change is last. 0 waits for any change.
     waiting: Vec<(u64, u32)>,
 }
 
-/// How a numbered change fits to what was passed on.
+/// The position of a numbered change relative to the changes passed on so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fit {
-    /// It is the next one.
+    /// It is the next change.
     Next,
-    /// Others come before it.
+    /// Other changes come before it.
     Later,
-    /// It is over.
+    /// It was passed on, or skipped, already.
     Stale,
 }
 
@@ -70,7 +70,7 @@ impl OrderedGoroutine {
         }
     }
 
-    /// Known and not over.
+    /// Whether it is known and not dead.
     pub(super) fn is_alive(&self) -> bool {
         self.is_known && self.state != State::Dead
     }
@@ -99,7 +99,7 @@ impl OrderedGoroutine {
         self.waiting.retain(|&(_, waiting)| waiting != reading);
     }
 
-    /// Whoever may get on now that the change `number` was passed on.
+    /// Passes to `ready` the readings that can continue, now that the change `number` was passed on.
     #[inline]
     pub(super) fn wake(&mut self, mut ready: impl FnMut(u32)) {
         let next = self.number + 1;
@@ -116,19 +116,19 @@ impl OrderedGoroutine {
     }
 }
 
-/// How many changes `to` comes after `from`; negative if it comes before.
+/// Returns by how many changes `to` comes after `from`; negative if it comes before.
 pub(super) fn distance(from: u64, to: u64) -> i64 {
     let unused = u64::BITS - NUMBER_BITS;
     ((to.wrapping_sub(from) << unused) as i64) >> unused
 }
 
 impl Goroutines {
-    /// The index of a goroutine, known or not.
+    /// Returns the index of a goroutine, known or not.
     pub(super) fn at(&mut self, id: u64) -> u32 {
         self.find_or_insert(id, || OrderedGoroutine::unknown(id)).0
     }
 
-    /// Forgets those that are over, and those that were only waited for.
+    /// Removes dead goroutines, and those that were only waited for.
     pub(super) fn forget_dead(&mut self) {
         for index in self.indices() {
             let goroutine = &mut self[index];

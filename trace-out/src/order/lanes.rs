@@ -1,32 +1,32 @@
-//! The lanes of a trace, each one thread's life, and how far each was read.
+//! The lanes of a trace, one for each thread's life, and how far each was read.
 
 use rtprof_tracer::generation::{Buffered, LaneRecords};
 use rtprof_tracer::record::{Record, Records};
 
 use crate::dense::DenseTable;
 
-/// The lane of what was recorded outside threads.
+/// The lane of records from outside threads.
 pub(crate) const SHARED: u32 = 0;
 
-/// What is known of a lane from one generation to the next.
+/// The state of a lane that persists between generations.
 #[derive(Clone, Default)]
 pub(super) struct OrderedLane {
     /// The goroutine of the thread; 0 for none, or for a lane that is over.
     pub(super) thread: u64,
-    /// The place of that goroutine; [`NONE`] for none, and when it has ended.
+    /// The index of that goroutine; [`NONE`](super::goroutines::NONE) for none, and when it has ended.
     pub(super) own: u32,
-    /// The tasks that it polls, each inside the poll of the one before.
+    /// The tasks that it polls, each inside the poll of the previous one.
     pub(super) polled: Vec<u32>,
     /// The tick of the last record.
     pub(super) tick: u64,
-    /// The thread's own goroutine has ended, though the thread may still record.
+    /// Whether the thread's own goroutine has ended, though the thread may still record.
     pub(super) has_ended: bool,
-    /// The generation that had records of it last.
+    /// The last generation with records of it.
     pub(super) seen: u32,
 }
 
 impl OrderedLane {
-    /// What its records are about: the innermost task that it polls, or its own goroutine.
+    /// Returns the goroutine to which its records belong: the innermost task that it polls, or its own goroutine.
     #[inline]
     pub(super) fn top(&self) -> u32 {
         self.polled.last().copied().unwrap_or(self.own)
@@ -37,31 +37,32 @@ impl OrderedLane {
 pub(super) type Lanes = DenseTable<OrderedLane>;
 
 impl Lanes {
-    /// The lane of a thread, and whether it is a new one.
+    /// Returns the lane of a thread, and whether it is new.
     pub(super) fn at(&mut self, thread: u64) -> (u32, bool) {
         self.find_or_insert(thread, || OrderedLane { thread, ..OrderedLane::default() })
     }
 
-    /// All that are not over, without the shared one.
+    /// Returns all lanes that are not over, except the shared one.
     pub(super) fn open(&self) -> impl Iterator<Item = u32> + '_ {
         self.indices().filter(|&lane| self[lane].thread != 0)
     }
 }
 
-/// A lane of one generation, while it is read.
+/// The reading of one lane in one generation.
 pub(super) struct Reading<'a> {
     pub(super) lane: u32,
-    /// Records were lost, and none about the thread's own goroutine was passed on since.
+    /// Whether records were lost, and none about the thread's own goroutine was passed on since.
     pub(super) is_after_loss: bool,
-    /// Nothing declares the goroutine that they are about: records that can do without it are passed on without it.
+    /// Whether the goroutine to which the records belong is not declared: records that can do without it are passed on
+    /// without it.
     pub(super) is_loose: bool,
-    /// Its next record waits no longer: a declaration that a goroutine jumps to.
+    /// Whether its next record waits no longer: a declaration to which a goroutine jumps.
     pub(super) is_due: bool,
-    /// The thread is over, once all is read.
+    /// Whether the thread is over once all is read.
     pub(super) is_over: bool,
-    /// All is read.
+    /// Whether all is read.
     pub(super) is_done: bool,
-    /// What it waits for, while it does.
+    /// The event for which it waits, if any.
     pub(super) awaits: Option<Awaits>,
     /// The record that could not be passed on yet.
     pub(super) pending: Option<(u64, Record<'a>)>,
@@ -69,14 +70,14 @@ pub(super) struct Reading<'a> {
     buffers: std::vec::IntoIter<Buffered<'a>>,
 }
 
-/// What a lane waits for.
+/// The event for which a lane waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Awaits {
-    /// The declaration of this goroutine, which its records are about, for one that could do without.
+    /// The declaration of this goroutine, to which the records belong, where the record could do without it.
     Declaration(u32),
-    /// A declaration of its own goroutine after a loss, if changes were lost with the rest.
+    /// A declaration of the lane's own goroutine after a loss, in case changes were lost too.
     Loss(u32),
-    /// That this goroutine comes to the change that a declaration after a loss tells of, or cannot.
+    /// The change of this goroutine with the number in a declaration after a loss, or certainty that it cannot come.
     Jump(u32, u64),
     /// A change of this goroutine, or its declaration, with the number of the record's own change or 0.
     Change(u32, u64),
@@ -84,13 +85,13 @@ pub(super) enum Awaits {
     Stop,
 }
 
-/// What comes when the records of a buffer are read.
+/// What follows the last record of a buffer.
 pub(super) enum Next {
     Buffer {
         goroutine: u64,
         is_after_loss: bool,
     },
-    /// The rest of the buffer is no record.
+    /// The rest of the buffer is not a valid record.
     Torn,
     End,
 }
@@ -111,13 +112,13 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// The next record of the buffer at hand.
+    /// Returns the next record of the current buffer.
     #[inline]
     pub(super) fn record(&mut self) -> Option<(u64, Record<'a>)> {
         self.records.next()
     }
 
-    /// After the last record of a buffer.
+    /// Moves to the next buffer after the last record of one.
     pub(super) fn next_buffer(&mut self) -> Next {
         if self.records.remaining() > 0 {
             self.records = Records::new(0, &[]);
@@ -132,7 +133,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Gives the rest up; says how many records that were.
+    /// Drops the remaining records, and returns their number.
     pub(super) fn drop_rest(&mut self) -> u64 {
         let mut dropped = u64::from(self.pending.take().is_some());
         loop {

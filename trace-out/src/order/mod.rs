@@ -1,17 +1,17 @@
 //! Puts the records of a generation into an order in which every effect comes after its cause.
 //!
-//! Each lane is in order. Between lanes there are only the numbers of the changes that goroutines go through, and
-//! ticks, which are almost in order: cores' counters are a few ticks apart, and who takes a number is not who reads
-//! the clock next. Readers of traces forgive nothing here.
+//! Each lane is in order. Between lanes there are only the numbers of the goroutines' changes, and ticks, which are
+//! almost in order: cores' counters are a few ticks apart, and the thread that takes a number is not always the next to
+//! read the clock. Readers of traces accept no violation of this order.
 //!
-//! So a lane is read until its next record has to wait for another lane's; then it waits at the goroutine, or for the
-//! collection, and another lane is read. Whoever changes the goroutine wakes it. Every record is looked at once, and
-//! once more for each wait. A tick that is not after its cause's is lifted; how often and how far is counted, as it
-//! says how far the trace can be trusted.
+//! So a lane is read until its next record has to wait for another lane. Then it waits at the goroutine, or for the
+//! collection, and another lane is read. A lane that changes the goroutine wakes the waiting ones. Every record is
+//! examined once, and once more for each wait. A tick that is not after its cause's is lifted; the number and the size
+//! of lifts are counted, because they show how far the trace can be trusted.
 //!
-//! After a loss the [`Status`](rtprof_tracer::record::Status) of a goroutine need not be what its records led to. It
-//! wins, and the visitor bridges the gap. Lanes that wait for what never comes give up until the next generation,
-//! whose declarations put everything right.
+//! After a loss the [`Status`] of a goroutine need not match the changes read so far. The `Status` wins, and the sink
+//! bridges the gap. Lanes that wait for records that never come give up until the next generation, whose declarations
+//! restore all states.
 
 mod declared;
 mod goroutines;
@@ -33,75 +33,74 @@ use span_sequence::SpanSequence;
 pub(crate) use goroutines::NONE;
 pub(crate) use lanes::SHARED;
 
-/// Where and when something happens.
+/// Place and time of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct EventPosition {
     /// The lane it was recorded on; [`SHARED`] outside threads.
     pub(crate) lane: u32,
     /// The lifted tick: not before that of any cause.
     pub(crate) tick: u64,
-    /// The goroutine that it is about, as the lane has it; [`NONE`] for none.
+    /// The goroutine to which the lane's records belong; [`NONE`] for none.
     pub(crate) goroutine: u32,
 }
 
-/// Who makes a trace of what happened. Goroutines and lanes are named by small dense numbers that are given away
-/// again after [`record`](Self::record) of an `End`, [`bridge`](Self::bridge) to [`State::Dead`], or
+/// Receives the ordered records and makes a trace of them. Goroutines and lanes are identified by small dense indices,
+/// which are reused after [`record`](Self::record) of an `End`, [`bridge`](Self::bridge) to [`State::Dead`], or
 /// [`lane_over`](Self::lane_over).
 pub(crate) trait EventSink {
-    /// The lane has records in this generation, of the kernel's thread `thread_id`; or, where that is 0, a thread runs
-    /// of which nothing more is known yet.
+    /// Notes that the lane has records in this generation, from the kernel's thread `thread_id`. If that is 0, a thread
+    /// is running of which nothing more is known yet.
     fn lane(&mut self, lane: u32, thread: u64, thread_id: u32);
 
-    /// A goroutine is heard of for the first time, as what `status` says. `owner` is the lane of its thread, if that
-    /// is known.
+    /// Introduces a goroutine, in the state of `status`. `owner` is the lane of its thread, if known.
     fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status);
 
-    /// A goroutine is in this state now; how it came there is in no record.
+    /// Brings a goroutine to a state that it reached by unrecorded changes.
     fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State);
 
-    /// Something was recorded, and has its turn. `target` is the goroutine that the record names, else [`NONE`].
+    /// Receives the next record in order. `target` is the goroutine that the record names, else [`NONE`].
     fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>);
 
-    /// The task at `at.goroutine` goes on, whose poll has polled another one until now.
+    /// Continues the task at `at.goroutine`, whose poll has polled another task until now.
     fn resume(&mut self, at: EventPosition);
 
-    /// The thread is over, and so is the goroutine that ran on it.
+    /// Ends the lane: the thread is over, and so is the goroutine that ran on it.
     fn lane_over(&mut self, lane: u32);
 }
 
-/// What did not go smoothly.
+/// Counts of irregularities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OrderCounts {
     /// Records passed on.
     pub(crate) records: u64,
-    /// Ticks that were not after their cause's.
+    /// Ticks that were not after their cause's, and were moved.
     pub(crate) lifted: u64,
-    /// By how many ticks the largest of them was moved.
+    /// The largest move, in ticks.
     pub(crate) largest_lift: u64,
-    /// Records of what was over already, or of goroutines that nothing is known of, after a loss: left out.
+    /// Records left out after a loss, because they were outdated or concern unknown goroutines.
     pub(crate) stale: u64,
-    /// How often it is not known how a goroutine came to a state.
+    /// Times a goroutine's state was set without a record of how the goroutine came to it.
     pub(crate) bridged: u64,
-    /// Generations in which lanes waited for what never came.
+    /// Generations in which lanes waited for records that never came.
     pub(crate) stuck_generations: u64,
     /// Records that were left out because of that.
     pub(crate) stuck_records: u64,
-    /// Buffers whose end could not be read.
+    /// Buffers that could not be read to the end.
     pub(crate) torn: u64,
 }
 
-/// How many generations a thread may take from its creation until it begins.
+/// The most generations that a thread may take from its creation until it begins.
 const GENERATIONS_UNTIL_BEGUN: u32 = 100;
 
-/// What the trace has come to.
+/// The state of the ordering.
 pub(crate) struct Order {
     goroutines: Goroutines,
     lanes: Lanes,
     collections: SpanSequence,
     stops: SpanSequence,
-    /// How many generations there were.
+    /// The number of generations so far.
     generation: u32,
-    /// The readings that can get on.
+    /// The readings that can continue.
     ready: VecDeque<u32>,
     counts: OrderCounts,
 }
@@ -123,7 +122,7 @@ impl Order {
         self.counts
     }
 
-    /// Passes all that is in a generation on.
+    /// Passes on all records of a generation.
     pub(crate) fn generation(&mut self, generation: &Generation<'_>, sink: &mut impl EventSink) {
         self.generation += 1;
         let mut readings = Vec::with_capacity(generation.lanes.len());
@@ -179,7 +178,7 @@ impl Order {
                     reading.is_after_loss = true;
                 }
                 Next::End => {
-                    // Who waited for two things is woken twice.
+                    // A reading that waited for two events is woken twice.
                     let was_done = std::mem::replace(&mut reading.is_done, true);
                     if !was_done && reading.is_over && reading.lane != SHARED {
                         let tick = self.lanes[reading.lane].tick;
@@ -191,7 +190,7 @@ impl Order {
         }
     }
 
-    /// The lane waits with its next record.
+    /// Parks the lane with its next record.
     fn park<'a>(&mut self, at: u32, reading: &mut Reading<'a>, record: (u64, Record<'a>), awaits: Awaits) {
         reading.pending = Some(record);
         reading.awaits = Some(awaits);
@@ -200,7 +199,7 @@ impl Order {
                 self.goroutines[goroutine].wait(0, at);
             }
             Awaits::Change(goroutine, number) => self.goroutines[goroutine].wait(number, at),
-            // Those that wait for a change are woken before it.
+            // Readings that wait for a change are woken before it.
             Awaits::Jump(goroutine, number) => self.goroutines[goroutine].wait(number + 1, at),
             Awaits::Collection => self.collections.wait(at),
             Awaits::Stop => self.stops.wait(at),
@@ -216,13 +215,15 @@ impl Order {
     ) {
         reading.is_after_loss |= is_after_loss;
         let lane = reading.lane;
-        // A thread whose goroutine waits may say that it runs none; the records are about that one all the same.
+        // A thread whose goroutine waits may state that it runs none; the records belong to that goroutine
+        // nevertheless.
         if goroutine == 0 || goroutine == self.goroutines[self.lanes[lane].top()].id {
             return;
         }
         // The beginnings and ends of polls were lost.
         self.end_polls_of(lane);
-        // Where that is not what the task has come to, a declaration of it follows on this lane, or the trace is further already.
+        // If that contradicts the task's state, a declaration of the task follows on this lane, or the trace is further
+        // already.
         if let Some(polled) = self.goroutines.find(goroutine)
             && goroutine != self.lanes[lane].thread
             && self.goroutines[polled].state == State::Running
@@ -233,7 +234,8 @@ impl Order {
         }
     }
 
-    /// Nobody can get on: frees those that wait for what was lost. False if there is nothing to be done.
+    /// Frees readings that wait for lost records, when no reading can continue. Returns `false` if there is nothing to
+    /// free.
     fn unstick(&mut self, readings: &mut [Reading<'_>]) -> bool {
         for (at, reading) in readings.iter_mut().enumerate() {
             if let Some(Awaits::Declaration(goroutine)) = reading.awaits {
@@ -245,7 +247,7 @@ impl Order {
         if !self.ready.is_empty() {
             return true;
         }
-        // One by one, the oldest first: what comes after it may be a declaration for another.
+        // One by one, the oldest first: the records after it may contain a declaration for another.
         let oldest = readings.iter_mut().enumerate().filter_map(|(at, reading)| {
             let tick = reading.pending.as_ref()?.0;
             match reading.awaits? {
@@ -267,7 +269,7 @@ impl Order {
             if spans.waiting().is_empty() {
                 continue;
             }
-            // What comes before the first of them was lost. It may be an end: of one whose start was.
+            // Everything before the first of them was lost. It may be an end whose start was lost.
             let next = |reading: &u32| match readings[*reading as usize].pending {
                 Some((_, Record::GcStart { number, .. } | Record::StwStart { number, .. })) => Some(number),
                 Some((_, Record::GcDone { number } | Record::StwDone { number })) => Some(number + 1),
@@ -293,8 +295,9 @@ impl Order {
         !self.ready.is_empty()
     }
 
-    /// The start of a goroutine on its own lane, or the beginning or end of a poll, tells the state before it as well as a declaration
-    /// would: all of its own changes before it have been read. So the oldest one that waits is believed.
+    /// Accepts the oldest waiting record that implies the state before it as reliably as a declaration would. This is
+    /// the start of a goroutine on its own lane, or the beginning or end of a poll: all of the goroutine's own changes
+    /// before it have been read.
     fn leap(&mut self, readings: &[Reading<'_>], sink: &mut impl EventSink) -> bool {
         let oldest = readings.iter().filter_map(|reading| {
             let &(tick, ref record) = reading.pending.as_ref()?;
@@ -319,7 +322,7 @@ impl Order {
         true
     }
 
-    /// Whoever waits now waits for ever: leaves the rest of his records out.
+    /// Gives up on readings that would wait for ever, and leaves out the rest of their records.
     fn give_up(&mut self, readings: &mut [Reading<'_>], end: u64, sink: &mut impl EventSink) {
         let mut is_stuck = false;
         for reading in readings {
@@ -335,9 +338,9 @@ impl Order {
         self.counts.stuck_generations += u64::from(is_stuck);
     }
 
-    /// Ends the goroutines that nothing was heard of in this generation, nor in the one before: a declaration may
-    /// have been lost with a buffer, but not two of them. A thread that was created declares itself when it begins, and may take
-    /// some more until then.
+    /// Ends the goroutines without any record in this generation and the previous one: a declaration may have been lost
+    /// with a buffer, but not two of them. A thread that was created declares itself when it begins, and may take some
+    /// more generations until then.
     fn bury(&mut self, end: u64, sink: &mut impl EventSink) {
         for index in self.goroutines.indices() {
             let goroutine = &self.goroutines[index];
@@ -352,7 +355,7 @@ impl Order {
                 sink.bridge(at, index, owner, State::Dead);
             }
         }
-        // Lanes of threads that were never heard of again.
+        // Lanes of threads that have recorded nothing since.
         let silent: Vec<u32> = self
             .lanes
             .open()

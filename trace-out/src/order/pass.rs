@@ -1,4 +1,4 @@
-//! When a record can be passed on, and what then changes.
+//! Decides when a record can be passed on, and which states change then.
 
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
@@ -7,7 +7,7 @@ use super::goroutines::{Fit, OrderedGoroutine};
 use super::lanes::{Awaits, Reading};
 use super::{EventPosition, EventSink, NONE, Order, SHARED};
 
-/// What a record waits for, if it cannot be passed on.
+/// `Err` has the event for which a record waits, if it cannot be passed on.
 pub(super) type Passed = Result<(), Awaits>;
 
 impl Order {
@@ -149,8 +149,8 @@ impl Order {
         }
     }
 
-    /// A sample has its own time, lane and goroutine with it, and changes nothing: it may be recorded in another lane, and come
-    /// after what has become of the goroutine since.
+    /// Passes on a sample, which carries its time, lane and goroutine, and changes no state: it may be recorded in
+    /// another lane, and come after later changes of the goroutine.
     fn sample(
         &mut self,
         reading: &Reading<'_>,
@@ -171,7 +171,7 @@ impl Order {
         Ok(())
     }
 
-    /// Takes the place in the lane's order, and lifts the tick over that of the cause.
+    /// Determines the position of a record in the lane's order, and lifts the tick above the cause's.
     #[inline]
     pub(super) fn at(
         &mut self,
@@ -199,7 +199,7 @@ impl Order {
         (goroutine.tick, goroutine.lane)
     }
 
-    /// The goroutine has gone through its next change, by itself if `is_own`.
+    /// Applies the goroutine's next change, made by itself if `is_own`.
     #[inline]
     pub(super) fn change(&mut self, index: u32, state: State, at: EventPosition, is_own: bool) {
         let goroutine = &mut self.goroutines[index];
@@ -216,7 +216,7 @@ impl Order {
         }
     }
 
-    /// Whether what the lane's goroutine does can be said of it already.
+    /// Whether the goroutine to which the lane's records belong is declared, so that they can be passed on.
     #[inline]
     pub(super) fn own_is_declared(&self, reading: &Reading<'_>) -> Passed {
         let top = self.lanes[reading.lane].top();
@@ -228,7 +228,7 @@ impl Order {
         if is_declared { Ok(()) } else { Err(Awaits::Declaration(top)) }
     }
 
-    /// A change that the lane's own goroutine makes of itself.
+    /// Passes on a change that the lane's own goroutine makes itself.
     #[inline]
     fn own(
         &mut self,
@@ -245,11 +245,11 @@ impl Order {
             self.counts.stale += 1;
             return Ok(());
         }
-        // After a loss a state that fits may be that of long ago. The declaration need not stand on this lane.
+        // After a loss a matching state may be an old one. The declaration need not stand on this lane.
         let is_declared = goroutine.is_known && goroutine.declared == self.generation;
         if !is_declared || !fits(goroutine.state) {
             if is_declared && goroutine.has_jumped {
-                // From before the jump: nothing it could wait for will come.
+                // From before the jump: no event for which it could wait will come.
                 self.counts.stale += 1;
                 return Ok(());
             }
@@ -260,7 +260,7 @@ impl Order {
         }
         reading.is_after_loss = false;
         if to == State::Dead {
-            // The ends of its polls, if there are any, were lost.
+            // The ends of its polls, if there were any, were lost.
             self.end_polls_of(reading.lane);
         }
         let cause = self.cause_of(index);
@@ -274,7 +274,7 @@ impl Order {
         Ok(())
     }
 
-    /// Whether a numbered change is to be passed on now, or, if not, left out.
+    /// Whether a numbered change is passed on now; otherwise it waits, or is left out.
     #[inline]
     pub(super) fn numbered(
         &mut self,
@@ -297,7 +297,8 @@ impl Order {
         Ok(false)
     }
 
-    /// Whether a goroutine, once it is heard of, is as the record needs it. If not, the record is stale, and counted.
+    /// Whether a goroutine, once it is known, is in the state that the record needs. If not, the record is stale, and
+    /// counted.
     fn is_or_stale(&mut self, target: u32, fits: impl Fn(&OrderedGoroutine) -> bool) -> Result<bool, Awaits> {
         let goroutine = &self.goroutines[target];
         if fits(goroutine) {

@@ -1,4 +1,4 @@
-//! Which tasks a lane polls: each inside the poll of the one before.
+//! The tasks that each lane polls, each inside the poll of the previous one.
 
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::Record;
@@ -9,7 +9,7 @@ use super::pass::Passed;
 use super::{EventPosition, EventSink, NONE, Order, SHARED};
 
 impl Order {
-    /// The poll of a task ends, on the lane where it has begun.
+    /// Ends the poll of a task, on the lane where it began.
     pub(super) fn poll_over(
         &mut self,
         reading: &Reading<'_>,
@@ -39,20 +39,20 @@ impl Order {
         Ok(())
     }
 
-    /// A lane polls a task from now on.
+    /// Begins a poll of a task by a lane.
     pub(super) fn begin_poll(&mut self, task: u32, lane: u32) {
         self.end_poll(task);
         self.lanes[lane].polled.push(task);
         self.goroutines[task].polled_on = lane;
     }
 
-    /// No lane polls the task any more. Returns whether one did.
+    /// Ends the poll of a task, if any lane polls it. Returns whether one did.
     pub(super) fn end_poll(&mut self, task: u32) -> bool {
         let lane = std::mem::replace(&mut self.goroutines[task].polled_on, SHARED);
         if lane == SHARED {
             return false;
         }
-        // What was polled inside, if anything, is not polled either.
+        // Tasks that it polled in turn are not polled any more either.
         while let Some(polled) = self.lanes[lane].polled.pop() {
             self.goroutines[polled].polled_on = SHARED;
             if polled == task {
@@ -62,14 +62,14 @@ impl Order {
         true
     }
 
-    /// The lane polls nothing any more.
+    /// Ends all polls of the lane.
     pub(super) fn end_polls_of(&mut self, lane: u32) {
         while let Some(&polled) = self.lanes[lane].polled.last() {
             self.end_poll(polled);
         }
     }
 
-    /// At the end of a generation, before places are given away.
+    /// Forgets polls of ended tasks, at the end of a generation, before indices are reused.
     pub(super) fn forget_polled(&mut self) {
         let lanes: Vec<u32> = self.lanes.open().collect();
         for lane in lanes {
@@ -81,14 +81,15 @@ impl Order {
         }
     }
 
-    /// What does what a goroutine does: for one whose thread polls a task, the innermost one.
+    /// Returns the goroutine that acts for `goroutine`: the innermost task, if its thread polls one.
     pub(super) fn visible(&self, goroutine: u32) -> u32 {
         let lane = self.lanes.find(self.goroutines[goroutine].id).filter(|&lane| lane != SHARED);
         let polled = lane.and_then(|lane| self.lanes[lane].polled.last().copied());
         polled.filter(|&polled| self.goroutines[polled].is_alive()).unwrap_or(goroutine)
     }
 
-    /// A task that runs is declared on the lane that polls it, or outside threads. The beginning of the poll may be in no record.
+    /// Notes the polling lane of a running task: such a task is declared on the lane that polls it, or outside threads.
+    /// The beginning of the poll may be unrecorded.
     pub(super) fn note_poller(&mut self, target: u32, lane: u32) {
         let OrderedGoroutine { id, state, polled_on, .. } = self.goroutines[target];
         let is_task = self.lanes.find(id).is_none();
@@ -97,7 +98,8 @@ impl Order {
         }
     }
 
-    /// No lane polls the task any more, or has for longer than is known: what its thread has done since was taken for the task's.
+    /// Ends a poll whose end is unrecorded, and which may have ended before: the thread's later actions were attributed
+    /// to the task.
     pub(super) fn end_poll_elsewhere(&mut self, task: u32, at: EventPosition, sink: &mut impl EventSink) {
         let lane = self.goroutines[task].polled_on;
         if !self.end_poll(task) || !self.lanes[lane].polled.is_empty() {

@@ -1,4 +1,4 @@
-//! Collections, and stops of the world: one at a time, in the order of their numbers, over all lanes.
+//! Collections, and stops of the world: one at a time, in the order of their numbers, across all lanes.
 
 use rtprof_tracer::record::Record;
 
@@ -6,20 +6,20 @@ use super::lanes::{Awaits, Reading};
 use super::pass::Passed;
 use super::{EventSink, NONE, Order};
 
-/// How far the trace has followed those of one kind.
+/// The trace's progress with the spans of one kind.
 #[derive(Default)]
 pub(super) struct SpanSequence {
-    /// The number of the next one.
+    /// The number of the next span.
     next: u64,
     pub(super) is_open: bool,
-    /// When the last one began or ended, and on which lane.
+    /// The tick at which the last span began or ended, and its lane.
     pub(super) tick: u64,
     pub(super) lane: u32,
-    /// Who waits for its turn.
+    /// Readings that wait for their turn.
     waiting: Vec<u32>,
 }
 
-/// What to do with a record of a turn.
+/// What to do with the record of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SpanOrder {
     Now,
@@ -62,7 +62,7 @@ impl SpanSequence {
         &self.waiting
     }
 
-    /// What comes before `number` is in no record.
+    /// Skips the spans before `number`, which were lost.
     pub(super) fn skip_to(&mut self, number: u64) {
         self.next = number;
         self.is_open = false;

@@ -6,14 +6,14 @@ use rtprof_tracer::record::RecordKind;
 use super::*;
 use crate::recorded::{RecordedLane, generation};
 
-/// Writes down what it is told.
+/// Writes down all calls.
 #[derive(Default)]
 struct Told {
     steps: Vec<String>,
     ticks: Vec<u64>,
-    /// The goroutines by their places.
+    /// The goroutines by their indices.
     ids: HashMap<u32, u64>,
-    /// Whom wakes and starts are said to be of.
+    /// The targets of wakes and starts.
     targets: Vec<(String, u64)>,
 }
 
@@ -65,7 +65,7 @@ fn order(generations: &[&[RecordedLane]]) -> (Told, OrderCounts) {
     (told, order.counts())
 }
 
-/// Every order of these.
+/// Returns every permutation of these lanes.
 fn permutations(lanes: &[RecordedLane]) -> Vec<Vec<RecordedLane>> {
     if lanes.is_empty() {
         return vec![Vec::new()];
@@ -90,7 +90,7 @@ fn running(goroutine: u64) -> RecordedLane {
 
 #[test]
 fn causes_come_first_however_the_lanes_lie() {
-    // 1 creates 2, which blocks; 3 wakes it; then it ends. 3 is declared by nobody's lane.
+    // 1 creates 2, which blocks; 3 wakes it; then it ends. 3 is declared on the shared lane.
     let mut creator = running(1);
     creator.put(100, RecordKind::Create, [2, 0, 0]);
     let mut created = RecordedLane::new(2);
@@ -127,7 +127,7 @@ fn effects_are_lifted_over_their_causes() {
         [1],
     );
     let mut waker = running(2);
-    // Its clock is 60 ticks behind.
+    // The waker's clock is 60 ticks behind.
     waker.put(40, RecordKind::Unblock, [1, 2, 0]).put(45, RecordKind::HeapAlloc, [1]).put(
         200,
         RecordKind::HeapAlloc,
@@ -141,14 +141,14 @@ fn effects_are_lifted_over_their_causes() {
         };
         assert_eq!((tick("Block"), tick("Unblock"), tick("Start")), (100, 101, 150));
         assert_eq!((counts.lifted, counts.largest_lift), (1, 61), "{:?}", told.steps);
-        // What follows on the lane is not counted, but in order.
+        // Later records of the lane are not counted, but are in order.
         assert!(told.ticks.contains(&101) && told.ticks.contains(&200) && !told.ticks.contains(&45));
     }
 }
 
 #[test]
 fn turns_are_taken_in_their_order() {
-    // The collections 0 to 3 are begun and ended here and there.
+    // The collections 0 to 3 begin and end on different lanes.
     let mut first = running(1);
     first.put(100, RecordKind::GcStart, [0, 0]).put(400, RecordKind::GcDone, [1]).put(
         700,
@@ -177,7 +177,7 @@ fn turns_are_taken_in_their_order() {
 fn who_waits_for_what_was_lost_gives_up_for_a_generation() {
     let mut waiter = running(1);
     waiter.block(100, WaitReason::Park).put(300, RecordKind::HeapAlloc, [1]);
-    // Its waking is in no record, and that of 2 is for a wait that is in none.
+    // Its wake-up is unrecorded, and the wake of 2 belongs to an unrecorded wait.
     let mut waker = running(2);
     waker
         .put(200, RecordKind::Unblock, [1, 9, 0])
@@ -200,7 +200,7 @@ fn a_declaration_after_a_loss_wins() {
     let mut lane = running(1);
     lane.block(100, WaitReason::Park);
     lane.buffer(500, 1, true).status_after_loss(500, 1, 7, State::Running).put(510, RecordKind::Yield, [0]);
-    // What was recorded of the time in between comes too late, or not at all.
+    // Records from the time in between come too late, or not at all.
     let mut waker = running(2);
     waker.put(200, RecordKind::Unblock, [1, 2, 0]).put(490, RecordKind::Unblock, [1, 6, 0]);
     for lanes in permutations(&[lane, waker]) {

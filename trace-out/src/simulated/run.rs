@@ -1,4 +1,4 @@
-//! What a thread does that runs.
+//! Actions of a running thread.
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
@@ -7,7 +7,7 @@ use rtprof_tracer::record::RecordKind;
 use super::{REASONS, Simulation};
 
 impl Simulation {
-    /// Something that a running thread does.
+    /// Makes a random action of a running thread.
     pub(super) fn run(&mut self, id: u64) {
         self.declare(id, id);
         if let Some(polled) = self.polled(id) {
@@ -79,7 +79,7 @@ impl Simulation {
                 self.put(id, RecordKind::StwDone, [number]);
                 self.collector = Some(id);
             }
-            // On whichever thread.
+            // The collection ends on any thread.
             Some(_) => {
                 self.put(id, RecordKind::GcDone, [self.collections]);
                 self.collections += 1;

@@ -1,22 +1,22 @@
-//! Tasks of a program made up of chance, which its threads poll.
+//! Tasks of a random program, which its threads poll.
 
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::RecordKind;
 
 use super::{REASONS, Simulation};
 
-/// A task, as the program knows it.
+/// A task, in its true state.
 pub(super) struct Task {
     state: State,
     number: u64,
-    /// As of threads.
+    /// As in threads.
     declared: u32,
     is_polled: bool,
     pub(super) regions: Vec<(u64, u64)>,
 }
 
 impl Simulation {
-    /// Tasks that have been there for a while.
+    /// Adds tasks that have existed for a while.
     pub(super) fn add_tasks(&mut self, count: u64) {
         for _ in 0..count {
             let state = if self.chance(2) == 0 { State::Runnable } else { State::Waiting(REASONS[0]) };
@@ -25,7 +25,7 @@ impl Simulation {
         }
     }
 
-    /// Those of what runs on a thread.
+    /// Returns the regions of the goroutine that runs on a thread.
     pub(super) fn regions(&mut self, thread: u64) -> &mut Vec<(u64, u64)> {
         match self.polled(thread) {
             Some(task) => &mut self.tasks.get_mut(&task).unwrap().regions,
@@ -39,13 +39,14 @@ impl Simulation {
         self.tasks.insert(id, Task { state, number, declared, is_polled: false, regions: Vec::new() });
     }
 
-    /// The task that a thread polls, the innermost one.
+    /// Returns the innermost task that a thread polls.
     pub(super) fn polled(&self, thread: u64) -> Option<u64> {
         self.threads.get(&thread)?.polling.last().copied()
     }
 
-    /// What is true of those that no thread polls, and of those that a thread polls, innermost: these do what the thread does. (Where
-    /// the beginning of a poll may have been lost, which thread polls is known only when the poll ends.)
+    /// Returns the true states of the tasks that no thread polls, and of the innermost task of each polling thread,
+    /// which has the thread's state. (If the beginning of a poll may have been lost, the polling thread is known only
+    /// when the poll ends.)
     pub(super) fn task_states(&self) -> impl Iterator<Item = (u64, State)> + '_ {
         let idle = self.tasks.iter().filter(|(_, task)| !task.is_polled).map(|(&id, task)| (id, task.state));
         let innermost = |thread: &super::Thread| Some((*thread.polling.last()?, thread.state));
@@ -93,7 +94,7 @@ impl Simulation {
         }
     }
 
-    /// Something that a thread which runs does with tasks. `false` if it does something else.
+    /// Makes a random action of a running thread with tasks. `false` if it does something else.
     pub(super) fn run_tasks(&mut self, thread: u64) -> bool {
         if self.tasks.is_empty() {
             return false;

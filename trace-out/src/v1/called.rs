@@ -1,4 +1,4 @@
-//! What a goroutine is called, and the labels of its thread, which its slices show.
+//! Names of goroutines, and the labels of their threads, which their slices show.
 
 use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
@@ -8,7 +8,7 @@ use super::events::Events;
 use super::late_names::{LateNames, given_in};
 use super::writing::Writing;
 
-/// A goroutine as it is created.
+/// The data of a goroutine at its creation.
 #[derive(Clone, Copy)]
 pub(super) struct Begun {
     pub(super) goroutine: u64,
@@ -17,7 +17,7 @@ pub(super) struct Begun {
 }
 
 impl Writing<'_> {
-    /// What a goroutine is called from its creation on.
+    /// Returns the name of a goroutine from its creation on.
     pub(super) fn name_of(&mut self, begun: Begun) -> StringId {
         if begun.name != NAMED_LATER {
             return begun.name;
@@ -28,16 +28,16 @@ impl Writing<'_> {
 }
 
 impl Events {
-    /// A goroutine that was created without a name has this one.
+    /// Names a goroutine that was created without a name.
     pub(super) fn rename(&mut self, index: u32, name: StringId) {
         if self.goroutines.name(index).is_some_and(|name| LateNames::index(name).is_some()) {
             self.goroutines[index].name = name;
         }
     }
 
-    /// The id of what the next start of a goroutine shows; 0 if nothing.
+    /// Returns the id of the label that the next start of a goroutine shows; 0 for none.
     ///
-    /// The newest Go shows a label from then on. So one that is over is replaced by the goroutine's name.
+    /// The newest Go shows a label from then on. So a label that no longer applies is replaced by the goroutine's name.
     pub(super) fn label(&mut self, index: u32, set: LabelSetId, tables: &dyn Tables) -> u64 {
         let goroutine = &mut self.goroutines[index];
         let was_labelled = std::mem::replace(&mut goroutine.is_labelled, set != LabelSetId::NONE);

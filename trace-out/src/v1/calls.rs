@@ -1,4 +1,4 @@
-//! Calls that were recorded when they were over: their goroutine is said to have blocked after all.
+//! Calls that were recorded when they were over: their goroutine is shown as blocked in retrospect.
 
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::StackId;
@@ -9,7 +9,7 @@ use super::events::Events;
 use super::goroutines::Phase;
 use super::writing::Writing;
 
-/// A call that goes on at the end of the trace.
+/// A call that is in progress at the end of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     index: u32,
@@ -19,7 +19,7 @@ pub(super) struct Open {
 }
 
 impl Events {
-    /// The goroutine runs no more: it is in a call, and does what `state` says.
+    /// Changes a running goroutine to the state of a call.
     fn begin_call(&mut self, index: u32, tick: u64, state: State, stack: u64) {
         match state {
             State::Waiting(reason) => self.block(index, tick, reason, stack),
@@ -27,13 +27,13 @@ impl Events {
         }
     }
 
-    /// A goroutine has been in a call since this tick.
+    /// Notes that a goroutine has been in a call since `begin`.
     pub(super) fn note_open_call(&mut self, index: u32, begin: u64, state: State) {
         let (id, begin) = (self.goroutines[index].id, begin >> self.shift);
         self.open_calls.push(Open { index, id, state, begin });
     }
 
-    /// Draws the calls of goroutines of which nothing has come since.
+    /// Shows the open calls of goroutines without any later event.
     pub(super) fn begin_open_calls(&mut self) {
         for Open { index, id, state, begin } in std::mem::take(&mut self.open_calls) {
             let goroutine = &self.goroutines[index];
@@ -46,7 +46,7 @@ impl Events {
 }
 
 impl Writing<'_> {
-    /// The goroutine was in a call for so many ticks until now.
+    /// Shows that the goroutine was in a call for `ticks` ticks until now.
     pub(super) fn call(&mut self, at: EventPosition, ticks: u64, state: State, stack: StackId) {
         let (begin, end) = (at.tick.saturating_sub(ticks) >> self.events.shift, at.tick >> self.events.shift);
         if self.running(at).is_none() || self.events.stop_of == Some(at.goroutine) {

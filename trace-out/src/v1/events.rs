@@ -1,4 +1,4 @@
-//! What is open in a trace, and how goroutines and Ps get from one state to another by events that readers allow.
+//! The open items of a trace, and the changes of goroutines and Ps by events that readers accept.
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
@@ -15,50 +15,50 @@ use super::goroutines::{Goroutines, NONE, Phase, UsedIds, block_event};
 use super::names::Names;
 use super::procs::{OUTSIDE, Procs};
 
-/// How far a P that stands in for a moment may be ahead, in ticks of about a nanosecond. A trace begins with a burst
-/// of events for each goroutine, and shall not have a P for each.
+/// How far a P that stands in for a moment may be ahead, in ticks of about a nanosecond. A trace begins with a burst of
+/// events for each goroutine, which should not need a P each.
 const STAND_IN_AHEAD: u64 = 100_000;
 
 /// A lane as the trace shows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct EncodedLane {
-    /// Its P, once something has happened on it.
+    /// Its P, once an event was written on it.
     pub(super) proc: Option<u32>,
     pub(super) thread_id: u64,
 }
 
-/// What did not fit into the trace, as nothing like it was open, or nothing ran that it could be said of.
+/// Counts of records that could not be shown, because no matching item was open, or no goroutine was running.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Unmatched {
     pub(crate) region_ends: u64,
     pub(crate) others: u64,
 }
 
-/// Everything that is open in the trace, and the events that led there.
+/// All open items of the trace, and the events so far.
 pub(super) struct Events {
     pub(super) procs: Procs,
     pub(super) goroutines: Goroutines,
-    /// At the indices that [`crate::order`] gives them.
+    /// The lanes, at the indices that [`crate::order`] assigns.
     pub(super) lanes: DenseTable<EncodedLane>,
     ids: UsedIds,
     pub(super) names: Names,
     pub(super) awaited: AwaitedStacks,
-    /// By how much ticks are shifted to the right.
+    /// Number of bits by which ticks are shifted to the right.
     pub(super) shift: u32,
     has_collection: bool,
     collections: u64,
-    /// When the last collection began or ended.
+    /// The tick at which the last collection began or ended.
     collection_tick: u64,
-    /// The goroutine that stops the world.
+    /// The goroutine that has stopped the world.
     pub(super) stop_of: Option<u32>,
     stop_tick: u64,
-    /// Calls that go on at the end.
+    /// Calls that are in progress at the end.
     pub(super) open_calls: Vec<Open>,
     pub(super) unmatched: Unmatched,
 }
 
 impl Events {
-    /// Nothing happens until after `start`, in ticks that are shifted already.
+    /// A trace without events. All ticks will be after `start`, which is shifted already.
     pub(super) fn new(start: u64, shift: u32) -> Self {
         Self {
             procs: Procs::new(start),
@@ -85,7 +85,7 @@ impl Events {
         }
     }
 
-    /// The goroutine, which runs, stops the world.
+    /// Stops the world, on behalf of the goroutine, which runs.
     pub(super) fn start_stop(&mut self, goroutine: u32, tick: u64, kind: u64) {
         let tick = tick.max(self.stop_tick + 1);
         let proc = self.goroutines[goroutine].proc;
@@ -93,7 +93,7 @@ impl Events {
         self.stop_of = Some(goroutine);
     }
 
-    /// Lets the world go on. The goroutine that stopped it must run.
+    /// Restarts the world. The goroutine that stopped it must run.
     pub(super) fn end_stop(&mut self, tick: u64) {
         if let Some(index) = self.stop_of.take() {
             let tick = tick.max(self.stop_tick + 1);
@@ -117,7 +117,7 @@ impl Events {
         }
     }
 
-    /// The P of a lane, which keeps it for its life.
+    /// Returns the P of a lane, which keeps it for its life.
     #[inline]
     pub(super) fn proc_of(&mut self, lane: u32, tick: u64) -> u32 {
         if lane == SHARED {
@@ -141,7 +141,7 @@ impl Events {
         }
     }
 
-    /// Stops a P on which nothing runs.
+    /// Stops an idle P.
     #[inline]
     pub(super) fn stop_proc(&mut self, proc: u32, tick: u64) {
         if proc != OUTSIDE && self.procs[proc].is_started {
@@ -158,8 +158,8 @@ impl Events {
         }
     }
 
-    /// A goroutine is there that was not, and can run. `start` and `stack` are the ids of the stacks that it begins with and
-    /// that created it.
+    /// Creates a goroutine, which can run. `start` and `stack` are the ids of its start stack and of the stack that
+    /// created it.
     pub(super) fn create(
         &mut self,
         proc: u32,
@@ -180,13 +180,13 @@ impl Events {
         self.run_as(index, proc, tick, 0);
     }
 
-    /// As [`run`](Self::run), with the id of a label; 0 for none.
+    /// Like [`run`](Self::run), with the id of a label; 0 for none.
     pub(super) fn run_as(&mut self, index: u32, proc: u32, tick: u64, label: u64) {
         let goroutine = &mut self.goroutines[index];
         self_check!(goroutine.phase == Phase::Runnable);
         let sequence = goroutine.next_sequence();
         let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
-        // What happened on the same P needs no number to be found.
+        // A transition on the same P as the last one needs no sequence number.
         let tick = if label != 0 {
             self.procs.put(proc, tick, EventType::GoStartLabel, [id, sequence, label])
         } else if goroutine.proc == proc {
@@ -199,7 +199,7 @@ impl Events {
         self.procs[proc].goroutine = index;
     }
 
-    /// running → runnable or waiting, by `event`. The P stays started.
+    /// running → runnable or waiting, with `event`. The P stays started.
     #[inline]
     pub(super) fn pause(&mut self, index: u32, tick: u64, event: EventType, stack: u64, to: Phase) {
         let goroutine = &mut self.goroutines[index];
@@ -210,7 +210,7 @@ impl Events {
         self.procs[proc].goroutine = NONE;
     }
 
-    /// running → waiting. Its P has nothing to do.
+    /// running → waiting. Its P becomes idle.
     #[inline]
     pub(super) fn block(&mut self, index: u32, tick: u64, reason: WaitReason, stack: u64) {
         let proc = self.goroutines[index].proc;
@@ -219,7 +219,7 @@ impl Events {
         self.stop_proc(proc, tick);
     }
 
-    /// running → in a system call, which always blocks as far as the trace is concerned: the thread takes its P along.
+    /// running → in a system call, which is always shown as blocking: the thread takes its P along.
     #[inline]
     pub(super) fn begin_syscall(&mut self, index: u32, tick: u64, stack: u64) {
         let goroutine = &mut self.goroutines[index];
@@ -232,7 +232,7 @@ impl Events {
         self.stop_proc(proc, tick);
     }
 
-    /// waiting or in a system call → runnable, by whatever runs on `proc`, or nothing.
+    /// waiting or in a system call → runnable, by the goroutine that runs on `proc`, if any.
     #[inline]
     pub(super) fn wake(&mut self, index: u32, proc: u32, tick: u64, stack: u64) {
         let goroutine = &mut self.goroutines[index];
@@ -247,7 +247,7 @@ impl Events {
         (goroutine.proc, goroutine.tick) = (proc, tick);
     }
 
-    /// waiting or in a system call → running, on the lane where that was recorded: nobody of the program woke it.
+    /// waiting or in a system call → running, on the lane of the record: no goroutine of the program woke it.
     #[inline]
     pub(super) fn come_back(&mut self, at: EventPosition, tick: u64) {
         let proc = self.proc_of(at.lane, tick);
@@ -258,7 +258,7 @@ impl Events {
         self.run(at.goroutine, proc, tick);
     }
 
-    /// running → dead. Its P has nothing to do.
+    /// running → dead. Its P becomes idle.
     #[inline]
     pub(super) fn end(&mut self, index: u32, tick: u64) {
         let proc = self.goroutines[index].proc;
@@ -280,7 +280,7 @@ impl Events {
         self.procs[proc].goroutine = NONE;
     }
 
-    /// Does what happens on a lane with its P started, though no goroutine may run on it.
+    /// Runs `act` on a lane with its P started, though no goroutine may run on it.
     #[inline]
     pub(super) fn on_lane<T>(&mut self, lane: u32, tick: u64, act: impl FnOnce(&mut Self, u32) -> T) -> T {
         let proc = self.proc_of(lane, tick);
@@ -295,8 +295,8 @@ impl Events {
         done
     }
 
-    /// Brings a goroutine to a state, whatever it was in. How it came there nobody knows; each step is one that could
-    /// have happened. `lane` is where that was learnt, `owner` the lane of its thread.
+    /// Brings a goroutine to a state, whatever its state was. The real changes are unknown; each step is one that could
+    /// have happened. `lane` is the lane of the record, `owner` the lane of its thread.
     pub(super) fn bring(&mut self, index: u32, to: State, lane: u32, owner: Option<u32>, tick: u64) {
         let wanted = match to {
             State::Running => Phase::Running,
@@ -325,7 +325,7 @@ impl Events {
         if matches!(phase, Phase::Waiting | Phase::Syscall) {
             self.on_lane(lane, tick, |events, proc| events.wake(index, proc, tick, 0));
         }
-        // One that runs without a thread cannot be drawn.
+        // A running goroutine without a thread cannot be shown.
         if to == State::Runnable || to == State::Running && owner.is_none() {
             return;
         }
@@ -334,8 +334,9 @@ impl Events {
         self.settle(index, to, proc, stands_in, tick);
     }
 
-    /// A P for a goroutine that is about to run and then `to`, started and idle: that of its thread; or, if there is
-    /// none or it is taken, and the goroutine will not run on, one that stands in, which is told by `true`.
+    /// Returns an idle, started P for a goroutine that is about to run and then change to `to`. It is the P of its
+    /// thread. If there is none or it is taken, and the goroutine will not continue to run, it is a P that stands in;
+    /// the result is `true` then.
     pub(super) fn idle_proc(&mut self, owner: Option<u32>, to: State, tick: u64) -> (u32, bool) {
         let is_idle = |lane: &u32| {
             let proc = self.lanes[*lane].proc;
@@ -360,7 +361,7 @@ impl Events {
         }
     }
 
-    /// running → `to`, on a P of [`idle_proc`](Self::idle_proc).
+    /// running → `to`, on a P from [`idle_proc`](Self::idle_proc).
     pub(super) fn settle(&mut self, index: u32, to: State, proc: u32, stands_in: bool, tick: u64) {
         match to {
             State::Waiting(reason) => self.block(index, tick, reason, 0),
@@ -373,9 +374,9 @@ impl Events {
         }
     }
 
-    /// A goroutine, or a thread that has none, was found with this stack when so many periods were over: as many samples of one
-    /// moment, so that their number is the processor time. They are of the P of its thread, whatever the goroutine does as far
-    /// as the trace has come: a thread may use time that is about to wait, and samples may be told late.
+    /// Writes `count` samples of one moment with this stack, of a goroutine, or of a thread without one: their number
+    /// shows the processor time. They belong to the P of the thread, whatever state the goroutine has in the trace: a
+    /// thread that is about to wait may use processor time, and samples may be recorded late.
     pub(super) fn samples(
         &mut self,
         (lane, index): (u32, u32),
@@ -388,8 +389,8 @@ impl Events {
             (tick, 0, self.names.unnamed_stack(stack, tables))
         } else {
             let goroutine = &self.goroutines[index];
-            // Go 1.21 refuses a goroutine that was sampled before it was created. Of two events of one tick it takes
-            // either first, so the sample has to be later.
+            // Go 1.21 rejects a goroutine that was sampled before it was created. It may take two events of the same
+            // tick in either order, so the sample has to be later.
             (tick.max(goroutine.created + 1), goroutine.id, self.names.stack(stack, goroutine.name, tables))
         };
         for _ in 0..count {
@@ -398,7 +399,7 @@ impl Events {
     }
 }
 
-/// A thread's number that is nobody's: the kernel's are smaller. No two Ps may run on one thread.
+/// Returns a number that no thread has: the kernel's are smaller. No two Ps may run on one thread.
 pub(super) fn unknown_thread(of: u64) -> u64 {
     (1 << 32) + of
 }

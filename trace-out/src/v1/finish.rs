@@ -10,14 +10,14 @@ use super::goroutines::Phase;
 use super::procs::OUTSIDE;
 
 impl Events {
-    /// Brings the trace to an end that every reader can bear: nothing runs, and nothing is open but system calls,
+    /// Ends the trace in a way that every reader accepts: no goroutine runs, and nothing is open but system calls,
     /// tasks and regions.
     pub(super) fn finish(&mut self, tick: u64) {
         let tick = tick >> self.shift;
         if let Some(index) = self.stop_of
             && self.goroutines[index].phase != Phase::Running
         {
-            // Only a goroutine that runs can let the world go on.
+            // Only a running goroutine can restart the world.
             self.bring(index, State::Runnable, SHARED, None, tick);
             let (proc, stands_in) = self.idle_proc(None, State::Runnable, tick);
             self.run(index, proc, tick);

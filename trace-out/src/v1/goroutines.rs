@@ -1,4 +1,4 @@
-//! The goroutines of a trace as its readers follow them.
+//! The goroutines of a trace, in the states that its readers track.
 
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StringId;
@@ -10,11 +10,11 @@ use super::id_set::IdSet;
 
 pub(super) use crate::order::NONE;
 
-/// Ids of goroutines that were taken for dead, and are not: no id can be used twice. Viewers keep ids as numbers of
-/// 53 bits.
+/// First id for goroutines that were taken for dead, but are not: no id can be used twice. Viewers store ids as numbers
+/// of 53 bits.
 const FRESH: u64 = 1 << 40;
 
-/// What a reader takes a goroutine for.
+/// The state of a goroutine, as seen by a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Phase {
     #[default]
@@ -25,24 +25,24 @@ pub(super) enum Phase {
     Syscall,
 }
 
-/// One of them, while it lives.
+/// A goroutine, while it lives.
 #[derive(Debug, Default)]
 pub(super) struct EncodedGoroutine {
     pub(super) id: u64,
-    /// The sequence number that its next start or wake-up has.
+    /// The sequence number of its next start or wake-up.
     pub(super) sequence: u64,
     pub(super) phase: Phase,
     /// The P of its last transition. While it runs, the P that it runs on.
     pub(super) proc: u32,
-    /// When that was.
+    /// The tick of that transition.
     pub(super) tick: u64,
-    /// When it was created.
+    /// The tick of its creation.
     pub(super) created: u64,
     pub(super) name: StringId,
-    /// Task and name of the regions that it is in, the innermost last.
+    /// Task and name of the open regions, the innermost last.
     pub(super) regions: Vec<(u64, u64)>,
     pub(super) is_assisting: bool,
-    /// It waits only because its thread, or the task, polls another one.
+    /// Whether it waits only because its thread, or the task, polls another one.
     pub(super) is_suspended: bool,
     /// Whether its last start showed labels.
     pub(super) is_labelled: bool,
@@ -58,19 +58,19 @@ impl EncodedGoroutine {
     }
 }
 
-/// The goroutines, at the indices that [`crate::order`] gives them.
+/// The goroutines, at the indices that [`crate::order`] assigns.
 pub(super) type Goroutines = DenseTable<EncodedGoroutine>;
 
 /// The ids that the trace has used.
 #[derive(Default)]
 pub(super) struct UsedIds {
     used: IdSet,
-    /// How many goroutines have an id beyond [`FRESH`].
+    /// The number of goroutines with an id beyond [`FRESH`].
     fresh: u64,
 }
 
 impl UsedIds {
-    /// The id under which the trace shows a goroutine: its own, or a fresh one if that was used before.
+    /// Returns the id under which the trace shows a goroutine: its own, or a fresh one if that was used before.
     fn use_or_replace(&mut self, id: u64) -> u64 {
         if self.used.insert(id) {
             return id;
@@ -82,7 +82,7 @@ impl UsedIds {
 }
 
 impl Goroutines {
-    /// A goroutine begins at an index that was never used, or is used again.
+    /// Begins a goroutine at an index, which may have been used before.
     pub(super) fn begin(
         &mut self,
         index: u32,
@@ -92,20 +92,20 @@ impl Goroutines {
     ) -> &mut EncodedGoroutine {
         let id = ids.use_or_replace(goroutine);
         let begun = self.entry(index);
-        // The list of regions keeps its memory.
+        // The list of regions is reused to keep its memory.
         begun.regions.clear();
         let regions = std::mem::take(&mut begun.regions);
         *begun = EncodedGoroutine { id, name, regions, ..EncodedGoroutine::default() };
         begun
     }
 
-    /// Its name, if the trace knows the goroutine.
+    /// Returns its name, if the trace knows the goroutine.
     #[inline]
     pub(super) fn name(&self, index: u32) -> Option<StringId> {
         self.known(index).map(|goroutine| goroutine.name)
     }
 
-    /// The P that it runs on, if it does.
+    /// Returns the P on which it runs, if it does.
     #[inline]
     pub(super) fn running(&self, index: u32) -> Option<u32> {
         self.known(index)
@@ -120,15 +120,15 @@ impl Goroutines {
         matches!(phase, Some(Phase::Waiting | Phase::Syscall))
     }
 
-    /// A goroutine that the trace knows. After a loss a record may be about one that it has not heard of.
+    /// Returns a goroutine that the trace knows. After a loss a record may concern an unknown one.
     #[inline]
     fn known(&self, index: u32) -> Option<&EncodedGoroutine> {
         self.get(index).filter(|goroutine| index != NONE && goroutine.phase != Phase::Unknown)
     }
 }
 
-/// The event of a wait: it says which profile of `go tool trace` the wait enters. Go's runtime has its own events for
-/// what it has itself; a thread's other waits are those for another thread.
+/// Returns the event of a wait, which selects the profile of `go tool trace` that shows the wait. Go's runtime has
+/// separate events for its own kinds of waits; a thread's other waits are those for another thread.
 pub(super) fn block_event(reason: WaitReason) -> EventType {
     match reason {
         WaitReason::CondWait => EventType::GoBlockCond,

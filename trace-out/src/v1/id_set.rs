@@ -1,8 +1,8 @@
-//! Ids that have been used: most of them follow each other, so ranges are kept.
+//! Used ids, kept as ranges, because most of them are consecutive.
 
 use std::collections::BTreeMap;
 
-/// A set of numbers that only grows. Its memory is in the number of gaps.
+/// A set of numbers that only grows. Its memory is proportional to the number of gaps.
 #[derive(Debug, Default)]
 pub(crate) struct IdSet {
     /// First and last of each range; ranges neither overlap nor touch.
@@ -14,7 +14,7 @@ impl IdSet {
         self.ranges.range(..=id).next_back().is_some_and(|(_, &last)| id <= last)
     }
 
-    /// False if it was there.
+    /// Adds an id. Returns `false` if it was in the set.
     pub(crate) fn insert(&mut self, id: u64) -> bool {
         if self.contains(id) {
             return false;

@@ -1,9 +1,9 @@
-//! Goroutines that are created without a name: threads that the C library was asked for.
+//! Names of goroutines that are created without one: threads that were created through the C library.
 //!
-//! Such a thread may give itself a name as soon as it runs, as std's do; so the rest of the generation is searched for it. One
-//! that does not is called by its first function, which is not known before it has done something. What a trace says of those
-//! is written at its end, when its stacks are looked up. They have one name for each stack that creates such threads: what is
-//! kept grows with stacks, not with threads.
+//! Such a thread may name itself as soon as it runs, as std's threads do; so the rest of the generation is searched for
+//! its name. A thread that does not is named by its first function, which is unknown until it has recorded an event.
+//! These names are written at the end of the trace, when its stacks are looked up. All threads that one stack creates
+//! share one name, so that memory grows with stacks, not with threads.
 
 use std::collections::HashMap;
 
@@ -12,13 +12,13 @@ use rtprof_tracer::record::{Record, StackId, StringId};
 
 use super::wire::Frame;
 
-/// Numbers from here on stand for names that come later. The recorder's count from 1, and are fewer.
+/// Ids from here on stand for late names. The recorder's ids count from 1, and are fewer.
 const FIRST: StringId = 1 << 31;
 
-/// The last number that stands for one; beyond it are marks.
+/// The last id that stands for a late name; larger ones are special marks.
 const LAST: StringId = StringId::MAX - 16;
 
-/// The names that goroutines give themselves in a generation.
+/// Returns the names that goroutines give themselves in a generation.
 pub(super) fn given_in(generation: &Generation<'_>) -> HashMap<u64, StringId> {
     let buffers = generation.lanes.iter().flat_map(|lane| &lane.buffers);
     let records = buffers.flat_map(|buffer| buffer.records.clone());
@@ -29,14 +29,14 @@ pub(super) fn given_in(generation: &Generation<'_>) -> HashMap<u64, StringId> {
     names.collect()
 }
 
-/// What goroutines are called that one stack has created.
+/// The name of the goroutines that one stack has created.
 #[derive(Clone, Copy)]
 pub(super) struct LateName {
-    /// The stack that they begin with, in the trace.
+    /// The id of their start stack in the trace.
     pub(super) start: u64,
     /// The first stack of one of them that was recorded.
     pub(super) runs: Option<StackId>,
-    /// What they are called, once that is settled.
+    /// The frame that names them, once it is known.
     pub(super) frame: Option<Frame>,
 }
 
@@ -47,8 +47,8 @@ pub(super) struct LateNames {
 }
 
 impl LateNames {
-    /// What stands for the name of a goroutine that this stack has created. `start` makes the id of a stack that is to be
-    /// defined.
+    /// Returns the id that stands for the name of a goroutine that this stack has created. `start` makes the id of a
+    /// stack that is defined later.
     pub(super) fn of(&mut self, creator: StackId, start: impl FnOnce() -> u64) -> StringId {
         let Self { all, by_creator } = self;
         *by_creator.entry(creator).or_insert_with(|| {
@@ -57,7 +57,7 @@ impl LateNames {
         })
     }
 
-    /// Which of them a name stands for, if for one.
+    /// Returns the index of the late name for which `name` stands, if any.
     #[inline]
     pub(super) fn index(name: StringId) -> Option<u32> {
         (FIRST..=LAST).contains(&name).then(|| name - FIRST)
@@ -67,12 +67,12 @@ impl LateNames {
         self.all[index as usize].start
     }
 
-    /// One of them was found with this stack.
+    /// Notes that one of the goroutines was found with this stack.
     pub(super) fn runs(&mut self, index: u32, stack: StackId) {
         self.all[index as usize].runs.get_or_insert(stack);
     }
 
-    /// What they are called; `None` before that is settled.
+    /// Returns the frame that names them; `None` until it is known.
     pub(super) fn frame(&self, index: u32) -> Option<Frame> {
         self.all[index as usize].frame
     }

@@ -1,9 +1,9 @@
-//! The first trace format, "go 1.19 trace": everything that Go's tools have read since 2019.
+//! The first trace format, "go 1.19 trace", which all of Go's tools since 2019 read.
 //!
-//! Readers follow the state of each goroutine and of each P event by event. `Events` keeps the states that a reader knows,
-//! and brings goroutines from one to another by events that readers allow; `Writing` turns records into such events; `Procs`
-//! are the Ps with what happened on each; `Names` the strings and stacks. In the tests of this repository every event is
-//! checked as it is made (`crate::self_check`).
+//! Readers track the state of each goroutine and of each P event by event. `Events` keeps the states as a reader sees
+//! them, and changes them by events that readers accept; `Writing` turns records into such events; `Procs` has the Ps
+//! with the events of each; `Names` the strings and stacks. In the tests of this repository every event is checked as
+//! it is made (`crate::self_check`).
 
 mod called;
 mod calls;
@@ -33,14 +33,14 @@ use rtprof_symbols::view::View;
 
 const GIGAHERTZ: u64 = 1_000_000_000;
 
-/// Makes traces of the first format.
+/// Encoder of the first trace format.
 ///
-/// Memory: what is alive, and some bytes for each distinct string and stack.
+/// Memory: proportional to the live goroutines and lanes, plus some bytes for each distinct string and stack.
 pub(crate) struct V1 {
     order: Order,
     events: Events,
     ticks_per_second: u64,
-    /// The tick of the beginning, as it is written.
+    /// The tick of the beginning, in the file's units.
     start: u64,
     procs: u32,
     unnamed_addresses: u64,
@@ -48,11 +48,11 @@ pub(crate) struct V1 {
 }
 
 impl V1 {
-    /// `procs` is how many goroutines can run at once. Go: `GOMAXPROCS`.
+    /// `procs` is the number of goroutines that can run at once. Go: `GOMAXPROCS`.
     pub(crate) fn new(clock: Clock, procs: u32, view: View) -> Self {
-        // A tick of the file is half a nanosecond to one: more says nothing, and each bit costs bytes.
+        // A tick of the file is half a nanosecond to one: a finer tick adds no information, and each bit costs bytes.
         let shift = (clock.ticks_per_second / GIGAHERTZ).max(1).ilog2();
-        // Tick 0 is "never" to readers.
+        // Readers interpret tick 0 as "never".
         let start = (clock.start >> shift).max(1);
         Self {
             order: Order::new(),
@@ -69,8 +69,8 @@ impl V1 {
 impl Encode for V1 {
     fn begin(&mut self, out: &mut Vec<u8>) {
         out.extend_from_slice(wire::HEADER);
-        // The frequency first, so that a trace can be read though its end is missing; and the number of Ps before
-        // all that happens: what comes before it readers take for older than the trace.
+        // The frequency comes first, so that a truncated trace can be read; the number of Ps comes before all other
+        // events, because readers take earlier ones for older than the trace.
         wire::put_batch(out, NO_PROC, self.start);
         wire::put_frequency(out, self.ticks_per_second);
         self.events.procs.put(OUTSIDE, self.start, EventType::Gomaxprocs, [self.procs.into(), 0]);
@@ -111,7 +111,7 @@ impl Encode for V1 {
 }
 
 impl V1 {
-    /// Definitions first, so that readers of a part have the names of what is in it.
+    /// Writes definitions first, so that readers of a part have the names used in it.
     fn write(&mut self, out: &mut Vec<u8>) {
         let definitions = &mut self.events.names.definitions;
         if !definitions.is_empty() {

@@ -1,8 +1,8 @@
 //! The strings and stacks of a trace and their ids.
 //!
-//! Goroutines are named by their stacks: the newest Go takes the outermost frame of the first one it sees, the oldest
-//! the only frame of the stack that the goroutine was created with. So a name is a function that calls all others; its file
-//! and line are those that started the goroutine.
+//! Goroutines are named by their stacks: the newest Go uses the outermost frame of the first stack that it sees, the
+//! oldest the only frame of the stack with which the goroutine was created. So a name is written as a function that
+//! calls all others; its file and line are those that started the goroutine.
 
 use std::collections::HashMap;
 
@@ -14,31 +14,31 @@ use rtprof_symbols::hash::AddressMap;
 use super::late_names::LateNames;
 use super::wire::{Frame, put_stack, put_string};
 
-/// What a goroutine without a name is called.
+/// The name of a goroutine without a name.
 const UNNAMED: &str = "thread";
 
-/// Go's tools leave goroutines whose function is of this package out of their lists.
+/// Go's tools omit goroutines whose function is in this package from their lists.
 const HIDDEN: &str = "runtime.";
 
-/// Stands for a name where a stack has no root of ours.
+/// Stands for a name where a stack gets no root from us.
 const NO_ROOT: StringId = StringId::MAX;
 
-/// Stands for a name where a stack's root is its leaf.
+/// Stands for a name where a stack's root is the same as its leaf.
 const LEAF_AS_ROOT: StringId = StringId::MAX - 1;
 
-/// What has an id, and what is to be written of it.
+/// The ids of strings and stacks, and their pending definitions.
 #[derive(Default)]
 pub(super) struct Names {
     texts: HashMap<Box<str>, u64>,
-    /// By their ids in the records.
+    /// The ids of strings, by their ids in the records.
     strings: AddressMap<u32, u64>,
     /// The start stacks of goroutines, by name, and their only frame.
     starts: AddressMap<u32, (u64, Frame)>,
-    /// Those of goroutines without a name.
+    /// The start stacks of goroutines without a name.
     pub(super) late: LateNames,
     /// The PC of each frame.
     frames: HashMap<(u64, u64, u64), u64>,
-    /// Stacks of the program's code with the name beneath them.
+    /// The ids of stacks of the program's code with the name as root.
     stacks: AddressMap<u64, u64>,
     code: Vec<CodeStack>,
     last_stack: u64,
@@ -46,7 +46,7 @@ pub(super) struct Names {
     pub(super) definitions: Vec<u8>,
 }
 
-/// A stack of the program's code that events refer to.
+/// A stack of the program's code to which events refer.
 #[derive(Clone, Copy)]
 pub(super) struct CodeStack {
     pub(super) id: u64,
@@ -54,20 +54,20 @@ pub(super) struct CodeStack {
     pub(super) root: Root,
 }
 
-/// The outermost frame that a stack of the program's code is given.
+/// The outermost frame that is added to a stack of the program's code.
 #[derive(Clone, Copy)]
 pub(super) enum Root {
     None,
-    /// What its goroutine is called.
+    /// The name of its goroutine.
     Name(Frame),
-    /// The same, once that is known.
+    /// The name of its goroutine, once it is known.
     Late(u32),
-    /// The same as the leaf.
+    /// The same frame as the leaf.
     Leaf,
 }
 
 impl Names {
-    /// The id of a text, defined if it is new. 0 is the empty one.
+    /// Returns the id of a text, defined if it is new. 0 is the empty one.
     pub(super) fn text(&mut self, text: &str) -> u64 {
         if text.is_empty() {
             return 0;
@@ -81,7 +81,7 @@ impl Names {
         id
     }
 
-    /// The id of a string of the records.
+    /// Returns the id of a string of the records.
     #[inline]
     pub(super) fn string(&mut self, string: StringId, tables: &dyn Tables) -> u64 {
         if let Some(&id) = self.strings.get(&string) {
@@ -92,15 +92,15 @@ impl Names {
         id
     }
 
-    /// The frame with this function, file and line. Readers know a frame by its PC, and the first one that has it
-    /// stands for all: so each has its own, and as small a one as can be.
+    /// Returns the frame with this function, file and line. Readers identify a frame by its PC, and use the first frame
+    /// with that PC for all: so each frame has a distinct PC, and as small a one as possible.
     pub(super) fn frame(&mut self, function: u64, file: u64, line: u64) -> Frame {
         let next = self.frames.len() as u64 + 1;
         let pc = *self.frames.entry((function, file, line)).or_insert(next);
         Frame { pc, function, file, line }
     }
 
-    /// What stands for the name of a goroutine without one that this stack has created.
+    /// Returns the id that stands for the name of a nameless goroutine that this stack has created.
     pub(super) fn late(&mut self, creator: StackId) -> StringId {
         let last = &mut self.last_stack;
         self.late.of(creator, || {
@@ -109,7 +109,7 @@ impl Names {
         })
     }
 
-    /// The id of what a goroutine of this name is called.
+    /// Returns the id of the text shown as this goroutine name.
     pub(super) fn name_of(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
         match LateNames::index(name) {
             Some(_) => self.function(""),
@@ -117,7 +117,7 @@ impl Names {
         }
     }
 
-    /// The stack that a goroutine of this name starts with: it has to have one.
+    /// Returns the start stack of a goroutine of this name, which the format requires.
     pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
         match LateNames::index(name) {
             Some(index) => self.late.start(index),
@@ -136,7 +136,7 @@ impl Names {
         }
         let (function, index) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
         let function = self.function(function);
-        // Where it was started: `src/main.rs:17`.
+        // The place of the start: `src/main.rs:17`.
         let (file, line) = index.rsplit_once(':').unwrap_or_default();
         let frame = (self.text(file), line.parse().unwrap_or(0));
         let frame = self.frame(function, frame.0, frame.1);
@@ -146,7 +146,7 @@ impl Names {
         start
     }
 
-    /// The id of a goroutine's name as the tools are to show it.
+    /// Returns the id of a goroutine's name as the tools should show it.
     pub(super) fn function(&mut self, name: &str) -> u64 {
         match name {
             "" => self.text(UNNAMED),
@@ -155,8 +155,8 @@ impl Names {
         }
     }
 
-    /// The id of a stack of the records, in a goroutine of this name. Without a stack it is the name alone, as the
-    /// oldest Go leaves events without one out of its profiles.
+    /// Returns the id of a stack of the records, in a goroutine of this name. Without a stack it is the name alone,
+    /// because the oldest Go omits events without a stack from its profiles.
     #[inline]
     pub(super) fn stack(&mut self, stack: StackId, name: StringId, tables: &dyn Tables) -> u64 {
         let key = u64::from(stack) << 32 | u64::from(name);
@@ -166,16 +166,16 @@ impl Names {
         }
     }
 
-    /// The id of a stack of a goroutine that is not known; 0 for none.
+    /// Returns the id of a stack of an unknown goroutine; 0 for none.
     pub(super) fn unnamed_stack(&mut self, stack: StackId, tables: &dyn Tables) -> u64 {
         if stack == 0 { 0 } else { self.stack(stack, NO_ROOT, tables) }
     }
 
-    /// The id of a stack that a region starts with; where there is none, of its goroutine's name, or 0.
+    /// Returns the id of the stack at which a region starts; if there is none, of its goroutine's name, or 0.
     ///
-    /// The tools group regions by where they start: the oldest Go takes the leaf of this stack for the place, as it is
-    /// meant to be, the newest the outermost frame. So the leaf is there as well: with the thread's name instead,
-    /// the same region would be listed once for each thread, at no file and line 0.
+    /// The tools group regions by where they start: the oldest Go takes the leaf of this stack for the place, as
+    /// intended, the newest the outermost frame. So the leaf is added as the root as well: with the thread's name as
+    /// the root, the same region would be listed once for each thread, at no file and line 0.
     pub(super) fn region(&mut self, stack: StackId, goroutine: Option<StringId>, tables: &dyn Tables) -> u64 {
         match goroutine {
             Some(name) if stack == 0 => self.stack(stack, name, tables),
@@ -204,7 +204,7 @@ impl Names {
         id
     }
 
-    /// All stacks of code that have an id.
+    /// Takes all stacks of code that have an id.
     pub(super) fn take_code(&mut self) -> Vec<CodeStack> {
         std::mem::take(&mut self.code)
     }

@@ -1,13 +1,14 @@
 //! Tasks on the lane of the thread that polls them.
 //!
-//! Problem: on a P one goroutine runs, and here a thread has its own goroutine, runs a task, and perhaps another one inside that.
-//! Scheme: what polls is *suspended* while what it polls is shown: blocked, by an event that is in none of the profiles of
-//! `go tool trace`. A task goes on when the poll inside of it is over. The goroutine of a thread, which for an executor's worker
-//! does little else but poll, goes on only when the thread does something of its own:
+//! Problem: on a P one goroutine runs, but a thread has its own goroutine, runs a task, and perhaps another task inside
+//! that.
+//! Scheme: a polling goroutine is *suspended* while the goroutine that it polls is shown: blocked, by an event that is
+//! in none of the profiles of `go tool trace`. A task continues when the poll inside it is over. The goroutine of a
+//! thread, which in an executor's worker mostly polls, continues only when the thread itself does something else:
 //!
 //! ```text
 //!   records   Poll 7          Await 7   Poll 8     Await 8            Block (in epoll_wait)
-//!   worker    GoBlock ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ GoUnblock GoStart GoBlockNet
+//!   worker    GoBlock ┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄┄ GoUnblock GoStart GoBlockNet
 //!   7         GoStart ─────── GoBlockRecv
 //!   8                                   GoStart ── GoBlockSync
 //! ```
@@ -23,11 +24,11 @@ use super::events::Events;
 use super::goroutines::{NONE, Phase, block_event};
 use super::writing::Writing;
 
-/// A P on which nothing has run for so long is shown stopped, in ticks of about a nanosecond.
+/// A P that was idle for this long is shown as stopped, in ticks of about a nanosecond.
 const IDLE: u64 = 10_000;
 
 impl Events {
-    /// A P goes on for what is about to run on it.
+    /// Continues a P for a goroutine that is about to run on it.
     fn continue_proc(&mut self, at: EventPosition, tick: u64) -> u32 {
         let proc = self.proc_of(at.lane, tick);
         let state = &self.procs[proc];
@@ -39,7 +40,7 @@ impl Events {
         proc
     }
 
-    /// What runs on a P makes room for what it polls.
+    /// Suspends the goroutine that runs on a P, in favour of a task that it polls.
     pub(super) fn suspend(&mut self, proc: u32, tick: u64) {
         let running = self.procs[proc].goroutine;
         if running == NONE {
@@ -53,7 +54,7 @@ impl Events {
         self.goroutines[running].is_suspended = true;
     }
 
-    /// What was suspended goes on, on its lane.
+    /// Resumes a suspended goroutine, on its lane.
     pub(super) fn resume_suspended(&mut self, at: EventPosition, tick: u64) {
         let Some(goroutine) = self.goroutines.get_mut(at.goroutine) else { return };
         if !std::mem::take(&mut goroutine.is_suspended) || goroutine.phase != Phase::Waiting {
@@ -66,10 +67,10 @@ impl Events {
         }
     }
 
-    /// Whether what a record tells is done by the goroutine of the lane, which was suspended, so that it goes on.
+    /// Whether a record shows that the lane's own, suspended goroutine acts, so that it resumes.
     pub(super) fn ends_suspension(&self, record: &Record<'_>, target: u32) -> bool {
         match record {
-            // A wake of one that was not said to wait.
+            // A wake of a goroutine that was not shown as waiting.
             Record::Unblock { .. } => self.goroutines.waits(target),
             Record::Status(_)
             | Record::Name { .. }
@@ -86,11 +87,11 @@ impl Events {
         }
     }
 
-    /// → running, inside what runs on the lane.
+    /// → running, inside the goroutine that runs on the lane.
     fn poll(&mut self, at: EventPosition, task: u32, tick: u64, label: u64) {
         self_check!(self.goroutines.name(task).is_some());
         if self.goroutines.running(task).is_some() {
-            // The end of a poll is in no record.
+            // The end of a poll is unrecorded.
             self.pause(task, tick, EventType::GoSched, 0, Phase::Runnable);
         }
         let proc = self.continue_proc(at, tick);
@@ -102,7 +103,7 @@ impl Events {
         self.run_as(task, proc, tick, label);
     }
 
-    /// runnable → running, by itself or, if it polls a task, by that.
+    /// runnable → running, by itself or, if it polls a task, through that task.
     pub(super) fn start(&mut self, at: EventPosition, index: u32, tick: u64, label: u64) {
         if self.goroutines.running(index).is_some() {
             return;
@@ -119,8 +120,8 @@ impl Events {
         self.run_as(index, proc, tick, label);
     }
 
-    /// Sees to it that what a lane's records are about runs, though how it came to run may be in no record. `false` if nothing is
-    /// known of it.
+    /// Ensures that the goroutine to which a lane's records belong is running, even if its start is unrecorded. `false`
+    /// if the goroutine is unknown.
     pub(super) fn sees_to_run(&mut self, at: EventPosition, tick: u64) -> bool {
         if self.goroutines.running(at.goroutine).is_some() {
             return true;
@@ -137,13 +138,13 @@ impl Events {
 }
 
 impl Writing<'_> {
-    /// The lane polls a task from now on.
+    /// Begins a poll of a task by the lane.
     pub(super) fn begin_poll(&mut self, at: EventPosition, task: u32, tick: u64, labels: LabelSetId) {
         let label = self.events.label(task, labels, self.tables);
         self.events.poll(at, task, tick, label);
     }
 
-    /// The poll is over, and the task waits.
+    /// Ends the poll of a task that waits.
     pub(super) fn await_(&mut self, at: EventPosition, tick: u64, left: Left) {
         let (awaited, stack) = self.events.awaited.of(left, self.generation, self.tables, self.view);
         let (event, phase) = match awaited {
@@ -153,7 +154,7 @@ impl Writing<'_> {
         self.end_poll(at, tick, event, phase, stack);
     }
 
-    /// The poll is over, and the task can run.
+    /// Ends the poll of a task that can run.
     pub(super) fn reschedule(&mut self, at: EventPosition, tick: u64, stack: StackId) {
         self.end_poll(at, tick, EventType::GoSched, Phase::Runnable, stack);
     }
@@ -166,7 +167,7 @@ impl Writing<'_> {
         self.events.pause(at.goroutine, tick, event, stack, to);
     }
 
-    /// The poll is over, and so is the task. Its P goes on.
+    /// Ends the poll and the task. Its P stays started.
     pub(super) fn ready(&mut self, at: EventPosition, tick: u64) {
         self.events.sees_to_run(at, tick);
         self.events.end_on_proc(at.goroutine, tick);

@@ -1,4 +1,4 @@
-//! The Ps of a trace: what happens on each, in its order, batch by batch.
+//! The Ps of a trace: the events of each, in order, batch by batch.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use super::wire::{put_batch, put_bytes, put_event};
 #[cfg(any(test, feature = "self-check"))]
 use crate::self_check::EventCheck;
 
-/// A batch is closed before it grows beyond this, as Go's are: readers decode one at a time.
+/// A batch is closed before it grows beyond this size, as in Go: readers decode one batch at a time.
 const BATCH: usize = 64 << 10;
 
-/// The most bytes that one event takes, its message included.
+/// The most bytes of one event, its message included.
 const EVENT: usize = 2 << 10;
 
-/// How many free Ps are looked at for one whose last owner was gone in time.
+/// How many free Ps are examined for one whose last owner ended early enough.
 const LOOKED_AT: usize = 64;
 
 /// The P that stands for "none".
@@ -26,7 +26,7 @@ pub(super) const OUTSIDE: u32 = 0;
 /// One P, the slot that a running thread holds.
 #[derive(Default)]
 pub(super) struct Proc {
-    /// The batch that is being written; empty if none is.
+    /// The current batch; empty if there is none.
     batch: Vec<u8>,
     /// The tick of the last event.
     pub(super) tick: u64,
@@ -36,15 +36,15 @@ pub(super) struct Proc {
     pub(super) is_sweeping: bool,
 }
 
-/// All Ps, numbered from 1: of P 0 the newest Go draws no wake-ups.
+/// All Ps, numbered from 1, because the newest Go shows no wake-ups of P 0.
 pub(super) struct Procs {
     all: DenseTable<Proc>,
     free: BTreeSet<u32>,
-    /// Batches that are closed.
+    /// Closed batches.
     closed: Vec<u8>,
-    /// The batch of samples of the processor, which have one of their own.
+    /// The batch of CPU samples, which are kept in separate batches.
     samples: Vec<u8>,
-    /// Before the first tick of all events.
+    /// A tick before all events.
     start: u64,
     pub(super) events: u64,
     #[cfg(any(test, feature = "self-check"))]
@@ -52,7 +52,7 @@ pub(super) struct Procs {
 }
 
 impl Procs {
-    /// Nothing happens until after the tick `start`.
+    /// Ps without events. All ticks will be after `start`.
     pub(super) fn new(start: u64) -> Self {
         let mut procs = Self {
             all: DenseTable::new(),
@@ -64,7 +64,7 @@ impl Procs {
             #[cfg(any(test, feature = "self-check"))]
             check: crate::self_check::start(),
         };
-        // "None" is always there.
+        // The P for "none" is always started.
         (procs[OUTSIDE].is_started, procs[OUTSIDE].tick) = (true, start);
         procs
     }
@@ -73,10 +73,10 @@ impl Procs {
         self.all.push(Proc { tick: self.start, ..Proc::default() })
     }
 
-    /// The lowest P that nobody holds, and on which nothing happens after `until`.
+    /// Takes the lowest free P without any event after `until`.
     ///
-    /// Lanes are written one after the other, not in the order of time: a P that was given back may have come further
-    /// than its next owner has begun.
+    /// Lanes are written one after the other, not in the order of time: a P that was given back may be further in time
+    /// than the beginning of its next owner.
     pub(super) fn take(&mut self, until: u64) -> u32 {
         let found = self.free.iter().take(LOOKED_AT).copied().find(|&proc| self[proc].tick <= until);
         match found {
@@ -88,13 +88,13 @@ impl Procs {
         }
     }
 
-    /// To be given back stopped.
+    /// Gives back a P, which must be stopped.
     pub(super) fn give_back(&mut self, proc: u32) {
         self_check!(!self[proc].is_started);
         self.free.insert(proc);
     }
 
-    /// Writes an event, at `tick` or as soon after it as the P's order allows; says when.
+    /// Writes an event, at `tick` or as soon after it as the P's order allows; returns its tick.
     #[inline]
     pub(super) fn put<const N: usize>(
         &mut self,
@@ -106,7 +106,7 @@ impl Procs {
         self.put_with(proc, tick, event, args, None)
     }
 
-    /// As [`put`](Self::put), with a message behind the event.
+    /// Like [`put`](Self::put), with a message after the event.
     #[inline]
     pub(super) fn put_with<const N: usize>(
         &mut self,
@@ -122,7 +122,7 @@ impl Procs {
             self.closed.extend_from_slice(&state.batch);
             state.batch.clear();
         }
-        // Go's readers push an event that is not younger than the one before it by a nanosecond; a burst would drift.
+        // Go's readers delay an event that is not younger than the previous one by a nanosecond; a burst would drift.
         let tick = tick.max(state.tick + 1);
         if state.batch.is_empty() {
             put_batch(&mut state.batch, pid, tick);
@@ -141,13 +141,13 @@ impl Procs {
         tick
     }
 
-    /// Writes a sample of the processor, which has its time, P and goroutine with it.
+    /// Writes a CPU sample, which carries its time, P and goroutine.
     pub(super) fn put_sample(&mut self, tick: u64, proc: u32, goroutine: u64, stack: u64) {
         if self.samples.len() > BATCH - EVENT {
             self.closed.append(&mut self.samples);
         }
         if self.samples.is_empty() {
-            // As Go has it. No P is made of that.
+            // P 0 as in Go's own traces. Readers make no P of it.
             put_batch(&mut self.samples, 0, tick);
         }
         let pid = if proc == OUTSIDE { NO_PROC } else { u64::from(proc) };
@@ -160,7 +160,7 @@ impl Procs {
         }
     }
 
-    /// Moves all that was written to the end of `out`. The next events begin new batches.
+    /// Moves all written bytes to the end of `out`. The next events begin new batches.
     pub(super) fn close(&mut self, out: &mut Vec<u8>) {
         out.append(&mut self.closed);
         out.append(&mut self.samples);
@@ -174,7 +174,7 @@ impl Procs {
         }
     }
 
-    /// All Ps but the one that stands for "none".
+    /// Returns all Ps except the one for "none".
     pub(super) fn indices(&self) -> impl Iterator<Item = u32> + use<> {
         self.all.indices()
     }

@@ -1,4 +1,4 @@
-//! What becomes of programs made up of chance.
+//! Traces of random programs.
 
 use std::collections::HashMap;
 
@@ -42,7 +42,7 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
     Run { parsed, counts: v1.counts(), simulation }
 }
 
-/// What each goroutine that lives is taken for before the trace is closed.
+/// Returns the last event of each live goroutine before the trace is closed.
 fn phases(run: &Run) -> HashMap<u64, EventType> {
     let mut last = HashMap::new();
     let end = run.simulation.now >> 1;
@@ -77,7 +77,7 @@ fn agrees(state: State, last: EventType) -> bool {
 fn check_ends(run: &Run, seed: u64) {
     let last = phases(run);
     for (id, state) in run.simulation.states() {
-        // One that was taken for dead for a while has got another id.
+        // A goroutine that was taken for dead for a while has another id.
         if let Some(&last) = last.get(&id) {
             assert!(agrees(state, last), "seed {seed}: {id} is {state:?}, its last event {last:?}");
         } else {
@@ -107,7 +107,7 @@ fn nothing_is_missing_without_mishaps() {
         let awaits = written(RecordKind::Await) + written(RecordKind::AwaitSeveral);
         assert!(tasks == 0 || awaits > 50, "{awaits} polls");
         assert_eq!(of(&blocks), written(RecordKind::Block) + waits_in_calls + awaits, "seed {seed}");
-        // And those that are in one when the trace begins.
+        // Includes goroutines that are in a system call when the trace begins.
         let system_calls = written(RecordKind::SyscallBegin) + written(RecordKind::Call) - waits_in_calls;
         assert!((system_calls..=system_calls + 8).contains(&of(&[E::GoSysCall])), "seed {seed}");
         let ends = written(RecordKind::End) + written(RecordKind::CreateFailed) + written(RecordKind::Ready);
@@ -134,11 +134,11 @@ fn a_trace_with_losses_is_whole_and_true_in_the_end() {
         fresh += run.parsed.goroutines().filter(|&(id, _)| id > 1 << 40).count();
         check_ends(&run, seed);
     }
-    // Nearly all of the generations in which so much is lost are whole all the same.
+    // Nearly all generations are complete even with so many losses.
     assert!(stale > 0 && stuck < 60 * 8 / 8, "{stale} stale, {stuck} stuck, {fresh} taken for dead");
 }
 
-/// Threads in pairs that wait for each other, which is what traces are full of.
+/// Pairs of threads that wait for each other, the most common pattern in traces.
 fn pairs(threads: u64, rounds: u64) -> Vec<RecordedLane> {
     let mut lanes: Vec<RecordedLane> = (1..=threads).map(RecordedLane::new).collect();
     let start = CLOCK.start;
@@ -160,13 +160,13 @@ fn pairs(threads: u64, rounds: u64) -> Vec<RecordedLane> {
     lanes
 }
 
-/// Nanoseconds that this thread has had a processor.
+/// Returns the processor time of this thread in nanoseconds.
 fn on_processor() -> u64 {
     let times = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     times.split(' ').next().unwrap().parse().unwrap()
 }
 
-/// `cargo test --release -p rtprof-pprof-out -- --ignored --nocapture nanoseconds_a_record`
+/// `cargo test --release -p rtprof-trace-out -- --ignored --nocapture nanoseconds_a_record`
 #[test]
 #[ignore = "a measurement, not a test"]
 fn nanoseconds_a_record() {

@@ -1,5 +1,5 @@
-//! What the stacks of a trace stand for: written once, at its end, because what tells addresses their functions takes
-//! tens of megabytes while it is open.
+//! The definitions of a trace's stacks: written once, at its end, because symbolization takes tens of megabytes while
+//! it is in progress.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::wire::{Frame, frame_len, put_stack};
 /// The most frames of a stack. Go: `traceStackSize`.
 const FRAMES: usize = 128;
 
-/// The most bytes that a stack's id and its number of frames take.
+/// The most bytes of a stack's id and its number of frames.
 const STACK_HEAD: usize = 10 + 2;
 
-/// The most bytes of a function's or a file's name; of longer ones the end is kept, as it says more.
+/// The most bytes of a function's or a file's name; of longer ones the end is kept, which is more specific.
 const TEXT: usize = rtprof_tracer::record::MAX_STRING;
 
 /// Defines all stacks of code. Returns how many addresses have no name because their file was not read in time.
@@ -35,7 +35,8 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
         settle(names, |_, _| None);
         return 0;
     }
-    // Before the loader's list is read for the locations: it tells nothing of what was captured later.
+    // The stacks are fetched before the loader's list is read for the locations, because that list does not cover later
+    // captures.
     let captured: Vec<Stack<'_>> = stacks.iter().map(|stack| tables.stack(stack.stack)).collect();
     let mut locations = Locations::new(view);
     locations.prepare(captured.iter().copied());
@@ -68,14 +69,14 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
     locations.late() as u64
 }
 
-/// What a thread runs: its first function, as the tools are to show it, with file and line.
+/// A thread's first function, as the tools should show it, with file and line.
 struct Runs {
     function: u64,
     file: u64,
     line: u64,
 }
 
-/// Names the goroutines without a name by what they run.
+/// Names the goroutines without a name by their first function.
 fn settle(names: &mut Names, mut first_function: impl FnMut(&mut Names, StackId) -> Option<Runs>) {
     for index in 0..names.late.all.len() {
         let late = names.late.all[index];
@@ -88,7 +89,7 @@ fn settle(names: &mut Names, mut first_function: impl FnMut(&mut Names, StackId)
     }
 }
 
-/// The outermost function of the program's in a stack.
+/// Returns the program's outermost function in a stack.
 fn outermost(names: &mut Names, stack: Stack<'_>, locations: &mut Locations) -> Option<Runs> {
     let frames = locations.event(stack);
     let lines = frames.shown().flat_map(|(_, lines)| lines);
@@ -97,13 +98,13 @@ fn outermost(names: &mut Names, stack: Stack<'_>, locations: &mut Locations) -> 
     Some(Runs { function, file: names.text(file), line: line.line.into() })
 }
 
-/// The ids of a function's names. Functions are shared objects, nearly always the very same one.
+/// Returns the ids of a function's names. Functions are shared objects, nearly always the same one.
 fn ids(
     function: &Arc<Function>,
     known: &mut AddressMap<usize, (Arc<Function>, u64, u64)>,
     names: &mut Names,
 ) -> (u64, u64) {
-    // The object is kept, so that its address means no other one.
+    // The map keeps the object alive, so that its address cannot be reused for another.
     let (_, name, file) = known.entry(Arc::as_ptr(function) as usize).or_insert_with(|| {
         let name = names.text(end_of(&function.name));
         (function.clone(), name, names.text(end_of(&function.file)))
@@ -111,7 +112,7 @@ fn ids(
     (*name, *file)
 }
 
-/// Leaves away as many of the outermost frames as a reader would refuse, and puts the root beneath the rest.
+/// Removes as many of the outermost frames as needed for a reader to accept the stack, and adds the root to the rest.
 fn shorten(frames: &mut Vec<Frame>, root: Option<Frame>) {
     let mut room = MAX_LENGTH as usize - STACK_HEAD - root.as_ref().map_or(0, frame_len);
     let fitting = frames
@@ -127,7 +128,7 @@ fn shorten(frames: &mut Vec<Frame>, root: Option<Frame>) {
     frames.extend(root);
 }
 
-/// The last [`TEXT`] bytes, or a few less: characters stay whole.
+/// Returns the last [`TEXT`] bytes, or a few less, so that characters stay whole.
 fn end_of(text: &str) -> &str {
     let mut from = text.len().saturating_sub(TEXT);
     while !text.is_char_boundary(from) {

@@ -1,4 +1,4 @@
-//! Traces of few records, and what becomes of them.
+//! Traces of few records, and the resulting events.
 
 use std::slice::from_ref;
 
@@ -32,7 +32,7 @@ fn trace_of(generations: &[&[RecordedLane]]) -> (Parsed, Counts) {
     (parsed, v1.counts())
 }
 
-/// The events of goroutine `g` and of those that are about it, without those of Ps and without the end of the trace.
+/// Returns the events of goroutine `g` and events about it, without those of Ps and without the end of the trace.
 fn story(parsed: &Parsed, g: u64) -> Vec<EventType> {
     story_of(parsed, g, 1)
 }
@@ -50,7 +50,7 @@ fn main_thread() -> RecordedLane {
     main
 }
 
-/// What a running thread makes of these records, beyond its introduction.
+/// Returns the events that result from these records of a running thread, beyond its introduction.
 fn records(record: impl FnOnce(&mut RecordedLane)) -> (Parsed, Counts, Vec<EventType>) {
     let mut main = main_thread();
     record(&mut main);
@@ -87,7 +87,7 @@ fn each_state_is_introduced() {
             let (parsed, counts) = trace(&[lane]);
             assert_eq!(story(&parsed, 5), expected, "{state:?} told by {recorder}");
             assert_eq!(counts.lifted, 0);
-            // Number 5 has the first name.
+            // Goroutine 5 has the first name.
             assert_eq!(parsed.goroutine_name(5), Some("main"));
         }
     }
@@ -159,12 +159,12 @@ fn what_a_thread_does_is_told() {
     assert_eq!(only(E::UserTaskCreate).name(), "request");
     assert_eq!((only(E::UserRegion).name(), only(E::UserRegion).argument("mode")), ("parse", Some(0)));
     assert_eq!((only(E::UserLog).name(), only(E::UserLog).message()), ("note", "hello"));
-    // The first of this trace, whichever the program's was.
+    // The first collection of this trace, whatever its number in the program.
     assert_eq!((only(E::GcStart).args()[0], only(E::StwStart).args()), (0, &[1][..]));
     assert_eq!(only(E::GcSweepDone).args(), [10, 5]);
     assert_eq!(only(E::GoSysCall).time(), 249);
     assert_eq!((counts.stale, counts.unmatched, counts.lifted), (0, 0, 0));
-    // It has stopped for the wait and the system call, but not to yield.
+    // The P stopped for the wait and the system call, but not to yield.
     assert_eq!(parsed.count(E::ProcStart), 2);
     assert!(parsed.events_of(E::ProcStart).all(|event| event.args() == [101]));
 }
@@ -188,7 +188,7 @@ fn threads_create_and_wake_each_other() {
         assert_eq!(story(&parsed, 3), [E::GoCreate, E::GoStart, E::GoEnd]);
         assert_eq!((counts.lifted, counts.stale, counts.stuck_generations), (0, 0, 0));
         let names: Vec<_> = parsed.goroutines().collect();
-        // Go's tools hide what is called `runtime.` something.
+        // Go's tools hide functions whose name begins with `runtime.`.
         assert_eq!(names, [(1, "main"), (2, "worker"), (3, "thread runtime.hidden")]);
     }
 }
@@ -229,7 +229,7 @@ fn what_is_open_twice_or_not_at_all_is_repaired() {
         (1, "request")
     ]));
     assert_eq!((counts.unmatched_region_ends, counts.unmatched, counts.stale), (2, 2, 2), "{counts:?}");
-    // What is open at the end is closed there.
+    // Items that are open at the end are closed there.
     assert_eq!((parsed.count(E::StwDone), parsed.count(E::GcDone)), (1, 2));
 }
 
@@ -259,7 +259,7 @@ fn what_nobody_runs_for_is_left_out_or_told_of_nobody() {
     assert_eq!(counts.unmatched, 5);
     assert_eq!((parsed.count(E::HeapAlloc), parsed.count(E::UserLog), parsed.count(E::GcDone)), (2, 2, 1));
     let outside = parsed.events_of(E::UserTaskCreate).next().unwrap();
-    // An address in no module stands for itself, and nobody's stack has no root.
+    // An address in no module stands for itself, and a stack of no goroutine has no root.
     assert_eq!((outside.p(), outside.functions()), (NO_PROC, vec!["0x10", "0x20"]));
 }
 
@@ -278,7 +278,7 @@ fn processors_are_few_and_pass_from_thread_to_thread() {
     let (parsed, counts) = trace(&workers);
     assert_eq!(parsed.events_of(E::GoEnd).map(|event| event.p()).max(), Some(2));
     assert_eq!(counts.lifted, 0);
-    // Those that live at the same time have their own.
+    // Lanes that live at the same time have separate Ps.
     let both: Vec<RecordedLane> = (1..=2)
         .map(|id| {
             let mut lane = RecordedLane::new(id);
@@ -323,7 +323,7 @@ fn who_dies_without_a_word_is_missed() {
     );
     assert_eq!(story_of(&parsed, 8, 4), [E::GoCreate, E::GoStartLocal, E::GoEnd]);
     assert_eq!(counts.stuck_generations, 0);
-    // It was alive all the same: it is another one then, as ids cannot be used twice.
+    // It was alive all the same: it is shown as another goroutine, because ids cannot be used twice.
     let mut back = RecordedLane::new(7);
     back.status(START + 3_000_010, 7, 5, State::Running);
     let none: &[RecordedLane] = &[];
@@ -332,7 +332,8 @@ fn who_dies_without_a_word_is_missed() {
     assert_eq!(ids, [7, 8, (1 << 40) + 1]);
 }
 
-/// Go 1.21 refuses a goroutine whose sample is as old as its creation. A thread may be interrupted when it introduces itself.
+/// Go 1.21 rejects a goroutine whose sample is as old as its creation. A thread may be interrupted while it introduces
+/// itself.
 #[test]
 fn samples_are_later_than_the_goroutine() {
     for sampled in START + 5..START + 20 {

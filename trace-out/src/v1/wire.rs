@@ -1,8 +1,8 @@
-//! Records of the format as bytes.
+//! Encoding of the format's records.
 
 use super::event::{EventType, LENGTH_PREFIXED};
 
-/// What a trace begins with. Go 1.20 wrote this too; "go 1.20" no tool accepts.
+/// The beginning of a trace. Go 1.20 wrote this too; no tool accepts "go 1.20".
 pub(super) const HEADER: &[u8; 16] = b"go 1.19 trace\0\0\0";
 
 /// Appends a number: unsigned LEB128.
@@ -15,14 +15,14 @@ pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-/// Appends a timed event, `delta` ticks after the one before it in its batch.
+/// Appends a timed event, `delta` ticks after the previous one in its batch.
 #[inline]
 pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, delta: u64, args: [u64; N]) {
-    // Not of the table, which would be asked for each event: of N, which is known.
+    // Computed from `N`, which is constant, instead of a look-up in the table for each event.
     let has_length = N >= LENGTH_PREFIXED as usize;
     let argument_bits = if has_length { LENGTH_PREFIXED } else { N as u8 };
     out.push(event.number() | argument_bits << 6);
-    // At most five numbers of ten bytes: their length is one byte.
+    // At most five numbers of ten bytes: their length fits in one byte.
     let length = out.len();
     if has_length {
         out.push(0);
@@ -36,7 +36,7 @@ pub(super) fn put_event<const N: usize>(out: &mut Vec<u8>, event: EventType, del
     }
 }
 
-/// Begins a batch: what follows is of this P, and the next event's delta is from `ticks`.
+/// Begins a batch: the following events are of this P, and the delta of the first one counts from `ticks`.
 pub(super) fn put_batch(out: &mut Vec<u8>, pid: u64, ticks: u64) {
     out.push(EventType::Batch.first_byte());
     put_number(out, pid);
@@ -62,7 +62,7 @@ pub(super) fn put_string(out: &mut Vec<u8>, id: u64, text: &str) {
     put_bytes(out, text.as_bytes());
 }
 
-/// A frame of a stack, in numbers: the ids of strings, and a PC that no other frame has.
+/// A frame of a stack: the ids of strings, and a PC that no other frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Frame {
     pub(super) pc: u64,
@@ -90,7 +90,7 @@ fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
     }
 }
 
-/// How many bytes a frame takes in a stack.
+/// Returns the number of bytes of a frame in a stack.
 pub(super) fn frame_len(frame: &Frame) -> usize {
     [frame.pc, frame.function, frame.file, frame.line].into_iter().map(number_len).sum()
 }

@@ -1,4 +1,4 @@
-//! From records to the events of the format.
+//! Converts records to events of the format.
 
 use std::collections::HashMap;
 
@@ -15,19 +15,20 @@ use super::event::EventType;
 use super::events::{Events, unknown_thread};
 use super::goroutines::{NONE, Phase};
 
-/// What a generation's records are turned into events with.
+/// The context in which a generation's records are converted to events.
 pub(super) struct Writing<'a> {
     pub(super) events: &'a mut Events,
     pub(super) tables: &'a dyn Tables,
     pub(super) generation: &'a Generation<'a>,
-    /// How stacks are looked up whose names decide what is written.
+    /// How stacks whose names decide an event are looked up.
     pub(super) view: View,
-    /// The names that goroutines give themselves in it, once one without a name was created.
+    /// The names that goroutines give themselves in the generation; computed once a goroutine without a name was
+    /// created.
     pub(super) given: Option<HashMap<u64, StringId>>,
 }
 
 impl Writing<'_> {
-    /// The stack of what happens at `at`, with the name of the goroutine beneath it.
+    /// Returns the id of a stack at `at`, with the name of the goroutine as its root.
     #[inline]
     pub(super) fn stack(&mut self, at: EventPosition, stack: StackId) -> u64 {
         match self.events.goroutines.name(at.goroutine) {
@@ -36,7 +37,7 @@ impl Writing<'_> {
         }
     }
 
-    /// The P that the lane's goroutine runs on. Without one, what needs one is left out.
+    /// Returns the P on which the lane's goroutine runs. Without a P, records that need one are left out.
     #[inline]
     pub(super) fn running(&mut self, at: EventPosition) -> Option<u32> {
         if let Some(proc) = self.events.goroutines.running(at.goroutine) {
@@ -46,7 +47,7 @@ impl Writing<'_> {
         None
     }
 
-    /// A goroutine is there that was not.
+    /// Creates a goroutine.
     fn create(&mut self, proc: u32, tick: u64, index: u32, begun: Begun, stack: u64) {
         let Begun { goroutine, .. } = begun;
         let name = self.name_of(begun);
@@ -54,12 +55,12 @@ impl Writing<'_> {
         self.events.create(proc, tick, index, (goroutine, name), (start, stack));
     }
 
-    /// What happens on a lane whatever runs there.
+    /// Writes an event on a lane, whatever runs there.
     fn put<const N: usize>(&mut self, at: EventPosition, tick: u64, event: EventType, args: [u64; N]) {
         self.events.on_lane(at.lane, tick, |events, proc| events.procs.put(proc, tick, event, args));
     }
 
-    /// The region with this task and name is over, and so are those that were begun in it.
+    /// Ends the region with this task and name, and the regions that were begun in it.
     pub(super) fn region_end(&mut self, at: EventPosition, tick: u64, key: (u64, u64)) {
         let Some(proc) = self.running(at) else { return };
         let Events { goroutines, procs, unmatched, .. } = &mut *self.events;
@@ -68,7 +69,7 @@ impl Writing<'_> {
             unmatched.region_ends += 1;
             return;
         };
-        // The end of an inner one was lost, or comes too late. Readers want the innermost first.
+        // The end of an inner region was lost, or comes too late. Readers expect the innermost first.
         for (task, name) in regions.drain(from..).rev() {
             procs.put(proc, tick, EventType::UserRegion, [task, 1, name, 0]);
         }
@@ -90,7 +91,7 @@ impl EventSink for Writing<'_> {
         let Status { goroutine: id, name, created_by, .. } = *status;
         let begun = Begun { goroutine: id, name, created_by };
         let stack = self.events.names.unnamed_stack(status.created_by, self.tables);
-        // One that runs without a thread cannot be drawn.
+        // A running goroutine without a thread cannot be shown.
         if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
             let proc = self.events.proc_of(at.lane, tick);
             let is_stopped = !self.events.procs[proc].is_started;
@@ -105,7 +106,7 @@ impl EventSink for Writing<'_> {
         self.create(proc, tick, goroutine, begun, stack);
         self.events.run(goroutine, proc, tick);
         match status.state {
-            // What it waits for enters no profile: when the wait began nobody knows.
+            // The wait is shown in no profile, because its beginning is unknown.
             State::Waiting(_) => {
                 self.events.pause(goroutine, tick, EventType::GoBlock, 0, Phase::Waiting);
                 self.events.stop_proc(proc, tick);
@@ -164,7 +165,7 @@ impl EventSink for Writing<'_> {
                 let stack = self.stack(at, stack);
                 self.events.block(at.goroutine, tick, reason, stack);
             }
-            // A task that lets others run is woken by its executor, and can run all the same.
+            // A task that yields is woken by its executor, but can run already.
             Record::Unblock { .. } if !events.goroutines.waits(target) => {}
             Record::Unblock { stack, .. } => {
                 let stack = self.stack(at, stack);
@@ -180,7 +181,7 @@ impl EventSink for Writing<'_> {
                 let stack = self.stack(at, stack);
                 let proc = self.events.goroutines[at.goroutine].proc;
                 self.events.end_sweep(proc, tick);
-                // The P goes on: the goroutine is about to run again.
+                // The P stays started, because the goroutine is about to run again.
                 self.events.pause(at.goroutine, tick, EventType::GoSched, stack, Phase::Runnable);
             }
             Record::SyscallBegin { stack } => {
@@ -204,7 +205,8 @@ impl EventSink for Writing<'_> {
                 let events = &mut *self.events;
                 if let Some(index) = events.stop_of {
                     if events.goroutines[index].phase != Phase::Running {
-                        // The end of the other stop was lost, and nothing can be said of its goroutine now.
+                        // The end of the other stop was lost, and its goroutine is not running, so no end can be
+                        // written now.
                         events.unmatched.others += 1;
                         return;
                     }
@@ -234,7 +236,7 @@ impl EventSink for Writing<'_> {
             Record::SweepDone { swept, reclaimed } => {
                 let Some(proc) = self.running(at) else { return };
                 if !std::mem::take(&mut self.events.procs[proc].is_sweeping) {
-                    // It was closed when its goroutine stopped running.
+                    // The sweep was closed when its goroutine stopped running.
                     self.events.unmatched.others += 1;
                     return;
                 }

@@ -1,13 +1,13 @@
 //! Changes of async tasks.
 //!
-//! As of other goroutines, with two differences. A task that the trace does not know yet, whose word is of generation 0, says by
-//! itself what it does ([`Task::untraced_state`]); who changes its word first declares it so. And a wake that meets a poll is only
-//! noted in the word: the poll then ends as one after which the task can run.
+//! They work as those of other goroutines, with two differences. A task that is new to the trace, with a word of
+//! generation 0, reports its state itself ([`Task::untraced_state`]); the thread that first changes its word declares
+//! it in that state. And a wake during a poll is only noted in the word: when that poll ends, the task can run.
 //!
-//! | it | by | |
+//! | change | made by | record |
 //! |---|---|---|
 //! | is created | the creator | `Create` |
-//! | is polled | the thread that polls | `Poll`: runnable, or waiting where nothing of ours has woken it, → running |
+//! | is polled | the thread that polls | `Poll`: runnable (or waiting, where no hook of ours saw the wake) → running |
 //! | waits | that thread | `Await` |
 //! | was woken while polled | that thread, when the poll ends | `Reschedule` |
 //! | is ready, or dropped | that thread | `Ready` |
@@ -26,13 +26,13 @@ use super::LaneWriter;
 use crate::record::{RecordKind, StackId, StringId, Told};
 use crate::tables;
 
-/// What the word of a task says, or else the task itself.
+/// Returns a task's state: from its word, or from the task itself if the trace does not know it.
 #[inline]
 fn known(task: &Task, word: StateWord) -> StateWord {
     if word.generation() == 0 { word.in_state(task.untraced_state()) } else { word }
 }
 
-/// Notes that a task which runs was woken meanwhile.
+/// Notes a wake of a task that is running.
 #[cold]
 fn note_wake(task: &Task) {
     loop {
@@ -45,7 +45,8 @@ fn note_wake(task: &Task) {
 }
 
 impl LaneWriter<'_> {
-    /// Sees to it that the task which the current thread polls is declared and runs. (Its poll may have begun before the trace.)
+    /// Ensures that the task which the current thread polls is declared and running. (Its poll may have begun before
+    /// the trace.)
     #[inline]
     pub(crate) fn settle_task(&mut self, task: &Task) {
         let word = task.traced();
@@ -61,7 +62,7 @@ impl LaneWriter<'_> {
             if self.follow(word) {
                 continue;
             }
-            // Of one that is not known a poll begins here, as far as the trace can tell.
+            // For a task that is new to the trace, the poll begins here as far as the trace can tell.
             let is_declared = word.generation() == self.generation || self.generation == 0;
             match word.state() {
                 State::Dead => return,
@@ -75,7 +76,7 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// A poll of a task begins, by the current thread.
+    /// Begins a poll of a task by the current thread.
     #[inline]
     pub(crate) fn begin_poll(&mut self, task: &Task) {
         loop {
@@ -87,11 +88,11 @@ impl LaneWriter<'_> {
             let mut before = known(task, word);
             if before.state() == State::Running {
                 if word.generation() != 0 {
-                    // A poll whose end is in no record.
+                    // An earlier poll whose end was not recorded.
                     let _ = task.change_traced(word, word.next(State::Runnable, word.lost()));
                     continue;
                 }
-                // It has begun before the trace.
+                // The poll began before the trace.
                 before = before.in_state(State::Runnable);
             }
             if before.state() == State::Dead {
@@ -104,7 +105,7 @@ impl LaneWriter<'_> {
                     LabelSetId::NONE => self.write(RecordKind::Poll, tick, [id, number]),
                     labels => self.write(RecordKind::PollLabelled, tick, [id, number, labels.bits().into()]),
                 }
-                // In a poll that has begun before the trace it was woken already.
+                // The task was woken already, during a poll that began before the trace.
                 if word.generation() == 0 && word.is_notified() {
                     note_wake(task);
                 }
@@ -113,7 +114,7 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// The poll of a task ends, which was settled: it waits, or can run if it was woken meanwhile.
+    /// Ends the poll of a settled task: it waits, or can run if it was woken meanwhile.
     #[inline]
     pub(crate) fn end_poll(&mut self, task: &Task) {
         let (reason, left) = (task.told_reason(), task.await_stacks());
@@ -138,7 +139,7 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// The poll of a task, which was settled, ends by a panic: it can be dropped.
+    /// Ends the poll of a settled task by a panic: the task can be dropped.
     #[cold]
     pub(crate) fn end_panicked_poll(&mut self, task: &Task) {
         if let Some((_, number, tick)) = self.leave_poll(task, |_| State::Runnable) {
@@ -146,7 +147,7 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// A task whose poll goes on, and which was settled, is over.
+    /// Ends a settled task whose poll is in progress.
     #[inline]
     pub(crate) fn end_task(&mut self, task: &Task) {
         if let Some((_, number, tick)) = self.leave_poll(task, |_| State::Dead) {
@@ -154,8 +155,8 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// The task that was polled does something else from now on, as `to` says of its word. Returns what, the number of the change,
-    /// and the tick; `None` if it is over already.
+    /// Changes the polled task to the state that `to` returns for its word. Returns the state, the number of the
+    /// change, and the tick; `None` if the task is over already.
     #[inline]
     fn leave_poll(&mut self, task: &Task, to: impl Fn(StateWord) -> State) -> Option<(State, u64, u64)> {
         loop {
@@ -173,13 +174,13 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// A task is about to be woken by the current thread, whose stack `here` finds.
+    /// Records that the current thread is about to wake a task. `here` finds the thread's stack.
     pub(crate) fn wake_task(&mut self, task: &Task, here: impl Fn(&mut Self) -> StackId) {
         let mut stack = None;
         loop {
             let word = task.traced();
             match known(task, word).state() {
-                // The poll ends differently.
+                // The poll will end as runnable.
                 State::Running => {
                     if word.is_notified() || task.change_traced(word, word.notified()) {
                         return;
@@ -199,14 +200,14 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// `false` if the word was changed by somebody else, or is to be read again.
+    /// `false` if another thread has changed the word, or the caller must read it again.
     #[inline]
     fn wake_waiting(&mut self, task: &Task, word: StateWord, stack: StackId) -> bool {
         if self.follow(word) {
             return false;
         }
         let tick = clock::ticks();
-        // Once: its future may go at any time.
+        // Read once, because the task may end and free its slot at any time.
         let id = task.id();
         if id == 0 {
             return true;
@@ -221,7 +222,7 @@ impl LaneWriter<'_> {
         true
     }
 
-    /// A task was created by the current thread, and nothing has happened to it.
+    /// Records that the current thread has created a task, which has not changed since.
     pub(crate) fn create_task(&mut self, task: &Task) {
         let word = task.traced();
         if word.generation() != 0 || self.generation == 0 {
@@ -233,14 +234,14 @@ impl LaneWriter<'_> {
             None => self.stack(),
         };
         let tick = self.now();
-        // The sweep that declares all may come first.
+        // The pass that declares all tasks may come first.
         if task.change_traced(word, StateWord::new(State::Runnable, self.generation)) {
             self.write(RecordKind::Create, tick, [task.id(), name.into(), stack.into()]);
         }
     }
 
-    /// Declares a task, unless somebody has in this generation. One that the trace does not know and that is polled now declares
-    /// itself.
+    /// Declares a task, unless it is declared in this generation. A task that is new to the trace and is being polled
+    /// declares itself.
     pub(crate) fn declare_task(&mut self, task: &Task) {
         loop {
             let word = task.traced();
@@ -261,7 +262,7 @@ impl LaneWriter<'_> {
         }
     }
 
-    /// Declares a task of which this is known. `false` if it was changed by somebody else.
+    /// Declares a task as `before`. `false` if another thread has changed its word.
     fn declare_task_as(&mut self, task: &Task, before: StateWord) -> bool {
         let word = task.traced();
         if known(task, word) != before {
@@ -269,7 +270,7 @@ impl LaneWriter<'_> {
         }
         let id = task.id();
         if id == 0 {
-            // Its future is gone.
+            // The task is over.
             return true;
         }
         let tick = clock::ticks();
@@ -277,7 +278,7 @@ impl LaneWriter<'_> {
         if word.is_notified() {
             declared = declared.notified();
         }
-        // Before the change: if that succeeds, no other task has begun in the slot meanwhile.
+        // Read before the change: if the change succeeds, the slot was not reused for another task meanwhile.
         let origin = self.origin(task);
         let is_changed = task.change_traced(word, declared);
         if is_changed {
@@ -286,8 +287,8 @@ impl LaneWriter<'_> {
         is_changed
     }
 
-    /// Changes the state of a task from a word that says, or is taken to say, `before`, and declares it if nobody has. `false` if
-    /// it was changed by somebody else.
+    /// Changes the state of a task from a word that says, or is taken to say, `before`, and declares the task if it is
+    /// not declared yet. `false` if another thread has changed the word.
     #[inline]
     fn change_task(
         &mut self,
@@ -305,15 +306,16 @@ impl LaneWriter<'_> {
         changed
     }
 
-    /// The slot is this task's still: the caller polls it, or has a waker of it.
+    /// Declares a task after a change. The slot still belongs to the task, because the caller polls it or has a waker
+    /// of it.
     #[cold]
     fn declare_changed(&mut self, task: &Task, id: u64, before: StateWord, tick: u64) {
         let origin = self.origin(task);
-        // Which thread polls it is told by the records of the poll.
+        // The records of the poll name the thread.
         self.status(id, before, tick, (0, 0), origin);
     }
 
-    /// The title of a task, and the stack that has created it.
+    /// Returns the title of a task, and the stack that created it.
     fn origin(&mut self, task: &Task) -> (StringId, StackId) {
         if self.buffer.is_none() {
             return (0, 0);
@@ -322,13 +324,13 @@ impl LaneWriter<'_> {
         (name, task.created_by().map_or(0, |stack| self.kept_stack(stack)))
     }
 
-    /// The number of a stack of a task; 0, counted, if it cannot be kept.
+    /// Returns the id of a task's stack; 0, counted as lost, if it cannot be kept.
     #[inline]
     fn kept_stack(&mut self, stack: KeptStack) -> StackId {
         if self.buffer.is_none() {
             return 0;
         }
-        // SAFETY: the lane is this writer's.
+        // SAFETY: this writer is the only user of the lane's cache during the event.
         let number = self.lane.cache.with_mut(|cache| unsafe { tables::kept_stack(stack, &mut *cache) });
         number.unwrap_or_else(|| {
             self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
@@ -337,7 +339,7 @@ impl LaneWriter<'_> {
     }
 }
 
-/// Changes what the trace knows of a task where nothing can be recorded of it: it was woken, or is over.
+/// Changes a task's word, as `to` returns, where the change cannot be recorded.
 pub(crate) fn change_unrecorded(task: &Task, to: impl Fn(StateWord) -> Option<StateWord>) {
     loop {
         let word = task.traced();
@@ -351,7 +353,7 @@ pub(crate) fn change_unrecorded(task: &Task, to: impl Fn(StateWord) -> Option<St
     }
 }
 
-/// After being woken.
+/// Returns the word after an unrecorded wake; `None` if it stays the same.
 pub(crate) fn woken_unrecorded(word: StateWord) -> Option<StateWord> {
     match word.state() {
         State::Running if !word.is_notified() => Some(word.notified()),
@@ -360,17 +362,17 @@ pub(crate) fn woken_unrecorded(word: StateWord) -> Option<StateWord> {
     }
 }
 
-/// After its end.
+/// Returns the word after an unrecorded end; `None` if it stays the same.
 pub(crate) fn ended_unrecorded(word: StateWord) -> Option<StateWord> {
     (word.state() != State::Dead).then(|| word.next(State::Dead, LOST_GENERATION))
 }
 
-/// After a poll that has panicked.
+/// Returns the word after an unrecorded poll that has panicked; `None` if it stays the same.
 pub(crate) fn panicked_unrecorded(word: StateWord) -> Option<StateWord> {
     (word.state() == State::Running).then(|| word.next(State::Runnable, LOST_GENERATION))
 }
 
-/// After a poll.
+/// Returns the word after an unrecorded poll; `None` if it stays the same.
 pub(crate) fn poll_ended_unrecorded(word: StateWord) -> Option<StateWord> {
     let waits = State::Waiting(WaitReason::Await);
     let to = if word.is_notified() { State::Runnable } else { waits };

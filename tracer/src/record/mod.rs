@@ -1,61 +1,63 @@
-//! The neutral records: what happened, in a form that knows no trace format.
+//! The neutral records: events, in a form that knows no trace format.
 //!
 //! ```text
 //!   record := kind (1 byte)  delta  argument*        the kind says how many arguments follow
 //!   Log    := … , then the bytes of the message      its last argument is their number
 //! ```
 //!
-//! Numbers are unsigned LEB128. `delta` is in ticks of [`rtprof_runtime::clock`] since the record before, or
-//! since the buffer's base. Records of a buffer stand in the order in which its thread made them.
+//! Numbers are unsigned LEB128. `delta` is in ticks of [`rtprof_runtime::clock`] since the previous record, or since
+//! the buffer's base. Records of a buffer stand in the order in which its thread made them.
 //!
-//! # What a goroutine goes through
+//! # Changes of a goroutine
 //!
-//! Each change of a goroutine's state has a number, one more than the change before; it is taken with the state
-//! itself, in one compare-and-swap, so the numbers are the true order whatever the clocks say. Changes that a
-//! goroutine makes of itself stand in its own thread's buffer, in order, and do without; those that others may make,
-//! or that follow such a one, carry it.
+//! Each change of a goroutine's state has a number, one more than the previous change. It is taken together with the
+//! state, in one compare-and-swap, so the numbers are the true order whatever the clocks say. Changes that a goroutine
+//! makes itself stand in order in its own thread's buffer, and carry no number. Changes that other threads may make,
+//! and changes that follow these, carry it.
 //!
-//! | record | who writes it | the change, and its number |
+//! | record | written by | the change, and its number |
 //! |---|---|---|
 //! | `Create` | the creator | to runnable; its number is 0 |
 //! | `Start`, `StartLabelled` | the goroutine | runnable → running, `number` |
 //! | `Block` | the goroutine | running → waiting, the next |
-//! | `Unblock` | who wakes it | waiting → runnable, `number` |
-//! | `Wake` | the goroutine | waiting → running: nobody of the program woke it; the next |
+//! | `Unblock` | the waker | waiting → runnable, `number` |
+//! | `Wake` | the goroutine | waiting → running, with no recorded waker; the next |
 //! | `Yield` | the goroutine | running → runnable, the next |
 //! | `SyscallBegin`, `SyscallEnd` | the goroutine | running → in a system call, and back; the next |
 //! | `End` | the goroutine | running → dead, the next |
-//! | `Status` | anybody | none: its state as of the change `number` |
+//! | `Status` | any thread | none: its state as of the change `number` |
 //! | `Name` | the goroutine, which runs | none |
-//! | `Call` | the goroutine, which runs | none: for so many ticks until now it was in this state, in a call |
-//! | `InCall` | who ends the trace | none: the goroutine has been in this state since `begin`, in a call, if nothing of it follows |
+//! | `Call` | the goroutine, which runs | none: for this many ticks until now it was in this state, in a call |
+//! | `InCall` | the thread that ends the trace | none: in this state since `begin`, unless more of its records follow |
 //!
-//! A `CpuSample` is of a goroutine that runs, wherever it is recorded; or of none, 0, in a thread that has none.
+//! A `CpuSample` belongs to a running goroutine, wherever it is recorded; or to none, 0, in a thread that has none.
 //!
 //! # Async tasks
 //!
-//! A task is a goroutine that no thread belongs to. The thread that polls it tells of its polls; while one goes on, what the
-//! thread does is done by the task, though the changes of the thread's state (`Block` and so on, and the `Unblock` by which
-//! another one ends its wait) are those of the thread's goroutine.
+//! A task is a goroutine without a thread. The thread that polls it records its polls. During a poll the thread's
+//! events belong to the task. Only changes of the thread's state (`Block` and so on, and the `Unblock` by which another
+//! thread ends its wait) belong to the thread's goroutine.
 //!
-//! | record | who writes it | the change of the task, and its number |
+//! | record | written by | the change of the task, and its number |
 //! |---|---|---|
-//! | `Create` | what makes it | to runnable; its number is 0 |
+//! | `Create` | the creator | to runnable; its number is 0 |
 //! | `Poll`, `PollLabelled` | the thread that polls it | runnable or waiting → running, `number` |
 //! | `Await`, `AwaitSeveral` | that thread | running → waiting, `number` |
 //! | `Reschedule` | that thread | running → runnable, `number`: it was woken during the poll |
 //! | `Ready` | that thread | running → dead, `number` |
-//! | `Unblock` | who wakes it | waiting → runnable, `number` |
+//! | `Unblock` | the waker | waiting → runnable, `number` |
 //!
 //! Polls on a thread are nested: a task may poll others. No `Status` of a task names a thread.
 //!
-//! Collections, and stops of the world, are numbered from 0 in the order in which they happen; there is one at a time.
+//! Collections, and stops of the world, are numbered from 0 in the order in which they happen; one is recorded at a
+//! time.
 //!
-//! Every goroutine that lives has one `Status` in every generation, written before any other record of it in that
-//! generation (unless it was created in it), by whoever comes first. It says what the state was when the generation began.
+//! Every live goroutine has one `Status` in every generation, written before any other record of it in that generation
+//! (unless it was created in it), by the first thread that records it. The `Status` states the goroutine's state at the
+//! beginning of the generation.
 //!
-//! If changes could not be recorded, because no buffer was free, the goroutine has one more `Status` before the next
-//! record of it; that one has [`Status::is_after_loss`] set.
+//! If changes could not be recorded, because no buffer was free, the goroutine has one more `Status` before its next
+//! record, with [`Status::is_after_loss`] set.
 
 mod read;
 mod told;
@@ -70,18 +72,18 @@ use rtprof_runtime::state::State;
 pub use rtprof_runtime::task::MAX_BRANCHES;
 use rtprof_runtime::wait_reason::WaitReason;
 
-/// A stack of the trace's own table; 0 is none.
+/// The id of a stack in the trace's own table; 0 is none.
 pub type StackId = u32;
-/// A string of the trace's own table; 0 is the empty one.
+/// The id of a string in the trace's own table; 0 is the empty one.
 pub type StringId = u32;
 
-/// Stacks that a poll has left, in the order in which it has come to them, then 0.
+/// The stacks at which a poll has suspended, in the order in which it reached them, then 0.
 pub type Branches = [StackId; MAX_BRANCHES];
 
-/// In place of a goroutine's name: it has none yet. Should it be given one, a `Name` tells.
+/// Stands for a goroutine's name that is not known yet. A `Name` record gives it later, if at all.
 pub const NAMED_LATER: StringId = StringId::MAX - 2;
 
-/// The most bytes of a log's message that are kept, and of every other string: Go's limit since 1.22.
+/// The most bytes that are kept of a log's message, and of every other string: Go's limit since 1.22.
 pub const MAX_STRING: usize = 1024;
 
 /// The most bytes of a record without a message: a kind, a delta and eight arguments of at most ten bytes each.
@@ -89,7 +91,7 @@ pub const MAX_PLAIN: usize = 1 + 9 * 10;
 /// The most bytes of a record.
 pub const MAX_RECORD: usize = MAX_PLAIN + MAX_STRING;
 
-/// As much of a text as is kept: whole characters.
+/// Cuts a text to [`MAX_STRING`] bytes or fewer, at the end of a character.
 pub fn cut(text: &str) -> &str {
     if text.len() <= MAX_STRING {
         return text;
@@ -103,7 +105,7 @@ pub fn cut(text: &str) -> &str {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $number:literal, $arguments:literal;)*) => {
-        /// What kind of record it is.
+        /// The kind of a record. Each variant's text lists the arguments.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[repr(u8)]
         pub enum RecordKind { $($(#[$doc])* $name = $number,)* }
@@ -113,7 +115,7 @@ macro_rules! kinds {
                 match number { $($number => Some(Self::$name),)* _ => None }
             }
 
-            /// How many arguments it has.
+            /// Returns the number of arguments.
             pub const fn arguments(self) -> usize {
                 match self { $(Self::$name => $arguments,)* }
             }
@@ -122,12 +124,12 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// goroutine, number, state, thread, the kernel's number of that, name, stack of its creator, whether changes were
-    /// lost
+    /// goroutine, number, state, thread, the kernel's number of that thread, name, stack of its creator, whether
+    /// changes were lost
     Status = 1, 8;
     /// goroutine, its name as in `Status`, stack
     Create = 2, 3;
-    /// goroutine: there is no thread for it after all
+    /// goroutine: its thread could not be started
     CreateFailed = 3, 1;
     /// goroutine, number
     Start = 4, 2;
@@ -177,50 +179,50 @@ kinds! {
     Log = 26, 4;
     /// goroutine, number, the labels of its thread
     StartLabelled = 27, 3;
-    /// goroutine of the thread or 0, the task that it polls or 0, stack, how many
+    /// goroutine of the thread or 0, the task that it polls or 0, stack, number of samples
     CpuSample = 28, 4;
     /// goroutine, its name
     Name = 29, 2;
     /// state, stack, ticks
     Call = 30, 3;
-    /// goroutine, state, the tick at which that began
+    /// goroutine, state, the tick at which the call began
     InCall = 31, 3;
     /// task, number
     Poll = 32, 2;
     /// task, number, its labels
     PollLabelled = 33, 3;
-    /// task, number, reason and what was told of the stack ([`Told`]), stack
+    /// task, number, reason and the announced reason of the stack ([`Told`]), stack
     Await = 34, 4;
     /// task, number, stack
     Reschedule = 35, 3;
     /// task, number
     Ready = 36, 2;
-    /// task, number, reason and what was told, stacks in the order in which the poll has come to them, or 0
+    /// task, number, reason and the announced reasons, stacks in the order in which the poll reached them, or 0
     AwaitSeveral = 37, 8;
 }
 
-/// A goroutine's state as of a change.
+/// A goroutine's state after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whose.
+    /// The goroutine.
     pub goroutine: u64,
     /// The number of its last change.
     pub number: u64,
-    /// What it was since then.
+    /// Its state since then.
     pub state: State,
-    /// The goroutine of the thread it belongs to: itself, for a thread; 0 when no thread runs it.
+    /// The goroutine of the thread that runs it: itself, for a thread; 0 when no thread runs it.
     pub thread: u64,
     /// The kernel's number of that thread; 0 when no thread runs it.
     pub thread_id: u32,
-    /// What it is known by, a [`title`](rtprof_runtime::start::title), or [`NAMED_LATER`].
+    /// The goroutine's [`title`](rtprof_runtime::start::title), or [`NAMED_LATER`].
     pub name: StringId,
     /// The stack that created it, where known.
     pub created_by: StackId,
-    /// Changes before this one are in no record.
+    /// Whether changes before this record were lost.
     pub is_after_loss: bool,
 }
 
-/// A record, read. What it is about is told by the table of [`RecordKind`]; "the goroutine" is the one that runs on the
+/// A decoded record. The table of [`RecordKind`] describes each kind; "the goroutine" is the one that runs on the
 /// buffer's thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the fields are the arguments of the kind of the same name")]
@@ -307,7 +309,7 @@ mod tests {
             let mut records = Records::new(100, &bytes[..cut]);
             let whole = records.by_ref().count();
             assert!(whole < expected.len() && expected.len() > whole);
-            // What is left is the beginning of a record, or nothing.
+            // The rest is empty, or the beginning of a record.
             assert!(records.remaining() < MAX_RECORD);
         }
     }

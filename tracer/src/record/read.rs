@@ -1,4 +1,4 @@
-//! Reading records.
+//! Decodes records.
 
 use core::fmt;
 
@@ -16,12 +16,12 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// Of a buffer whose clock begins at `base`.
+    /// Reads the records of a buffer whose ticks begin at `base`.
     pub fn new(base: u64, bytes: &'a [u8]) -> Self {
         Self { rest: bytes, tick: base }
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes that are left.
     pub fn remaining(&self) -> usize {
         self.rest.len()
     }
@@ -148,10 +148,10 @@ impl<'a> Records<'a> {
 }
 
 impl<'a> Iterator for Records<'a> {
-    /// The tick, and what happened.
+    /// The tick, and the record.
     type Item = (u64, Record<'a>);
 
-    /// `None` at the end, and at bytes that are no record: [`Records::remaining`] tells the two apart.
+    /// Returns `None` at the end, and at bytes that are not a record: [`Records::remaining`] tells the two apart.
     #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         let before = self.rest;

@@ -1,21 +1,22 @@
-//! What the program has told of the stacks that a poll has left.
+//! The wait reasons that the program has announced for the stacks at which a poll has suspended.
 
 use rtprof_runtime::task::{KeptStack, MAX_BRANCHES};
 use rtprof_runtime::wait_reason::WaitReason;
 
-/// The number of a reason, or 0, for each stack. In a record it stands in the argument of the reason, above it.
+/// The number of a reason, or 0, for each stack. In a record it occupies the upper bits of the argument that holds the
+/// poll's own reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Told(u32);
 
-/// Bits of a reason.
+/// Bits of one reason.
 const BITS: u32 = 5;
 const _: () = assert!(MAX_BRANCHES as u32 * BITS <= u32::BITS && (WaitReason::Await as u32) < 1 << BITS);
 
-/// The bits of the argument that the reason of the whole poll has.
+/// Bits of the argument that hold the reason of the whole poll.
 const REASON_BITS: u32 = 8;
 
 impl Told {
-    /// Nothing.
+    /// No reason was announced.
     pub const NOTHING: Self = Self(0);
 
     #[inline]
@@ -30,12 +31,12 @@ impl Told {
         told
     }
 
-    /// Also this of the stack there.
+    /// Adds the reason of the stack at index `at`.
     pub fn and(self, at: usize, reason: WaitReason) -> Self {
         Self(self.0 | (reason as u32) << (at as u32 * BITS))
     }
 
-    /// What was told of the stack there.
+    /// Returns the announced reason of the stack at index `at`.
     #[inline]
     pub fn at(self, at: usize) -> Option<WaitReason> {
         WaitReason::from_number((self.0 >> (at as u32 * BITS)) as u8 & ((1 << BITS) - 1))

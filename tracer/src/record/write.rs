@@ -1,9 +1,9 @@
-//! Writing records.
+//! Encodes records.
 
 use super::{RecordKind, StackId, StringId};
 
-/// Appends records to a buffer's bytes. Who calls it sees to it that [`MAX_RECORD`](super::MAX_RECORD) bytes are free, or as many as the
-/// record needs at most.
+/// Appends records to a buffer's bytes. The caller ensures that [`MAX_RECORD`](super::MAX_RECORD) bytes are free, or as
+/// many as the record needs at most.
 #[derive(Debug)]
 pub struct Writer<'a> {
     bytes: &'a mut [u8],
@@ -11,13 +11,13 @@ pub struct Writer<'a> {
 }
 
 impl<'a> Writer<'a> {
-    /// Writes from `at` on.
+    /// Begins to write at index `at`.
     #[inline]
     pub fn new(bytes: &'a mut [u8], at: usize) -> Self {
         Self { bytes, at }
     }
 
-    /// Where the next byte goes.
+    /// Returns the index of the next byte.
     #[inline]
     pub fn position(&self) -> usize {
         self.at
