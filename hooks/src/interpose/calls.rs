@@ -1,8 +1,10 @@
-//! A call that reads, writes or waits for files, sockets and processes: whether it waits is known when it is over.
+//! Calls that read, write or wait for files, sockets and processes. Whether such a call waits is known only when it is
+//! over.
 //!
-//! Problem: a service makes a hundred thousand of these a second, most of which take less than a microsecond. Two events for each
-//! would cost as much as some of them do, and would show waits that are none. Scheme: the goroutine goes on running, with a note
-//! of the call ([`rtprof_runtime::goroutine::Call`]), and only a call that was long is recorded, when it is over:
+//! Problem: a service makes a hundred thousand of these a second, and most take less than a microsecond. Two events for
+//! each would cost as much as some of the calls, and would show waits that did not happen. Scheme: the goroutine stays
+//! in the state running, with a note of the call ([`rtprof_runtime::goroutine::Call`]), and only a long call is
+//! recorded, when it is over:
 //!
 //! | call | long from | in a trace | in the block profile |
 //! |---|---|---|---|
@@ -23,15 +25,15 @@ use super::descriptors;
 use super::forward::{errno, set_errno};
 use crate::wait::WaitReason;
 
-/// What polls and has time to wait has slept if it took longer: the kernel takes about as long to put a thread to sleep and wake it.
-/// The threads of a server that is busy sleep for less than 20 microseconds at a time.
+/// A poll with a timeout has slept if it took longer: the kernel takes about as long to put a thread to sleep and wake
+/// it. The threads of a busy server sleep for less than 20 microseconds at a time.
 const SLEEP_MICROS: u64 = 5;
-/// A call on a socket that does not wait is over sooner, unless its thread was kept from its core,
+/// A call on a nonblocking socket is over sooner, unless its thread lost its core,
 const REFUSAL_MICROS: u64 = 1000;
-/// or has transferred so many bytes.
+/// or it has transferred this many bytes.
 const MANY_BYTES: c_int = 64 << 10;
 
-/// What a call does.
+/// The kind of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Call {
     /// It cannot wait.
@@ -40,18 +42,18 @@ pub(super) enum Call {
     System,
     /// It transfers something over a socket, or accepts a connection.
     Socket { socket: c_int },
-    /// As `Socket`, and a result that is no error is a new socket, which waits or does not.
+    /// As `Socket`; a successful result is a new socket, which is nonblocking or not.
     Accept { socket: c_int, is_nonblocking: bool },
-    /// It connects a socket: at once, if that is one that waits.
+    /// It connects a socket; it waits for that if the socket is blocking.
     Connect { socket: c_int },
     /// It waits until one of several descriptors is ready.
     Poll,
-    /// It waits for a time to pass.
+    /// It waits until a time has passed.
     Sleep,
 }
 
 impl Call {
-    /// What the goroutine does meanwhile, if the call is long.
+    /// The state of the goroutine during a long call.
     fn state(self) -> State {
         match self {
             Self::Immediate | Self::System => State::Syscall,
@@ -74,7 +76,8 @@ impl Call {
         }
     }
 
-    /// Learns from how the call went which sockets wait. Returns whether the socket has refused to.
+    /// Learns from the result of the call whether the socket is nonblocking. Returns whether the socket has refused to
+    /// wait.
     #[inline]
     fn learn(self, result: c_int, errno: c_int, ticks: u64) -> bool {
         let (Self::Socket { socket } | Self::Accept { socket, .. } | Self::Connect { socket }) = self else {
@@ -86,11 +89,11 @@ impl Call {
             descriptors::note(result, is_nonblocking);
         }
         if clock::are_micros(ticks, REFUSAL_MICROS) && result < MANY_BYTES {
-            // It waits after all: one that has got the number of another.
+            // The socket is blocking after all: it has got the number of a closed one.
             descriptors::note(socket, false);
             return false;
         }
-        // One that waits returns the same when its time is over (`SO_RCVTIMEO`), of a millisecond at least.
+        // A blocking socket returns the same after a timeout (`SO_RCVTIMEO`), which is a millisecond at least.
         let has_refused = result == -1 && matches!(errno, libc::EAGAIN | libc::EINPROGRESS);
         if has_refused {
             descriptors::note(socket, true);
@@ -99,9 +102,9 @@ impl Call {
     }
 }
 
-/// What the functions return: -1 for an error.
+/// The return types of the functions: -1 is an error.
 pub(super) trait Outcome: Copy {
-    /// As an `int`; anything that is none is neither an error nor a descriptor.
+    /// The value as an `int`. A value that does not fit is neither an error nor a descriptor.
     fn as_int(self) -> c_int;
 }
 
@@ -119,7 +122,8 @@ impl Outcome for isize {
     }
 }
 
-/// Makes the call, and reports it if it was long. The name is one that exports hide, with all that it calls.
+/// Makes the call, and reports it if it was long. Exports hide the frames of a function of this name, and of all that
+/// it calls.
 #[inline(never)]
 pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) -> R {
     if hidden::is_hidden(Calls::WAITS) {
@@ -136,7 +140,7 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
     let begin = clock::ticks();
     let outer = own.map(|own| own.call().enter(state, begin));
     set_errno(before);
-    // A thread that is cancelled in the call is unwound through here: nothing has a destructor.
+    // A thread that is cancelled in the call is unwound through this frame, so nothing here has a destructor.
     let result = make();
     let after = errno();
     if let (Some(own), Some(outer)) = (own, outer) {
@@ -147,7 +151,7 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
     if call.learn(result.as_int(), after, ticks) {
         state = State::Syscall;
     }
-    // A signal handler's is part of the call that it has interrupted.
+    // A call in a signal handler is part of the call that the handler has interrupted.
     let is_inner = outer.is_some_and(|outer| !outer.is_none());
     if call.is_long(ticks) && !is_inner {
         record(own, state, (begin, end));
@@ -157,7 +161,7 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
     result
 }
 
-/// A goroutine that was found in the kernel when the trace began is there no more.
+/// Shows that a goroutine runs that was in the kernel when the trace began.
 #[inline(always)]
 fn runs(own: Option<&Goroutine>) {
     if let Some(own) = own

@@ -1,7 +1,7 @@
-//! Conditions of C, which wait inside the C library as its mutexes do.
+//! Condition variables of C, which wait inside the C library, as its mutexes do.
 //!
-//! A wait for one gives up a mutex, and has it again when it is over: what was waited for that is part of it. So it ends when the
-//! function returns, and not when the condition was signalled.
+//! A wait for a condition gives up a mutex, and takes it again at the end; the wait for the mutex is part of it. So the
+//! wait ends when the function returns, and not when the condition was signalled.
 
 use core::ffi::{CStr, c_int, c_uint};
 use core::mem::ManuallyDrop;
@@ -33,8 +33,8 @@ type Clocked = unsafe extern "C-unwind" fn(
     *const timespec,
 ) -> c_int;
 
-/// Of most of these glibc has two on x86-64: the first version is for conditions of programs of 2002, and is what a plain lookup of
-/// the next definition finds.
+/// glibc has two versions of most of these functions on x86-64. The first is for programs of 2002, and a plain lookup
+/// of the next definition finds that one.
 const VERSION: Option<&CStr> =
     if cfg!(all(target_env = "gnu", target_arch = "x86_64")) { Some(c"GLIBC_2.3.2") } else { None };
 
@@ -57,21 +57,21 @@ pub(super) fn find() {
 /// `int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn pthread_cond_wait(
     condition: *mut pthread_cond_t,
     mutex: *mut pthread_mutex_t,
 ) -> c_int {
     let next = function!(WAIT, c"pthread_cond_wait", WaitFor);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     watch_wait(condition, mutex, || next.map_or(libc::EINVAL, |next| unsafe { next(condition, mutex) }))
 }
 
 /// `int pthread_cond_timedwait(pthread_cond_t *, pthread_mutex_t *, const struct timespec *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn pthread_cond_timedwait(
     condition: *mut pthread_cond_t,
@@ -79,7 +79,7 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cond_timedwait(
     until: *const timespec,
 ) -> c_int {
     let next = function!(TIMED, c"pthread_cond_timedwait", Timed);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let call = || next.map_or(libc::EINVAL, |next| unsafe { next(condition, mutex, until) });
     watch_wait(condition, mutex, call)
 }
@@ -87,7 +87,7 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cond_timedwait(
 /// `int pthread_cond_clockwait(pthread_cond_t *, pthread_mutex_t *, clockid_t, const struct timespec *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[cfg(target_env = "gnu")]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn pthread_cond_clockwait(
@@ -97,7 +97,7 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cond_clockwait(
     until: *const timespec,
 ) -> c_int {
     let next = function!(CLOCKED, c"pthread_cond_clockwait", Clocked);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let call = || next.map_or(libc::EINVAL, |next| unsafe { next(condition, mutex, clock, until) });
     watch_wait(condition, mutex, call)
 }
@@ -105,22 +105,22 @@ pub(crate) unsafe extern "C-unwind" fn pthread_cond_clockwait(
 /// `int pthread_cond_signal(pthread_cond_t *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_cond_signal(condition: *mut pthread_cond_t) -> c_int {
     wakes(condition, 1);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     function!(SIGNAL, c"pthread_cond_signal", Of).map_or(libc::EINVAL, |next| unsafe { next(condition) })
 }
 
 /// `int pthread_cond_broadcast(pthread_cond_t *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_cond_broadcast(condition: *mut pthread_cond_t) -> c_int {
     wakes(condition, c_uint::MAX);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     function!(BROADCAST, c"pthread_cond_broadcast", Of)
         .map_or(libc::EINVAL, |next| unsafe { next(condition) })
 }
@@ -145,10 +145,10 @@ fn interposed_wait(
         return call();
     }
     let before = errno();
-    // SAFETY: who waits holds the mutex, and unlocks it in the call.
+    // SAFETY: the calling thread holds the mutex, and unlocks it in the call.
     wait::charged(unsafe { locks::charge(mutex) });
     let start = sleepers::rounded(clock::ticks());
-    // A thread that is cancelled is unwound, and leaves its place behind: see `sleepers`.
+    // A cancelled thread is unwound, and leaves its cell behind: see `sleepers`.
     let wait = ManuallyDrop::new(Wait::begin_at(WaitReason::CondWait, start));
     let place = SLEEPERS.enter(condition.addr(), c_uint::MAX, start, wait.goroutine());
     set_errno(before);
@@ -162,7 +162,8 @@ fn interposed_wait(
     result
 }
 
-/// So many of those that wait for the condition are about to be woken. Nothing is charged for it: they have waited for no lock.
+/// Marks up to `count` threads that wait for the condition as runnable, before they are woken. They have not waited for
+/// a lock, so nothing is charged.
 #[inline(always)]
 fn wakes(condition: *mut pthread_cond_t, count: c_uint) {
     if listeners::are_any() && SLEEPERS.are_any(condition.addr()) {
@@ -181,7 +182,7 @@ fn interposed_wake(condition: *mut pthread_cond_t, count: c_uint) {
     set_errno(before);
 }
 
-/// The goroutine, whose wait began at `start`, can run.
+/// Marks the goroutine, whose wait began at `start`, as runnable.
 fn unblock(goroutine: &Goroutine, start: u64) {
     let waits = |state| {
         state == State::Waiting(WaitReason::CondWait)

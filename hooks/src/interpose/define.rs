@@ -1,4 +1,4 @@
-//! How a function of the C library is defined that is a system call and no more.
+//! Definitions of C library functions that only make a system call.
 
 use core::ffi::{c_int, c_long};
 #[cfg(not(target_feature = "crt-static"))]
@@ -7,7 +7,7 @@ use core::{
     sync::atomic::{AtomicPtr, Ordering},
 };
 
-/// Something that is passed to the kernel in a register.
+/// An argument that is passed to the kernel in a register.
 pub(super) trait Word: Copy {
     fn word(self) -> usize;
 }
@@ -17,7 +17,7 @@ macro_rules! words {
         $(impl Word for $type {
             #[inline(always)]
             fn word(self) -> usize {
-                // A signed number keeps its sign, as the C library has it.
+                // A signed number is sign-extended, as the C library does.
                 self as usize
             }
         })*
@@ -40,36 +40,36 @@ impl<T> Word for *mut T {
     }
 }
 
-/// Defines functions of the C library, each of which forwards to the C library's, and does the same by a system call where there is
-/// no other: before the constructor has run, and in a static program.
+/// Defines functions of the C library. Each forwards to the C library's definition, or makes the system call itself if
+/// there is no other definition: before the constructor has run, and in a static program.
 ///
 /// ```text
 ///   fn name(argument: Type, ..) -> Type: what it is for `calls::interposed_io`, => result of the kernel;
 /// ```
 ///
-/// And `NEXT`, which says what is to be looked up.
+/// Also defines `NEXT`, the list of functions to look up.
 ///
-/// A program makes many of these calls, and most of the time nobody listens. So the function of that name looks at one word and
-/// jumps: it has no frame, and the C library's function returns to the caller itself.
+/// A program makes many of these calls, and most of the time nothing is recorded. So the function of that name reads
+/// one word and jumps: it has no frame, and the C library's function returns to the caller directly.
 ///
 /// ```text
-///   read ── nobody listens ──► next::read, the C library's, or else kernel::read
-///     └──── somebody does ───► watched::read ─► interposed_io ─► next::read
+///   read ── nothing recorded ─► next::read, the C library's, or else kernel::read
+///     └──── recording ───────► watched::read ─► interposed_io ─► next::read
 /// ```
 macro_rules! interposed {
     ($(fn $name:ident($($argument:ident: $type:ty),* $(,)?) -> $result:ty: $call:expr, => $raw:expr;)*) => {
-        /// What each does by a system call.
+        /// Each function as a system call.
         mod kernel {
             #[allow(clippy::wildcard_imports, reason = "whatever the system calls are given")]
             use super::*;
 
             $(pub(super) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the contract of the C library's function.
                 $crate::interpose::forward::returned(unsafe { $raw }) as $result
             })*
         }
 
-        /// Where each goes on.
+        /// The function that each forwards to.
         mod next {
             use core::sync::atomic::AtomicPtr;
 
@@ -77,7 +77,7 @@ macro_rules! interposed {
             pub(super) static $name: AtomicPtr<()> = AtomicPtr::new(super::kernel::$name as *mut ());)*
         }
 
-        /// What each does while somebody listens.
+        /// Each function while something is recorded.
         mod watched {
             #[allow(clippy::wildcard_imports, reason = "whatever decides what kind of call it is")]
             use super::*;
@@ -85,17 +85,18 @@ macro_rules! interposed {
             $(pub(super) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
                 type Function = unsafe extern "C-unwind" fn($($type),*) -> $result;
                 #[allow(unused_unsafe, reason = "most have no pointer to look at")]
-                // SAFETY: the caller's promise.
+                // SAFETY: the caller keeps the contract of the C library's function.
                 let call = unsafe { $call };
                 let next = next::$name.load(core::sync::atomic::Ordering::Relaxed);
                 $crate::interpose::calls::interposed_io(call, move || {
-                    // SAFETY: the C library's function of that name, or the one above, which have this type; the caller's promise.
+                    // SAFETY: the address is that of the C library's function of this name, or of the one above, which
+                    // have this type. The caller keeps its contract.
                     unsafe { core::mem::transmute::<*mut (), Function>(next)($($argument),*) }
                 })
             })*
         }
 
-        /// The functions of this file, and what they are called.
+        /// The functions of this file, with their names.
         #[cfg(not(target_feature = "crt-static"))]
         pub(super) static NEXT: &[(&core::sync::atomic::AtomicPtr<()>, &core::ffi::CStr)] = &[
             $((&next::$name, $crate::interpose::define::name(concat!(stringify!($name), "\0"))),)*
@@ -105,12 +106,12 @@ macro_rules! interposed {
             /// The function of this name in the C library.
             ///
             /// # Safety
-            /// As in the C library.
+            /// As for the C library's function.
             #[unsafe(no_mangle)]
             #[unsafe(naked)]
             pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-                // Addresses by way of the table of offsets: in a shared library they may be another object's. Linkers make them
-                // direct where they can.
+                // Addresses are read from the global offset table, because in a shared library they may belong to
+                // another object. Linkers relax this to direct addresses if they can.
                 #[cfg(target_arch = "x86_64")]
                 core::arch::naked_asm!(
                     ".cfi_startproc",
@@ -129,7 +130,7 @@ macro_rules! interposed {
                 #[cfg(target_arch = "aarch64")]
                 core::arch::naked_asm!(
                     ".cfi_startproc",
-                    // `bti c`, for assemblers that do not know it.
+                    // `bti c`, as a number, for assemblers that do not know the name.
                     "hint #34",
                     "adrp x16, :got:{listeners}",
                     "ldr x16, [x16, :got_lo12:{listeners}]",
@@ -154,7 +155,7 @@ macro_rules! interposed {
     };
 }
 
-/// Of a name that ends in a zero.
+/// Converts a name that ends in a NUL byte.
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) const fn name(name: &'static str) -> &'static CStr {
     match CStr::from_bytes_with_nul(name.as_bytes()) {
@@ -163,14 +164,14 @@ pub(super) const fn name(name: &'static str) -> &'static CStr {
     }
 }
 
-/// Has the functions of a file go on in the C library's, where it has them.
+/// Makes the functions of a file forward to the C library's definitions, as far as they exist.
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) fn find(functions: &[(&AtomicPtr<()>, &CStr)]) {
     for (next, name) in functions {
-        // SAFETY: the name ends in a zero.
+        // SAFETY: the name ends in a NUL byte.
         let find = |name: &CStr| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
         let mut found = find(name);
-        // Musl has one of each, without the number.
+        // Musl has one function of each kind, without the number.
         let plain = name.to_bytes_with_nul().strip_suffix(b"64\0");
         if let Some(plain) = plain
             && found.is_null()
@@ -185,7 +186,7 @@ pub(super) fn find(functions: &[(&AtomicPtr<()>, &CStr)]) {
     }
 }
 
-/// A system call with these arguments.
+/// Makes a system call with these arguments.
 macro_rules! kernel {
     ($number:ident $(, $argument:expr)* $(,)?) => {{
         let mut arguments = [0; 6];

@@ -1,14 +1,14 @@
-//! Which sockets refuse to wait: what a call on one of those takes long for is its work.
+//! A table of nonblocking sockets. A long call on a nonblocking socket has worked, and not waited.
 //!
-//! Asking the kernel would be a system call of ours, which a program that has restricted itself may not be allowed. So it is learnt
-//! from what calls return: a socket that does not wait says so (`EAGAIN`) as soon as there is nothing to be done. A number that was
-//! closed and is given to another socket keeps its mark until a call takes so long that it must have waited: that one is taken for a
-//! system call, and the next ones for what they are.
+//! Asking the kernel would be an additional system call, which the program's sandbox may forbid. So the table learns
+//! from results: a nonblocking socket returns `EAGAIN` as soon as there is nothing to do. If a descriptor is closed and
+//! its number is given to another socket, the mark stays until a call takes so long that it must have waited. That call
+//! is recorded as a system call, and later ones correctly.
 
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// Numbers from here on are not known.
+/// Descriptors from this number on are not in the table.
 const MOST: usize = 1 << 16;
 
 /// A bit for each number.
@@ -19,12 +19,12 @@ fn word_and_bit(descriptor: c_int) -> Option<(&'static AtomicU64, u64)> {
     Some((REFUSE.get(number / 64)?, 1 << (number % 64)))
 }
 
-/// Whether calls on it refuse to wait, as far as is known.
+/// Whether the descriptor is known to be nonblocking.
 pub(super) fn refuses_to_wait(descriptor: c_int) -> bool {
     word_and_bit(descriptor).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
 }
 
-/// Calls on it refuse to wait, or do not.
+/// Notes whether the descriptor is nonblocking.
 pub(super) fn note(descriptor: c_int, refuses: bool) {
     let Some((word, bit)) = word_and_bit(descriptor) else { return };
     let is_noted = word.load(Ordering::Relaxed) & bit != 0;

@@ -1,4 +1,4 @@
-//! Reading and writing, and what else is done with files.
+//! Reading, writing and other operations on files.
 
 use core::ffi::{c_int, c_void};
 

@@ -1,4 +1,4 @@
-//! How the calls that were taken from the C library are made after all.
+//! Forwarding of interposed calls to the C library or the kernel.
 
 use core::arch::asm;
 use core::ffi::{c_int, c_long};
@@ -11,7 +11,7 @@ use core::ffi::{c_int, c_long};
 pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize {
     let [a, b, c, d, e, f] = arguments;
     let result: isize;
-    // SAFETY: the kernel's convention; what the call does is the caller's responsibility.
+    // SAFETY: the registers are the kernel's convention; the caller answers for the effect of the call.
     #[cfg(target_arch = "x86_64")]
     unsafe {
         asm!(
@@ -22,7 +22,7 @@ pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize
             options(nostack),
         );
     }
-    // SAFETY: as above.
+    // SAFETY: the registers are the kernel's convention; the caller answers for the effect of the call.
     #[cfg(target_arch = "aarch64")]
     unsafe {
         asm!(
@@ -36,10 +36,10 @@ pub(super) unsafe fn system_call(number: c_long, arguments: [usize; 6]) -> isize
     result
 }
 
-/// The least of the kernel's negated error numbers.
+/// The lowest of the kernel's negated error numbers.
 const LEAST_ERROR: isize = -4095;
 
-/// What the C library returns where the kernel has returned `result`, with `errno` set.
+/// Converts the kernel's `result` into the C library's, and sets `errno` on an error.
 pub(super) extern "C" fn returned(result: isize) -> c_long {
     if (LEAST_ERROR..0).contains(&result) {
         set_errno(-result as c_int);
@@ -49,23 +49,23 @@ pub(super) extern "C" fn returned(result: isize) -> c_long {
 }
 
 pub(super) fn errno() -> c_int {
-    // SAFETY: the location is this thread's own and always valid.
+    // SAFETY: the location belongs to this thread and is always valid.
     unsafe { *libc::__errno_location() }
 }
 
 pub(super) fn set_errno(value: c_int) {
-    // SAFETY: as above.
+    // SAFETY: the location belongs to this thread and is always valid.
     unsafe { *libc::__errno_location() = value };
 }
 
 /// The C library's own definition of a function that this crate defines.
 ///
-/// The constructor looks all of them up, since a lookup takes a lock of the loader: a hook only loads an address. `None` before
-/// the constructor has run, and in static programs, which have no other definition under that name.
+/// The constructor looks all of them up, because a lookup takes a lock of the loader; a hook only loads an address.
+/// `None` before the constructor has run, and in static programs, which have no other definition of that name.
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) struct Next {
     address: core::sync::atomic::AtomicPtr<()>,
-    /// The version of it that is meant, where there is that one.
+    /// The symbol version to prefer, if it exists.
     version: Option<&'static core::ffi::CStr>,
 }
 
@@ -79,14 +79,14 @@ impl Next {
         Self { address: core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()), version }
     }
 
-    /// Its address, once it was looked up.
+    /// The address, once it was looked up.
     #[inline(always)]
     pub(super) fn address(&self) -> Option<*mut ()> {
         let address = self.address.load(core::sync::atomic::Ordering::Acquire);
         (!address.is_null()).then_some(address)
     }
 
-    /// Looks it up. Not for hooks.
+    /// Looks the address up. Must not be called in a hook.
     #[cold]
     pub(super) fn find(&self, name: &core::ffi::CStr) -> Option<*mut ()> {
         // SAFETY: the name ends in a zero.
@@ -100,11 +100,11 @@ impl Next {
     }
 }
 
-/// Null where libraries have no versions of functions, or not this one.
+/// Null if the C library has no symbol versions, or not this one.
 #[cfg(not(target_feature = "crt-static"))]
 fn versioned(name: &core::ffi::CStr, version: &core::ffi::CStr) -> *mut core::ffi::c_void {
     #[cfg(target_env = "gnu")]
-    // SAFETY: both end in a zero.
+    // SAFETY: both strings end in a NUL byte.
     return unsafe { libc::dlvsym(libc::RTLD_NEXT, name.as_ptr(), version.as_ptr()) };
     #[cfg(not(target_env = "gnu"))]
     {
@@ -113,8 +113,8 @@ fn versioned(name: &core::ffi::CStr, version: &core::ffi::CStr) -> *mut core::ff
     }
 }
 
-/// The C library's function behind a [`Next`], as one of this type. A constructor of the program's may call it before ours has
-/// looked it up.
+/// The C library's function of a [`Next`], with this type. A constructor of the program may run before ours has looked
+/// it up.
 #[cfg(not(target_feature = "crt-static"))]
 macro_rules! function {
     ($next:expr, $name:literal, $type:ty) => {{

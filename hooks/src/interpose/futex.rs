@@ -1,8 +1,8 @@
-//! `syscall`, through which std, parking_lot and crossbeam reach the kernel's futex: they wait until a word in memory changes,
-//! and wake those who wait for it.
+//! `syscall`, by which std, parking_lot and crossbeam call the kernel's futex: they wait until a word in memory
+//! changes, and wake the threads that wait for it.
 //!
-//! The function itself is what it is in the C library, instruction by instruction, with one comparison more: it keeps nothing
-//! on the stack, so that whatever a program does by it (`clone`, say) works as ever.
+//! The function is the C library's, instruction by instruction, with one comparison added. It keeps nothing on the
+//! stack, so that every system call works as before, `clone` too.
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_long};
@@ -38,7 +38,7 @@ pub(crate) unsafe extern "C" fn syscall(
     e: usize,
     f: usize,
 ) -> c_long {
-    // Signal handlers and debuggers unwind from here too: the stack is as the caller has left it, to the end.
+    // Signal handlers and debuggers unwind from here: the stack stays as the caller has left it, to the end.
     #[cfg(target_arch = "x86_64")]
     core::arch::naked_asm!(
         ".cfi_startproc",
@@ -94,12 +94,12 @@ pub(crate) unsafe extern "C" fn syscall(
     );
 }
 
-/// What a call of the futex does, as far as it matters here.
+/// The effect of a futex call, as far as it matters here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Operation {
     /// Waits, to be woken by a wake that has one of these bits.
     Wait { bits: u32 },
-    /// Wakes so many of those that wait for one of these bits.
+    /// Wakes up to `count` of the threads that wait for one of these bits.
     Wake { count: u32, bits: u32 },
     /// Neither.
     Other,
@@ -113,7 +113,7 @@ impl Operation {
             // The last two wait for a lock that the kernel hands over.
             libc::FUTEX_WAIT | libc::FUTEX_LOCK_PI | FUTEX_LOCK_PI2 => Self::Wait { bits: ANY },
             libc::FUTEX_WAIT_BITSET => Self::Wait { bits: bits as u32 },
-            // Those that are moved to another word instead of being woken are seen to wake by themselves.
+            // Threads that are requeued instead of woken appear to wake by themselves.
             libc::FUTEX_WAKE | libc::FUTEX_REQUEUE | libc::FUTEX_CMP_REQUEUE | libc::FUTEX_WAKE_OP => {
                 Self::Wake { count, bits: ANY }
             }
@@ -124,7 +124,7 @@ impl Operation {
     }
 }
 
-/// Who waits for which futex.
+/// The threads that wait for a futex.
 pub(super) static SLEEPERS: Sleepers = Sleepers::new();
 
 const FUTEX_LOCK_PI2: c_int = 13;
@@ -140,7 +140,7 @@ unsafe extern "C" fn interposed_futex(
     word_2: usize,
     bits: usize,
 ) -> c_long {
-    // SAFETY: the caller's call.
+    // SAFETY: the arguments are those that the caller has passed to `syscall`.
     let call = || returned(unsafe { system_call(number, [word, operation, value, timeout, word_2, bits]) });
     match Operation::of(operation, value, bits) {
         Operation::Wait { bits } if listeners::are_any() => interposed_wait(word, bits, call),
@@ -176,7 +176,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
             wait.woken(woken);
             ManuallyDrop::into_inner(wait).end();
         }
-        // The word had changed already: it has not slept.
+        // The word had changed before, so the thread has not slept.
         None if result == -1 && after == libc::EAGAIN => drop(ManuallyDrop::into_inner(wait)),
         None => ManuallyDrop::into_inner(wait).end_if_slept(),
     }
@@ -184,7 +184,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
     result
 }
 
-/// Before the kernel wakes them: an effect is not to be seen before its cause.
+/// Records a wake, before the kernel makes it: the trace must not show the effect before the cause.
 #[cold]
 #[inline(never)]
 fn interposed_wake(word: usize, count: u32, bits: u32) {
@@ -194,7 +194,7 @@ fn interposed_wake(word: usize, count: u32, bits: u32) {
     let before = errno();
     let waited_at = Cell::new(None);
     let charge = SLEEPERS.wake(word, count, bits, clock::ticks(), |goroutine, start| {
-        // It waits until it is woken below, or else that is where it goes on from now.
+        // The goroutine waits until it is woken below. If it runs already, this is where it waited last.
         waited_at.set(goroutine.wait_site().get());
         unblock(goroutine, start);
     });

@@ -1,13 +1,14 @@
-//! Mutexes of C, which wait inside the C library: its futex calls are not seen.
+//! Mutexes of C, which wait inside the C library, whose futex calls cannot be interposed.
 //!
-//! std's locks on Linux are none of these. Libraries in C and C++ have them, and allocators.
+//! std's locks on Linux do not use them. Libraries in C and C++ do, and allocators.
 //!
-//! Problem: a call to lock one does not tell whether it has waited. Scheme: it tries first, which costs about as much as a lock
-//! that is free; only where that fails does it wait. Where the mutex is fair to nobody, a thread that was woken may find it taken
-//! again and go on sleeping, and that is not seen: so every unlock is charged with what all have waited since the last one, and the
-//! last is the one that has let the thread in.
+//! Problem: the lock function does not return whether it has waited. Scheme: it first tries to lock, which costs about
+//! as much as locking a free mutex; only if that fails, it waits. These mutexes are not fair: a woken thread may find
+//! the mutex taken and go on sleeping, which cannot be observed. So every unlock is charged with what all waiters have
+//! waited since the last one, and the last unlock is the one that has let the thread in.
 //!
-//! In a static program these functions are the C library's, since not every version has them there under a second name.
+//! In a static program these functions stay the C library's, because not every version has a second name for them
+//! there.
 
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
@@ -54,10 +55,10 @@ pub(super) fn find() {
 /// `int pthread_mutex_lock(pthread_mutex_t *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let call =
         || function!(LOCK, c"pthread_mutex_lock", Of).map_or(libc::EINVAL, |next| unsafe { next(mutex) });
     watch_lock(mutex, call)
@@ -66,21 +67,21 @@ pub(crate) unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) 
 /// `int pthread_mutex_timedlock(pthread_mutex_t *, const struct timespec *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_mutex_timedlock(
     mutex: *mut pthread_mutex_t,
     until: *const timespec,
 ) -> c_int {
     let next = function!(TIMED, c"pthread_mutex_timedlock", Timed);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     watch_lock(mutex, || next.map_or(libc::EINVAL, |next| unsafe { next(mutex, until) }))
 }
 
 /// `int pthread_mutex_clocklock(pthread_mutex_t *, clockid_t, const struct timespec *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[cfg(target_env = "gnu")]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
@@ -89,9 +90,9 @@ pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
     until: *const timespec,
 ) -> c_int {
     let next = function!(CLOCKED, c"pthread_mutex_clocklock", Clocked);
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let call = || next.map_or(libc::EINVAL, |next| unsafe { next(mutex, clock, until) });
-    // With any other clock it fails, also where the mutex is free.
+    // With any other clock it fails, even if the mutex is free.
     if [libc::CLOCK_REALTIME, libc::CLOCK_MONOTONIC].contains(&clock) {
         watch_lock(mutex, call)
     } else {
@@ -102,13 +103,13 @@ pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
 /// `int pthread_mutex_unlock(pthread_mutex_t *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
     let call =
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the C library's function.
         || function!(UNLOCK, c"pthread_mutex_unlock", Of).map_or(libc::EINVAL, |next| unsafe { next(mutex) });
-    // Here, so that the recording has the frame of this function beneath it.
+    // Here, so that the recorded stack contains this function.
     if listeners::are_any() && SLEEPERS.are_any(mutex.addr()) {
         interposed_unlock(mutex, call)
     } else {
@@ -127,7 +128,7 @@ fn interposed_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
     if hidden::is_hidden(Calls::WAITS) {
         return call();
     }
-    // SAFETY: the promise of who wants to lock it.
+    // SAFETY: the caller passes a valid mutex.
     let tried = function!(TRY, c"pthread_mutex_trylock", Of).map(|next| unsafe { next(mutex) });
     match tried {
         Some(libc::EBUSY) | None => interposed_wait(mutex, call),
@@ -151,7 +152,7 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
             wait.woken(until);
             ManuallyDrop::into_inner(wait).end();
         }
-        // Its time was over, or the unlock came before this thread was seen to wait, or the holder ended without one.
+        // A timeout, or the unlock came before this thread was in the table, or the holder ended without an unlock.
         _ => ManuallyDrop::into_inner(wait).end_if_slept(),
     }
     set_errno(after);
@@ -162,33 +163,34 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
 #[inline(never)]
 fn interposed_unlock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
     let before = errno();
-    // SAFETY: the promise of who unlocks it.
+    // SAFETY: the caller of the unlock holds the mutex, or the C library reports an error.
     let charge = unsafe { charge(mutex) };
     set_errno(before);
     let result = call();
-    // When others hold the lock again: they need not wait for this.
+    // After the unlock, so that other threads do not wait for the recording.
     let after = errno();
     wait::charged(charge);
     set_errno(after);
     result
 }
 
-/// What the unlock that follows is charged with. Says that one of the waiters can run, if it will wake one: before that is so, since an
-/// effect is not to be seen before its cause.
+/// Computes the charge of the unlock that follows. Marks one waiter as runnable if the unlock will wake one: before the
+/// unlock, because the trace must not show the effect before the cause.
 ///
 /// # Safety
-/// The current thread holds the mutex, or has the C library find out.
+/// The current thread holds the mutex, or the C library checks that.
 pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
     if !SLEEPERS.are_any(mutex.addr()) || hidden::is_hidden(Calls::WAKES) {
         return Charge::default();
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let (stays_locked, wakes_one) = unsafe { (mutex::stays_locked(mutex), mutex::wakes_one(mutex)) };
     if stays_locked {
         return Charge::default();
     }
     let now = clock::ticks();
-    // A thread that was woken and found it taken sleeps again, behind the others. It is still said to be runnable, so it is not meant.
+    // A woken thread that found the mutex taken sleeps again, behind the others. It is still marked as runnable, so it
+    // is skipped.
     let longest: Cell<Option<(u64, &Goroutine)>> = Cell::new(None);
     let charge = SLEEPERS.charge(mutex.addr(), now, |goroutine| {
         if wakes_one
@@ -200,7 +202,7 @@ pub(super) unsafe fn charge(mutex: *mut pthread_mutex_t) -> Charge {
         }
     });
     if let Some((start, goroutine)) = longest.get()
-        // A later wait than the one that was charged is not meant.
+        // A wait that began after the charge is skipped.
         && start < now
     {
         states::unblock_if(goroutine, |state| {

@@ -1,6 +1,6 @@
 //! Sockets: messages in several parts, and several messages at once.
 //!
-//! Not with a static musl: its structures are not the kernel's, which it converts them to.
+//! Not with a static musl, whose structures differ from the kernel's and are converted by it.
 
 use core::ffi::{c_int, c_uint};
 
@@ -9,7 +9,7 @@ use libc::{mmsghdr, msghdr, ssize_t, timespec};
 use super::define::{interposed, kernel};
 use super::sockets::transfer;
 
-/// How the C libraries declare the flags of calls for several messages.
+/// The type of the flags of calls for several messages, which the C libraries declare differently.
 #[cfg(target_env = "musl")]
 type Flags = c_uint;
 #[cfg(not(target_env = "musl"))]

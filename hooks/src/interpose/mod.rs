@@ -1,8 +1,9 @@
-//! Functions of the C library that this crate defines in its place, so that a program's waits are seen without a changed line.
+//! Functions of the C library that this crate defines instead, so that a program's waits are recorded without a changed
+//! line.
 //!
-//! Problem: a program has hundreds of locks, channels and threads in libraries that nobody changes for a profiler. Scheme: they
-//! all end in a few functions of the C library, and a program may define those itself: the linker takes the first definition
-//! that it finds. What is defined here does what the C library's would, and tells the profiler of it:
+//! Problem: a program has hundreds of locks, channels and threads in libraries that will not be changed for a profiler.
+//! Scheme: they all call a few functions of the C library, and a program may define those itself: the linker takes the
+//! first definition that it finds. The definitions here do what the C library's do, and report it to the profiler:
 //!
 //! ```text
 //!   std, parking_lot, crossbeam, tokio ──► syscall(SYS_futex, ..) ──┐
@@ -17,21 +18,22 @@
 //! |---|---|---|
 //! | `futex` | `syscall`, of which only `SYS_futex` is looked at | a wait; who ended it is charged |
 //! | `threads` | `pthread_create`, `pthread_join`, `pthread_setname_np` | threads, their creators and names; the wait for their end |
-//! | `locks`, `conditions` | `pthread_mutex_lock`, `pthread_cond_wait` and their like | a wait; the unlocks that made it long are charged. `mutex` reads what a mutex says of itself |
+//! | `locks`, `conditions` | `pthread_mutex_lock`, `pthread_cond_wait` and similar | a wait; the unlocks that made it long are charged. `mutex` reads what a mutex says of itself |
 //! | `sleeps` | `nanosleep`, `clock_nanosleep`, `usleep`, `sleep` | a wait that nothing can shorten |
-//! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and their like | a system call, if it was long |
-//! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and their like | a wait for the network, if it was one |
+//! | `files`, `processes` | `read`, `write`, `fsync`, `waitpid` and similar | a system call, if it was long |
+//! | `sockets`, `messages`, `polls` | `recv`, `send`, `accept`, `poll`, `epoll_wait` and similar | a wait for the network, if it was one |
 //! | `yields` | `sched_yield` | nothing by itself: a lock that yields before it sleeps has waited since |
 //!
-//! While nothing is recorded a call costs a load and a branch beyond what it costs without us, and a jump. Threads are recorded always, when they are created, as those of `rtprof::thread` are.
+//! While nothing is recorded a call costs a load, a branch and a jump more than before. The creation of threads is
+//! always recorded, as with `rtprof::thread`.
 //!
 //! # Rules
 //!
-//! What is true of hooks is true here, and more: these functions are called before `main`, in signal handlers, in a forked
-//! child, and by the C library's own code. So they take no lock, allocate nothing, and leave `errno` as the call has left it.
-//! Those that POSIX has as cancellation points are forwarded to the C library, for it to cancel there, and nothing that has
-//! a destructor lives across the call: a thread that is cancelled is unwound through it. (A static program has no other
-//! definition to forward to: there they are system calls, and no cancellation points.)
+//! The rules of hooks hold here, and more: these functions are called before `main`, in signal handlers, in a forked
+//! child, and by the C library itself. So they take no lock, allocate nothing, and leave `errno` as the call has left
+//! it. POSIX cancellation points are forwarded to the C library, which cancels there, and nothing with a destructor
+//! lives across the call, because a cancelled thread is unwound through it. (A static program has no other definition
+//! to forward to: there they are system calls, and not cancellation points.)
 
 mod calls;
 #[cfg(not(target_feature = "crt-static"))]
@@ -61,13 +63,14 @@ use core::ffi::c_void;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::listeners;
 
-/// Whether a call that may wait is of interest to anybody.
+/// Whether a call that may wait could be recorded.
 #[inline(always)]
 fn is_watched() -> bool {
     listeners::are_any() && !hidden::is_hidden(Calls::WAITS)
 }
 
-/// Looks up what the hooks forward to. The loader calls this before `main`, and when a library that contains it is loaded.
+/// Looks up the functions that the hooks forward to. The loader calls it before `main`, and when a library that
+/// contains it is loaded.
 extern "C" fn construct() {
     #[cfg(not(target_feature = "crt-static"))]
     for (next, name) in [
@@ -92,26 +95,27 @@ extern "C" fn construct() {
     if is_active() {
         listeners::note_calls_are_seen();
     }
-    // SAFETY: the handler only stores to statics, and lives as long as this code, which stays loaded.
+    // SAFETY: the handler only stores to statics, and this code stays loaded.
     unsafe { libc::pthread_atfork(None, None, Some(forked)) };
 }
 
-/// Whether the program's calls come here. In a library that another program has loaded the C library's definitions come first.
+/// Whether the program's calls reach these definitions. In a library that another program has loaded, the C library's
+/// definitions come first.
 fn is_active() -> bool {
     #[cfg(target_feature = "crt-static")]
     return true;
     #[cfg(not(target_feature = "crt-static"))]
     {
         let object_of = |address: *const c_void| {
-            // SAFETY: an all-zero structure is one, and a local.
+            // SAFETY: all zeros are a valid value of the structure.
             let mut found: libc::Dl_info = unsafe { core::mem::zeroed() };
-            // SAFETY: any address may be asked for.
+            // SAFETY: `dladdr` accepts any address.
             let is_known = unsafe { libc::dladdr(address, &raw mut found) } != 0;
             is_known.then_some(found.dli_fbase)
         };
         // SAFETY: the name ends in a zero.
         let called = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"read".as_ptr()) };
-        // Not the address of `read` here: in a library that may be the C library's as well.
+        // Not the address of our `read`: in a library that name may resolve to the C library's.
         let own = object_of(construct as *const c_void);
         own.is_some() && object_of(called) == own
     }

@@ -1,4 +1,5 @@
-//! Waiting until one of several descriptors is ready. With no time to wait none of these waits; with no descriptor it is a sleep.
+//! Waiting until one of several descriptors is ready. With a timeout of 0 such a call does not wait; without a
+//! descriptor it is a sleep.
 
 use core::ffi::c_int;
 use core::ptr::{null, null_mut};
@@ -18,23 +19,23 @@ fn poll_call(waits: bool, descriptors: u64) -> Call {
 }
 
 /// # Safety
-/// Null, or a time.
+/// The pointer is null or valid.
 unsafe fn is_no_time(time: *const timespec) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     unsafe { time.as_ref() }.is_some_and(|time| time.tv_sec == 0 && time.tv_nsec == 0)
 }
 
 /// # Safety
-/// Null, or a time.
+/// The pointer is null or valid.
 unsafe fn is_no_time_of_day(time: *const timeval) -> bool {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     unsafe { time.as_ref() }.is_some_and(|time| time.tv_sec == 0 && time.tv_usec == 0)
 }
 
-/// The bytes of the kernel's set of signals.
+/// The size of the kernel's signal set, in bytes.
 const SIGNALS: usize = 8;
 
-/// `epoll_pwait`, which all architectures have.
+/// `epoll_pwait`, which exists on all architectures.
 ///
 /// # Safety
 /// As `epoll_pwait`.
@@ -53,7 +54,7 @@ unsafe fn epoll_in_kernel(
         signals.expose_provenance(),
         SIGNALS,
     ];
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     unsafe { system_call(libc::SYS_epoll_pwait, arguments) }
 }
 
@@ -65,7 +66,7 @@ unsafe fn poll_in_kernel(
     time: Option<timespec>,
     signals: *const sigset_t,
 ) -> isize {
-    // A copy, which the kernel changes.
+    // A copy, because the kernel changes it.
     let mut time = time;
     let time = time.as_mut().map_or(null_mut(), |time| &raw mut *time);
     let arguments = [
@@ -76,7 +77,7 @@ unsafe fn poll_in_kernel(
         SIGNALS,
         0,
     ];
-    // SAFETY: the caller's promise; the time is a local.
+    // SAFETY: the caller keeps the contract of the C library's function; the time is a local.
     unsafe { system_call(libc::SYS_ppoll, arguments) }
 }
 
@@ -98,18 +99,18 @@ unsafe fn select_in_kernel(
         time.expose_provenance(),
         (&raw const signals).expose_provenance(),
     ];
-    // SAFETY: the caller's promise; the pair is a local.
+    // SAFETY: the caller keeps the contract of the C library's function; the pair is a local.
     unsafe { system_call(libc::SYS_pselect6, arguments) }
 }
 
-/// `select`, which changes its time to what is left of it.
+/// `select`, which stores the remaining time in its timeout.
 ///
 /// # Safety
 /// As `select`.
 unsafe fn select_with_time_of_day(count: c_int, sets: [*mut fd_set; 3], time: *mut timeval) -> isize {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let Some(given) = (unsafe { time.as_mut() }) else {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the C library's function.
         return unsafe { select_in_kernel(count, sets, null_mut(), null()) };
     };
     if given.tv_sec < 0 || given.tv_usec < 0 {
@@ -119,7 +120,7 @@ unsafe fn select_with_time_of_day(count: c_int, sets: [*mut fd_set; 3], time: *m
         tv_sec: given.tv_sec.saturating_add(given.tv_usec / 1_000_000),
         tv_nsec: given.tv_usec % 1_000_000 * 1000,
     };
-    // SAFETY: the caller's promise; the time is a local.
+    // SAFETY: the caller keeps the contract of the C library's function; the time is a local.
     let result = unsafe { select_in_kernel(count, sets, &raw mut left, null()) };
     *given = timeval { tv_sec: left.tv_sec, tv_usec: left.tv_nsec / 1000 };
     result
@@ -189,7 +190,8 @@ interposed! {
         };
 }
 
-/// A static musl has these in one object with the two above: who uses one of them would have both twice.
+/// A static musl has these in one object with the two above: a program that uses one of them would have duplicate
+/// definitions.
 #[cfg(all(target_env = "musl", target_feature = "crt-static"))]
 mod beside {
     use super::*;
@@ -207,14 +209,14 @@ mod beside {
     /// `int epoll_create1(int)`
     #[unsafe(no_mangle)]
     pub(crate) extern "C" fn epoll_create1(flags: c_int) -> c_int {
-        // SAFETY: makes a descriptor, and touches no memory.
+        // SAFETY: the call makes a descriptor, and touches no memory.
         returned(unsafe { system_call(libc::SYS_epoll_create1, [flags as usize, 0, 0, 0, 0, 0]) }) as c_int
     }
 
     /// `int epoll_ctl(int, int, int, struct epoll_event *)`
     ///
     /// # Safety
-    /// As in the C library.
+    /// As for the C library's function.
     #[unsafe(no_mangle)]
     pub(crate) unsafe extern "C" fn epoll_ctl(
         set: c_int,
@@ -224,7 +226,7 @@ mod beside {
     ) -> c_int {
         let arguments =
             [set as usize, operation as usize, descriptor as usize, event.expose_provenance(), 0, 0];
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the C library's function.
         returned(unsafe { system_call(libc::SYS_epoll_ctl, arguments) }) as c_int
     }
 }

@@ -1,4 +1,4 @@
-//! Waits for a time to pass.
+//! Sleeps.
 
 use core::ffi::{c_int, c_uint};
 
@@ -30,7 +30,7 @@ unsafe fn next_nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int 
         // SAFETY: the C library's function of that name; the caller's promise.
         return unsafe { core::mem::transmute::<*mut (), Nanosleep>(next)(wanted, left) };
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let result = unsafe { system_call(libc::SYS_nanosleep, [wanted.addr(), left.addr(), 0, 0, 0, 0]) };
     returned(result) as c_int
 }
@@ -38,17 +38,17 @@ unsafe fn next_nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int 
 /// `int nanosleep(const struct timespec *, struct timespec *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     watch(WaitReason::Sleep, || unsafe { next_nanosleep(wanted, left) })
 }
 
 /// `int clock_nanosleep(clockid_t, int, const struct timespec *, struct timespec *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn clock_nanosleep(
     clock: clockid_t,
@@ -66,7 +66,7 @@ pub(crate) unsafe extern "C-unwind" fn clock_nanosleep(
         }
         let arguments = [clock as usize, flags as usize, wanted.addr(), left.addr(), 0, 0];
         // It returns the error number, and leaves `errno` alone.
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the C library's function.
         -unsafe { system_call(libc::SYS_clock_nanosleep, arguments) } as c_int
     };
     watch(WaitReason::Sleep, call)
@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C-unwind" fn clock_nanosleep(
 pub(crate) extern "C-unwind" fn usleep(micros: c_uint) -> c_int {
     let wanted =
         timespec { tv_sec: (micros / 1_000_000).into(), tv_nsec: (micros % 1_000_000 * 1000).into() };
-    // SAFETY: reads a local; what is left is not asked for.
+    // SAFETY: the call reads a local, and the remaining time is not requested.
     watch(WaitReason::Sleep, || unsafe { next_nanosleep(&raw const wanted, core::ptr::null_mut()) })
 }
 
@@ -86,11 +86,10 @@ pub(crate) extern "C-unwind" fn usleep(micros: c_uint) -> c_int {
 pub(crate) extern "C-unwind" fn sleep(seconds: c_uint) -> c_uint {
     let mut left = timespec { tv_sec: seconds.into(), tv_nsec: 0 };
     let (wanted, left) = (&raw const left, &raw mut left);
-    // SAFETY: reads and writes a local, which the kernel reads first.
+    // SAFETY: the call reads and writes a local; the kernel reads it before it writes.
     match watch(WaitReason::Sleep, || unsafe { next_nanosleep(wanted, left) }) {
         0 => 0,
-        // Interrupted: what is left, in whole seconds.
-        // SAFETY: a local, which the kernel has written.
+        // Interrupted: what is left, in whole seconds. SAFETY: the kernel has written the local.
         _ => unsafe { (*left).tv_sec as c_uint },
     }
 }

@@ -1,4 +1,4 @@
-//! Sockets: what is sent and received, and connections.
+//! Sockets: sending, receiving and connections.
 
 use core::ffi::{c_int, c_void};
 use core::ptr::{null, null_mut};
@@ -8,7 +8,7 @@ use libc::{size_t, sockaddr, socklen_t, ssize_t};
 use super::calls::Call;
 use super::define::{interposed, kernel};
 
-/// With `MSG_DONTWAIT` a call does not wait, whatever the socket does.
+/// With `MSG_DONTWAIT` a call does not wait, even on a blocking socket.
 #[inline(always)]
 pub(super) fn transfer(socket: c_int, flags: c_int) -> Call {
     if flags & libc::MSG_DONTWAIT == 0 { Call::Socket { socket } } else { Call::System }

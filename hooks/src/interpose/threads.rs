@@ -1,4 +1,4 @@
-//! Threads: who creates them, what they are called, and who waits for their end.
+//! Threads: their creation, their names, and waits for their end.
 
 use core::cell::UnsafeCell;
 #[cfg(not(target_feature = "crt-static"))]
@@ -41,7 +41,7 @@ pub(super) mod next {
         argument: *mut c_void,
     ) -> c_int {
         match function!(CREATE, c"pthread_create", Create) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of the C library's function.
             Some(next) => unsafe { next(thread, attributes, function, argument) },
             None => libc::EAGAIN,
         }
@@ -49,7 +49,7 @@ pub(super) mod next {
 
     pub(super) unsafe fn join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
         match function!(JOIN, c"pthread_join", Join) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of the C library's function.
             Some(next) => unsafe { next(thread, result) },
             None => libc::EINVAL,
         }
@@ -57,14 +57,14 @@ pub(super) mod next {
 
     pub(super) unsafe fn set_name(thread: pthread_t, name: *const c_char) -> c_int {
         match function!(SETNAME, c"pthread_setname_np", SetName) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the caller keeps the contract of the C library's function.
             Some(next) => unsafe { next(thread, name) },
             None => libc::ENOSYS,
         }
     }
 }
 
-/// The names under which glibc and musl have these functions in a static program too.
+/// Second names of these functions in glibc and musl, which exist in a static program too.
 #[cfg(target_feature = "crt-static")]
 mod next {
     use super::{Function, c_int, c_void, pthread_attr_t, pthread_t};
@@ -82,7 +82,8 @@ mod next {
     }
 }
 
-/// What a thread is to run, and what its creator has told of it. Taken by the creator, and given back by the thread.
+/// The function of a new thread, and what its creator passes to it. The creator takes the slot, and the thread gives it
+/// back.
 struct Birth {
     start: UnsafeCell<MaybeUninit<Start>>,
     index: SlotIndex,
@@ -95,10 +96,10 @@ struct Start {
     labels: Current,
 }
 
-// SAFETY: the cell is the creator's alone until the thread begins, and then the thread's.
+// SAFETY: only the creator accesses the cell until the thread begins, and then only the thread.
 unsafe impl Sync for Birth {}
 
-// SAFETY: uninitialised memory and atomics, for which zero is valid, and nothing that is dropped.
+// SAFETY: the fields are uninitialised memory and atomics, for which zero is valid, and none is dropped.
 unsafe impl Slot for Birth {
     fn index(&self) -> &SlotIndex {
         &self.index
@@ -116,7 +117,7 @@ static BIRTHS: SlotTable<Birth> = SlotTable::new();
 /// `int pthread_create(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_create(
     thread: *mut pthread_t,
@@ -124,9 +125,9 @@ pub(crate) unsafe extern "C" fn pthread_create(
     function: Function,
     argument: *mut c_void,
 ) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     if hidden::is_hidden(Calls::THREADS) || unsafe { is_small(attributes) } {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the C library's function.
         return unsafe { next::create(thread, attributes, function, argument) };
     }
     let before = errno();
@@ -134,17 +135,17 @@ pub(crate) unsafe extern "C" fn pthread_create(
     let birth = created_by.and_then(|_| BIRTHS.take());
     let Some(birth) = birth else {
         set_errno(before);
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of the C library's function.
         return unsafe { next::create(thread, attributes, function, argument) };
     };
     let creator = goroutine::current().map_or(0, Goroutine::id);
     let origin = Origin { created_by, creator, start: None, birth: states::create("", None) };
     let start = Start { function, argument, origin, labels: labels::current() };
-    // SAFETY: taken above, so this thread's alone.
+    // SAFETY: this thread has taken the slot, and no other accesses it.
     unsafe { (*birth.start.get()).write(start) };
     set_errno(before);
     let argument = (&raw const *birth).cast_mut().cast();
-    // SAFETY: the caller's promise; and `thread_start` takes what was put there.
+    // SAFETY: the caller keeps the contract of the C library's function, and `thread_start` expects this slot.
     let result = unsafe { next::create(thread, attributes, thread_start, argument) };
     let after = errno();
     match created_by {
@@ -153,7 +154,7 @@ pub(crate) unsafe extern "C" fn pthread_create(
             if let Some(birth) = origin.birth {
                 states::create_failed(birth);
             }
-            // SAFETY: written above; there is no thread to take it.
+            // SAFETY: the slot was written above, and no thread was made that would take it.
             drop(unsafe { take(birth) });
         }
     }
@@ -161,38 +162,39 @@ pub(crate) unsafe extern "C" fn pthread_create(
     result
 }
 
-/// The least stack of a thread that is told of: what is done before its first function takes some kilobytes.
+/// The smallest stack of a thread that is recorded: the work before its first function takes some kilobytes of it.
 const LEAST_STACK: usize = 64 << 10;
 
-/// Whether such a thread has less.
+/// Whether a thread with these attributes has a smaller stack.
 ///
 /// # Safety
-/// Null, or the attributes of a thread.
+/// The pointer is null, or points to the attributes of a thread.
 unsafe fn is_small(attributes: *const pthread_attr_t) -> bool {
     let mut size = 0;
-    // SAFETY: the caller's promise; writes to a local.
+    // SAFETY: the caller keeps the contract of the C library's function; writes to a local.
     !attributes.is_null()
         && unsafe { libc::pthread_attr_getstacksize(attributes, &raw mut size) } == 0
         && size < LEAST_STACK
 }
 
 /// # Safety
-/// Written, and the caller's alone.
+/// The slot was written, and no other thread accesses it.
 unsafe fn take(birth: &'static Birth) -> Start {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let start = unsafe { (*birth.start.get()).assume_init_read() };
     BIRTHS.give_back(birth);
     start
 }
 
-/// What every thread begins with. The name is one that exports hide.
+/// The first function of every thread. Exports hide the frames of a function of this name.
 unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
-    // SAFETY: `pthread_create` has made it for this thread.
+    // SAFETY: `pthread_create` has written the slot for this thread.
     let Start { function, argument, origin, labels } = unsafe { take(&*birth.cast::<Birth>()) };
-    // Across the call nothing has a destructor: a thread that calls `pthread_exit` is unwound through here.
+    // Nothing here has a destructor during the call, because a thread that calls `pthread_exit` is unwound through this
+    // frame.
     let labels = ManuallyDrop::new(labels.enter());
     let goroutine = ManuallyDrop::new(goroutine::register(None, origin));
-    // SAFETY: the promise of who has created the thread.
+    // SAFETY: the creator of the thread passes a function that accepts this argument.
     let result = unsafe { function(argument) };
     ManuallyDrop::into_inner(goroutine).end_with_thread();
     drop(ManuallyDrop::into_inner(labels));
@@ -202,29 +204,29 @@ unsafe extern "C-unwind" fn thread_start(birth: *mut c_void) -> *mut c_void {
 /// `int pthread_join(pthread_t, void **)`
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C-unwind" fn pthread_join(thread: pthread_t, result: *mut *mut c_void) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     watch(WaitReason::Join, || unsafe { next::join(thread, result) })
 }
 
 /// `int pthread_setname_np(pthread_t, const char *)`, which std calls in each thread that has a name.
 ///
 /// # Safety
-/// As in the C library.
+/// As for the C library's function.
 #[cfg(not(target_feature = "crt-static"))]
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn pthread_setname_np(thread: pthread_t, name: *const c_char) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller keeps the contract of the C library's function.
     let result = unsafe { next::set_name(thread, name) };
-    // SAFETY: has no effect.
+    // SAFETY: the call only returns a number.
     if result == 0 && thread == unsafe { libc::pthread_self() } && goroutine::known().is_some() {
-        // SAFETY: it was good enough for the C library.
+        // SAFETY: the C library has accepted the name, so it is a valid string.
         let name = unsafe { CStr::from_ptr(name) }.to_bytes();
         let valid = match core::str::from_utf8(name) {
             Ok(name) => name,
-            // Cut off in the middle of a character.
+            // The name may end in the middle of a character.
             Err(error) => core::str::from_utf8(&name[..error.valid_up_to()]).unwrap_or_default(),
         };
         let errno = errno();

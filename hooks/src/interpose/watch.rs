@@ -1,4 +1,4 @@
-//! A call that may wait, as a wait of the current thread.
+//! Reporting of a call that may wait as a wait of the current thread.
 
 use core::mem::ManuallyDrop;
 
@@ -12,14 +12,14 @@ use crate::wait::{Wait, WaitReason};
 
 /// Makes `call`, and reports how long it has waited.
 ///
-/// In the frame of the function that was called, which stays until `call` is over.
+/// Inlined into the interposed function, whose frame stays until `call` is over.
 #[inline(always)]
 pub(super) fn watch<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
     if listeners::are_any() { interposed_call(reason, call) } else { unwatched(call) }
 }
 
-/// Makes `call` while nobody listens. Should somebody begin to meanwhile, the goroutine may have been found asleep, and is
-/// said to run again.
+/// Makes `call` while nothing is recorded. If recording begins meanwhile, the goroutine may have been found asleep, and
+/// is marked as running again.
 #[inline(always)]
 pub(super) fn unwatched<R>(call: impl FnOnce() -> R) -> R {
     let result = call();
@@ -49,8 +49,9 @@ fn interposed_call<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
         return call();
     }
     let before = errno();
-    // A thread that is cancelled in the call is unwound, without a destructor of ours. Until its end its goroutine says that it
-    // waits in this frame, which is gone: a snapshot may show a wrong stack of it, from memory that is the thread's still.
+    // A thread that is cancelled in the call is unwound, without a destructor of ours. Until it ends, its goroutine is
+    // marked as waiting in this frame, which does not exist any more: a goroutine snapshot may show a wrong stack, read
+    // from memory that still belongs to the thread.
     let wait = ManuallyDrop::new(Wait::begin(reason));
     set_errno(before);
     let result = call();

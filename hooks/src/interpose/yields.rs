@@ -1,5 +1,5 @@
-//! `sched_yield`, by which parking_lot and crossbeam let others run a few times before they sleep. What a thread has waited so
-//! is part of the wait that follows.
+//! `sched_yield`, which parking_lot and crossbeam call a few times before they sleep. The time of these yields is part
+//! of the wait that follows.
 
 use core::cell::Cell;
 use core::ffi::c_int;
@@ -9,20 +9,21 @@ use rtprof_runtime::clock;
 use super::forward::{returned, system_call};
 use super::is_watched;
 
-/// How long after the last yield a wait is still the same one. In ticks: about 10 µs on x86-64, 1 to 40 µs on aarch64, whose
-/// counters differ that much. A lock spins for less.
+/// How long after the last yield a sleep still belongs to the same wait, in ticks: about 10 µs on x86-64, and 1 to 40
+/// µs on aarch64, where the rates of counters differ that much. A lock spins for less.
 const SAME_WAIT: u64 = if cfg!(target_arch = "aarch64") { 1 << 10 } else { 1 << 15 };
 
 struct Yields {
-    /// When the first of a row began.
+    /// The tick at which the first yield of a series began.
     first: Cell<u64>,
-    /// When the last was over.
+    /// The tick at which the last yield ended.
     last: Cell<u64>,
-    /// How many there were.
+    /// The number of yields in the series.
     count: Cell<u32>,
 }
 
-/// The most yields of a lock before it sleeps: parking_lot makes up to 10, rayon 32. A longer row is something else.
+/// The largest number of yields of a lock before it sleeps: parking_lot makes up to 10, rayon 32. A longer series is
+/// not a wait for a lock.
 const MOST: u32 = 64;
 
 thread_local! {
@@ -33,7 +34,7 @@ thread_local! {
 /// `int sched_yield(void)`
 #[unsafe(no_mangle)]
 pub(crate) extern "C" fn sched_yield() -> c_int {
-    // SAFETY: it has no arguments, and no effect but the one that is named.
+    // SAFETY: the call has no arguments, and only yields.
     let call = || returned(unsafe { system_call(libc::SYS_sched_yield, [0; 6]) }) as c_int;
     if !is_watched() {
         return call();
@@ -54,7 +55,7 @@ pub(crate) extern "C" fn sched_yield() -> c_int {
     result
 }
 
-/// When a wait began that this thread sleeps in from now on.
+/// The tick at which the wait began in which this thread sleeps from now on.
 pub(super) fn start_of_wait() -> u64 {
     let now = clock::ticks();
     YIELDS.with(|yields| {

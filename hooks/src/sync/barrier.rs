@@ -7,16 +7,15 @@ use crate::primitive::{AtomicUsize, Ordering};
 use crate::queue::{self, Choice, Sleep, WaiterKind};
 use crate::wait::{Wait, WaitReason};
 
-/// A place where threads wait for each other until there are enough of them, again and again. With std's
-/// interface.
+/// A barrier: threads wait until a whole group of them has arrived. It can be used again. With std's interface.
 ///
 /// Each wait is one event of the block profile, from a thread's arrival to the last one's. The last one does not
 /// wait.
 pub struct Barrier {
-    /// Threads that make a group.
+    /// The number of threads in a group.
     threads: usize,
-    /// Those of the present group that wait. Changed only with the queue locked, together with the queue: so each
-    /// group goes to sleep and leaves as a whole, and none is mixed up with the next one.
+    /// The threads of the present group that wait. Changed only with the queue locked, together with the queue. So each
+    /// group sleeps and leaves as a whole, and is not mixed up with the next one.
     waiting: AtomicUsize,
 }
 
@@ -26,20 +25,20 @@ pub struct BarrierWaitResult {
 }
 
 impl BarrierWaitResult {
-    /// Whether this thread came last. Of each group exactly one did.
+    /// Whether this thread arrived last. Exactly one thread of each group did.
     pub fn is_leader(&self) -> bool {
         self.is_leader
     }
 }
 
 impl Barrier {
-    /// A barrier for groups of `threads`. At one for 1, or 0, nobody waits, and everybody leads.
+    /// A barrier for groups of `threads`. With 1 or 0 no thread waits, and every thread is a leader.
     #[inline]
     pub const fn new(threads: usize) -> Self {
         Self { threads, waiting: AtomicUsize::new(0) }
     }
 
-    /// Waits until as many threads have come as make a group. Afterwards the barrier is as new.
+    /// Waits until a whole group has arrived. Afterwards the barrier can be used again.
     #[inline]
     pub fn wait(&self) -> BarrierWaitResult {
         let is_leader = self.threads <= 1 || self.wait_for_others();
@@ -47,8 +46,8 @@ impl Barrier {
         BarrierWaitResult { is_leader }
     }
 
-    /// Whether this thread was the last one. Which one is can change until the queue is locked, so each of the two
-    /// ways looks again then.
+    /// Returns whether this thread was the last one of its group. Which thread is the last can change until the queue
+    /// is locked, so both paths check again then.
     fn wait_for_others(&self) -> bool {
         loop {
             if self.is_last() {
@@ -79,7 +78,7 @@ impl Barrier {
             }
             sleeps
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         let sleep = unsafe { queue::park(self.key(), 0, &mut wait, validate, || {}, |_, _| {}, None) };
         wait.end();
         sleep
@@ -95,7 +94,7 @@ impl Barrier {
             }
             is_last
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         unsafe { queue::wake(self.key(), choose, decide) };
         is_last
     }

@@ -8,27 +8,27 @@ use super::queue_condvar::QueueCondvar;
 use crate::deadline;
 use crate::frame;
 
-/// A condition variable: threads wait for something to change behind a [`Mutex`](super::Mutex), which they give up
+/// A condition variable: threads wait until something changes behind a [`Mutex`](super::Mutex), which they give up
 /// meanwhile. With parking_lot's interface; Go: `sync.Cond`.
 ///
-/// Each wait is one event of the block profile, from when the thread gives up the mutex to when it is notified.
-/// That it then waits for the mutex again is another wait, for the mutex, and charged to those who hold it.
+/// Each wait is one event of the block profile, from when the thread gives up the mutex to when it is notified. If it
+/// then has to wait for the mutex, that is another wait, charged to the holders of the mutex.
 ///
 /// # Differences
-/// - A wait ends because of a notification or of its time, never for nothing, as in parking_lot. So an `if` does
-///   where std needs a loop, unless several threads wait for one thing.
-/// - Threads may wait with different mutexes, even at one time: each takes its own again. std and parking_lot
+/// - A wait ends by a notification or a timeout and never spuriously, as in parking_lot. So an `if` suffices where std
+///   needs a loop, unless several threads wait for one thing.
+/// - Threads may wait with different mutexes, even at the same time: each takes its own again. std and parking_lot
 ///   panic.
 pub struct Condvar {
     queue: QueueCondvar,
 }
 
-/// Whether a wait ended by its time.
+/// Whether a wait timed out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WaitTimeoutResult(bool);
 
 impl WaitTimeoutResult {
-    /// Whether the wait ended because its time was over, and not because of a notification.
+    /// Whether the wait ended by a timeout, and not by a notification.
     #[inline]
     pub fn timed_out(self) -> bool {
         self.0
@@ -36,7 +36,7 @@ impl WaitTimeoutResult {
 }
 
 impl Condvar {
-    /// A condition variable that nobody waits for.
+    /// A condition variable without waiters.
     #[inline]
     pub const fn new() -> Self {
         Self { queue: QueueCondvar::new() }
@@ -44,13 +44,13 @@ impl Condvar {
 
     /// Wakes the thread that waits longest, and returns whether there was one. Go: `Cond.Signal`.
     ///
-    /// Notifications are not kept for threads that come later. While nobody waits, this is one load.
+    /// Notifications are not kept for threads that come later. While no thread waits, this is one load.
     #[inline]
     pub fn notify_one(&self) -> bool {
         self.queue.notify_one()
     }
 
-    /// Notifies all who wait, and returns how many. Go: `Cond.Broadcast`.
+    /// Notifies all waiting threads, and returns how many. Go: `Cond.Broadcast`.
     ///
     /// At most one of them is woken, if the mutex is free. The others wait for the mutex from now on, and each unlock wakes
     /// the next one. Threads that came with different mutexes are all woken.
@@ -66,8 +66,8 @@ impl Condvar {
         frame::keep();
     }
 
-    /// As [`wait`](Condvar::wait), but no longer than until `deadline`. The mutex is taken again also when the time
-    /// is over, however long that takes.
+    /// As [`wait`](Condvar::wait), but no longer than until `deadline`. The mutex is taken again after a timeout too,
+    /// however long that takes.
     #[inline]
     pub fn wait_until<T: ?Sized>(
         &self,
@@ -79,7 +79,7 @@ impl Condvar {
         result
     }
 
-    /// As [`wait`](Condvar::wait), but no longer than `timeout`; one of centuries never ends.
+    /// As [`wait`](Condvar::wait), but no longer than `timeout`. A timeout of centuries never ends.
     #[inline]
     pub fn wait_for<T: ?Sized>(&self, guard: &mut MutexGuard<'_, T>, timeout: Duration) -> WaitTimeoutResult {
         let result = self.sleep(guard, deadline::after(timeout));
@@ -87,8 +87,8 @@ impl Condvar {
         result
     }
 
-    /// Waits as long as `condition` holds for what the mutex protects. Each notification that does not change it
-    /// ends a wait and begins the next.
+    /// Waits as long as `condition` holds for the data of the mutex. Each notification that does not change it ends one
+    /// wait and begins the next.
     #[inline]
     pub fn wait_while<T: ?Sized>(
         &self,
@@ -145,7 +145,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, T>,
         deadline: Option<Instant>,
     ) -> WaitTimeoutResult {
-        // SAFETY: the guard says that this thread holds it; and it does again when `wait` returns to the guard's holder.
+        // SAFETY: the guard proves that this thread holds the mutex, and `wait` returns with the mutex held again.
         let is_notified = unsafe { self.queue.wait(MutexGuard::mutex(guard).raw(), deadline) };
         WaitTimeoutResult(!is_notified)
     }

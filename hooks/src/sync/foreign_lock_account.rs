@@ -1,9 +1,9 @@
-//! Who waits for a lock that is not ours, seen from outside.
+//! The account of a lock that is not ours, kept from outside.
 //!
-//! An adapter sees when a thread begins to wait and when it is in, but not who is woken. So a waiter stays in the
-//! account until it is in; each unlock that finds somebody in the account is charged, just before it unlocks. The
-//! wait is over at the last such unlock: what comes after it, the kernel getting round to running the thread, is
-//! nobody's fault.
+//! An adapter sees when a thread begins to wait and when it has the lock, but not which thread is woken. So a waiter
+//! stays in the account until it has the lock, and each unlock that finds a waiter in the account is charged, just
+//! before it unlocks. The wait ends at the last such unlock: the time after it, until the kernel runs the thread, is
+//! charged to no thread.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -12,15 +12,15 @@ use crate::charged_queue::ChargedQueue;
 use crate::frame;
 use crate::wait::{self, Wait, WaitReason};
 
-/// The account of a lock that is not ours.
+/// The account and the queue that protects it.
 pub(super) struct ForeignLockAccount {
-    /// Threads in the account, for a look without the queue's lock.
+    /// The number of threads in the account, to be read without the queue's lock.
     waiting: AtomicU32,
-    /// No thread sleeps in this queue: it is there for the account.
+    /// No thread sleeps in this queue: its lock protects the account.
     queue: ChargedQueue,
 }
 
-/// A waiter in the account whose lock panics, which code of others may do: it waits no more, and is no event.
+/// Removes a waiter from the account when the inner lock panics, without an event.
 struct Abandoned<'a> {
     account: &'a ForeignLockAccount,
     wait: &'a mut Wait,
@@ -41,11 +41,11 @@ impl ForeignLockAccount {
     }
 
     fn with_account(&self, f: impl FnOnce(&mut Account, u64)) {
-        // SAFETY: no thread ever sleeps in this queue, and `f`, of this file, only does sums.
+        // SAFETY: no thread sleeps in this queue, and `f`, a closure of this file, only adds numbers.
         unsafe { self.queue.with_locked_account(f) };
     }
 
-    /// Runs `get_in`, which waits for the lock and says whether it has it.
+    /// Runs `get_in`, which waits for the lock and returns whether it has the lock, as a wait.
     #[cold]
     pub(super) fn wait(&self, reason: WaitReason, get_in: impl FnOnce() -> bool) -> bool {
         let mut wait = Wait::prepare(reason);
@@ -64,7 +64,7 @@ impl ForeignLockAccount {
         is_in
     }
 
-    /// Runs `unlock`, and charges the caller if others wait for it.
+    /// Runs `unlock`, and charges the caller if other threads wait.
     #[inline]
     pub(super) fn unlock(&self, unlock: impl FnOnce()) {
         if self.waiting.load(Ordering::Relaxed) == 0 {

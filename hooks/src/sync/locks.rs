@@ -14,7 +14,7 @@ use super::rw_lock::QueueRwLock;
 /// assert_eq!(*TOTAL.lock(), 1);
 /// ```
 ///
-/// Only the thread that locked it can unlock it: a guard cannot be sent to another one.
+/// Only the thread that locked it can unlock it: a guard cannot be sent to another thread.
 ///
 /// ```compile_fail
 /// # use rtprof_hooks as rtprof;
@@ -33,14 +33,14 @@ pub const fn const_mutex<T>(value: T) -> Mutex<T> {
 /// Holds a [`Mutex`] until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, QueueMutex, T>;
 
-/// Holds a [`Mutex`] whose data it shows a part of.
+/// Holds a [`Mutex`], and gives access to a part of its data.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, QueueMutex, T>;
 
 /// Any number of readers or one writer, without poisoning. Its methods are `lock_api`'s, which are parking_lot's.
 ///
-/// A writer that waits keeps new readers out. So a thread that reads already must not read again by
-/// [`read`](lock_api::RwLock::read), which may wait for the writer that waits for it;
-/// [`read_recursive`](lock_api::RwLock::read_recursive) goes past the writer.
+/// A waiting writer keeps new readers out. So a thread that already reads must not call
+/// [`read`](lock_api::RwLock::read) again: it may wait for a writer that waits for this thread.
+/// [`read_recursive`](lock_api::RwLock::read_recursive) does not wait for a waiting writer.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -63,11 +63,11 @@ pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, QueueRwLock, T>;
 /// Writes a [`RwLock`] until it is dropped.
 pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, QueueRwLock, T>;
 
-/// Reads a [`RwLock`], alone among its like, and can become the writer.
+/// Reads a [`RwLock`], and can become the writer. A lock has one such reader at a time.
 pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, QueueRwLock, T>;
 
-/// Reads a [`RwLock`] whose data it shows a part of.
+/// Reads a [`RwLock`], and gives access to a part of its data.
 pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, QueueRwLock, T>;
 
-/// Writes a [`RwLock`] whose data it shows a part of.
+/// Writes a [`RwLock`], and gives access to a part of its data.
 pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, QueueRwLock, T>;

@@ -1,10 +1,10 @@
-//! Locks, channels and other places to wait, whose waits show up in the block and mutex profiles.
+//! Locks, channels and other synchronisation whose waits show up in the block and mutex profiles.
 //!
 //! Drop-in replacements: change the import, `use rtprof::sync::{Mutex, mpsc}` for `use std::sync::{Mutex, mpsc}` or
 //! `use parking_lot::Mutex`. Until profiling is switched on
 //! ([`set_block_profile_rate`](rtprof_profiler::contention::set_block_profile_rate),
-//! [`set_mutex_profile_fraction`](rtprof_profiler::contention::set_mutex_profile_fraction)) a contended lock reads
-//! the clock a few times, and an uncontended one does nothing that parking_lot's does not do.
+//! [`set_mutex_profile_fraction`](rtprof_profiler::contention::set_mutex_profile_fraction)) a contended lock reads the
+//! clock a few times, and an uncontended lock does no more than parking_lot's.
 //!
 //! # What counts as a wait
 //!
@@ -15,20 +15,19 @@
 //! | [`mpsc`] | a receive on an empty channel, a send on a full one | contention of senders and receiver for the channel itself |
 //! | [`thread`](crate::thread) | a join, a scope's end, a park; not a sleep | |
 //!
-//! A thread that gets its lock within the first microseconds (3, for a [`Mutex`] up to 15), still spinning, has not
-//! waited, as in Go. A wait
-//! is over when the thread is woken; that it runs only when the kernel finds it a core is not the lock's fault.
-//! A wait with a timeout counts whether it was in vain or not.
+//! A thread that gets its lock within the first microseconds (3, for a [`Mutex`] up to 15), while it spins, has not
+//! waited, as in Go. A wait ends when the thread is woken; the time until the kernel runs it does not count. A wait
+//! with a timeout counts whether it got the lock or not.
 //!
-//! The time of a mutex event is the waiting of all threads together since an unlock was charged last, or since they
-//! came: a holder that keeps three others waiting for 10 ms is charged 30 ms. A wait is counted at the first unlock
-//! that is charged for it. (While a thread that was woken has not taken the [`Mutex`] yet, unlocks that follow a charge by
-//! less than some 16 µs leave theirs to the next one.) So the delays of both profiles have the same totals, but for waiters that gave up. An unlock
-//! whose waiters were all counted before shows one wait all the same: no record has a count of 0.
+//! The time of a mutex event is what all waiters together have waited since the last charge, or since they arrived: a
+//! holder that keeps three others waiting for 10 ms is charged 30 ms. A wait is counted at the first unlock that is
+//! charged for it. (While a woken thread has not taken the [`Mutex`] yet, unlocks within some 16 µs of a charge leave
+//! theirs to the next unlock.) So the delays of both profiles have the same totals, except for waiters that gave up. An
+//! unlock whose waiters were all counted before still shows one wait, because no record has a count of 0.
 //!
 //! # Not like `std`
 //!
-//! No poisoning: a panic in a critical section unlocks. So what std wraps into a `Result` comes as it is:
+//! No poisoning: a panic in a critical section unlocks. So functions return the value that std wraps into a `Result`:
 //!
 //! | `std::sync` | here |
 //! |---|---|
@@ -43,37 +42,38 @@
 //! | `is_poisoned`, `clear_poison`, `PoisonError`, `LockResult`, `TryLockError`, `TryLockResult`, `Once::wait` | nothing |
 //! | what std has deprecated: `ONCE_INIT`, `Condvar::wait_timeout_ms` | nothing |
 //!
-//! - Look at locks of an `Option` or a `Result` that is `Copy` (`Mutex<Option<u32>>`): `lock().unwrap()` still
-//!   compiles, and unwraps what is in the lock.
-//! - A lock of these is not `RefUnwindSafe`: `catch_unwind` wants an `AssertUnwindSafe` around a closure that has one.
+//! - Check locks of an `Option` or a `Result` that is `Copy` (`Mutex<Option<u32>>`): `lock().unwrap()` still compiles,
+//!   and unwraps the data of the lock.
+//! - These locks are not `RefUnwindSafe`: `catch_unwind` needs an `AssertUnwindSafe` around a closure that captures
+//!   one.
 //! - Guards are invariant in the type of the data, as parking_lot's are: a `RwLockReadGuard<'_, &'static str>` does not
-//!   stand for a `RwLockReadGuard<'_, &'a str>`, as std's does.
+//!   coerce to a `RwLockReadGuard<'_, &'a str>`, as std's does.
 //! - [`Once`] still poisons, as parking_lot's does.
-//! - [`mpsc`] is std's to the letter, errors included.
-//! - [`Arc`], [`OnceLock`], [`LazyLock`] and [`atomic`] are std's own: who waits for a `OnceLock` to be initialised is
-//!   in no profile.
+//! - [`mpsc`] has std's interface exactly, errors included.
+//! - [`Arc`], [`OnceLock`], [`LazyLock`] and [`atomic`] are std's: a wait for the initialisation of a `OnceLock` is in
+//!   no profile.
 //! - A lock's memory is larger: see below.
 //!
 //! # Not like `parking_lot`
 //!
-//! - [`Mutex`] and [`RwLock`] take 32 bytes beside their data, for the account of who waits; parking_lot's take 1
-//!   and 8. A [`Condvar`] takes 32, for the list of those who wait; parking_lot's takes 8.
+//! - [`Mutex`] and [`RwLock`] take 32 bytes beside their data, for the account of waiters; parking_lot's take 1 and 8.
+//!   A [`Condvar`] takes 32, for the list of waiters; parking_lot's takes 8.
 //! - A [`Condvar`] may be used with several mutexes.
-//! - [`RawMutex`] and [`RawRwLock`] are adapters for another raw lock, and take it as a parameter. What stands below
-//!   [`Mutex`] and [`RwLock`] is [`QueueMutex`] and [`QueueRwLock`]: `lock_api::Mutex<rtprof::sync::QueueMutex, T>` for
-//!   `lock_api::Mutex<parking_lot::RawMutex, T>`.
-//! - [`lock_api`]'s `arc_lock` is on: `lock_arc` and its like are there. Its `serde` works on these locks as on
-//!   parking_lot's; a program that had it by parking_lot's `serde` asks for `lock_api/serde`.
+//! - [`RawMutex`] and [`RawRwLock`] are adapters for another raw lock, which is their type parameter. The raw locks of
+//!   [`Mutex`] and [`RwLock`] are [`QueueMutex`] and [`QueueRwLock`]: `lock_api::Mutex<rtprof::sync::QueueMutex, T>`
+//!   for `lock_api::Mutex<parking_lot::RawMutex, T>`.
+//! - [`lock_api`]'s feature `arc_lock` is on, so `lock_arc` and the related methods exist. Its `serde` works on these
+//!   locks as on parking_lot's; a program that enabled it by parking_lot's `serde` enables `lock_api/serde` instead.
 //! - Contended locks spin for some microseconds (a [`Mutex`] for up to 15) and then sleep; they do not yield in between.
 //! - Guards are not `Send`. No deadlock detection, no hardware lock elision, no `FairMutex`, no `ReentrantMutex`:
 //!   put [`RawMutex`]`<parking_lot::RawFairMutex>` under `lock_api` for these.
 //!
 //! # Your responsibilities
 //!
-//! As with parking_lot: no lock of this module in a signal handler or inside a `#[global_allocator]`; a guard that
-//! is leaked leaves its lock locked for ever. After a `fork` without `exec` the child has one thread: a lock that another
-//! thread held stays held, one that others waited for may be handed to them, who are gone, when the child unlocks it,
-//! and a thread of the child that waits may do so for ever.
+//! As with parking_lot: do not use a lock of this module in a signal handler or inside a `#[global_allocator]`; a
+//! leaked guard leaves its lock locked for ever. After a `fork` without `exec` the child has one thread: a lock that
+//! another thread held stays held. A lock that other threads waited for may be handed to one of them, which does not
+//! exist in the child, when the child unlocks it. A thread of the child that waits may wait for ever.
 
 #[cfg(all(test, loom))]
 mod models;
@@ -123,13 +123,13 @@ pub use self::{
     semaphore::{Semaphore, SemaphoreGuard},
 };
 
-/// What [`Mutex`] and [`RwLock`] are made with, as parking_lot passes it on.
+/// The crate that [`Mutex`] and [`RwLock`] are made with, re-exported as parking_lot does.
 #[cfg(not(loom))]
 pub use lock_api;
 #[cfg(not(loom))]
 pub use lock_api::{ArcMutexGuard, ArcRwLockReadGuard, ArcRwLockUpgradableReadGuard, ArcRwLockWriteGuard};
 
-// What else a program imports from `std::sync`, so that changing one path is enough. None of it waits visibly.
+// The rest of `std::sync`, so that changing one path is enough. Its waits are not recorded.
 #[cfg(not(loom))]
 #[expect(clippy::disallowed_types, reason = "passed on to programs; no hook uses them")]
 pub use std::sync::{Arc, LazyLock, OnceLock, Weak, atomic};

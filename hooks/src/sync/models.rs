@@ -1,4 +1,4 @@
-//! Models of the locks: that they exclude, that nobody sleeps for ever, and that the books balance.
+//! Models of the locks: they exclude, no thread sleeps for ever, and both profiles have the same totals.
 
 use loom::cell::UnsafeCell;
 use loom::sync::Arc;
@@ -17,7 +17,7 @@ struct Guarded<L> {
     value: UnsafeCell<u32>,
 }
 
-// SAFETY: what the models check.
+// SAFETY: the lock under test; loom reports accesses that it does not exclude.
 unsafe impl<L: Sync> Sync for Guarded<L> {}
 // SAFETY: the value is a number.
 unsafe impl<L: Send> Send for Guarded<L> {}
@@ -28,17 +28,17 @@ impl<L> Guarded<L> {
     }
 
     fn add_one(&self) {
-        // SAFETY: what the models check.
+        // SAFETY: the lock under test; loom reports accesses that it does not exclude.
         self.value.with_mut(|value| unsafe { *value += 1 });
     }
 
     fn read(&self) -> u32 {
-        // SAFETY: what the models check.
+        // SAFETY: the lock under test; loom reports accesses that it does not exclude.
         self.value.with(|value| unsafe { *value })
     }
 }
 
-/// All parts of a model are threads of their own: loom may take the first steps of the main thread for given.
+/// Runs all parts of a model in spawned threads, because loom does not explore the first steps of the main thread.
 fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = Some(preemptions);
@@ -48,19 +48,19 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     });
 }
 
-/// Nobody gave up: each tick and each wait is in both profiles.
+/// Checks a model in which no thread gave up: each tick and each wait is in both profiles.
 fn assert_balanced() {
     let sums = model::sums();
     assert_eq!((sums.blocked, sums.waits), (sums.charged, sums.charged_waits), "waited and charged");
 }
 
-/// Somebody may have: what it waited after the last charge is charged to nobody.
+/// Checks a model in which a thread may have given up: what it waited after the last charge is charged to no thread.
 fn assert_not_overcharged() {
     let sums = model::sums();
     assert!(sums.charged <= sums.blocked && sums.charged_waits <= sums.waits, "{sums:?}");
 }
 
-/// Any instant: in models a deadline may pass whenever it likes.
+/// Any instant: in models a deadline may pass at any moment.
 fn soon() -> Option<Instant> {
     Some(Instant::now())
 }
@@ -151,7 +151,7 @@ fn loom_mutex_settles_when_waiters_give_up() {
     });
 }
 
-/// A condition: that the value is not 0.
+/// A condition variable for the condition that the value is not 0.
 struct Signalled {
     mutex: Mutex,
     condvar: QueueCondvar,
@@ -163,7 +163,7 @@ impl Signalled {
         Arc::new(Self { mutex, condvar: QueueCondvar::new() })
     }
 
-    /// Waits for the condition and adds one; or gives up, and returns that.
+    /// Waits for the condition and adds one. Returns false if it gave up.
     fn await_and_add(&self, deadline: Option<Instant>) -> bool {
         self.mutex.lock.lock();
         let mut is_notified = true;
@@ -177,7 +177,7 @@ impl Signalled {
         is_notified
     }
 
-    /// Brings the condition about.
+    /// Makes the condition true and notifies.
     fn signal(&self, notify: fn(&QueueCondvar), notifies_in_lock: bool) {
         self.mutex.lock.lock();
         self.mutex.add_one();
@@ -261,14 +261,14 @@ type RwLock = Guarded<QueueRwLock>;
 fn write(lock: &RwLock) {
     assert!(lock.lock.enter_until(Want::Write, None));
     lock.add_one();
-    // SAFETY: in as the writer.
+    // SAFETY: this thread is the writer.
     unsafe { lock.lock.leave_exclusive() };
 }
 
 fn read(lock: &RwLock) {
     assert!(lock.lock.enter_until(Want::Read, None));
     assert!(lock.read() <= 3);
-    // SAFETY: in as a reader.
+    // SAFETY: this thread is a reader.
     unsafe { lock.lock.leave_shared() };
 }
 
@@ -307,7 +307,7 @@ fn loom_rw_lock_writers_and_a_reader() {
 fn upgrade(lock: &RwLock) {
     assert!(lock.lock.enter_until(Want::Upgradable, None));
     let seen = lock.read();
-    // SAFETY: in as the upgradable reader, then as the writer, then as a reader.
+    // SAFETY: this thread is the upgradable reader, then the writer, then a reader.
     unsafe {
         assert!(lock.lock.upgrade_until(None));
         assert_eq!(lock.read(), seen, "no writer came between");
@@ -330,7 +330,7 @@ fn loom_rw_lock_upgrades_twice() {
 fn write_or_give_up(lock: &RwLock) {
     if lock.lock.enter_until(Want::Write, soon()) {
         lock.add_one();
-        // SAFETY: in as the writer.
+        // SAFETY: this thread is the writer.
         unsafe { lock.lock.leave_exclusive() };
     }
 }

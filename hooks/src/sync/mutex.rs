@@ -1,9 +1,9 @@
-//! The mutex: a word (see `mutex_state`), a queue, and an account of who waits for whom.
+//! The mutex: a word (see `mutex_state`), a queue, and the account of its waiters.
 //!
-//! A thread that is woken may find the mutex taken by a newcomer, and sleeps again: handing it over would make
-//! every unlock wait for a thread to be scheduled. A thread that lost such a race gets the mutex handed over when its
-//! turn comes and about half a millisecond of contention has passed, so that no thread waits for ever. (The queue and
-//! the half millisecond are parking_lot's; that only a loser is handed the mutex, and `WOKEN`, are Go's.)
+//! A woken thread may find the mutex taken by a newcomer, and sleeps again: handing the mutex over at each unlock would
+//! make every unlock wait for a thread to be scheduled. A thread that lost such a race gets the mutex handed over when
+//! it is first in the queue and about half a millisecond of contention has passed, so that no thread waits for ever.
+//! (The queue and the half millisecond are parking_lot's. Handing over to losers only, and `WOKEN`, are Go's.)
 
 use std::cell::Cell;
 use std::time::Instant;
@@ -23,23 +23,23 @@ use crate::wait::{self, Wait, WaitReason, clock};
 /// What an unlock must do although a thread is on its way to the mutex.
 enum Due {
     Nothing,
-    /// Charge what the sleepers have waited.
+    /// Charge the time that the sleepers have waited.
     Charge,
-    /// Wake one more: that one does not get to run.
+    /// Wake one more thread, because the woken one has not run for too long.
     Wake,
 }
 
-/// The raw lock of [`Mutex`](super::Mutex), for `lock_api`. Locks are not fair: a newcomer may be faster than a
-/// thread that was woken; but after half a millisecond or so of contention the lock is handed to the thread that waits
-/// longest, if it lost a race before.
+/// The raw lock of [`Mutex`](super::Mutex), for `lock_api`. The lock is not fair: a newcomer may be faster than a woken
+/// thread. But after about half a millisecond of contention the lock is handed to the thread that waits longest, if it
+/// has lost a race before.
 ///
 /// The queue comes first: a condition variable finds it at the address of a mutex that it knows by address only.
 #[repr(C)]
 pub struct QueueMutex {
     queue: ChargedQueue,
     state: AtomicU32,
-    /// The low half of the tick of the last charge, written by the thread that holds the mutex; but for its lowest
-    /// bits, [`FUTILE`], which are those that spin write.
+    /// The low half of the tick of the last charge, written by the holder of the mutex. The lowest bits, [`FUTILE`],
+    /// are written by threads that spin.
     charged: AtomicU32,
 }
 
@@ -103,7 +103,7 @@ impl QueueMutex {
     /// Gives up the mutex if no thread waits for it.
     #[inline]
     fn try_unlock(&self) -> bool {
-        // The load spares a swap that is bound to fail, and costs nothing otherwise: the line is this core's.
+        // The load avoids a swap that would fail, and is free otherwise, because the cache line belongs to this core.
         self.state.load(Ordering::Relaxed) == LOCKED
             && self.state.compare_exchange(LOCKED, 0, Ordering::Release, Ordering::Relaxed).is_ok()
     }
@@ -111,7 +111,7 @@ impl QueueMutex {
     #[cold]
     fn lock_slow(&self, deadline: Option<Instant>) -> bool {
         if self.state.load(Ordering::Relaxed) & (PARKED | WOKEN) == PARKED {
-            // The unlock wakes one of those who sleep; but to sleep too, at once, would leave a core idle.
+            // The unlock wakes a sleeper anyway, but sleeping at once would leave a core idle.
             spin_while(CROWDED_LOOKS, || self.state.load(Ordering::Relaxed) & LOCKED != 0);
         } else {
             self.spin(0);
@@ -121,7 +121,7 @@ impl QueueMutex {
 
     /// Takes the mutex, or sleeps for it. `is_woken` says that an unlock has woken this thread.
     pub(super) fn lock_queued(&self, mut wait: Wait, is_woken: bool, deadline: Option<Instant>) -> bool {
-        // What stays of the word when this thread takes the mutex, or sleeps.
+        // The bits that stay in the word when this thread takes the mutex, or sleeps.
         let kept = Cell::new(if is_woken { self.after_wake() } else { !0 });
         let mut has_slept = is_woken;
         let is_taken = acquire(
@@ -160,8 +160,8 @@ impl QueueMutex {
 
     /// Spins while the mutex is held, but not while the word has one of the bits `unless`.
     ///
-    /// Where the holder shares the core with those who wait, or keeps the mutex for long, no spinning helps, and it delays
-    /// the holder. So each time that it was in vain shortens it, and one success makes up for all.
+    /// Spinning is useless and delays the holder if the holder shares the core with the waiters, or keeps the mutex for
+    /// long. So each futile spin shortens the next one, and one success restores the full length.
     fn spin(&self, unless: u32) {
         let charged = self.charged.load(Ordering::Relaxed);
         let futile = charged & FUTILE;
@@ -172,14 +172,14 @@ impl QueueMutex {
         });
         let next = if state & LOCKED == 0 { 0 } else { (futile + 1).min(FUTILE) };
         if next != futile && state & unless == 0 {
-            // If another thread was faster, its word counts.
+            // If another thread was faster, its value stays.
             let next = charged & !FUTILE | next;
             let _ = self.charged.compare_exchange(charged, next, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
-    /// An unlock has woken this thread, which may be the one that `WOKEN` stands for. Returns what stays of the word when
-    /// it changes it next.
+    /// Spins after an unlock has woken this thread, which may be the one that `WOKEN` stands for. Returns the bits that
+    /// stay in the word at its next change.
     fn after_wake(&self) -> u32 {
         // While others sleep too, a thread that holds the mutex wakes the next one.
         self.spin(PARKED);
@@ -191,7 +191,7 @@ impl QueueMutex {
         self.state.compare_exchange_weak(from, to, order, Ordering::Relaxed).is_ok()
     }
 
-    /// `kept` says what of the word may stay: without [`WOKEN`], if this thread was woken.
+    /// Sleeps in the queue. `kept` has the bits of the word that may stay: without [`WOKEN`], if this thread was woken.
     fn sleep(&self, wait: &mut Wait, kept: u32, deadline: Option<Instant>) -> Sleep {
         let kind = if wait.is_running() { LOSER } else { 0 };
         let sleeps = || {
@@ -200,7 +200,8 @@ impl QueueMutex {
                 if state & (LOCKED | PARKED) != LOCKED | PARKED {
                     return false;
                 }
-                // By one swap: a holder that still sees `WOKEN` leaves the mutex to this thread, which must see that.
+                // By one swap: a holder that still sees `WOKEN` leaves the mutex to this thread, and this thread must
+                // notice that.
                 if state & kept == state || self.try_change(state, state & kept, Ordering::Relaxed) {
                     return true;
                 }
@@ -210,7 +211,7 @@ impl QueueMutex {
         unsafe { self.queue.sleep(kind, wait, deadline, sleeps, |was_last| self.gave_up(was_last)) }
     }
 
-    /// A thread has left the queue, which is locked, because its time is over.
+    /// Updates the word after a thread has left the locked queue because of a timeout.
     fn gave_up(&self, was_last: bool) {
         if was_last {
             self.state.fetch_and(!PARKED, Ordering::Relaxed);
@@ -218,14 +219,14 @@ impl QueueMutex {
     }
 
     /// # Safety
-    /// The queue is locked, and a thread has left it because its time is over; `was_last` says whether it is empty now.
+    /// The queue is locked, and a thread has left it because of a timeout; `was_last` says whether it is empty now.
     pub(super) unsafe fn leave_queue(&self, was_last: bool, leave: impl FnOnce(&mut Account)) {
-        // SAFETY: the queue is locked, by the caller's promise.
+        // SAFETY: the caller holds the queue's lock.
         unsafe { self.queue.with_account(leave) };
         self.gave_up(was_last);
     }
 
-    /// If the mutex is held, its unlock will look into the queue; returns whether it is.
+    /// Makes the next unlock look into the queue, if the mutex is held. Returns whether it is.
     ///
     /// # Safety
     /// The queue is locked, and gets a thread before it is unlocked.
@@ -241,7 +242,7 @@ impl QueueMutex {
         }
     }
 
-    /// The next unlock will look into the queue.
+    /// Makes the next unlock look into the queue.
     ///
     /// # Safety
     /// As for [`QueueMutex::park_behind_holder`]; and a thread is awake that will take the mutex.
@@ -249,12 +250,12 @@ impl QueueMutex {
         self.state.fetch_or(PARKED, Ordering::Relaxed);
     }
 
-    /// A thread is put into the queue at `now`, by another.
+    /// Enters a thread that another thread puts into the queue at `now` into the account.
     ///
     /// # Safety
     /// The queue is locked.
     pub(super) unsafe fn join_queue(&self, now: u64) -> Stake {
-        // SAFETY: the queue is locked, by the caller's promise.
+        // SAFETY: the caller holds the queue's lock.
         unsafe { self.queue.with_account(|account| account.join(now, true)) }
     }
 
@@ -284,7 +285,7 @@ impl QueueMutex {
         self.unlock_queued(wakes, force_fair);
     }
 
-    /// What an unlock must do although a thread is on its way. The caller holds the mutex.
+    /// Returns what an unlock must do although a thread is on its way. The caller holds the mutex.
     #[inline(never)]
     fn is_due(&self, state: u32) -> Due {
         let now = clock::ticks();
@@ -299,14 +300,14 @@ impl QueueMutex {
         }
     }
 
-    /// Gives up the mutex, is charged, and wakes the first sleeper, if it is to.
+    /// Gives up the mutex, charges this unlock, and wakes the first sleeper if `wakes`.
     #[cold]
     #[inline(never)]
     fn unlock_queued(&self, wakes: bool, force_fair: bool) {
         let has_lost = Cell::new(false);
         let mut first = queue::first();
         let choose = |kind| {
-            // With the queue locked the thread on its way cannot go back to sleep, as it may have done until now.
+            // While the queue is locked, the thread on its way cannot go back to sleep. It may have done so before.
             if !wakes && self.state.load(Ordering::Relaxed) & WOKEN != 0 {
                 return Choice::Stop;
             }
@@ -330,7 +331,7 @@ impl QueueMutex {
             } else {
                 (parked | on_its_way, Ordering::Release)
             };
-            // A store would do, but loom lets a `fetch_or` of another thread miss it and then come after it all the same.
+            // A store would suffice, but loom lets a `fetch_or` of another thread miss it and still come after it.
             self.state.swap(next, order);
             is_handed_over
         };
@@ -344,7 +345,7 @@ impl QueueMutex {
         self.state.load(Ordering::Relaxed) & LOCKED != 0
     }
 
-    /// Lets a thread that waits have the mutex first.
+    /// Gives the mutex to a waiting thread, if there is one, and takes it again.
     ///
     /// # Safety
     /// This thread holds the mutex.

@@ -16,28 +16,28 @@
 //! all of them would soon be awake and fight for a mutex that only one can have, and each wake is a system call.
 //!
 //! Scheme: a wake that leaves others asleep sets `WOKEN`, and unlocks that see it give up the mutex by one
-//! compare-and-swap. The thread that was woken clears it, when it gets the mutex or sleeps again; the next unlock
-//! wakes the next thread. So `WOKEN` always stands for a thread that is awake and will look at the mutex, and no wake
-//! is lost. (To clear it too early only costs a wake.)
+//! compare-and-swap. The thread that was woken clears it, when it gets the mutex or sleeps again; the next unlock wakes
+//! the next thread. So `WOKEN` always stands for a thread that is awake and will look at the mutex, and no wake is
+//! lost. (Clearing it too early only costs a wake.)
 //!
 //! Two things must not depend on when the kernel runs that thread:
 //! - *The other sleepers are woken.* An unlock that finds `WOKEN` some 10 ms old wakes one more thread. The word holds
 //!   when it was set.
-//! - *The one who held the mutex is charged.* While the mutex profile is on, an unlock that finds the last charge more
-//!   than some 16 µs old charges what all sleepers have waited since, as one that wakes does. What shorter holds owe
-//!   goes to the next unlock that is charged.
+//! - *The holder is charged.* While the mutex profile is on, an unlock that finds the last charge more than some 16 µs
+//!   old is charged with what all sleepers have waited since, as an unlock that wakes is. The time of shorter holds is
+//!   charged to the next such unlock.
 //!
-//! The clock takes half as long as locking and unlocking, so without the mutex profile only some unlocks read it:
-//! those whose number since the wake, modulo 128, is 0 or a power of two. Then the first ones do, which is enough
-//! where each holds the mutex for long, and 8 of 128 where many hold it for a short time.
+//! Reading the clock takes half as long as locking and unlocking, so without the mutex profile only some unlocks read
+//! it: those whose number since the wake, modulo 128, is 0 or a power of two. These are the first ones, which suffices
+//! if the mutex is held for long, and 8 of 128 if it is held for a short time.
 
 use crate::queue::WaiterKind;
 use crate::wait;
 
 /// A thread holds the mutex.
 pub(super) const LOCKED: u32 = 1;
-/// Threads are in its queue, or about to be. Cleared only with the queue locked, so that no sleeper is
-/// ever without it.
+/// Threads are in the queue, or about to be. Cleared only with the queue locked, so that it is set while any thread
+/// sleeps.
 pub(super) const PARKED: u32 = 2;
 /// A thread was woken while others sleep, and has not looked at the mutex yet. Set only with the queue locked, by the
 /// thread that holds the mutex.
@@ -48,34 +48,34 @@ pub(super) const SKIPS: u32 = 127 * SKIP;
 /// Above the flags is when `WOKEN` was set, in units of 2^[`wait::COARSE`] ticks; 0 without it.
 pub(super) const TIME_SHIFT: u32 = 10;
 
-/// A pause of up to 14 µs at 28 ns each: as long as it takes to fall asleep and to be woken.
+/// Up to 14 µs of spinning, at 28 ns a pause: as long as it takes to fall asleep and to be woken.
 pub(super) const LOOKS: u32 = 9;
-/// One of up to a microsecond, when other threads sleep.
+/// Up to a microsecond of spinning, when other threads sleep.
 pub(super) const CROWDED_LOOKS: u32 = 5;
-/// The low bits of `QueueMutex::charged`: how often in a row threads have spun in vain, no more than so often.
+/// The low bits of `QueueMutex::charged`: how often in a row spinning was futile, at most this often.
 pub(super) const FUTILE: u32 = 7;
-/// So many cost nothing; each further one costs a look. At least 4 looks are left, half a microsecond.
+/// This many futile spins have no effect; each further one costs a look. At least 4 looks are left, half a microsecond.
 pub(super) const FORGIVEN: u32 = 2;
 
 /// The kind of a sleeper that has slept for the mutex before: it was woken and lost the race.
 pub(super) const LOSER: WaiterKind = 1;
 
-/// A tick as it stands in the word.
+/// A tick in the form that the word has.
 pub(super) fn coarse(now: u64) -> u32 {
     ((now >> wait::COARSE) as u32) << TIME_SHIFT
 }
 
-/// The word after one more unlock that wakes no thread, but for [`LOCKED`].
+/// The word, except for [`LOCKED`], after one more unlock that wakes no thread.
 pub(super) fn skips(state: u32) -> u32 {
     state.wrapping_add(SKIP) & SKIPS
 }
 
-/// Whether an unlock reads the clock that makes so many [`skips`]: 8 of 128 do, and the first ones.
+/// Whether the unlock that leads to this number of [`skips`] reads the clock: the first ones do, and 8 of 128.
 pub(super) fn reads_clock(skips: u32) -> bool {
     skips & skips.wrapping_sub(SKIP) == 0
 }
 
-/// Whether `WOKEN` was set long ago.
+/// Whether `WOKEN` was set more than [`wait::LATE`] ago.
 pub(super) fn is_late(state: u32, now: u64) -> bool {
     coarse(now).wrapping_sub(state >> TIME_SHIFT << TIME_SHIFT) > wait::LATE << TIME_SHIFT
 }

@@ -1,4 +1,4 @@
-//! What lock_api wants of [`QueueMutex`].
+//! The traits of `lock_api` for [`QueueMutex`].
 
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ unsafe impl lock_api::RawMutex for QueueMutex {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the mutex.
         unsafe { QueueMutex::unlock(self) };
     }
 
@@ -34,29 +34,29 @@ unsafe impl lock_api::RawMutex for QueueMutex {
     }
 }
 
-// SAFETY: as above; a fair unlock hands the lock over while it stays `LOCKED`.
+// SAFETY: a fair unlock hands the mutex over while it stays `LOCKED`, so it has one holder at a time.
 unsafe impl lock_api::RawMutexFair for QueueMutex {
     #[inline]
     unsafe fn unlock_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the mutex.
         unsafe { QueueMutex::unlock_fair(self) };
     }
 
     #[inline]
     unsafe fn bump(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the mutex.
         unsafe { QueueMutex::bump(self) };
     }
 }
 
-// SAFETY: as above; a thread that gives up does not hold the lock.
+// SAFETY: a thread takes `LOCKED` or gives up; it does not hold the mutex then.
 unsafe impl lock_api::RawMutexTimed for QueueMutex {
     type Duration = Duration;
     type Instant = Instant;
 
     #[inline]
     fn try_lock_for(&self, timeout: Duration) -> bool {
-        // Without reading the clock, when the lock is free.
+        // Reads the clock only if the mutex is not free.
         QueueMutex::try_lock(self) || self.lock_until(deadline::after(timeout))
     }
 

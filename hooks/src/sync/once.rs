@@ -19,13 +19,13 @@ const PARKED: u8 = 4;
 /// How far a [`Once`] is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnceState {
-    /// Nobody has called it yet.
+    /// No thread has called it yet.
     New,
     /// The last call panicked.
     Poisoned,
     /// A thread is inside its call.
     InProgress,
-    /// A call has returned. It stays so.
+    /// A call has returned. The state stays so.
     Done,
 }
 
@@ -43,18 +43,18 @@ impl OnceState {
     }
 }
 
-/// An initialisation that happens once, whoever comes first. With parking_lot's interface; Go: `sync.Once`.
+/// An initialisation that happens once, by the first caller. With parking_lot's interface; Go: `sync.Once`.
 ///
-/// Who comes while another thread is at it waits, which is one event of the block profile. Afterwards a call is one
+/// A caller waits while another thread runs its closure; the block profile counts a wait. Afterwards a call is one
 /// load.
 ///
-/// A closure that calls the same `Once` again waits for itself, for ever, as in std and parking_lot.
+/// A closure that calls the same `Once` again waits for itself for ever, as in std and parking_lot.
 pub struct Once {
     state: AtomicU8,
 }
 
 impl Once {
-    /// A `Once` that nobody has called.
+    /// A `Once` that was not called yet.
     #[inline]
     pub const fn new() -> Self {
         Self { state: AtomicU8::new(NEW) }
@@ -71,17 +71,17 @@ impl Once {
         }
     }
 
-    /// Whether a call has returned; what it did is visible then.
+    /// Whether a call has returned; its effects are visible then.
     #[inline]
     pub fn is_completed(&self) -> bool {
-        // Nobody waits any more, so nothing stands beside it.
+        // No thread waits any more, so `PARKED` is not set beside it.
         self.state.load(Ordering::Acquire) == DONE
     }
 
-    /// Calls `f` if no call has returned so far, and waits for one that another thread is inside of. Go: `Once.Do`.
+    /// Calls `f` if no call has returned so far. Waits while another thread is inside its call. Go: `Once.Do`.
     ///
     /// # Panics
-    /// If `f` does, and then in every later call too: half an initialisation is none.
+    /// If `f` does, and then in every later call too, because the initialisation is incomplete.
     /// [`call_once_force`](Once::call_once_force) tries again.
     #[inline]
     #[track_caller]
@@ -98,8 +98,8 @@ impl Once {
         }
     }
 
-    /// As [`call_once`](Once::call_once), but calls `f` also if an earlier call panicked. It is told whether one
-    /// did: the state is [`New`](OnceState::New) or [`Poisoned`](OnceState::Poisoned).
+    /// As [`call_once`](Once::call_once), but calls `f` also if an earlier call panicked. Its argument shows whether
+    /// one did: it is [`New`](OnceState::New) or [`Poisoned`](OnceState::Poisoned).
     #[inline]
     pub fn call_once_force(&self, f: impl FnOnce(OnceState)) {
         if !self.is_completed() {
@@ -113,7 +113,7 @@ impl Once {
         }
     }
 
-    /// Returns whether it is done. If not, it is poisoned.
+    /// Returns whether the state is done afterwards. If not, it is poisoned.
     #[cold]
     fn call_slow(&self, ignores_poison: bool, f: &mut dyn FnMut(OnceState)) -> bool {
         match self.wait_to_call(ignores_poison) {
@@ -128,8 +128,8 @@ impl Once {
         }
     }
 
-    /// Makes this thread the one that runs, unless there is nothing to run; waits as long as another one does.
-    /// Returns what the state was before.
+    /// Makes this thread the one that runs its closure, unless the state is done; waits while another thread runs.
+    /// Returns the state before.
     fn wait_to_call(&self, ignores_poison: bool) -> OnceState {
         let mut wait = None;
         let before = loop {
@@ -147,7 +147,7 @@ impl Once {
                 }
             }
         };
-        // Before anything runs or panics: none of that is part of the wait.
+        // Before the closure runs or panics, which is not part of the wait.
         if let Some(wait) = wait {
             wait.end();
         }
@@ -159,7 +159,7 @@ impl Once {
         Wait::prepare(WaitReason::Once)
     }
 
-    /// Sleeps until the run ends, if it still goes on.
+    /// Sleeps until the closure has ended, if it still runs.
     fn sleep(&self, wait: &mut Wait) {
         let parked =
             self.state.compare_exchange(RUNNING, RUNNING | PARKED, Ordering::Relaxed, Ordering::Relaxed);
@@ -173,7 +173,7 @@ impl Once {
             }
             is_running
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         unsafe { queue::park(self.key(), 0, wait, validate, || {}, |_, _| {}, None) };
     }
 
@@ -189,21 +189,21 @@ impl Once {
 
     #[cold]
     fn end_slow(&self, state: u8) {
-        // Only with the queue locked: once the state is seen, somebody may free its memory and use it for another
-        // object, whose waiters are not to be woken.
+        // The state changes with the queue locked: after the change another thread may free the memory and use it for
+        // another object, whose waiters must not be woken.
         let decide = |_: &queue::Woken| {
             self.state.store(state, Ordering::Release);
             false
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         unsafe { queue::wake(self.key(), queue::everybody, decide) };
     }
 }
 
-/// This thread runs the closure. Ends that also when it panics.
+/// The run of the closure. Its drop ends the run, also after a panic.
 struct Run<'a> {
     once: &'a Once,
-    /// What the state will be.
+    /// The state after the run.
     end: u8,
 }
 

@@ -1,7 +1,8 @@
-//! What stands below [`Condvar`](super::Condvar): threads that wait, and the mutex they come back to.
+//! The mechanism of [`Condvar`](super::Condvar): the waiting threads, and the mutexes that they take again.
 //!
-//! Problem: `notify_all` makes n threads runnable, and each wants the mutex at once. All are woken, one gets it, and
-//! the others go to sleep again: n wakes and n sleeps for nothing, while the notifier often holds the mutex anyway.
+//! Problem: `notify_all` makes n threads runnable, and each wants the mutex at once. If all are woken, one gets it, and
+//! the others go to sleep again: n wakes and n sleeps without progress, while the notifier often holds the mutex
+//! anyway.
 //!
 //! Scheme (parking_lot's): at most one is woken, and only if the mutex is free. The others are moved from the
 //! condition's queue to the mutex's, asleep as they are, and each unlock wakes one of them.
@@ -12,16 +13,16 @@
 //!   |---- condition -----|---- mutex --------|                 those that are moved
 //! ```
 //!
-//! What they wait for changes with the move, so that each part is in the right profile: a thread that is moved was
-//! notified then, and waits for the mutex from then on, in the mutex's account. It learns so when it wakes, from its
+//! The reason of the wait changes with the move, so that each part is in the right profile: a moved thread was notified
+//! at the move, and waits for the mutex from then on, in the mutex's account. It learns this when it wakes, from its
 //! [`Waiter`], which lies on its stack. The waiters are a list beside the queue, in the same order, because the queue
-//! does not let one write to its sleepers.
+//! gives no access to data of its sleepers.
 //!
-//! In a forked child the waiters of the parent are gone, and their stacks may be used again: the list notes whose process
-//! it is, and is empty in any other.
+//! In a forked child the parent's waiters do not exist, and their stacks may be used again. So the list notes its
+//! process, and counts as empty in any other.
 //!
-//! Locks: the list is only touched with the condition's queue locked. A waiter that is moved leaves the list; its
-//! `moved` is written before, with both queues locked, and read by its thread when it has left the mutex's queue.
+//! Locks: the list is only accessed with the condition's queue locked. A moved waiter leaves the list; its `moved` is
+//! written before that, with both queues locked, and read by its thread when it has left the mutex's queue.
 
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::ptr;
@@ -34,7 +35,7 @@ use crate::queue::{self, Move, Sleep};
 use crate::wait::{Wait, WaitReason, process};
 
 pub(crate) struct QueueCondvar {
-    /// The mutex of the first waiter; null without one. Written with the queue locked.
+    /// The mutex of the first waiter; null without a waiter. Written with the queue locked.
     mutex: AtomicPtr<QueueMutex>,
     list: UnsafeCell<List>,
 }
@@ -59,14 +60,14 @@ impl QueueCondvar {
         &raw const *self as usize
     }
 
-    /// Runs `f` with the list of this process, whose number the caller has asked for, and notes whose mutex is the first
-    /// one afterwards.
+    /// Runs `f` with the list of the process `process`, which is the current one, and updates the mutex of the first
+    /// waiter.
     ///
     /// # Safety
     /// The queue at [`QueueCondvar::key`] is locked: the caller is a closure that `queue` runs.
     unsafe fn with_list<T>(&self, process: u32, f: impl FnOnce(&mut List) -> T) -> T {
         self.list.with_mut(|list| {
-            // SAFETY: the caller's promise makes this access the only one.
+            // SAFETY: the caller holds the queue's lock, so this access is the only one.
             let list = unsafe { &mut *list };
             list.claim(process);
             let result = f(list);
@@ -79,12 +80,12 @@ impl QueueCondvar {
     /// Wakes the thread that waits longest, and returns whether there was one. While none waits, this is one load.
     #[inline]
     pub(crate) fn notify_one(&self) -> bool {
-        // Relaxed: who changed the condition has held the mutex since any waiter gave it up, and the waiter had
-        // joined the queue before.
+        // Relaxed: the thread that changed the condition has held the mutex after any waiter gave it up, and the waiter
+        // had joined the queue before that.
         !self.mutex.load(Ordering::Relaxed).is_null() && self.wake_one()
     }
 
-    /// Notifies all who wait, and returns how many.
+    /// Notifies all waiting threads, and returns how many.
     #[inline]
     pub(crate) fn notify_all(&self) -> usize {
         if self.mutex.load(Ordering::Relaxed).is_null() { 0 } else { self.notify_all_slow() }
@@ -97,8 +98,8 @@ impl QueueCondvar {
         let decide = |woken: &queue::Woken| {
             is_woken = woken.count != 0;
             if is_woken {
-                // SAFETY: this runs with the queue locked. The first in the queue is the first in the list, if there is
-                // one: in a forked child it may have been a waiter of the parent.
+                // SAFETY: the queue is locked. The first in the queue is the first in the list, if the list has one: in
+                // a forked child it may be a waiter of the parent.
                 unsafe {
                     self.with_list(process, |list| {
                         if let Some(first) = list.first.as_ref() {
@@ -109,7 +110,7 @@ impl QueueCondvar {
             }
             false
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         unsafe { queue::wake(self.key(), queue::first(), decide) };
         is_woken
     }
@@ -125,11 +126,11 @@ impl QueueCondvar {
             let mut count = None;
             let mut is_mixed = false;
             let choose = |now| {
-                // Of a mutex that is not the first waiter's any more the queue that is locked is the wrong one.
+                // If the first waiter's mutex has changed, the wrong queue is locked.
                 if self.mutex.load(Ordering::Relaxed) != mutex {
                     return Move::None;
                 }
-                // SAFETY: both queues are locked. The mutex is that of a waiter, who has borrowed it.
+                // SAFETY: both queues are locked. A waiter borrows the mutex, so it is valid.
                 unsafe {
                     self.with_list(process, |list| {
                         is_mixed = list.iter().any(|waiter| !ptr::eq(waiter.mutex, mutex));
@@ -137,7 +138,7 @@ impl QueueCondvar {
                             return Move::None;
                         }
                         count = Some(list.iter().count());
-                        // They were the parent's.
+                        // The waiters were the parent's.
                         if count == Some(0) {
                             return Move::None;
                         }
@@ -145,8 +146,8 @@ impl QueueCondvar {
                     })
                 }
             };
-            // SAFETY: one key is this object's own address, the other is only an address until `choose` has found that a
-            // waiter has borrowed what is there; and it neither panics nor parks nor wakes.
+            // SAFETY: one key is the address of this object. The other is used as an address only, until `choose` has
+            // found that a waiter borrows the mutex there. `choose` neither panics nor parks nor wakes.
             unsafe { queue::requeue(self.key(), mutex as usize, choose) };
             if let Some(count) = count {
                 return count;
@@ -165,7 +166,7 @@ impl QueueCondvar {
         let List { first, .. } = *list;
         // SAFETY: the mutex's queue is locked, and the waiters will be in it.
         let is_held = unsafe { mutex.park_behind_holder() };
-        // The first goes for the mutex itself, if that is free.
+        // If the mutex is free, the first waiter is woken to take it.
         for waiter in list.iter().skip(usize::from(!is_held)) {
             // SAFETY: the mutex's queue is locked.
             waiter.moved.set(Some((now, unsafe { mutex.join_queue(now) })));
@@ -177,22 +178,22 @@ impl QueueCondvar {
             return Move::All;
         }
         if has_more {
-            // SAFETY: the others will be in its queue, and the first one will take it.
+            // SAFETY: the others will be in its queue, and the first waiter, which is woken, will take it.
             unsafe { mutex.park_behind_next() };
         }
         Move::AllButFirst { token }
     }
 
-    /// Wakes all: for waiters with several mutexes.
+    /// Wakes all threads, when they wait with several mutexes.
     fn wake_all(&self, process: u32) -> usize {
         let mut count = 0;
         let decide = |woken: &queue::Woken| {
             count = woken.count;
-            // SAFETY: this runs with the queue locked. None is left in it.
+            // SAFETY: the queue is locked. No thread is left in it.
             unsafe { self.with_list(process, List::clear) };
             false
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         unsafe { queue::wake(self.key(), queue::everybody, decide) };
         count
     }
@@ -207,18 +208,18 @@ impl QueueCondvar {
         let mut wait = Wait::prepare(WaitReason::CondWait);
         let waiter = Waiter::new(mutex, wait.token());
         let validate = |wait: &mut Wait| {
-            // SAFETY: validation runs with the queue locked. The waiter stays until it was woken or has given up, and
-            // was removed then.
+            // SAFETY: validation runs with the queue locked. The waiter stays on this stack until it was woken or has
+            // given up, and is removed from the list before.
             unsafe { self.with_list(process, |list| list.push(&raw const waiter)) };
             wait.run();
             true
         };
-        // Only now, in the queue: who takes the mutex next and notifies finds this thread there.
-        // SAFETY: the caller's promise.
+        // Only when this thread is in the queue: the next holder of the mutex that notifies finds it there. SAFETY: the
+        // caller holds the mutex.
         let before_sleep = || unsafe { mutex.unlock() };
         let mut for_mutex = None;
         let timed_out = |wait: &mut Wait, was_last| {
-            // SAFETY: this runs with the queue locked in which this thread is.
+            // SAFETY: the queue that this thread is in is locked.
             unsafe {
                 match waiter.moved.get() {
                     Some((now, stake)) => {
@@ -237,7 +238,7 @@ impl QueueCondvar {
         if let (true, Some((now, stake))) = (is_woken, waiter.moved.get()) {
             for_mutex = Some(wait.split(now, stake));
         }
-        // Reported before the mutex is taken, as no thread is to wait for that.
+        // The wait is reported before the mutex is taken, so that no thread waits for the report.
         if is_woken || for_mutex.is_some() {
             wait.end();
         } else {
@@ -251,8 +252,8 @@ impl QueueCondvar {
             Some(wait) => {
                 mutex.lock_queued(wait, is_woken, None);
             }
-            // A condition is not handed over. But in a forked child that has moved waiters of its parent's too, a thread that
-            // was moved may not know it.
+            // A condition is never handed over. But in a forked child that has moved waiters of its parent too, a moved
+            // thread may not know that it was moved.
             None if has_mutex => {}
             None => mutex.lock(),
         }

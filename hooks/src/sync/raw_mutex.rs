@@ -1,4 +1,4 @@
-//! Profiles for a mutex of somebody else's.
+//! An adapter that records the waits of another crate's mutex.
 
 use super::foreign_lock_account::ForeignLockAccount;
 use crate::wait::WaitReason;
@@ -6,9 +6,10 @@ use crate::wait::WaitReason;
 /// Makes any `lock_api` mutex show up in the block and mutex profiles: `lock_api::Mutex<RawMutex<R>, T>` with `R` a
 /// raw mutex such as `parking_lot::RawMutex`.
 ///
-/// The lock stays what it is, with its fairness, its fast path and its size, plus 40 bytes. Waits end, and are
-/// charged, at the unlock that let the thread in. A wait whose unlock came before the waiter was seen ends when the
-/// thread is in, and is charged to nobody. [`Mutex`](super::Mutex) is exact there, because it wakes by itself.
+/// The inner lock keeps its fairness and its fast path; the adapter adds 40 bytes. Waits end, and are charged, at the
+/// unlock that let the thread in. If that unlock came before the waiter was in the account, the wait ends when the
+/// thread has the lock, and is charged to no thread. [`Mutex`](super::Mutex) is exact in this case, because it knows
+/// which thread it wakes.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
@@ -22,7 +23,7 @@ pub struct RawMutex<R> {
     account: ForeignLockAccount,
 }
 
-// SAFETY: every promise is the inner lock's, to which every call goes.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self { inner: R::INIT, account: ForeignLockAccount::new() };
@@ -45,7 +46,7 @@ unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock() });
     }
 
@@ -55,22 +56,22 @@ unsafe impl<R: lock_api::RawMutex> lock_api::RawMutex for RawMutex<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: lock_api::RawMutexFair> lock_api::RawMutexFair for RawMutex<R> {
     #[inline]
     unsafe fn unlock_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_fair() });
     }
 
     #[inline]
     unsafe fn bump(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.bump() });
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: lock_api::RawMutexTimed> lock_api::RawMutexTimed for RawMutex<R> {
     type Duration = R::Duration;
     type Instant = R::Instant;

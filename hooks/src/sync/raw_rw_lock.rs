@@ -1,4 +1,4 @@
-//! Profiles for a reader-writer lock of somebody else's.
+//! An adapter that records the waits of another crate's reader-writer lock.
 
 use lock_api::{
     RawRwLockDowngrade, RawRwLockFair, RawRwLockRecursive, RawRwLockRecursiveTimed, RawRwLockTimed,
@@ -11,8 +11,8 @@ use crate::wait::WaitReason;
 /// Makes any `lock_api` reader-writer lock show up in the block and mutex profiles:
 /// `lock_api::RwLock<RawRwLock<R>, T>` with `R` a raw lock such as `parking_lot::RawRwLock`.
 ///
-/// As [`RawMutex`](super::RawMutex) does for mutexes. Of several readers each is charged, as it leaves, for the time
-/// since the last one left: from outside nobody can tell which is the last.
+/// As [`RawMutex`](super::RawMutex) for mutexes. Each of several readers is charged, when it leaves, for the time since
+/// the previous one left, because the adapter cannot know which reader is the last.
 pub struct RawRwLock<R> {
     inner: R,
     account: ForeignLockAccount,
@@ -28,7 +28,7 @@ impl<R> RawRwLock<R> {
     }
 }
 
-/// A wait without an end can only succeed.
+/// Wraps a wait without a deadline, which always succeeds.
 fn surely(get_in: impl FnOnce()) -> impl FnOnce() -> bool {
     || {
         get_in();
@@ -36,9 +36,7 @@ fn surely(get_in: impl FnOnce()) -> impl FnOnce() -> bool {
     }
 }
 
-// SAFETY of all implementations: every promise is the inner lock's, to which every call goes.
-
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self { inner: R::INIT, account: ForeignLockAccount::new() };
@@ -58,7 +56,7 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_shared() });
     }
 
@@ -76,7 +74,7 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_exclusive() });
     }
 
@@ -91,43 +89,43 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_shared_fair() });
     }
 
     #[inline]
     unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_exclusive_fair() });
     }
 
     #[inline]
     unsafe fn bump_shared(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.bump_shared() });
     }
 
     #[inline]
     unsafe fn bump_exclusive(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.bump_exclusive() });
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.downgrade() });
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RawRwLock<R> {
     type Duration = R::Duration;
     type Instant = R::Instant;
@@ -154,7 +152,7 @@ unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockRecursive> RawRwLockRecursive for RawRwLock<R> {
     #[inline]
     fn lock_shared_recursive(&self) {
@@ -169,7 +167,7 @@ unsafe impl<R: RawRwLockRecursive> RawRwLockRecursive for RawRwLock<R> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockRecursiveTimed> RawRwLockRecursiveTimed for RawRwLock<R> {
     #[inline]
     fn try_lock_shared_recursive_for(&self, timeout: R::Duration) -> bool {
@@ -184,7 +182,7 @@ unsafe impl<R: RawRwLockRecursiveTimed> RawRwLockRecursiveTimed for RawRwLock<R>
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
     #[inline]
     fn lock_upgradable(&self) {
@@ -200,13 +198,13 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_upgradable() });
     }
 
     #[inline]
     unsafe fn upgrade(&self) {
-        // SAFETY: the caller's promise; a failed attempt leaves the lock upgradable.
+        // SAFETY: the caller is the upgradable reader, and stays it after a failed attempt.
         unsafe {
             if !self.inner.try_upgrade() {
                 self.wait_to_write(surely(|| self.inner.upgrade()));
@@ -216,42 +214,42 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 
     #[inline]
     unsafe fn try_upgrade(&self) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         unsafe { self.inner.try_upgrade() }
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.unlock_upgradable_fair() });
     }
 
     #[inline]
     unsafe fn bump_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.bump_upgradable() });
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLock<R> {
     #[inline]
     unsafe fn downgrade_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.downgrade_upgradable() });
     }
 
     #[inline]
     unsafe fn downgrade_to_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode, and so the inner lock.
         self.account.unlock(|| unsafe { self.inner.downgrade_to_upgradable() });
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
     #[inline]
     fn try_lock_upgradable_for(&self, timeout: R::Duration) -> bool {
@@ -266,13 +264,13 @@ unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
 
     #[inline]
     unsafe fn try_upgrade_for(&self, timeout: R::Duration) -> bool {
-        // SAFETY: the caller's promise; a failed attempt leaves the lock upgradable.
+        // SAFETY: the caller is the upgradable reader, and stays it after a failed attempt.
         unsafe { self.inner.try_upgrade() || self.wait_to_write(|| self.inner.try_upgrade_for(timeout)) }
     }
 
     #[inline]
     unsafe fn try_upgrade_until(&self, deadline: R::Instant) -> bool {
-        // SAFETY: the caller's promise; a failed attempt leaves the lock upgradable.
+        // SAFETY: the caller is the upgradable reader, and stays it after a failed attempt.
         unsafe { self.inner.try_upgrade() || self.wait_to_write(|| self.inner.try_upgrade_until(deadline)) }
     }
 }

@@ -1,14 +1,14 @@
-//! The reader-writer lock: a word ([`rw_state`](super::rw_state)), a queue, and an account of who waits for whom.
+//! The reader-writer lock: a word ([`rw_state`](super::rw_state)), a queue, and the account of its waiters.
 //!
-//! All who wait sleep in one queue, at the lock's address, so that one lock protects the account. Their kind tells the
-//! one that drains from those that want in.
+//! All waiters sleep in one queue, so that one lock protects the account. Their kind distinguishes the thread that
+//! drains from those that want the lock.
 //!
-//! Whoever gives up `WRITER` or `UPGRADABLE` with `PARKED` set wakes all readers and the first of the others that
-//! wait, in the order of the queue up to the first writer. What stays asleep is woken by whom it waits for: a woken
-//! writer or upgradable reader holds the lock next, or finds somebody else does, who sees `PARKED`.
+//! A thread that gives up `WRITER` or `UPGRADABLE` with `PARKED` set wakes all readers and the first of the other
+//! waiters, in the order of the queue up to the first writer. The threads that stay asleep are woken by the next
+//! holder: a woken writer or upgradable reader holds the lock next, or another thread does, which sees `PARKED`.
 //!
-//! The mutex profile charges who ends a wait: a writer's unlock for all behind it, and of several readers the
-//! last one to leave for a writer that drains, and for all behind that one (go#18496).
+//! The mutex profile charges the unlock that ends a wait: a writer's unlock for all waiters behind it, and the last of
+//! several readers for the writer that drains and for all waiters behind that writer (go#18496).
 
 use std::time::Instant;
 
@@ -33,13 +33,13 @@ impl QueueRwLock {
         }
     }
 
-    /// The state now; it may be another one already.
+    /// Reads the state, which may change at any moment.
     #[inline]
     pub(super) fn state(&self) -> usize {
         self.state.load(Ordering::Relaxed)
     }
 
-    /// Gets in, or gives up at the deadline. A writer is in when it returns, not only announced.
+    /// Takes the lock, or gives up at the deadline. When it returns, a writer has the lock and is not only announced.
     #[inline]
     pub(super) fn enter_until(&self, want: Want, deadline: Option<Instant>) -> bool {
         if want == Want::Write {
@@ -57,7 +57,7 @@ impl QueueRwLock {
         is_in
     }
 
-    /// Gets in if that needs no waiting.
+    /// Takes the lock if that needs no waiting.
     #[inline]
     pub(super) fn try_enter(&self, want: Want) -> bool {
         let enter = |state| {
@@ -99,12 +99,12 @@ impl QueueRwLock {
         self.state.compare_exchange_weak(from, to, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// The writer that holds `WRITER` waits for readers to leave. At the deadline it gives `WRITER` up again and
-    /// puts `restore` in its place.
+    /// Waits, as the thread that holds `WRITER`, for the readers to leave. At the deadline it gives `WRITER` up again
+    /// and puts `restore` in its place.
     fn drain(&self, wait: &mut Wait, deadline: Option<Instant>, restore: usize) -> bool {
         self.spin_until(|state| state & READERS == 0);
         loop {
-            // Acquire: what the readers did is over.
+            // Acquire: everything that the readers did happens before.
             let state = self.state.load(Ordering::Acquire);
             if state & READERS == 0 {
                 if state & DRAINING != 0 {
@@ -118,14 +118,14 @@ impl QueueRwLock {
             }
             let keeps_waiting = |state| state & DRAINING != 0 && state & READERS != 0;
             if self.sleep(DRAINS, wait, keeps_waiting, DRAINING, deadline) == Sleep::TimedOut {
-                // It has kept others out meanwhile, and is charged for them.
+                // This thread has kept others out meanwhile, and is charged for them.
                 self.release_slow(WRITER, restore, false);
                 return false;
             }
         }
     }
 
-    /// Sleeps in the lock's queue; `bit` says so in the state and is cleared when the time is out and nobody else
+    /// Sleeps in the lock's queue. `bit` shows that in the state; it is cleared after a timeout if no other thread
     /// needs it.
     fn sleep(
         &self,
@@ -136,8 +136,8 @@ impl QueueRwLock {
         deadline: Option<Instant>,
     ) -> Sleep {
         let gave_up = |was_last| {
-            // Only one thread drains. Of those that want in the one that drains may be left behind, and then
-            // `PARKED` stays for nothing until the next unlock.
+            // Only one thread drains. If only the draining thread is left in the queue, `PARKED` stays set without need
+            // until the next unlock.
             if was_last || bit == DRAINING {
                 self.state.fetch_and(!bit, Ordering::Relaxed);
             }
@@ -147,7 +147,7 @@ impl QueueRwLock {
     }
 
     fn spin_until(&self, done: impl Fn(usize) -> bool) -> usize {
-        // While others sleep already there is nothing to hope for.
+        // Spinning is useless while others sleep already.
         spin_while(SHORT, || {
             let state = self.state();
             state & PARKED == 0 && !done(state)
@@ -156,7 +156,7 @@ impl QueueRwLock {
     }
 
     /// # Safety
-    /// This thread is in as a reader, not as the upgradable one.
+    /// This thread is a reader, and not the upgradable one.
     #[inline]
     pub(crate) unsafe fn leave_shared(&self) {
         let state = self.state.fetch_sub(READER, Ordering::Release);
@@ -166,12 +166,12 @@ impl QueueRwLock {
         }
     }
 
-    /// The last reader has left, and a writer may sleep until it does.
+    /// Wakes the writer that sleeps until the last reader has left.
     #[cold]
     fn wake_drainer(&self) {
         let choose = |kind| if kind == DRAINS { Choice::Wake } else { Choice::Skip };
         let decide = |_: &queue::Woken| {
-            // Also if it has not gone to sleep yet: then it looks again.
+            // Also if the writer has not gone to sleep yet: then it looks again.
             self.state.fetch_and(!DRAINING, Ordering::Relaxed);
             false
         };
@@ -182,7 +182,7 @@ impl QueueRwLock {
     /// Gives up `held` (which has `WRITER` or `UPGRADABLE`) and keeps `kept` instead.
     ///
     /// # Safety
-    /// This thread is in as `held` says.
+    /// This thread has the lock as `held` says.
     #[inline]
     pub(super) unsafe fn release(&self, held: usize, kept: usize) {
         if !self.try_release(held, kept) {
@@ -191,10 +191,10 @@ impl QueueRwLock {
         }
     }
 
-    /// Gives up `held`, and hands it over to who waits.
+    /// Gives up `held`, and hands the lock over to the waiting threads.
     ///
     /// # Safety
-    /// This thread is in as `held` says.
+    /// This thread has the lock as `held` says.
     #[inline]
     pub(super) unsafe fn release_fair(&self, held: usize) {
         if !self.try_release(held, 0) {
@@ -203,7 +203,7 @@ impl QueueRwLock {
         }
     }
 
-    /// Fails when somebody waits.
+    /// Fails if a thread waits.
     #[inline]
     fn try_release(&self, held: usize, kept: usize) -> bool {
         let next = |state| (state & PARKED == 0).then(|| state - held + kept);
@@ -211,7 +211,7 @@ impl QueueRwLock {
     }
 
     /// # Safety
-    /// This thread is in as the writer.
+    /// This thread is the writer.
     #[inline]
     pub(crate) unsafe fn leave_exclusive(&self) {
         if self.state.compare_exchange(WRITER, 0, Ordering::Release, Ordering::Relaxed).is_err() {
@@ -220,10 +220,11 @@ impl QueueRwLock {
         }
     }
 
-    /// As [`QueueRwLock::release`], and wakes those who were kept out; with `force_fair` it hands over to them.
+    /// As [`QueueRwLock::release`], and wakes the threads that were kept out; with `force_fair` it hands the lock over
+    /// to them.
     #[cold]
     fn release_slow(&self, held: usize, kept: usize, force_fair: bool) {
-        // What the woken ones will add. A `Cell`, as both closures have it.
+        // What the woken threads will add to the state. A `Cell`, because both closures use it.
         let added = core::cell::Cell::new(kept);
         let choose = |kind: WaiterKind| {
             let Some(want) = Want::of_kind(kind) else { return Choice::Skip };
@@ -251,7 +252,7 @@ impl QueueRwLock {
     /// Becomes the writer.
     ///
     /// # Safety
-    /// This thread is in as the upgradable reader.
+    /// This thread is the upgradable reader.
     #[inline]
     pub(super) unsafe fn upgrade_until(&self, deadline: Option<Instant>) -> bool {
         let excess = Want::Upgradable.adds() - WRITER;
@@ -272,10 +273,10 @@ impl QueueRwLock {
         is_in
     }
 
-    /// Becomes the writer if no other reader is in.
+    /// Becomes the writer if there is no other reader.
     ///
     /// # Safety
-    /// This thread is in as the upgradable reader.
+    /// This thread is the upgradable reader.
     pub(super) unsafe fn try_upgrade(&self) -> bool {
         let upgrade = |state| (state & READERS == READER).then(|| state - Want::Upgradable.adds() + WRITER);
         self.state.fetch_update(Ordering::Acquire, Ordering::Relaxed, upgrade).is_ok()
@@ -286,13 +287,13 @@ impl QueueRwLock {
         self.state() == 0 && self.queue.is_settled()
     }
 
-    /// Whether anybody is in, or announced.
+    /// Whether a reader or a writer has the lock, or a writer is announced.
     #[inline]
     pub(super) fn is_locked(&self) -> bool {
         self.state() & (READERS | WRITER) != 0
     }
 
-    /// Whether a writer is in, or announced.
+    /// Whether a writer has the lock, or is announced.
     #[inline]
     pub(super) fn is_locked_exclusive(&self) -> bool {
         self.state() & WRITER != 0

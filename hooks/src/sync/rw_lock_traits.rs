@@ -1,4 +1,4 @@
-//! What `lock_api` wants of the reader-writer lock.
+//! The traits of `lock_api` for the reader-writer lock.
 
 use std::time::{Duration, Instant};
 
@@ -6,10 +6,10 @@ use super::rw_lock::QueueRwLock;
 use super::rw_state::{UPGRADABLE, WRITER, Want};
 use crate::deadline;
 
-// SAFETY of all implementations: readers and the writer exclude each other by the state word, which is taken with
+// Readers and the writer exclude each other by the state word, which is taken with
 // Acquire and given up with Release, or handed over through the queue, whose lock orders the two threads.
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLock for QueueRwLock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self::new();
@@ -27,7 +27,7 @@ unsafe impl lock_api::RawRwLock for QueueRwLock {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.leave_shared() };
     }
 
@@ -43,7 +43,7 @@ unsafe impl lock_api::RawRwLock for QueueRwLock {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.leave_exclusive() };
     }
 
@@ -58,32 +58,32 @@ unsafe impl lock_api::RawRwLock for QueueRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockFair for QueueRwLock {
     #[inline]
     unsafe fn unlock_shared_fair(&self) {
         // A writer that waits has the lock as soon as the readers are out: that is fair already.
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.leave_shared() };
     }
 
     #[inline]
     unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.release_fair(WRITER) };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockDowngrade for QueueRwLock {
     #[inline]
     unsafe fn downgrade(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.release(WRITER, Want::Read.adds()) };
     }
 }
 
-// SAFETY: as above; a thread that gives up is not in.
+// SAFETY: the state word excludes readers and the writer, and a thread that gives up does not have the lock.
 unsafe impl lock_api::RawRwLockTimed for QueueRwLock {
     type Duration = Duration;
     type Instant = Instant;
@@ -109,7 +109,7 @@ unsafe impl lock_api::RawRwLockTimed for QueueRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockRecursive for QueueRwLock {
     #[inline]
     fn lock_shared_recursive(&self) {
@@ -122,7 +122,7 @@ unsafe impl lock_api::RawRwLockRecursive for QueueRwLock {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockRecursiveTimed for QueueRwLock {
     #[inline]
     fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
@@ -135,7 +135,7 @@ unsafe impl lock_api::RawRwLockRecursiveTimed for QueueRwLock {
     }
 }
 
-// SAFETY: as above; one upgradable reader at a time, by its bit.
+// SAFETY: the state word excludes readers and the writer, and its bit admits one upgradable reader at a time.
 unsafe impl lock_api::RawRwLockUpgrade for QueueRwLock {
     #[inline]
     fn lock_upgradable(&self) {
@@ -149,48 +149,48 @@ unsafe impl lock_api::RawRwLockUpgrade for QueueRwLock {
 
     #[inline]
     unsafe fn unlock_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.release(Want::Upgradable.adds(), 0) };
     }
 
     #[inline]
     unsafe fn upgrade(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.upgrade_until(None) };
     }
 
     #[inline]
     unsafe fn try_upgrade(&self) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { QueueRwLock::try_upgrade(self) }
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockUpgradeFair for QueueRwLock {
     #[inline]
     unsafe fn unlock_upgradable_fair(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.release_fair(Want::Upgradable.adds()) };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockUpgradeDowngrade for QueueRwLock {
     #[inline]
     unsafe fn downgrade_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.release(UPGRADABLE, 0) };
     }
 
     #[inline]
     unsafe fn downgrade_to_upgradable(&self) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.release(WRITER, Want::Upgradable.adds()) };
     }
 }
 
-// SAFETY: as above; a thread that gives up stays the upgradable reader.
+// SAFETY: the state word excludes readers and the writer, and a thread that gives up stays the upgradable reader.
 unsafe impl lock_api::RawRwLockUpgradeTimed for QueueRwLock {
     #[inline]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
@@ -204,19 +204,19 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for QueueRwLock {
 
     #[inline]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { QueueRwLock::try_upgrade(self) || self.upgrade_until(deadline::after(timeout)) }
     }
 
     #[inline]
     unsafe fn try_upgrade_until(&self, deadline: Instant) -> bool {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller has the lock in this mode.
         unsafe { self.upgrade_until(Some(deadline)) }
     }
 }
 
 impl QueueRwLock {
-    /// Without reading the clock, when nobody is in the way.
+    /// Reads the clock only if the lock is not free.
     #[inline]
     fn enter_for(&self, want: Want, timeout: Duration) -> bool {
         self.try_enter(want) || self.enter_until(want, deadline::after(timeout))

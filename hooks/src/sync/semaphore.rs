@@ -1,4 +1,4 @@
-//! The semaphore: a word, a queue, and what each thread in the queue asks for.
+//! The semaphore: a word, a queue, and the request of each thread in the queue.
 
 mod requests;
 
@@ -15,27 +15,27 @@ use crate::spin::{SHORT, spin_while};
 use crate::wait::{Wait, WaitReason};
 use requests::{Request, Requests};
 
-/// Threads are in the queue. As long as it is set, the word is only changed with the queue locked.
+/// Threads are in the queue. While it is set, the word is only changed with the queue locked.
 const QUEUED: usize = 1;
 /// One permit in the word.
 const PERMIT: usize = 2;
 
 /// A number of permits, which threads take and give back. Go: `golang.org/x/sync/semaphore.Weighted`.
 ///
-/// Whoever asks for more than there are waits in line. Permits that come back go to the one that waits longest, and
-/// on to the next ones as far as they reach; nobody overtakes, however little it asks for, so that a large request
-/// is served too. A request for more than there ever are waits for ever, and with it all that come later.
+/// A thread that asks for more permits than are free waits in line. Returned permits go to the thread that waits
+/// longest, and then to the next ones as far as they reach. No request overtakes another, however small, so that large
+/// requests are served too. A request for more permits than there ever are waits for ever, and so do all later ones.
 ///
-/// Each wait is one event of the block profile, from the request to when the permits are handed over, or the
-/// request is given up.
+/// Each wait is one event of the block profile, from the request until the permits are handed over or the request is
+/// given up.
 pub struct Semaphore {
-    /// Permits that nobody has, in units of [`PERMIT`], and [`QUEUED`].
+    /// The free permits, in units of [`PERMIT`], and [`QUEUED`].
     state: AtomicUsize,
     /// Only touched with the queue at this object's address locked.
     requests: UnsafeCell<Requests>,
 }
 
-// SAFETY: the list is only reached by whoever holds the lock of the queue at this address; see `with_requests`.
+// SAFETY: the list is only accessed with the queue at this address locked; see `with_requests`.
 unsafe impl Sync for Semaphore {}
 // SAFETY: nothing in it is bound to a thread; while threads wait, they borrow it, so it stays where it is.
 unsafe impl Send for Semaphore {}
@@ -44,7 +44,7 @@ impl UnwindSafe for Semaphore {}
 impl RefUnwindSafe for Semaphore {}
 
 impl Semaphore {
-    /// The most permits that one can have. Beyond it they are not counted: it stays at that.
+    /// The largest number of permits. Adding more leaves the number at this.
     pub const MAX_PERMITS: usize = usize::MAX / PERMIT;
 
     /// A semaphore with `permits` permits, [`MAX_PERMITS`](Semaphore::MAX_PERMITS) at most. Go: `NewWeighted`.
@@ -54,7 +54,7 @@ impl Semaphore {
         Self { state: AtomicUsize::new(permits * PERMIT), requests: UnsafeCell::new(Requests::EMPTY) }
     }
 
-    /// How many permits nobody has at this moment.
+    /// The number of free permits at this moment.
     #[inline]
     pub fn available_permits(&self) -> usize {
         self.state.load(Ordering::Relaxed) / PERMIT
@@ -66,8 +66,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Takes `permits` at once, and waits until there are so many. For 0 it waits only for those that came first.
-    /// Go: `Acquire`.
+    /// Takes `permits` at once, and waits until so many are free. A request for 0 waits only for earlier requests. Go:
+    /// `Acquire`.
     #[inline]
     pub fn acquire_many(&self, permits: usize) -> SemaphoreGuard<'_> {
         if !self.try_take(permits) {
@@ -77,19 +77,19 @@ impl Semaphore {
         self.guard(permits)
     }
 
-    /// Takes a permit if there is one and nobody waits.
+    /// Takes a permit if one is free and no thread waits.
     #[inline]
     pub fn try_acquire(&self) -> Option<SemaphoreGuard<'_>> {
         self.try_acquire_many(1)
     }
 
-    /// Takes `permits` at once if there are so many and nobody waits. Go: `TryAcquire`.
+    /// Takes `permits` at once if so many are free and no thread waits. Go: `TryAcquire`.
     #[inline]
     pub fn try_acquire_many(&self, permits: usize) -> Option<SemaphoreGuard<'_>> {
         self.try_take(permits).then(|| self.guard(permits))
     }
 
-    /// As [`acquire`](Semaphore::acquire), but gives up after `timeout`; one of centuries never ends.
+    /// As [`acquire`](Semaphore::acquire), but gives up after `timeout`. A timeout of centuries never ends.
     #[inline]
     pub fn try_acquire_for(&self, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
         self.try_acquire_many_for(1, timeout)
@@ -101,10 +101,10 @@ impl Semaphore {
         self.try_acquire_many_until(1, deadline)
     }
 
-    /// As [`acquire_many`](Semaphore::acquire_many), but gives up after `timeout`; one of centuries never ends.
+    /// As [`acquire_many`](Semaphore::acquire_many), but gives up after `timeout`. A timeout of centuries never ends.
     #[inline]
     pub fn try_acquire_many_for(&self, permits: usize, timeout: Duration) -> Option<SemaphoreGuard<'_>> {
-        // Without reading the clock, when there are permits.
+        // Reads the clock only if there are too few permits.
         let is_taken =
             self.try_take(permits) || (!timeout.is_zero() && self.wait(permits, deadline::after(timeout)));
         frame::keep();
@@ -119,10 +119,10 @@ impl Semaphore {
         is_taken.then(|| self.guard(permits))
     }
 
-    /// Adds permits that nobody had, or those of a guard that was forgotten. Go: `Release`.
+    /// Adds new permits, or those of a guard that was forgotten. Go: `Release`.
     ///
-    /// Never panics, in contrast to Go, where a semaphore has a size: the sum stays at
-    /// [`MAX_PERMITS`](Semaphore::MAX_PERMITS) once it is there.
+    /// Never panics, unlike Go, where a semaphore has a size: the sum saturates at
+    /// [`MAX_PERMITS`](Semaphore::MAX_PERMITS).
     #[inline]
     #[doc(alias = "release")]
     pub fn add_permits(&self, permits: usize) {
@@ -150,14 +150,14 @@ impl Semaphore {
     /// # Safety
     /// The queue at [`Semaphore::key`] is locked: the caller is a closure that `queue` runs.
     unsafe fn with_requests<T>(&self, f: impl FnOnce(&mut Requests) -> T) -> T {
-        // SAFETY: the caller's promise makes this access the only one.
+        // SAFETY: the caller holds the queue's lock, so this access is the only one.
         self.requests.with_mut(|requests| f(unsafe { &mut *requests }))
     }
 
     /// Waits for `permits` and takes them, or gives up at the deadline.
     #[cold]
     fn wait(&self, permits: usize, deadline: Option<Instant>) -> bool {
-        // While others wait already there is nothing to hope for.
+        // Spinning is useless while others wait already.
         spin_while(SHORT, || {
             let state = self.state.load(Ordering::Relaxed);
             state & QUEUED == 0 && !has(state, permits)
@@ -169,7 +169,7 @@ impl Semaphore {
             is_taken = !self.join(permits);
             if !is_taken {
                 // SAFETY: validation runs with the queue locked. The request leaves the list before this function
-                // returns: who wakes this thread takes it out, or `timed_out` does.
+                // returns: the wake takes it out, or `timed_out` does.
                 unsafe { self.with_requests(|requests| requests.push(&request)) };
                 wait.run();
             }
@@ -177,18 +177,18 @@ impl Semaphore {
         };
         let mut was_first = false;
         let timed_out = |_: &mut Wait, was_last| {
-            // SAFETY: this runs with the queue locked, and the request is in the list, as nobody woke this thread.
+            // SAFETY: the queue is locked, and the request is in the list, because no thread has woken this one.
             was_first = unsafe { self.with_requests(|requests| requests.remove(&request)) };
             if was_last {
                 self.state.fetch_and(!QUEUED, Ordering::Relaxed);
             }
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         let sleep = unsafe { queue::park(self.key(), 0, &mut wait, validate, || {}, timed_out, deadline) };
         if sleep == Sleep::TimedOut {
             wait.end_now();
             if was_first {
-                // For the next ones there may be enough.
+                // There may be enough permits for the next requests.
                 self.hand_over(0);
             }
             return false;
@@ -197,8 +197,8 @@ impl Semaphore {
         true
     }
 
-    /// Says that this thread will be in the queue, unless the permits are to be had: then it takes them and returns
-    /// false. The queue is locked.
+    /// Announces that this thread will be in the queue, or takes the permits if they are free, and then returns false.
+    /// The queue is locked.
     fn join(&self, permits: usize) -> bool {
         let take_or_queue = |state| match state & QUEUED {
             0 if has(state, permits) => Some(state - permits * PERMIT),
@@ -211,14 +211,14 @@ impl Semaphore {
         }
     }
 
-    /// Adds `permits`, and hands them and those that were left to the threads in the queue, as far as they reach.
+    /// Adds `permits`, and hands all free permits to the threads in the queue, as far as they reach.
     #[cold]
     fn hand_over(&self, permits: usize) {
-        // Nothing while the queue turns out to be empty: then others may change the word at the same time.
+        // `None` while the queue is empty: then other threads may change the word at the same time.
         let free: Cell<Option<usize>> = Cell::new(None);
         let choose = |_: WaiterKind| {
             let state = free.get().unwrap_or_else(|| plus(self.state.load(Ordering::Relaxed), permits));
-            // SAFETY: this runs with the queue locked, and for one thread of the queue after the other.
+            // SAFETY: the queue is locked, and the closure runs for one thread of the queue after the other.
             let served = unsafe { self.with_requests(|requests| requests.pop(state / PERMIT)) };
             free.set(Some(state - served.unwrap_or(0) * PERMIT));
             if served.is_some() { Choice::Wake } else { Choice::Stop }
@@ -231,7 +231,7 @@ impl Semaphore {
             }
             true
         };
-        // SAFETY: the key is this object's own address, and the closures neither panic nor park nor wake.
+        // SAFETY: the key is the address of this object, and the closures neither panic nor park nor wake.
         unsafe { queue::wake(self.key(), choose, decide) };
     }
 
@@ -247,15 +247,14 @@ fn has(state: usize, permits: usize) -> bool {
     state & QUEUED == 0 && state / PERMIT >= permits
 }
 
-/// The state with so many permits more.
+/// The state with `permits` more.
 #[inline]
 fn plus(state: usize, permits: usize) -> usize {
     let sum = (state / PERMIT).saturating_add(permits).min(Semaphore::MAX_PERMITS);
     (sum * PERMIT) | (state & QUEUED)
 }
 
-/// Permits of a [`Semaphore`], which come back when it is dropped, in whatever thread. One that is leaked keeps
-/// them.
+/// Permits of a [`Semaphore`]. They are returned when the guard is dropped, in any thread. A leaked guard keeps them.
 #[must_use = "permits that are not held come back at once"]
 pub struct SemaphoreGuard<'a> {
     semaphore: &'a Semaphore,
@@ -263,13 +262,13 @@ pub struct SemaphoreGuard<'a> {
 }
 
 impl SemaphoreGuard<'_> {
-    /// How many they are.
+    /// The number of permits.
     #[inline]
     pub fn permits(&self) -> usize {
         self.permits
     }
 
-    /// Keeps the permits for good, or until [`add_permits`](Semaphore::add_permits) brings them back.
+    /// Drops the guard without returning the permits; [`add_permits`](Semaphore::add_permits) can return them later.
     #[inline]
     pub fn forget(self) {
         std::mem::forget(self);

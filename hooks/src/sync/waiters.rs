@@ -6,11 +6,11 @@ use std::ptr;
 use super::mutex::QueueMutex;
 use crate::account::Stake;
 
-/// A thread that waits. Lies on its stack, and in the list until it is notified or gives up.
+/// A waiting thread. Lies on its stack, and is in the list until it is notified or gives up.
 pub(super) struct Waiter {
     pub(super) mutex: *const QueueMutex,
     pub(super) token: usize,
-    /// When it was moved to the queue of the mutex, and its stake in that account.
+    /// The tick at which it was moved to the queue of the mutex, and its stake in the mutex's account.
     pub(super) moved: Cell<Option<(u64, Stake)>>,
     /// Whether it is in the list.
     is_listed: Cell<bool>,
@@ -20,7 +20,7 @@ pub(super) struct Waiter {
 
 /// The waiters, the longest waiting first.
 pub(super) struct List {
-    /// Whose it is.
+    /// The process that the waiters belong to.
     process: u32,
     pub(super) first: *const Waiter,
     last: *const Waiter,
@@ -42,23 +42,23 @@ impl Waiter {
 impl List {
     pub(super) const EMPTY: Self = Self { process: 0, first: ptr::null(), last: ptr::null() };
 
-    /// Forgets the waiters of another process.
+    /// Makes the list belong to `process`, and empties it if it belonged to another one.
     pub(super) fn claim(&mut self, process: u32) {
         if self.process != process {
             *self = Self { process, ..Self::EMPTY };
         }
     }
 
-    /// Takes all out.
+    /// Removes all waiters.
     pub(super) fn clear(&mut self) {
         self.iter().for_each(|waiter| waiter.is_listed.set(false));
         *self = Self { process: self.process, ..Self::EMPTY };
     }
 
     /// # Safety
-    /// `waiter` stays where it is until it is removed.
+    /// `waiter` is not moved until it is removed.
     pub(super) unsafe fn push(&mut self, waiter: *const Waiter) {
-        // SAFETY: the caller's promise, now and when the last one came.
+        // SAFETY: waiters in the list are not moved.
         unsafe {
             (*waiter).is_listed.set(true);
             (*waiter).previous.set(self.last);
@@ -70,13 +70,13 @@ impl List {
         self.last = waiter;
     }
 
-    /// Takes it out, if it is in.
+    /// Removes a waiter, if it is in the list.
     pub(super) fn remove(&mut self, waiter: &Waiter) {
         if !waiter.is_listed.replace(false) {
             return;
         }
         let (previous, next) = (waiter.previous.get(), waiter.next.get());
-        // SAFETY: the neighbours of what is in the list are in it too, so they are there.
+        // SAFETY: the neighbours of a listed waiter are listed too, and waiters in the list are not moved.
         unsafe {
             match previous.as_ref() {
                 Some(previous) => previous.next.set(next),
@@ -90,7 +90,7 @@ impl List {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Waiter> {
-        // SAFETY: what is in the list is there.
+        // SAFETY: waiters in the list are valid.
         let at = |waiter: *const Waiter| unsafe { waiter.as_ref() };
         std::iter::successors(at(self.first), move |waiter| at(waiter.next.get()))
     }
@@ -123,7 +123,7 @@ mod tests {
         assert!(listed(&list).is_empty() && list.last.is_null());
     }
 
-    /// They are gone, and their stacks may be used again.
+    /// The parent's waiters do not exist in a child, and their stacks may be used again.
     #[test]
     fn waiters_of_the_parent_are_not_touched_in_a_child() {
         let mutex = <QueueMutex as lock_api::RawMutex>::INIT;

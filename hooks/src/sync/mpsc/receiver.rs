@@ -14,10 +14,10 @@ use crate::frame;
 use crate::queue::Sleep;
 use crate::wait::{Wait, WaitReason};
 
-/// A batch that has held more bytes than this is given back when it is empty.
+/// A batch that has held more bytes than this is freed when it is empty.
 const KEPT_BYTES: usize = 64 << 10;
 
-/// The receiving end of a channel. There is one, for one thread at a time.
+/// The receiving end of a channel: one, used by one thread at a time.
 ///
 /// ```compile_fail,E0277
 /// fn shared_by_threads<T: Sync>(_: T) {}
@@ -25,8 +25,8 @@ const KEPT_BYTES: usize = 64 << 10;
 /// ```
 pub struct Receiver<T> {
     shared: Arc<Shared<T>>,
-    /// Messages that were taken out of the channel together; older than those in it. Borrowed only in here, never
-    /// while the program's code runs.
+    /// Messages that were taken out of the channel together; older than those in it. Not borrowed while the program's
+    /// code runs.
     batch: RefCell<VecDeque<T>>,
 }
 
@@ -38,7 +38,7 @@ impl<T> Receiver<T> {
     /// Receives a message, and waits for it if there is none.
     ///
     /// # Errors
-    /// If there is none, and no sender that could send one.
+    /// If there is no message, and no sender that could send one.
     #[inline]
     pub fn recv(&self) -> Result<T, RecvError> {
         if let Some(message) = self.next_of_batch() {
@@ -53,13 +53,13 @@ impl<T> Receiver<T> {
     /// Receives a message if there is one.
     ///
     /// # Errors
-    /// If there is none; whether there may be one later.
+    /// If there is no message; the error shows whether there may be one later.
     #[inline]
     pub fn try_recv(&self) -> Result<T, TryRecvError> {
         if let Some(message) = self.next_of_batch() {
             return Ok(message);
         }
-        // A look that disturbs no sender.
+        // A check that does not contend with senders.
         if self.shared.is_idle() {
             return Err(TryRecvError::Empty);
         }
@@ -68,10 +68,10 @@ impl<T> Receiver<T> {
         received
     }
 
-    /// Receives a message, and waits for it no longer than `timeout`; one of centuries never ends.
+    /// Receives a message, and waits for it no longer than `timeout`. A timeout of centuries never ends.
     ///
     /// # Errors
-    /// If the time was over first, or there is no sender that could send one.
+    /// If the wait timed out, or there is no sender that could send a message.
     #[inline]
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
         if let Some(message) = self.next_of_batch() {
@@ -82,12 +82,12 @@ impl<T> Receiver<T> {
         received
     }
 
-    /// The messages to come: waits for each, and ends when no sender is left.
+    /// Iterates over the messages to come: waits for each, and ends when no sender is left.
     pub fn iter(&self) -> Iter<'_, T> {
         Iter::new(self)
     }
 
-    /// The messages that are there: ends instead of waiting.
+    /// Iterates over the messages that have arrived: ends instead of waiting.
     pub fn try_iter(&self) -> TryIter<'_, T> {
         TryIter::new(self)
     }
@@ -101,7 +101,7 @@ impl<T> Receiver<T> {
         match self.try_recv_slow() {
             Ok(message) => Ok(message),
             Err(TryRecvError::Disconnected) => Err(RecvTimeoutError::Disconnected),
-            // No wait, so no event.
+            // A timeout of 0 is no wait, so no event.
             Err(TryRecvError::Empty) if timeout == Some(Duration::ZERO) => Err(RecvTimeoutError::Timeout),
             Err(TryRecvError::Empty) => self.wait(timeout.and_then(deadline::after)),
         }
@@ -126,7 +126,7 @@ impl<T> Receiver<T> {
         message.ok_or(if has_senders { TryRecvError::Empty } else { TryRecvError::Disconnected })
     }
 
-    /// The batch, which is empty, with no more memory than is worth keeping: it will be the senders' next.
+    /// The batch, which is empty, without the memory of a large backlog: the senders will use it next.
     fn empty_batch(&self) -> std::cell::RefMut<'_, VecDeque<T>> {
         let mut batch = self.batch.borrow_mut();
         if batch.capacity().saturating_mul(size_of::<T>()) > KEPT_BYTES {
@@ -147,8 +147,8 @@ impl<T> Receiver<T> {
                 break taken;
             }
             state.set_receiver_waiting(true);
-            // Mostly once. Who is about to wake it may find it gone because of its deadline, and wake the next wait
-            // instead.
+            // Usually one round. A sender that is about to wake this thread may be late because of the deadline, and
+            // wake the next wait instead.
             sleep = self.shared.sleep_as_receiver(state, &mut wait, deadline);
             state = self.shared.lock();
         };
@@ -174,7 +174,7 @@ impl<T> Receiver<T> {
 
 impl<T> Drop for Receiver<T> {
     fn drop(&mut self) {
-        // Senders learn it before any message is dropped, which may take long, panic, or send.
+        // Senders see this before any message is dropped, because a drop may take long, panic, or send.
         let messages = self.shared.abandon();
         drop(self.batch.take());
         drop(messages);
@@ -205,7 +205,7 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-// As that of std: a panic leaves no message half received.
+// As std's: a panic leaves no message half received.
 impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 

@@ -9,13 +9,13 @@ use super::{SendError, TrySendError};
 use crate::frame;
 use crate::primitive::Ordering;
 
-/// One sender. The channel is closed when the last one is dropped.
+/// A counted reference to the channel. The channel is closed when the last one is dropped.
 pub(super) struct Handle<T> {
     shared: Arc<Shared<T>>,
 }
 
 impl<T> Handle<T> {
-    /// That of the sender that is counted from the beginning.
+    /// The handle of the first sender, which the channel counts from the beginning.
     pub(super) fn first(shared: Arc<Shared<T>>) -> Self {
         Self { shared }
     }
@@ -23,9 +23,9 @@ impl<T> Handle<T> {
 
 impl<T> Clone for Handle<T> {
     fn clone(&self) -> Self {
-        // First the other count, which stops the program before it overflows.
+        // First the `Arc`, which aborts the program before its count overflows.
         let shared = self.shared.clone();
-        // Relaxed: this sender stays, so nobody misses the new one.
+        // Relaxed: this sender stays, so the count cannot reach 0 meanwhile.
         shared.senders.fetch_add(1, Ordering::Relaxed);
         Self { shared }
     }
@@ -33,7 +33,7 @@ impl<T> Clone for Handle<T> {
 
 impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
-        // Of all senders the last one sees what the others did.
+        // AcqRel: the last sender sees what the other senders did.
         if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.close();
         }
@@ -62,7 +62,7 @@ impl<T> Sender<T> {
         Self { handle }
     }
 
-    /// Sends a message. That it was sent does not mean that it will be received.
+    /// Sends a message. A message that was sent may never be received.
     ///
     /// # Errors
     /// The message, if the receiver is gone.
@@ -79,8 +79,8 @@ impl<T> SyncSender<T> {
         Self { handle }
     }
 
-    /// Sends a message, and waits for room if there is none. With a bound of 0 it was then handed to the receiver;
-    /// else that it was sent does not mean that it will be received.
+    /// Sends a message, and waits for room if there is none. With a bound of 0 the receiver has it on return; otherwise
+    /// it may never be received.
     ///
     /// # Errors
     /// The message, if the receiver is gone, or goes while this thread waits.
@@ -91,7 +91,7 @@ impl<T> SyncSender<T> {
         sent
     }
 
-    /// Sends a message if there is room for it. With a bound of 0 that is a receiver that waits.
+    /// Sends a message if there is room for it; with a bound of 0, if a receiver waits.
     ///
     /// # Errors
     /// The message, with whether there was no room or no receiver.
@@ -127,7 +127,7 @@ impl<T> fmt::Debug for SyncSender<T> {
     }
 }
 
-// As those of std: a panic leaves no message half sent.
+// As std's: a panic leaves no message half sent.
 impl<T> UnwindSafe for Sender<T> {}
 impl<T> RefUnwindSafe for Sender<T> {}
 impl<T> UnwindSafe for SyncSender<T> {}

@@ -1,12 +1,12 @@
-//! What the two ends of a channel share.
+//! The state that the two ends of a channel share.
 //!
-//! All is behind one mutex, except for what each side looks at before it takes it. Whoever goes to sleep gives up the
-//! mutex when it is in the queue of sleepers: so who takes the mutex next and finds that somebody waits may wake it
-//! after giving the mutex up again, and never misses it.
+//! All state is behind one mutex, except for the counts that each side reads before it takes the mutex. A thread that
+//! goes to sleep gives up the mutex only when it is in the wait queue. So the next holder of the mutex that finds a
+//! waiter can wake it after giving the mutex up, and never misses it.
 //!
 //! A sender that finds no room leaves its message in a slot on its stack, and the slot's address here. The receiver
-//! moves the message of the one that waits longest, and wakes it with nothing left to do. Slots and sleepers are in one
-//! order, as both are entered with the mutex held.
+//! moves the message of the sender that waits longest, and wakes it with nothing left to do. Slots and sleepers are in
+//! the same order, because both are entered with the mutex held.
 
 use std::cell::UnsafeCell;
 use std::collections::VecDeque;
@@ -30,10 +30,10 @@ const GONE: usize = !(usize::MAX >> 1);
 
 pub(super) struct Shared<T> {
     state: Mutex<State<T>>,
-    /// Messages that are to be received, as far as they are behind the mutex, and [`GONE`]. Written with the mutex
-    /// held, read without. Its address is where the receiver sleeps.
+    /// The number of messages behind the mutex, and [`GONE`]. Written with the mutex held, read without. The receiver
+    /// sleeps at its address.
     pending: AtomicUsize,
-    /// How many there are. Its address is where senders sleep.
+    /// The number of senders. Senders sleep at its address.
     pub(super) senders: AtomicUsize,
     bound: usize,
 }
@@ -42,7 +42,7 @@ pub(super) struct State<T> {
     messages: VecDeque<T>,
     /// The messages of senders that wait for room, the longest waiting first. If there are any, there is no room.
     blocked: VecDeque<Blocked<T>>,
-    /// The receiver sleeps, or is about to, and nobody has sent it anything or woken it since.
+    /// The receiver sleeps, or is about to, and no thread has sent it a message or woken it since.
     is_receiver_waiting: bool,
     has_receiver: bool,
     has_senders: bool,
@@ -54,19 +54,19 @@ type Slot<T> = UnsafeCell<Option<T>>;
 /// The address of a slot. It is valid as long as it is in [`State::blocked`], since the sender sleeps.
 struct Blocked<T>(NonNull<Slot<T>>);
 
-// SAFETY: it stands for the message in the slot, which whoever holds the mutex may take.
+// SAFETY: it gives access to the message in the slot, which the holder of the mutex may take.
 unsafe impl<T: Send> Send for Blocked<T> {}
 
-/// What the receiver has found.
+/// The result of a receive.
 pub(super) struct Taken<T> {
     pub(super) message: Option<T>,
-    /// A sender waits no longer; it is still to be woken.
+    /// A sender's message was taken, and the sender must be woken.
     pub(super) unblocks: bool,
 }
 
 impl<T> State<T> {
     fn has_room(&self, bound: usize) -> bool {
-        // A receiver that waits takes one out of the channel, so to speak.
+        // A waiting receiver counts as room for one more message.
         self.messages.len() < bound.saturating_add(usize::from(self.is_receiver_waiting))
     }
 
@@ -83,17 +83,17 @@ impl<T> State<T> {
         self.is_receiver_waiting = is_waiting;
     }
 
-    /// The message of the sender that waits longest.
+    /// Takes the message of the sender that waits longest.
     fn unblock(&mut self) -> Option<T> {
         let Blocked(slot) = self.blocked.pop_front()?;
-        // SAFETY: the sender sleeps until it is woken, which is after this, and does not touch the slot meanwhile. The
-        // caller holds the mutex, so nobody else does.
+        // SAFETY: the sender sleeps until it is woken, which happens later, and does not touch the slot meanwhile. The
+        // caller holds the mutex, so no other thread does.
         unsafe { (*slot.as_ref().get()).take() }
     }
 }
 
 impl<T> Shared<T> {
-    /// A new channel: its first sender and what its receiver needs.
+    /// Makes a channel: the handle of its first sender, and the shared state for its receiver.
     pub(super) fn open(bound: usize) -> (Handle<T>, Arc<Self>) {
         let state = State {
             messages: VecDeque::new(),
@@ -111,10 +111,10 @@ impl<T> Shared<T> {
         self.state.lock()
     }
 
-    /// Whether there is nothing to be seen behind the mutex, neither messages nor that there will be none.
+    /// Whether the mutex protects neither messages nor the end of the channel.
     #[inline]
     pub(super) fn is_idle(&self) -> bool {
-        // Relaxed: what was sent before, as far as this thread can know, is seen.
+        // Relaxed: a message whose sending happens before this call is visible.
         self.pending.load(Ordering::Relaxed) == 0
     }
 
@@ -125,7 +125,7 @@ impl<T> Shared<T> {
         self.pending.load(Ordering::Acquire) == GONE
     }
 
-    /// Shows the other side what has changed, before the mutex is given up.
+    /// Publishes the changed counts, before the mutex is given up.
     fn publish(&self, state: &State<T>) {
         self.pending.store(state.pending(), Ordering::Release);
     }
@@ -158,7 +158,7 @@ impl<T> Shared<T> {
         self.wake_receiver(state);
     }
 
-    /// Wakes the receiver if it waits. Not with the mutex held, which is the first thing it asks for.
+    /// Wakes the receiver if it waits, after giving up the mutex, which the receiver takes first.
     fn wake_receiver(&self, mut state: MutexGuard<'_, State<T>>) {
         let is_waiting = std::mem::replace(&mut state.is_receiver_waiting, false);
         drop(state);
@@ -170,7 +170,7 @@ impl<T> Shared<T> {
 
     #[cold]
     fn send_slow(&self, message: T) -> Result<(), SendError<T>> {
-        // While others wait already, or for a receiver, there is nothing to hope for.
+        // Spinning is useless while others wait already, and for a rendezvous.
         spin_while(SHORT, || self.bound != 0 && self.pending.load(Ordering::Relaxed) == self.bound);
         let mut state = self.lock();
         if !state.has_receiver {
@@ -185,7 +185,7 @@ impl<T> Shared<T> {
         state.blocked.push_back(Blocked(NonNull::from(&slot)));
         self.publish(&state);
         let mut wait = Wait::prepare(WaitReason::ChanSend);
-        // No deadline, so it sleeps until its slot is off the list.
+        // Without a deadline it sleeps until its slot is off the list.
         self.sleep(state, self.sender_key(), &mut wait, None);
         wait.end();
         match slot.into_inner() {
@@ -194,7 +194,8 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Takes a message. The receiver of an unbounded channel takes the others along, into `batch`, which is empty.
+    /// Takes a message. The receiver of an unbounded channel takes the other messages too, into `batch`, which is
+    /// empty.
     pub(super) fn take(&self, state: &mut State<T>, batch: &mut VecDeque<T>) -> Taken<T> {
         if self.bound == UNBOUNDED && state.messages.len() > 1 {
             std::mem::swap(&mut state.messages, batch);
@@ -224,7 +225,7 @@ impl<T> Shared<T> {
         unsafe { queue::wake(self.sender_key(), queue::first(), |_| true) };
     }
 
-    /// The receiver sleeps until it is woken, or until the deadline.
+    /// Puts the receiver to sleep until it is woken, or until the deadline.
     pub(super) fn sleep_as_receiver(
         &self,
         state: MutexGuard<'_, State<T>>,
@@ -234,7 +235,7 @@ impl<T> Shared<T> {
         self.sleep(state, self.receiver_key(), wait, deadline)
     }
 
-    /// The last sender is gone.
+    /// Closes the channel after its last sender.
     #[cold]
     pub(super) fn close(&self) {
         let mut state = self.lock();
@@ -243,11 +244,11 @@ impl<T> Shared<T> {
         self.wake_receiver(state);
     }
 
-    /// The receiver is gone. Returns what it has not received.
+    /// Closes the channel after its receiver. Returns the messages that were not received.
     pub(super) fn abandon(&self) -> VecDeque<T> {
         let mut state = self.lock();
         state.has_receiver = false;
-        // Their messages stay in their slots; they find them there.
+        // The waiting senders find their messages in their slots.
         let has_blocked = !std::mem::take(&mut state.blocked).is_empty();
         let messages = std::mem::take(&mut state.messages);
         drop(state);
@@ -274,13 +275,14 @@ impl<T> Shared<T> {
         deadline: Option<Instant>,
     ) -> Sleep {
         std::mem::forget(state);
-        // SAFETY: the guard, just forgotten, said that this thread holds the mutex. The key is an address of this
-        // object.
+        // SAFETY: the guard, which was just forgotten, proved that this thread holds the mutex. The key is an address
+        // of this object.
         unsafe { sleep(self.state.raw(), key, wait, deadline) }
     }
 }
 
-/// Gives up `mutex` and sleeps at `key`. Here, and not above, so that there is one copy for all kinds of messages.
+/// Gives up `mutex` and sleeps at `key`. A function without type parameters, so that all types of messages share one
+/// copy.
 ///
 /// # Safety
 /// This thread holds the mutex. The caller owns the address.
@@ -289,8 +291,8 @@ unsafe fn sleep(mutex: &QueueMutex, key: usize, wait: &mut Wait, deadline: Optio
         wait.run();
         true
     };
-    // SAFETY: the caller's promise.
+    // SAFETY: the caller holds the mutex.
     let before_sleep = || unsafe { mutex.unlock() };
-    // SAFETY: the caller's promise; the closures neither panic nor park, and unlocking may wake.
+    // SAFETY: the caller owns the address. The closures neither panic nor park; unlocking may wake.
     unsafe { queue::park(key, 0, wait, validate, before_sleep, |_, _| {}, deadline) }
 }

@@ -1,16 +1,16 @@
-//! What the threads in a semaphore's queue ask for.
+//! The requests of the threads in a semaphore's queue.
 
 use std::cell::Cell;
 use std::ptr;
 
-/// The requests, in the order of the queue, which itself remembers but three bits of each. Protected by the
-/// queue's lock; changed whenever the queue is.
+/// The requests, in the order of the queue, which itself stores only three bits for each thread. Protected by the
+/// queue's lock, and changed whenever the queue is.
 pub(super) struct Requests {
     first: *const Request,
     last: *const Request,
 }
 
-/// What one thread asks for, on its stack.
+/// The request of one thread, on its stack.
 pub(super) struct Request {
     permits: usize,
     next: Cell<*const Request>,
@@ -28,22 +28,22 @@ impl Requests {
     /// Appends a request.
     ///
     /// # Safety
-    /// It is in no list, and stays where it is until [`pop`](Requests::pop) or [`remove`](Requests::remove) takes
+    /// The request is in no list, and is not moved until [`pop`](Requests::pop) or [`remove`](Requests::remove) takes
     /// it out.
     pub(super) unsafe fn push(&mut self, request: &Request) {
         request.next.set(ptr::null());
         if self.first.is_null() {
             self.first = request;
         } else {
-            // SAFETY: it is in the list, so it is where it was.
+            // SAFETY: requests in the list are not moved.
             unsafe { (*self.last).next.set(request) };
         }
         self.last = request;
     }
 
-    /// Takes out the first request if it asks for no more than `permits`, and returns what it asks for.
+    /// Takes out the first request if it is for no more than `permits`, and returns its number of permits.
     pub(super) fn pop(&mut self, permits: usize) -> Option<usize> {
-        // SAFETY: what is in the list is where it was.
+        // SAFETY: requests in the list are not moved.
         let first = unsafe { self.first.as_ref() }?;
         if first.permits > permits {
             return None;
@@ -58,9 +58,9 @@ impl Requests {
             self.first = request.next.get();
             return true;
         }
-        // As long as the search in the queue, which took out the thread.
+        // The search takes as long as that in the queue, which took out the thread.
         let mut before = self.first;
-        // SAFETY: what is in the list is where it was.
+        // SAFETY: requests in the list are not moved.
         while let Some(other) = unsafe { before.as_ref() } {
             let next = other.next.get();
             if ptr::eq(next, request) {
