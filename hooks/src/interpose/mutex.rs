@@ -34,7 +34,7 @@ const WAITERS: c_int = c_int::MIN;
 /// # Safety
 /// The current thread has locked the mutex, and `at` is less than 6.
 unsafe fn word(mutex: *mut pthread_mutex_t, at: usize) -> c_int {
-    // SAFETY: the caller's promise. Other threads may write to some words meanwhile, as the C library allows.
+    // SAFETY: the caller holds the mutex, and the word is within it. Other threads may write to some words meanwhile, as the C library allows.
     unsafe { mutex.cast::<c_int>().add(at).read_volatile() }
 }
 

@@ -27,7 +27,7 @@ type ClockNanosleep = unsafe extern "C-unwind" fn(clockid_t, c_int, *const times
 unsafe fn next_nanosleep(wanted: *const timespec, left: *mut timespec) -> c_int {
     #[cfg(not(target_feature = "crt-static"))]
     if let Some(next) = next::NANOSLEEP.address() {
-        // SAFETY: the C library's function of that name; the caller's promise.
+        // SAFETY: the address is that of the C library's function of this name; the caller keeps its contract.
         return unsafe { core::mem::transmute::<*mut (), Nanosleep>(next)(wanted, left) };
     }
     // SAFETY: the caller keeps the contract of the C library's function.
@@ -59,7 +59,7 @@ pub(crate) unsafe extern "C-unwind" fn clock_nanosleep(
     let call = || {
         #[cfg(not(target_feature = "crt-static"))]
         if let Some(next) = next::CLOCK_NANOSLEEP.address() {
-            // SAFETY: the C library's function of that name; the caller's promise.
+            // SAFETY: the address is that of the C library's function of this name; the caller keeps its contract.
             return unsafe {
                 core::mem::transmute::<*mut (), ClockNanosleep>(next)(clock, flags, wanted, left)
             };
