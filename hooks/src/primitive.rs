@@ -3,14 +3,14 @@
 //!
 //! A model test is `RUSTFLAGS="--cfg loom" cargo test -p rtprof-hooks --release loom_`.
 
-pub(crate) use rtprof_runtime::primitive::UnsafeCell;
+pub(crate) use rtprof_runtime::primitive::{
+    AtomicPtr, AtomicU8, AtomicU32, AtomicUsize, Ordering, UnsafeCell,
+};
 
 #[cfg(not(loom))]
 pub(crate) use real::*;
 #[cfg(not(loom))]
 mod real {
-    pub(crate) use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};
-
     pub(crate) use parking_lot_core as parking;
     pub(crate) use rtprof_runtime::{clock, goroutine, process};
     pub(crate) use rtprof_tracer::states;
@@ -42,5 +42,3 @@ mod real {
 
 #[cfg(loom)]
 pub(crate) use crate::model::{clock, goroutine, parking, process, report, states};
-#[cfg(loom)]
-pub(crate) use loom::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering};

@@ -30,8 +30,10 @@
 //! # Locks
 //! None.
 
+use rtprof_runtime::primitive::AtomicU64;
+
 use crate::account::Charge;
-use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicUsize, Ordering};
 use crate::wait::{Goroutine, process};
 
 const CELLS: usize = if cfg!(loom) { 2 } else { 1 << 12 };

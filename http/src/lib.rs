@@ -50,6 +50,9 @@ mod cpu;
 mod delta;
 mod engine;
 mod flame_graph;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod handler;
 mod html;

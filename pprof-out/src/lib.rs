@@ -45,6 +45,9 @@ mod decoded;
 mod encode;
 mod error;
 mod functions;
+#[cfg(fuzzing)]
+#[doc(hidden)]
+pub mod fuzzing;
 #[cfg(test)]
 mod go_pprof;
 mod goroutine_dump;

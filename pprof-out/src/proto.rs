@@ -4,7 +4,7 @@
 
 /// A whole profile. The export never holds one: it writes the fields one by one and a reader merges them, which
 /// protobuf permits. Tests decode into this type.
-#[cfg(test)]
+#[cfg(any(test, fuzzing))]
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Profile {
     /// The type of each value of a sample, in order.

@@ -16,7 +16,7 @@ fn main() -> ExitCode {
     };
     match rtprof_trace_check::validate(&bytes) {
         Ok(parsed) => {
-            println!("{}: valid, {} events", path.display(), parsed.events.len());
+            println!("{}: valid, {} events", path.display(), parsed.events().len());
             ExitCode::SUCCESS
         }
         Err(invalid) => {
