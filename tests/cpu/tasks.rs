@@ -1,4 +1,4 @@
-//! Samples in async tasks: their stacks end at the task, with its name and labels.
+//! Samples in async tasks: their stacks end at the task, and carry its name and labels.
 
 use std::collections::HashMap;
 use std::pin::pin;
