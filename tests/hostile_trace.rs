@@ -155,7 +155,7 @@ fn threads_end_in_the_middle_of_an_event() {
         std::ptr::null_mut()
     }
     child::isolated("threads_end_in_the_middle_of_an_event", || {
-        // SAFETY: as said there.
+        // SAFETY: `end` makes one system call, which ends a thread that holds nothing that others wait for.
         unsafe { libc::signal(libc::SIGUSR1, end as *const () as libc::sighandler_t) };
         let started = Instant::now();
         let mut rounds = 0;
@@ -165,13 +165,13 @@ fn threads_end_in_the_middle_of_an_event() {
             let (parsed, _) = traced(|| {
                 for n in 0..20 {
                     let (mut thread, events) = (0, EVENTS.load(Ordering::Relaxed));
-                    // SAFETY: starts a thread that runs until it is ended. Its memory is lost.
+                    // SAFETY: starts a thread that runs until the signal ends it. Its memory is leaked.
                     unsafe {
                         libc::pthread_create(&raw mut thread, std::ptr::null(), record, std::ptr::null_mut());
                     }
                     until("its first event", || EVENTS.load(Ordering::Relaxed) > events);
                     std::thread::sleep(Duration::from_micros(137 * n));
-                    // SAFETY: the thread lives: this is what ends it.
+                    // SAFETY: the thread lives, because only this signal ends it.
                     unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
                     until("its end", || ENDED.load(Ordering::Relaxed) > before + n);
                 }
@@ -183,7 +183,7 @@ fn threads_end_in_the_middle_of_an_event() {
     });
 }
 
-/// Threads are born and die without a pause, and talk in their last destructors.
+/// Threads begin and end without a pause, and record events in their last destructors.
 #[test]
 fn threads_die_while_traces_come_and_go() {
     struct Talks;
@@ -257,7 +257,7 @@ fn fork_while_tracing() {
     });
 }
 
-/// A child of a parent that does not trace can, also if its parent did before.
+/// A child of a parent that does not trace can record a trace, even if its parent recorded one before.
 #[test]
 fn a_child_traces_itself() {
     fork::isolated("a_child_traces_itself", "", || {
@@ -313,7 +313,7 @@ fn a_panic_ends_a_region() {
     });
 }
 
-/// Neither memory for buffers nor a thread for the writer is to be had: an error, and the next trace works.
+/// Neither memory for buffers nor a thread for the writer is available: the start fails, and the next trace works.
 #[test]
 fn a_trace_that_cannot_begin() {
     child::isolated("a_trace_that_cannot_begin", || {
