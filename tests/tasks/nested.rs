@@ -138,7 +138,8 @@ async fn hands_a_clone_on<F: Future>(future: F) -> F::Output {
     .await
 }
 
-/// A leaf that keeps its waker as long as that would wake the same task is seen where it is polled last, in each poll.
+/// A leaf keeps its waker as long as it would wake the same task: the leaf is found in each poll, where it is polled
+/// last.
 #[test]
 fn a_leaf_is_seen_where_it_is_polled_last() {
     child::isolated("a_leaf_is_seen_where_it_is_polled_last", || {
