@@ -152,7 +152,7 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
 }
 
-/// A channel's allocations are charged to the function that uses the channel.
+/// Checks that a channel's allocations are charged to the function that uses the channel.
 fn check_channel(what: &str, profile: &Profile) {
     let samples = profile.samples();
     let mut sends = samples.iter().filter(|sample| sample.has("chain::sends")).peekable();
@@ -162,8 +162,8 @@ fn check_channel(what: &str, profile: &Profile) {
     }
 }
 
-/// Our own threads show no function of ours in builds whose functions can be told apart, and a function has the same
-/// name in a trace and in a profile.
+/// Checks that our own threads show no function of ours in builds whose functions can be told apart, and that a
+/// function has the same name in a trace and in a profile.
 fn check_frames(what: &str, written: &Written, names: Names) {
     let trace_stack = |event_type, function: &str| {
         let mut events = written.trace.events_of(event_type);
@@ -189,7 +189,7 @@ fn check_frames(what: &str, written: &Written, names: Names) {
     assert_eq!(generic, None, "{what}: type arguments are left out");
 }
 
-/// Every stack of the trace begins at the expected line of the program.
+/// Checks that every stack of the trace begins at the expected line of the program.
 fn check_trace(what: &str, trace: &Parsed, names: Names) {
     for (event_type, function) in [
         (EventType::UserRegion, "sleeps"),

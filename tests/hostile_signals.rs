@@ -23,7 +23,7 @@ const SIZE: usize = 8 << 30;
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The first call comes long before the first signal.
+/// Returns the mapping; the first call comes long before the first signal.
 fn memory() -> *mut u8 {
     let known = MEMORY.load(Relaxed);
     if !known.is_null() {

@@ -18,7 +18,7 @@ use support::web::{self, Answer, End};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// One server for all tests that do not configure it.
+/// Returns the server that all tests share, except those that configure one.
 fn server() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| serve("127.0.0.1:0").expect("a port is free").local_addr())

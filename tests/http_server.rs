@@ -281,7 +281,7 @@ fn server_threads() -> Vec<i64> {
     threads::nice_values("rtprof-http")
 }
 
-/// The kernel lists a thread for a moment after it was joined.
+/// Waits until the server's threads are gone: the kernel lists a thread for a moment after its join.
 fn until_gone() {
     until("the server's threads are gone", || server_threads() == NONE);
 }

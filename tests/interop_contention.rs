@@ -25,7 +25,7 @@ static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 static INDEX: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static CACHE: Mutex<u64> = Mutex::new(0);
 
-/// The hot lock.
+/// Holds the hot lock.
 #[inline(never)]
 fn update_the_index(number: u64) {
     let mut index = INDEX.lock(); // the line that -list of the block profile must show

@@ -22,7 +22,7 @@ async fn computes(time: Duration) {
     works(time);
 }
 
-/// An executor's own function.
+/// Polls a task once, as an executor's own function.
 #[inline(never)]
 fn polls_once(task: impl Future<Output = ()>) {
     assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready());

@@ -101,7 +101,7 @@ fn add(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
-/// One thread waits for a lock that another holds for some milliseconds, `times` times.
+/// Lets one thread wait for a lock that another holds for some milliseconds, `times` times.
 #[inline(never)]
 fn contend(times: usize) {
     static LOCK: Mutex<()> = Mutex::new(());

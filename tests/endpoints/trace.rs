@@ -27,7 +27,7 @@ fn check(answer: &Answer) -> rtprof_trace_check::Parsed {
     rtprof_trace_check::validate(&answer.body).expect("Go's tools read it")
 }
 
-/// The thread that started the trace, and then writes it now and then, is not shown as computing.
+/// Checks that the thread that started the trace, and then writes it now and then, is not shown as computing.
 fn check_ours(parsed: &rtprof_trace_check::Parsed) {
     let ours: Vec<_> = parsed.goroutines_named("rtprof-http").collect();
     assert!(!ours.is_empty(), "{:?}", parsed.goroutines().collect::<Vec<_>>());
@@ -103,8 +103,8 @@ fn traces_stream() {
     });
 }
 
-/// The trace contains the events of its time: at least ten rounds, in two seconds or in as many as the machine takes
-/// for ten rounds.
+/// Checks that a trace contains the events of its time: at least ten rounds, in two seconds or in as many as the
+/// machine takes for ten rounds.
 fn a_whole_one(server: SocketAddr) {
     for seconds in [2, 8, 32] {
         let started = Instant::now();
@@ -172,7 +172,7 @@ fn one_at_a_time(server: SocketAddr) {
     check(&web::get(server, "/debug/pprof/trace?seconds=0.1"));
 }
 
-/// The trace ends soon after its client is gone, and the next one can begin.
+/// Checks that the trace ends soon after its client is gone, and the next one can begin.
 fn a_client_that_goes_away(server: SocketAddr) {
     let connection = asking(server, "600");
     until("it records", trace::is_enabled);
@@ -211,7 +211,7 @@ fn a_client_leaves_a_quiet_program() {
     });
 }
 
-/// Go's `trace.Stop` ends the endpoint's trace too; the recorded part is sent.
+/// Checks that a stop by the program ends the endpoint's trace, as Go's `trace.Stop` does; the recorded part is sent.
 fn a_stop_by_the_program(server: SocketAddr) {
     start_own();
     trace::stop().expect("a sink takes everything");

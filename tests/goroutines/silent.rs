@@ -124,7 +124,7 @@ fn handle_all(how: libc::sighandler_t) {
     }
 }
 
-/// And the program's handlers receive their own signals, and no other.
+/// The program's handlers receive their own signals, and no other.
 #[test]
 fn a_program_may_handle_every_real_time_signal() {
     child::isolated("a_program_may_handle_every_real_time_signal", || {
@@ -184,7 +184,7 @@ fn block_all() {
     }
 }
 
-/// And no signal stays pending for the thread, where the thread's own `sigwait` would find it.
+/// No signal stays pending for the thread, where the thread's own `sigwait` would find it.
 #[test]
 fn a_thread_that_blocks_signals_gets_none() {
     child::isolated("a_thread_that_blocks_signals_gets_none", || {

@@ -146,7 +146,7 @@ pub(crate) struct Frame {
 pub(crate) struct Sample {
     pub(crate) frames: Vec<Frame>,
     pub(crate) values: Vec<i64>,
-    /// Labels with texts and with numbers, the latter in decimal.
+    /// Labels with texts and labels with numbers; numbers are in decimal.
     pub(crate) labels: HashMap<String, String>,
 }
 

@@ -17,7 +17,7 @@ use crate::leaves::lasting_runtime;
 use crate::states::{find, waits};
 use crate::support::{child, until};
 
-/// A minimal executor.
+/// Runs a future on a minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unparks(Thread);
     impl Wake for Unparks {

@@ -128,7 +128,7 @@ async fn then_awaits(leaf: Pin<&mut Leaf>) {
     leaf.await;
 }
 
-/// A future that passes its own clone of the waker on.
+/// Awaits a future with its own clone of the waker.
 async fn hands_a_clone_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {

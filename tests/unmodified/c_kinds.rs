@@ -111,7 +111,8 @@ fn traces_have_mutexes_of_all_kinds() {
 }
 
 /// Unlocks the mutex twice while three threads wait for it, and takes it again each time. Returns whether the kernel
-/// has woken one of them, and none has got the mutex; then the trace shows only that thread as runnable.
+/// has woken one of them, and none has got the mutex. In that case checks that the trace shows only that thread as
+/// runnable.
 fn one_was_woken() -> bool {
     let (lock, has_served, mut woken) = (CLock::new(), AtomicBool::new(false), Vec::new());
     let name = |at: usize| format!("waits {at}");

@@ -98,8 +98,8 @@ fn who_waits_for_a_condition_gives_up_its_mutex() {
     });
 }
 
-/// A thread waits for the mutex, which this thread unlocks and takes again, if it is faster. Returns how long the other
-/// thread has waited, and how often it was too late.
+/// Lets a thread wait for the mutex, which this thread unlocks and takes again, if it is faster. Returns how long the
+/// other thread has waited, and how often it was too late.
 fn taken_again(lock: &CLock) -> (About, usize) {
     let (mut times, mut began) = (0, None);
     let woke = scope(|scope| {
@@ -170,7 +170,7 @@ fn a_recursive_mutex_is_unlocked_once() {
     });
 }
 
-/// A timeout ends a wait, and no unlock is charged for time after the last wait.
+/// A timeout ends a wait, and an unlock after the timeout is not charged for it.
 #[test]
 fn a_time_may_be_over() {
     for (at, by) in all_clocks().into_iter().enumerate() {

@@ -116,7 +116,7 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
     check(test, &trace, &[]);
 }
 
-/// Channels of std: threads that compute on messages of others.
+/// Runs threads that compute on messages of others, through channels of std.
 fn channels(worked: &mut dyn FnMut()) {
     let (tell, told) = mpsc::channel();
     let end = Arc::new(Barrier::new(3));
@@ -154,7 +154,7 @@ fn channels(worked: &mut dyn FnMut()) {
     }
 }
 
-/// Rayon: a pool that gets work now and then.
+/// Runs a pool of rayon that gets work now and then.
 fn pool(worked: &mut dyn FnMut()) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).thread_name(|at| format!("pool {at}"));
     let pool = pool.build().unwrap();
@@ -185,7 +185,7 @@ fn asks(server: SocketAddr) {
     }
 }
 
-/// A server on tokio, under load.
+/// Runs a server on tokio, under load.
 fn server(worked: &mut dyn FnMut()) {
     let number = AtomicUsize::new(0);
     let runtime = tokio::runtime::Builder::new_multi_thread()

@@ -221,7 +221,7 @@ extern "C" fn counts(_: i32) {
     SIGNALS.fetch_add(1, Relaxed);
 }
 
-/// A signal that is unblocked only during the call interrupts it.
+/// Checks that a signal that is unblocked only during the call interrupts it.
 fn masks() {
     let second = libc::timespec { tv_sec: 60, tv_nsec: 0 };
     let (one, _other) = UnixStream::pair().expect("there are descriptors");

@@ -1,4 +1,4 @@
-//! A program that has forbidden itself all system calls but those it needs: recording needs only few more.
+//! A program that has forbidden itself all system calls but those in the lists below: recording needs no others.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;

@@ -17,13 +17,13 @@ use crate::support::contention::{
 
 const WAIT: Duration = Duration::from_millis(50);
 
-/// The function in which the thread waits.
+/// Runs `body`, in which the thread waits.
 #[inline(never)]
 fn waits<T>(body: impl FnOnce() -> T) -> T {
     black_box(body())
 }
 
-/// The function that ends the wait.
+/// Runs `body`, which ends the wait.
 #[inline(never)]
 fn lets_go<T>(body: impl FnOnce() -> T) -> T {
     black_box(body())

@@ -47,8 +47,8 @@ fn join<T>(waiter: Waiter<'_, T>) -> T {
     waiter.thread.join().expect("the thread ends well")
 }
 
-/// One holder, four waiters: four waits and their whole time are charged to the holder (go#61015). The time that the
-/// mutex then takes to go through the four is charged to them.
+/// Checks one holder and four waiters: four waits and their whole time are charged to the holder (go#61015). The time
+/// that the mutex then takes to go through the four is charged to them.
 fn four_behind_one<R: Lock>() {
     record_everything();
     let lock = new::<R>();
@@ -85,8 +85,8 @@ fn a_holder_of_an_adapter_is_charged_for_all_who_wait() {
     child::isolated("a_holder_of_an_adapter_is_charged_for_all_who_wait", four_behind_one::<Adapter>);
 }
 
-/// A queue that drains through four holders: each is charged for the threads behind it, from when it took over or they
-/// came until it unlocked (go#73760).
+/// Checks a queue that drains through four holders: each is charged for the threads behind it, from when it took over
+/// or they came until it unlocked (go#73760).
 fn drain<R: Lock>() {
     record_everything();
     let lock = new::<R>();
@@ -146,8 +146,8 @@ fn contend<R: Lock>(lock: &Any<R>, wait: impl FnOnce() + Send) -> About {
     })
 }
 
-/// A thread that times out is in the block profile with its time, and no thread is charged for it; it leaves nothing
-/// behind that a later holder would be charged for.
+/// Checks that a thread that times out is in the block profile with its time, and that no thread is charged for it; it
+/// leaves nothing behind that a later holder would be charged for.
 fn give_up<R: Lock>() {
     record_everything();
     let lock = new::<R>();

@@ -28,8 +28,8 @@ const fn case(name: &'static str, kind: &'static str, frames: usize, budget: Opt
     Case { name, kind, frames, threads: 1, budget, anchor: "" }
 }
 
-/// A case in which another thread does the same at the same time, on another core. Follows the case that it is compared
-/// with.
+/// Makes a case in which another thread does the same at the same time, on another core. It follows the case that it is
+/// compared with.
 const fn by_two(name: &'static str, kind: &'static str, frames: usize) -> Case {
     Case { threads: 2, ..case(name, kind, frames, None) }
 }
