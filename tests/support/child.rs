@@ -193,7 +193,6 @@ fn key(test: &str, scenario: &str) -> String {
 
 /// Returns the harness's name of `test` of the calling file: `tests/waits/threads.rs` is the module `threads` of the
 /// binary `waits`, and `tests/browser.rs` is a binary by itself.
-/// the binary `waits`, and `tests/browser.rs` is a binary by itself.
 #[track_caller]
 fn full_name(test: &str) -> String {
     fn stem(path: &Path) -> Option<&str> {
