@@ -1,21 +1,21 @@
-//! Counts the words of the Rust documentation on this machine with four threads that get in each other's
-//! way, and writes profiles that show where.
+//! Counts the words of the Rust documentation on this machine with four threads that block each other, and writes
+//! profiles that show where.
 //!
 //! ```sh
 //! cargo run --release --example contention            # about 48 MiB of text
 //! cargo run --release --example contention -- 100     # about 100 MiB
 //! ```
 //!
-//! Three things are wrong with it:
+//! The program has three faults:
 //!
-//! - `count_page`: every thread counts into one table behind one mutex, which it holds for the whole page: the
-//!   hot mutex.
-//! - `Ignored::reload`: time and again the list of ignored words is made anew, with the reader-writer lock held
-//!   for writing all the while: the slow one.
-//! - `archive`: the main thread waits for finished pages, of which hardly any are sent: the starving channel.
+//! - `count_page`, the hot mutex: every thread counts into one table behind one mutex, which it holds for the whole
+//!   page.
+//! - `Ignored::reload`, the slow writer: the list of ignored words is made again and again, with the reader-writer lock
+//!   held for writing all the while.
+//! - `archive`, the starving channel: the main thread waits for finished pages, of which hardly any are sent.
 //!
-//! The mutex profile names the first two, by who makes others wait; the block profile names all three, by who
-//! waits.
+//! The mutex profile names the first two, by the stacks that made others wait; the block profile names all three, by
+//! the stacks that waited.
 
 mod corpus;
 
@@ -37,11 +37,11 @@ use corpus::{MIB, plain_text, words};
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 const THREADS: usize = 4;
-/// A page in so many is sent to the archive.
+/// One page in this many is sent to the archive.
 const ARCHIVED: usize = 200;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // Every wait and every contended unlock. In production: rtprof::set_block_profile_rate(10_000) and
+    // Records every wait and every contended unlock. In production: rtprof::set_block_profile_rate(10_000) and
     // rtprof::set_mutex_profile_fraction(10), see docs/contention.md.
     rtprof::set_block_profile_rate(1);
     rtprof::set_mutex_profile_fraction(1);
@@ -73,7 +73,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Pages that nobody has taken yet.
+/// The pages that are still to be counted.
 struct Work {
     pages: Vec<PathBuf>,
     next: AtomicUsize,
@@ -96,7 +96,7 @@ impl Work {
     }
 }
 
-/// Returns the bytes that were read, and the pages that were archived.
+/// Returns the number of bytes that were read, and of pages that were archived.
 fn count(work: &Work) -> Result<(usize, usize), Box<dyn Error>> {
     let done = AtomicBool::new(false);
     let (finished, pages) = channel();
@@ -129,14 +129,14 @@ fn count_pages(work: &Work, finished: Sender<String>) -> usize {
         let text = plain_text(&page);
         count_page(&IGNORED.others(&text));
         if pages % (ARCHIVED / THREADS) == 0 {
-            // Fails when nobody archives any more, and then nobody misses it.
+            // Fails if the archive has stopped; the page is then not needed.
             let _ = finished.send(text);
         }
     }
     read
 }
 
-/// How often each word was seen.
+/// The count of each word.
 static TOTALS: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
 
 #[inline(never)]
@@ -152,7 +152,7 @@ fn count_page(words: &[&str]) {
     }
 }
 
-/// Words that are not worth counting.
+/// The words that are not counted.
 struct Ignored {
     words: RwLock<Option<HashSet<String>>>,
 }
@@ -160,7 +160,7 @@ struct Ignored {
 static IGNORED: Ignored = Ignored { words: RwLock::new(None) };
 
 impl Ignored {
-    /// The words of a page that are not ignored.
+    /// Returns the words of a page that are not ignored.
     #[inline(never)]
     fn others<'a>(&self, text: &'a str) -> Vec<&'a str> {
         let ignored = self.words.read();
@@ -168,7 +168,7 @@ impl Ignored {
         words(text).filter(|word| !is_ignored(word)).collect()
     }
 
-    /// Makes the list anew: all numbers up to 10,000.
+    /// Makes the list again: all numbers up to 10,000.
     #[inline(never)]
     fn reload(&self) {
         let mut words = self.words.write();
@@ -183,7 +183,7 @@ fn keep_reloading(done: &AtomicBool) {
     }
 }
 
-/// Keeps pages; returns how many there were.
+/// Stores pages, and returns their number.
 #[inline(never)]
 fn archive(pages: Receiver<String>) -> usize {
     let mut archive: Vec<String> = Vec::new();

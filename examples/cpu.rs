@@ -1,20 +1,20 @@
-//! Packs the Rust documentation on this machine (or this repository where there is none): reads pages, strips their tags,
-//! counts their words and compresses them, with two threads, and writes a CPU profile of it.
+//! Packs the Rust documentation on this machine (or this repository, if the documentation is missing): two threads read
+//! pages, strip their tags, count their words and compress them. Writes a CPU profile of this work.
 //!
 //! ```sh
 //! cargo run --release --example cpu            # about 48 MiB of text
 //! cargo run --release --example cpu -- 200     # about 200 MiB
 //! ```
 //!
-//! With an address it writes none, but answers there while it works:
+//! With an address, the program writes no profile, but serves profiles at the address while it works:
 //!
 //! ```sh
 //! cargo run --release --example cpu -- 1000 127.0.0.1:6060 &
 //! go tool pprof -top 'http://127.0.0.1:6060/debug/pprof/profile?seconds=5'
 //! ```
 //!
-//! What to find in the profile: compression is what the program is for, and takes most. `is_stop_word` is the hot function
-//! that should not be one: it looks through a list, for every word. It takes more time than all the rest of the counting.
+//! The profile shows two things. Compression, the program's purpose, takes most of the time. `is_stop_word` is hot
+//! without need: it searches a list for every word, and takes more time than the rest of the counting.
 
 mod corpus;
 
@@ -130,13 +130,13 @@ fn count_words(text: &str, counts: &mut HashMap<String, u64>) {
     }
 }
 
-/// The hot function: a set would answer at once.
+/// The hot function. A set would find the word without a search.
 #[inline(never)]
 fn is_stop_word(word: &str) -> bool {
     STOP_WORDS.split_ascii_whitespace().any(|stop| stop == word)
 }
 
-/// Bytes of a page, compressed.
+/// Returns the number of bytes of a page, compressed.
 #[inline(never)]
 fn compress(page: &[u8]) -> usize {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());

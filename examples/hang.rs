@@ -1,5 +1,5 @@
-//! A program that hangs: two threads take two locks, each in another order. Beside them one waits for a line of input and one
-//! computes.
+//! A program that hangs: two threads take two locks in opposite orders. Of two further threads one waits for a line of
+//! input and the other one computes.
 //!
 //! ```sh
 //! cargo run --release --example hang
@@ -11,7 +11,7 @@
 //! curl 'http://127.0.0.1:6060/debug/pprof/goroutine?debug=2'
 //! ```
 //!
-//! The two threads that say `sync.Mutex.Lock` are at the guilty lines. The others say where they are as well: they are asked by
+//! The two threads that say `sync.Mutex.Lock` are at the guilty lines. The others report their stacks too, in answer to
 //! a signal.
 
 use std::hint::black_box;
@@ -35,7 +35,7 @@ impl Bank {
     fn transfer(&self, both_are_here: &Barrier) {
         let mut accounts = self.accounts.lock();
         both_are_here.wait();
-        let mut journal = self.journal.lock(); // waits for ever: `audit` has it
+        let mut journal = self.journal.lock(); // waits for ever: `audit` holds it
         accounts.push(1);
         journal.push("transfer".to_owned());
     }
@@ -44,12 +44,12 @@ impl Bank {
     fn audit(&self, both_are_here: &Barrier) {
         let journal = self.journal.lock();
         both_are_here.wait();
-        let accounts = self.accounts.lock(); // waits for ever: `transfer` has it
+        let accounts = self.accounts.lock(); // waits for ever: `transfer` holds it
         println!("{} entries, {} accounts", journal.len(), accounts.len());
     }
 }
 
-/// Busy in the C library.
+/// Computes in the C library.
 fn sort_for_ever() {
     let mut numbers: Vec<u64> = (0..10_000).collect();
     let mut copy = numbers.clone();

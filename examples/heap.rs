@@ -1,14 +1,13 @@
-//! Indexes the Rust documentation on this machine (or this repository where there is none), keeps part
-//! of the index, leaks some memory on purpose, and writes its own heap profile.
+//! Indexes the Rust documentation on this machine (or this repository, if the documentation is missing), keeps part of
+//! the index, leaks some memory on purpose, and writes its own heap profile.
 //!
 //! ```sh
 //! cargo run --release --example heap            # about 48 MiB of text
 //! cargo run --release --example heap -- 200     # about 200 MiB
 //! ```
 //!
-//! What to find in the profile: the index (`Index::add` and the word strings below it) is what is
-//! alive and meant to be; `remember_page` keeps a copy of every page's beginning in a list that nobody
-//! empties: the leak.
+//! The profile shows two things. The index (`Index::add` and the word strings below it) is alive on purpose.
+//! `remember_page`, the leak, keeps a copy of every page's beginning in a list that is never emptied.
 
 mod corpus;
 
@@ -24,7 +23,7 @@ use corpus::{MIB, plain_text, words};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// Pages seen, for a "recently seen" list that was never written: the leak.
+/// The leak: pages for a "recently seen" list whose reader was never written.
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -52,12 +51,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("\nWrote heap.pb.gz and allocs.pb.gz. Look at them with:\n");
     println!("    go tool pprof -top heap.pb.gz");
     println!("    go tool pprof -http=localhost:8080 allocs.pb.gz");
-    // Alive until here, so that the profile shows it in use.
+    // The index is alive until here, so that the profile shows it in use.
     drop(index);
     Ok(())
 }
 
-/// Where each word occurs.
+/// The pages in which each word occurs.
 #[derive(Default)]
 struct Index {
     pages: Vec<PathBuf>,
@@ -126,8 +125,8 @@ impl Index {
         }
     }
 
-    /// Frees the words that occur fewer than `least` times: work that the allocs profile shows and the
-    /// heap profile does not.
+    /// Frees the words that occur fewer than `least` times. The allocs profile shows these allocations, and the heap
+    /// profile does not.
     #[inline(never)]
     fn forget_rare_words(&mut self, least: u32) {
         self.words.retain(|_, postings| postings.iter().map(|p| p.count).sum::<u32>() >= least);

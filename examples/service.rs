@@ -1,20 +1,20 @@
-//! A small service that searches the Rust documentation on this machine, with `/debug/pprof/` on its own port, and three
-//! things wrong with it.
+//! A small service that searches the Rust documentation on this machine, with `/debug/pprof/` on its own port, and with
+//! three faults.
 //!
 //! ```sh
 //! cargo run --release --features axum --example service                     # on 127.0.0.1:6060
 //! cargo run --release --features axum --example service -- 127.0.0.1:7070   # elsewhere
 //! ```
 //!
-//! It starts a process that asks it all the time, so that there is something to see:
+//! The service starts a client process that sends requests all the time, so that the profiles have something to show:
 //!
-//! - `remember_answer` keeps every answer in a history that nobody reads: the leak, first in the heap profile, and
-//!   growing in `heap?seconds=5`.
+//! - `remember_answer`, the leak, keeps every answer in a history that is never read. It comes first in the heap
+//!   profile, and grows in `heap?seconds=5`.
 //! - `count_search` renders the answer while it holds the lock of the statistics: the hot lock, first in the mutex
 //!   profile.
 //! - `Thesaurus::ask` holds an async lock while it awaits a slow service over the only connection to it: requests for
-//!   `/similar` wait for each other. Each request is a task of its own, so a trace shows it by its name: who waits for that
-//!   lock, who for the network, and who wakes whom.
+//!   `/similar` wait for each other. Each request is a separate task, which a trace shows by its name. The trace shows
+//!   which tasks wait for that lock, which for the network, and which task wakes which.
 //!
 //! ```sh
 //! curl -fso service.out 'http://127.0.0.1:6060/debug/pprof/trace?seconds=5'
@@ -49,7 +49,7 @@ use corpus::{MIB, plain_text, words};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// Clients of the process that asks, for each route.
+/// Clients of the client process, for each route.
 const CLIENTS: usize = 4;
 const ROUTES: [&str; 2] = ["search", "similar"];
 
@@ -67,7 +67,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve(address: &str) -> Result<(), Box<dyn Error>> {
-    // Every wait and every contended unlock, to see something at once. In production 10_000 and 10: docs/contention.md.
+    // Records every wait and every contended unlock, to show something at once. In production 10_000 and 10:
+    // docs/contention.md.
     rtprof::set_block_profile_rate(1);
     rtprof::set_mutex_profile_fraction(1);
 
@@ -83,7 +84,7 @@ fn serve(address: &str) -> Result<(), Box<dyn Error>> {
             .route("/similar", get(similar))
             .with_state(service)
             .route_layer(middleware::from_fn(follow))
-            // All that the profiles need.
+            // The profiles need only this line.
             .merge(rtprof::http::router());
         let listener = tokio::net::TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
@@ -99,7 +100,7 @@ fn serve(address: &str) -> Result<(), Box<dyn Error>> {
     })
 }
 
-/// Makes each request a task of its own: a goroutine in traces and profiles, and a user task that has its regions.
+/// Makes each request a separate task: a goroutine in traces and profiles, and a user task that has its regions.
 async fn follow(request: Request, next: Next) -> Response {
     let name = format!("{} {}", request.method(), request.uri().path());
     let answered = async {
@@ -109,13 +110,13 @@ async fn follow(request: Request, next: Next) -> Response {
     answered.instrument_named(&name).await
 }
 
-/// What all requests share.
+/// The state that all requests share.
 struct Service {
     library: Library,
     thesaurus: Thesaurus,
 }
 
-/// The pages and where each word is.
+/// The pages, and the pages of each word.
 struct Library {
     pages: Vec<Page>,
     places: BTreeMap<String, Vec<u32>>,
@@ -154,7 +155,7 @@ impl Library {
         self.pages.push(Page { name, text });
     }
 
-    /// The pages with the word, each with the line that it is in.
+    /// Returns the pages that contain the word, each with the first line that does.
     fn render(&self, word: &str) -> String {
         let mut answer = format!("{word}:\n");
         for &page in self.places.get(word).into_iter().flatten().take(30) {
@@ -182,14 +183,14 @@ async fn similar(
 ) -> Result<String, (StatusCode, String)> {
     let word = query.get("word").map(|word| word.to_lowercase()).unwrap_or_default();
     let words = {
-        let _region = trace::start_region("thesaurus"); // across the await
+        let _region = trace::start_region("thesaurus"); // held across the await
         service.thesaurus.ask(&word).await.map_err(|error| (StatusCode::BAD_GATEWAY, error.to_string()))?
     };
     trace::log("words", &words);
     Ok(trace::with_region("render", || words.split(' ').map(|word| service.library.render(word)).collect()))
 }
 
-/// Another service that this one asks: slow, and over one connection.
+/// The other service, which this service calls: slow, and over one connection.
 struct Thesaurus {
     connection: tokio::sync::Mutex<tokio::io::BufStream<tokio::net::TcpStream>>,
 }
@@ -200,9 +201,9 @@ impl Thesaurus {
         Ok(Self { connection: tokio::sync::Mutex::new(tokio::io::BufStream::new(stream)) })
     }
 
-    /// Words like `word`, with spaces in between.
+    /// Returns words like `word`, separated by spaces.
     async fn ask(&self, word: &str) -> io::Result<String> {
-        // Held until the answer is there: all others wait here. A pool of connections would mend it.
+        // Held until the answer arrives, so all other requests wait here. A pool of connections would fix this.
         let mut connection = self.connection.lock().await;
         connection.write_all(format!("{word}\n").as_bytes()).await?;
         connection.flush().await?;
@@ -212,7 +213,8 @@ impl Thesaurus {
     }
 }
 
-/// Starts that other service, on a thread: it answers each line, a word, with one of words that begin alike.
+/// Starts the other service on a thread. It reads a word from each line, and answers with a line of words that begin
+/// alike.
 fn start_thesaurus(all: Vec<String>) -> io::Result<SocketAddr> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
@@ -230,14 +232,14 @@ fn start_thesaurus(all: Vec<String>) -> io::Result<SocketAddr> {
     Ok(address)
 }
 
-/// How often each word was searched.
+/// The number of searches for each word.
 static SEARCHES: Mutex<BTreeMap<String, u32>> = Mutex::new(BTreeMap::new());
 
 #[inline(never)]
 fn count_search(library: &Library, word: &str) -> String {
     let mut searches = SEARCHES.lock();
     *searches.entry(word.to_owned()).or_default() += 1;
-    // Needs no lock.
+    // Rendering needs no lock.
     library.render(word)
 }
 
@@ -248,7 +250,7 @@ fn remember_answer(answer: &str) {
     HISTORY.lock().push(answer.to_owned());
 }
 
-/// The process that asks; ends with this one.
+/// The client process; ends with this process.
 struct Asking(Child);
 
 impl Asking {
@@ -265,7 +267,7 @@ impl Drop for Asking {
     }
 }
 
-/// Asks for words, some hundred times a second each, until the service is gone.
+/// Sends requests on each client, some hundred times a second each, until the service is gone.
 fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let clients: Vec<_> = (0..CLIENTS)
         .flat_map(|client| {
@@ -273,7 +275,7 @@ fn ask(address: SocketAddr) -> Result<(), Box<dyn Error>> {
         })
         .collect();
     for client in clients {
-        // Ends with an error, when the service does.
+        // Ends with an error when the service ends.
         let _ = client.join();
     }
     Ok(())
@@ -284,7 +286,7 @@ fn keep_asking(address: SocketAddr, route: &str, client: usize) -> std::io::Resu
     let mut stream = TcpStream::connect(address)?;
     let mut answers = BufReader::new(stream.try_clone()?);
     for word in WORDS.into_iter().cycle().skip(client) {
-        // In one piece: the system would wait with a second one.
+        // Written in one piece, because the system would delay a second piece.
         let request = format!("GET /{route}?word={word} HTTP/1.1\r\nHost: {address}\r\n\r\n");
         stream.write_all(request.as_bytes())?;
         let mut length = 0;

@@ -1,5 +1,5 @@
-//! A tokio service that is stuck: one order holds a lock while it awaits an answer that never comes, and every later order waits
-//! for the lock. Beside them a report blocks a worker.
+//! A tokio service that is stuck: one order holds a lock while it awaits an answer that never comes, and every later
+//! order waits for the lock. At the same time a report blocks a worker.
 //!
 //! ```sh
 //! cargo run --release --example stuck_task
@@ -11,8 +11,8 @@
 //! curl 'http://127.0.0.1:6060/debug/pprof/goroutine?debug=2'
 //! ```
 //!
-//! The tasks named `order` are at the guilty lines: one awaits `transfer` inside `Shop::order`, all others await the lock two
-//! lines above. The task `report` is not in `await` but in `syscall`, on the thread that it blocks.
+//! The tasks named `order` are at the guilty lines: one awaits `transfer` inside `Shop::order`, all others await the
+//! lock two lines above. The task `report` is not in `await` but in `syscall`, on the thread that it blocks.
 
 use std::io;
 use std::time::Duration;
@@ -25,7 +25,7 @@ use tokio::sync::{Mutex, mpsc, oneshot};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// A request to the bank, and where it answers.
+/// A request to the bank, and the channel for the answer.
 type Transfer = (u64, oneshot::Sender<bool>);
 
 struct Shop {
@@ -35,7 +35,7 @@ struct Shop {
 
 impl Shop {
     async fn order(&self, amount: u64) -> io::Result<usize> {
-        let mut orders = self.orders.lock().await; // waits for ever: another order has it
+        let mut orders = self.orders.lock().await; // waits for ever: another order holds it
         // The lock is held across this await.
         let is_paid = transfer(&self.bank, amount).await?; // waits for ever: the bank does not answer
         if is_paid {
@@ -51,7 +51,7 @@ async fn transfer(bank: &mpsc::Sender<Transfer>, amount: u64) -> io::Result<bool
     answered.await.map_err(io::Error::other)
 }
 
-/// Answers the first transfers, and forgets the others.
+/// Answers the first transfers, and never the others.
 async fn bank(mut transfers: mpsc::Receiver<Transfer>) {
     let mut forgotten = Vec::new();
     while let Some((amount, answer)) = transfers.recv().await {
@@ -62,7 +62,7 @@ async fn bank(mut transfers: mpsc::Receiver<Transfer>) {
     }
 }
 
-/// Answers each line, an amount, with the number of orders.
+/// Reads an amount from each line, and answers with the number of orders.
 async fn serve(shop: &Shop, connection: TcpStream) -> io::Result<()> {
     let mut connection = BufReader::new(connection);
     let mut line = String::new();
@@ -87,7 +87,7 @@ async fn customer(shop: std::net::SocketAddr, amount: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Belongs on a thread for such work: `task::spawn_blocking`.
+/// This work belongs on a thread for blocking work: `task::spawn_blocking`.
 fn print_report() {
     std::thread::sleep(Duration::from_secs(1 << 30)); // blocks a worker of the runtime
 }

@@ -1,4 +1,4 @@
-//! Sends the Rust documentation on this machine through a pipeline of threads, and traces it for `go tool trace`.
+//! Sends the Rust documentation on this machine through a pipeline of threads, and records a trace for `go tool trace`.
 //!
 //! ```sh
 //! cargo run --release --example trace            # about 24 MiB of text
@@ -10,9 +10,9 @@
 //!                          └── the table of all words, behind one mutex: hot
 //! ```
 //!
-//! Each page is a task, from its file to its line in the report, across all of these threads; what is done to it are
-//! regions: `read`, `parse`, `merge`, `write`. The heap grows with the table of words. The writer makes system calls that
-//! wait for the disk. Samples of the processor show what the threads compute.
+//! Each page is a task, from its file to its line in the report, across all of these threads. The steps of a page are
+//! regions: `read`, `parse`, `merge`, `write`. The heap grows with the table of words. The writer makes system calls
+//! that wait for the disk. CPU samples show what the threads compute.
 
 mod corpus;
 
@@ -33,12 +33,12 @@ use corpus::{MIB, plain_text, words};
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 const PARSERS: usize = 3;
-/// Pages that wait for a parser, at most.
+/// The maximum number of pages that wait for a parser.
 const WAITING: usize = 8;
 /// Pages in a batch of the report.
 const BATCH: usize = 64;
 
-/// A page on its way.
+/// A page that was read.
 struct Page {
     task: Task,
     name: String,
@@ -52,17 +52,18 @@ struct Parsed {
     counts: HashMap<String, usize>,
 }
 
-/// How often each word occurs in all pages. The parsers get in each other's way here.
+/// The count of each word in all pages. The parsers contend for this lock.
 static SEEN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let budget = corpus::budget(24)?;
     let files = corpus::pages(&corpus::source());
-    // What it means to use; the trace shows it above the heap's curve, which samples of 64 KiB draw.
+    // The trace shows this goal above the curve of the heap, which samples of 64 KiB draw.
     rtprof::set_heap_goal(16 << 20);
     rtprof::set_mem_profile_rate(64 << 10);
 
-    // Besides what threads wait for: what they compute, at 500 moments in a second of each one's processor time.
+    // Beside the waits of threads the trace shows what they compute, by 500 samples in a second of a thread's processor
+    // time.
     let options = Options { cpu_hz: 500, ..Options::default() };
     trace::start_with(File::create("trace.out")?, options)?;
     let (pages, lines) = run(files, budget)?;
@@ -84,12 +85,12 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns how many pages went through, and the lines that were written.
+/// Returns the number of pages that went through, and of lines that were written.
 fn run(files: Vec<PathBuf>, budget: usize) -> Result<(usize, usize), Box<dyn Error>> {
     let (to_parsers, pages) = sync_channel(WAITING);
     let (to_merger, parsed) = channel();
     let (to_writer, batches) = channel();
-    // One receiver for all parsers.
+    // All parsers share one receiver.
     let pages = Arc::new(Mutex::new(pages));
 
     let reader = named("reader").spawn(move || read(files, budget, &to_parsers))?;
@@ -148,7 +149,7 @@ fn parse(pages: &Mutex<Receiver<Page>>, to_merger: &Sender<Parsed>) {
     }
 }
 
-/// How often each word occurs in a page. The hot lock is held while a whole page is counted.
+/// Returns the count of each word in a page. The hot lock is held while a whole page is counted.
 fn remember(page: &str) -> HashMap<String, usize> {
     let mut seen = SEEN.lock();
     let seen = seen.get_or_insert_default();

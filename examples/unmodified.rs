@@ -1,18 +1,19 @@
-//! A server that takes orders, of tokio, crossbeam and std alone: no lock, channel, thread or socket of it knows of rtprof. It has two
-//! things wrong with it.
+//! A server for orders, written with tokio, crossbeam and std alone: none of its locks, channels, threads and sockets
+//! comes from rtprof. The server has two faults.
 //!
 //! ```sh
 //! cargo run --release --features interpose --example unmodified                     # profiles on 127.0.0.1:6060
 //! cargo run --release --features interpose --example unmodified -- 127.0.0.1:7070   # elsewhere
 //! ```
 //!
-//! It starts a process that orders all the time, so that there is something to see:
+//! The server starts a client process that sends orders all the time, so that the profiles have something to show:
 //!
-//! - `count_order` renders the invoice while it holds std's `Mutex` of the books: the hot lock, first in the mutex profile.
-//! - `archive` hands each eighth order to a thread that is slower than they come, by crossbeam's channel, which has room for one: an
-//!   await that is none, in the block profile.
+//! - `count_order` renders the invoice while it holds std's `Mutex` of the books: the hot lock, first in the mutex
+//!   profile.
+//! - `archive` passes every eighth order to a thread that is slower than the orders arrive, through crossbeam's
+//!   channel, which has room for one order. The send blocks the worker instead of awaiting, as the block profile shows.
 //!
-//! And six of eight workers of tokio's have nothing to do: a trace shows them waiting.
+//! Moreover six of tokio's eight workers have nothing to do: a trace shows them waiting.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -26,12 +27,13 @@ use std::time::Duration;
 use crossbeam_channel::{Receiver, Sender};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-// What is rtprof's: this, and the lines of `watch`.
+// The only uses of rtprof: this static, and the lines of `watch`.
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 fn watch(address: &str) -> std::io::Result<rtprof::http::Server> {
-    // Every wait and every contended unlock, to see something at once. In production 10_000 and 10: docs/contention.md.
+    // Records every wait and every contended unlock, to show something at once. In production 10_000 and 10:
+    // docs/contention.md.
     rtprof::set_block_profile_rate(1);
     rtprof::set_mutex_profile_fraction(1);
     rtprof::http::serve(address)
@@ -77,7 +79,7 @@ struct Shop {
     archive: Sender<u64>,
 }
 
-/// A line for each order, which is its number.
+/// Reads order numbers, and answers each with a line.
 async fn take_orders(mut stream: tokio::net::TcpStream, shop: Arc<Shop>) -> std::io::Result<()> {
     loop {
         let order = stream.read_u64().await?;
@@ -89,10 +91,10 @@ async fn take_orders(mut stream: tokio::net::TcpStream, shop: Arc<Shop>) -> std:
     }
 }
 
-/// Returns what the customer owes.
+/// Returns the amount that the customer owes.
 fn count_order(shop: &Shop, order: u64) -> usize {
     let mut books = shop.books.lock().unwrap();
-    // While the lock is held: this is what is wrong.
+    // The first fault: this work is done while the lock is held.
     let mut invoice = String::new();
     let mut total = 0;
     for article in 0..1000 {
@@ -106,7 +108,7 @@ fn count_order(shop: &Shop, order: u64) -> usize {
     total
 }
 
-/// Blocks a worker when the archive is behind: the other thing that is wrong.
+/// The second fault: blocks a worker when the archive is behind.
 fn archive(shop: &Shop, order: u64) {
     shop.archive.send(order).expect("it ends with the process");
 }
@@ -114,14 +116,14 @@ fn archive(shop: &Shop, order: u64) {
 fn write_archive(orders: &Receiver<u64>) {
     let mut archive = Vec::new();
     for order in orders {
-        // A slow disk.
+        // Stands for a slow disk.
         std::thread::sleep(Duration::from_millis(5));
         archive.push(order);
         archive.truncate(1000);
     }
 }
 
-/// The process that orders, ended with this one.
+/// The client process; ends with this process.
 struct Ordering(Child);
 
 impl Ordering {
@@ -138,12 +140,12 @@ impl Drop for Ordering {
     }
 }
 
-/// Orders, some hundred times a second, until the server is gone.
+/// Sends orders on each client, some hundred times a second, until the server is gone.
 fn order(address: SocketAddr) -> Result<(), Box<dyn Error>> {
     let clients: Vec<_> =
         (0..CLIENTS).map(|client| std::thread::spawn(move || keep_ordering(address, client))).collect();
     for client in clients {
-        // Ends with an error, when the server does.
+        // Ends with an error when the server ends.
         let _ = client.join();
     }
     Ok(())

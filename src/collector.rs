@@ -1,3 +1,4 @@
-//! For programs that embed a garbage collector or free late. Go: the runtime's own collector.
+//! Reports to the profiler from programs that embed a garbage collector or free memory late. Go: the runtime's own
+//! collector.
 
 pub use rtprof_allocator::collector::*;

@@ -1,4 +1,4 @@
-//! The guides, so that their examples are compiled.
+//! The guides, included so that their examples are compiled.
 
 #[doc = include_str!("../docs/contention.md")]
 mod contention {}
@@ -7,7 +7,7 @@ mod contention {}
 #[doc = include_str!("../docs/cpu.md")]
 mod cpu {}
 
-/// With routes for axum.
+/// Compiled with the routes for axum.
 #[cfg(feature = "axum")]
 #[doc = include_str!("../docs/scraping.md")]
 mod scraping {}

@@ -1,5 +1,4 @@
-//! Writing profiles that `go tool pprof` reads, and labels for what they count. Go: package
-//! `runtime/pprof`.
+//! Writing profiles that `go tool pprof` reads, and labels for the samples. Go: package `runtime/pprof`.
 
 pub use rtprof_pprof_out::{
     CallTree, ContentionTopEntry, CpuCapture, CpuProfileError, CpuProfileOptions, CpuProfileStats, CpuSource,

@@ -1,4 +1,4 @@
-//! Execution traces for `go tool trace`: what threads do, by the nanosecond. Go: package `runtime/trace`.
+//! Execution traces for `go tool trace`, with nanosecond timestamps of what threads do. Go: package `runtime/trace`.
 //!
 //! ```no_run
 //! use std::fs::File;
@@ -13,7 +13,7 @@
 //! # }
 //! ```
 //!
-//! Then `go tool trace trace.out`. While nothing is recorded each of these functions is a load or two.
+//! View it with `go tool trace trace.out`. While nothing is recorded, each of these functions costs a load or two.
 
 pub use rtprof_hooks::trace::{WaitKind, syscall, wait};
 #[cfg(feature = "pprof")]

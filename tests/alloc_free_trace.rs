@@ -26,12 +26,12 @@ fn traced_program() {
     drop(traced_objects());
     rtprof::set_alloc_free_trace(true);
     drop(traced_objects());
-    // From a thread that ends, and grown: a free and an allocation.
+    // A thread that ends makes an allocation and a free; growing is a free and an allocation.
     std::thread::spawn(|| drop(black_box(String::from("thread")))).join().expect("it ends well");
     let mut grown = black_box(Vec::<u8>::with_capacity(SIZE + 1));
     grown.reserve_exact(SIZE + 2);
     drop(black_box(grown));
-    // Too large for the pool, and sampled before and after.
+    // Too large for the pool; the object is sampled before and after growing.
     let mut large = black_box(Vec::<u8>::with_capacity(LARGE));
     large.reserve_exact(LARGE + 1);
     drop(black_box(large));
@@ -49,7 +49,7 @@ struct Event {
     stack: Vec<String>,
 }
 
-/// `tracealloc(0x7f00, 0x20)` or `tracefree(..)`, then a line a frame, then an empty line.
+/// Parses events: `tracealloc(0x7f00, 0x20)` or `tracefree(..)`, then a line for each frame, then an empty line.
 fn events(text: &str) -> Vec<Event> {
     let mut events: Vec<Event> = Vec::new();
     let mut open = false;
@@ -104,7 +104,7 @@ fn events_are_printed() {
     resolve(allocated[0]);
 }
 
-/// The documented way back to names: addr2line with the module and the offset.
+/// Resolves names in the documented way: addr2line with the module and the offset.
 fn resolve(event: &Event) {
     let binary = std::env::current_exe().expect("a test knows its own binary");
     let binary = binary.to_string_lossy();

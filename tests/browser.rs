@@ -1,9 +1,9 @@
-//! The pages as a person meets them: in a real browser, with mouse, keys and a phone's screen. Most tests are of
-//! flame graphs of profiles made for them, read from a file; the last is of what the server serves.
+//! The pages in a real browser, with mouse, keys and a phone's screen. Most tests use flame graphs of made-up profiles,
+//! read from a file; the last test uses the pages that the server serves.
 #![cfg(feature = "http")]
 
 #[path = "support/browser.rs"]
-mod browser; // Not in `support`: it needs more than the workspaces that share that have.
+mod browser; // Not in `support`: it needs more dependencies than the workspaces that share `support` have.
 #[path = "support/flame_graph.rs"]
 mod flame_graph;
 mod support;
@@ -76,14 +76,14 @@ fn click_zooms_and_escape_goes_back() {
     assert_eq!(browser.evaluate("document.querySelectorAll('.frame.ancestor').length"), 3);
     assert!(text(&mut browser, "#details").contains("15.0 MiB"));
     picture(&mut browser, "zoomed");
-    // Whoever is sent this address sees the same.
+    // The address shows the same view to every reader.
     let link = browser.evaluate("location.href").as_str().expect("a text").to_owned();
     assert_ne!(link, url);
     browser.press("Escape");
     about(width(&mut browser, ORDER), all * 0.15);
     show(&mut browser, &link, DESK);
     about(width(&mut browser, ORDER), all);
-    // An ancestor is a way back too, and so are the button and the keyboard.
+    // A click on an ancestor goes back too, as do the button and the keyboard.
     browser.click_on(&selector(SERVE));
     about(width(&mut browser, ORDER), all * 15.0 / 90.0);
     browser.click_on("#reset");
@@ -119,7 +119,7 @@ fn search_marks_frames_and_counts_a_stack_once() {
     browser.press("Escape");
     assert_eq!(text(&mut browser, "#matched"), "");
     assert_eq!(marked(&mut browser), json!([]));
-    // A text that is also an expression, of other letters: `[u8]` is not "any u or 8".
+    // A text that is also an expression with another meaning: `[u8]` is not "any u or 8".
     browser.type_text("[u8]");
     assert_eq!(text(&mut browser, "#matched"), "matched: 60.0 MiB (60.0 %)");
     browser.press("Escape");
@@ -147,7 +147,7 @@ fn another_sample_type_has_other_widths() {
     let details = text(&mut browser, "#details");
     assert!(details.contains("total 71,000") && details.contains("self 1,000"), "{details}");
 
-    // Nothing in use any more, as after a leak is mended: said, with the way to what there is.
+    // Nothing is in use any more, as after a leak is fixed. The page says so, and links to the other sample types.
     let nodes = profile["nodes"].as_array_mut().expect("a list");
     nodes.iter_mut().skip(2 + INUSE_SPACE).step_by(6).for_each(|value| *value = 0.into());
     let url = page("types-empty", &profile);
@@ -159,7 +159,7 @@ fn another_sample_type_has_other_widths() {
     is_clean(&mut browser, &url);
 }
 
-/// What shrank is not drawn, and not silently so.
+/// Frames whose value is negative are not drawn, and the page says so.
 #[test]
 fn negative_values_have_no_width() {
     let Some(mut browser) = Browser::start("negative_values_have_no_width") else { return };
@@ -184,7 +184,7 @@ fn negative_values_have_no_width() {
     is_clean(&mut browser, &url);
 }
 
-/// The least contrast of text and background among what a selector finds, by the formula of WCAG.
+/// Returns the least contrast of text and background among the elements of a selector, by the formula of WCAG.
 fn least_contrast(browser: &mut Browser, selector: &str) -> f64 {
     let least = browser.evaluate(&format!(
         "(() => {{
@@ -207,7 +207,7 @@ fn least_contrast(browser: &mut Browser, selector: &str) -> f64 {
 #[test]
 fn colours_are_legible_by_day_and_night() {
     let Some(mut browser) = Browser::start("colours_are_legible_by_day_and_night") else { return };
-    // Crates enough to meet every part of the colour circle.
+    // Enough crates to cover every part of the colour circle.
     let mut profile = profile_of(&SHOP);
     for number in 0..60 {
         let functions = profile["functions"].as_array_mut().expect("a list");
@@ -239,10 +239,10 @@ fn colours_are_legible_by_day_and_night() {
             assert!(contrast >= 4.5, "{what} frames, dark {dark}: {contrast}");
         }
     }
-    // The button overrides the system, and the browser remembers.
+    // The button overrides the system's setting, and the browser remembers the choice.
     browser.click_on("#theme");
     assert_eq!(browser.evaluate(background), "rgb(255, 255, 255)");
-    // As when loaded again. To do that would test how soon the browser writes, which can take a second.
+    // The code of a reload. A real reload would test how soon the browser writes, which can take a second.
     browser.evaluate("showTheme('dark'); followTheme()");
     assert_eq!(browser.evaluate(background), "rgb(255, 255, 255)");
     is_clean(&mut browser, &url);
@@ -276,7 +276,7 @@ const SCRIPT: &str = "</script><script>document.title = 'run'</script>";
 const IMAGE: &str = "<img src=x onerror=\"document.title = 'run'\">";
 const QUOTES: &str = "a\"b'c`d\\e\u{2028}&lt;&amp;${1}";
 
-/// Names come from whatever the program links.
+/// Names come from any library that the program links.
 #[test]
 fn hostile_names_are_text() {
     let Some(mut browser) = Browser::start("hostile_names_are_text") else { return };
@@ -322,14 +322,14 @@ fn empty_profile_says_so() {
     is_clean(&mut browser, &url);
 }
 
-/// As of a large program: 50,000 frames, of which a screen shows some.
+/// The profile of a large program: 50,000 frames, of which a screen shows some.
 #[test]
 fn large_profile_is_drawn_in_time() {
     let Some(mut browser) = Browser::start("large_profile_is_drawn_in_time") else { return };
     let mut profile = profile_of(&[]);
     profile["functions"] =
         (0..5_000).map(|n| json!([format!("crate_{}::function_{n}", n % 40), "lib.rs"])).collect();
-    // Chains of 100 frames, twenty of which hang on one other; half of them keep little.
+    // Chains of 100 frames, with twenty chains below each parent; half of them keep little.
     let nodes = (0..50_000_i64).flat_map(|n| {
         let chain = n / 100;
         let parent = match n % 100 {
@@ -347,13 +347,13 @@ fn large_profile_is_drawn_in_time() {
     let drawn = browser.evaluate(count).as_u64().expect("a number");
     assert!((500..15_000).contains(&drawn), "{drawn} frames are drawn: those in sight");
     picture(&mut browser, "large");
-    // Compared with as many elements that are made, laid out and taken away again: what the browser takes for its part.
-    // Reading the width lays the page out.
+    // Compared with the same number of elements that are made, laid out and removed again: the browser's part of the
+    // time. Reading the width makes the browser lay the page out.
     let ours = browser.least_time("draw(); graph.offsetWidth;");
     let theirs = browser.time_of_elements("frame", drawn);
     println!("{drawn} frames in {ours} ms, as many elements in {theirs} ms");
     assert!(ours < 10.0 * theirs, "{ours} ms to draw, {theirs} ms for as many elements");
-    // The rest is drawn when one gets there.
+    // The rest is drawn when the reader scrolls there.
     browser.evaluate("window.scrollTo(0, document.documentElement.scrollHeight)");
     browser.wait_for(&format!("{count} > {drawn} && document.querySelector('.rest')"));
     let lowest =
@@ -363,7 +363,7 @@ fn large_profile_is_drawn_in_time() {
     is_clean(&mut browser, &url);
 }
 
-/// The page has what the program allocated, and works under the policy that the server sends with it.
+/// The page shows the program's allocations, and works under the policy that the server sends with it.
 #[test]
 fn served_pages_work() {
     let Some(mut browser) = Browser::start("served_pages_work") else { return };
@@ -389,7 +389,7 @@ fn served_pages_work() {
         is_clean(&mut browser, &index);
     }
     browser.follow("a[href='heap?format=flamegraph']");
-    // Of the rest of the profile, other tests' objects, some are gone by now.
+    // Only ratios are compared, because some objects of other tests are freed by now.
     let both = width(&mut browser, "browser::keeps_both");
     about(width(&mut browser, "browser::keeps_much"), both * 64.0 / 80.0);
     server.shutdown();

@@ -1,4 +1,4 @@
-//! A CPU profile as a person takes it in a browser: the page says that it is recording, and becomes the flame graph.
+//! A CPU profile taken in a browser: the page says that it is recording, and becomes the flame graph.
 #![cfg(all(feature = "http", target_os = "linux"))]
 
 #[path = "support/browser.rs"]

@@ -1,9 +1,9 @@
-//! Stacks are whole and named in every kind of build that users have.
+//! Stacks are whole and named in every kind of build.
 //!
-//! The fixture `chain` makes one allocation from main and one from a thread, through functions that are inlined and
-//! that are not, fills a channel, and traces a thread that is waited for. It is built as debug, release, fat LTO,
-//! stripped, without debug information, with line tables only and with split debug information; each with and without
-//! frame pointers.
+//! The fixture `chain` makes one allocation from main and one from a thread, through inlined and other functions, fills
+//! a channel, and traces a thread while another thread waits for it. It is built as debug, release, fat LTO, stripped,
+//! without debug information, with line tables only and with split debug information; each with and without frame
+//! pointers.
 //!
 //! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs it.
 #![cfg(feature = "pprof")]
@@ -21,16 +21,16 @@ use support::{child, go};
 
 const SOURCE: &str = include_str!("fixtures/chain/src/main.rs");
 
-/// What a build permits to know.
+/// The names that a build contains.
 #[derive(Clone, Copy, PartialEq)]
 enum Names {
-    /// Functions, inlined ones too, with files and lines.
+    /// Functions, also inlined ones, with files and lines.
     Lines,
     /// Functions of the symbol table.
     Functions,
 }
 
-/// A way to have stacks: its name, and the compiler's flags.
+/// A way to capture stacks: its name, and the compiler's flags.
 type Flags = (&'static str, &'static str);
 
 macro_rules! kinds_of_build {
@@ -57,7 +57,7 @@ mod by_unwind_tables {
     kinds_of_build!(("unwind-tables", ""));
 }
 
-/// One build of the fixture. The builds of one test binary share folders, so they take turns.
+/// Builds the fixture. The builds of one test binary share folders, so they take turns.
 fn build(flags: Flags, arguments: &[&str]) -> PathBuf {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -68,7 +68,7 @@ fn build(flags: Flags, arguments: &[&str]) -> PathBuf {
     built.join("chain")
 }
 
-/// What a fixture wrote.
+/// The output of a fixture.
 struct Written {
     profile_path: PathBuf,
     profile: Profile,
@@ -87,7 +87,7 @@ fn run(binary: &Path) -> Written {
     Written { profile_path, profile, trace }
 }
 
-/// The sample of one of the two allocations.
+/// Returns the sample of one of the two allocations.
 fn sample(profile: &Profile, size: usize) -> Sample {
     let bytes = size.to_string();
     let mut samples = profile.samples().into_iter();
@@ -95,7 +95,7 @@ fn sample(profile: &Profile, size: usize) -> Sample {
     found.unwrap_or_else(|| panic!("no object of {size} bytes in the profile"))
 }
 
-/// The line of the fixture's source that is marked so.
+/// Returns the line of the fixture's source that carries the marker of `function`.
 fn line_of(function: &str) -> i64 {
     let marker = format!("// line of {function}");
     let place = SOURCE.lines().position(|line| line.ends_with(&marker));
@@ -116,7 +116,7 @@ fn check_chain(what: &str, sample: &Sample, chain: &[&str], root: &str, names: N
             assert_eq!(frame.line, line_of(function), "{what}: {frame:?}");
         }
     }
-    // Down to the end, not only to our own code.
+    // The stack reaches its end, not only our own code.
     let end = frames.next_back().map(|frame| frame.function.as_str()).unwrap_or_default();
     assert_eq!(end, root, "{what}: {:#?}", sample.frames);
     let is_startup = |frame: &&Frame| STARTUP.iter().any(|part| frame.function.contains(part));
@@ -128,7 +128,7 @@ fn check_chain(what: &str, sample: &Sample, chain: &[&str], root: &str, names: N
     }
 }
 
-/// Functions that std runs before the program's.
+/// Functions of std that run before the program's.
 const STARTUP: [&str; 7] = [
     "lang_start",
     "catch_unwind",
@@ -152,7 +152,7 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
 }
 
-/// What a channel allocates is charged to the function that uses it.
+/// Checks that a channel's allocations are charged to the function that uses the channel.
 fn check_channel(what: &str, profile: &Profile) {
     let samples = profile.samples();
     let mut sends = samples.iter().filter(|sample| sample.has("chain::sends")).peekable();
@@ -162,8 +162,8 @@ fn check_channel(what: &str, profile: &Profile) {
     }
 }
 
-/// Our threads show no function of ours where functions can be told apart, and the same function has the same name in a
-/// trace and in a profile.
+/// Checks that our own threads show no function of ours in builds whose functions can be told apart, and that a
+/// function has the same name in a trace and in a profile.
 fn check_frames(what: &str, written: &Written, names: Names) {
     let trace_stack = |event_type, function: &str| {
         let mut events = written.trace.events_of(event_type);
@@ -181,7 +181,7 @@ fn check_frames(what: &str, written: &Written, names: Names) {
         let main = functions.iter().position(|function| *function == "chain::main");
         functions[main.unwrap_or_else(|| panic!("{what}: no main in {functions:#?}"))..].join("\n")
     };
-    // The trace has the thread's name beneath.
+    // The outermost frame in the trace is the thread's name.
     let (_thread, in_trace) = in_trace.split_last().expect("it has frames");
     assert_eq!(callers_of_main(in_trace), callers_of_main(&in_profile), "{what}");
     let stacks = written.trace.events().flat_map(|event| event.functions());
@@ -189,7 +189,7 @@ fn check_frames(what: &str, written: &Written, names: Names) {
     assert_eq!(generic, None, "{what}: type arguments are left out");
 }
 
-/// Every stack of the trace begins in the program, where it says.
+/// Checks that every stack of the trace begins at the expected line of the program.
 fn check_trace(what: &str, trace: &Parsed, names: Names) {
     for (event_type, function) in [
         (EventType::UserRegion, "sleeps"),
@@ -209,7 +209,7 @@ fn check_trace(what: &str, trace: &Parsed, names: Names) {
             |frame: &&rtprof_trace_check::Frame| STARTUP.iter().any(|part| frame.function.contains(part));
         assert_eq!(stack.iter().find(is_startup), None, "{what}: {stack:#?}");
         if function == "sleeps" && event_type == EventType::GoSleep {
-            // The thread has no name: it is told from others by what it runs, and the line that started it.
+            // The thread has no name, so its root frame is its function, with the line that started it.
             let [.., thread_start, root] = &stack[..] else { panic!("{what}: {stack:#?}") };
             assert_eq!(thread_start.function, "thread start", "{what}: {stack:#?}");
             assert_eq!(root.function, full, "{what}: {stack:#?}");
@@ -240,7 +240,7 @@ fn release_without_debug_information(flags: Flags) {
 
 fn line_tables_only(flags: Flags) {
     let program = "profile.release.debug='line-tables-only'";
-    // Ours too, as users have it, unlike the fixture otherwise.
+    // Our own crates too, as in users' builds, unlike in the fixture's other builds.
     let dependencies = "profile.release.package.\"*\".debug='line-tables-only'";
     check_build(flags, &["--release", "--config", program, "--config", dependencies], Names::Lines);
 }
@@ -257,8 +257,8 @@ fn fat_lto(flags: Flags) {
     check_build(flags, &arguments, Names::Lines);
 }
 
-/// The stripped binary runs, the one with symbols stays at home: `go tool pprof BINARY PROFILE` names the
-/// addresses, by the build id.
+/// The stripped binary runs, and the binary with symbols is kept: `go tool pprof BINARY PROFILE` names the addresses,
+/// by the build id.
 fn stripped(flags: Flags) {
     let what = flags.0;
     let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);
@@ -273,8 +273,8 @@ fn stripped(flags: Flags) {
     for go in go::toolchains("stripped") {
         let index = Path::new("-sample_index=alloc_space");
         let text = go.pprof(&[Path::new("-traces"), index, &whole, &path]);
-        // Which helper pprof finds (addr2line, llvm-symbolizer) decides whether a name has its path,
-        // and whether inlined functions are there. The frames of the stack are in either case.
+        // Whether a name has its path, and whether inlined functions are listed, depends on the helper that pprof finds
+        // (addr2line, llvm-symbolizer). The frames of the stack are listed in either case.
         let stacks = text.split("-----------+--").map(|stack| {
             let names = stack.lines().filter_map(|line| line.trim().rsplit([' ', ':']).next());
             names.map(str::to_owned).collect::<Vec<_>>()

@@ -1,7 +1,7 @@
-//! Shared objects that come and go while threads sample and profiles are written.
+//! Shared objects are loaded and unloaded while threads sample and profiles are written.
 //!
-//! A module list that is read in a hook, an unwind table that points into an unmapped file, or a rule
-//! cached for code that is no longer there: each of them is a crash or a wrong stack here.
+//! A module list that is read in a hook, an unwind table that points into an unmapped file, or a rule cached for code
+//! that is no longer mapped would each cause a crash or a wrong stack here.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -31,7 +31,7 @@ fn through_the_library(library: &Library) {
     black_box(());
 }
 
-/// Loaded before it is sampled: the stack is whole, right through code without frame pointers.
+/// If a library is loaded before sampling, the stack is whole, even through code without frame pointers.
 #[test]
 fn stack_goes_through_a_library() {
     let test = "stack_goes_through_a_library";
@@ -39,7 +39,7 @@ fn stack_goes_through_a_library() {
     child::isolated(test, || {
         rtprof::set_stack_mode(StackMode::Unwind);
         let library = Library::open(&libraries[1]);
-        // Modules are looked at outside of the hooks, when a profile is written.
+        // Modules are listed outside of the hooks, when a profile is written.
         rtprof::set_mem_profile_rate(1);
         black_box(Profile::heap());
         through_the_library(&library);
@@ -57,7 +57,7 @@ fn stack_goes_through_a_library() {
     });
 }
 
-/// The symbols of a library are what its linker wrote, and no more to be trusted than any file.
+/// The symbols of a library come from a linker, and are to be trusted no more than any file.
 #[test]
 fn a_symbol_with_an_impossible_size_is_harmless() {
     let test = "a_symbol_with_an_impossible_size_is_harmless";
@@ -103,7 +103,7 @@ fn load_and_unload_while_sampling() {
                 scope.spawn(|| background.repeat(|| drop(black_box(rtprof::mem_profile(true)))));
                 let (started, mut rounds) = (Instant::now(), 0);
                 while started.elapsed() < stress() || rounds < 20 {
-                    // Two at a time, in changing order, so that they take each other's places.
+                    // Two libraries at a time, in changing order, so that they reuse each other's addresses.
                     let first = Library::open(&libraries[rounds % VARIANTS]);
                     let second = Library::open(&libraries[(rounds * 3 + 1) % VARIANTS]);
                     through_the_library(&first);
@@ -114,7 +114,7 @@ fn load_and_unload_while_sampling() {
                 println!("{rounds} rounds");
             });
             let totals = Profile::heap().totals_of("called_from_c");
-            // A walk of frame pointers in a build without them ends before any function with a name.
+            // In a build without frame pointers a walk along them ends before any function with a name.
             let is_blind = is_without_frame_pointers && matches!(mode, StackMode::FramePointers);
             assert!(totals[ALLOC_OBJECTS] > 0 || is_blind, "the callback was sampled");
         });
@@ -136,10 +136,10 @@ extern "C" fn called_from_either(_: *mut c_void) {
     black_box(vec![0_u8; 300]);
 }
 
-/// What is done once a library is loaded, and once it is unloaded.
+/// The calls after a library is loaded, and after it is unloaded.
 type Readings = [fn(); 2];
 
-/// Two libraries, A and B, one after the other at the same address, each of which calls back. B stays.
+/// Loads two libraries, A and B, one after the other at the same address, each of which calls back. B stays loaded.
 fn two_libraries_at_one_place(test: &str, [loaded, unloaded]: Readings, check: impl Fn(&Profile, u64)) {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dlopen").join(test);
     let [a, b] = ["a", "b"].map(|name| directory.join(format!("libonly{name}.so")));
@@ -161,7 +161,7 @@ fn two_libraries_at_one_place(test: &str, [loaded, unloaded]: Readings, check: i
         rtprof::refresh_modules();
         rtprof::set_mem_profile_rate(1);
         let mut last = black_box(None);
-        // Where a library was, something else may come to lie before the next one is loaded.
+        // Another mapping may take the place of the first library before the second one is loaded.
         let met = (0..100).find_map(|_| {
             let mut places = black_box(Vec::new());
             for &(path, function, callback) in black_box(&parts[..]) {
@@ -173,7 +173,7 @@ fn two_libraries_at_one_place(test: &str, [loaded, unloaded]: Readings, check: i
                 library.call_back_through(function, called_from_either);
                 places.push(library.call_back_through(function, callback));
                 last = Some(library);
-                // The optimizer must not know the first round from the second: stacks would differ.
+                // The optimizer must not distinguish the first round from the second: stacks would differ.
                 black_box((&mut last, &mut places));
             }
             (places[0] == places[1]).then_some(places[0].addr() as u64)
@@ -203,7 +203,8 @@ fn is_named(profile: &Profile, met: u64) {
             assert!(sample.has(owner), "no name: {:#?}", sample.frames);
         }
     }
-    // Equal stacks are one record, whichever library they were captured in. Earlier rounds had different ones.
+    // Equal stacks are one record, whichever library they were captured in. The stacks of earlier rounds were
+    // different.
     let is_of_both = |sample: &Sample| sample.frames.iter().any(|f| (met..met + 256).contains(&f.address));
     let of_either = profile.samples_of("called_from_either");
     assert!(of_either.iter().any(is_of_both), "a stack of both libraries");
@@ -220,7 +221,8 @@ fn names_both(profile: &Profile, _met: u64) {
     }
 }
 
-/// Each stack has the name of the library that was loaded when it was captured, if the program tells of its libraries.
+/// Each stack has the names of the library that was loaded when the stack was captured, if the program reports its
+/// libraries.
 #[test]
 fn a_stack_has_the_names_of_its_library() {
     let test = "a_stack_has_the_names_of_its_library";
@@ -232,14 +234,14 @@ fn exports_tell_libraries_apart() {
     two_libraries_at_one_place("exports_tell_libraries_apart", [export; 2], is_named);
 }
 
-/// Nothing tells the stacks of the two apart: they have no names, and a comment says whose they may be.
+/// If the stacks of the two libraries cannot be told apart, they have no names, and a comment lists both libraries.
 #[test]
 fn both_candidates_are_in_a_comment() {
     let test = "both_candidates_are_in_a_comment";
     two_libraries_at_one_place(test, [rtprof::refresh_modules, || {}], names_both);
 }
 
-/// The library that comes after one that no export has seen is not taken for it.
+/// A library that no export has seen is not confused with the one loaded after it.
 #[test]
 fn a_library_that_was_never_seen_has_no_names() {
     let test = "a_library_that_was_never_seen_has_no_names";
@@ -249,8 +251,8 @@ fn a_library_that_was_never_seen_has_no_names() {
     });
 }
 
-/// A library that is written in place while it is loaded, as a build or `cp` does: what the program does not touch, we must
-/// not either.
+/// A library is overwritten in place while it is loaded, as by a build or `cp`: we must not touch pages that the
+/// program does not touch.
 #[test]
 fn a_library_that_is_cut_is_no_reason_to_die() {
     let test = "a_library_that_is_cut_is_no_reason_to_die";
@@ -269,9 +271,9 @@ fn a_library_that_is_cut_is_no_reason_to_die() {
         rtprof::refresh_modules();
         workload::every_kind();
         assert!(!Profile::heap().samples_of("every_kind").is_empty());
-        // To unload them would read them.
+        // Unloading them would read their files.
         std::mem::forget((known, unknown));
-        // SAFETY: ends the process without the loader's destructors, which would read them too.
+        // SAFETY: ends the process without the loader's destructors, which would read the files too.
         unsafe { libc::_exit(0) };
     });
 }

@@ -1,8 +1,8 @@
 //! Allocation before main, in thread-local destructors and in pthread key destructors.
 //!
-//! The first comes before the profiler's own constructor, the others after much of a thread is gone
-//! (rust#116390 and its successors): a hook that initialises lazily or touches a dead thread-local aborts
-//! the process there.
+//! The first happens before the profiler's own constructor, the others after most of a thread's state is destroyed
+//! (rust#116390 and its successors): a hook that initialises lazily or accesses a destroyed thread-local aborts the
+//! process there.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -40,7 +40,7 @@ fn allocate_early(place: usize) {
 #[unsafe(link_section = ".init_array.00001")]
 static VERY_EARLY: extern "C" fn() = very_early;
 
-/// Runs somewhere among the others.
+/// Runs among the constructors without a priority.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SOMEWHERE: extern "C" fn() = early;
@@ -52,14 +52,14 @@ fn before_main() {
         for (place, object) in EARLY.iter().enumerate() {
             let object = object.load(Relaxed);
             assert!(!object.is_null(), "constructor {place} ran");
-            // SAFETY: made by Box::into_raw above, and taken once.
+            // SAFETY: the pointer comes from `Box::into_raw`, and is taken once.
             let mut numbers = unsafe { Box::from_raw(object) };
             assert!(numbers.iter().all(|&number| number == place as u64), "its content is intact");
             numbers.extend(0..100_000);
             assert_eq!(numbers[999], place as u64);
             assert_eq!(numbers[1000], 0);
         }
-        // The frees of objects that were never counted must not be counted either.
+        // Frees of objects that were never counted must not be counted either.
         for record in rtprof::mem_profile(true) {
             assert!(record.in_use_objects() >= 0 && record.in_use_bytes() >= 0, "{record:?}");
         }
@@ -70,7 +70,7 @@ fn before_main() {
 
 static DESTRUCTIONS: AtomicUsize = AtomicUsize::new(0);
 
-/// Three allocations, all freed.
+/// Makes three allocations, and frees them all.
 #[inline(never)]
 fn in_a_destructor() {
     DESTRUCTIONS.fetch_add(1, Relaxed);
@@ -97,7 +97,7 @@ fn thread_destructors() {
     });
 }
 
-/// After main: handlers of atexit run when most of std is down.
+/// After main, `atexit` handlers run when most of std is shut down.
 #[test]
 fn after_main() {
     extern "C" fn at_exit() {

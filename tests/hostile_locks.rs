@@ -1,4 +1,4 @@
-//! Contended locks where a hook could be surprised: before main, in dying threads, in storms of threads, beside
+//! Contended locks where a hook could be unprepared: before main, in dying threads, in storms of threads, beside
 //! exports, and over a fork.
 #![cfg(feature = "pprof")]
 
@@ -24,7 +24,7 @@ static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 type Adapter = lock_api::Mutex<RawMutex<parking_lot::RawMutex>, u64>;
 
-/// Waits for a lock that the same thread holds, in vain: the shortest way through the whole of a slow path.
+/// Waits in vain for a lock that the same thread holds: the shortest way through the whole of a slow path.
 #[inline(never)]
 fn wait_in_vain(lock: &Mutex<u64>, timeout: Duration) {
     let held = lock.lock();
@@ -33,7 +33,7 @@ fn wait_in_vain(lock: &Mutex<u64>, timeout: Duration) {
     black_box(());
 }
 
-/// Waits that constructors have seen through.
+/// The number of waits that constructors have completed.
 static EARLY: AtomicU64 = AtomicU64::new(0);
 static EARLY_LOCK: Mutex<u64> = Mutex::new(0);
 
@@ -43,7 +43,7 @@ extern "C" fn very_early() {
 
 extern "C" fn early() {
     wait_early();
-    // And another thread's.
+    // Then for a lock that another thread holds.
     let held = EARLY_LOCK.lock();
     let waiting = std::thread::spawn(|| *EARLY_LOCK.lock() += 1);
     sleep(Duration::from_millis(1));
@@ -69,7 +69,7 @@ fn wait_early() {
 #[unsafe(link_section = ".init_array.00001")]
 static VERY_EARLY: extern "C" fn() = very_early;
 
-/// Runs somewhere among the others.
+/// Runs among the constructors without a priority.
 #[used]
 #[unsafe(link_section = ".init_array")]
 static SOMEWHERE: extern "C" fn() = early;
@@ -88,7 +88,7 @@ fn before_main() {
 
 static DESTRUCTIONS: AtomicI64 = AtomicI64::new(0);
 
-/// Two waits.
+/// Waits twice.
 #[inline(never)]
 fn in_a_destructor() {
     DESTRUCTIONS.fetch_add(1, Relaxed);
@@ -100,7 +100,7 @@ fn in_a_destructor() {
     drop(held);
 }
 
-/// Each wait of a dying thread is an event, to the last, and leaves no goroutine behind.
+/// Each wait of a dying thread is an event, even the last one, and leaves no goroutine behind.
 #[test]
 fn thread_destructors() {
     child::isolated("thread_destructors", || {
@@ -128,8 +128,8 @@ fn contended_once(lock: &Mutex<u64>) {
     black_box(());
 }
 
-/// Threads that the profiler learns of by their first wait, and that are gone after it. What is kept grows with
-/// stacks and with threads that live at one time, not with events or threads.
+/// Threads whose first wait registers them, and which end right after it. The memory kept grows with stacks and with
+/// threads that live at one time, not with events or threads.
 #[test]
 fn storms_of_threads_that_exit_after_a_wait() {
     const AT_ONCE: usize = 24;
@@ -139,7 +139,7 @@ fn storms_of_threads_that_exit_after_a_wait() {
         let threads_there = || std::fs::read_dir("/proc/self/task").expect("tests run on Linux").count();
         let before = threads_there();
         let storm = || {
-            // The kernel ends a thread some time after the scope has.
+            // The kernel ends a thread some time after the scope has ended.
             until("the last storm is over", || threads_there() <= before);
             scope(|scope| {
                 for _ in 0..AT_ONCE {
@@ -159,10 +159,10 @@ fn storms_of_threads_that_exit_after_a_wait() {
         }
         let grown = resident().saturating_sub(memory);
         println!("{threads} threads, {slots} slots, then {}, {grown} bytes more", goroutine::slots_made());
-        // All of a storm may have been there at a time, which none before it was.
+        // All threads of a storm may have been alive at one time, which was true of no storm before it.
         assert!(goroutine::slots_made() <= slots + AT_ONCE, "{} slots", goroutine::slots_made());
         assert!(rtprof::block_profile().len() <= records + 8, "no new stacks");
-        // 3000 threads at 1 KiB each would be as much.
+        // 3000 threads at 1 KiB each would take as much.
         assert!(grown < 3 << 20, "{grown} bytes more after {threads} threads");
         let waits = Seen::now().blocked("wait_in_vain");
         assert_eq!(waits.count as usize, threads + 20 * AT_ONCE, "every one of them is counted");
@@ -170,7 +170,7 @@ fn storms_of_threads_that_exit_after_a_wait() {
     });
 }
 
-/// Profiles are written and read while everything changes: each is whole, and none goes back.
+/// Profiles are written and read while everything changes: each is consistent, and no count decreases.
 #[test]
 fn exports_beside_contention() {
     child::isolated("exports_beside_contention", || {
@@ -212,10 +212,11 @@ fn exports_beside_contention() {
     });
 }
 
-/// parking_lot_core's queues have locks of their own, and one of them may be held when the process forks: that of
-/// the queue in which other threads wait. In the child it stays held, so a lock whose address falls to the same
-/// queue must not be waited for there. These are two queues for sure: parking_lot_core goes by the highest bits
-/// of this product, at least one of them.
+/// Returns the parking_lot_core queue of a lock, as far as it matters here. parking_lot_core's queues have their own
+/// locks, and one of them may be held when the process forks: that of the queue in which other threads wait. In the
+/// child it stays held, so the child must not wait for a lock whose address maps to the same queue. Locks with
+/// different results have different queues: parking_lot_core uses the highest bits of this product, at least one of
+/// them.
 fn queue_of(lock: &Mutex<u64>) -> usize {
     (&raw const *lock as usize).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 63
 }
@@ -242,7 +243,7 @@ fn contend_in_the_child(lock: &Mutex<u64>) {
 }
 
 fn in_the_child(contended: &Mutex<u64>, export: bool) {
-    // Nobody waits for it: no queue is touched.
+    // The lock has no waiter, so no queue is accessed.
     *Mutex::new(0).lock() += 1;
     let lock = fresh_lock(contended);
     let totals = |records: Vec<rtprof::BlockProfileRecord>| records.iter().map(|r| r.count).sum::<i64>();
@@ -268,8 +269,8 @@ fn fork_while_threads_contend() {
     fork::isolated("fork_while_threads_contend", "", || {
         record_everything();
         let contended = Mutex::new(0);
-        // As many threads as there will ever be in a child, so that the table of queues need not grow there: for
-        // that parking_lot_core takes the locks of all queues.
+        // As many threads as will ever be in a child, so that the table of queues need not grow there: growing takes
+        // the locks of all queues of parking_lot_core.
         const AT_ONCE: usize = 40;
         let all = std::sync::Barrier::new(AT_ONCE);
         scope(|scope| {

@@ -1,9 +1,9 @@
-//! Contended locks and memory: an allocation inside a lock's slow path aborts, and an address-space limit takes the
-//! memory away that records need.
+//! Contended locks and memory: an allocation inside a lock's slow path aborts, and under an address-space limit records
+//! get no memory.
 //!
-//! A hook that allocates deadlocks when the lock is the allocator's own, but only there. So the allocator here
-//! aborts at any call while its thread is inside a lock or an unlock, with every event and every allocation sampled.
-//! (parking_lot_core allocates at the first wait of a thread, for the thread; each has had that before.)
+//! A hook that allocates deadlocks when the lock is the allocator's own, but only there. So the allocator here aborts
+//! at any call while its thread is inside a lock or an unlock, with every event and every allocation sampled.
+//! (parking_lot_core allocates at the first wait of a thread; each thread has made this wait before.)
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -26,7 +26,7 @@ use support::contention::{Seen, record_everything};
 use support::profile::{ALLOC_OBJECTS, Profile};
 use support::random::Random;
 
-/// Aborts when called while this thread has promised not to.
+/// An allocator that aborts when called while this thread is inside a lock or an unlock.
 struct Strict(rtprof::ProfAlloc);
 
 #[global_allocator]
@@ -38,7 +38,7 @@ thread_local! {
     static IN_A_LOCK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `f`, which locks or unlocks and does nothing else.
+/// Runs `f`, which only locks or unlocks.
 fn strictly<T>(f: impl FnOnce() -> T) -> T {
     IN_A_LOCK.set(true);
     let result = f();
@@ -54,34 +54,34 @@ fn check() {
     }
 }
 
-// SAFETY: every call is handed on unchanged.
+// SAFETY: every call is passed on unchanged.
 unsafe impl GlobalAlloc for Strict {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         check();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         check();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         unsafe { self.0.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         check();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout, and a valid size.
         unsafe { self.0.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         check();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 }
 
-/// The detector itself: without this, one that never aborts would pass everything below.
+/// Tests the detector itself: a detector that never aborts would pass all tests below.
 #[test]
 fn detector_detects() {
     child::aborts("detector_detects", COMPLAINT, || drop(strictly(|| black_box(vec![1_u8; 100]))));
@@ -110,7 +110,7 @@ impl Locks {
         }
     }
 
-    /// Waits and unlocks in every way that is ours. What is done meanwhile allocates.
+    /// Waits and unlocks in every way that we offer. The code under the lock allocates.
     #[inline(never)]
     fn every_way(&self, random: &mut Random) {
         match random.below(15) {
@@ -154,7 +154,7 @@ impl Locks {
     }
 }
 
-/// Holds a lock for a while, and gives it up.
+/// Holds a lock for a while, and releases it.
 fn used<G: std::ops::Deref<Target = u64>>(guard: G) {
     black_box(vec![*guard; 20]);
     std::thread::yield_now();
@@ -171,9 +171,9 @@ fn run(mode: StackMode) {
             let (locks, ready) = (&locks, &ready);
             scope.spawn(move || {
                 wait_in_vain(&Mutex::new(0));
-                // std makes a thread's handle when it is first asked for.
+                // std allocates a thread's handle at its first use.
                 black_box(std::thread::current());
-                // Nobody comes later, for whom parking_lot_core would make room.
+                // All threads have started, so parking_lot_core need not grow its table for a later one.
                 ready.wait();
                 let (mut random, started, mut rounds) = (Random::new(seed), Instant::now(), 0);
                 while started.elapsed() < support::stress() / 6 || rounds < 300 {
@@ -188,7 +188,7 @@ fn run(mode: StackMode) {
     assert!(Profile::heap().totals_of("used")[ALLOC_OBJECTS] > 50, "allocations are sampled as well");
 }
 
-/// By frame pointers, where there are some.
+/// Captures along frame pointers, if the build has them.
 #[test]
 fn the_usual_capture_does_not_allocate() {
     child::isolated("the_usual_capture_does_not_allocate", || run(StackMode::Auto));
@@ -199,7 +199,7 @@ fn unwinding_does_not_allocate() {
     child::isolated("unwinding_does_not_allocate", || run(StackMode::Unwind));
 }
 
-/// Waits for a lock that the same thread holds, in vain.
+/// Waits in vain for a lock that the same thread holds.
 #[inline(never)]
 fn wait_in_vain(lock: &Mutex<u64>) {
     let held = lock.lock();
@@ -208,7 +208,7 @@ fn wait_in_vain(lock: &Mutex<u64>) {
     black_box(());
 }
 
-/// A stack for each path.
+/// Waits on a distinct stack for each path.
 #[inline(never)]
 fn on_many_stacks(depth: u32, lock: &Mutex<u64>) {
     if depth == 0 {
@@ -222,7 +222,8 @@ fn on_many_stacks(depth: u32, lock: &Mutex<u64>) {
 
 const DEPTH: u32 = 13;
 
-/// Limited while it runs: locks go on, what cannot be recorded is counted, and the profile says so.
+/// The limit is set while the program runs: locks work, waits that cannot be recorded are counted, and the profile says
+/// so.
 #[test]
 fn limited_while_it_runs() {
     child::isolated("limited_while_it_runs", || {
@@ -248,7 +249,7 @@ fn limited_while_it_runs() {
     });
 }
 
-/// Started under the limit, with threads whose stacks the limit must hold.
+/// The process starts under the limit, which must hold the stacks of its threads too.
 #[test]
 fn limited_from_the_start() {
     let test = "limited_from_the_start";

@@ -1,7 +1,7 @@
-//! The main thread's stack near its limit: it grows on demand, so that what is mapped says nothing about what is left.
+//! The main thread's stack near its limit: it grows on demand, so the mapped part does not show how much is left.
 //!
-//! A sample may be dropped there, and is counted then; the program never dies of it. The program starts itself again for
-//! each case, with a limit as `ulimit -s` sets it.
+//! A sample may be dropped there, and is counted then; the program never dies of it. The program starts itself again
+//! for each case, with a limit as set by `ulimit -s`.
 
 #[cfg(target_os = "linux")]
 mod support;
@@ -37,7 +37,7 @@ mod linux {
         for left in lefts {
             let limit = || {
                 let limit = libc::rlimit { rlim_cur: LIMIT as u64, rlim_max: LIMIT as u64 };
-                // SAFETY: reads the local.
+                // SAFETY: the call reads the local.
                 let n = unsafe { libc::setrlimit(libc::RLIMIT_STACK, &raw const limit) };
                 if n == 0 { Ok(()) } else { Err(std::io::Error::last_os_error()) }
             };
@@ -61,7 +61,7 @@ mod linux {
         assert!(left < ENOUGH || shown == ROUNDS, "{lost} of {ROUNDS} lost with {left} bytes left");
     }
 
-    /// From which the limit counts.
+    /// Returns the end of the stack, from which the limit counts.
     fn end_of_stack() -> usize {
         let maps = std::fs::read_to_string("/proc/self/maps").expect("there is /proc");
         let line = maps.lines().find(|line| line.ends_with("[stack]")).expect("there is a main stack");

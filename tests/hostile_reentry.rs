@@ -1,8 +1,8 @@
 //! An allocation inside a hook aborts.
 //!
-//! A hook that allocates deadlocks or overflows the stack, but only on the rare path that does it. So an
-//! allocator around ours aborts at any call to the global allocator that comes while this thread is inside
-//! one already, and a broad workload runs through it, every allocation sampled, by both ways of capture.
+//! A hook that allocates deadlocks or overflows the stack, but only on the rare path that does it. So an allocator
+//! around ours aborts at any call to the global allocator while this thread is already inside one. A broad workload
+//! runs through it, with every allocation sampled, in both capture modes.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -18,10 +18,10 @@ use support::inner::INNER;
 use support::profile::Profile;
 use support::workload;
 
-/// Aborts when entered twice by one thread.
+/// An allocator that aborts when a thread enters it twice.
 struct Once<A>(A);
 
-/// An inner allocator that can be told to break the rule.
+/// An inner allocator that can be made to break the rule.
 struct Obedient;
 
 #[global_allocator]
@@ -46,46 +46,46 @@ fn once<T>(call: impl FnOnce() -> T) -> T {
     result
 }
 
-// SAFETY: every call is handed on unchanged.
+// SAFETY: every call is passed on unchanged.
 unsafe impl<A: GlobalAlloc> GlobalAlloc for Once<A> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         once(|| unsafe { self.0.alloc(layout) })
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         once(|| unsafe { self.0.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout, and a valid size.
         once(|| unsafe { self.0.realloc(pointer, layout, size) })
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout.
         once(|| unsafe { self.0.dealloc(pointer, layout) })
     }
 }
 
-// SAFETY: the inner allocator answers.
+// SAFETY: every call is passed on to the inner allocator unchanged.
 unsafe impl GlobalAlloc for Obedient {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if NAUGHTY.load(Relaxed) {
             black_box(Box::new(1));
         }
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         unsafe { INNER.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout.
         unsafe { INNER.dealloc(pointer, layout) }
     }
 }
 
-/// The detector itself: without this, a wrapper that never aborts would pass everything below.
+/// Tests the detector itself: a wrapper that never aborts would pass all tests below.
 #[test]
 fn detector_detects() {
     child::aborts("detector_detects", COMPLAINT, || {
@@ -94,7 +94,7 @@ fn detector_detects() {
     });
 }
 
-/// The workload with everything else that reaches the hooks: cuts, cycles, exports, changes of the rate.
+/// Runs the workload with everything else that reaches the hooks: cuts, cycles, exports, changes of the rate.
 fn run(mode: StackMode) {
     rtprof::set_stack_mode(mode);
     for rate in [1, 2, 1 << 12, 0, 1] {
@@ -114,7 +114,7 @@ fn run(mode: StackMode) {
     black_box(Profile::heap());
 }
 
-/// In a build without frame pointers too: then the stacks are short, and that is all.
+/// Runs in a build without frame pointers too, where the stacks are merely short.
 #[test]
 fn frame_pointers() {
     child::isolated("frame_pointers", || run(StackMode::FramePointers));

@@ -1,7 +1,7 @@
-//! A signal handler that allocates, wherever it finds its thread: in a hook too.
+//! A signal handler that allocates, wherever it interrupts its thread: in a hook too.
 //!
-//! It may not, by POSIX; but programs do, and over an allocator that can bear it they get away with it. Nothing is
-//! recorded twice then, and what is not recorded is counted.
+//! POSIX forbids this; but programs do it, and with a suitable allocator they survive. Then nothing is recorded twice,
+//! and lost samples are counted.
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
 mod support;
@@ -15,7 +15,7 @@ use std::time::Instant;
 use support::profile::{ALLOC_OBJECTS, Profile};
 use support::{PATIENCE, child};
 
-/// Gives memory away and takes none back: safe to call in a signal handler.
+/// An allocator that grants memory and frees none: safe to call in a signal handler.
 struct Bump;
 
 const SIZE: usize = 8 << 30;
@@ -23,21 +23,21 @@ const SIZE: usize = 8 << 30;
 static MEMORY: AtomicPtr<u8> = AtomicPtr::new(null_mut());
 static USED: AtomicUsize = AtomicUsize::new(0);
 
-/// The first call comes long before the first signal.
+/// Returns the mapping; the first call comes long before the first signal.
 fn memory() -> *mut u8 {
     let known = MEMORY.load(Relaxed);
     if !known.is_null() {
         return known;
     }
     let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-    // SAFETY: a new mapping, of which only what is written to takes memory.
+    // SAFETY: makes a new mapping, of which only written pages take memory.
     let memory = unsafe { libc::mmap(null_mut(), SIZE, access, flags | libc::MAP_NORESERVE, -1, 0) };
     assert!(memory != libc::MAP_FAILED);
     MEMORY.store(memory.cast(), Relaxed);
     memory.cast()
 }
 
-// SAFETY: no two allocations overlap, and all lie in the memory, aligned as asked for.
+// SAFETY: no two allocations overlap, and all lie in the mapping, with the requested alignment.
 unsafe impl GlobalAlloc for Bump {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let room = layout.size() + layout.align();
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Bump {
         if at + room > SIZE {
             return null_mut();
         }
-        // SAFETY: within the memory.
+        // SAFETY: the offset lies within the mapping.
         let start = unsafe { memory().add(at) };
         start.map_addr(|start| start.next_multiple_of(layout.align()))
     }
@@ -56,7 +56,7 @@ unsafe impl GlobalAlloc for Bump {
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc<Bump> = rtprof::ProfAlloc::new(Bump);
 
-/// The size of what is counted here; nothing else has it.
+/// The size of the counted objects; no other object has it.
 const OBJECT: usize = 613;
 
 static BY_HANDLER: AtomicUsize = AtomicUsize::new(0);
@@ -64,7 +64,7 @@ static BY_HANDLER: AtomicUsize = AtomicUsize::new(0);
 #[inline(never)]
 fn one_object() {
     let layout = Layout::from_size_align(OBJECT, 1).expect("a small size");
-    // SAFETY: it has a size.
+    // SAFETY: the layout's size is not 0.
     assert!(!black_box(unsafe { alloc(layout) }).is_null());
 }
 
@@ -88,7 +88,7 @@ fn what_a_signal_handler_allocates_in_a_hook_is_counted() {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 while BY_HANDLER.load(Relaxed) < SIGNALS {
-                    // SAFETY: the thread waits for this one.
+                    // SAFETY: the thread lives, because it waits for this one.
                     unsafe { libc::pthread_kill(this, libc::SIGUSR1) };
                 }
             });
@@ -111,7 +111,7 @@ fn what_a_signal_handler_allocates_in_a_hook_is_counted() {
     });
 }
 
-/// How many allocations the profile says were lost in interrupted hooks.
+/// Returns how many allocations were lost in interrupted hooks, according to the profile.
 fn lost(comments: &str) -> i64 {
     let line = comments.lines().find(|line| line.contains("a signal handler that had interrupted"));
     let number = line.and_then(|line| line.strip_prefix("rtprof: ")?.split(' ').next()?.parse().ok());

@@ -1,5 +1,5 @@
-//! Snapshots of all goroutines that are asked for in the midst of something else: by the allocator under ours while it serves
-//! a sampled allocation, or another snapshot; by a foreign lock while its waiter waits; by the writer of a trace.
+//! Snapshots of all goroutines taken in the midst of other work: by the allocator under ours while it serves a sampled
+//! allocation, or another snapshot; by a foreign lock while its waiter waits; by the writer of a trace.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -15,7 +15,7 @@ use rtprof::{goroutine_profile, num_goroutine, thread, trace};
 use support::inner::INNER;
 use support::{Background, child, until};
 
-/// An allocator that asks for all goroutines whenever it is called, though not in the midst of asking.
+/// An allocator that takes a snapshot whenever it is called, except during its own snapshot.
 struct Asks;
 
 #[global_allocator]
@@ -29,7 +29,7 @@ thread_local! {
     static ASKING: Cell<bool> = const { Cell::new(false) };
 }
 
-/// All goroutines, and how many times that was none.
+/// Takes a snapshot, and counts the snapshots that are empty.
 fn ask() {
     if !ASKS.load(Relaxed) || ASKING.replace(true) {
         return;
@@ -41,22 +41,22 @@ fn ask() {
     ASKING.set(false);
 }
 
-// SAFETY: the inner allocator answers.
+// SAFETY: every call is passed on to the inner allocator unchanged.
 unsafe impl GlobalAlloc for Asks {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         ask();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         unsafe { INNER.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         ask();
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout.
         unsafe { INNER.dealloc(pointer, layout) }
     }
 }
 
-/// How many times each of `NAMES` is there.
+/// Returns how often each of `NAMES` is listed.
 fn times() -> [usize; 3] {
     let all = goroutine_profile();
     NAMES.map(|name| all.iter().filter(|goroutine| goroutine.name == name).count())
@@ -64,7 +64,7 @@ fn times() -> [usize; 3] {
 
 const NAMES: [&str; 3] = ["allocates 1", "allocates 2", "waits"];
 
-/// Large ones, which the allocator under ours serves within the hook, and small ones.
+/// Allocates large objects, which the allocator under ours serves within the hook, and small ones.
 fn allocate() {
     for size in [100 << 10, 100] {
         black_box(vec![1_u8; size]);
@@ -87,7 +87,7 @@ fn within_sampled_allocations() {
             start(NAMES[2], || thread::sleep(std::time::Duration::from_micros(20)));
             until("all have begun", || times() == [1; 3]);
             ASKS.store(true, Relaxed);
-            // Not by this thread, whose snapshots would be asked within.
+            // Not on this thread, whose own snapshots would contain these snapshots.
             ASKING.set(true);
             until("it has been asked often", || {
                 assert_eq!(times(), [1; 3], "{NAMES:?} are there once each");
@@ -99,7 +99,7 @@ fn within_sampled_allocations() {
     });
 }
 
-/// It would wait for itself: it is refused, and the profile says so.
+/// A snapshot within a snapshot would wait for itself: it is refused, and the profile says so.
 #[test]
 fn within_a_snapshot() {
     child::isolated("within_a_snapshot", || {
@@ -118,10 +118,10 @@ fn within_a_snapshot() {
     });
 }
 
-/// A lock that asks before its waiter waits, and before its holder leaves.
+/// A lock that takes a snapshot before its waiter waits, and before its holder unlocks.
 struct AskingLock(parking_lot::RawMutex);
 
-// SAFETY: the inner lock answers.
+// SAFETY: the inner lock provides the exclusion.
 unsafe impl lock_api::RawMutex for AskingLock {
     #[allow(clippy::declare_interior_mutable_const)]
     const INIT: Self = Self(<parking_lot::RawMutex as lock_api::RawMutex>::INIT);
@@ -139,7 +139,7 @@ unsafe impl lock_api::RawMutex for AskingLock {
 
     unsafe fn unlock(&self) {
         ask();
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the lock.
         unsafe { lock_api::RawMutex::unlock(&self.0) };
     }
 }
@@ -159,7 +159,7 @@ fn within_a_wait_for_a_foreign_lock() {
             for name in NAMES {
                 let body = move || {
                     background.repeat(|| {
-                        // Only the lock asks, not the allocator.
+                        // Only the lock takes snapshots, not the allocator.
                         let mut total = TOTAL.lock();
                         ASKING.set(true);
                         *total += 1;
@@ -177,7 +177,7 @@ fn within_a_wait_for_a_foreign_lock() {
     });
 }
 
-/// A writer that asks at each piece.
+/// A writer that takes a snapshot at each write.
 struct AskingWriter(Vec<u8>);
 
 impl Write for AskingWriter {

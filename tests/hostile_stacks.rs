@@ -1,8 +1,8 @@
-//! Stacks that leave a hook little room: small threads, coroutines, alternate signal stacks; and stacks that the program
-//! switches to by itself, which may be unmapped between two samples.
+//! Stacks that leave a hook little room: small threads, coroutines, alternate signal stacks; and stacks that the
+//! program switches to by itself, which may be unmapped between two samples.
 //!
-//! A sample may be dropped there, and is counted then; the program never dies of it, and a stack that is shown is whole.
-//! `hostile_main_stack` does the same to the main thread's.
+//! A sample may be dropped there, and is counted then; the program never dies of it, and a reported stack is whole.
+//! `hostile_main_stack` does the same to the main thread's stack.
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
 mod support;
@@ -26,7 +26,7 @@ fn in_a_thread() {
 fn a_small_thread() {
     child::isolated("a_small_thread", || {
         rtprof::set_mem_profile_rate(1);
-        // Debug builds of std take more than the least size that the C library accepts.
+        // Debug builds of std need more than the least size that the C library accepts.
         let size = if cfg!(debug_assertions) { 32 << 10 } else { 16 << 10 };
         std::thread::Builder::new()
             .stack_size(size)
@@ -47,7 +47,7 @@ fn a_small_thread_whose_allocations_are_printed() {
         let (begins, begun) = std::sync::mpsc::channel::<()>();
         let size = if cfg!(debug_assertions) { 32 << 10 } else { 16 << 10 };
         let work = move || {
-            // Not before: the thread's own start needs room too.
+            // The work begins after the thread's own start, which needs room too.
             begun.recv().ok();
             in_a_thread();
         };
@@ -60,18 +60,19 @@ fn a_small_thread_whose_allocations_are_printed() {
     });
 }
 
-/// Where a guard page is no mapping (`MADV_GUARD_INSTALL`, glibc since 2.42), what lies below it is still not the thread's.
+/// Even if a guard page is no mapping (`MADV_GUARD_INSTALL`, glibc since 2.42), the memory below it does not belong to
+/// the thread.
 #[test]
 fn a_guard_page_inside_a_mapping() {
     const TEST: &str = "a_guard_page_inside_a_mapping";
     const MADV_GUARD_INSTALL: libc::c_int = 102;
-    /// To run with some bytes left.
+    /// A run with `left` bytes of stack left.
     struct Run {
         low: usize,
         left: usize,
     }
     extern "C" fn near_the_guard(run: *mut libc::c_void) -> *mut libc::c_void {
-        // SAFETY: the address of a local of the thread that joins this one.
+        // SAFETY: the argument is the address of a local of the thread that joins this one.
         let run = unsafe { &*run.cast::<Run>() };
         deeper(run.low + run.left, &some_objects);
         null_mut()
@@ -83,9 +84,9 @@ fn a_guard_page_inside_a_mapping() {
                 let profile = profile();
                 (recorded(&profile, &["near_the_guard"]), given_up(&profile))
             };
-            // The lower half could be another thread's stack.
+            // The lower half could be the stack of another thread.
             let stack = Stack::new(512 << 10, null_mut());
-            // SAFETY: inside the mapping; the thread on the upper half ends before it is unmapped.
+            // SAFETY: the guard lies inside the mapping; the thread on the upper half ends before the unmapping.
             unsafe {
                 let guard = stack.start.byte_add(stack.size / 2);
                 if libc::madvise(guard, PAGE, MADV_GUARD_INSTALL) != 0 {
@@ -113,7 +114,7 @@ fn a_guard_page_inside_a_mapping() {
     });
 }
 
-/// A mapping with a page below it that faults.
+/// A mapping with a page below it that faults when accessed.
 struct Stack {
     start: *mut libc::c_void,
     size: usize,
@@ -122,14 +123,14 @@ struct Stack {
 const PAGE: usize = 4096;
 
 impl Stack {
-    /// At `at`, if that is not null.
+    /// Maps a stack, at `at` if that is not null.
     fn new(size: usize, at: *mut libc::c_void) -> Self {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         let fixed = if at.is_null() { 0 } else { libc::MAP_FIXED_NOREPLACE };
-        // SAFETY: a new mapping, that replaces none.
+        // SAFETY: makes a new mapping that replaces none.
         let start = unsafe { libc::mmap(at, size + PAGE, libc::PROT_NONE, flags | fixed, -1, 0) };
         assert_ne!(start, libc::MAP_FAILED);
-        // SAFETY: within it.
+        // SAFETY: the range lies within the mapping.
         let n = unsafe { libc::mprotect(start.byte_add(PAGE), size, libc::PROT_READ | libc::PROT_WRITE) };
         assert_eq!(n, 0);
         Self { start, size }
@@ -138,7 +139,7 @@ impl Stack {
 
 impl Drop for Stack {
     fn drop(&mut self) {
-        // SAFETY: ours, and not used any more.
+        // SAFETY: this object owns the mapping, and the mapping is not used any more.
         unsafe { libc::munmap(self.start, self.size + PAGE) };
     }
 }
@@ -150,7 +151,7 @@ mod coroutine {
     /// Runs `f` on `stack`.
     #[inline(never)]
     pub(super) fn run_on(stack: &Stack, f: extern "C" fn()) {
-        // SAFETY: the contexts live until the coroutine has come back to this one.
+        // SAFETY: the contexts live until the coroutine has switched back to this context.
         unsafe {
             let mut here: libc::ucontext_t = std::mem::zeroed();
             let mut there: libc::ucontext_t = std::mem::zeroed();
@@ -163,10 +164,10 @@ mod coroutine {
         }
     }
 
-    /// No file can be opened while `f` runs, those that tell of mappings neither.
+    /// Runs `f` while no file can be opened, including those of /proc that list mappings.
     pub(super) fn without_files(f: impl FnOnce()) {
         let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        // SAFETY: reads and writes the local.
+        // SAFETY: the calls read and write the local.
         unsafe {
             assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit), 0);
             let none = libc::rlimit { rlim_cur: 0, ..limit };
@@ -198,7 +199,7 @@ fn a_coroutine_of_16_kib() {
     });
 }
 
-/// No stack needs a file for its samples, once its thread has had one on its own.
+/// Samples on a further stack need no file, once the thread has had a sample on its own stack.
 #[cfg(target_env = "gnu")]
 #[test]
 fn the_bounds_of_coroutines_are_not_looked_up() {
@@ -216,7 +217,7 @@ fn the_bounds_of_coroutines_are_not_looked_up() {
     });
 }
 
-/// Where there is no /proc, stacks are walked all the same.
+/// Without /proc, stacks are still walked.
 #[cfg(target_env = "gnu")]
 #[test]
 fn a_thread_that_can_open_no_file() {
@@ -228,7 +229,7 @@ fn a_thread_that_can_open_no_file() {
     });
 }
 
-/// What was known of a stack must not be believed of another one at its addresses.
+/// The known bounds of a stack must not be used for another stack at the same addresses.
 #[cfg(target_env = "gnu")]
 #[test]
 fn a_smaller_stack_takes_the_place_of_a_larger_one() {
@@ -239,7 +240,7 @@ fn a_smaller_stack_takes_the_place_of_a_larger_one() {
             coroutine::run_on(&large, in_a_coroutine);
             let place = large.start;
             drop(large);
-            // Its upper end is where the middle of the large one was, and above it is nothing.
+            // The small stack ends where the middle of the large one was, and above it nothing is mapped.
             let small = Stack::new(64 << 10, place);
             coroutine::run_on(&small, in_a_coroutine);
         }
@@ -258,7 +259,7 @@ fn an_alternate_signal_stack() {
         rtprof::set_mem_profile_rate(1);
         let stack = Stack::new(12 << 10, null_mut());
         let handler = in_a_handler as extern "C" fn(libc::c_int);
-        // SAFETY: the stack lives until the process ends its test, and the handler fits its signal.
+        // SAFETY: the stack lives until the test process ends, and the handler has the type that the signal needs.
         unsafe {
             let alternate =
                 libc::stack_t { ss_sp: stack.start.byte_add(PAGE), ss_flags: 0, ss_size: stack.size };

@@ -1,5 +1,4 @@
-//! What happens to a trace when threads end in the middle of an event, processes fork, regions panic and signal handlers
-//! log.
+//! Traces while threads end in the middle of an event, processes fork, regions panic and signal handlers log.
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
 mod support;
@@ -22,23 +21,23 @@ use support::address_space::{limit_address_space, mapped};
 use support::fork;
 use support::{Background, PATIENCE, child, stress, until};
 
-/// Counts what a thread allocates.
+/// An allocator that counts the allocations of each thread.
 struct Counting;
 
 thread_local! {
     static ALLOCATIONS: Cell<u64> = const { Cell::new(0) };
 }
 
-// SAFETY: the system's allocator, with a count.
+// SAFETY: every call is passed on to the system's allocator unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let _ = ALLOCATIONS.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a `layout` that is valid for `System`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller passes a pointer from `System` with its layout.
         unsafe { System.dealloc(ptr, layout) }
     }
 }
@@ -46,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc<Counting> = rtprof::ProfAlloc::new(Counting);
 
-/// Traces what `body` does.
+/// Records a trace of `body`.
 fn traced(body: impl FnOnce()) -> (Parsed, trace::Stats) {
     let trace = trace_of::record(body);
     (trace.parsed, trace.stats)
@@ -69,7 +68,7 @@ fn events_do_not_allocate() {
         let (parsed, _) = traced(|| {
             every_event(1);
             let before = ALLOCATIONS.get();
-            // More than one buffer's worth.
+            // Enough for more than one buffer.
             for n in 1..20_000 {
                 trace::with_region("region", || trace::log("category", "message"));
                 let task = Task::new("task");
@@ -85,7 +84,7 @@ fn events_do_not_allocate() {
     });
 }
 
-/// A handler of the program's that logs interrupts threads anywhere, also in the middle of an event.
+/// A handler of the program that logs interrupts threads anywhere, even in the middle of an event.
 #[test]
 fn a_signal_handler_logs() {
     static HANDLED: AtomicU64 = AtomicU64::new(0);
@@ -94,10 +93,10 @@ fn a_signal_handler_logs() {
         HANDLED.fetch_add(1, Ordering::Relaxed);
     }
     child::isolated("a_signal_handler_logs", || {
-        // SAFETY: the handler only does what trace::log promises to bear.
+        // SAFETY: the handler only calls trace::log, which may be called in a handler.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         const SIGNALS: u64 = 1000;
-        // Some 20 MiB, for which there is room: nothing depends on how fast the writer is.
+        // Some 20 MiB, which fit into the buffers: the result does not depend on the speed of the writer.
         const EVENTS: usize = 30_000;
         let (parsed, stats) = traced(|| {
             let background = &Background::default();
@@ -107,10 +106,10 @@ fn a_signal_handler_logs() {
                     .map(|_| {
                         let (send, receive) = std::sync::mpsc::channel();
                         s.spawn(move || {
-                            // SAFETY: asks for the thread's own handle.
+                            // SAFETY: the call returns the thread's own handle.
                             send.send(unsafe { libc::pthread_self() }).expect("it listens");
                             (1..EVENTS).for_each(every_event);
-                            // On, and without an event, until the last signal is sent.
+                            // The thread goes on without events until the last signal is sent.
                             background.repeat(std::thread::yield_now);
                         });
                         receive.recv().expect("it has begun")
@@ -131,20 +130,21 @@ fn a_signal_handler_logs() {
             parsed.events_of(EventType::UserLog).filter(|log| log.message() == "handled").count() as u64;
         let handled = HANDLED.load(Ordering::Relaxed);
         assert_eq!(stats.dropped_buffers, 0, "{stats:?}");
-        // One that interrupts an event may find the lane for such ones taken, by a thread that it has interrupted.
+        // A handler that interrupts an event may find the lane for such events taken, by a thread that it has
+        // interrupted.
         assert!(logged + stats.dropped_events >= handled, "{logged} of {handled}, {stats:?}");
         assert!(logged > handled / 2, "{logged} of {handled}, {stats:?}");
     });
 }
 
-/// Threads end by a raw system call, in a signal handler that has interrupted them anywhere.
+/// Threads end by a raw system call, in a signal handler that interrupts them anywhere.
 #[test]
 fn threads_end_in_the_middle_of_an_event() {
     static ENDED: AtomicU64 = AtomicU64::new(0);
     static EVENTS: AtomicU64 = AtomicU64::new(0);
     extern "C" fn end(_: libc::c_int) {
         ENDED.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: ends this thread, and nothing that others wait for.
+        // SAFETY: ends this thread, which holds nothing that others wait for.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
     extern "C" fn record(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -155,7 +155,7 @@ fn threads_end_in_the_middle_of_an_event() {
         std::ptr::null_mut()
     }
     child::isolated("threads_end_in_the_middle_of_an_event", || {
-        // SAFETY: as said there.
+        // SAFETY: `end` makes one system call, which ends a thread that holds nothing that others wait for.
         unsafe { libc::signal(libc::SIGUSR1, end as *const () as libc::sighandler_t) };
         let started = Instant::now();
         let mut rounds = 0;
@@ -165,13 +165,13 @@ fn threads_end_in_the_middle_of_an_event() {
             let (parsed, _) = traced(|| {
                 for n in 0..20 {
                     let (mut thread, events) = (0, EVENTS.load(Ordering::Relaxed));
-                    // SAFETY: starts a thread that runs until it is ended. Its memory is lost.
+                    // SAFETY: starts a thread that runs until the signal ends it. Its memory is leaked.
                     unsafe {
                         libc::pthread_create(&raw mut thread, std::ptr::null(), record, std::ptr::null_mut());
                     }
                     until("its first event", || EVENTS.load(Ordering::Relaxed) > events);
                     std::thread::sleep(Duration::from_micros(137 * n));
-                    // SAFETY: the thread lives: this is what ends it.
+                    // SAFETY: the thread lives, because only this signal ends it.
                     unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
                     until("its end", || ENDED.load(Ordering::Relaxed) > before + n);
                 }
@@ -183,7 +183,7 @@ fn threads_end_in_the_middle_of_an_event() {
     });
 }
 
-/// Threads are born and die without a pause, and talk in their last destructors.
+/// Threads begin and end without a pause, and record events in their last destructors.
 #[test]
 fn threads_die_while_traces_come_and_go() {
     struct Talks;
@@ -257,7 +257,7 @@ fn fork_while_tracing() {
     });
 }
 
-/// A child of a parent that does not trace can, also if its parent did before.
+/// A child of a parent that does not trace can record a trace, even if its parent recorded one before.
 #[test]
 fn a_child_traces_itself() {
     fork::isolated("a_child_traces_itself", "", || {
@@ -313,7 +313,7 @@ fn a_panic_ends_a_region() {
     });
 }
 
-/// Neither memory for buffers nor a thread for the writer is to be had: an error, and the next trace works.
+/// Neither memory for buffers nor a thread for the writer is available: the start fails, and the next trace works.
 #[test]
 fn a_trace_that_cannot_begin() {
     child::isolated("a_trace_that_cannot_begin", || {

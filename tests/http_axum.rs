@@ -12,7 +12,7 @@ use support::web;
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// Serves for as long as the test runs, on a runtime of the service's own.
+/// Serves for as long as the test runs, on the service's own runtime.
 fn serve(router: axum::Router) -> SocketAddr {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).expect("a port is free");

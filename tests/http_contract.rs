@@ -1,7 +1,7 @@
-//! What a live server answers to every path, parameter and method: status, headers and body, to the byte.
+//! The answers of a live server to every path, parameter and method: status, headers and body, to the byte.
 //!
 //! The answers are those of Go's `net/http/pprof`, and clients depend on their wording: `go tool pprof` prints an
-//! error's body if `X-Go-Pprof` is there, and scrapers tell a profile by its type.
+//! error's body if `X-Go-Pprof` is present, and scrapers identify a profile by its type.
 #![cfg(feature = "http")]
 
 mod support;
@@ -18,7 +18,7 @@ use support::web::{self, Answer, End};
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// One server for all tests that do not configure it.
+/// Returns the server that all tests share, except those that configure one.
 fn server() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| serve("127.0.0.1:0").expect("a port is free").local_addr())
@@ -41,7 +41,7 @@ fn check(answer: &Answer, status: u16, headers: &[&str]) {
     assert!(answer.header("Date").is_some(), "{answer:?}");
 }
 
-/// An error as Go's `serveError` sends it, with `more` headers.
+/// Checks an error as Go's `serveError` sends it, with `more` headers.
 #[track_caller]
 fn check_error(answer: &Answer, status: u16, more: &[&str], message: &str) {
     check(answer, status, &[&[NOSNIFF, TEXT, "X-Go-Pprof: 1"], more].concat());
@@ -66,7 +66,7 @@ const HEAP: [(&str, &str); 4] = [
 ];
 const WAITS: [(&str, &str); 2] = [("contentions", "count"), ("delay", "nanoseconds")];
 
-/// Every built-in profile: its name, and what is in it.
+/// Returns the name and the sample types of every built-in profile.
 fn built_in() -> [(&'static str, &'static [(&'static str, &'static str)]); 6] {
     [
         ("heap", &HEAP),
@@ -90,7 +90,7 @@ fn profiles_are_files_or_texts() {
     ];
     for ((name, sample_types), (_, beginning)) in built_in().into_iter().zip(beginnings) {
         let path = format!("/debug/pprof/{name}");
-        // Whatever is no number is 0, as in Go.
+        // A value that is no number counts as 0, as in Go.
         for query in
             ["", "?", "?debug=0", "?debug=", "?debug=x", "?debug=1;a=b", "?gc=1", "?x=%zz", "?symbolize=full"]
         {
@@ -170,7 +170,7 @@ fn pages_and_texts() {
         {
             assert!(answer.text().contains(&format!("<a href=\"{name}")), "{name} is on the page");
         }
-        // What would only answer that it is not there is named and not linked.
+        // The page names an endpoint that is off, but does not link to it.
         assert!(answer.text().contains("<td>cmdline</td>"), "cmdline is on the page");
     }
     for query in ["", "?", "?0x0", "?nonsense", "?0x1+0x2"] {
@@ -224,12 +224,12 @@ fn errors() {
         ("/debug/pprof/heap?seconds=1&debug=99999999999999999999", 400, incompatible),
         ("/debug/pprof/goroutine?seconds=1&debug=2", 400, incompatible),
         ("/debug/pprof/contract/errors?seconds=1", 400, unsupported),
-        // The order in which Go looks: name, number, support, debug.
+        // The order of Go's checks: name, number, support, debug.
         ("/debug/pprof/x?seconds=0&debug=1", 404, unknown),
         ("/debug/pprof/contract/errors?seconds=0&debug=1", 400, seconds),
         ("/debug/pprof/contract/errors?seconds=1&debug=1", 400, unsupported),
         ("/debug/pprof/heap?seconds=0&debug=1", 400, seconds),
-        // Then ours.
+        // Then our own checks.
         ("/debug/pprof/heap?seconds=1&debug=1&format=x", 400, incompatible),
         ("/debug/pprof/heap?format=svg", 400, format),
         ("/debug/pprof/heap?format=Collapsed", 400, format),
@@ -280,13 +280,13 @@ fn methods() {
             check_error(&answer, 405, &[&format!("Allow: {allowed}")], "Method Not Allowed");
         }
     }
-    // What is not here is not here by any method.
+    // An unknown target is not found with any method.
     for (method, target) in [("OPTIONS", "*"), ("POST", "/x"), ("CONNECT", "localhost:80")] {
         check_error(&web::ask(server(), method, target, &[]), 404, &[], "404 page not found");
     }
 }
 
-/// A HEAD says what a GET would, at once: for a scraper's check that there is a profile none is taken.
+/// A HEAD answers as a GET would, but at once: a scraper's check that a profile exists takes no profile.
 #[test]
 fn head_captures_nothing() {
     let paths = [
@@ -323,7 +323,7 @@ fn open_a_file(files: &pprof::Profile, key: usize) {
     files.add(std::hint::black_box(key), 0).expect("each key comes once");
 }
 
-/// A program's own profiles are found by their names, whatever is in them and however they are escaped.
+/// A program's own profiles are found by their names, whatever characters they contain and however these are escaped.
 #[test]
 fn custom_profiles() {
     let names = [
@@ -358,9 +358,9 @@ fn custom_profiles() {
     let index = web::get(server(), "/debug/pprof/");
     assert!(index.text().contains("<td>2</td><td><a href=\"app%2Fopen_files?debug=1\">app/open_files</a>"));
     assert!(index.text().contains("app%2F%3Cb%3E%22quoted%22%3F%23%25?debug=1"), "links lead there");
-    // What an escape stands for is the path's, and so the name of what is built in.
+    // An escape stands for its character in the path, so an escaped built-in name is found.
     check_file(&web::get(server(), "/debug/pprof/%68eap"), "heap", &HEAP);
-    // An escaped slash is none of the path's.
+    // An escaped slash does not separate parts of the path.
     check_file(
         &web::get(server(), "/debug/pprof/app%2Fopen_files"),
         "app/open_files",
@@ -381,7 +381,7 @@ fn cmdline_is_the_arguments_if_allowed() {
     server.shutdown();
 }
 
-/// The longest capture is the configuration's, and the checks before it are not.
+/// The longest capture follows the configuration; the checks before it do not.
 #[test]
 fn max_seconds() {
     let server =

@@ -1,4 +1,4 @@
-//! A server by itself: what it makes of bytes that are no request, who is let in, and how it begins and ends.
+//! A standalone server: malformed requests, access control, start and end.
 #![cfg(feature = "http")]
 
 mod support;
@@ -24,7 +24,7 @@ fn exchange(address: SocketAddr, request: &str) -> Answer {
     web::exchange(address, request).unwrap_or_else(|error| panic!("{request:.100}: {error}"))
 }
 
-/// What is no request is answered once, without a word of ours, and the connection ends.
+/// Malformed input is answered once, with no text of ours, and the connection ends.
 #[test]
 fn malformed_requests() {
     let (server, address) = start(Config::default());
@@ -66,12 +66,12 @@ fn malformed_requests() {
         assert_eq!(answer.own_headers(), [""; 0], "{request:.100?}");
         assert!(connection.is_closed(), "{request:.100?}");
     }
-    // What is large, but within the limits, is not.
+    // Large input within the limits is accepted.
     let target = format!("/debug/pprof/{}", &long[..15 << 10]);
     assert_eq!(exchange(address, &format!("GET {target} HTTP/1.1\r\n{host}\r\n")).status, 404);
     let headers = "X: y\r\n".repeat(63);
     assert_eq!(exchange(address, &format!("GET / HTTP/1.1\r\n{host}{headers}\r\n")).status, 302);
-    // A client that goes away in the middle of a request is no matter.
+    // A client that goes away in the middle of a request does no harm.
     drop(Connection::open(address).expect("it listens"));
     let mut connection = Connection::open(address).expect("it listens");
     connection.send("GET /debug/pprof/heap HTTP/1.1\r\nHo").expect("it reads");
@@ -93,7 +93,7 @@ fn connections_are_kept() {
         assert_eq!(answer.status, status, "{target}");
         assert_ne!(answer.header("Connection"), Some("close"), "{target}");
     }
-    // Both at once.
+    // Two requests at once.
     connection.send(get("/debug/pprof/symbol") + &get("/")).expect("it is kept");
     assert_eq!(connection.receive(false).expect("an answer").text(), "num_symbols: 1\n");
     assert_eq!(connection.receive(false).expect("an answer").status, 302);
@@ -102,7 +102,7 @@ fn connections_are_kept() {
     assert_eq!(connection.receive(true).expect("an answer").status, 200);
     connection.send(get("/debug/pprof/unknown")).expect("it is kept");
     assert_eq!(connection.receive(false).expect("an answer").text(), "Unknown profile\n");
-    // A body that nobody reads is not taken for a request.
+    // A body that no handler reads is not taken for a request.
     let hidden = get("/debug/pprof/symbol");
     connection.send(web::request(address, "POST", "/debug/pprof/heap", &[], &hidden)).expect("it is kept");
     assert_eq!(connection.receive(false).expect("an answer").status, 405);
@@ -118,7 +118,7 @@ fn connections_are_kept() {
     server.shutdown();
 }
 
-/// Old clients are answered in their version: no chunks, and the end of the connection is that of the body.
+/// Old clients are answered in their version: without chunks, and the end of the connection ends the body.
 #[test]
 fn http_1_0() {
     let (server, address) = start(Config::default());
@@ -136,7 +136,7 @@ fn http_1_0() {
     server.shutdown();
 }
 
-/// A page of another site that had its name resolve to this machine is told nothing.
+/// A page of another site that had its name resolve to this machine gets no data.
 #[test]
 fn hosts() {
     let (server, address) = start(Config { hosts: vec!["profiles.example".into()], ..Config::default() });
@@ -177,12 +177,12 @@ fn hosts() {
     for (hosts, message) in broken {
         assert_eq!(refusal(with(hosts)), (400, message.to_owned()), "{hosts:?}");
     }
-    // The whole address in the first line counts, whatever the header says.
+    // The address in the first line takes precedence over the header.
     let whole =
         |host: &str| format!("GET http://{host}/debug/pprof/symbol HTTP/1.1\r\nHost: localhost\r\n\r\n");
     assert_eq!(exchange(address, &whole("localhost")).text(), "num_symbols: 1\n");
     assert_eq!(exchange(address, &whole("evil.example")).status, 403);
-    // The check comes before everything else, the way to the index as well.
+    // The check comes before everything else, including the redirect to the index.
     assert_eq!(exchange(address, "GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n").status, 403);
     server.shutdown();
 }
@@ -223,14 +223,14 @@ fn tokens() {
     }
     let twice = ["Authorization: Bearer s3cret", "Authorization: Bearer s3cret"];
     refused(&web::ask(address, "GET", symbol, &twice), WRONG_TOKEN);
-    // Without it nobody learns what is here.
+    // Without the token no client learns which endpoints exist.
     for (method, target) in
         [("GET", "/"), ("GET", "/x"), ("GET", "/debug/pprof"), ("PUT", "/debug/pprof/heap"), ("POST", symbol)]
     {
         refused(&web::ask(address, method, target, &[]), NO_TOKEN);
     }
     assert_eq!(web::ask(address, "HEAD", "/debug/pprof/heap", &[]).status, 401);
-    // Another site's page may have the password, by the browser that logged in once.
+    // A page of another site may have the password, through a browser that logged in once.
     let evil = "GET / HTTP/1.1\r\nHost: evil.example\r\nAuthorization: Bearer s3cret\r\n\r\n";
     assert_eq!(exchange(address, evil).status, 403);
     server.shutdown();
@@ -255,7 +255,7 @@ fn addresses_that_cannot_be() {
     let expected = "0.0.0.0:0 can be reached from other machines, and profiles tell names, paths and labels; serve on \
                     127.0.0.1, or allow it with Config::allow_remote and set Config::token";
     assert_eq!(error.to_string(), expected);
-    // Of a net for documentation: no machine has it.
+    // An address reserved for documentation, which no machine has.
     let remote = Config { allow_remote: true, ..Config::default() };
     let error = serve_with("192.0.2.1:6060", remote.clone()).expect_err("it is nobody's");
     assert_eq!(error.kind(), ErrorKind::AddrNotAvailable);
@@ -266,7 +266,7 @@ fn addresses_that_cannot_be() {
         "{error}"
     );
 
-    // All of this machine's addresses; over one of them that is not loopback any Host goes.
+    // Binds all addresses of this machine. On an address that is not loopback any Host is accepted.
     let server = serve_with("0.0.0.0:0", remote).expect("a port is free");
     let loopback = SocketAddr::from(([127, 0, 0, 1], server.local_addr().port()));
     let foreign = "GET /debug/pprof/symbol HTTP/1.1\r\nHost: evil.example\r\n\r\n";
@@ -281,7 +281,7 @@ fn server_threads() -> Vec<i64> {
     threads::nice_values("rtprof-http")
 }
 
-/// The kernel lists a thread for a moment after it was joined.
+/// Waits until the server's threads are gone: the kernel lists a thread for a moment after its join.
 fn until_gone() {
     until("the server's threads are gone", || server_threads() == NONE);
 }
@@ -293,16 +293,16 @@ fn shutdown_leaves_nothing() {
         let (server, address) = start(Config::default());
         assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
         let threads = server_threads();
-        // At the program's priority: they answer when it keeps all cores busy.
+        // The threads have the program's priority, so that they answer when the program keeps all cores busy.
         let own = threads::own_nice_value();
         assert!(!threads.is_empty() && threads.iter().all(|&nice| nice == own), "{threads:?}, {own}");
-        // A capture and an idle connection are given up.
+        // A capture and an idle connection are abandoned.
         let mut idle = Connection::open(address).expect("it listens");
         let mut capturing = Connection::open(address).expect("it listens");
         capturing
             .send(web::request(address, "GET", "/debug/pprof/heap?seconds=500", &[], ""))
             .expect("it reads");
-        // It is being worked on once the server has answered another one after it.
+        // The capture has begun once the server has answered a later request.
         assert_eq!(web::get(address, "/debug/pprof/symbol").status, 200);
         let started = Instant::now();
         server.shutdown();
@@ -311,7 +311,7 @@ fn shutdown_leaves_nothing() {
         assert!(idle.is_closed() && capturing.is_closed());
         let refused = Connection::open(address).err().expect("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
-        // The port is free again, and a new server is as good as the first.
+        // The port is free again, and a new server works.
         let again = serve(address).expect("the port is free");
         assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
         again.shutdown();

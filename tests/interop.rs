@@ -1,7 +1,7 @@
-//! The real `go tool pprof` reads what we write, says what we say, and has nothing to complain of.
+//! The real `go tool pprof` reads our profiles, prints the same numbers, and gives no warning.
 //!
-//! Every number it prints is compared with our own reading of the same file (support/profile.rs), which
-//! truth.rs compares with exact totals: so what a user sees is what was allocated.
+//! Every number that it prints is compared with our own reading of the same file (support/profile.rs), which truth.rs
+//! compares with exact totals: so a user sees exactly the allocations.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -68,7 +68,7 @@ static FILES: LazyLock<Files> = LazyLock::new(|| {
     let heap_and_text =
         || (write(&named("heap"), 0, "interop-heap.pb.gz"), write(&named("heap"), 1, "interop-heap.txt"));
     let (mut heap, mut text) = heap_and_text();
-    // Other tests' threads free what they have allocated meanwhile: until the heap was still around the text.
+    // Other tests' threads free objects meanwhile. The loop repeats until the heap was unchanged around the text.
     support::until("the heap is still", || {
         let before = totals(&heap);
         (heap, text) = heap_and_text();
@@ -118,7 +118,7 @@ fn top_agrees() {
     }
 }
 
-/// The workload's own totals, which nothing but arithmetic gives.
+/// The workload's own totals, calculated by arithmetic alone.
 #[test]
 fn numbers_are_the_workloads() {
     let kept = read(&FILES.heap).totals_of("interop::keep_documents");
@@ -131,7 +131,7 @@ fn numbers_are_the_workloads() {
     assert_eq!(boxes, [26, in_boxes, 26, in_boxes], "from another thread");
 }
 
-/// Without `-sample_index` heap opens with what is in use, allocs with all that was allocated.
+/// Without `-sample_index` heap opens with the memory in use, allocs with all allocated memory.
 #[test]
 fn default_sample_type_is_honoured() {
     let kind = |path: &Path| {
@@ -180,7 +180,7 @@ fn raw_agrees() {
     }
 }
 
-/// The whole way from the allocation to the test's thread, in the right order.
+/// The whole stack from the allocation to the test's thread, in the right order.
 #[test]
 fn traces_are_whole() {
     for go in go::toolchains("traces_are_whole") {
@@ -228,7 +228,7 @@ fn text_agrees() {
     }
 }
 
-/// A difference of two profiles is how leaks are found: pprof must be able to match our samples.
+/// Leaks are found by the difference of two profiles, so pprof must be able to match our samples.
 #[test]
 fn difference_with_itself_is_empty() {
     for go in go::toolchains("difference_with_itself_is_empty") {

@@ -1,8 +1,8 @@
-//! The real `go tool pprof` reads block, mutex and threadcreate profiles, says what we say, and has nothing to
-//! complain of.
+//! The real `go tool pprof` reads block, mutex and threadcreate profiles, prints the same numbers, and gives no
+//! warning.
 //!
-//! Its numbers are compared with our own reading of the same file (support/profile.rs), which waits/truth.rs
-//! compares with the times that threads have seen.
+//! Its numbers are compared with our own reading of the same file (support/profile.rs), which waits/truth.rs compares
+//! with the times that threads have measured.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -25,7 +25,7 @@ static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 static INDEX: Mutex<Vec<u64>> = Mutex::new(Vec::new());
 static CACHE: Mutex<u64> = Mutex::new(0);
 
-/// The hot lock.
+/// Holds the hot lock.
 #[inline(never)]
 fn update_the_index(number: u64) {
     let mut index = INDEX.lock(); // the line that -list of the block profile must show
@@ -35,8 +35,8 @@ fn update_the_index(number: u64) {
     black_box(number);
 }
 
-/// One that is asked for as often, but held for no time. A sleep with it, however short, may take longer on a busy machine
-/// than the hot lock is held.
+/// Takes a lock that is taken as often, but held for no time. A sleep under this lock, however short, may take longer
+/// on a busy machine than the hot lock is held.
 #[inline(never)]
 fn look_into_the_cache() {
     let mut cache = CACHE.lock();
@@ -89,7 +89,7 @@ fn run_workers() {
     black_box(());
 }
 
-/// One profile, written both ways.
+/// One profile, written in both forms.
 struct Written {
     proto: PathBuf,
     text: PathBuf,
@@ -125,9 +125,9 @@ impl Written {
 struct Files {
     block: Written,
     mutex: Written,
-    /// After as much again, or more, at a fraction of 10.
+    /// Written after as much work again, or more, at a fraction of 10.
     mutex_of_ten: Written,
-    /// The same when the profile had been switched off.
+    /// The same after the profile was switched off.
     mutex_off: Written,
     threadcreate: Written,
 }
@@ -145,7 +145,7 @@ static FILES: LazyLock<Files> = LazyLock::new(|| {
             run_workers();
             Written::new("mutex", "-of-ten")
         })
-        // Of 30 unlocks none is recorded once in 24 times.
+        // The probability that none of 30 unlocks is recorded is 1 in 24.
         .find(|written| written.total(1) > mutex.total(1))
         .expect("600 unlocks that are all passed over come once in 10^27 times");
     rtprof::set_mutex_profile_fraction(0);
@@ -180,7 +180,7 @@ fn top_agrees() {
     }
 }
 
-/// What a person reads first: without any option, the hot lock's function, with its time in seconds.
+/// Without any option, the hot lock's function comes first, with its time in seconds.
 #[test]
 fn the_hot_function_is_first() {
     for go in go::toolchains("the_hot_function_is_first") {
@@ -201,8 +201,8 @@ fn the_hot_function_is_first() {
     }
 }
 
-/// The workload's own figures. Six threads sleep 3 ms five times with the lock, one after the other, and most of
-/// the time all others wait.
+/// The workload's own figures. Six threads sleep 3 ms five times while they hold the lock, one after the other, and
+/// most of the time all others wait.
 #[test]
 fn numbers_are_the_workloads() {
     let [mutex, block] = [&FILES.mutex, &FILES.block].map(|written| {
@@ -212,7 +212,7 @@ fn numbers_are_the_workloads() {
     assert!(mutex >= held, "{mutex} ns of waiting in {held} ns with the lock held");
     assert!((mutex - block).abs() < block / 1000, "{mutex} ns charged, {block} ns waited");
     assert_eq!(FILES.threadcreate.total(0), 6);
-    // What was recorded at a fraction of 10 stands for ten of its kind, and is added to what was there.
+    // Each event recorded at a fraction of 10 stands for ten, and is added to the earlier events.
     assert_eq!((FILES.mutex_of_ten.total(0) - FILES.mutex.total(0)) % 10, 0);
     assert_eq!(FILES.mutex_of_ten.total(1), FILES.mutex_off.total(1));
 }
@@ -250,7 +250,7 @@ fn raw_agrees() {
     }
 }
 
-/// From the lock's user to the thread's start, in the right order, and nothing of the lock before it.
+/// Stacks go from the lock's user to the thread's start, in the right order, without functions of the lock.
 #[test]
 fn traces_begin_with_the_user_and_are_whole() {
     for go in go::toolchains("traces_begin_with_the_user_and_are_whole") {
@@ -265,7 +265,7 @@ fn traces_begin_with_the_user_and_are_whole() {
             let leaf = format!("interop_contention::{}", names[0]);
             let block = blocks.find(|block| block.contains(&leaf));
             let block = block.unwrap_or_else(|| panic!("Go {}: {text}", go.version));
-            // The value stands before the first function.
+            // The value comes before the first function.
             let first = block.lines().find(|line| !line.trim().is_empty()).unwrap_or_default();
             assert!(first.ends_with(&leaf), "Go {}: {block}", go.version);
             let place = |name: &str| {
@@ -318,7 +318,8 @@ fn text_agrees() {
             let count = top::total(&top::rows_of_text(&go, &written.text, "contentions", "count"));
             assert_eq!(count, written.total(0), "Go {}: {:?}", go.version, written.text);
             let nanos = top::total(&top::rows_of_text(&go, &written.text, "delay", "ns"));
-            // Both cut off a fraction of each record, but not the same one: a reader divides by a rounded number.
+            // Both cut off a fraction of each record, but not the same fraction: a reader of the text divides by a
+            // rounded number.
             let (exact, records) = (written.total(1), written.read().sample.len() as i64);
             let off = (nanos - exact).abs();
             assert!(off <= records + exact / 1_000_000, "Go {}: {nanos} ns for {exact}", go.version);
@@ -328,7 +329,7 @@ fn text_agrees() {
     }
 }
 
-/// A difference of two profiles is how a change is judged: pprof must be able to match our samples.
+/// A change is judged by the difference of two profiles, so pprof must be able to match our samples.
 #[test]
 fn difference_with_itself_is_empty() {
     for go in go::toolchains("difference_with_itself_is_empty") {

@@ -1,8 +1,8 @@
-//! The real `go tool pprof` reads from a live server, all by itself: profiles, what is added over seconds, names of
-//! addresses, differences, errors.
+//! The real `go tool pprof` fetches from a live server: profiles, deltas over seconds, names of addresses, differences,
+//! errors.
 //!
-//! pprof keeps a copy of what it fetched. What it prints must be what it prints of that file, which is compared with
-//! our own reading; and it must have nothing to complain of.
+//! pprof keeps a copy of each profile that it fetches. Its output for the server must equal its output for that file,
+//! which is compared with our own reading; and it must give no warning.
 #![cfg(feature = "http")]
 
 mod support;
@@ -80,12 +80,12 @@ fn url(address: SocketAddr, path: &str) -> String {
     format!("http://{address}/debug/pprof/{path}")
 }
 
-/// With all names, on however busy a machine.
+/// Returns a URL for a profile with all names, even on a busy machine.
 fn named_url(address: SocketAddr, name: &str) -> String {
     url(address, &format!("{name}?symbolize=full"))
 }
 
-/// A folder for what pprof keeps, removed when dropped.
+/// A folder for pprof's copies, removed when dropped.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -108,10 +108,10 @@ impl Drop for Folder {
     }
 }
 
-/// What `go tool pprof` has fetched and printed.
+/// The result of a fetch by `go tool pprof`.
 struct Fetched {
     text: String,
-    /// Where it has saved the profile.
+    /// The saved profile.
     file: PathBuf,
     _folder: Folder,
 }
@@ -122,7 +122,7 @@ impl Fetched {
     }
 }
 
-/// Fetches. Anything on standard error that is not about that is a complaint, and a failure.
+/// Fetches a profile. Any text on standard error that is not about the fetch is a warning, and a failure.
 fn fetch(go: &Go, arguments: &[&str]) -> Fetched {
     let folder = Folder::new();
     let output = folder.run(go, &[&top::EVERYTHING, arguments].concat());
@@ -145,7 +145,7 @@ fn fetch(go: &Go, arguments: &[&str]) -> Fetched {
     Fetched { text: String::from_utf8(output.stdout).expect("pprof prints UTF-8"), file, _folder: folder }
 }
 
-/// What pprof prints of a live server is what it prints of the file, and what we read there.
+/// Checks that pprof prints the same for a live server as for the file, and as our own reading.
 fn check_top(go: &Go, fetched: &Fetched, kind: &str, unit: &str, value: usize) {
     top::check(go, &fetched.file, kind, unit, top::expected(&fetched.read().samples(), value));
 }
@@ -193,7 +193,7 @@ fn waits_for_work(work: &rtprof::sync::mpsc::Receiver<()>) {
     work.recv().ok();
 }
 
-/// Off, and so without a sample: nothing to complain of either.
+/// Profiles that are off have no sample, and cause no warning either.
 #[test]
 fn profiles_that_are_off_are_fetched() {
     child::isolated("profiles_that_are_off_are_fetched", || {
@@ -232,7 +232,7 @@ fn seconds_are_waited_for() {
                     update_the_index();
                 });
             });
-            // What waits between its steps may not meet one CPU sample in a second; this does nothing but compute.
+            // A thread that waits between its steps may get no CPU sample in a second; this thread only computes.
             scope.spawn(|| background.repeat(search_the_index));
             for go in go::toolchains("seconds_are_waited_for") {
                 for (name, kind, function) in [
@@ -243,7 +243,7 @@ fn seconds_are_waited_for() {
                     ("profile", "cpu", "search_the_index"),
                 ] {
                     let index = format!("-sample_index={kind}");
-                    // pprof's own patience with a request of a second would be half a second more.
+                    // By default pprof waits only half a second longer than the requested second.
                     let options = ["-top", "-seconds=1", "-timeout=200", &index];
                     let fetched = fetch(&go, &[&options[..], &[&named_url(address, name)]].concat());
                     let text = &fetched.text;
@@ -267,7 +267,7 @@ fn seconds_are_waited_for() {
     });
 }
 
-/// Names come from the server alone: pprof is not to look into the program's file, which lies here.
+/// Names come from the server alone: pprof must not read the program's file, which is on this machine.
 #[test]
 fn addresses_are_named_by_the_server() {
     let bare = url(*SERVER, "heap?symbolize=none");
@@ -281,7 +281,7 @@ fn addresses_are_named_by_the_server() {
             let text = fetch(&go, &["-top", "-symbolize=remote", index, url]).text;
             assert!(text.contains("interop_http::keep_documents"), "Go {}: {text}", go.version);
         }
-        // Unless pprof takes them for C++ and shortens them, the names are those of the server, to the letter.
+        // Without demangling, which takes the names for C++ and shortens them, the names are exactly the server's.
         let fetched = fetch(&go, &["-top", "-symbolize=remote:demangle=none", index, &bare]);
         let profile = fetched.read();
         let addresses: Vec<_> =
@@ -302,7 +302,7 @@ fn addresses_are_named_by_the_server() {
     }
 }
 
-/// How leaks are looked for.
+/// Differences, as in a search for leaks.
 #[test]
 fn differences_are_of_two_fetches() {
     child::isolated("differences_are_of_two_fetches", || {
@@ -310,10 +310,10 @@ fn differences_are_of_two_fetches() {
         let index = "-sample_index=alloc_space";
         for go in go::toolchains("differences_are_of_two_fetches") {
             for base in ["-base", "-diff_base"] {
-                // Both from the server, at one time.
+                // Both profiles come from the server, at one time.
                 let text = fetch(&go, &["-top", index, &format!("{base}={heap}"), &heap]).text;
                 assert!(text.contains("Showing nodes accounting for 0, 0%"), "Go {}: {text}", go.version);
-                // From an earlier one on.
+                // The difference from an earlier profile.
                 let earlier = fetch(&go, &["-raw", &heap]);
                 let bytes = earlier.read().totals_of("keep_documents")[ALLOC_SPACE];
                 record(|| drop(keep_documents()));
@@ -341,7 +341,7 @@ fn a_token_is_the_password_of_a_url() {
         let heap = format!("http://any:s3cret@{address}/debug/pprof/heap");
         let named = format!("{heap}?symbolize=full");
         assert!(fetch(&go, &["-top", index, &named]).text.contains("interop_http::keep_documents"));
-        // It goes with the question for names as well.
+        // The password is sent with the request for names too.
         let bare = format!("{heap}?symbolize=none");
         let text = fetch(&go, &["-top", "-symbolize=remote", index, &bare]).text;
         assert!(text.contains("interop_http::keep_documents"), "Go {}: {text}", go.version);
@@ -353,11 +353,11 @@ fn a_token_is_the_password_of_a_url() {
     }
 }
 
-/// pprof fails, and shows why.
+/// Checks that pprof fails, and shows the reason.
 fn check_error(go: &Go, url: &str, message: &str) {
     let output = Folder::new().run(go, &["-top", url]);
     let stderr = String::from_utf8_lossy(&output.stderr);
-    // The password is not shown by some.
+    // Some versions do not print the password.
     let told = format!("server response: {message}\n");
     assert!(
         !output.status.success() && stderr.contains(&told),
@@ -393,7 +393,7 @@ fn errors_are_shown() {
             "500 Internal Server Error - Could not enable CPU profiling: cpu profiling already in use";
         check_error(&go, &url(*SERVER, "profile?seconds=1"), message);
         drop(taken);
-        // What is no profile is no profile.
+        // A text that is no profile is refused.
         let output = Folder::new().run(&go, &["-top", &url(*SERVER, "heap?format=collapsed")]);
         assert!(!output.status.success(), "Go {}: {}", go.version, child::report(&output));
     }

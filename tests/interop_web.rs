@@ -1,5 +1,5 @@
-//! The pages of `go tool pprof -http`: graph, flame graph, source. They go through more of a profile
-//! than the reports do, and are what a person looks at.
+//! The pages of `go tool pprof -http`: graph, flame graph, source. They use more of a profile than the reports do, and
+//! most users read them.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -21,14 +21,14 @@ fn held_by_the_page() -> Vec<u8> {
     black_box(vec![7; 300_000])
 }
 
-/// A pprof server that ends with the test, however that ends.
+/// A pprof server that ends with the test, in any case.
 struct Server(Child);
 
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.0.try_wait(), Ok(None)) {
             // `go tool` may be the parent of the server: both are in the group that the command founded.
-            // SAFETY: a plain system call; the group's founder has not been waited for, so its number is ours.
+            // SAFETY: a plain system call; the group's founder has not been waited for, so its id is not reused.
             unsafe { libc::kill(-(self.0.id() as i32), libc::SIGKILL) };
             self.0.wait().ok();
         }
@@ -39,7 +39,8 @@ fn get(address: SocketAddr, path: &str) -> std::io::Result<web::Answer> {
     web::exchange(address, web::request(address, "GET", path, &[], ""))
 }
 
-/// Starts a server on a free port. pprof wants a number, so another process may take the port first: then it tries again.
+/// Starts a server on a free port. pprof needs a port number, so another process may take the port first; then this
+/// tries again.
 fn serve(go: &Go, path: &Path) -> (Server, SocketAddr) {
     for _ in 0..5 {
         let free = TcpListener::bind("127.0.0.1:0").expect("a port is free");

@@ -1,7 +1,8 @@
-//! Waits of unmodified code are seen however a program is linked, and where they cannot be it runs as without rtprof.
+//! Waits of unmodified code are recorded however a program is linked; where this is impossible the program runs as
+//! without rtprof.
 //!
-//! The fixture `waits` waits for locks, channels, threads and sockets, in its own code and in a library of C, and compares with what
-//! the profiles say. Here it is built in each way.
+//! The fixture `waits` waits for locks, channels, threads and sockets, in its own code and in a library of C, and
+//! compares with the profiles. This file builds the fixture in each way.
 //!
 //! This takes minutes, so that a plain `cargo test` ignores it; `ci/builds.sh` runs the kinds that differ most.
 #![cfg(feature = "pprof")]
@@ -21,7 +22,7 @@ fn tmp(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
 }
 
-/// The builds share folders, so they take turns.
+/// Takes the turn of a build, because the builds share folders.
 fn turn() -> MutexGuard<'static, ()> {
     static TURN: Mutex<()> = Mutex::new(());
     TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
@@ -30,12 +31,12 @@ fn turn() -> MutexGuard<'static, ()> {
 /// A way to build the fixture.
 #[derive(Clone, Copy)]
 struct Build {
-    /// The folder of what is built so.
+    /// The folder of the build's output.
     name: &'static str,
     toolchain: Option<&'static str>,
     /// The compiler's flags.
     flags: &'static str,
-    /// What follows the architecture in the name of another target.
+    /// The part of the target's name after the architecture, for another target.
     target: Option<&'static str>,
     arguments: &'static [&'static str],
 }
@@ -52,7 +53,7 @@ impl Build {
         self.target.map(|rest| format!("{ARCH}-{rest}"))
     }
 
-    /// A command of rustc or cargo, of the toolchain.
+    /// Returns a command for rustc or cargo of the toolchain.
     fn tool(self, name: &str) -> Command {
         let mut command = Command::new(name);
         command.args(self.toolchain.map(|toolchain| format!("+{toolchain}")));
@@ -68,7 +69,7 @@ impl Build {
         folder.is_dir().then_some(folder)
     }
 
-    /// Builds the fixture, or says that what it takes is not installed. Returns the folder of its programs.
+    /// Builds the fixture, or reports that a needed tool is not installed. Returns the folder of its programs.
     fn make(self, test: &str) -> Option<PathBuf> {
         if self.library_folder().is_none() {
             skipped(test, "this toolchain, or its standard library for this target, is not installed");
@@ -78,7 +79,7 @@ impl Build {
         let fixture = Fixture::copied("waits");
         let mut command = fixture.cargo("build", &target, self.flags);
         if let Some(toolchain) = self.toolchain {
-            // Rustup chooses the toolchain for what is called by its name alone.
+            // Rustup chooses the toolchain for tools that are called by their name alone.
             command.env("RUSTUP_TOOLCHAIN", toolchain);
         }
         command.args(self.target().iter().flat_map(|target| ["--target", target]));
@@ -87,7 +88,7 @@ impl Build {
         Some(built.join(if self.is_release() { "release" } else { "debug" }))
     }
 
-    /// Its waits are seen, and those in a library that it loads, where it can load one.
+    /// Checks that the program's waits are recorded, and those in a library that it loads, if it can load one.
     fn sees(self, test: &str) {
         let _turn = turn();
         let Some(folder) = self.make(test) else { return };
@@ -105,7 +106,7 @@ impl Build {
     }
 }
 
-/// A library of C, which waits in functions of the C library.
+/// Builds a library of C that waits in functions of the C library.
 fn library_of_c() -> PathBuf {
     let folder = tmp("waits_in_c");
     std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
@@ -132,7 +133,7 @@ const THIN_LTO: [&str; 3] = ["--release", "--config", "profile.release.lto='thin
 const FAT_LTO: [&str; 3] = ["--release", "--config", "profile.release.lto='fat'"];
 const MUSL: Option<&str> = Some("unknown-linux-musl");
 
-// By the compiler's own linker, which is LLD on x86-64, unless they say something else.
+// Linked by the compiler's default linker, which is LLD on x86-64, unless the flags choose another one.
 linked! {
     debug: PLAIN;
     release: RELEASE;
@@ -142,14 +143,14 @@ linked! {
     gnu_ld_stripped: Build { name: "links-gnu-ld", flags: GNU_LD, arguments: &STRIPPED, ..PLAIN };
     standard_library_apart: Build { name: "links-dynamic", flags: "-Cprefer-dynamic", ..PLAIN };
     c_library_inside: Build {
-        // With a target, or procedural macros would be built so too.
+        // With an explicit target, because otherwise procedural macros would be built with these flags too.
         name: "links-crt-static", flags: "-Ctarget-feature=+crt-static", target: Some("unknown-linux-gnu"), ..RELEASE
     };
     musl: Build { name: "links-musl", target: MUSL, ..PLAIN };
     musl_fat_lto: Build { name: "links-musl", target: MUSL, arguments: &FAT_LTO, ..PLAIN };
 }
 
-/// In the harness of tests.
+/// In the test harness.
 #[test]
 #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn cargo_test() {
@@ -157,7 +158,7 @@ fn cargo_test() {
     succeed(Fixture::copied("waits").cargo("test", &tmp(PLAIN.name), "").args(["--test", "seen"]));
 }
 
-/// A library that another program loads: the C library's functions come first, and the library runs.
+/// In a library that another program loads: the C library's functions come first, and the library works.
 #[test]
 #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn loaded_by_another_program() {
@@ -166,7 +167,7 @@ fn loaded_by_another_program() {
     succeed(Command::new(folder.join("host")).arg(folder.join("libwaits.so")));
 }
 
-/// Under AddressSanitizer, which has functions of these names itself.
+/// Under AddressSanitizer, which replaces the same functions itself.
 #[test]
 #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn sanitized() {

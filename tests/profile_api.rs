@@ -1,5 +1,5 @@
-//! What callers get wrong: rates of any value, slices too short, names unknown or taken, writers that
-//! fail. Errors say so, and the next call works.
+//! Misuse by callers: rates of any value, slices too short, names unknown or taken, writers that fail. Errors say so,
+//! and the next call works.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -67,7 +67,7 @@ fn rate_zero_records_nothing_and_rate_one_all() {
     });
 }
 
-/// Go's (n, ok): too short a slice is told what is needed and is not written to.
+/// Go's (n, ok): a slice that is too short is not written to, and the needed length is returned.
 #[test]
 fn short_slice_is_not_written() {
     child::isolated("short_slice_is_not_written", || {
@@ -85,7 +85,7 @@ fn short_slice_is_not_written() {
         assert!(enough[..needed].iter().all(|record| record.alloc_bytes > 0 && !record.stack().is_empty()));
         assert_eq!(enough[needed].alloc_bytes, -77, "nor anything beyond");
         drop(objects);
-        // What is all freed is left out unless it is asked for.
+        // Records without objects in use are left out unless the caller asks for them.
         let (all, in_use) = (rtprof::mem_profile(true).len(), rtprof::mem_profile(false).len());
         assert!(in_use < all, "{in_use} of {all}");
         assert!(rtprof::mem_profile(false).iter().all(|record| record.in_use_bytes() > 0));
@@ -142,7 +142,7 @@ fn custom_profile_refuses_what_is_wrong() {
     assert!(text.starts_with("api.files profile: total 2\n"), "{text}");
 }
 
-/// Takes some bytes, then fails.
+/// A writer that takes some bytes, then fails.
 struct Failing {
     left: usize,
 }
@@ -162,7 +162,7 @@ impl Write for Failing {
     }
 }
 
-/// Takes one byte at a time, and is interrupted before each.
+/// A writer that takes one byte at a time, and is interrupted before each.
 struct Grudging {
     bytes: Vec<u8>,
     interrupted: bool,
@@ -196,7 +196,7 @@ fn failing_writer() {
             for debug in [0, 1] {
                 let mut whole = Vec::new();
                 named(name).write_to(&mut whole, debug).expect("a vector takes everything");
-                // Not to the last byte: the time is in it, which does not always compress alike.
+                // Well before the last byte: the profile contains the time, so its compressed length varies.
                 for left in [0, 10, whole.len() * 9 / 10] {
                     let result = named(name).write_to(&mut Failing { left }, debug);
                     let error = result.expect_err("the writer failed");

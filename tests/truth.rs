@@ -1,15 +1,15 @@
-//! Truth: the written profile against exact totals.
+//! The written profile agrees with exact totals.
 //!
-//! A counting allocator stands *around* ours, so that it sees every call, those included that the pool
-//! serves. The workload is told apart by its function's name in the stack, so stacks, names, scaling and
-//! frees are all part of what is checked; at rates 1 (exact), 4 KiB, 64 KiB and 512 KiB (within 6 sigma),
-//! for objects of 16 B, 1 KiB, 100 KiB and 8 MiB and a mix, also with the rate changed half-way.
+//! A counting allocator *around* ours sees every call, including those that the pool serves. The workload is identified
+//! by its function's name in the stack, so stacks, names, scaling and frees are all checked: at rates 1 (exact), 4 KiB,
+//! 64 KiB and 512 KiB (within 6 sigma), for objects of 16 B, 1 KiB, 100 KiB and 8 MiB and a mix, also with a change of
+//! the rate half-way.
 //!
-//! An object of size s is sampled with p = 1 - e^(-s/rate), independently of the others, and counts 1/p
-//! objects. Over n objects the estimate has the variance n(1-p)/p. Counts are chosen so that about 150
-//! samples are expected; then 6 sigma are passed by chance once in 10^8 checks. Where hardly any object is
-//! missed the estimate is not normal: of 8 MiB objects at 512 KiB one in 9 million is not sampled, which would be
-//! many sigma at once in 1.7 of 10^5 checks. There one may be missed; two are once in 10^9 checks.
+//! An object of size s is sampled with p = 1 - e^(-s/rate), independently of the others, and counts 1/p objects. Over n
+//! objects the estimate has the variance n(1-p)/p. Counts are chosen so that about 150 samples are expected; then 6
+//! sigma are exceeded by chance once in 10^8 checks. If hardly any object is missed the estimate is not normal: of 8
+//! MiB objects at 512 KiB one in 9 million is not sampled, which would be many sigma at once in 1.7 of 10^5 checks. So
+//! in this case one object may be missed; two are missed once in 10^9 checks.
 #![cfg(feature = "pprof")]
 
 mod support;
@@ -33,7 +33,7 @@ struct Counting(rtprof::ProfAlloc<Inner>);
 #[global_allocator]
 static ALLOC: Counting = Counting(rtprof::ProfAlloc::new(INNER));
 
-/// Exact counts of one size; the last entry has all other sizes.
+/// Exact counts for one size; the last entry counts all other sizes.
 struct Exact {
     allocated: AtomicI64,
     freed: AtomicI64,
@@ -44,7 +44,7 @@ static EXACT: [Exact; SIZES.len() + 1] = [const {
     Exact { allocated: AtomicI64::new(0), freed: AtomicI64::new(0), allocated_bytes: AtomicI64::new(0) }
 }; SIZES.len() + 1];
 
-/// Counts the calls of all threads, and not only those of the workload.
+/// Whether the calls of all threads are counted, and not only those of the workload.
 static EVERYTHING: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -76,35 +76,35 @@ impl Counting {
     }
 }
 
-// SAFETY: every call is handed on unchanged.
+// SAFETY: every call is passed on unchanged.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         Self::allocated(layout.size());
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         unsafe { self.0.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         Self::allocated(layout.size());
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a `layout` that is valid for the inner allocator.
         unsafe { self.0.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         Self::freed(layout.size());
         Self::allocated(size);
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout, and a valid size.
         unsafe { self.0.realloc(pointer, layout, size) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         Self::freed(layout.size());
-        // SAFETY: the caller's promises are ours.
+        // SAFETY: the caller passes a pointer from the inner allocator with its layout.
         unsafe { self.0.dealloc(pointer, layout) }
     }
 }
 
-/// An object of the workload; an address, so that other threads can free it.
+/// An object of the workload, as an address, so that other threads can free it.
 #[derive(Clone, Copy)]
 struct Object {
     address: usize,
@@ -125,7 +125,8 @@ impl Object {
 
     fn free(self) {
         MEASURED.set(true);
-        // SAFETY: allocated above with this layout, and freed once, as `self` is taken out of the list.
+        // SAFETY: the object was allocated with this layout, and is freed once, because `self` is taken out of the
+        // list.
         unsafe { std::alloc::dealloc(self.address as *mut u8, Self::layout(self.size)) };
         MEASURED.set(false);
     }
@@ -139,7 +140,7 @@ fn probability(size: usize, rate: usize) -> f64 {
     if rate <= 1 { 1.0 } else { -(-(size as f64) / rate as f64).exp_m1() }
 }
 
-/// How many objects make about 150 samples.
+/// Returns the number of objects that gives about 150 samples.
 fn count(size: usize, rate: usize) -> usize {
     let least = if size > 1 << 20 { 16 } else { 200 };
     ((150.0 / probability(size, rate)) as usize).max(least)
@@ -152,12 +153,12 @@ struct Expected {
     bytes: f64,
     objects_variance: f64,
     bytes_variance: f64,
-    /// Misses that are expected of objects that are hardly ever missed, and the largest of these.
+    /// The expected number of misses among objects that are hardly ever missed, and the size of the largest of these.
     rare_misses: f64,
     rarely_missed: f64,
 }
 
-/// So few expected misses that a normal distribution says nothing of them.
+/// The number of expected misses below which a normal distribution does not apply.
 const RARE: f64 = 1e-3;
 
 impl Expected {
@@ -179,8 +180,8 @@ impl Expected {
     }
 
     fn check(&self, what: &str, objects: i64, bytes: i64, samples: usize) {
-        // A written value is a whole number: every sample may have lost a half by rounding, or one by
-        // cutting off. At rate 1 nothing is scaled, so nothing is rounded.
+        // A written value is a whole number: every sample may be off by a half after rounding, or by one after cutting
+        // off. At rate 1 nothing is scaled, so nothing is rounded.
         let rounding = if self.bytes_variance == 0.0 { 0.0 } else { samples as f64 };
         let one_missed = if self.rarely_missed > 0.0 { 1.0 } else { 0.0 };
         for (unit, exact, estimate, variance, one_missed) in [
@@ -197,8 +198,7 @@ impl Expected {
     }
 }
 
-/// Allocates `sizes` under one rate after the other, frees half, checks; frees the rest from other
-/// threads, checks again.
+/// Allocates `sizes` under each rate in turn, frees half, checks; frees the rest on other threads, and checks again.
 fn check(sizes: &[usize], rates: &[usize]) {
     let mut random = Random::new(7);
     let (mut all, mut live) = (Vec::new(), Vec::new());
@@ -212,7 +212,7 @@ fn check(sizes: &[usize], rates: &[usize]) {
             let object = Object::workload_of_truth(size, rate);
             all.push(object);
             live.push(object);
-            // Frees that come while it goes on, and of old objects too.
+            // Frees happen among the allocations, also of old objects.
             if random.below(2) == 0 {
                 live.swap_remove(random.below(live.len())).free();
             }
@@ -235,7 +235,7 @@ fn check(sizes: &[usize], rates: &[usize]) {
             scope.spawn(move || part.iter().for_each(|object| object.free()));
         }
     });
-    // Not within some sigma: the free of every sampled object is found.
+    // Exact, without a tolerance: the free of every sampled object is found.
     let after = Profile::heap().totals_of("workload_of_truth");
     let expected = [totals[ALLOC_OBJECTS], totals[ALLOC_SPACE], 0, 0];
     assert_eq!(after, expected, "all is freed: nothing is in use, and what was allocated stays");
@@ -272,8 +272,8 @@ fn mixed_sizes() {
     at_every_rate("mixed_sizes", &SIZES);
 }
 
-/// Each sample keeps the weight of the rate it was taken at. Scaled by the last rate alone, the first
-/// half of the fine-to-coarse case would count 128-fold.
+/// Each sample keeps the weight of the rate at which it was taken. Scaled by the last rate alone, the first half of the
+/// fine-to-coarse case would count 128-fold.
 #[test]
 fn rate_changed_half_way() {
     for rates in [[4 << 10, 512 << 10], [512 << 10, 4 << 10], [1, 64 << 10], [64 << 10, 1]] {
@@ -282,13 +282,13 @@ fn rate_changed_half_way() {
     }
 }
 
-/// At rate 1 the records have every allocation of the process, whoever made it: a hook that is skipped
-/// on some path (zeroed, reallocated, over-aligned, from a new thread, from one that ends) shows here.
+/// At rate 1 the records contain every allocation of the process, on every thread: a hook that is skipped on some path
+/// (zeroed, reallocated, over-aligned, on a new thread, on a thread that ends) shows here.
 #[test]
 fn rate_one_misses_nothing() {
     child::isolated("rate_one_misses_nothing", || {
-        // The list of the first cut is an allocation as well, unless it is empty, which depends on what was
-        // sampled while the process started. It is none that is counted: so it must not be sampled either.
+        // The list of the first snapshot is an allocation too, unless it is empty, which depends on the samples from
+        // the start of the process. This allocation is not counted, so it must not be sampled either.
         rtprof::set_mem_profile_rate(0);
         let before = rtprof::mem_profile(true);
         rtprof::set_mem_profile_rate(1);

@@ -1,7 +1,7 @@
-//! What rtprof does to the crates that a program has in common with it. Cargo builds one copy of each with the features that
-//! either asks for, and a feature may replace what the program has chosen: a compression's backend, for example.
+//! The effect of rtprof on the crates that a program shares with it. Cargo builds one copy of each with the features
+//! that either requests, and a feature may replace the program's choice: a compression's backend, for example.
 //!
-//! The program here depends on every such crate, once with its default features and once without, as in each case with
+//! The program here depends on every shared crate, once with default features and once without, and in each case with
 //! and without rtprof.
 #![cfg(target_os = "linux")]
 
@@ -13,13 +13,13 @@ use std::process::Command;
 
 use support::child;
 
-/// Features that only add items, which a program that does not name them does not notice. Read the crate before adding to
-/// this.
+/// Features that only add items, which do not affect a program that does not name them. Read the crate before adding to
+/// this list.
 const ONLY_ADD: [(&str, &[&str]); 17] = [
     ("addr2line", &["loader", "std"]),
     ("base64", &["alloc"]),
     ("bitflags", &["std"]),
-    // A program that has a backend keeps it: this one is used where there is no other.
+    // A program that has a backend keeps it: this backend is used only if there is no other.
     ("flate2", &["any_impl", "default", "miniz_oxide", "runtime_detection", "rust_backend"]),
     ("form_urlencoded", &["alloc", "default", "std"]),
     ("gimli", &["std"]),
@@ -33,11 +33,11 @@ const ONLY_ADD: [(&str, &[&str]); 17] = [
     ("serde_json", &["default", "std"]),
     ("smallvec", &["const_generics", "const_new"]),
     ("socket2", &["all"]),
-    // `enable_all` of a runtime enables what is compiled in: here the drivers of sockets and time too.
+    // `enable_all` of a runtime enables the compiled-in drivers: here those of sockets and time too.
     ("tokio", &["libc", "macros", "mio", "net", "rt", "socket2", "time", "tokio-macros"]),
 ];
 
-/// Those whose default features need next to no crate that is not here already.
+/// The crates whose default features need hardly any further crate.
 const WITH_DEFAULTS: [&str; 10] = [
     "bytes",
     "dashmap",
@@ -78,14 +78,14 @@ fn a_program_keeps_its_own_features() {
     }
 }
 
-/// Names and versions of what our packages ask for, by the workspace's table.
+/// Returns the names and versions of our packages' dependencies, from the workspace's table.
 fn shared_crates(root: &Path) -> Vec<(String, String)> {
     let manifest = std::fs::read_to_string(root.join("Cargo.toml")).expect("it is in the repository");
     let (_, table) = manifest.split_once("[workspace.dependencies]\n").expect("it has one");
     let (table, _) = table.split_once("\n[").expect("it ends");
     let lines = table.lines().filter_map(|line| line.split_once(" = "));
     let is_ours = |name: &str| name.starts_with("rtprof");
-    // Of tests alone.
+    // Dependencies of tests alone.
     let is_tests = |name: &str| ["loom", "parking_lot"].contains(&name);
     let versions = lines.filter(|(name, _)| !is_ours(name) && !is_tests(name)).map(|(name, value)| {
         let version = value.split('"').nth(1).expect("a version");
@@ -94,7 +94,7 @@ fn shared_crates(root: &Path) -> Vec<(String, String)> {
     versions.chain([("gimli".to_owned(), "*".to_owned())]).collect()
 }
 
-/// The features of all packages that a program is built from.
+/// Returns the features of all packages that the program is built from.
 fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rtprof: bool) -> Features {
     let package = Path::new(env!("CARGO_TARGET_TMPDIR")).join("unification");
     std::fs::create_dir_all(package.join("src")).expect("the build's own folder can be written");
@@ -119,7 +119,7 @@ fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rt
     };
     let mut output = tree(&["--offline"]);
     if !output.status.success() {
-        // It asks for crates that no build of ours needed so far.
+        // The program needs crates that none of our builds has needed so far.
         output = tree(&[]);
     }
     assert!(output.status.success(), "{}", child::report(&output));

@@ -1,4 +1,4 @@
-//! What the block and mutex profiles have recorded, for parts that need to know.
+//! Reads what the block and mutex profiles have recorded.
 
 use rtprof_profiler::contention::{BlockCount, block_counts, mutex_counts};
 use rtprof_runtime::counters::COUNTERS;
@@ -6,9 +6,9 @@ use rtprof_runtime::counters::COUNTERS;
 /// One of the two profiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Profile {
-    /// Who waited.
+    /// The block profile: stacks that waited.
     Block,
-    /// Who made others wait.
+    /// The mutex profile: stacks that made others wait.
     Mutex,
 }
 
@@ -20,12 +20,12 @@ impl Profile {
         }
     }
 
-    /// Events so far, scaled as profiles scale them: at rate 1 each is one.
+    /// Returns the number of events so far, scaled as profiles scale them: at rate 1 each event counts as 1.
     pub(crate) fn events(self) -> f64 {
         self.counts().iter().map(|record| record.count).sum()
     }
 
-    /// The frames of the stack that recorded most while `f` ran.
+    /// Returns the number of frames of the stack that recorded most while `f` ran.
     ///
     /// # Panics
     /// When nothing was recorded.
@@ -43,7 +43,8 @@ impl Profile {
     }
 }
 
-/// Events that stand for less than they cost: without room for their stack, or without a stack.
+/// Returns the number of badly recorded events, whose cost is not that of a whole event: those without room for their
+/// stack, or without a stack.
 pub(crate) fn dropped() -> f64 {
     let counters = &COUNTERS;
     [&counters.waits_over_stack_limit, &counters.samples_without_bucket, &counters.stacks_not_captured]

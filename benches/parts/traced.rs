@@ -1,9 +1,9 @@
-//! A trace, for parts that do the same with one and without.
+//! Turns a trace on and off, for parts that measure with a trace and without.
 
-/// Starts a trace that goes nowhere, or stops it.
+/// Starts a trace whose output is discarded, or stops it.
 ///
 /// # Panics
-/// When there is one already, or none.
+/// When a trace is being recorded already, or none is.
 pub(crate) fn set_trace(on: bool) {
     if on {
         rtprof::trace::start(std::io::sink()).expect("no other trace goes on");

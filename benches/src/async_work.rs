@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 
 /// How tasks are spawned.
 pub trait Spawn: Copy + Send + Sync + 'static {
-    /// As `tokio::spawn`.
+    /// Spawns `future` as `tokio::spawn` does.
     fn spawn<F>(self, future: F) -> JoinHandle<F::Output>
     where
         F: Future + Send + 'static,
         F::Output: Send + 'static;
 }
 
-/// By tokio, as it is.
+/// Spawns by tokio alone.
 #[derive(Clone, Copy)]
 pub struct Plain;
 
@@ -32,10 +32,10 @@ impl Spawn for Plain {
     }
 }
 
-/// The runtime that a request names: `current` has one thread, `multi` two workers.
+/// Returns the runtime that a request names: `current` has one thread, `multi` two workers.
 ///
 /// # Panics
-/// At another name.
+/// When the name is unknown.
 pub fn runtime(name: &str) -> Runtime {
     let mut builder = match name {
         "current" => Builder::new_current_thread(),
@@ -45,7 +45,7 @@ pub fn runtime(name: &str) -> Runtime {
     builder.worker_threads(2).enable_all().build().expect("a runtime")
 }
 
-/// What is timed.
+/// The work that is timed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
     /// A task is spawned and joined.
@@ -57,10 +57,10 @@ pub enum Work {
 }
 
 impl Work {
-    /// The one that a request names.
+    /// Returns the work that a request names.
     ///
     /// # Panics
-    /// At another name.
+    /// When the name is unknown.
     pub fn named(name: &str) -> Self {
         match name {
             "spawn" => Self::Spawn,
@@ -70,7 +70,7 @@ impl Work {
         }
     }
 
-    /// Nanoseconds for a task, or for a poll, of `count`; done inside a task of the runtime.
+    /// Returns the nanoseconds for a task, or for a poll, of `count`; the work runs inside a task of the runtime.
     pub fn nanos(self, runtime: &Runtime, count: usize, spawn: impl Spawn) -> f64 {
         let nanos = match self {
             Self::Spawn => runtime.spawn(spawn_and_join(spawn, count)),

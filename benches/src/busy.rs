@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::processor::used;
 use crate::work::steps;
 
-/// How a thread goes through its time.
+/// A pattern of work and sleep of a thread.
 #[derive(Debug)]
 pub struct Kind {
     /// The thread's name.
@@ -19,7 +19,7 @@ pub struct Kind {
     sleep: Duration,
 }
 
-/// One thread of each.
+/// The kinds; each has one thread.
 pub const KINDS: [Kind; 3] = [
     Kind { name: "steady", work: Duration::from_millis(5), sleep: Duration::ZERO },
     Kind { name: "half", work: Duration::from_millis(5), sleep: Duration::from_millis(5) },
@@ -27,21 +27,23 @@ pub const KINDS: [Kind; 3] = [
 ];
 
 thread_local! {
-    // No destructor and no lazy initialisation, for signal handlers.
+    // Without destructor and lazy initialisation, because signal handlers read it.
     static OWN: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// The place among [`KINDS`] of the current thread's kind, if it is one of [`run`]. For signal handlers.
+/// Returns the index in [`KINDS`] of the current thread's kind; `None` if [`run`] did not start the thread. Safe to
+/// call in a signal handler.
 pub fn own_kind() -> Option<usize> {
     let own = OWN.with(Cell::get);
     (own < KINDS.len()).then_some(own)
 }
 
-/// Lets one thread of each kind work for this long. Calls `begin` when the threads are there, `end` when they work no more,
-/// before they go. Returns what `end` does, and the seconds of processor time of each in between.
+/// Lets one thread of each kind work for `length`. Calls `begin` when the threads have started, and `end` when they
+/// have stopped working but not ended. Returns the result of `end`, and the seconds of processor time of each thread in
+/// between.
 ///
 /// # Panics
-/// When there is no room for three threads.
+/// When the system refuses three threads.
 pub fn run<B, E>(
     length: Duration,
     begin: impl FnOnce() -> B,
@@ -90,7 +92,7 @@ pub fn run<B, E>(
     })
 }
 
-/// Uses so much processor time.
+/// Uses `time` of processor time.
 fn work_for(time: Duration) {
     let end = used() + time;
     while used() < end {

@@ -1,4 +1,4 @@
-//! Calls of the C library, one after the other, none of which waits.
+//! Calls of the C library that do not wait, one after the other.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -12,14 +12,14 @@ use std::os::unix::net::UnixStream;
 use std::ptr::{null, null_mut};
 use std::time::Instant;
 
-/// What the calls are made on.
+/// The objects that the calls use.
 pub struct Calls {
     zero: File,
     null: File,
-    /// A file with a byte in it, which has no name.
+    /// A file with one byte and without a name.
     own: OwnedFd,
     ends: [UnixStream; 2],
-    /// Nobody connects to it, and it does not wait.
+    /// A listener without clients, which does not block.
     listener: TcpListener,
     set: OwnedFd,
     mutex: UnsafeCell<libc::pthread_mutex_t>,
@@ -27,15 +27,15 @@ pub struct Calls {
     word: u32,
 }
 
-/// A call, or two that go together.
+/// A call, or two calls that go together.
 type Call = fn(&Calls);
 
 macro_rules! calls {
     ($($name:literal: |$calls:pat_param| $body:expr;)*) => {
-        /// All that are measured, by their names.
+        /// All measured calls, by their names.
         const CALLS: &[(&str, Call)] = &[$(
-            // SAFETY: what is passed to the C library lives until it returns, and it keeps nothing; the mutex and the condition stay
-            // where they are, since the calls borrow them.
+            // SAFETY: the arguments live until the C library returns, and the library keeps none of them; the mutex and
+            // the condition do not move, since the calls borrow them.
             ($name, |$calls| unsafe { $body }),
         )*];
     };
@@ -103,7 +103,7 @@ calls! {
     "pthread_cond_broadcast": |calls| is(0, libc::pthread_cond_broadcast(calls.condition.get()));
 }
 
-/// A call that has done something else than it should has cost something else.
+/// Asserts the result of a call: a call with another result has another cost.
 #[inline(always)]
 fn is<T: PartialEq + Debug>(expected: T, result: T) {
     assert_eq!(result, expected, "{}", std::io::Error::last_os_error());
@@ -117,12 +117,12 @@ fn bytes(value: &mut u8) -> libc::iovec {
     libc::iovec { iov_base: byte(value), iov_len: 1 }
 }
 
-/// No time, or, below zero, none that a clock has.
+/// Returns a timeout of 0, or, if `nanos` is negative, an invalid one.
 fn time(nanos: i64) -> libc::timespec {
     libc::timespec { tv_sec: 0, tv_nsec: nanos }
 }
 
-/// The names of all, each of one call, or of two with a `+` between them.
+/// Returns the names of all measurements: one call, or two with a `+` between them.
 pub fn names() -> impl Iterator<Item = &'static str> {
     CALLS.iter().map(|(name, _)| *name)
 }
@@ -134,7 +134,7 @@ impl Default for Calls {
 }
 
 impl Calls {
-    /// Opens what they need.
+    /// Opens the objects that the calls use.
     ///
     /// # Panics
     /// When the system has no room for a few descriptors.
@@ -143,7 +143,7 @@ impl Calls {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         listener.set_nonblocking(true).expect("sockets can");
         let (a, b) = UnixStream::pair().expect("there is room");
-        // SAFETY: plain system calls, whose descriptors belong to nobody else.
+        // SAFETY: plain system calls; the new descriptors have no other owner.
         let [own, set] = unsafe {
             [libc::memfd_create(c"own".as_ptr(), 0), libc::epoll_create1(0)].map(|descriptor| {
                 assert!(descriptor >= 0, "there is room");
@@ -169,15 +169,15 @@ impl Calls {
         [self.ends[0].as_raw_fd(), self.ends[1].as_raw_fd()]
     }
 
-    /// Nothing comes there.
+    /// Returns the end to poll, at which no data arrives.
     fn polled(&self) -> libc::pollfd {
         libc::pollfd { fd: self.ends[0].as_raw_fd(), events: libc::POLLIN, revents: 0 }
     }
 
-    /// Nanoseconds for one call of this name.
+    /// Returns the nanoseconds for one call of this name.
     ///
     /// # Panics
-    /// When there is none of this name, or it fails.
+    /// When the name is unknown, or the call fails.
     pub fn measure(&self, name: &str, count: usize) -> f64 {
         let (_, call) = CALLS.iter().find(|(known, _)| *known == name).expect("driver and part agree");
         let call = black_box(*call);

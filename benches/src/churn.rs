@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::sizes::{Draw, Sizes};
 
-/// How many objects the ring keeps alive.
+/// The number of objects that the ring keeps alive.
 const RING: usize = 1024;
 
 /// How long an object lives.
@@ -21,7 +21,7 @@ pub enum Shape {
 }
 
 impl Shape {
-    /// As it stands in a request.
+    /// Returns the word for a request.
     pub fn word(self) -> &'static str {
         match self {
             Self::Pair => "pair",
@@ -29,7 +29,7 @@ impl Shape {
         }
     }
 
-    /// The reverse of [`Shape::word`].
+    /// Parses the word that [`Shape::word`] returns.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "pair" => Some(Self::Pair),
@@ -39,9 +39,10 @@ impl Shape {
     }
 }
 
-/// Nanoseconds for one allocation with its free, over `count` of them after a warm-up of an eighth of that.
+/// Returns the nanoseconds for one allocation with its free, over `count` of them after a warm-up of an eighth of that.
 ///
-/// `table` has [`Sizes::TABLE`] sizes. Inlined, and so are the loops, to add no frame to recorded stacks.
+/// `table` has [`Sizes::TABLE`] sizes. This function and the loops are inlined, so that they add no frame to recorded
+/// stacks.
 #[inline(always)]
 pub fn churn(shape: Shape, table: &[usize], count: usize) -> f64 {
     match shape {
@@ -62,9 +63,9 @@ pub fn churn(shape: Shape, table: &[usize], count: usize) -> f64 {
     }
 }
 
-/// Keeps a different number of objects alive each time, so that the one address which a loop of pairs
-/// gets again and again is another one in each round. It matters: jemalloc with its profiler compiled in
-/// takes a slow path for every free of a page-aligned object, and the first object of a slab is one.
+/// Keeps a different number of objects alive each time, so that a loop of pairs, which gets a single address again and
+/// again, gets another address in each round. This matters: jemalloc with its profiler compiled in takes a slow path
+/// for every free of a page-aligned object, and the first object of a slab is page-aligned.
 #[inline(never)]
 fn hold_some(table: &[usize]) -> Vec<Object> {
     static CALLS: AtomicU64 = AtomicU64::new(0);
@@ -94,7 +95,7 @@ impl Object {
     #[inline(always)]
     fn new(size: usize) -> Self {
         debug_assert!(size > 0);
-        // The plain functions, not a Box: an optimizer may remove a Box nobody looks at.
+        // The plain functions instead of a Box, because an optimizer may remove an unused Box.
         let layout = Layout::from_size_align(size, 8).expect("sizes are far below isize::MAX");
         // SAFETY: every size of a table is at least 16, so the layout is not zero-sized.
         let start = unsafe { alloc(layout) };

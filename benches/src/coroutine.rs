@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::mem;
 use std::ptr::null_mut;
 
-/// As small as coroutine libraries make them.
+/// As small as in coroutine libraries.
 const SIZE: usize = 64 << 10;
 const PAGE: usize = 4096;
 
@@ -14,12 +14,12 @@ pub struct Coroutine {
 }
 
 thread_local! {
-    // What the coroutine is to run: no argument of `makecontext` holds a pointer.
+    // The closure that the coroutine runs: no argument of `makecontext` holds a pointer.
     static WORK: Cell<*mut &'static mut dyn FnMut()> = const { Cell::new(null_mut()) };
 }
 
 extern "C" fn start() {
-    // SAFETY: `run` has set it to its own local, and waits.
+    // SAFETY: `run` has set the pointer to its local, and waits until this function returns.
     unsafe { (*WORK.get())() };
 }
 
@@ -28,21 +28,22 @@ impl Coroutine {
     #[allow(clippy::new_without_default)]
     pub fn new() -> Self {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        // SAFETY: a new mapping.
+        // SAFETY: makes a new mapping.
         let mapping = unsafe { libc::mmap(null_mut(), PAGE + SIZE, libc::PROT_NONE, flags, -1, 0) };
         assert_ne!(mapping, libc::MAP_FAILED);
         let access = libc::PROT_READ | libc::PROT_WRITE;
-        // SAFETY: within it.
+        // SAFETY: the range lies within the new mapping.
         assert_eq!(unsafe { libc::mprotect(mapping.byte_add(PAGE), SIZE, access) }, 0);
         Self { mapping }
     }
 
-    /// Runs `work` there, to its end.
+    /// Runs `work` on the coroutine's stack, to its end.
     pub fn run(&self, work: &mut dyn FnMut()) {
-        // SAFETY: only the lifetime changes, and `work` outlives what runs before this function returns.
+        // SAFETY: only the lifetime changes, and the coroutine ends before this function returns, so `work` outlives
+        // its use.
         let mut work: &'static mut dyn FnMut() = unsafe { mem::transmute(work) };
         WORK.set(&raw mut work);
-        // SAFETY: the contexts live until the coroutine has ended and come back to this one.
+        // SAFETY: the contexts live until the coroutine has ended and switched back to this context.
         unsafe {
             let mut here: libc::ucontext_t = mem::zeroed();
             let mut there: libc::ucontext_t = mem::zeroed();
@@ -58,7 +59,7 @@ impl Coroutine {
 
 impl Drop for Coroutine {
     fn drop(&mut self) {
-        // SAFETY: mapped in `new`, and nothing runs there.
+        // SAFETY: `new` made the mapping, and no coroutine runs there.
         unsafe { libc::munmap(self.mapping, PAGE + SIZE) };
     }
 }

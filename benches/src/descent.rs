@@ -4,15 +4,13 @@ use std::hint::black_box;
 
 use crate::sizes::Draw;
 
-/// One level of the recursion. Reached through a table of virtual functions, so that no optimizer can
-/// merge levels.
+/// A level of the recursion. It is reached through a table of virtual functions, so that no optimizer can merge levels.
 trait Level: Sync {
     fn descend(&self, way: usize, left: usize, leaf: &mut dyn FnMut()) -> usize;
 }
 
-/// Many levels, every one a function of its own. A recursion of one function would have the same return
-/// address in all its frames, which an unwinder that remembers addresses finds much easier than the
-/// stacks of a program.
+/// Many levels, each a separate function. A recursion of one function would have the same return address in all its
+/// frames, which an unwinder that remembers addresses finds much more easily than the stacks of a program.
 struct Nth<const N: usize>;
 
 impl<const N: usize> Level for Nth<N> {
@@ -71,32 +69,32 @@ static LEVELS: [[&dyn Level; 16]; 16] = [
     sixteen!(240),
 ];
 
-/// The function that is used at a level when going this way.
+/// Returns the function for a level of this way.
 fn level(way: usize, left: usize) -> &'static dyn Level {
     let bits = Draw::new((way << 8 | left) as u64).bits() as usize;
     black_box(LEVELS[bits % 16][bits / 16 % 16])
 }
 
-/// Runs `leaf` with `depth` frames of recursion above it, and no frame beside.
+/// Runs `leaf` with `depth` frames of recursion above it, and no other frames.
 ///
-/// Each `way` goes through other functions of the same program. Which return addresses collide in some
-/// cache is an accident of the way; over several ways such accidents average out.
+/// Each `way` goes through other functions of the same program. Which return addresses collide in a cache is an
+/// accident of the way; over several ways such accidents average out.
 #[inline(always)]
 pub fn at_depth(way: usize, depth: usize, leaf: &mut dyn FnMut()) {
     black_box(level(way, depth).descend(way, depth.saturating_sub(1), leaf));
 }
 
-/// The recursion depth that gives a stack of `wanted` frames, or the nearest above, where depth 1 gives
-/// `at_one`.
+/// Returns the recursion depth that gives a stack of `wanted` frames, or the nearest above. `at_one` is the number of
+/// frames at depth 1.
 ///
-/// What a stack holds beside the recursion (the start of the thread, the allocator's own frames) differs
-/// between builds, so it is found out instead of assumed.
+/// The frames beside the recursion (the start of the thread, the allocator's own frames) differ between builds, so
+/// their number is measured instead of assumed.
 pub fn depth_for(wanted: usize, at_one: usize) -> usize {
     (wanted + 1).saturating_sub(at_one).max(1)
 }
 
-/// Runs `leaf` once on each of `count` distinct stacks of `depth` levels: every level goes one of two
-/// ways, as a bit of the stack's number says.
+/// Runs `leaf` once on each of `count` distinct stacks of `depth` levels: every level goes one of two ways, by a bit of
+/// the stack's number.
 ///
 /// # Panics
 /// If `depth` levels are too few for `count` distinct ways.
@@ -109,8 +107,8 @@ pub fn on_distinct_stacks(count: usize, depth: usize, leaf: &mut dyn FnMut()) {
 
 type Way = fn(usize, usize, &mut dyn FnMut()) -> usize;
 
-/// The two ways. Two functions and not two call sites of one, which an optimizer may merge; the
-/// constants in them keep the functions themselves from being merged.
+/// The two ways. They are two functions, because an optimizer may merge two call sites of one function; the constants
+/// in them keep the functions themselves from being merged.
 static WAYS: [Way; 2] = [left, right];
 
 #[inline(always)]

@@ -1,13 +1,13 @@
-//! Benchmarks of rtprof with its peers beside it.
+//! Benchmarks of rtprof and its peers.
 //!
-//! `cargo run --release -p rtprof-benches --bin bench` prints one table. A global allocator is chosen
-//! when a program is linked, so every contender is a binary of its own (`subjects/`); so are the parts
-//! of rtprof that are timed alone (`parts/NAME/main.rs`). Each waits for requests on its standard input, and the
-//! driver (`src/bin/bench/`, with `parts/NAME/driver.rs`) asks them in turn for a few milliseconds of work at a time.
-//! Whatever disturbs the machine then disturbs all contenders of a round alike, and ratios are taken within a round.
+//! `cargo run --release -p rtprof-benches --bin bench` prints one table. A global allocator is chosen when a program is
+//! linked, so every contender is a separate binary (`subjects/`), and so are the parts of rtprof that are timed alone
+//! (`parts/NAME/main.rs`). Each binary waits for requests on its standard input, and the driver (`src/bin/bench/`, with
+//! `parts/NAME/driver.rs`) asks them in turn for a few milliseconds of work at a time. So a disturbance of the machine
+//! affects all contenders of a round alike, and ratios are taken within a round.
 //!
-//! This library holds what the binaries share. It must not name `rtprof`: the subjects that run without
-//! it have to be linked without it.
+//! This library holds the code that the binaries share. It must not name `rtprof`, because some subjects have to be
+//! linked without it.
 
 pub mod async_work;
 pub mod busy;

@@ -1,4 +1,4 @@
-//! A large heap of small objects that stays alive, and what the process weighs with it.
+//! A large heap of small objects that stays alive, and the resident memory of the process.
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::hint::black_box;
@@ -8,17 +8,17 @@ use std::ptr::{self, NonNull};
 use crate::descent::on_distinct_stacks;
 use crate::sizes::Draw;
 
-/// How many different stacks the heap is allocated from. Records grow with these times the sizes, so one call
-/// site would flatter a profiler.
+/// The number of different stacks that allocate the heap. The number of records grows with the stacks times the sizes,
+/// so a single call site would flatter a profiler.
 const STACKS: usize = 1024;
 
 /// Levels of recursion under each allocation.
 const DEPTH: usize = 20;
 
-/// Allocates objects of 64 to 512 bytes until `bytes` are reached and leaves them all alive. Returns
-/// their sum.
+/// Allocates objects of 64 to 512 bytes until `bytes` are reached and leaves them all alive. Returns the sum of their
+/// sizes.
 ///
-/// The objects hold nothing but a link to the one before: no list beside the heap blurs its weight.
+/// The objects hold only a link to the previous object, so that no list adds to the heap's size.
 pub fn grow(bytes: usize) -> usize {
     let mut draw = Draw::new(0x11fe);
     let mut last: *mut u8 = ptr::null_mut();
@@ -37,7 +37,7 @@ pub fn grow(bytes: usize) -> usize {
     sum
 }
 
-/// One object whose every page is touched: the link in front, zeroes behind it.
+/// Allocates one object and touches all its pages: the link comes first, then zeroes.
 fn linked(before: *mut u8, size: usize) -> *mut u8 {
     let layout = Layout::from_size_align(size, 8).expect("sizes are far below isize::MAX");
     // SAFETY: sizes are at least 64, so the layout is not zero-sized.
@@ -50,12 +50,12 @@ fn linked(before: *mut u8, size: usize) -> *mut u8 {
     black_box(object.as_ptr())
 }
 
-/// Resident bytes of this process.
+/// Returns the resident bytes of this process.
 ///
-/// From `smaps_rollup`, which walks the page tables: the counters in `statm` lag by some hundred KiB.
+/// Reads `smaps_rollup`, which walks the page tables: the counters in `statm` lag by some hundred KiB.
 ///
 /// # Errors
-/// When procfs is absent or does not look like itself.
+/// When procfs is absent or has another format.
 pub fn resident() -> io::Result<usize> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup")?;
     text.lines()

@@ -1,8 +1,8 @@
-//! The conversation between driver and subject: a line with a request, a line with numbers.
+//! The protocol between driver and subject: a line with a request, a line with numbers.
 
 use std::io::{self, BufRead, Write};
 
-/// The words of one request, handed out one after the other.
+/// The words of a request, read one after the other.
 pub struct Request<'a> {
     words: std::str::SplitWhitespace<'a>,
 }
@@ -13,28 +13,28 @@ impl<'a> Request<'a> {
         Self { words: line.split_whitespace() }
     }
 
-    /// The next word.
+    /// Returns the next word.
     ///
     /// # Panics
-    /// When there is none. Driver and subjects are built together; a mismatch is a bug to stop at.
+    /// When there is no further word. Driver and subjects are built together, so a mismatch is a bug.
     pub fn word(&mut self) -> &'a str {
         self.words.next().expect("a request ended too early")
     }
 
-    /// The next word as a number.
+    /// Returns the next word as a number.
     ///
     /// # Panics
-    /// As [`Request::word`], and when it is no number.
+    /// As [`Request::word`], and when the word is no number.
     pub fn number(&mut self) -> usize {
         let word = self.word();
         word.parse().unwrap_or_else(|_| panic!("{word} is not a number"))
     }
 }
 
-/// Answers requests from standard input until it ends. `answer` gets a request and returns its numbers.
+/// Answers requests from standard input until it ends. `answer` receives a request and returns its numbers.
 ///
 /// # Panics
-/// When standard output is gone, that is, when the driver is.
+/// When standard output is closed, because the driver has ended.
 pub fn serve(mut answer: impl FnMut(&mut Request<'_>) -> Vec<f64>) {
     let mut out = io::stdout().lock();
     for line in io::stdin().lock().lines() {

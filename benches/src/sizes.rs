@@ -5,12 +5,12 @@
 pub struct Draw(u64);
 
 impl Draw {
-    /// A generator that starts at `seed`.
+    /// Makes a generator that starts at `seed`.
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// The next 64 bits.
+    /// Returns the next 64 bits.
     pub fn bits(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
@@ -19,13 +19,13 @@ impl Draw {
         z ^ (z >> 31)
     }
 
-    /// Uniform in `[0, 1)`.
+    /// Returns a uniform number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
         (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Log-uniform in `[low, high]`: as many objects between 16 and 32 bytes as between 2 and 4 KiB, which is
-    /// nearer to what programs do than a uniform draw.
+    /// Returns a log-uniform number in `[low, high]`: as many objects between 16 and 32 bytes as between 2 and 4 KiB,
+    /// which is nearer to real programs than a uniform draw.
     pub fn log_uniform(&mut self, low: usize, high: usize) -> usize {
         let span = (high as f64 / low as f64).ln();
         let size = low as f64 * (self.unit() * span).exp();
@@ -33,7 +33,7 @@ impl Draw {
     }
 }
 
-/// The sizes a measured loop walks through.
+/// The sizes of the objects in a measured loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sizes {
     /// Every object has this many bytes.
@@ -43,10 +43,10 @@ pub enum Sizes {
 }
 
 impl Sizes {
-    /// How many sizes a table holds; a power of two, so that walking round it is a mask.
+    /// The number of sizes in a table; a power of two, so that the index wraps with a mask.
     pub const TABLE: usize = 4096;
 
-    /// A table of [`Sizes::TABLE`] sizes, drawn before the clock starts.
+    /// Returns a table of [`Sizes::TABLE`] sizes, to be drawn before the clock starts.
     pub fn table(self) -> Vec<usize> {
         let mut draw = Draw::new(0x5eed);
         (0..Self::TABLE)
@@ -57,14 +57,14 @@ impl Sizes {
             .collect()
     }
 
-    /// The probability that one of these objects is sampled at `rate` bytes, averaged over the table.
+    /// Returns the probability that one of these objects is sampled at `rate` bytes, averaged over the table.
     pub fn sampling_probability(self, rate: usize) -> f64 {
         let table = self.table();
         let sum: f64 = table.iter().map(|&size| -(-(size as f64) / rate as f64).exp_m1()).sum();
         sum / table.len() as f64
     }
 
-    /// As it stands in a request: a number of bytes, or `mixed`.
+    /// Returns the word for a request: a number of bytes, or `mixed`.
     pub fn word(self) -> String {
         match self {
             Self::Fixed(size) => size.to_string(),
@@ -72,7 +72,7 @@ impl Sizes {
         }
     }
 
-    /// The reverse of [`Sizes::word`].
+    /// Parses the word that [`Sizes::word`] returns.
     pub fn parse(word: &str) -> Option<Self> {
         match word {
             "mixed" => Some(Self::Mixed),

@@ -1,9 +1,9 @@
-//! For how long a thread that runs is held up.
+//! Measures how long a running thread is held up.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// The longest pause of what [`Watch::run`] runs.
+/// The longest pause of the thread that runs [`Watch::run`].
 #[derive(Default)]
 pub struct Watch {
     stop: AtomicBool,
@@ -11,7 +11,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Notes how long it takes from one look at the clock to the next, until [`Watch::stop`].
+    /// Reads the clock again and again, and keeps the longest interval, until [`Watch::stop`].
     pub fn run(&self) {
         let mut before = Instant::now();
         while !self.stop.load(Relaxed) {
@@ -21,12 +21,13 @@ impl Watch {
         }
     }
 
-    /// Ends it.
+    /// Ends [`Watch::run`].
     pub fn stop(&self) {
         self.stop.store(true, Relaxed);
     }
 
-    /// The longest pause in milliseconds while `work` is done, and then while as long nothing is done, in each round.
+    /// Returns the longest pauses in milliseconds, in each round first while `work` runs, and then in an equal time
+    /// without work.
     pub fn pauses(&self, rounds: usize, work: impl Fn()) -> Vec<f64> {
         std::thread::sleep(Duration::from_millis(20));
         let pause = |work: &dyn Fn()| {

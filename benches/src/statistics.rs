@@ -1,6 +1,6 @@
-//! What the table makes of many short measurements.
+//! Statistics of many short measurements.
 
-/// The middle value, or the mean of the two middle ones. NaN for an empty slice.
+/// Returns the middle value, or the mean of the two middle ones; NaN for an empty slice.
 pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -12,7 +12,7 @@ pub fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// The value that `percent` of them do not exceed. NaN for an empty slice.
+/// Returns the value that `percent` of the values do not exceed; NaN for an empty slice.
 pub fn percentile(values: &[f64], percent: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -20,30 +20,30 @@ pub fn percentile(values: &[f64], percent: f64) -> f64 {
     sorted.get(place.max(1) - 1).copied().unwrap_or(f64::NAN)
 }
 
-/// The smallest value: what the code costs when nothing else disturbs it.
+/// Returns the smallest value: the cost of the code without disturbances.
 pub fn min(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-/// The largest value.
+/// Returns the largest value.
 pub fn max(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::NEG_INFINITY, f64::max)
 }
 
-/// The median of `of(value, baseline)` over the rounds both took part in.
+/// Returns the median of `of(value, baseline)` over the rounds in which both took part.
 ///
-/// Pairing by round is what removes slow drifts (frequency, a noisy neighbour) from a ratio or difference.
+/// Pairing by round removes slow drifts (frequency, a noisy neighbour) from a ratio or difference.
 pub fn paired(values: &[f64], baseline: &[f64], of: impl Fn(f64, f64) -> f64) -> f64 {
     let pairs: Vec<f64> = values.iter().zip(baseline).map(|(&v, &b)| of(v, b)).collect();
     median(&pairs)
 }
 
-/// How many times the baseline: [`paired`] quotients.
+/// Returns how many times the baseline the values are: the median of [`paired`] quotients.
 pub fn ratio(values: &[f64], baseline: &[f64]) -> f64 {
     paired(values, baseline, |v, b| v / b)
 }
 
-/// How much above the baseline: [`paired`] differences.
+/// Returns how much the values exceed the baseline: the median of [`paired`] differences.
 pub fn excess(values: &[f64], baseline: &[f64]) -> f64 {
     paired(values, baseline, |v, b| v - b)
 }

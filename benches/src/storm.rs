@@ -1,4 +1,4 @@
-//! Clients that ask for profiles all at once, half of them slow or broken.
+//! Clients that request profiles all at once, half of them slow or broken.
 
 use std::io;
 use std::net::SocketAddr;
@@ -8,21 +8,21 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep, timeout};
 
-/// What became of the requests of well-behaved clients.
+/// The outcomes of the requests of well-behaved clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Answered as they should be, to the end.
+    /// Answered correctly and completely.
     pub answered: usize,
-    /// Told that too many others ask (503).
+    /// Refused because of too many requests (503).
     pub refused: usize,
-    /// Closed, cut off or not answered in time, as happens beyond the limit of connections.
+    /// Closed, cut off or not answered in time, as is expected beyond the limit of connections.
     pub unanswered: usize,
-    /// Answered with something else: a fault of the server's.
+    /// Answered incorrectly: a fault of the server.
     pub wrong: usize,
 }
 
 impl Tally {
-    /// Both together.
+    /// Adds the counts of another tally.
     pub fn add(&mut self, other: Self) {
         self.answered += other.answered;
         self.refused += other.refused;
@@ -31,14 +31,14 @@ impl Tally {
     }
 }
 
-/// What well-behaved clients ask for.
+/// The requests of well-behaved clients.
 const ASKED: [&str; 8] =
     ["", "heap", "allocs", "heap?debug=1", "mutex", "block", "goroutine", "heap?format=flamegraph"];
 
-/// Keeps `clients` of them busy at `address` for `duration`. Each gives a request up after `patience`.
+/// Keeps `clients` clients busy at `address` for `duration`. Each abandons a request after `patience`.
 ///
 /// # Errors
-/// When there is no runtime to be had.
+/// When the runtime cannot be made.
 pub fn storm(
     address: SocketAddr,
     clients: usize,
@@ -64,7 +64,7 @@ async fn keep_asking(address: SocketAddr, client: usize, end: Instant, patience:
     while Instant::now() < end {
         turn += 1;
         let outcome = timeout(patience, one(address, client, turn)).await;
-        // The slow and broken ones have nothing to count.
+        // The slow and broken clients are not counted.
         if client % 10 >= 5 {
             continue;
         }
@@ -79,7 +79,7 @@ async fn keep_asking(address: SocketAddr, client: usize, end: Instant, patience:
     tally
 }
 
-/// One request of the kind that this client makes; the status if it is answered whole.
+/// Makes one request of this client's kind. Returns the status if the answer is complete.
 async fn one(address: SocketAddr, client: usize, turn: usize) -> io::Result<u16> {
     let mut stream = TcpStream::connect(address).await?;
     match client % 10 {

@@ -1,4 +1,4 @@
-//! What every allocator under test answers.
+//! The requests that every allocator under test answers.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Barrier};
@@ -9,7 +9,7 @@ use crate::live_heap;
 use crate::serve::{Request, serve};
 use crate::sizes::Sizes;
 
-/// What can be set on, and read from, the profiler of a subject.
+/// Access to the profiler of a subject.
 pub struct Controls {
     /// Sets the mean distance of samples in bytes.
     pub set_rate: fn(usize),
@@ -18,7 +18,7 @@ pub struct Controls {
 }
 
 impl Controls {
-    /// For an allocator without a profiler.
+    /// The controls of an allocator without a profiler.
     pub const NONE: Self = Self { set_rate: |_| (), samples: || (0, 0) };
 }
 
@@ -52,13 +52,14 @@ fn one_churn(request: &mut Request<'_>, second: &Second) -> f64 {
     let count = request.number();
     match threads {
         1 => measured(shape, &sizes.table(), count),
-        // Each thread times itself, so neither waits for the other inside its measurement.
+        // Each thread times itself, so neither waits for the other within its measurement.
         2 => second.beside(shape, sizes, count),
         _ => panic!("one thread or two"),
     }
 }
 
-/// One copy of the loops for both threads: two copies have two layouts, which a loop this short shows.
+/// Measures a loop. Both threads share one copy of the loops: two copies would have two layouts, which is visible in a
+/// loop this short.
 #[inline(never)]
 fn measured(shape: Shape, table: &[usize], count: usize) -> f64 {
     churn(shape, table, count)
@@ -66,8 +67,8 @@ fn measured(shape: Shape, table: &[usize], count: usize) -> f64 {
 
 type Work = (Shape, Sizes, usize);
 
-/// The second thread. It lives as long as the subject: a fresh thread would pay for its first sample and
-/// its first arena inside every measurement.
+/// The second thread. It lives as long as the subject: in a fresh thread every measurement would include the thread's
+/// first sample and its first arena.
 struct Second {
     work: Sender<Work>,
     result: Receiver<f64>,
@@ -92,7 +93,7 @@ impl Second {
         Self { work, result, together }
     }
 
-    /// The mean of both threads' nanoseconds per object, while both churn.
+    /// Returns the mean of both threads' nanoseconds per object, while both churn.
     fn beside(&self, shape: Shape, sizes: Sizes, count: usize) -> f64 {
         let table = sizes.table();
         self.work.send((shape, sizes, count)).expect("the second thread lives");
@@ -103,9 +104,9 @@ impl Second {
     }
 }
 
-/// The body of a subject whose allocator rtprof samples: `profiled_by_rtprof!(Inner, expression of it)`.
+/// The body of a subject whose allocator rtprof samples: `profiled_by_rtprof!(Inner, expression of Inner)`.
 ///
-/// A macro, because it expands in the subject: this library itself must not be linked with rtprof.
+/// This is a macro, because it expands in the subject: this library itself must not be linked with rtprof.
 #[macro_export]
 macro_rules! profiled_by_rtprof {
     ($inner:ty, $value:expr) => {

@@ -1,14 +1,14 @@
-//! Threads that do the halves of a measurement, and the cores they run on.
+//! A team of threads for the sides of a measurement, and the cores that they run on.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 
-/// What every member runs, told its number.
+/// The job that every member runs, with its number.
 pub type Job = Arc<dyn Fn(usize) + Send + Sync>;
 
-/// Threads that live as long as the process: a fresh thread would pay for its first stack, its first event
-/// and its own birth inside every measurement.
+/// Threads that live as long as the process: with fresh threads every measurement would include a thread's start, its
+/// first stack and its first event.
 pub struct Team {
     members: Vec<(Sender<Job>, Receiver<()>)>,
     cores: Vec<usize>,
@@ -20,7 +20,7 @@ impl Team {
         Self { members: (0..size).map(member).collect(), cores: allowed_cores() }
     }
 
-    /// Runs `job` on the first `size` members, at this place, until all of them have returned.
+    /// Runs `job` on the first `size` members, with this placement, until all of them have returned.
     ///
     /// # Panics
     /// When a member panics.
@@ -54,20 +54,20 @@ fn member(number: usize) -> (Sender<Job>, Receiver<()>) {
     (orders, is_done)
 }
 
-/// Where the members of a team run.
+/// The cores on which the members of a team run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Placement {
-    /// All on one core. A thread then goes on only when the other one sleeps, so that the time of both adds
-    /// up, and no core has to be woken: by far the least noise.
+    /// All on one core. One thread then goes on only while the other sleeps, so that the times of both add up, and no
+    /// core has to be woken: by far the least noise.
     OneCore,
-    /// Each on a core of its own, in turns if there are too few.
+    /// Each on a separate core; cores are shared if there are too few.
     Apart,
-    /// Where the kernel puts them.
+    /// Any core, as the kernel chooses.
     Anywhere,
 }
 
 impl Placement {
-    /// As it stands in a request.
+    /// Returns the word for a request.
     pub fn word(self) -> &'static str {
         match self {
             Self::OneCore => "one-core",
@@ -76,21 +76,22 @@ impl Placement {
         }
     }
 
-    /// The reverse of [`Placement::word`].
+    /// Parses the word that [`Placement::word`] returns.
     pub fn parse(word: &str) -> Option<Self> {
         [Self::OneCore, Self::Apart, Self::Anywhere].into_iter().find(|place| place.word() == word)
     }
 
-    /// Puts the current thread where this member of a team would be.
+    /// Binds the current thread to the cores of this member of a team.
     pub fn take(self, member: usize) {
         static CORES: OnceLock<Vec<usize>> = OnceLock::new();
-        // Of a thread that was bound to a core they would be that one alone; the first call comes from one that is not.
+        // The cores must be read on a thread that is not bound to a core yet, or they would be that core alone; the
+        // first call comes from such a thread.
         stay_on(&self.cores_of(member, CORES.get_or_init(allowed_cores)));
     }
 
     fn cores_of(self, member: usize, cores: &[usize]) -> Vec<usize> {
         match self {
-            // Not the first one, which also serves most interrupts.
+            // The last core: the first one also serves most interrupts.
             Self::OneCore => cores[cores.len() - 1..].to_vec(),
             Self::Apart => vec![cores[member % cores.len()]],
             Self::Anywhere => cores.to_vec(),
@@ -98,26 +99,27 @@ impl Placement {
     }
 }
 
-/// The cores that this process may use; read before any thread is bound to one.
+/// Returns the cores that this process may use; read before any thread is bound to a core.
 fn allowed_cores() -> Vec<usize> {
     // SAFETY: an all-zero set is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes at most as many bytes as it is told the set has.
+    // SAFETY: the call writes at most the given number of bytes, the size of the set.
     let failed = unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) } != 0;
     assert!(!failed, "the kernel does not tell which cores there are: {}", std::io::Error::last_os_error());
     // SAFETY: all numbers are below the size of the set.
     (0..libc::CPU_SETSIZE as usize).filter(|&core| unsafe { libc::CPU_ISSET(core, &set) }).collect()
 }
 
-/// Binds this thread to some cores. A figure from another place than its row says would be wrong.
+/// Binds this thread to some cores. Panics on failure, because a figure from another core than its row says would be
+/// wrong.
 fn stay_on(cores: &[usize]) {
-    // SAFETY: as in `allowed_cores`.
+    // SAFETY: an all-zero set is a valid, empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
     for &core in cores {
-        // SAFETY: the numbers came out of such a set.
+        // SAFETY: the numbers come from `allowed_cores`, so they are below the size of the set.
         unsafe { libc::CPU_SET(core, &mut set) };
     }
-    // SAFETY: reads the set.
+    // SAFETY: the call only reads the set, a local.
     let failed = unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) } != 0;
     assert!(!failed, "cannot run on cores {cores:?}: {}", std::io::Error::last_os_error());
 }

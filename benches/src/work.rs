@@ -3,18 +3,18 @@
 use std::hint::black_box;
 use std::time::Instant;
 
-/// Multiplications that wait for each other: about a nanosecond each.
+/// Does `count` multiplications, each of which waits for the previous one: about a nanosecond each.
 #[inline(always)]
 pub fn steps(value: u64, count: usize) -> u64 {
     (0..count).fold(value | 1, |value, _| opaque(value).wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// The value, of which the compiler then knows nothing. `black_box` takes it through memory, which is fast or slow by
-/// what lies around it: 1,000 steps took 1.0 µs in one contender's copy of a loop and 1.5 in another's.
+/// Hides the value from the compiler's analysis. `black_box` would pass it through memory, which is fast or slow
+/// depending on the neighbouring code: 1,000 steps took 1.0 µs in one contender's copy of a loop and 1.5 in another's.
 #[inline(always)]
 fn opaque(mut value: u64) -> u64 {
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
-    // SAFETY: no instruction.
+    // SAFETY: the assembly has no instruction, only a comment.
     unsafe {
         std::arch::asm!("/* {} */", inout(reg) value, options(pure, nomem, nostack, preserves_flags));
     }
@@ -25,10 +25,10 @@ fn opaque(mut value: u64) -> u64 {
     value
 }
 
-/// How many [`steps`] take so many nanoseconds on this machine, now.
+/// Returns how many [`steps`] take so many nanoseconds on this machine at present.
 pub fn steps_in(nanos: usize) -> usize {
     const SAMPLE: usize = 1_000_000;
-    // The least of a few: a step is never faster than it is, only slower.
+    // The minimum of a few measurements: disturbances only make a step slower.
     let each = (0..5)
         .map(|value| {
             let start = Instant::now();

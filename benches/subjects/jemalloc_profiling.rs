@@ -1,4 +1,4 @@
-//! jemalloc with its own heap profiler on, at the mean distance rtprof uses.
+//! jemalloc with its own heap profiler on, at rtprof's mean distance of samples.
 
 use tikv_jemalloc_ctl::raw;
 
@@ -15,7 +15,8 @@ static CONF: &std::ffi::c_char = {
     unsafe { &*TEXT.as_ptr().cast() }
 };
 
-/// A profiler that was silently left out or off would make jemalloc look better than it is.
+/// Asserts that the profiler is on. A profiler that was silently left out or off would make jemalloc look better than
+/// it is.
 fn assert_profiling() {
     // SAFETY: the types are those that jemalloc's manual gives for these names.
     let (compiled, on, active, distance) = unsafe {

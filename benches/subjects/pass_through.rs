@@ -1,4 +1,4 @@
-//! A global allocator that only calls System: what being a wrapper costs before it does anything.
+//! A global allocator that only calls System: the cost of a wrapper that does nothing.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 
@@ -7,22 +7,23 @@ struct PassThrough;
 // SAFETY: every call goes to System unchanged.
 unsafe impl GlobalAlloc for PassThrough {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise about `layout` is passed on.
+        // SAFETY: the caller passes a `layout` that is valid for `alloc`, as `System` requires.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise about `ptr` and `layout` is passed on, and `ptr` came from System.
+        // SAFETY: the caller passes a `ptr` from this allocator, and so from System, with its `layout`.
         unsafe { System.dealloc(ptr, layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: as for `alloc`.
+        // SAFETY: the caller passes a `layout` that is valid for `alloc`, as `System` requires.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
-        // SAFETY: as for `dealloc`, and the caller vouches for `new_size`.
+        // SAFETY: the caller passes a `ptr` from this allocator, and so from System, with its `layout`, and a valid
+        // `new_size`.
         unsafe { System.realloc(ptr, layout, new_size) }
     }
 }

@@ -1,4 +1,4 @@
-//! Text that every machine with Rust has: the examples' real work.
+//! Text that every machine with Rust has, as work for the examples.
 #![allow(dead_code, reason = "every example uses its own part of this")]
 
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::Command;
 /// Bytes in a mebibyte.
 pub(crate) const MIB: usize = 1 << 20;
 
-/// The MiB of text to read, from the first argument, else `default`; in bytes.
+/// Returns the amount of text to read in bytes: the MiB of the first argument, or `default`.
 pub(crate) fn budget(default: usize) -> Result<usize, String> {
     match std::env::args().nth(1) {
         Some(text) => match text.parse::<usize>() {
@@ -19,7 +19,7 @@ pub(crate) fn budget(default: usize) -> Result<usize, String> {
     }
 }
 
-/// The toolchain's own documentation, else its sources, else this repository.
+/// Returns the folder of the toolchain's documentation, else of its sources, else this repository.
 pub(crate) fn source() -> PathBuf {
     let sysroot = Command::new("rustc").args(["--print", "sysroot"]).output().ok();
     let sysroot = sysroot.and_then(|out| String::from_utf8(out.stdout).ok()).unwrap_or_default();
@@ -31,7 +31,7 @@ pub(crate) fn source() -> PathBuf {
         .unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")))
 }
 
-/// All pages below `dir`, sorted.
+/// Returns all pages below `dir`, sorted.
 pub(crate) fn pages(dir: &Path) -> Vec<PathBuf> {
     let mut files = Vec::new();
     collect(dir, &mut files);
@@ -56,7 +56,7 @@ fn is_text(path: &Path) -> bool {
     path.extension().is_some_and(|e| e == "html" || e == "rs" || e == "md")
 }
 
-/// A page without tags, in lower case.
+/// Returns a page without tags, in lower case.
 #[inline(never)]
 pub(crate) fn plain_text(html: &str) -> String {
     let mut text = String::with_capacity(html.len() / 2);
@@ -72,7 +72,7 @@ pub(crate) fn plain_text(html: &str) -> String {
     text
 }
 
-/// The words of a text.
+/// Returns the words of a text.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '_').filter(|word| word.len() > 1)
 }

@@ -1,4 +1,4 @@
-//! The forms of answers, as `net/http/pprof` has them.
+//! The forms of answers, as in `net/http/pprof`.
 
 use http::header::{
     ALLOW, CONTENT_DISPOSITION, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION,
@@ -8,30 +8,31 @@ use http::{Response, StatusCode};
 
 use crate::body::Body;
 
-/// A text for people or for clients that parse it.
+/// The type of texts, for people or for clients that parse them.
 pub(crate) const TEXT: &str = "text/plain; charset=utf-8";
-/// A profile. Not `application/gzip`: a client would unpack it where it should not.
+/// The type of profiles. Not `application/gzip`: a client would unpack the profile where it should not.
 pub(crate) const BYTES: &str = "application/octet-stream";
 const PAGE: &str = "text/html; charset=utf-8";
 
-/// Tells `go tool pprof` that the body is a message to be shown.
+/// Header that tells `go tool pprof` to show the body as a message.
 const X_GO_PPROF: HeaderName = HeaderName::from_static("x-go-pprof");
 
-/// What the pages need and nothing else: no network, no script that is not in the page, no frame around it.
+/// Allows what the pages need and nothing else: no network, no script that is not in the page, no frame around the
+/// page.
 const PAGE_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
                            base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// An answer with a body of this type.
+/// Returns an answer with a body of this type.
 pub(crate) fn of_type(content_type: &'static str, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
-/// A profile to be kept as a file.
+/// Returns an answer with a profile that the client saves as a file.
 pub(crate) fn attachment(name: &str, body: Body) -> Response<Body> {
     let mut response = of_type(BYTES, body);
-    // A name of the program's own may hold anything that is no space.
+    // The name of a program's own profile may contain any character but a space.
     let name: String =
         name.chars().map(|c| if c.is_ascii_graphic() && !"\"\\".contains(c) { c } else { '_' }).collect();
     let disposition = HeaderValue::try_from(format!("attachment; filename=\"{name}\""));
@@ -41,14 +42,14 @@ pub(crate) fn attachment(name: &str, body: Body) -> Response<Body> {
     response
 }
 
-/// A page for a browser.
+/// Returns an answer with a page for a browser.
 pub(crate) fn page(body: Body) -> Response<Body> {
     let mut response = of_type(PAGE, body);
     response.headers_mut().insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(PAGE_POLICY));
     response
 }
 
-/// The way to another place of this server. Nothing of the request is in it.
+/// Returns a redirect to another path of this server. It repeats nothing of the request.
 pub(crate) fn redirect(status: StatusCode, to: &'static str) -> Response<Body> {
     let mut response = of_type(TEXT, Body::whole(format!("see {to}\n")));
     *response.status_mut() = status;
@@ -56,9 +57,9 @@ pub(crate) fn redirect(status: StatusCode, to: &'static str) -> Response<Body> {
     response
 }
 
-/// What all answers have.
+/// Adds the headers that all answers have.
 pub(crate) fn finish(mut response: Response<Body>) -> Response<Body> {
-    // A browser must not take a text for a page because of what is in it.
+    // A browser must not guess from the content that a text is a page.
     response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     response
 }
@@ -84,7 +85,7 @@ impl Refusal {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, message)
     }
 
-    /// Not ours at all.
+    /// Refuses a path that is not under `/debug/pprof`.
     pub(crate) fn page_not_found() -> Self {
         Self::new(StatusCode::NOT_FOUND, "404 page not found")
     }
@@ -99,7 +100,7 @@ impl Refusal {
         Self { header: Some((RETRY_AFTER, "1")), ..refusal }
     }
 
-    /// The token is missing or wrong. A browser asks its user for a password when it sees `Basic`.
+    /// Refuses a request whose token is missing or wrong. A browser asks its user for a password when it sees `Basic`.
     pub(crate) fn unauthorized(message: impl Into<String>) -> Self {
         let refusal = Self::new(StatusCode::UNAUTHORIZED, message);
         Self { header: Some((WWW_AUTHENTICATE, "Basic realm=\"rtprof\", Bearer")), ..refusal }

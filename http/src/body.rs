@@ -8,9 +8,10 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 use tokio::sync::{mpsc, oneshot};
 
-/// The body of an answer: whole, or in pieces as a capture writes them. Dropped before its end, it ends the capture.
+/// The body of an answer: complete, or in pieces as a capture writes them. Dropping the body before its end ends the
+/// capture.
 ///
-/// A body that ends in an error is not a whole profile. Servers close the connection then, so that the client notices.
+/// A body that ends in an error is not a whole profile. Servers then close the connection, so that the client notices.
 pub struct Body(Inner);
 
 enum Inner {
@@ -22,14 +23,14 @@ enum Inner {
 /// Pieces from a capture.
 struct Stream {
     pieces: mpsc::Receiver<Piece>,
-    /// Is sent a message when the last piece was taken.
+    /// Receives a message when the server has taken the last piece.
     taken: Option<oneshot::Sender<()>>,
 }
 
-/// What a capture sends.
+/// A message from a capture.
 pub(crate) enum Piece {
     Bytes(Bytes),
-    /// Nothing follows. A channel that closes without it was left by a capture that did not get so far.
+    /// The end of the body. If the channel closes without this piece, the capture did not reach its end.
     End,
     Failed(io::Error),
 }
@@ -39,13 +40,13 @@ impl Body {
         Self(Inner::Whole(Some(bytes.into())))
     }
 
-    /// The pieces that arrive here. `taken` is sent a message when the server has taken the last one, and dropped if it never
-    /// does.
+    /// Makes a body of the pieces that arrive in the channel. A message is sent to `taken` when the server has taken
+    /// the last piece; `taken` is dropped if that never happens.
     pub(crate) fn stream(pieces: mpsc::Receiver<Piece>, taken: oneshot::Sender<()>) -> Self {
         Self(Inner::Stream(Stream { pieces, taken: Some(taken) }))
     }
 
-    /// Nothing, of unknown length: the answer to a HEAD whose GET would capture.
+    /// Makes an empty body of unknown length: the answer to a HEAD whose GET would capture.
     pub(crate) fn left_out() -> Self {
         let (ended, pieces) = mpsc::channel(1);
         let sent = ended.try_send(Piece::End);
@@ -72,7 +73,7 @@ impl http_body::Body for Body {
             Some(Piece::Bytes(bytes)) => return Poll::Ready(Some(Ok(Frame::data(bytes)))),
             Some(Piece::End) => {
                 if let Some(taken) = stream.taken.take() {
-                    // Nobody waits for it in a server that is being shut down.
+                    // The receiver is gone if the server is being shut down.
                     let _ = taken.send(());
                 }
                 self.0 = Inner::Ended;

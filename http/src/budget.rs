@@ -1,15 +1,16 @@
-//! How much of a core answers take at the program's own priority.
+//! The budget of answers: how much processor time they take at the program's own priority.
 //!
-//! Problem: an answer must be there in time when the program keeps all cores busy, so its writer cannot give way to the
-//! program. But many clients, or one that asks without a pause, would then take cores from the program whenever they
-//! like. Scheme: writers have the program's priority while they take [`SHARE`] of a core in the long run, and up to
-//! [`BURST`] at once. That is ten times what a scrape of all profiles every ten seconds takes, or one heap profile of some
-//! 300,000 records. A writer that finds nothing left when it begins, or with one of its pieces, gives way to the program
-//! from there on (nice 10), and its client waits longer. What the computer does for answers is taken from the same budget,
-//! and at the program's priority: it is short, and a thread cannot take back that it gives way.
+//! Problem: an answer must be sent in time when the program keeps all cores busy, so its writer cannot give way to the
+//! program. But many clients, or one that sends requests without a pause, would then take cores from the program.
+//! Scheme: writers have the program's priority while they take [`SHARE`] of a core in the long run, and up to [`BURST`]
+//! at once. That is ten times what a scrape of all profiles every ten seconds takes, or one heap profile of some
+//! 300,000 records. A writer that finds the budget spent when it begins, or at one of its pieces, gives way to the
+//! program from there on (nice 10), and its client waits longer. The work before the first piece is charged to the same
+//! budget, but done at the program's priority: this work is short, and a thread that has given way cannot take that
+//! back.
 //!
-//! The account is a single instant (the generic cell rate algorithm): the one at which all work until now is within the
-//! share. Work moves it away, and time passes by itself.
+//! The account is a single instant (the generic cell rate algorithm): the instant at which all work until now is within
+//! the share. Work moves the instant into the future, and time catches up with it.
 //!
 //! Locks: `within_share`, for the length of a comparison.
 
@@ -18,12 +19,12 @@ use std::time::{Duration, Instant};
 
 use rtprof_runtime::kernel_thread;
 
-/// Of a core: one part in a hundred.
+/// The share of a core: one part in a hundred.
 const SHARE: u32 = 100;
-/// How much may be done at once.
+/// How much processor time may be spent at once.
 const BURST: Duration = Duration::from_millis(250);
 
-/// What is left for writers at the program's priority.
+/// The processor time that is left for writers at the program's priority.
 pub(crate) struct Budget {
     within_share: Mutex<Instant>,
 }
@@ -39,7 +40,7 @@ impl Budget {
 
     fn spend_at(&self, now: Instant, work: Duration) {
         let mut within_share = self.lock();
-        // The last piece may go beyond the burst. It is made up for, but not for ever.
+        // The last piece may exceed the burst. The excess is paid back, but only up to this limit.
         let most = now + 2 * BURST * SHARE;
         *within_share = ((*within_share).max(now) + work.min(2 * BURST) * SHARE).min(most);
     }
@@ -49,10 +50,10 @@ impl Budget {
     }
 }
 
-/// What the current thread spends, from now until this is dropped.
+/// The account of what the current thread spends, from `open` until the account is dropped.
 pub(crate) struct Account {
     budget: Arc<Budget>,
-    /// Processor time of the thread that was spent from the budget, or before.
+    /// The thread's processor time up to which everything is charged to the budget, or precedes the account.
     spent: Duration,
     has_given_way: bool,
 }
@@ -62,7 +63,7 @@ impl Account {
         Self { budget: budget.clone(), spent: kernel_thread::thread_time(), has_given_way: false }
     }
 
-    /// Has the thread give way for good if nothing is left.
+    /// Charges the budget. If nothing is left, the thread gives way to the program for the rest of its life.
     pub(crate) fn settle(&mut self) {
         self.spend();
         if !self.has_given_way && !self.budget.is_left_at(Instant::now()) {
@@ -133,7 +134,7 @@ mod tests {
             budget.spend_at(now, Duration::from_secs(10) / SHARE);
             assert!(!budget.is_left_at(now), "{share}");
         }
-        // One large piece is made up for by the time of two bursts, no more.
+        // One large piece is paid back within the time of two bursts, no more.
         let now = start + Duration::from_secs(100);
         budget.spend_at(now, Duration::from_secs(1000));
         assert!(!budget.is_left_at(now + BURST * SHARE));

@@ -1,4 +1,4 @@
-//! Taking a profile and sending it.
+//! Takes a profile and sends it.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -37,7 +37,7 @@ pub(crate) fn answer(worker: &mut Worker, profile: &Profile, asked: Asked) -> Re
 }
 
 impl Asked {
-    /// The name that a client saves the profile under.
+    /// Returns the file name under which a client saves the profile.
     fn saved_as(&self, profile: &Profile) -> String {
         let delta = if self.over.is_some() { "-delta" } else { "" };
         format!("{}{delta}", profile.name())
@@ -45,7 +45,7 @@ impl Asked {
 }
 
 impl Form {
-    /// How long an answer in this form waits for names, after `seconds=` or without.
+    /// Returns how long an answer in this form waits for names, after `seconds=` or without.
     pub(crate) fn patience(self, after_seconds: bool) -> Patience {
         match self {
             Self::Proto(names) => names.patience(after_seconds),
@@ -66,12 +66,12 @@ pub(crate) fn write(snapshot: &Snapshot, form: Form, w: &mut dyn Write) -> io::R
     }
 }
 
-/// The answer without its body, for a HEAD: nothing is captured.
+/// Returns the answer to a HEAD, without a body; nothing is captured.
 pub(crate) fn head(profile: &Profile, asked: Asked) -> Response<Body> {
     with_head(asked.form, &asked.saved_as(profile), Body::left_out())
 }
 
-/// The answer in this form.
+/// Returns the answer in this form.
 pub(crate) fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
     match form {
         Form::Proto(_) => answer::attachment(name, body),
@@ -80,14 +80,14 @@ pub(crate) fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
     }
 }
 
-/// The records of a profile now.
+/// Takes a snapshot of a profile.
 pub(crate) fn take(profile: &Profile) -> Result<Snapshot, Refusal> {
-    // Fails if a fork has lost it.
+    // Fails if a fork has lost the profile.
     profile.snapshot().map_err(|_| not_collected())
 }
 
-/// What is added from `earlier` on while `over` passes. Names are looked for meanwhile, those of `earlier`: most of them
-/// are in the result.
+/// Waits for `over`, and returns the changes since `earlier`. Meanwhile the names of `earlier` are searched, most of
+/// which are in the result too.
 fn after(
     worker: &mut Worker,
     profile: &Profile,
@@ -106,8 +106,8 @@ pub(crate) fn unknown_profile() -> Refusal {
     Refusal::new(StatusCode::NOT_FOUND, "Unknown profile")
 }
 
-/// Makes the next heap profile show everything up to now, as `runtime.GC` does for Go's. Without a collector every
-/// profile does.
+/// Makes the next heap profile show everything up to now, as `runtime.GC` does in Go. Without a collector every profile
+/// does so anyway.
 pub(crate) fn publish() {
     // An event is counted two cycles ahead.
     for _ in 0..2 {

@@ -1,6 +1,6 @@
-//! What a server may do.
+//! The configuration of a server.
 
-/// What a server or a handler may do. The default is safe on a machine with other users and a browser.
+/// Permissions and limits of a server or a handler. The default is safe on a machine with other users and a browser.
 ///
 /// ```
 /// let config = rtprof_http::Config { max_seconds: 60, ..Default::default() };
@@ -9,28 +9,29 @@
 #[derive(Clone)]
 pub struct Config {
     /// Whether [`serve_with`](crate::serve_with) may bind an address that other machines reach; `false`. A profile
-    /// tells names of functions, paths and labels to whoever reads it: set a [`token`](Self::token) as well, which is not
-    /// enforced.
+    /// reveals names of functions, paths and labels to all its readers: set a [`token`](Self::token) as well, which is
+    /// not enforced.
     pub allow_remote: bool,
-    /// What every request must bring, in `Authorization: Bearer TOKEN`, or as the password of any user in
-    /// `Authorization: Basic`, as browsers send it and `go tool pprof http://any:TOKEN@HOST/..` does; `None`. White space
-    /// around it does not count. An empty one lets nobody in.
+    /// The token that every request must carry, in `Authorization: Bearer TOKEN`, or as the password of any user in
+    /// `Authorization: Basic`, as browsers send it and `go tool pprof http://any:TOKEN@HOST/..` does; `None`. White
+    /// space around the token is ignored. An empty token refuses every request.
     pub token: Option<String>,
     /// Names, without a port, that the `Host` of a request may have on a loopback address beside `localhost` and the
-    /// loopback addresses themselves; empty. For a proxy on the same machine that keeps the name it was called by.
+    /// loopback addresses themselves; empty. For a proxy on the same machine that passes on the name in its own
+    /// requests.
     pub hosts: Vec<String>,
-    /// Whether `/debug/pprof/cmdline` tells the program's arguments, which may hold passwords; `false`.
+    /// Whether `/debug/pprof/cmdline` shows the program's arguments, which may contain passwords; `false`.
     pub cmdline: bool,
-    /// Whether names and lines are resolved here unless a request says otherwise; `true`. Without, profiles have
+    /// Whether the server resolves names and lines unless a request says otherwise; `true`. If `false`, profiles have
     /// addresses only, as with `symbolize=none`, and `go tool pprof` asks for names at `/debug/pprof/symbol`. Flame
-    /// graphs, collapsed stacks and `symbolize=full` are resolved all the same.
+    /// graphs, collapsed stacks and `symbolize=full` are always resolved.
     pub symbolize: bool,
-    /// The longest `seconds=` in a request; 600.
+    /// The maximum of `seconds=` in a request; 600.
     pub max_seconds: u64,
-    /// Captures that run at one time, those included that wait for their `seconds=` to pass; 8. A request that finds
-    /// none free for ten seconds is answered 503.
+    /// The maximum number of captures at one time, including those that wait for their `seconds=` to pass; 8. A request
+    /// that waits ten seconds for a free capture is answered 503.
     pub max_captures: usize,
-    /// Connections that a server has at one time; 128. Further ones wait for the system to accept them.
+    /// The maximum number of connections of a server at one time; 128. Further connections wait in the system's queue.
     pub max_connections: usize,
 }
 
@@ -51,7 +52,7 @@ impl Default for Config {
 
 impl std::fmt::Debug for Config {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // A token in a log is a token for all who read the log.
+        // All readers of the log could use a token printed there.
         let token = self.token.as_ref().map(|_| "..");
         f.debug_struct("Config")
             .field("allow_remote", &self.allow_remote)

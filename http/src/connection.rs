@@ -1,4 +1,4 @@
-//! Connections: how many, how long, how large.
+//! Connections of a server, with limits on their number, time and size.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -24,38 +24,38 @@ use crate::socket::Socket;
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(5);
-/// How long it may take for the body of one.
+/// How long a client may take for the body of a request.
 const BODY_TIME: Duration = Duration::from_secs(10);
-/// The longest head.
+/// The maximum length of a head.
 const MAX_HEAD: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
-/// Between two tries when the process has no descriptor left.
+/// The pause between two attempts when the process has no descriptor left.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
 
-/// Accepts connections until it is dropped.
+/// Accepts connections until the future is dropped.
 pub(crate) async fn accept(listener: TcpListener, handler: Handler) {
     let most = handler.config().max_connections.clamp(1, Semaphore::MAX_PERMITS);
     let places = Arc::new(Semaphore::new(most));
     loop {
-        // First a place, then a connection: those beyond the limit wait in the system's queue.
+        // The permit comes before the connection, so that connections beyond the limit wait in the system's queue.
         let Ok(place) = places.clone().acquire_owned().await else { return };
         match listener.accept().await {
             Ok((stream, _)) => {
                 let handler = handler.clone();
                 tokio::spawn(async move {
                     let _place = place;
-                    // What goes wrong with a connection is its client's affair.
+                    // An error on a connection concerns only its client.
                     let _ = serve(stream, handler).await;
                 });
             }
-            // The client is gone already, or there are no descriptors; neither ends the server.
+            // The client is gone already, or no descriptors are left; neither ends the server.
             Err(_) => tokio::time::sleep(NO_DESCRIPTOR).await,
         }
     }
 }
 
 async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
-    // Both ends of a connection on one machine: a browser may have been led here.
+    // On a loopback connection a browser of this machine may have been misled into the request.
     let is_local = stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let socket = Socket::new(stream);
     let watch = socket.watch();
@@ -65,7 +65,7 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
             let response = tokio::select! {
                 biased;
                 response = answer(request, handler, is_local) => response,
-                // Hardly anybody reads it; the capture is given up.
+                // The capture is abandoned. The client most likely does not read this refusal.
                 () = watch.closed() => {
                     let refusal = Refusal::bad_request("closed before the answer was there");
                     answer::finish(refusal.into_response())
@@ -79,7 +79,7 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
-        // As Go writes them.
+        // Go writes headers in this form.
         .title_case_headers(true)
         .serve_connection(TokioIo::new(socket), service)
         .await
@@ -91,7 +91,7 @@ async fn answer(request: Request<Incoming>, handler: Handler, is_local: bool) ->
     if is_local && let Err(refusal) = guarded {
         return answer::finish(refusal.into_response());
     }
-    // For those who type the address alone.
+    // For users who type the address alone.
     let is_read = matches!(head.method, Method::GET | Method::HEAD);
     if head.uri.path() == "/" && is_read && handler.config().token.is_none() {
         return answer::finish(answer::redirect(StatusCode::FOUND, INDEX));
@@ -99,7 +99,7 @@ async fn answer(request: Request<Incoming>, handler: Handler, is_local: bool) ->
     handler.handle(Request::from_parts(head, InTime::new(body))).await
 }
 
-/// A request body that must arrive in time.
+/// A request body with a deadline.
 struct InTime {
     body: Incoming,
     deadline: Pin<Box<Sleep>>,

@@ -1,4 +1,4 @@
-//! Taking a CPU profile and writing it. Go: `pprof.Profile`.
+//! Takes a CPU profile and writes it. Go: `pprof.Profile`.
 
 use http::Response;
 use rtprof_pprof_out::{CpuCapture, CpuProfileError, CpuProfileOptions};
@@ -11,10 +11,10 @@ use crate::names::{self, Patience};
 use crate::request::{CpuAsked, Form};
 use crate::worker::{Failure, Worker, not_collected};
 
-/// The name that a client saves it under.
+/// The file name under which a client saves the profile.
 const NAME: &str = "profile";
 
-/// Takes a CPU profile and writes it. When the client goes away, the profile ends.
+/// Takes a CPU profile and writes it. The profile ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure> {
     let CpuAsked { length, hz, form, thread_labels, startup_frames } = asked;
     let mut options = CpuProfileOptions { thread_labels, startup_frames, ..CpuProfileOptions::default() };
@@ -32,8 +32,8 @@ pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure
     Ok(capture::write(&snapshot, form, worker)?)
 }
 
-/// Writes a page that says that it is recording until it has become the flame graph. Browsers show what they have of a page
-/// that is still being sent, so all of it is one answer to one request.
+/// Writes a page that says that the profile is being recorded, and then becomes the flame graph. Browsers show the
+/// received part of a page that is still being sent, so one answer to one request is enough.
 fn record(
     worker: &mut Worker,
     capture: CpuCapture,
@@ -53,12 +53,12 @@ fn record(
     Ok(Page::of(&snapshot, sample_type).write_rest(worker)?)
 }
 
-/// The answer without its body, for a HEAD: nothing is taken.
+/// Returns the answer to a HEAD, without a body; no profile is taken.
 pub(crate) fn head(form: Form) -> Response<Body> {
     capture::with_head(form, NAME, Body::left_out())
 }
 
-/// Go's words, which clients show.
+/// Returns the refusal in Go's words, which clients show.
 fn refused(error: CpuProfileError) -> Refusal {
     let reason = match error {
         CpuProfileError::AlreadyStarted => "cpu profiling already in use".to_owned(),

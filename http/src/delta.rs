@@ -1,9 +1,10 @@
-//! `delta_heap`, `delta_mutex` and `delta_block`: what was added since the last request, under the names that
+//! `delta_heap`, `delta_mutex` and `delta_block`: the records added since the last request, under the names that
 //! godeltaprof gave them.
 //!
-//! The server keeps the records of the last request, one set for each, whoever asked: two scrapers of one program
-//! would share out what is added between them. What was not handed over to the end, because the client went meanwhile,
-//! is in the next answer. (What the system had taken for it already, up to some hundred KiB, counts as handed over.)
+//! The server keeps the records of the last request, one set for each profile, whichever client sent the request. So
+//! two scrapers of one program would each get a part of the additions. Additions that were not delivered completely,
+//! because the client went away, are in the next answer. (Bytes that the system had accepted for the client already, up
+//! to some hundred KiB, count as delivered.)
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::capture;
 use crate::names::{self, Names};
 use crate::worker::{Failure, STALL, Worker};
 
-/// The records of the last request, if there was one.
+/// The records of the last request; `None` before the first request.
 type Last = Arc<Mutex<Option<Snapshot>>>;
 
 #[derive(Default)]
@@ -27,7 +28,7 @@ struct Lasts {
     block: Last,
 }
 
-/// In a forked child, which has no connections, nothing was asked yet.
+/// A forked child, which has no connections, begins without a last request.
 static LASTS: PerProcess<Lasts> = PerProcess::new();
 
 fn last_of(name: &str) -> Option<Last> {
@@ -41,7 +42,8 @@ fn last_of(name: &str) -> Option<Last> {
     .cloned()
 }
 
-/// Writes what was added to the profile of this name since its last request, and keeps what the client has then.
+/// Writes the additions to the profile of this name since its last request, and keeps the records that the client has
+/// then.
 pub(crate) fn answer(
     worker: &mut Worker,
     name: &'static str,
@@ -51,7 +53,7 @@ pub(crate) fn answer(
     let (Some(profile), Some(last)) = (lookup(name), last_of(name)) else {
         return Err(capture::unknown_profile().into());
     };
-    // One at a time: the next one begins where this one ends, if its client takes it.
+    // One request at a time: the next delta begins where this one ends, if the client takes this one.
     let Some(mut last) = worker.wait_for(STALL, last.lock_owned())? else {
         let message = format!("delta_{name} is being read by somebody else; try again");
         return Err(Refusal::busy(message).into());
@@ -63,9 +65,9 @@ pub(crate) fn answer(
     let now = capture::take(&profile)?;
     let added = match &*last {
         Some(base) => now.since(base, Since::Accumulated),
-        // The first time, since the program began.
+        // The first request gets everything since the program began.
         None => {
-            // What an export allocates is in no profile.
+            // Allocations of an export appear in no profile.
             let _workspace = hook::workspace();
             now.clone()
         }

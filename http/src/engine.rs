@@ -1,4 +1,4 @@
-//! Where requests are worked on: threads of our own, apart from the program's.
+//! The engine: rtprof's own threads, which do the work of requests apart from the program's threads.
 //!
 //! ```text
 //!   program's runtime ── handle() ──┐     ┌── workers, one for each answer: snapshots, names,
@@ -7,18 +7,18 @@
 //!     (the engine's thread: timers, sockets)
 //! ```
 //!
-//! All but the search are named `rtprof-http`, and what they allocate beside the exports, which are not sampled at all,
-//! bears the label `rtprof=http`. Workers are threads of the standard library and not of the runtime, because the runtime
-//! panics when the system refuses a thread, and a program may abort at a panic.
+//! All threads but the search are named `rtprof-http`. Their allocations bear the label `rtprof=http`, except those of
+//! exports, which are not sampled at all. Workers are threads of the standard library and not of the runtime, because
+//! the runtime panics when the system refuses a thread, and a program may abort at a panic.
 //!
-//! Problem: a program is profiled when all its cores are busy, and threads that give way to it do not answer in time;
-//! threads that do not give way take its cores. Scheme: what answers has the program's own priority, and takes little: one
-//! worker at a time has the turn, and workers that take more than a small share of a core give way (`budget`). What takes
-//! long is reading debug information, once for each function. The search for names does it, in a thread that gives way
-//! (nice 10), and an answer waits for it for a limited time (`names`).
+//! Problem: a program is profiled when all its cores are busy. Threads that give way to the program then do not answer
+//! in time; threads that do not give way take its cores. Scheme: the answering threads have the program's own priority,
+//! and take little: one worker at a time has the turn, and workers that take more than a small share of a core give way
+//! (`budget`). The long part of the work is reading debug information, once for each function. The search for names
+//! does this in a thread that gives way (nice 10), and an answer waits for the search for a limited time (`names`).
 //!
-//! Locks: `Threads`, which protects a list of threads; taken where one is started. A forked child has nothing of
-//! this: it makes itself an engine.
+//! Locks: `Threads`, which protects a list of threads; taken when a thread is started. A forked child does not have
+//! these threads: it makes its own engine.
 
 use std::future::Future;
 use std::io;
@@ -35,38 +35,39 @@ use tokio::task::{AbortHandle, JoinError};
 
 use crate::budget::Budget;
 
-/// Of all threads. The kernel keeps 15 bytes.
+/// The name of all threads; the kernel keeps 15 bytes of a name.
 const THREAD_NAME: &str = "rtprof-http";
 
-/// How long the end of an engine waits for its threads: workers that compute, or notice that their client is gone.
+/// How long the shutdown of an engine waits for its threads, which compute or have yet to notice that their client is
+/// gone.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A runtime on a thread of its own. Ends when dropped; what it was doing is given up.
+/// A runtime on its own thread. Dropping it ends the runtime and abandons its work.
 pub(crate) struct Engine {
     link: Link,
     end: oneshot::Sender<()>,
-    /// Nothing is ever sent: it is closed when the last thread has done its work.
+    /// Receives no message; the channel closes when the last thread has done its work.
     gone: mpsc::Receiver<()>,
     threads: Threads,
-    /// Where its threads are.
+    /// The process that the threads belong to.
     process: u32,
 }
 
-/// A way to have work done by an engine.
+/// A handle for giving work to an engine.
 #[derive(Clone)]
 pub(crate) struct Link {
     runtime: Handle,
     turns: Arc<Semaphore>,
     budget: Arc<Budget>,
-    /// Of every thread, from its start to its end.
+    /// Every thread holds a strong reference from its start to its end.
     alive: Weak<mpsc::Sender<()>>,
     threads: Threads,
 }
 
-/// Those that may still run.
+/// The threads that may still run.
 type Threads = Arc<Mutex<Vec<JoinHandle<()>>>>;
 
-/// The work was given up, by a panic or because the engine has ended.
+/// Error of work that was abandoned, by a panic or because the engine has ended.
 #[derive(Debug)]
 pub(crate) struct GivenUp;
 
@@ -77,7 +78,7 @@ impl From<JoinError> for GivenUp {
 }
 
 impl Engine {
-    /// Starts its thread.
+    /// Starts the engine's thread.
     pub(crate) fn start() -> io::Result<Self> {
         labelled(Self::start_labelled)
     }
@@ -90,7 +91,8 @@ impl Engine {
         let threads = Threads::default();
         let held = alive.clone();
         let thread = spawn(move || {
-            // Made here, because a runtime must not be dropped where the caller may be, in another one.
+            // The runtime is made on this thread, because it must not be dropped within another runtime, where the
+            // caller may be.
             let made = Builder::new_current_thread().enable_all().build();
             let runtime = match made {
                 Ok(runtime) => runtime,
@@ -98,11 +100,11 @@ impl Engine {
             };
             let handle = runtime.handle().clone();
             if started.send(Ok((handle, Arc::downgrade(&held)))).is_ok() {
-                // Told, or dropped with the engine.
+                // Returns when the engine is shut down or dropped.
                 let _ = runtime.block_on(ended);
             }
         })?;
-        // Without an answer the thread has panicked.
+        // If the channel closes without a message, the thread has panicked.
         let (runtime, alive) = starting.recv().map_err(io::Error::other)??;
         keep(&threads, thread);
         let link = Link {
@@ -119,8 +121,8 @@ impl Engine {
         self.link.clone()
     }
 
-    /// Ends the engine and waits until its threads are gone, for five seconds at most. In a forked child, which has no
-    /// part in it, nothing happens.
+    /// Ends the engine and waits until its threads have ended, for five seconds at most. Does nothing in a forked
+    /// child, which does not own the threads.
     pub(crate) fn shut_down(self) {
         if self.process != std::process::id() {
             return std::mem::forget(self);
@@ -130,20 +132,21 @@ impl Engine {
         if gone.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {
             return;
         }
-        // They have nothing more to do but to end.
+        // The threads have no work left, so that the joins are short.
         for thread in threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            // A panic was printed; there is nothing to add to it.
+            // The panic message was printed already.
             let _ = thread.join();
         }
     }
 
-    /// Lets it run for as long as the process does.
+    /// Lets the engine run for as long as the process does.
     pub(crate) fn detach(self) {
         std::mem::forget(self);
     }
 }
 
-/// The engine of requests that come from the program's own server: one a process, from the first of them on.
+/// Returns the engine for requests that arrive at the program's own server: one for each process, started by the first
+/// request.
 pub(crate) fn shared() -> io::Result<Link> {
     static SHARED: PerProcess<Mutex<Option<Link>>> = PerProcess::new();
     let mut shared = SHARED.get(Mutex::default).lock().unwrap_or_else(PoisonError::into_inner);
@@ -158,7 +161,7 @@ pub(crate) fn shared() -> io::Result<Link> {
 }
 
 impl Link {
-    /// A permit of these is the turn of a worker.
+    /// Returns the semaphore whose only permit is the turn of a worker.
     pub(crate) fn turns(&self) -> Arc<Semaphore> {
         self.turns.clone()
     }
@@ -167,18 +170,18 @@ impl Link {
         self.budget.clone()
     }
 
-    /// Runs `work` where sockets can be registered with the engine.
+    /// Runs `work` in the context of the engine's runtime, where sockets can be registered.
     pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = self.runtime.enter();
         work()
     }
 
-    /// Starts `future` on the engine's thread; nobody waits for it.
+    /// Starts `future` on the engine's thread, detached.
     pub(crate) fn spawn(&self, future: impl Future<Output = ()> + Send + 'static) {
         self.runtime.spawn(future);
     }
 
-    /// Has `future` run on the engine's thread. It is given up when the caller gives up waiting.
+    /// Runs `future` on the engine's thread. The future is aborted when the caller stops waiting.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         future: impl Future<Output = T> + Send + 'static,
@@ -194,7 +197,7 @@ impl Link {
         Ok(running.await?)
     }
 
-    /// Starts a thread for `work`. The engine's end waits for it.
+    /// Starts a thread for `work`. The shutdown of the engine waits for the thread.
     ///
     /// # Errors
     /// The system refuses a thread.
@@ -220,20 +223,20 @@ fn spawn_held(
     Ok(())
 }
 
-/// Keeps a thread until its end is seen.
+/// Adds a thread to the list, and removes those that have ended.
 fn keep(threads: &Threads, thread: JoinHandle<()>) {
     let mut threads = threads.lock().unwrap_or_else(PoisonError::into_inner);
     threads.retain(|thread| !thread.is_finished());
     threads.push(thread);
 }
 
-/// Starts a thread of ours: under our name and label.
+/// Starts a thread with the engine's name and label.
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     hidden::hiding(Calls::THREADS, || thread.spawn(|| labelled(work)))
 }
 
-/// Runs `work` under our label, so that a user can tell what it allocates from his own.
+/// Runs `work` under our own label, so that a user can tell its allocations from those of the program.
 pub(crate) fn labelled<T>(work: impl FnOnce() -> T) -> T {
     let _labels = labels::set_own("http");
     work()

@@ -11,27 +11,27 @@ use crate::html;
 use crate::process;
 use crate::worker::PIECE;
 
-/// With places for the title and the profile.
+/// The page, with placeholders for the title and the profile.
 const TEMPLATE: &str = include_str!("pages/flamegraph.html");
 const PROFILE: &str = "{{profile}}";
 const TITLE: &str = "{{title}}";
 const PROGRAM: &str = "{{program}}";
 
-/// Where what is shown begins.
+/// The beginning of the visible part.
 const BODY: &str = "<body>\n";
-/// What is shown while the profile is being recorded, with a place for how long that takes.
+/// The content shown while the profile is being recorded, with a placeholder for the length of the recording.
 const RECORDING: &str = include_str!("pages/recording.html");
 const LENGTH: &str = "{{length}}";
-/// Hides that. (A script would have to find it first.)
+/// Hides that content. (A script would first have to find it.)
 const RECORDED: &str = "<style>#recording { display: none; }</style>\n";
 
-/// The template up to what is shown.
+/// Returns the template up to the visible part.
 fn head() -> &'static str {
     let (head, _) = TEMPLATE.split_once(BODY).expect("the template has a body");
     &TEMPLATE[..head.len() + BODY.len()]
 }
 
-/// A part of the template with its places filled, but for that of the profile.
+/// Fills the placeholders of a part of the template, except the profile's.
 fn filled(part: &str, title: &str) -> String {
     part.replace(PROGRAM, &html::escaped(&process::program())).replace(TITLE, title)
 }
@@ -39,15 +39,15 @@ fn filled(part: &str, title: &str) -> String {
 /// A page that is ready to be written.
 pub(crate) struct Page {
     tree: CallTree,
-    /// All but functions and nodes.
+    /// All data but functions and nodes.
     head: Value,
     title: String,
 }
 
 impl Page {
-    /// The page of a profile that shows this sample type first, with the names that are known.
+    /// Makes the page of a profile, with the names that are known. The page shows the sample type `sample_type` first.
     pub(crate) fn of(snapshot: &Snapshot, sample_type: usize) -> Self {
-        // It is an export as the others are, and of some megabytes: in no profile.
+        // Like the other exports this one takes some megabytes, which must appear in no profile.
         let _workspace = hook::workspace();
         let tree = snapshot.call_tree(Symbolization::Known);
         let (time_nanos, duration_nanos) = snapshot.time_and_duration_nanos();
@@ -69,14 +69,14 @@ impl Page {
         Self { tree, head, title: html::escaped(snapshot.name()) }
     }
 
-    /// Writes it piece by piece: as one text it would take several times the tree's memory.
+    /// Writes the page piece by piece: as one text it would take several times the tree's memory.
     pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
         w.write_all(filled(head(), &self.title).as_bytes())?;
         self.write_body(w)
     }
 
-    /// Writes what comes before a profile that is still being recorded, and says so: a page of that name which is not
-    /// complete, and tells for how long it will not be.
+    /// Writes the beginning of a page whose profile is still being recorded. The page shows its name, and for how long
+    /// the recording takes.
     pub(crate) fn write_beginning(name: &str, length: Duration, w: &mut dyn Write) -> io::Result<()> {
         let text = filled(head(), &html::escaped(name)) + &filled(RECORDING, &html::escaped(name));
         let seconds = length.as_secs();
@@ -90,7 +90,8 @@ impl Page {
         self.write_body(w)
     }
 
-    /// Writes the rest of such a page when there is nothing to show.
+    /// Writes the rest of a page that [`write_beginning`](Self::write_beginning) has begun, when there is no profile to
+    /// show.
     pub(crate) fn write_failure(error: &str, w: &mut dyn Write) -> io::Result<()> {
         let error = html::escaped(error);
         w.write_all(
@@ -110,7 +111,7 @@ impl Page {
         w.flush()
     }
 
-    /// The profile in the form that the page's script reads.
+    /// Writes the profile in the form that the page's script reads.
     fn write_data(&self, w: &mut impl Write) -> io::Result<()> {
         let head = html::script_safe(&self.head.to_string());
         let open = head.strip_suffix('}').unwrap_or(&head);
@@ -119,7 +120,7 @@ impl Page {
             let pair = json!([&**name, &**file]).to_string();
             write!(w, "{}{}", if at > 0 { "," } else { "" }, html::script_safe(&pair))?;
         }
-        // Parent, function and values of each, one after the other: a third of the size of objects.
+        // Parent, function and values of each node, one after the other, take a third of the size of objects.
         write!(w, "],\"nodes\":[")?;
         let types = self.tree.values.len() / self.tree.nodes.len().max(1);
         for (at, node) in self.tree.nodes.iter().enumerate() {
@@ -133,7 +134,7 @@ impl Page {
     }
 }
 
-/// A writer of somebody else's, whose allocations are sampled as his.
+/// A foreign writer, whose allocations are sampled as the program's.
 struct Lifted<'a>(&'a mut dyn Write, &'a Untracked);
 
 impl Write for Lifted<'_> {
@@ -171,7 +172,7 @@ mod tests {
         }
         let mut page = Vec::new();
         let snapshot = profile.snapshot().unwrap();
-        // Known from then on.
+        // The names are known from then on.
         snapshot.write_proto(std::io::sink(), Symbolization::Full).unwrap();
         Page::of(&snapshot, 0).write(&mut page).unwrap();
         let page = String::from_utf8(page).unwrap();

@@ -1,4 +1,4 @@
-//! Who may ask: the `Host` that a request was sent to, and the token that it brings.
+//! Access control: the `Host` to which a request was sent, and its token.
 
 use std::net::IpAddr;
 
@@ -11,11 +11,11 @@ use subtle::ConstantTimeEq;
 
 use crate::answer::Refusal;
 
-/// Lets a request pass that was sent to a name of this machine itself.
+/// Accepts a request that was sent to a name of this machine itself.
 ///
-/// A page of any site may have its own name resolve to 127.0.0.1 once it is loaded, and from then on its script
-/// reads what the browser's machine serves there as if it were the site's (DNS rebinding). The request tells by its
-/// `Host`.
+/// A page of any site may have its own name resolve to 127.0.0.1 after it is loaded. From then on its script can read
+/// what the browser's machine serves there as if that were the site's (DNS rebinding). The `Host` of the request
+/// reveals this.
 pub(crate) fn host(head: &http::request::Parts, also: &[String]) -> Result<(), Refusal> {
     let Some(host) = host_of(&head.uri, &head.headers, head.version)? else { return Ok(()) };
     let refused = || {
@@ -34,7 +34,8 @@ pub(crate) fn host(head: &http::request::Parts, also: &[String]) -> Result<(), R
     }
 }
 
-/// What a request was sent to; `None` if an old client does not say. The target's own, if it has one, counts.
+/// Returns the host to which a request was sent; `None` if an old client does not send one. A host in the request
+/// target takes precedence over the header.
 fn host_of<'a>(uri: &'a Uri, headers: &'a HeaderMap, version: Version) -> Result<Option<&'a str>, Refusal> {
     let mut hosts = headers.get_all(HOST).iter();
     let first = hosts.next();
@@ -57,9 +58,9 @@ fn is_loopback(name: &str) -> bool {
     bare.parse().is_ok_and(|address: IpAddr| address.to_canonical().is_loopback())
 }
 
-/// Keeps out what pages of other sites ask for without their reader's doing, as images and frames. They cannot read the
-/// answers, but captures take places and the program's time. Who follows a link is let in. Browsers say what they are
-/// asked by, on loopback too; other clients say nothing.
+/// Refuses requests that pages of other sites cause without their reader's action, as images and frames. Those pages
+/// cannot read the answers, but captures take permits and the program's time. A reader who follows a link is accepted.
+/// Browsers report the origin of a request, on loopback too; other clients send no such header.
 pub(crate) fn site(headers: &HeaderMap) -> Result<(), Refusal> {
     let is = |name: &str, value: &str| headers.get(name).is_some_and(|given| given == value);
     let by_another = is("sec-fetch-site", "cross-site") || is("sec-fetch-site", "same-site");
@@ -70,9 +71,9 @@ pub(crate) fn site(headers: &HeaderMap) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Lets a request pass that brings the token, as a bearer or as a password of any user.
+/// Accepts a request that carries the token, as a bearer or as a password of any user.
 pub(crate) fn token(headers: &HeaderMap, token: &str) -> Result<(), Refusal> {
-    // What was read from a file ends in a line break; what was read from nowhere is empty.
+    // A token that was read from a file ends in a line break; one that was read from nowhere is empty.
     let token = token.trim();
     if token.is_empty() {
         return Err(Refusal::unauthorized(
@@ -102,7 +103,7 @@ pub(crate) fn token(headers: &HeaderMap, token: &str) -> Result<(), Refusal> {
     if is_right { Ok(()) } else { Err(wrong()) }
 }
 
-/// In a time that does not tell how far they agree.
+/// Compares in a time that does not reveal how many bytes agree.
 fn is_equal(given: &[u8], token: &str) -> bool {
     given.ct_eq(token.as_bytes()).into()
 }
@@ -167,7 +168,7 @@ mod tests {
         assert_eq!(host(Version::HTTP_11, "/", &[]), bad("missing required Host header"));
         assert_eq!(host(Version::HTTP_10, "/", &[]), Ok(()));
         assert_eq!(host(Version::HTTP_11, "/", &["localhost", "localhost"]), bad("too many Host headers"));
-        // The target's own name counts, whatever the header says.
+        // The target's own name takes precedence over the header.
         assert_eq!(host(Version::HTTP_11, "http://localhost/", &["evil.example"]), Ok(()));
         assert!(host(Version::HTTP_11, "http://evil.example/", &["localhost"]).is_err());
     }

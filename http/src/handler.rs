@@ -1,4 +1,4 @@
-//! From a request to an answer, wherever it comes from.
+//! Turns a request into an answer, whichever server received it.
 
 use std::error::Error;
 use std::io;
@@ -25,27 +25,28 @@ use crate::{Config, capture, cpu, delta, guard, index, trace};
 /// Answers requests under `/debug/pprof/` that arrive at the program's own server. Cheap to clone; clones share their
 /// [`Config::max_captures`].
 ///
-/// Who may ask is up to that server, but for [`Config::token`]; `Host` is not looked at. Of [`Config`] the limits and
-/// `cmdline` and `symbolize` apply.
+/// Access control is the task of that server, except for [`Config::token`]; `Host` is not checked. Of [`Config`] the
+/// limits and `cmdline` and `symbolize` apply.
 #[derive(Clone)]
 pub struct Handler(Arc<Inner>);
 
 struct Inner {
     config: Config,
     permits: Permits,
-    /// The process whose permits they are: in a forked child those of its parent may never come back.
+    /// The process that the permits belong to: in a forked child the permits held by its parent may never be returned.
     process: u32,
-    /// A server's own. The others share one, made for their first request.
+    /// The engine of a [`Server`](crate::Server). All other handlers share one engine, made for their first request.
     link: Option<Link>,
 }
 
-/// Permits of a capture to run.
+/// Permit for a capture to run.
 pub(crate) type CapturePermit = OwnedSemaphorePermit;
 
 /// How long a request waits for a permit.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Permits for captures, and separate ones for the index and for names: they must answer also when all captures are busy.
+/// Permits for captures, and separate ones for the index and for names, which must answer even when all captures are
+/// busy.
 #[derive(Clone)]
 struct Permits {
     captures: Arc<Semaphore>,
@@ -54,7 +55,7 @@ struct Permits {
 
 impl Permits {
     fn new(config: &Config) -> Self {
-        // Without any permit no request would ever be answered.
+        // Without a permit no request would ever be answered.
         let total = config.max_captures.clamp(1, Semaphore::MAX_PERMITS);
         Self { captures: Arc::new(Semaphore::new(total)), looks: Arc::new(Semaphore::new(total)) }
     }
@@ -75,7 +76,7 @@ impl Default for Handler {
 }
 
 /// Answers a request under `/debug/pprof/` as [`Handler::handle`] does, under the default [`Config`]. All callers share
-/// its [`Config::max_captures`].
+/// one [`Config::max_captures`].
 pub async fn handle<B>(request: Request<B>) -> Response<Body>
 where
     B: http_body::Body,
@@ -84,19 +85,19 @@ where
     shared().handle(request).await
 }
 
-/// The handler of [`handle`] and of axum's routes.
+/// Returns the handler of [`handle`] and of axum's routes.
 pub(crate) fn shared() -> Handler {
     static SHARED: PerProcess<Handler> = PerProcess::new();
     SHARED.get(Handler::default).clone()
 }
 
 impl Handler {
-    /// A handler with this configuration.
+    /// Makes a handler with this configuration.
     pub fn new(config: Config) -> Self {
         Self::linked(config, None)
     }
 
-    /// One whose work is done by this engine.
+    /// Makes a handler whose work is done by the engine of `link`.
     pub(crate) fn linked(config: Config, link: Option<Link>) -> Self {
         let permits = Permits::new(&config);
         Self(Arc::new(Inner { config, permits, process: std::process::id(), link }))
@@ -108,10 +109,10 @@ impl Handler {
 
     /// Answers a request whose path is under `/debug/pprof/`; any other gets 404.
     ///
-    /// It works under any executor, and takes microseconds of it: profiles are captured on threads of rtprof's own,
-    /// and the body streams from there. (The first request of the process waits until a thread is started.) A
-    /// request body is read where this runs; only that of a POST to `symbol` is, up to 1 MiB. Dropped, it ends the
-    /// capture, as does the response's body.
+    /// Works under any executor, and takes microseconds of it: profiles are captured on rtprof's own threads, and the
+    /// body streams from there. (The first request of the process waits until a thread is started.) The request body is
+    /// read on the caller's executor; only the body of a POST to `symbol` is read, up to 1 MiB. Dropping the future or
+    /// the response's body ends the capture.
     ///
     /// Go: the handlers of `net/http/pprof`.
     pub async fn handle<B>(&self, request: Request<B>) -> Response<Body>
@@ -134,7 +135,7 @@ impl Handler {
             guard::token(&head.headers, token)?;
         }
         let route = match Route::of(head.uri.path())? {
-            // Where `go tool pprof` looks for names of a profile whose own name has a slash.
+            // `go tool pprof` looks here for names of a profile whose own name has a slash.
             Route::Named(name) if name.ends_with("/symbol") && lookup(&name).is_none() => Route::Symbol,
             route => route,
         };
@@ -145,7 +146,7 @@ impl Handler {
         let limits = Limits { max_seconds: config.max_seconds, symbolize: config.symbolize };
         let is_head = head.method == Method::HEAD;
         match route {
-            // Relative: only the caller knows under which path of its own it has all this.
+            // Relative, because only the calling server knows under which path it serves the endpoints.
             Route::Root => Ok(answer::redirect(StatusCode::MOVED_PERMANENTLY, "pprof/")),
             Route::Cmdline if config.cmdline => Ok(answer::of_type(answer::TEXT, Body::whole(arguments()))),
             Route::Cmdline => {
@@ -204,7 +205,7 @@ impl Handler {
         }
     }
 
-    /// Has a worker do `job` as soon as a permit is free.
+    /// Runs `job` on a worker as soon as a permit is free.
     async fn run(
         &self,
         permits: impl FnOnce(&Permits) -> &Arc<Semaphore>,
@@ -216,7 +217,7 @@ impl Handler {
         let permits = permits(&all).clone();
         let permit = match permits.clone().try_acquire_owned() {
             Ok(permit) => permit,
-            // In the order of arrival. On the engine's thread, which has a timer.
+            // Permits are given in the order of arrival. The wait runs on the engine's thread, which has a timer.
             Err(_) => match link.run(async { timeout(PATIENCE, permits.acquire_owned()).await }).await {
                 Ok(Ok(Ok(permit))) => permit,
                 Ok(_) => {
@@ -232,7 +233,7 @@ impl Handler {
     }
 
     fn permits(&self) -> Permits {
-        /// Of all handlers that a forked child has from its parent.
+        /// Shared by all handlers that a forked child has from its parent.
         static INHERITED: PerProcess<Permits> = PerProcess::new();
         match self.0.process == std::process::id() {
             true => self.0.permits.clone(),
@@ -261,7 +262,7 @@ fn asked(query: &Query<'_>, profile: &Profile, limits: Limits) -> Result<Asked, 
     Asked::of(query, &subject, limits)
 }
 
-/// The program and its arguments, with NUL between. Go: `pprof.Cmdline`.
+/// Returns the program and its arguments, separated by NUL. Go: `pprof.Cmdline`.
 fn arguments() -> Vec<u8> {
     let arguments: Vec<Vec<u8>> = std::env::args_os().map(|argument| argument.into_encoded_bytes()).collect();
     arguments.join(&0)

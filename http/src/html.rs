@@ -1,6 +1,6 @@
-//! Texts that others chose, in a page.
+//! Escaping of foreign text in a page.
 
-/// For the text of an element or a quoted attribute.
+/// Escapes the text of an element or a quoted attribute.
 pub(crate) fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -16,12 +16,12 @@ pub(crate) fn escaped(text: &str) -> String {
     out
 }
 
-/// For JSON inside a `script` element, which would end at `</script` and hide what follows `<!--`.
+/// Escapes JSON inside a `script` element, which would end at `</script` and hide the text after `<!--`.
 pub(crate) fn script_safe(json: &str) -> String {
     json.replace('<', "\\u003c")
 }
 
-/// For the last part of a path in a link; a slash would make two of it.
+/// Escapes the last part of a path in a link, where a slash would split the part.
 pub(crate) fn path_part(text: &str) -> String {
     use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
     const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'_').remove(b'.');

@@ -1,4 +1,4 @@
-//! The index page: which profiles there are, what the process holds, and how to ask for more.
+//! The index page: the available profiles, totals of the process, and the parameters of requests.
 
 use std::fmt::Write as _;
 
@@ -12,7 +12,7 @@ use crate::process::{self, Process};
 
 const STYLE: &str = include_str!("pages/index.css");
 
-/// What a profile is, for those who meet it for the first time.
+/// Returns a profile's description, for readers who see the profile for the first time.
 fn description(name: &str) -> &'static str {
     match name {
         "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
@@ -28,7 +28,7 @@ fn description(name: &str) -> &'static str {
     }
 }
 
-/// The page.
+/// Returns the page.
 pub(crate) fn page(cmdline: bool) -> String {
     let mut page = String::with_capacity(16 << 10);
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
@@ -178,7 +178,7 @@ fn totals(page: &mut String) {
     page.push_str("</dl>\n");
 }
 
-/// What is not in the profiles.
+/// Writes the list of losses: samples that are missing from the profiles.
 fn dropped(page: &mut String) {
     let mut sentences: Vec<String> = Vec::new();
     for subject in [
@@ -206,7 +206,7 @@ fn dropped(page: &mut String) {
     page.push_str("</ul>\n");
 }
 
-/// One decimal, as people read it.
+/// Formats a size with one decimal.
 fn mebibytes(bytes: u64) -> String {
     format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
 }
@@ -250,7 +250,7 @@ mod tests {
         );
         assert!(page.contains("goroutine?debug=1"));
         assert!(!page.contains("<b>index"), "names are escaped");
-        // What changes over a time is not offered of the program's own.
+        // Deltas are not offered for the program's own profiles.
         assert!(page.contains("heap?format=flamegraph&amp;seconds=5"));
         assert!(!page.contains("%3C%2Fb%3E?format=flamegraph&amp;seconds"));
         own.remove(1);

@@ -1,4 +1,4 @@
-//! `/debug/pprof/` over HTTP: what Go's `net/http/pprof` is, for a Rust program.
+//! `/debug/pprof/` over HTTP: Go's `net/http/pprof` for a Rust program.
 //!
 //! `go tool pprof http://localhost:6060/debug/pprof/heap`, Parca, Grafana Alloy and a browser work on it as on a Go
 //! program:
@@ -8,35 +8,36 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! A service that has a server mounts the same on its own port: [`handle`] answers a request of any server that speaks
-//! the types of the `http` crate, under any executor; `router` (feature `axum`) has routes for axum.
+//! A service that has a server can serve the same endpoints on its own port: [`handle`] answers a request of any server
+//! that uses the types of the `http` crate, under any executor; `router` (feature `axum`) has routes for axum.
 //!
-//! # What is answered
-//! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`, `goroutineleak`, and every
-//! profile that the program makes, by its name; `symbol`; `cmdline` if allowed; `delta_heap`, `delta_mutex` and
-//! `delta_block`. Parameters are Go's: `debug=`, `gc=1`, `seconds=`; and `format=flamegraph`, `format=collapsed`,
-//! `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page explains them.
+//! # Endpoints
+//! Under `/debug/pprof/`: the index page; `heap`, `allocs`, `block`, `mutex`, `threadcreate`, `goroutine`,
+//! `goroutineleak`, and every profile that the program makes, by its name; `symbol`; `cmdline` if allowed;
+//! `delta_heap`, `delta_mutex` and `delta_block`. Parameters are Go's (`debug=`, `gc=1`, `seconds=`), and
+//! `format=flamegraph`, `format=collapsed`, `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page
+//! explains them.
 //!
-//! `profile` takes a CPU profile for `seconds=` (30). `trace` streams what is recorded for `seconds=` (1), for `go tool
-//! trace`. The process has one CPU profile and one trace at a time.
+//! `profile` takes a CPU profile for `seconds=` (30). `trace` streams a trace of `seconds=` (1), for `go tool trace`.
+//! The process has one CPU profile and one trace at a time.
 //!
-//! # What it costs
-//! Nothing while no request comes: one thread sleeps. Each request gets a worker thread, at the program's own priority, so
-//! that a program whose cores are all busy still answers. One worker at a time computes or writes. When answers have taken
-//! more than a hundredth of a core in the long run, workers give way to the program (nice 10). Captures take milliseconds.
-//! Names that are not known yet are found by another thread, which gives way to the program (nice 10). A profile waits for
-//! them for 6 s, or for 2 s after its `seconds=`. Then it goes out with addresses and build ids in their place, and with a
-//! comment that says so. Pages and texts, and with `symbolize=full` all answers, wait until every name is found or its file
-//! does not answer.
+//! # Costs
+//! Without requests there is no cost: one thread sleeps. Each request gets a worker thread at the program's own
+//! priority, so that a program whose cores are all busy still answers. One worker at a time computes or writes. When
+//! answers have taken more than a hundredth of a core in the long run, workers give way to the program (nice 10).
+//! Captures take milliseconds. Names that are not known yet are found by another thread, which gives way to the program
+//! (nice 10). A profile waits for them for 6 s, or for 2 s after its `seconds=`. Then it is sent with addresses and
+//! build ids in place of the missing names, and with a comment that says so. Pages and texts, and with `symbolize=full`
+//! all answers, wait until every name is found, or until the file with the names does not answer.
 //!
 //! # Your responsibilities
-//! - Profiles contain names of functions, paths and labels. [`serve`] refuses addresses that other machines reach; what you
-//!   mount on your own port is as public as that port.
-//! - One scraper for the `delta_` endpoints: each request ends where the last one began.
+//! - Profiles contain names of functions, paths and labels. [`serve`] refuses addresses that other machines reach;
+//!   endpoints that you serve on your own port are as public as that port.
+//! - Use one scraper for the `delta_` endpoints: each answer begins where the last one ended.
 //! - A forked child without `exec` has the listening socket but not the thread that answers on it.
 //!
 //! # Platforms
-//! It serves everywhere; what profiles hold is the recorders' matter.
+//! The server works on every platform; the contents of profiles depend on the recorders.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Finding and binding the address of a server.
+//! Resolves and binds the address of a server.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
-/// Binds the first of the addresses that can be.
+/// Binds the first of the addresses that can be bound.
 pub(crate) fn bind(addresses: impl ToSocketAddrs, allow_remote: bool) -> io::Result<TcpListener> {
     let addresses: Vec<SocketAddr> = match addresses.to_socket_addrs() {
         Ok(addresses) => addresses.collect(),
@@ -65,7 +65,7 @@ mod tests {
             assert!(message.starts_with(&format!("{bare} can be reached from other machines")), "{message}");
             assert!(message.contains("Config::allow_remote"), "{message}");
         }
-        // One among several is enough.
+        // One remote address among several is enough.
         let mixed: [SocketAddr; 2] = ["127.0.0.1:0".parse().unwrap(), "0.0.0.0:0".parse().unwrap()];
         assert_eq!(refused(&mixed[..], false).0, ErrorKind::PermissionDenied);
         assert!(bind("0.0.0.0:0", true).is_ok());
@@ -79,7 +79,7 @@ mod tests {
         drop(holder);
         assert_eq!(kind, ErrorKind::AddrInUse);
         assert!(message.starts_with(&format!("cannot serve profiles on {taken}: ")), "{message}");
-        // Of a net for documentation: no machine has it.
+        // An address reserved for documentation, which no machine has.
         let (kind, message) = refused("192.0.2.1:6060", true);
         assert_eq!(kind, ErrorKind::AddrNotAvailable);
         assert!(message.starts_with("cannot serve profiles on 192.0.2.1:6060: "), "{message}");

@@ -1,8 +1,8 @@
-//! Waiting for the names of functions, for as long as a client waits for its answer.
+//! Waits for the names of functions, no longer than a client waits for its answer.
 //!
-//! A name that is not known yet is read from debug information by a thread that gives way to the program, so it may take
-//! long where all cores are busy, or for ever where the file lies on a mount that does not answer. An answer goes out
-//! without the names that are not there in time. The search goes on, and the next answer has them.
+//! A name that is not known yet is read from debug information by a thread that gives way to the program. So it may
+//! take long where all cores are busy, or for ever where the file lies on a mount that does not answer. An answer is
+//! sent without the names that are not found in time. The search goes on, and the next answer has these names.
 
 use std::io;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::sync::oneshot;
 
 use crate::worker::Worker;
 
-/// Which names an answer is to have.
+/// The names that an answer should have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Names {
     /// Addresses only (`symbolize=none`).
     None,
-    /// Those that are found in time.
+    /// The names that are found in time.
     InTime,
-    /// All that can be found, however long that takes (`symbolize=full`).
+    /// All names that can be found, however long that takes (`symbolize=full`).
     All,
 }
 
@@ -28,7 +28,7 @@ pub(crate) enum Names {
 pub(crate) enum Patience {
     Nothing,
     For(Duration),
-    /// While the search makes progress: for a person, who has no use for addresses.
+    /// As long as the search makes progress: for a human reader, who cannot use addresses.
     UntilFound,
 }
 
@@ -40,7 +40,7 @@ impl Names {
         }
     }
 
-    /// That of a profile which is asked for by a program, with or without `seconds=`.
+    /// Returns how long a profile waits that a program requests, with or without `seconds=`.
     pub(crate) fn patience(self, after_seconds: bool) -> Patience {
         match self {
             Self::None => Patience::Nothing,
@@ -51,17 +51,17 @@ impl Names {
     }
 }
 
-/// After the `seconds` that a scraper has sent: Parca and Datadog wait 3 s longer than that, `go tool pprof` half as long
-/// again and 5 s.
+/// The limit after the `seconds` that a scraper has sent: Parca and Datadog wait 3 s longer than `seconds`, `go tool
+/// pprof` half as long again and 5 s.
 const AFTER_SECONDS: Duration = Duration::from_secs(2);
-/// For a scraper that has sent none: Alloy waits 10 s, Parca an interval, `go tool pprof` a minute.
+/// The limit for a scraper that has sent no `seconds`: Alloy waits 10 s, Parca an interval, `go tool pprof` a minute.
 const SCRAPE: Duration = Duration::from_secs(6);
-/// How often a wait without a limit looks whether the search makes progress.
+/// How often a wait without a limit checks whether the search makes progress.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Something with addresses.
+/// A collection of addresses without names.
 pub(crate) trait Unnamed {
-    /// Begins to look for the names of all of them, and calls `at_end` when they are found.
+    /// Begins the search for the names of all addresses, and calls `at_end` when they are found.
     fn find_names(&self, at_end: impl FnOnce() + Send + 'static) -> NameSearch;
 }
 
@@ -71,14 +71,14 @@ impl Unnamed for Snapshot {
     }
 }
 
-/// A search that has begun.
+/// A search that is under way.
 pub(crate) struct Searching {
     search: NameSearch,
     found: oneshot::Receiver<()>,
 }
 
 impl Searching {
-    /// Begins to look for the names of `unnamed`.
+    /// Begins the search for the names of `unnamed`.
     pub(crate) fn begin(unnamed: &impl Unnamed) -> Self {
         let (told, found) = oneshot::channel();
         // Fails if the client is gone.
@@ -87,7 +87,7 @@ impl Searching {
     }
 
     fn wait(mut self, worker: &mut Worker, patience: Patience) -> io::Result<()> {
-        // What is not found in time has no name.
+        // A name that is not found in time is left out.
         match patience {
             Patience::Nothing => {}
             Patience::For(limit) => _ = worker.wait_for(limit, self.found)?,

@@ -2,16 +2,16 @@
 
 use rtprof_runtime::own_files;
 
-/// What `/proc` says; `None` where there is none.
+/// Numbers from `/proc`; `None` if they are not available.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Process {
-    /// Bytes that are resident.
+    /// Resident bytes.
     pub(crate) resident: Option<u64>,
-    /// Threads, whoever made them.
+    /// All threads, the profiler's included.
     pub(crate) threads: Option<u64>,
 }
 
-/// The program's name, without its path.
+/// Returns the program's name, without its path.
 pub(crate) fn program() -> String {
     let path = std::fs::read_link(own_files::EXECUTABLE).unwrap_or_default();
     path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
@@ -27,7 +27,7 @@ impl Process {
             let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
             line.split_whitespace().next()?.parse().ok()
         };
-        // Kibibytes, though the kernel calls them kB.
+        // The unit is kibibytes, though the kernel calls it kB.
         Self { resident: number("VmRSS").map(|kibibytes| kibibytes << 10), threads: number("Threads") }
     }
 }

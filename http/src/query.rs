@@ -1,4 +1,4 @@
-//! The parameters of a request, read as Go reads them.
+//! The parameters of a request, parsed as Go parses them.
 
 use std::borrow::Cow;
 
@@ -10,16 +10,16 @@ impl<'a> Query<'a> {
         Self(uri.query().unwrap_or_default())
     }
 
-    /// The first value of a parameter; `None` if it is absent or empty. A pair with a semicolon or a broken escape
-    /// is as if it were not there.
+    /// Returns the first value of a parameter; `None` if it is absent or empty. A pair with a semicolon or a broken
+    /// escape is ignored.
     pub(crate) fn value(&self, name: &str) -> Option<Cow<'a, str>> {
         let pairs = self.0.split('&').filter(|pair| !pair.contains(';') && escapes_are_whole(pair));
         let mut values = pairs.flat_map(|pair| form_urlencoded::parse(pair.as_bytes()));
         values.find(|(key, _)| key == name).map(|(_, value)| value).filter(|value| !value.is_empty())
     }
 
-    /// A number where anything else counts as 0. Go: `strconv.Atoi`, its error ignored, which leaves the nearest
-    /// number in place of one that is too large.
+    /// Returns the value as a number; anything but a number is 0. Go: `strconv.Atoi` with its error ignored, which
+    /// returns the nearest number in place of one that is too large.
     pub(crate) fn number(&self, name: &str) -> i64 {
         self.value(name).map_or(0, |value| match integer(&value) {
             Ok(number) => number,
@@ -29,14 +29,14 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Why a text is no `i64`.
+/// The reason why a text is no `i64`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotANumber {
     TooLarge(i64),
     Malformed,
 }
 
-/// Digits with an optional sign. Go: `strconv.ParseInt` to base 10.
+/// Parses digits with an optional sign. Go: `strconv.ParseInt` to base 10.
 pub(crate) fn integer(text: &str) -> Result<i64, NotANumber> {
     use std::num::IntErrorKind;
     text.parse().map_err(|error: std::num::ParseIntError| match error.kind() {
@@ -46,7 +46,8 @@ pub(crate) fn integer(text: &str) -> Result<i64, NotANumber> {
     })
 }
 
-/// Whether every `%` is followed by two hexadecimal digits. `form_urlencoded` takes others as they stand.
+/// Returns whether every `%` is followed by two hexadecimal digits. `form_urlencoded` would keep any other `%`
+/// unchanged.
 pub(crate) fn escapes_are_whole(text: &str) -> bool {
     let mut after = text.split('%').skip(1);
     after.all(|rest| rest.len() >= 2 && rest.as_bytes()[..2].iter().all(u8::is_ascii_hexdigit))

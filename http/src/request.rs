@@ -1,4 +1,4 @@
-//! What a request for a profile asks for, in the order in which Go looks at it.
+//! The parameters of a request for a profile, checked in the order in which Go checks them.
 
 use std::time::Duration;
 
@@ -8,12 +8,12 @@ use crate::answer::Refusal;
 use crate::names::Names;
 use crate::query::{Query, integer};
 
-/// A request for a profile, found to make sense.
+/// A valid request for a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
-    /// What changes over this time; otherwise the state.
+    /// The length of a delta; `None` for the present state.
     pub(crate) over: Option<Duration>,
-    /// Everything is to be published first.
+    /// Whether everything is to be published first.
     pub(crate) publish: bool,
     pub(crate) form: Form,
     /// Whether std's frames below the program's first function are shown.
@@ -25,25 +25,25 @@ pub(crate) struct Asked {
 pub(crate) enum Form {
     Proto(Names),
     Text(Names),
-    /// Goroutines, each by itself.
+    /// Goroutines, each listed separately.
     Dump(Names),
-    /// Of the sample type at this place.
+    /// The sample type at this index.
     Collapsed(usize),
     FlameGraph(usize),
 }
 
-/// What is known of the profile that is asked for.
+/// The properties of the requested profile.
 pub(crate) struct RequestedProfile<'a> {
     pub(crate) name: &'a str,
-    /// Whether what changes over a time can be asked for.
+    /// Whether a delta over a time can be requested.
     pub(crate) has_delta: bool,
-    /// Whether it can be written with each goroutine by itself.
+    /// Whether the profile can list each goroutine separately.
     pub(crate) has_dump: bool,
     pub(crate) sample_types: &'a [&'a str],
     pub(crate) default_sample_type: usize,
 }
 
-/// What the configuration says.
+/// Limits from the configuration.
 #[derive(Clone, Copy)]
 pub(crate) struct Limits {
     pub(crate) max_seconds: u64,
@@ -51,8 +51,8 @@ pub(crate) struct Limits {
 }
 
 impl Asked {
-    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`,
-    /// `symbolize` and `startup` are ours.
+    /// Reads the parameters. Go: `handler.ServeHTTP` and `serveDeltaProfile`; `format`, `sample_index`, `symbolize` and
+    /// `startup` are our own.
     pub(crate) fn of(
         query: &Query<'_>,
         subject: &RequestedProfile<'_>,
@@ -70,13 +70,13 @@ impl Asked {
             None if debug != 0 => Form::Text(names),
             None => Form::Proto(names),
         };
-        // Go ignores it beside `seconds`, and in all other profiles.
+        // Go ignores `gc` beside `seconds`, and in all other profiles.
         let publish = over.is_none() && subject.name == "heap" && query.number("gc") > 0;
         Ok(Self { over, publish, form, startup_frames: startup_frames(query) })
     }
 }
 
-/// The form that `format` names.
+/// Returns the form that `format` names.
 fn form(format: &str, query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<Form, Refusal> {
     match format {
         "collapsed" => Ok(Form::Collapsed(sample_index(query, subject)?)),
@@ -131,7 +131,7 @@ pub(crate) fn names(query: &Query<'_>, limits: Limits) -> Result<Names, Refusal>
     }
 }
 
-/// Whether std's frames below the program's first function are asked for (`startup=1`).
+/// Returns whether the request asks for std's frames below the program's first function (`startup=1`).
 pub(crate) fn startup_frames(query: &Query<'_>) -> bool {
     query.number("startup") != 0
 }
@@ -146,21 +146,21 @@ fn sample_index(query: &Query<'_>, subject: &RequestedProfile<'_>) -> Result<usi
     })
 }
 
-/// A request for a CPU profile, found to make sense.
+/// A valid request for a CPU profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CpuAsked {
     pub(crate) length: Duration,
-    /// Samples in a second of a thread's processor time; as many as by default, if none.
+    /// Samples in a second of a thread's processor time; `None` for the default rate.
     pub(crate) hz: Option<u32>,
     pub(crate) form: Form,
-    /// Whether samples bear the number and the name of their thread.
+    /// Whether samples carry the number and the name of their thread.
     pub(crate) thread_labels: bool,
     pub(crate) startup_frames: bool,
 }
 
 impl CpuAsked {
-    /// Reads the parameters. Go: `pprof.Profile`, which knows `seconds` and ignores all else; `hz`, `format`,
-    /// `sample_index`, `symbolize`, `threads` and `startup` are ours.
+    /// Reads the parameters. Go: `pprof.Profile`, which reads only `seconds`; `hz`, `format`, `sample_index`,
+    /// `symbolize`, `threads` and `startup` are our own.
     pub(crate) fn of(query: &Query<'_>, limits: Limits) -> Result<Self, Refusal> {
         let subject = RequestedProfile {
             name: "profile",
@@ -179,7 +179,7 @@ impl CpuAsked {
     }
 }
 
-/// For how long a CPU profile is to be taken. Go: `pprof.Profile`.
+/// Returns the length of a CPU profile. Go: `pprof.Profile`.
 fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
     let asked =
         query.value("seconds").and_then(|seconds| integer(&seconds).ok()).filter(|&seconds| seconds > 0);
@@ -190,7 +190,8 @@ fn cpu_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
     }
 }
 
-/// How often a second of processor time is sampled (`hz=`), if that is asked for: of a CPU profile, or in a trace.
+/// Returns the sampling rate (`hz=`) of a CPU profile or a trace, in samples for a second of processor time; `None` if
+/// the request has no rate.
 pub(crate) fn cpu_hz(query: &Query<'_>) -> Result<Option<u32>, Refusal> {
     let Some(hz) = query.value("hz") else { return Ok(None) };
     let hz = hz.parse().ok().filter(|hz| (1..=MAX_HZ).contains(hz));
@@ -199,7 +200,7 @@ pub(crate) fn cpu_hz(query: &Query<'_>) -> Result<Option<u32>, Refusal> {
     hz.ok_or_else(refusal).map(Some)
 }
 
-/// For how long a trace is to be taken; may be a fraction. Go: `pprof.Trace`.
+/// Returns the length of a trace, which may be a fraction of a second. Go: `pprof.Trace`.
 pub(crate) fn trace_seconds(query: &Query<'_>, limits: Limits) -> Result<Duration, Refusal> {
     let asked = query.value("seconds").and_then(|seconds| seconds.parse::<f64>().ok());
     match asked.filter(|&seconds| seconds > 0.0) {

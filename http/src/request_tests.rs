@@ -62,7 +62,7 @@ fn seconds_are_checked_in_the_order_of_go() {
     assert_eq!(asked("seconds=5"), over(5));
     assert_eq!(asked("seconds=600&debug=0"), over(600));
     assert_eq!(asked("seconds=1&debug=x"), over(1));
-    // Ignored beside seconds.
+    // `gc` is ignored beside `seconds`.
     assert_eq!(asked("seconds=1&gc=1"), over(1));
     let bad = |message: &str| Err(Refusal::bad_request(message));
     for value in ["0", "-1", "x", "1.5", "1s", "%20", "0x1", "99999999999999999999", "NaN"] {
@@ -73,7 +73,7 @@ fn seconds_are_checked_in_the_order_of_go() {
         asked("seconds=601"),
         bad("\"seconds\" is 601, but this server captures for at most 600 (Config::max_seconds)")
     );
-    // To the last digit.
+    // The message has every digit of the number.
     let longest =
         "\"seconds\" is 9223372036854775807, but this server captures for at most 600 (Config::max_seconds)";
     assert_eq!(asked("seconds=9223372036854775807"), bad(longest));
@@ -87,7 +87,7 @@ fn seconds_are_checked_in_the_order_of_go() {
     };
     let unsupported = bad("\"seconds\" parameter is not supported for this profile type");
     assert_eq!(asked_of(&own, "seconds=1&debug=1", LIMITS), unsupported);
-    // An empty value is no value.
+    // An empty value counts as absent.
     assert_eq!(asked("seconds="), form(PROTO));
 }
 

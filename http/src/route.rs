@@ -1,4 +1,4 @@
-//! Which part of `/debug/pprof` a path means.
+//! Maps a path to the part of `/debug/pprof` that it names.
 
 use http::StatusCode;
 use percent_encoding::percent_decode_str;
@@ -6,34 +6,34 @@ use percent_encoding::percent_decode_str;
 use crate::answer::Refusal;
 use crate::query::escapes_are_whole;
 
-/// Where everything lies, without the slash at its end.
+/// The path under which all endpoints lie, without the slash at its end.
 pub(crate) const ROOT: &str = "/debug/pprof";
 /// The index page.
 pub(crate) const INDEX: &str = "/debug/pprof/";
 
 /// Methods that read.
 pub(crate) const READING: &str = "GET, HEAD";
-/// And those of the endpoint that takes addresses in its body.
+/// Methods of the endpoint that also takes addresses in its body.
 pub(crate) const ASKING: &str = "GET, HEAD, POST";
 
 /// A part of `/debug/pprof`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// The index without its slash, from which links would lead astray.
+    /// The index without the final slash; relative links would be wrong there.
     Root,
     Index,
     Cmdline,
     Profile,
     Trace,
     Symbol,
-    /// What changed since the last request, of the profile of this name.
+    /// The changes since the last request, in the profile of this name.
     Delta(&'static str),
     /// A profile by its name.
     Named(String),
 }
 
 impl Route {
-    /// Finds the part that a path means. Go: the patterns that `net/http/pprof` registers.
+    /// Finds the part that a path names. Go: the patterns that `net/http/pprof` registers.
     pub(crate) fn of(path: &str) -> Result<Self, Refusal> {
         if path == ROOT {
             return Ok(Self::Root);
@@ -64,7 +64,7 @@ impl Route {
         })
     }
 
-    /// The methods that it takes, as in the header `Allow`.
+    /// Returns the allowed methods, as in the header `Allow`.
     pub(crate) fn methods(&self) -> &'static str {
         match self {
             Self::Symbol => ASKING,
@@ -77,9 +77,9 @@ impl Route {
     }
 }
 
-/// A path without empty and dotted parts, as a client has them that joins `http://HOST/debug/pprof/` and `/heap`. Go
-/// sends such a client on (`http.ServeMux`); here it is answered at once, as only the caller knows under which path
-/// of its own it has all this.
+/// Removes empty and dotted parts from a path. They come from clients that join `http://HOST/debug/pprof/` and `/heap`.
+/// Go redirects these clients (`http.ServeMux`); here the request is answered at once, because only the calling server
+/// knows under which path it serves the endpoints.
 fn shortened(path: &str) -> String {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {

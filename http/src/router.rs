@@ -7,7 +7,7 @@ use axum::routing::any;
 
 use crate::handler::{self, Handler};
 
-/// The endpoints as routes, under the default [`Config`](crate::Config), to be merged into a service's own:
+/// Returns the endpoints as routes, under the default [`Config`](crate::Config), to be merged into a service's own:
 ///
 /// ```
 /// let app: axum::Router = axum::Router::new().merge(rtprof_http::router());
@@ -15,13 +15,13 @@ use crate::handler::{self, Handler};
 /// let app: axum::Router<u32> = axum::Router::new().merge(rtprof_http::router().with_state(()));
 /// ```
 ///
-/// They are then as public as the service is: see [`Handler`].
+/// The routes are as public as the service is: see [`Handler`].
 pub fn router() -> Router {
     handler::shared().router()
 }
 
 impl Handler {
-    /// The endpoints as routes of axum. See [`router`].
+    /// Returns the endpoints as routes of axum. See [`router`].
     pub fn router(&self) -> Router {
         let handler = self.clone();
         let answer = move |request: Request| {

@@ -1,4 +1,4 @@
-//! A server of its own, for programs that have none.
+//! A standalone server, for programs that have no server.
 
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -11,33 +11,33 @@ use crate::engine::{self, Engine};
 use crate::handler::Handler;
 use crate::listen;
 
-/// A running server. Dropped, it runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it.
+/// A running server. A dropped server runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it.
 pub struct Server {
     engine: Option<Engine>,
     address: SocketAddr,
 }
 
-/// Serves `/debug/pprof/` on a loopback address, under the default [`Config`], on a thread of its own. As Go programs
-/// do with `go http.ListenAndServe("localhost:6060", nil)`.
+/// Serves `/debug/pprof/` on a loopback address, under the default [`Config`], on a separate thread. Go: `go
+/// http.ListenAndServe("localhost:6060", nil)`.
 ///
 /// # Errors
-/// The address is not understood, is taken, is not this machine's, or can be reached from other machines
-/// ([`Config::allow_remote`]); there is no thread to be had.
+/// Fails if the address cannot be parsed, is in use, does not belong to this machine, or can be reached from other
+/// machines ([`Config::allow_remote`]), or if the system refuses a thread.
 pub fn serve(addr: impl ToSocketAddrs) -> io::Result<Server> {
     serve_with(addr, Config::default())
 }
 
-/// As [`serve`], under this configuration.
+/// Serves as [`serve`] does, under this configuration.
 ///
 /// # Errors
-/// As [`serve`]; and the token is empty.
+/// Fails as [`serve`] does, and if the token is empty.
 pub fn serve_with(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server> {
     if config.token.as_deref().is_some_and(|token| token.trim().is_empty()) {
         let message =
             "Config::token is empty, and an empty one lets nobody in; was its file or variable read?";
         return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
     }
-    // On the caller's thread, but for the server.
+    // The caller's thread allocates here, but for the server.
     engine::labelled(|| start(addr, config))
 }
 
@@ -53,16 +53,18 @@ fn start(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server> {
 }
 
 impl Server {
-    /// Where it listens: with port 0 in the address, the port that the system chose.
+    /// Returns the address on which the server listens. If the given port was 0, this has the port that the system
+    /// chose.
     pub fn local_addr(&self) -> SocketAddr {
         self.address
     }
 
-    /// Ends the server: connections are closed, captures are given up, and its threads are gone when this returns, or after
-    /// five seconds. It blocks: not for a thread of an async runtime. In a forked child nothing happens.
+    /// Ends the server: closes connections, abandons captures, and waits for the server's threads to end, for five
+    /// seconds at most. Blocks, so it must not be called on a thread of an async runtime. Does nothing in a forked
+    /// child.
     ///
-    /// A thread that is finding names (`rtprof-symbols`) belongs to the process and not to the server. It ends when it has
-    /// found them.
+    /// A thread that searches names (`rtprof-symbols`) belongs to the process and not to the server. It ends when its
+    /// search is done.
     pub fn shutdown(mut self) {
         if let Some(engine) = self.engine.take() {
             engine.shut_down();

@@ -13,27 +13,27 @@ use tokio::time::{Instant, Sleep, sleep};
 
 use crate::worker::STALL;
 
-/// What the system keeps for a client that reads slowly. It says that there is room again only when a third of its
-/// buffer is free, which it makes megabytes large: a slow client would seem to take nothing for minutes.
+/// Size of the kernel's send buffer. The kernel reports room again only when a third of the buffer is free. Its default
+/// of megabytes would make a slow client seem to take nothing for minutes.
 const SEND_BUFFER: usize = 256 << 10;
-/// How often a client that has sent more than was read is looked at.
+/// How often a client that has sent more than was read is checked for having closed.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// A socket that fails when the other side takes nothing for too long. hyper waits for it for ever.
+/// A socket whose writes fail when the client takes nothing for too long; hyper would wait without limit.
 pub(crate) struct Socket {
     stream: Arc<TcpStream>,
-    /// When the writing at hand has waited too long.
+    /// When the current write has waited too long.
     deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
 }
 
-/// Watches the other side of a socket.
+/// A watch on whether the client has closed the connection.
 #[derive(Clone)]
 pub(crate) struct Watch(Arc<TcpStream>);
 
 impl Watch {
-    /// Returns when the other side has closed. hyper finds that out while it waits for a handler, but not when there is
-    /// something left to read: a body that nobody asked for, a next request.
+    /// Returns when the client has closed. While hyper waits for a handler, it notices a close, but not when unread
+    /// input is left: a body that the handler does not read, or a further request.
     pub(crate) async fn closed(&self) {
         loop {
             match self.0.ready(Interest::READABLE).await {
@@ -46,7 +46,8 @@ impl Watch {
 
 impl Socket {
     pub(crate) fn new(stream: TcpStream) -> Self {
-        // Answers are written whole; waiting for more would only delay them. A socket that does not take it works on.
+        // Answers are written whole, and waiting for more would only delay them. A failure is ignored: the socket still
+        // works.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
         Self { stream: Arc::new(stream), deadline: Box::pin(sleep(STALL)), is_waiting: false }
@@ -77,7 +78,7 @@ impl Socket {
         }
     }
 
-    /// Fails when it has waited for too long.
+    /// Fails when the write has waited for too long.
     fn poll_stalled<T>(&mut self, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if !self.is_waiting {
             self.is_waiting = true;
@@ -126,7 +127,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // Nothing is kept here.
+        // Nothing is buffered here.
         Poll::Ready(Ok(()))
     }
 

@@ -13,24 +13,24 @@ use rtprof_runtime::hook;
 use crate::names::Unnamed;
 use crate::worker::PIECE;
 
-/// The most of a body that is read: some 50,000 addresses.
+/// The maximum length of a body; about 50,000 addresses.
 const MAX_BODY: usize = 1 << 20;
-/// The longest word, as in Go, whose reader has a buffer of this size.
+/// The maximum length of a word, as in Go, whose reader has a buffer of this size.
 const MAX_WORD: usize = 4096;
 
-/// What was read of a request's body, and why not all of it.
+/// The part of a request's body that was read, and the reason why the rest was not.
 pub(crate) struct Words {
     pub(crate) bytes: Vec<u8>,
     pub(crate) error: Option<String>,
 }
 
 impl Words {
-    /// Of a query.
+    /// Returns the words of a query.
     pub(crate) fn of_query(uri: &http::Uri) -> Self {
         Self { bytes: uri.query().unwrap_or_default().as_bytes().to_vec(), error: None }
     }
 
-    /// Of a body. On the caller's thread: it is the caller who has the connection.
+    /// Reads the words of a body, on the caller's thread, because the caller owns the connection.
     pub(crate) async fn of_body<B>(body: B) -> Self
     where
         B: http_body::Body,
@@ -63,13 +63,13 @@ impl Words {
         words
     }
 
-    /// The addresses among them.
+    /// Parses the addresses among the words.
     pub(crate) fn addresses(self) -> Addresses {
         let _workspace = hook::workspace();
         let mut addresses = Vec::new();
         let mut error = self.error;
         for word in self.bytes.split(|&byte| byte == b'+') {
-            // What Go's reader has of a word that does not fit into its buffer.
+            // Go's reader returns this much of a word that does not fit into its buffer.
             let read = &word[..word.len().min(MAX_WORD)];
             addresses.extend(address(read));
             if word.len() >= MAX_WORD {
@@ -81,7 +81,7 @@ impl Words {
     }
 }
 
-/// What is asked for.
+/// The requested addresses.
 pub(crate) struct Addresses {
     addresses: Vec<usize>,
     error: Option<String>,
@@ -94,7 +94,7 @@ impl Unnamed for Addresses {
 }
 
 impl Addresses {
-    /// With the names that are known.
+    /// Resolves the addresses to the names that are known.
     pub(crate) fn named(self) -> Found {
         let _workspace = hook::workspace();
         let names = function_names(&self.addresses, Symbolization::Known);
@@ -103,15 +103,15 @@ impl Addresses {
     }
 }
 
-/// What was found of the words.
+/// The result of a request: names, and the error of reading.
 pub(crate) struct Found {
-    /// Names are shared: an answer of many megabytes takes little until it is written.
+    /// The names are shared, so that an answer of many megabytes takes little memory until it is written.
     names: Vec<(usize, Arc<str>)>,
     error: Option<String>,
 }
 
 impl Found {
-    /// Writes a line that says that names are to be had, then one for each address that has one.
+    /// Writes a line that says that names are available, then a line for each address that has a name.
     pub(crate) fn write(&self, w: &mut dyn Write) -> io::Result<()> {
         let mut w = BufWriter::with_capacity(PIECE, w);
         w.write_all(b"num_symbols: 1\n")?;
@@ -125,7 +125,7 @@ impl Found {
     }
 }
 
-/// A number other than 0, in any base that its first digits tell. Go: `strconv.ParseUint` with base 0.
+/// Parses a number other than 0, in the base that its prefix gives. Go: `strconv.ParseUint` with base 0.
 fn address(word: &[u8]) -> Option<usize> {
     let word = std::str::from_utf8(word).ok()?;
     let (digits, radix) = match word.as_bytes() {
@@ -135,7 +135,7 @@ fn address(word: &[u8]) -> Option<usize> {
         [b'0', _, ..] => (&word[1..], 8),
         _ => (word, 10),
     };
-    // A sign would be taken.
+    // `from_str_radix` would accept a sign.
     let is_number = digits.bytes().all(|digit| digit.is_ascii_alphanumeric());
     usize::from_str_radix(digits, radix).ok().filter(|&address| is_number && address != 0)
 }

@@ -1,4 +1,4 @@
-//! Recording a trace and sending it as it comes. Go: `pprof.Trace`.
+//! Records a trace and streams it to the client. Go: `pprof.Trace`.
 
 use std::io;
 use std::time::Duration;
@@ -11,10 +11,10 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::worker::{Failure, Worker};
 
-/// The name that a client saves it under.
+/// The file name under which a client saves the trace.
 const NAME: &str = "trace";
 
-/// Records a trace of this length and writes it as it comes. When the client goes away, the trace ends.
+/// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) -> Result<(), Failure> {
     worker.take_turn()?;
     let mut reader = Reader::start_with(options).map_err(refused)?;
@@ -25,12 +25,12 @@ pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) ->
     Ok(())
 }
 
-/// The answer without its body, for a HEAD: nothing is recorded.
+/// Returns the answer to a HEAD, without a body; nothing is recorded.
 pub(crate) fn head() -> Response<Body> {
     answer::attachment(NAME, Body::left_out())
 }
 
-/// Go's words, which clients show.
+/// Returns the refusal in Go's words, which clients show.
 fn refused(error: TraceError) -> Refusal {
     let reason = match error {
         TraceError::AlreadyStarted => "execution tracer already enabled".to_owned(),
@@ -39,8 +39,8 @@ fn refused(error: TraceError) -> Refusal {
     Refusal::internal(format!("Could not enable tracing: {reason}"))
 }
 
-/// How it is recorded, with samples of the processor if there is a rate. The names of its functions are found by a thread that
-/// gives way to the program. Who reads a trace waits for them.
+/// Returns the options of the recording; with CPU samples if a rate is given. A thread that gives way to the program
+/// finds the function names, and the reader of the trace waits for them.
 pub(crate) fn options(startup_frames: bool, cpu_hz: Option<u32>) -> Options {
     let cpu_hz = cpu_hz.unwrap_or(0);
     Options { symbolization: Symbolization::Background, startup_frames, cpu_hz, ..Options::default() }

@@ -1,4 +1,4 @@
-//! The worker of a request: one thread that takes what is asked for and writes it to the client.
+//! The worker of a request: one thread that takes the requested profile and writes it to the client.
 //!
 //! ```text
 //!   handler ── job ──► Worker: take, find names, write ──(16 pieces)──► Body ──► the program's server
@@ -6,15 +6,15 @@
 //!      └─── head ────────┘
 //! ```
 //!
-//! One worker at a time has the *turn*: it computes or writes. A worker gives the turn up while it waits: for its `seconds=`,
-//! for names, for a client that is slow. A profile of ordinary size fits into the pieces, so its worker ends at once, however
-//! slow the client is. A worker whose client takes no piece for ten seconds ends.
+//! One worker at a time has the *turn*: it computes or writes. A worker gives the turn up while it waits: for its
+//! `seconds=`, for names, or for a slow client. A profile of ordinary size fits into the channel of pieces, so its
+//! worker ends at once, however slow the client is. A worker whose client takes no piece for ten seconds ends.
 //!
-//! The handler holds the receiver of the pieces, and then the body does. Both drop it when the client is gone: every wait of
-//! the worker ends then, and so does the next write.
+//! The receiver of the pieces is held first by the handler, then by the body. Both drop it when the client is gone,
+//! which ends every wait of the worker and fails its next write.
 //!
-//! A worker waits by sleeping in short steps, and polls in between what it waits for. So its waits are sleeps in the traces
-//! and profiles of the program, where a wait for a lock or a condition would count as one of the program's.
+//! A worker waits by sleeping in short steps, and polls in between. So its waits appear as sleeps in the traces and
+//! profiles of the program, where a wait for a lock or a condition would be counted as one of the program's waits.
 
 use std::future::Future;
 use std::io::{self, Write};
@@ -35,20 +35,20 @@ use crate::budget::{Account, Budget};
 use crate::engine::Link;
 use crate::handler::CapturePermit;
 
-/// How long a client may take no piece.
+/// How long a client may take no piece before the worker ends.
 pub(crate) const STALL: Duration = Duration::from_secs(10);
-/// The longest piece; exports write such.
+/// The maximum length of a piece; exports write pieces of this length.
 pub(crate) const PIECE: usize = 64 << 10;
-/// The first step of a wait, and the longest: each is twice the one before.
+/// The first and the longest step of a wait; each step is twice as long as the previous one.
 const STEPS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
-/// Pieces that wait for the client: 1 MiB.
+/// The maximum number of pieces that wait for the client; 1 MiB in total.
 const WAITING: usize = 16;
 
 /// Makes the response around its body.
 type Head = Box<dyn FnOnce(Body) -> Response<Body> + Send>;
 
 pub(crate) struct Worker {
-    /// Answered once: by [`Worker::begin`], or by the error of the job.
+    /// Used once: by [`Worker::begin`], or for the error of the job.
     head: Option<oneshot::Sender<Result<Head, Refusal>>>,
     pieces: mpsc::Sender<Piece>,
     /// Receives a message when the client has taken the last piece.
@@ -56,15 +56,15 @@ pub(crate) struct Worker {
     turns: Arc<Semaphore>,
     turn: Option<OwnedSemaphorePermit>,
     budget: Arc<Budget>,
-    /// Of what was done since the worker had the turn first.
+    /// The account of the work since the worker first had the turn.
     account: Option<Account>,
     permit: Option<CapturePermit>,
 }
 
-/// Why a job ended before it had written all.
+/// The reason why a job ended before it had written everything.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The client gets this answer, if its own has not begun.
+    /// The client receives this refusal, if the answer has not begun.
     Refused(Refusal),
     /// The client is gone, or the answer cannot be completed.
     Broken(io::Error),
@@ -82,7 +82,8 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Starts a worker that does `job`, and returns its answer when that begins. `permit` is held until the job has written all.
+/// Starts a worker that does `job`, and returns the answer when the job begins it. `permit` is held until the job has
+/// written everything.
 pub(crate) async fn answer(
     link: &Link,
     permit: CapturePermit,
@@ -107,7 +108,7 @@ pub(crate) async fn answer(
         worker.end(result);
     };
     link.spawn_thread(work).map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
-    // Without an answer the worker has panicked.
+    // If the channel closes without a message, the worker has panicked.
     let head = begun.await.map_err(|_| not_collected())??;
     Ok(head(Body::stream(pieces, told)))
 }
@@ -124,7 +125,7 @@ impl Worker {
     /// Waits until no other worker has the turn.
     pub(crate) fn take_turn(&mut self) -> io::Result<()> {
         if self.turn.is_none() {
-            // In the order of arrival. The semaphore is never closed.
+            // Turns are given in the order of arrival. The semaphore is never closed.
             let turn = wait_for(&self.pieces, None, self.turns.clone().acquire_owned())?;
             self.turn = turn.and_then(Result::ok);
         }
@@ -132,8 +133,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits for `future`, which needs no runtime, without the turn. `None` if `limit` passes first. Fails when the client is
-    /// gone.
+    /// Gives the turn up and waits for `future`, which needs no runtime. Returns `None` if `limit` passes first. Fails
+    /// when the client is gone.
     pub(crate) fn wait_for<T>(
         &mut self,
         limit: Duration,
@@ -143,12 +144,12 @@ impl Worker {
         wait_for(&self.pieces, Some(limit), future)
     }
 
-    /// Lets `length` pass, without the turn. Fails when the client is gone.
+    /// Gives the turn up and sleeps for `length`. Fails when the client is gone.
     pub(crate) fn sleep(&mut self, length: Duration) -> io::Result<()> {
         self.wait_for(length, std::future::pending::<()>()).map(drop)
     }
 
-    /// Begins the answer, with the turn: what follows is written.
+    /// Takes the turn and begins the answer; later writes go into its body.
     pub(crate) fn begin(
         &mut self,
         head: impl FnOnce(Body) -> Response<Body> + Send + 'static,
@@ -158,7 +159,8 @@ impl Worker {
         self.send_head(head)
     }
 
-    /// Begins the answer of a job that mostly waits from here on: it gives up the turn, and is left out of the budget.
+    /// Begins the answer of a job that mostly waits from here on: gives the turn up, and leaves the job out of the
+    /// budget.
     pub(crate) fn begin_waiting(
         &mut self,
         head: impl FnOnce(Body) -> Response<Body> + Send + 'static,
@@ -174,15 +176,16 @@ impl Worker {
         }
     }
 
-    /// Ends the answer, and waits until the client has taken all of it. Returns whether it has. The permit and the turn are
-    /// free meanwhile.
+    /// Ends the answer, and waits until the client has taken all of it. Returns whether the client has. The permit and
+    /// the turn are free meanwhile.
     pub(crate) fn deliver(&mut self) -> bool {
         (self.permit, self.turn) = (None, None);
         self.send(Piece::End).is_ok()
             && matches!(wait_for(&self.pieces, None, &mut self.taken), Ok(Some(Ok(()))))
     }
 
-    /// Tells whether the client is gone, for a job that may have nothing to write for a long time.
+    /// Returns a function that says whether the client is gone, for a job that may have nothing to write for a long
+    /// time.
     pub(crate) fn is_gone(&self) -> impl Fn() -> bool + Send + Sync + use<> {
         let pieces = self.pieces.clone();
         move || pieces.is_closed()
@@ -217,7 +220,7 @@ impl Worker {
             Ok(()) => Ok(()),
             Err(TrySendError::Closed(_)) => Err(gone()),
             Err(TrySendError::Full(piece)) => {
-                // From here on the client sets the pace.
+                // From here on the client sets the pace, so the turn is given up.
                 self.turn = None;
                 match wait_for(&self.pieces, Some(STALL), self.pieces.reserve())? {
                     Some(Ok(room)) => {
@@ -231,7 +234,8 @@ impl Worker {
     }
 }
 
-/// Waits for `future`, which needs no runtime. `None` if `limit` passes first. Fails when the client of these pieces is gone.
+/// Waits for `future`, which needs no runtime. Returns `None` if `limit` passes first. Fails when the receiver of
+/// `pieces` is gone.
 fn wait_for<T>(
     pieces: &mpsc::Sender<Piece>,
     limit: Option<Duration>,
@@ -242,7 +246,7 @@ fn wait_for<T>(
     let end = limit.and_then(|limit| Instant::now().checked_add(limit));
     let mut step = STEPS.0;
     loop {
-        // Before the poll: a client that takes the last piece and goes has taken it.
+        // Read before the poll, because a client that takes the last piece and then goes away has taken that piece.
         let is_gone = pieces.is_closed();
         if let Poll::Ready(done) = future.as_mut().poll(&mut context) {
             return Ok(Some(done));

@@ -1,4 +1,4 @@
-//! What the program has and does is left to it: its handlers, its signals, its children.
+//! Sampling does not disturb the program's own handlers, signals and children.
 
 use std::io;
 use std::mem::zeroed;
@@ -16,22 +16,22 @@ use crate::work::{SOURCES, by, profiled, samples_and_missed, samples_of};
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
-// Never inlined, it has one address.
+// Never inlined, so that it has a single address.
 #[inline(never)]
 extern "C" fn count(_: i32) {
     HANDLED.fetch_add(1, Relaxed);
 }
 
-/// Gives a signal a handler of the program's.
+/// Installs the program's handler for a signal.
 fn handle(signal: i32) {
     // SAFETY: the handler adds to a number.
     assert_ne!(unsafe { libc::signal(signal, count as *const () as usize) }, libc::SIG_ERR);
 }
 
-/// Those that could serve, in the order in which they do.
+/// The signals that the sampler may use, in the order in which it tries them.
 const CANDIDATES: [i32; 5] = [libc::SIGURG, libc::SIGWINCH, libc::SIGPROF, libc::SIGSTKFLT, libc::SIGVTALRM];
 
-/// Gives all signals that could serve a handler of the program's.
+/// Installs the program's handler for all candidates.
 pub(crate) fn handle_all_candidates() {
     CANDIDATES.into_iter().for_each(handle);
 }
@@ -42,7 +42,7 @@ fn raise(signal: i32) {
     assert_eq!(unsafe { libc::raise(signal) }, 0);
 }
 
-/// Whichever signals the program handles, the profile is there, and none of the program's own is lost.
+/// Whichever signals the program handles, the profile is complete, and none of the program's own signals is lost.
 #[test]
 fn handlers_of_the_program_get_their_signals() {
     let signals = CANDIDATES;
@@ -73,10 +73,10 @@ fn handlers_of_the_program_get_their_signals() {
     }
 }
 
-/// A signal of the number that we use, sent by somebody else, does what it does without us.
+/// A signal with our number that another sender sends has the effect that it would have without us.
 #[test]
 fn signals_of_others_do_what_they_did() {
-    // Ignored by default.
+    // These signals are ignored by default.
     child::isolated_as("signals_of_others_do_what_they_did", "ignored", || {
         for signal in [libc::SIGURG, libc::SIGWINCH] {
             profiled(CpuProfileOptions::default(), || (0..100).for_each(|_| raise(signal)));
@@ -99,7 +99,8 @@ fn signals_of_others_do_what_they_did() {
     assert_eq!(child::signal(output.status), Some(libc::SIGPROF), "{}", child::report(&output));
 }
 
-/// A program that installs its handler while we sample has the signal from then on, and the profile goes on with another.
+/// A program that installs its handler during sampling receives the signal from then on, and the profile goes on with
+/// another signal.
 #[test]
 fn a_handler_that_comes_later_has_the_signal() {
     for source in SOURCES {
@@ -108,9 +109,9 @@ fn a_handler_that_comes_later_has_the_signal() {
                 burn(Duration::from_millis(30));
                 handle(libc::SIGURG);
                 until("another signal is used", || disposition(libc::SIGWINCH) != libc::SIG_DFL);
-                // Sent by us before, and handled by the program.
+                // Signals that the sampler had sent before, and that the program's handler received.
                 HANDLED.store(0, Relaxed);
-                // All are attached anew, one after the other.
+                // All threads are attached again, one after the other.
                 (0..4).for_each(|_| late());
                 (0..10).for_each(|_| raise(libc::SIGURG));
             };
@@ -131,7 +132,7 @@ fn late() {
 
 const REPLACED: &str = "RTPROF_TEST_REPLACED";
 
-/// A program that is replaced by another one while it is sampled: what is pending then must not end the other.
+/// A program that calls exec while it is sampled: signals that are pending then must not end the new program.
 #[test]
 fn exec_is_survived() {
     for (source, handled) in SOURCES.into_iter().flat_map(|source| [(source, false), (source, true)]) {
@@ -142,7 +143,7 @@ fn exec_is_survived() {
                 return;
             }
             if handled {
-                // Then it is the next one.
+                // The sampler then takes the next candidate.
                 handle(libc::SIGURG);
             }
             pprof::start_cpu_profile_with(io::sink(), by(source, 10_000)).unwrap();
@@ -154,7 +155,7 @@ fn exec_is_survived() {
     }
 }
 
-/// A forked child is not sampled, and can take a profile of its own, as its parent goes on.
+/// A forked child is not sampled, and can take its own profile, while its parent's goes on.
 #[test]
 fn forked_children_can_take_their_own() {
     for source in SOURCES {
@@ -182,7 +183,7 @@ fn forked_children_can_take_their_own() {
     }
 }
 
-/// Each of these has its parent's handler when it comes to life.
+/// Each child inherits its parent's handler.
 #[test]
 fn children_of_children_have_the_same_signal() {
     fn generation(left: u32) {
@@ -201,8 +202,8 @@ fn children_of_children_have_the_same_signal() {
     crate::support::fork::isolated("children_of_children_have_the_same_signal", "", || generation(6));
 }
 
-/// The kernel keeps one pending signal of a kind: where that is somebody else's, ours is lost, and with it the one that begins
-/// a thread's sampling.
+/// The kernel keeps one pending signal of a kind. If another sender's signal is pending, ours is lost, even the first
+/// one, with which the sampling of a thread begins.
 #[test]
 fn a_first_signal_may_be_lost() {
     child::isolated("a_first_signal_may_be_lost", || {
@@ -219,7 +220,7 @@ fn a_first_signal_may_be_lost() {
             raise(libc::SIGURG);
             burn(Duration::from_millis(5));
             block(libc::SIG_UNBLOCK);
-            // Several of the collector's looks.
+            // Long enough for the collector to check several times.
             (0..5).for_each(|_| late());
         };
         let ((), profile, _) = profiled(by(CpuSource::Perf, 1000), work);

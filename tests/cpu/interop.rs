@@ -1,4 +1,4 @@
-//! The real `go tool pprof` reads what is written.
+//! The real `go tool pprof` reads the profiles.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn go_tool_pprof_shows_the_hot_function() {
         pprof::start_cpu_profile_with(file, by(CpuSource::Auto, 1000)).unwrap();
         hot();
         pprof::stop_cpu_profile().unwrap();
-        // How much of `hot` is in it is asked elsewhere; here, that pprof shows what is in it.
+        // Other tests check the share of `hot`; this test checks that pprof shows the contents of the profile.
         let profile = Profile::read(&std::fs::read(&path).unwrap());
         let samples = profile.samples();
         assert!(samples_and_missed(&profile, "interop::hot") >= 150);

@@ -1,4 +1,4 @@
-//! Who uses the processors: what the CPU profile says of programs whose work is known, and what it does to others.
+//! The CPU profile: its contents for programs whose work is known, and its effects on other code.
 #![cfg(all(feature = "pprof", target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 
 mod hosts;

@@ -1,4 +1,4 @@
-//! What goes wrong is said, and leaves nothing behind.
+//! Failures are reported, and leave nothing behind.
 
 use std::io::{self, Write};
 use std::sync::mpsc;
@@ -42,7 +42,7 @@ fn one_at_a_time_and_none_without_a_start() {
         pprof::stop_cpu_profile().unwrap();
         assert!(pprof::stop_cpu_profile().is_err_and(is_none));
 
-        // Dropped, a capture ends.
+        // A capture ends when it is dropped.
         let capture = CpuCapture::start(&CpuProfileOptions::default()).unwrap();
         assert!(matches!(pprof::start_cpu_profile(io::sink()), Err(CpuProfileError::AlreadyStarted)));
         assert!(pprof::stop_cpu_profile().is_err_and(is_none), "that one is another's");
@@ -69,7 +69,7 @@ fn nothing_is_left_behind() {
     }
 }
 
-/// Fails as it is told to.
+/// A writer that fails with the given result.
 struct Failing(fn() -> io::Result<usize>);
 
 impl Write for Failing {
@@ -99,7 +99,7 @@ fn a_writer_that_fails_is_told_of_and_harms_nothing() {
     });
 }
 
-/// Waits until its other end says that it may go on.
+/// A writer that waits until the other end of its channel lets it go on.
 struct Stalling(mpsc::Receiver<()>, Shared);
 
 impl Write for Stalling {
@@ -125,7 +125,7 @@ fn a_writer_that_stalls_is_left_behind() {
         assert!(matches!(error, CpuProfileError::WriterStalled), "{error}");
         let error = pprof::start_cpu_profile(io::sink()).unwrap_err();
         assert!(matches!(error, CpuProfileError::WriterBusy), "{error}");
-        // It can be seen in other ways meanwhile.
+        // Another capture can be taken meanwhile.
         CpuCapture::start(&CpuProfileOptions::default()).unwrap().finish().unwrap();
         drop(go_on);
         until("it has returned", || pprof::start_cpu_profile(io::sink()).is_ok());

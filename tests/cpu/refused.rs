@@ -1,4 +1,4 @@
-//! Where the kernel, or a filter of system calls, does not permit what is needed.
+//! Sampling where the kernel, or a filter of system calls, refuses the calls that it needs.
 
 use std::io;
 
@@ -70,7 +70,7 @@ fn threads_that_may_not_be_signalled_are_not() {
     });
 }
 
-/// A quarter of the descriptors at most; the other threads have timers.
+/// The sampler takes a quarter of the descriptors at most; the other threads have timers.
 #[test]
 fn descriptors_are_left_to_the_program() {
     child::isolated("descriptors_are_left_to_the_program", || {
@@ -88,7 +88,7 @@ fn descriptors_are_left_to_the_program() {
             burn(Duration::from_millis(50));
             descriptors::open()
         });
-        // And what the collector itself may have open at that moment.
+        // In addition, the descriptors that the collector itself may have open at that moment.
         assert!(most - before <= 22, "{most} open, {before} before");
         let comments = profile.comments();
         assert!(comments.contains("threads had timers instead"), "{comments}");
@@ -97,7 +97,7 @@ fn descriptors_are_left_to_the_program() {
     });
 }
 
-/// Where the kernel gives a thread no timer, its time is told of, and why.
+/// If the kernel gives a thread no timer, the profile reports the thread's time, and the reason.
 #[test]
 fn threads_without_a_timer_are_told_of() {
     child::isolated("threads_without_a_timer_are_told_of", || {
@@ -109,7 +109,7 @@ fn threads_without_a_timer_are_told_of() {
             assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_SIGPENDING, &raw const none) }, 0);
             let thread = std::thread::spawn(move || {
                 done.send(burn(Duration::from_millis(50))).unwrap();
-                // It lives until after the profile.
+                // The thread lives until after the profile.
                 ends.recv().ok();
             });
             is_done.recv().unwrap();
@@ -125,12 +125,12 @@ fn threads_without_a_timer_are_told_of() {
     });
 }
 
-/// What /proc tells of a thread is longer for each group that the thread is in.
+/// The text about a thread in /proc grows with each group that the thread is in.
 #[test]
 fn threads_in_many_groups_are_sampled() {
     child::isolated("threads_in_many_groups_are_sampled", || {
         let groups: Vec<libc::gid_t> = (0..2_000).map(|n| 1_000_000_000 + n).collect();
-        // SAFETY: the call reads so many numbers.
+        // SAFETY: the call reads `groups.len()` numbers from the vector.
         if unsafe { libc::setgroups(groups.len(), groups.as_ptr()) } != 0 {
             return skipped("threads_in_many_groups_are_sampled", "only root may choose groups");
         }
@@ -142,8 +142,8 @@ fn threads_in_many_groups_are_sampled() {
     });
 }
 
-/// Threads that cannot be listed at the beginning, and are later, are not taken for newborn: what they have done before is not
-/// this profile's.
+/// Threads that cannot be listed at the beginning, and can be later, are not taken for new threads: their earlier work
+/// does not belong to this profile.
 #[test]
 fn history_is_not_counted() {
     child::isolated("history_is_not_counted", || {

@@ -1,4 +1,5 @@
-//! What the handler needs of stacks: of the thread's own, or its alternate one, and of those that are for it.
+//! The stack space that the signal handler needs: of the thread's stack or its alternate stack, and of the handler's
+//! own stacks.
 
 use std::hint::black_box;
 use std::io;
@@ -15,15 +16,15 @@ use crate::support::processor::used;
 use crate::support::{child, workload};
 use crate::work::{by, profiled, samples_of};
 
-/// What std gives threads for handlers, at least (`SIGSTKSZ`). The kernel's own frame is on it as well.
+/// The least size of the stack that std gives threads for handlers (`SIGSTKSZ`). The kernel's own frame lies on it too.
 const ALTERNATE: usize = 8 << 10;
 
-/// The processor time that is sampled in each thread: thousands of samples, of all that is done below.
+/// The processor time that is sampled in each thread: thousands of samples, over all the work below.
 const TIME: Duration = Duration::from_millis(500);
 
-// Through the C library, which has no frame pointers.
+// Called from the C library, which has no frame pointers.
 extern "C" fn compares(a: *const libc::c_void, b: *const libc::c_void) -> libc::c_int {
-    // SAFETY: `qsort` passes what it sorts.
+    // SAFETY: `qsort` passes pointers to two elements of the sorted array, which are `u64`.
     let (a, b) = unsafe { (*a.cast::<u64>(), *b.cast::<u64>()) };
     black_box(a).cmp(&black_box(b)) as libc::c_int
 }
@@ -31,11 +32,11 @@ extern "C" fn compares(a: *const libc::c_void, b: *const libc::c_void) -> libc::
 #[inline(never)]
 fn sorts_in_c() {
     let mut numbers: Vec<u64> = (0..300).map(|n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-    // SAFETY: so many numbers of that size.
+    // SAFETY: the vector has this many elements of this size.
     unsafe { libc::qsort(numbers.as_mut_ptr().cast(), numbers.len(), size_of::<u64>(), Some(compares)) };
 }
 
-/// Deeper than stacks are kept.
+/// Recurses deeper than the stacks that are kept.
 #[inline(never)]
 fn deep(depth: u32, leaf: &dyn Fn()) {
     match depth {
@@ -45,7 +46,7 @@ fn deep(depth: u32, leaf: &dyn Fn()) {
     black_box(depth);
 }
 
-/// Nothing of which the profiler hears but by samples.
+/// Does work that calls none of the profiler's hooks, so that only samples find it.
 #[inline(never)]
 fn unheard() {
     sorts_in_c();
@@ -68,7 +69,7 @@ fn for_a_while(work: fn()) {
     }
 }
 
-/// Its stack is said to be large enough in the module that has it. In a debug build more is needed by far.
+/// The handler's stack is as large as the module that makes it says. A debug build needs much more of it.
 #[test]
 fn the_handlers_stack_is_large_enough() {
     child::isolated("the_handlers_stack_is_large_enough", || {
@@ -82,7 +83,7 @@ fn the_handlers_stack_is_large_enough() {
         trace::stop().unwrap();
         let (used, size) = most_used_of_spare().expect("they were used");
         println!("{used} of {size} bytes in {} samples", stats.samples);
-        // Deep stacks are cut off before they come to these, and the second thread may have been found late.
+        // Deep stacks are cut off before these functions, and the second thread may have been found late.
         for (function, least) in [("room::everything", 1000), ("room::unheard", 1)] {
             let found = samples_of(&profile, function);
             assert!(found >= least, "{function}: {found}");
@@ -98,7 +99,7 @@ fn the_handler_needs_little_of_an_alternate_stack() {
     const PAINT: u8 = 0xa5;
     fn on_painted_stack(work: fn()) -> usize {
         let mut stack = vec![PAINT; 1 << 20];
-        // SAFETY: the stack lives until the thread has its old one back.
+        // SAFETY: the stack lives until the thread's old alternate stack is restored.
         unsafe {
             let ours = libc::stack_t { ss_sp: stack.as_mut_ptr().cast(), ss_flags: 0, ss_size: stack.len() };
             let mut before: libc::stack_t = zeroed();

@@ -1,4 +1,4 @@
-//! Whatever the program does, it is neither ended nor stopped by being sampled.
+//! Sampling neither ends nor stops the program, whatever the program does.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -17,10 +17,10 @@ use crate::support::processor::burn;
 use crate::support::{Background, child, stress, workload};
 use crate::work::{SOURCES, by, profiled, samples_of};
 
-/// As often as anything may be sampled.
+/// The highest rate that is allowed.
 const HZ: u32 = 10_000;
 
-/// Has threads do all of this work while they are sampled, and returns what `function` has in the profile.
+/// Runs all of this work on threads while they are sampled. Returns the number of samples of `function`.
 fn under(source: CpuSource, function: &str, work: &[&(dyn Fn() + Sync)]) -> i64 {
     let background = Background::default();
     let all = || {
@@ -32,7 +32,7 @@ fn under(source: CpuSource, function: &str, work: &[&(dyn Fn() + Sync)]) -> i64 
             }
             let started = Instant::now();
             while started.elapsed() < stress() {
-                // This one looks on, and is sampled as well.
+                // This thread only waits, and is sampled too.
                 burn(Duration::from_millis(1));
                 thread::sleep(Duration::from_millis(1));
             }
@@ -109,7 +109,7 @@ fn libraries_that_come_and_go() {
     }
 }
 
-/// Signals come while the stack pointer points to no memory.
+/// Signals arrive while the stack pointer points to no memory.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn stacks_that_are_switched() {
@@ -122,7 +122,7 @@ fn stacks_that_are_switched() {
 
 #[inline(never)]
 fn makes_processes() {
-    // SAFETY: the child makes a system call only.
+    // SAFETY: the child makes only a system call.
     unsafe {
         let child = libc::fork();
         if child == 0 {
@@ -168,7 +168,7 @@ fn threads_that_come_and_go() {
     }
 }
 
-/// Every other recorder at its finest, a trace, and snapshots that ask every thread.
+/// Every other recorder at its finest rate, a trace, and snapshots that signal every thread.
 #[test]
 fn all_profiles_at_once() {
     static LOCK: rtprof::sync::Mutex<u64> = rtprof::sync::Mutex::new(0);
@@ -194,7 +194,7 @@ fn all_profiles_at_once() {
     }
 }
 
-/// Profiles that begin and end all the time, beside threads that are sampled.
+/// Profiles that begin and end all the time, while other threads are sampled.
 #[test]
 fn starts_and_stops() {
     for source in SOURCES {

@@ -1,4 +1,4 @@
-//! Samples in async tasks: their stacks end at the task, with its name and labels.
+//! Samples in async tasks: their stacks end at the task, and carry its name and labels.
 
 use std::collections::HashMap;
 use std::pin::pin;
@@ -22,7 +22,7 @@ async fn computes(time: Duration) {
     works(time);
 }
 
-/// An executor's own function.
+/// Polls a task once, as an executor's own function.
 #[inline(never)]
 fn polls_once(task: impl Future<Output = ()>) {
     assert!(pin!(task).poll(&mut Context::from_waker(Waker::noop())).is_ready());

@@ -1,4 +1,4 @@
-//! The sum of all samples is the processor time that was used: of each thread, however it runs and whenever it began.
+//! The sum of all samples is the processor time that each thread used, whatever its work and whenever it began.
 
 use std::sync::{Mutex, mpsc};
 use std::thread;
@@ -20,13 +20,13 @@ fn by_thread(source: CpuSource, hz: u32) -> CpuProfileOptions {
     CpuProfileOptions { thread_labels: true, ..by(source, hz) }
 }
 
-/// A thread that waits at both ends, so that it is there before the profile and after it.
+/// A thread that waits before and after its work, so that it exists before the profile and after it.
 struct Waiting {
     name: &'static str,
     clock: ThreadClock,
     begin: mpsc::Sender<()>,
     done: mpsc::Receiver<Duration>,
-    /// It ends when this is dropped.
+    /// The thread ends when this is dropped.
     _end: mpsc::Sender<()>,
 }
 
@@ -35,7 +35,7 @@ impl Waiting {
         Self::prepared(name, || (), work)
     }
 
-    /// A thread that does something else before the profile begins.
+    /// Starts a thread that runs `prepare` before the profile begins.
     fn prepared(
         name: &'static str,
         prepare: impl FnOnce() + Send + 'static,
@@ -59,11 +59,12 @@ impl Waiting {
     }
 }
 
-/// What the work of a thread used is the least that its samples can be, and the most is what the thread has used from before
-/// the profile until after it: where others keep the machine busy, it uses some milliseconds to begin and to wait.
+/// Asserts that the samples of a thread lie between two bounds. The lower bound is the time that the work used, and the
+/// upper bound the time that the thread used from before the profile until after it: on a busy machine the thread uses
+/// some milliseconds to begin and to wait.
 fn assert_between(name: &str, found: i64, (work, whole): (Duration, Duration), hz: u32, source: CpuSource) {
     let [least, most] = [work, whole].map(|time| time.as_secs_f64() * f64::from(hz));
-    // Begun and ended within a period, and a bit of work beside.
+    // The tolerance for a beginning and an end within a period, and for a bit of other work.
     let (found, within) = (found as f64, 3.0 + least / 50.0);
     assert!(
         found >= least - within && found <= most + within,
@@ -111,7 +112,7 @@ fn born_meanwhile() -> Duration {
     burn(Duration::from_millis(60))
 }
 
-/// Threads that rtprof starts attach themselves: nothing of their lives is missed.
+/// Threads that rtprof starts attach themselves: no part of their lives is missed.
 #[test]
 fn threads_of_ours_are_there_from_their_birth() {
     for source in SOURCES {
@@ -123,7 +124,8 @@ fn threads_of_ours_are_there_from_their_birth() {
                     let (done, is_done) = mpsc::channel();
                     for _ in 0..4 {
                         let (done, ends) = (done.clone(), &ends);
-                        // They live until after the profile, for what their timers have missed by then is counted.
+                        // The threads live until after the profile, because the time that their timers have missed by
+                        // then is counted.
                         let run = move || {
                             done.send((born_meanwhile(), ThreadClock::own())).unwrap();
                             ends.lock().unwrap().recv().ok();
@@ -138,7 +140,7 @@ fn threads_of_ours_are_there_from_their_birth() {
                 });
                 let whole: Duration = clocks.iter().map(|clock| clock.used()).sum();
                 let [least, most] = [work, whole].map(|time| time.as_millis() as i64);
-                // A timer that meets its thread after the work counts some of the work there.
+                // A timer that fires after the work counts some of the work in the later code.
                 let (own, found) =
                     (sum(&profile.samples_of("born_meanwhile")).0, samples_of_thread(&profile, "born"));
                 assert!(
@@ -151,7 +153,8 @@ fn threads_of_ours_are_there_from_their_birth() {
     }
 }
 
-/// Others are found within 50 ms, if the collector has a core then. What they have done before is their first sample's.
+/// Other threads are found within 50 ms, if the collector has a core then. Their earlier work is charged to their first
+/// sample.
 #[test]
 fn other_threads_are_found() {
     child::isolated("other_threads_are_found", || {
@@ -159,7 +162,7 @@ fn other_threads_are_found() {
             let before = descriptors::open();
             let thread = thread::spawn(move || {
                 let mut used = Duration::ZERO;
-                // Its event is a descriptor.
+                // The thread's event is a descriptor.
                 until("it was found", || {
                     used += burn(Duration::from_millis(1));
                     descriptors::open() > before
@@ -179,7 +182,7 @@ fn short_lived() -> Duration {
     burn(Duration::from_micros(1500))
 }
 
-/// Most of these live for less than a period, and end before they are found.
+/// Most of these threads live for less than a period, and end before they are found.
 #[test]
 fn the_total_is_the_time_of_the_process() {
     for source in SOURCES {
@@ -200,7 +203,7 @@ fn the_total_is_the_time_of_the_process() {
     }
 }
 
-/// What a thread does that blocks all signals has no stack, but is not forgotten.
+/// The time of a thread that blocks all signals has no stack, but is counted.
 #[test]
 fn time_of_threads_that_block_signals_is_told_of() {
     child::isolated("time_of_threads_that_block_signals_is_told_of", || {

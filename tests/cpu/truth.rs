@@ -1,4 +1,4 @@
-//! What is known of a program stands in its profile.
+//! Known facts about a program appear in its profile.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::collections::HashSet;
@@ -28,7 +28,7 @@ fn rest(time: Duration) -> Duration {
     burn(time)
 }
 
-/// Runs the three in turn, and returns how long each took in all. The slices have nothing to do with the period.
+/// Runs the three in turn, and returns the total time of each. The lengths of the slices are unrelated to the period.
 fn shares(rounds: u32) -> [Duration; 3] {
     let mut all = [Duration::ZERO; 3];
     for _ in 0..rounds {
@@ -39,13 +39,14 @@ fn shares(rounds: u32) -> [Duration; 3] {
     all
 }
 
-/// How far a count of samples may be from the truth: 6 sigma of a binomial distribution, as if each sample were drawn by
-/// itself (one run in 5e8); samples at equal distances are nearer. A sample of a timer stands for `weight` periods.
+/// Returns how far a count of samples may be from the truth: 6 sigma of a binomial distribution, as if each sample were
+/// drawn independently (one run in 5e8); samples at equal distances are nearer. A sample of a timer stands for `weight`
+/// periods.
 fn tolerance(total: f64, share: f64, weight: f64) -> f64 {
     6.0 * (total * share * (1.0 - share) * weight).sqrt() + 2.0 * weight
 }
 
-/// Uses processor time of this thread until it has used so much in all.
+/// Computes until this thread has used `end` of processor time in total.
 #[inline(always)]
 fn burn_until(end: Duration) {
     while used() < end {
@@ -71,7 +72,7 @@ fn ends_it(end: Duration) {
     burn_until(end);
 }
 
-/// A program that does the same in each period is not found in the same place each time.
+/// A program that does the same in each period is not always sampled at the same place.
 #[test]
 fn rounds_of_a_period_have_their_shares() {
     child::isolated("rounds_of_a_period_have_their_shares", || {
@@ -149,7 +150,7 @@ fn inlined_and_recursive_functions_are_there() {
         let ((), profile, _) = profiled(by(CpuSource::Auto, 1000), work);
         let names =
             |sample: &Sample| sample.frames.iter().map(|frame| frame.function.clone()).collect::<Vec<_>>();
-        // Of those within: a few are at the call, before or after it.
+        // Among the samples inside the function: a few hit the call itself, before or after it.
         let within = profile.samples_of("truth::around_inlined");
         let with_inlined = within.iter().filter(|sample| {
             let names = names(sample);
@@ -205,7 +206,7 @@ fn asks_the_kernel() {
     }
 }
 
-/// Samples that begin in the C library belong to the functions of the program that have called it.
+/// Samples whose leaf is in the C library belong to the functions of the program that called it.
 #[test]
 fn time_in_the_c_library_is_its_callers() {
     for source in SOURCES {
@@ -243,7 +244,7 @@ fn labels_of_code_and_of_threads_are_there() {
             pprof::do_with(pprof::labels(&[("request", "b")]), work);
         };
         let taken = |options| {
-            // One of std, which is there from before the profile on.
+            // A thread of std, which exists from before the profile.
             let (begin, begins) = mpsc::channel::<()>();
             let of_std = std::thread::Builder::new().name("unlabelled".into()).spawn(move || {
                 begins.recv().ok();

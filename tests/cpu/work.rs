@@ -1,4 +1,4 @@
-//! Work whose processor time is known, and the profile of it.
+//! Work whose processor time is known, and profiles of it.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
@@ -9,7 +9,7 @@ use crate::support::profile::{Profile, Sample};
 
 pub(crate) const SOURCES: [CpuSource; 2] = [CpuSource::Perf, CpuSource::Timers];
 
-/// Options of a sampling by `source`.
+/// Returns options for sampling by `source`.
 pub(crate) fn by(source: CpuSource, hz: u32) -> CpuProfileOptions {
     CpuProfileOptions { hz, source, ..CpuProfileOptions::default() }
 }
@@ -36,7 +36,7 @@ impl Write for Shared {
     }
 }
 
-/// The CPU profile of what `work` does.
+/// Takes the CPU profile of `work`.
 pub(crate) fn profiled<T>(
     options: CpuProfileOptions,
     work: impl FnOnce() -> T,
@@ -48,20 +48,20 @@ pub(crate) fn profiled<T>(
     (result, bytes.profile(), stats)
 }
 
-/// Samples and nanoseconds of all these.
+/// Returns the samples and the nanoseconds of all these.
 pub(crate) fn sum<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> (i64, i64) {
     samples
         .into_iter()
         .fold((0, 0), |(count, nanos), sample| (count + sample.values[0], nanos + sample.values[1]))
 }
 
-/// Samples in which this function is, and those of time for which timers have not found their thread running: on a machine
-/// that others keep busy the kernel's ticks meet it seldom.
+/// Returns the samples that contain this function, and the samples for time in which timers did not find their thread
+/// running: on a busy machine the kernel's ticks seldom hit a thread.
 pub(crate) fn samples_and_missed(profile: &Profile, function: &str) -> i64 {
     samples_of(profile, function) + samples_of(profile, "cpu_time_not_sampled")
 }
 
-/// Samples in which this function is.
+/// Returns the samples that contain this function.
 pub(crate) fn samples_of(profile: &Profile, function: &str) -> i64 {
     sum(&profile.samples_of(function)).0
 }

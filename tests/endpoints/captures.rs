@@ -1,4 +1,4 @@
-//! How many captures there are at one time.
+//! The limit of captures at one time.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +7,8 @@ use rtprof::http::Config;
 use crate::support::web::{self, Connection};
 use crate::support::{child, until};
 
-/// More captures than are allowed wait, for ten seconds, and are then told to come again; the place of a client that
-/// has gone away is free.
+/// Captures beyond the limit wait, for ten seconds, and are then refused with a request to retry. A client that has
+/// gone away frees its permit.
 #[test]
 fn captures_are_limited() {
     child::isolated("captures_are_limited", || {
@@ -16,7 +16,7 @@ fn captures_are_limited() {
         let server = rtprof::http::serve_with("127.0.0.1:0", config).expect("a port is free");
         let address = server.local_addr();
         let mut long = Connection::open(address).expect("it listens");
-        // A capture that can be seen to go on.
+        // A capture whose progress can be observed.
         long.send(web::request(address, "GET", "/debug/pprof/trace?seconds=600", &[], "")).expect("it reads");
         until("it has its place", rtprof::trace::is_enabled);
         let started = Instant::now();
@@ -39,7 +39,7 @@ fn captures_are_limited() {
         }
         assert!(started.elapsed() >= Duration::from_secs(9), "{:?}", started.elapsed());
         assert!(rtprof::trace::is_enabled(), "the long one is still there");
-        // What captures nothing needs no place.
+        // Requests that capture nothing need no permit.
         let looks = [
             ("heap?seconds=0", 400),
             ("unknown", 404),
@@ -52,15 +52,15 @@ fn captures_are_limited() {
         }
         assert_eq!(web::ask(address, "HEAD", "/debug/pprof/heap", &[]).status, 200);
         drop(long);
-        // Each asks for ten seconds.
+        // Each attempt waits ten seconds for a permit.
         let free = || until("its client is gone", || web::get(address, "/debug/pprof/heap").status == 200);
         free();
-        // Nor does a client keep it that leaves something unread behind: a body, a next request.
+        // A client that leaves something unread behind (a body, a next request) frees its permit too.
         let heap = web::request(address, "GET", "/debug/pprof/heap?seconds=600", &[], "");
         for request in [heap.replacen("\r\n", "\r\nContent-Length: 9\r\n", 1), heap.clone() + &heap] {
             let mut long = Connection::open(address).expect("it listens");
             long.send(request).expect("it reads");
-            // It is being worked on once the server has answered another one after it.
+            // The capture has begun once the server has answered a later request.
             assert_eq!(web::get(address, "/debug/pprof/symbol").status, 200);
             drop(long);
             free();

@@ -1,4 +1,4 @@
-//! `/debug/pprof/profile`: a CPU profile of the time that is asked for, one at a time.
+//! `/debug/pprof/profile`: a CPU profile of the requested time, one at a time.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ fn spins() {
     }
 }
 
-/// Runs `f` with a server, beside a thread that computes.
+/// Runs `f` with a server, while another thread computes.
 fn beside_work(test: &str, f: impl FnOnce(SocketAddr)) {
     child::isolated(test, || {
         let server = serve("127.0.0.1:0").expect("a port is free").local_addr();
@@ -84,7 +84,7 @@ fn forms() {
     });
 }
 
-/// The page says that it is recording while it is, and ends as a flame graph.
+/// The page says that the profile is being recorded, and ends as a flame graph.
 #[test]
 fn a_page_says_that_it_is_recording() {
     beside_work("a_page_says_that_it_is_recording", |server| {

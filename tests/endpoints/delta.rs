@@ -1,8 +1,8 @@
-//! What was added: over `seconds=`, and since the last request of `delta_heap`, `delta_mutex` and `delta_block`; and
+//! Deltas: additions over `seconds=`, and since the last request of `delta_heap`, `delta_mutex` and `delta_block`; and
 //! what `gc=1` publishes.
 //!
-//! Everything is recorded (rate 1), so the numbers are those of the workload, which runs before, in and after the time
-//! that is asked for. Each test is a process of its own, for rates and the last request are the process's.
+//! Everything is recorded (rate 1), so the numbers are those of the workload, which runs before, in and after the
+//! requested time. Each test is a separate process, because rates and last requests belong to the process.
 
 use std::hint::black_box;
 use std::net::SocketAddr;
@@ -24,24 +24,25 @@ fn now() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later").as_nanos() as i64
 }
 
-/// Objects of 1000 bytes, and the list of them.
+/// Allocates objects of 1000 bytes, and the list of them.
 #[inline(never)]
 fn documents(count: usize) -> Vec<Vec<u8>> {
     black_box((0..count).map(|_| vec![1; 1000]).collect())
 }
 
-/// What `documents` has in a profile for so many lists of `count`.
+/// Returns the objects and bytes that `documents` has in a profile for so many lists of `count`.
 fn of_documents(lists: i64, count: i64) -> [i64; 2] {
     [lists * (count + 1), lists * count * (1000 + size_of::<Vec<u8>>() as i64)]
 }
 
-/// Requests what is added in a second and does `work` within it; in twice the time again if the machine was too busy.
+/// Requests a delta over a second and does `work` within it. Tries again with twice the time if the machine was too
+/// busy.
 fn within<T>(address: SocketAddr, target: &str, work: impl FnMut() -> T) -> (Profile, T) {
     let mut work = work;
     within_of(address, target, || (), |()| work())
 }
 
-/// As [`within`], of work that needs something from before.
+/// Does as [`within`] does, with work that needs something prepared before.
 fn within_of<P, T>(
     address: SocketAddr,
     target: &str,
@@ -54,7 +55,7 @@ fn within_of<P, T>(
         let (profile, began, done, ended) = scope(|scope| {
             let target = format!("{target}?seconds={seconds}&gc=1&debug=x");
             let asking = scope.spawn(move || web::profile(address, &target));
-            // Not a promise that the capture has begun: that is looked at below.
+            // This does not guarantee that the capture has begun; that is checked below.
             sleep(Duration::from_millis(400 * seconds));
             let began = now();
             let done = work(prepared);
@@ -100,7 +101,7 @@ fn add(a: [i64; 2], b: [i64; 2]) -> [i64; 2] {
     [a[0] + b[0], a[1] + b[1]]
 }
 
-/// One thread waits for a lock that another holds for some milliseconds, as often as is said.
+/// Lets one thread wait for a lock that another holds for some milliseconds, `times` times.
 #[inline(never)]
 fn contend(times: usize) {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -155,7 +156,7 @@ fn seconds_count_waits_and_threads() {
             profile.samples_of("start_a_thread").iter().map(|sample| sample.values[0]).sum::<i64>(),
             1
         );
-        // A thread that is where it was is no change; those that run, the server's among them, may be elsewhere.
+        // A thread that stays where it was is no change; running threads, the server's among them, may be elsewhere.
         let starts = || {
             let (end, ends) = rtprof::sync::mpsc::channel::<()>();
             let stays = rtprof::thread::spawn(move || stays_where_it_is(&ends));
@@ -178,7 +179,7 @@ fn seconds_count_waits_and_threads() {
     });
 }
 
-/// Each request begins where the last one ended; what is in use is whole each time, as scrapers want it.
+/// Each delta begins where the last one ended; the memory in use is complete each time, as scrapers expect.
 #[test]
 fn delta_heap_begins_where_the_last_one_ended() {
     child::isolated("delta_heap_begins_where_the_last_one_ended", || {
@@ -196,7 +197,7 @@ fn delta_heap_begins_where_the_last_one_ended() {
 
         let _new = documents(3);
         drop(documents(2));
-        // Neither these nor a HEAD are requests of it.
+        // Neither these requests nor a HEAD count as requests of `delta_heap`.
         for other in ["heap", "allocs", "delta_block", "delta_mutex"] {
             web::profile(address, other);
         }
@@ -219,7 +220,7 @@ fn delta_heap_begins_where_the_last_one_ended() {
         );
         let whole = web::profile(address, "heap").totals_of("documents");
         assert_eq!(whole[0], all[0] + added[0], "it takes nothing away from the profile");
-        // Another server of the process goes on where this one ended.
+        // Another server of the process continues where this one ended.
         drop(documents(6));
         let other = start();
         assert_eq!(totals(&web::profile(other, "delta_heap"))[..2], of_documents(1, 6));
@@ -247,7 +248,7 @@ fn delta_block_and_delta_mutex_are_counted_apart() {
     });
 }
 
-/// In a program with a collector profiles are those of its last cycle, unless they are asked to be of now.
+/// In a program with a collector profiles show the last cycle, unless a request asks for the present state.
 #[test]
 fn gc_publishes_everything() {
     child::isolated("gc_publishes_everything", || {

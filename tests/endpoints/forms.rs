@@ -1,4 +1,4 @@
-//! What is in the answers: the same numbers in every form, names or addresses, and the names of addresses.
+//! The contents of answers: the same numbers in every form, names or addresses, and the names of addresses.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
@@ -30,7 +30,7 @@ fn write_a_book() -> Vec<Vec<u8>> {
     black_box((0..20).map(|_| first_page()).collect())
 }
 
-/// A workload that is recorded whole. Nothing is allocated on record after it, so that forms can be compared.
+/// Records a workload completely. Nothing is recorded after it, so that the forms can be compared.
 fn record() -> Vec<Vec<u8>> {
     rtprof::set_mem_profile_rate(1);
     let kept = write_a_book();
@@ -39,7 +39,7 @@ fn record() -> Vec<Vec<u8>> {
     kept
 }
 
-/// Without their types, which a semicolon would end.
+/// Sums the samples by stack. Types in names are removed, because their semicolons would end a frame.
 fn by_stack(samples: impl Iterator<Item = (Vec<String>, i64)>) -> BTreeMap<Vec<String>, i64> {
     let mut stacks = BTreeMap::new();
     for (stack, value) in samples {
@@ -70,7 +70,7 @@ fn collapsed_stacks_are_those_of_the_profile() {
             assert_eq!(told, expected, "{kind}");
             assert_eq!(text(address, &format!("heap?format=collapsed&sample_index={index}")), lines);
         }
-        // The profile's own sample type, which is what `go tool pprof` opens it with.
+        // The profile's own sample type, with which `go tool pprof` opens it.
         let own = text(address, "allocs?format=collapsed");
         assert_eq!(own, text(address, "heap?format=collapsed&sample_index=alloc_space"));
         let book =
@@ -96,7 +96,7 @@ fn the_flame_graph_has_the_whole_profile() {
         let data: serde_json::Value = serde_json::from_str(data).expect("they are JSON");
         assert_eq!((&data["name"], &data["type"]), (&"allocs".into(), &ALLOC_SPACE.into()));
         let nodes: Vec<i64> = serde_json::from_value(data["nodes"].clone()).expect("they are numbers");
-        // A node is its parent, its function and four values.
+        // A node is an index of its parent, an index of its function and four values.
         assert_eq!(nodes.len() % 6, 0);
         let samples = web::profile(address, "allocs").samples();
         for index in [ALLOC_OBJECTS, ALLOC_SPACE] {
@@ -116,7 +116,7 @@ fn the_flame_graph_has_the_whole_profile() {
     });
 }
 
-/// A scraper must not take a profile that is off for a failure.
+/// A profile that is off is empty but valid, so that a scraper does not take it for a failure.
 #[test]
 fn what_is_off_is_empty_and_valid() {
     child::isolated("what_is_off_is_empty_and_valid", || {
@@ -134,7 +134,7 @@ fn what_is_off_is_empty_and_valid() {
             assert_eq!(text(address, &format!("{name}?format=collapsed")), "", "{name}");
             assert!(text(address, &format!("{name}?format=flamegraph")).contains("</html>"), "{name}");
         }
-        // Other samples than those of the time before the rate was 0 are not there.
+        // The profile has no samples but those from the time before the rate was 0.
         assert_eq!(web::profile(address, "heap").sample_type.len(), 4);
     });
 }
@@ -154,7 +154,7 @@ fn addresses_have_names_at_symbol() {
         };
         assert_eq!(sum(&bare), sum(&named));
 
-        // As `go tool pprof` asks.
+        // The request of `go tool pprof`.
         let addresses: Vec<_> =
             bare.location.iter().map(|location| format!("{:#x}", location.address)).collect();
         let asked = addresses.join("+");
@@ -163,7 +163,7 @@ fn addresses_have_names_at_symbol() {
             web::exchange(address, request).expect("an answer").text().to_owned()
         };
         let posted = ask(&[], &asked);
-        // Of a profile whose name has a slash it asks there.
+        // For a profile whose name has a slash, `go tool pprof` sends the request there.
         let beside = web::request(address, "POST", "/debug/pprof/app/symbol", &[], &asked);
         assert_eq!(web::exchange(address, beside).expect("an answer").text(), posted);
         assert_eq!(text(address, &format!("symbol?{asked}")), posted, "the other way to ask");
@@ -171,7 +171,8 @@ fn addresses_have_names_at_symbol() {
             posted.lines().skip(1).map(|line| line.split_once(' ').expect("an address and a name")).collect();
         assert!(posted.starts_with("num_symbols: 1\n"));
         assert_eq!(names.len(), addresses.len(), "{posted}");
-        // The name of an address is that of the function whose code is there, the outermost of those inlined into it.
+        // The name of an address is that of the function that contains the code, the outermost one of those inlined
+        // there.
         for location in &named.location {
             let Some(line) = location.line.last() else { continue };
             let function = named.function.iter().find(|function| function.id == line.function_id);
@@ -214,7 +215,7 @@ fn symbol_has_limits() {
             ask(&format!("{here:#x}+{here}+0+x+0x1+{here:#X}")),
             format!("num_symbols: 1\n{line}{line}{line}")
         );
-        // What is read of too long a word, and what follows it, are left out.
+        // The part read of a word that is too long, and all that follows, are left out.
         let full = "reading request: bufio: buffer full\n";
         assert_eq!(
             ask(&format!("{here}+{}+{here}", "1".repeat(5000))),
@@ -230,7 +231,7 @@ fn symbol_has_limits() {
     });
 }
 
-/// A server that spares its process the debug information, unless it is asked.
+/// A server that does not read debug information unless a request asks for names.
 #[test]
 fn a_server_without_names() {
     child::isolated("a_server_without_names", || {
@@ -247,13 +248,13 @@ fn a_server_without_names() {
         assert_eq!(samples.iter().map(|sample| sample.values[ALLOC_OBJECTS]).sum::<i64>(), 40);
         assert!(!text(address, "heap?debug=1").contains("first_page"));
         assert!(text(address, "heap?debug=1&symbolize=full").contains("first_page"));
-        // A flame graph of addresses would be of no use.
+        // A flame graph of addresses would be useless.
         assert!(text(address, "heap?format=collapsed").contains("first_page"));
         assert!(text(address, "heap?format=flamegraph").contains("first_page"));
     });
 }
 
-/// What the server itself allocates can be told from the program's, and what an export does is in no profile.
+/// The server's own allocations can be told from the program's, and an export's allocations are in no profile.
 #[test]
 fn the_servers_own_memory_is_labelled() {
     child::isolated("the_servers_own_memory_is_labelled", || {
@@ -281,7 +282,8 @@ fn the_servers_own_memory_is_labelled() {
             let label = sample.labels.get("rtprof").map(String::as_str);
             assert_eq!(label, Some("http"), "{:#?}", sample.frames);
         }
-        // But what the worker does with a piece of it, and the names and types of profiles that a request is checked by.
+        // Exceptions: the worker's copy of a piece of the export, and the names and types of profiles that a request is
+        // checked against.
         let of_an_export =
             |sample: &&Sample| sample.has("rtprof_pprof_out::") && !sample.has("worker::Worker::write");
         let sampled: Vec<_> = samples.iter().filter(of_an_export).collect();

@@ -1,7 +1,7 @@
-//! `handle` in a service of the program's own: under any executor, without holding it up, and ended by who loses
-//! interest.
+//! `handle` in the program's own service: it works under any executor, without blocking it, and ends when the client
+//! loses interest.
 //!
-//! The executor here is as small as one can be, and knows neither timers nor sockets.
+//! The executor here is minimal, and has neither timers nor sockets.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -29,7 +29,7 @@ impl Wake for Unparks {
     }
 }
 
-/// The time for which a core has worked for this thread, or for the whole process.
+/// Returns the processor time of this thread, or of the whole process.
 fn worked(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` outlives the call.
@@ -37,7 +37,7 @@ fn worked(clock: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Polls until it is ready; adds up the work of the polls.
+/// Polls until the future is ready. Adds the processor time of the polls to `polls`.
 fn block_on<T>(mut future: Pin<&mut impl Future<Output = T>>, polls: &mut Duration) -> T {
     let waker = Waker::from(Arc::new(Unparks(std::thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -60,7 +60,7 @@ fn get(path: &str) -> Request<String> {
     Request::get(format!("/debug/pprof/{path}")).body(String::new()).expect("a request")
 }
 
-/// The next piece of a body, `None` at its end.
+/// Returns the next piece of a body; `None` at its end.
 async fn piece(body: &mut Body) -> Option<io::Result<Bytes>> {
     let frame = std::future::poll_fn(|context| Pin::new(&mut *body).poll_frame(context)).await?;
     Some(frame.map(|frame| frame.into_data().expect("there are no trailers")))
@@ -75,7 +75,7 @@ async fn whole(mut body: Body) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Status and body of an answer.
+/// Returns the status and the body of an answer.
 fn ask<B>(handler: &Handler, request: Request<B>) -> (u16, Vec<u8>)
 where
     B: http_body::Body,
@@ -99,7 +99,7 @@ fn it_needs_no_runtime() {
         assert_eq!(header(&answer, "content-disposition"), Some("attachment; filename=\"heap\""));
         assert_eq!(header(&answer, "x-content-type-options"), Some("nosniff"));
         Profile::read(&run(whole(answer.into_body())).expect("it is whole"));
-        // Timers are its own as well.
+        // The timers do not come from the executor either.
         let (status, body) = ask(&Handler::default(), get("threadcreate?seconds=1"));
         assert_eq!(status, 200);
         assert!(Profile::read(&body).duration_nanos >= 1_000_000_000);
@@ -117,7 +117,7 @@ fn it_needs_no_runtime() {
                 "{elsewhere}"
             );
         }
-        // Whose name a request was sent to is the service's affair, the token is not.
+        // Checking the `Host` is the service's task, but checking the token is not.
         let foreign = || Request::get("http://service.example/debug/pprof/symbol");
         let request = foreign().body(String::new()).expect("a request");
         assert_eq!(ask(&Handler::default(), request), (200, b"num_symbols: 1\n".to_vec()));
@@ -132,7 +132,7 @@ fn it_needs_no_runtime() {
     });
 }
 
-/// A body that comes in pieces, now and then, and may break off.
+/// A body that arrives in pieces with pauses, and may break off.
 struct Pieces {
     left: Vec<Result<&'static str, String>>,
     was_pending: bool,
@@ -175,13 +175,13 @@ fn request_bodies_of_any_kind() {
         let broken = post(&[Ok(text), Err("the line is dead".into())]);
         assert_eq!(broken, format!("num_symbols: 1\n{line}{line}reading request: the line is dead\n"));
         assert_eq!(post(&[]), "num_symbols: 1\n");
-        // Who takes no body does not wait for one.
+        // An endpoint that takes no body does not wait for one.
         let request = Request::post("/debug/pprof/heap").body(Never).expect("a request");
         assert_eq!(ask(&Handler::default(), request).0, 405);
     });
 }
 
-/// What never comes.
+/// A body that never arrives.
 struct Never;
 
 impl http_body::Body for Never {
@@ -208,7 +208,7 @@ fn right(depth: usize, kept: &mut Vec<Vec<u8>>) {
     black_box(());
 }
 
-/// Each way through a tree is another stack.
+/// Makes each path through a tree a distinct stack.
 #[inline(never)]
 fn turn(depth: usize, kept: &mut Vec<Vec<u8>>) {
     if depth == 0 {
@@ -220,7 +220,7 @@ fn turn(depth: usize, kept: &mut Vec<Vec<u8>>) {
     black_box(());
 }
 
-/// 32768 stacks of some fifty functions, the largest profile that a service has.
+/// Makes 32768 stacks of some fifty functions, the largest profile that a service has.
 fn many_stacks() -> Vec<Vec<u8>> {
     let mut kept = Vec::with_capacity(1 << 15);
     rtprof::set_mem_profile_rate(1);
@@ -229,14 +229,14 @@ fn many_stacks() -> Vec<Vec<u8>> {
     kept
 }
 
-/// A service's own thread answers its users while a capture goes on elsewhere. Were one step of it done in a poll, that
-/// would be a good part of all the work; what remains is channels, a copy of pointers, and what the system takes for a
-/// wake. Compared is what cores have worked, which does not depend on who else wants them.
+/// A service's own thread serves its users while a capture runs elsewhere. If a step of the capture ran in a poll, the
+/// polls would take a good part of all the work. What remains are channel operations, a copy of pointers, and the
+/// system's cost of a wake. The test compares processor time, which does not depend on other programs.
 #[test]
 fn polls_take_no_time() {
     child::isolated("polls_take_no_time", || {
         let _kept = many_stacks();
-        // What is done once, as names are found, is not held against it.
+        // One-time work, as the search for names, is not counted.
         run(handle(get("heap")));
         let (mut polled, before) = (Duration::ZERO, worked(libc::CLOCK_PROCESS_CPUTIME_ID));
         let answer = block_on(pin!(handle(get("heap"))), &mut polled);
@@ -248,12 +248,12 @@ fn polls_take_no_time() {
     });
 }
 
-/// Polls once.
+/// Polls the future once.
 fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
-/// A request of another client, which gets its turn only when the capture before it has ended.
+/// Sends another client's request, which gets its permit only when the capture before it has ended.
 fn wait_behind(handler: &Handler, end: impl FnOnce()) {
     let mut second = Box::pin(handler.handle(get("mutex")));
     for _ in 0..20 {
@@ -261,7 +261,7 @@ fn wait_behind(handler: &Handler, end: impl FnOnce()) {
         sleep(Duration::from_millis(10));
     }
     end();
-    // It is refused after ten seconds.
+    // The request would be refused after ten seconds.
     assert_eq!(run(second).status(), 200, "the capture before it did not end");
 }
 
@@ -271,13 +271,13 @@ fn a_dropped_future_ends_its_capture() {
         let handler = Handler::new(Config { max_captures: 1, ..Config::default() });
         let mut first = Box::pin(handler.handle(get("heap?seconds=500")));
         assert!(poll(first.as_mut()).is_pending());
-        // It has its place once another one after it is answered.
+        // The first request has its permit once a later request is answered.
         assert_eq!(ask(&handler, get("symbol")).0, 200);
         wait_behind(&handler, || drop(first));
     });
 }
 
-/// The text of so many stacks is some fifty megabytes, and what waits for a client are two at most.
+/// The text of so many stacks is some fifty megabytes, of which two at most wait for the client.
 #[test]
 fn a_dropped_body_ends_its_capture() {
     child::isolated("a_dropped_body_ends_its_capture", || {
@@ -287,13 +287,14 @@ fn a_dropped_body_ends_its_capture() {
         let first = run(piece(&mut body)).expect("it has begun").expect("it is there");
         assert!(first.starts_with(b"heap profile: ") && first.len() <= 128 << 10, "{} bytes", first.len());
         wait_behind(&handler, || drop(body));
-        // Before its first piece as well.
+        // A body dropped before its first piece ends its capture too.
         let body = run(handler.handle(get("heap?debug=1"))).into_body();
         wait_behind(&handler, || drop(body));
     });
 }
 
-/// A client that does not read keeps no place: after ten seconds its capture is given up, and its body says so.
+/// A client that does not read keeps no permit: after ten seconds its capture is abandoned, and its body ends with an
+/// error.
 #[test]
 fn a_body_that_nobody_reads_fails() {
     child::isolated("a_body_that_nobody_reads_fails", || {
@@ -304,7 +305,7 @@ fn a_body_that_nobody_reads_fails() {
         assert_eq!(ask(&handler, get("mutex")).0, 200);
         let error = run(whole(body)).expect_err("a part is not taken for the whole");
         assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        // One that reads, if slowly, has it whole.
+        // A client that reads slowly receives the whole body.
         let mut body = run(handler.handle(get("heap?debug=1"))).into_body();
         let mut read = Vec::new();
         for _ in 0..12 {
@@ -321,7 +322,7 @@ fn documents(count: usize) -> Vec<Vec<u8>> {
     black_box((0..count).map(|_| vec![1; 1000]).collect())
 }
 
-/// What a client of `delta_heap` did not get to its end is in the next answer.
+/// Additions that a client of `delta_heap` did not receive to the end are in the next answer.
 #[test]
 fn an_aborted_delta_loses_nothing() {
     child::isolated("an_aborted_delta_loses_nothing", || {

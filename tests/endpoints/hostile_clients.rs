@@ -1,5 +1,5 @@
-//! A thousand clients at once, half of them slow or broken: the program goes on, and nothing of them is left when they
-//! are gone.
+//! A thousand clients at once, half of them slow or broken: the program goes on, and nothing of the clients is left
+//! when they are gone.
 
 #[path = "../../benches/src/storm.rs"]
 #[allow(unreachable_pub, dead_code, reason = "it is the benchmarks'")]
@@ -14,13 +14,14 @@ use crate::support::{address_space, child, descriptors, stress, until, web};
 
 const TEST: &str = "a_storm_of_clients_leaves_nothing_behind";
 const CLIENTS: usize = 1000;
-/// One for each of eight captures, and of as many looks.
+/// One for each of eight captures, and for eight other requests.
 const WRITERS: usize = 16;
 const ADDRESS: &str = "RTPROF_TEST_ADDRESS";
 
-/// What may be resident afterwards that was not before: what an allocator keeps of many small answers.
+/// The allowed growth of resident memory: what an allocator keeps from many small answers.
 const KEPT: u64 = 48 << 20;
-/// Until the last client is found to be gone (ten seconds without a byte) and the threads end (five without work).
+/// The time until the last client is found to be gone (ten seconds without a byte) and the threads end (five without
+/// work).
 const CALM: Duration = Duration::from_secs(180);
 
 #[test]
@@ -36,8 +37,8 @@ fn a_storm_of_clients_leaves_nothing_behind() {
         rtprof::set_mem_profile_rate(512 << 10);
         let server = rtprof::http::serve("127.0.0.1:0").expect("a port is free");
         let address = server.local_addr();
-        // Names are found once, and an allocator keeps something for each thread that ever worked at a time: what that
-        // leaves behind is not the storm's.
+        // A warm-up: names are found once, and an allocator keeps some memory for each thread that ever worked at one
+        // time. This growth is not due to the storm.
         std::thread::scope(|scope| {
             for number in 0..WRITERS {
                 scope.spawn(move || {
@@ -86,26 +87,27 @@ fn a_storm_of_clients_leaves_nothing_behind() {
         );
         assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
         server.shutdown();
-        // The kernel lists a thread for a moment after it was joined.
+        // The kernel lists a thread for a moment after its join.
         until("the server's threads are gone", || State::read().servers == 0);
         drop(held);
     });
 }
 
-/// The other process.
+/// Runs in the other process.
 fn clients() {
     descriptors::allow(4096);
     let address: SocketAddr = std::env::var(ADDRESS).expect("set by the test").parse().expect("an address");
     let started = Instant::now();
     let mut tally = storm::Tally::default();
-    // Where other programs keep all cores busy a storm may be over before the server, which gives way, has answered any.
+    // If other programs keep all cores busy, a storm may end before the server, which gives way, has answered a
+    // request.
     while tally.answered == 0 && started.elapsed() < CALM {
         tally.add(storm::storm(address, CLIENTS, stress(), Duration::from_secs(12)).expect("a runtime"));
     }
     println!("\ntally {} {} {} {}", tally.answered, tally.refused, tally.unanswered, tally.wrong);
 }
 
-/// Objects on 2^depth stacks.
+/// Allocates objects on 2^depth stacks.
 #[inline(never)]
 fn many_stacks(depth: u32, path: usize) -> Vec<Vec<u8>> {
     if depth == 0 {
@@ -126,11 +128,11 @@ fn right(depth: u32, path: usize) -> Vec<Vec<u8>> {
     std::hint::black_box(many_stacks(depth, path * 2 + 1))
 }
 
-/// What the process holds.
+/// The resources of the process.
 #[derive(Clone, Copy, Debug)]
 struct State {
     threads: usize,
-    /// Those of the server.
+    /// The threads of the server.
     servers: usize,
     descriptors: usize,
     resident: u64,

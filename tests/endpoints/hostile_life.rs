@@ -1,4 +1,4 @@
-//! Serving profiles where a process forks, and where it gets no thread.
+//! Serving profiles in a process that forks, and in a process that gets no thread.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use rtprof::http::{Config, Handler};
 
 use crate::support::{address_space, child, fork, web};
 
-/// Status and body of a GET.
+/// Returns the status and the body of a GET.
 fn get(handler: &Handler, path: &str) -> (u16, String) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(async {
@@ -25,7 +25,7 @@ fn a_forked_child_answers_whatever_its_parent_was_doing() {
     fork::isolated("a_forked_child_answers_whatever_its_parent_was_doing", "", || {
         let handler = Handler::new(Config { max_captures: 1, ..Config::default() });
         assert_eq!(get(&handler, "heap").0, 200);
-        // The only place is taken when the process forks.
+        // The only permit is taken when the process forks.
         let busy = handler.clone();
         let capture = std::thread::spawn(move || get(&busy, "heap?seconds=3"));
         std::thread::sleep(Duration::from_millis(500));
@@ -59,7 +59,7 @@ fn a_server_of_the_parents_is_not_the_childs_to_end() {
 fn without_a_thread_there_is_an_answer() {
     child::isolated("without_a_thread_there_is_an_answer", || {
         let handler = Handler::default();
-        // Room for what an answer takes, but for no stack of two MiB.
+        // Leaves room for an answer, but for no stack of two MiB.
         let before = address_space::limit_address_space(address_space::mapped() + (1 << 20));
         let (status, text) = get(&handler, "heap");
         let server = rtprof::http::serve("127.0.0.1:0").map(drop);
@@ -67,14 +67,14 @@ fn without_a_thread_there_is_an_answer() {
         assert_eq!(status, 503, "{text}");
         assert!(text.starts_with("no thread for the capture: "), "{text}");
         assert!(server.is_err());
-        // And it goes on when there are threads again.
+        // The server works again when threads are available.
         assert_eq!(get(&handler, "heap").0, 200);
 
-        // The engine runs, but there is no thread for a writer.
+        // The engine runs, but a worker's thread cannot be started.
         let before = address_space::limit_address_space(address_space::mapped() + (1 << 20));
         let (status, text) = get(&handler, "heap");
         address_space::limit_address_space(before);
-        // A stack that a former writer left may do.
+        // A stack left by a former worker may be reused.
         assert!(status == 200 || status == 503 && text.starts_with("no thread for the capture: "), "{text}");
         assert_eq!(get(&handler, "heap").0, 200);
     });

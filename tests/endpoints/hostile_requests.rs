@@ -1,7 +1,7 @@
-//! Requests that nobody would send: whatever comes in, a server answers or closes, as HTTP has it, and goes on.
+//! Malformed requests: a server answers any input or closes the connection, as HTTP demands, and goes on.
 //!
-//! Valid requests are mended at random places, so that many get far. The seed is fixed; `RTPROF_STRESS_SECS` says how
-//! long each test keeps on.
+//! Valid requests are changed at random places, so that many get far. The seed is fixed; `RTPROF_STRESS_SECS` sets how
+//! long each test runs.
 
 use std::net::SocketAddr;
 use std::time::Instant;
@@ -13,7 +13,7 @@ use rtprof::http::{Config, Handler};
 use crate::support::random::Random;
 use crate::support::{child, stress, web};
 
-/// Statuses that a request can be to blame for, or that say that a part is not built yet.
+/// Statuses for which the request may be to blame, or which say that a part is not built yet.
 const EXPECTED: [u16; 14] = [200, 301, 302, 400, 401, 403, 404, 405, 408, 413, 414, 431, 500, 503];
 
 const LINES: [&str; 12] = [
@@ -46,7 +46,7 @@ const HEADERS: [&str; 9] = [
 const BODIES: [&str; 5] =
     ["", "0x1+0x2+0", "9\r\n0x1+0x2+0\r\n0\r\n\r\n", "ffffffffffffffff\r\nx", "+++++++++"];
 
-/// Bytes that mean something somewhere.
+/// Bytes that have a meaning in some syntax.
 const TELLING: &[u8] = b"\r\n\0 %&;=+/?#:.\"\\<>-_09afxX\x7f\x80\xff";
 
 fn request(random: &mut Random) -> Vec<u8> {
@@ -107,7 +107,7 @@ fn no_request_line_head_or_body_upsets_a_server() {
     });
 }
 
-/// Whether there is an answer; fails if it is none that HTTP knows, or blames the server.
+/// Returns whether there is an answer. Fails if the answer is not valid HTTP, or blames the server.
 fn answer_is_proper(address: SocketAddr, bytes: &[u8]) -> bool {
     let mut connection = web::Connection::open(address).expect("the server is there");
     if connection.send(bytes).is_err() || connection.end_sending().is_err() {
@@ -132,7 +132,7 @@ fn no_query_or_symbol_upsets_a_handler() {
         let started = Instant::now();
         let mut handled = 0;
         while started.elapsed() < stress() || handled <= 20 {
-            // No seconds: each would take one.
+            // Without `seconds`, which would take a second each.
             let path = ["symbol", "heap", "block", "cmdline", "nothing", "", "delta_block"][random.below(7)];
             let mut query = b"debug=1&format=&sample_index=3&symbolize=none&gc=1&0x55d0c0de+0x1+017".to_vec();
             for _ in 0..random.below(12) {
@@ -143,7 +143,7 @@ fn no_query_or_symbol_upsets_a_handler() {
                 "POST" => format!("/debug/pprof/{path}"),
                 _ => format!("/debug/pprof/{path}?{}", String::from_utf8_lossy(&query)),
             };
-            // What is no target at all a server refuses before it comes here.
+            // A server refuses an invalid target before the handler sees it.
             let Ok(target) = target.parse::<http::Uri>() else { continue };
             let request =
                 Request::builder().method(method).uri(target).body(Full::<bytes::Bytes>::from(query.clone()));

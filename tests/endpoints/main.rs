@@ -1,4 +1,4 @@
-//! /debug/pprof: its answers over a server's socket and from a handler, also when clients mean no good.
+//! /debug/pprof: answers over a server's socket and from a handler, also to hostile clients.
 #![cfg(feature = "http")]
 
 mod captures;

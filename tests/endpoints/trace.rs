@@ -27,14 +27,14 @@ fn check(answer: &Answer) -> rtprof_trace_check::Parsed {
     rtprof_trace_check::validate(&answer.body).expect("Go's tools read it")
 }
 
-/// The thread that has started the trace, and then writes it now and then, is not drawn as one that computes.
+/// Checks that the thread that started the trace, and then writes it now and then, is not shown as computing.
 fn check_ours(parsed: &rtprof_trace_check::Parsed) {
     let ours: Vec<_> = parsed.goroutines_named("rtprof-http").collect();
     assert!(!ours.is_empty(), "{:?}", parsed.goroutines().collect::<Vec<_>>());
     for goroutine in ours {
         let is_about = |event: &Event<'_>| event.g() == goroutine || event.target() == Some(goroutine);
         let story: Vec<_> = parsed.events().filter(is_about).collect();
-        // One that belongs to a connection from before may end.
+        // A thread of an earlier connection may end.
         let last = story.last().map(Event::event_type);
         assert!([Some(EventType::GoSysBlock), Some(EventType::GoEnd)].contains(&last), "{story:#?}");
     }
@@ -46,10 +46,10 @@ fn check_refused(answer: &Answer) {
     assert_eq!(answer.header("X-Go-Pprof"), Some("1"));
 }
 
-/// How often the background has done its work.
+/// The number of rounds that the background has completed.
 static ROUNDS: AtomicUsize = AtomicUsize::new(0);
 
-/// A thread that begins, receives four messages, waits for each, and ends.
+/// Runs a thread that begins, receives four messages, waits for each, and ends.
 fn round() {
     let (send, receive) = channel();
     let (tell, told) = std::sync::mpsc::channel();
@@ -69,12 +69,12 @@ fn round() {
     ROUNDS.fetch_add(1, Relaxed);
 }
 
-/// Starts a trace of the program's own, when the one before is over to its last byte.
+/// Starts the program's own trace, when the previous one has been written completely.
 fn start_own() {
     until("the writer is done", || trace::start(std::io::sink()).is_ok());
 }
 
-/// A client that has asked, and has begun to read.
+/// Opens a client that has sent its request, and has begun to read.
 fn asking(server: SocketAddr, seconds: &str) -> Connection {
     let mut connection = Connection::open(server).expect("the server listens");
     let request = format!("GET /debug/pprof/trace?seconds={seconds} HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -84,7 +84,7 @@ fn asking(server: SocketAddr, seconds: &str) -> Connection {
     connection
 }
 
-/// One trace at a time in a process: one test.
+/// A single test, because a process has one trace at a time.
 #[test]
 fn traces_stream() {
     child::isolated("traces_stream", || {
@@ -103,7 +103,8 @@ fn traces_stream() {
     });
 }
 
-/// What happens meanwhile is in it: of ten rounds at least, in two seconds or as many as the machine takes for that.
+/// Checks that a trace contains the events of its time: at least ten rounds, in two seconds or in as many as the
+/// machine takes for ten rounds.
 fn a_whole_one(server: SocketAddr) {
     for seconds in [2, 8, 32] {
         let started = Instant::now();
@@ -122,7 +123,7 @@ fn a_whole_one(server: SocketAddr) {
         let parsed = check(&client.join().expect("it reads"));
         let took = started.elapsed();
         assert!(took >= Duration::from_secs(seconds), "{took:?}");
-        // The first one may have begun before.
+        // The first round may have begun before the trace.
         let rounds = last.saturating_sub(first + 1);
         for (event, each) in [
             (EventType::GoCreate, 1),
@@ -158,7 +159,7 @@ fn one_at_a_time(server: SocketAddr) {
     until("it records", trace::is_enabled);
     check_refused(&web::get(server, "/debug/pprof/trace?seconds=1"));
     assert!(matches!(trace::start(std::io::sink()), Err(trace::TraceError::AlreadyStarted)));
-    // Profiles do not wait for it.
+    // Profiles do not wait for the trace.
     assert_eq!(web::get(server, "/debug/pprof/heap").status, 200);
     assert!(trace::is_enabled());
     first.end_sending().expect("it is open");
@@ -171,7 +172,7 @@ fn one_at_a_time(server: SocketAddr) {
     check(&web::get(server, "/debug/pprof/trace?seconds=0.1"));
 }
 
-/// The trace ends soon after its client is gone, and the next one can begin.
+/// Checks that the trace ends soon after its client is gone, and the next one can begin.
 fn a_client_that_goes_away(server: SocketAddr) {
     let connection = asking(server, "600");
     until("it records", trace::is_enabled);
@@ -187,7 +188,7 @@ fn a_client_that_goes_away(server: SocketAddr) {
         check_refused(&answer);
         assert!(started.elapsed() < PATIENCE);
     }
-    // One that asks and never reads.
+    // A client that sends a request and never reads.
     let mut silent = TcpStream::connect(server).expect("the server listens");
     silent
         .write_all(b"GET /debug/pprof/trace?seconds=2 HTTP/1.1\r\nHost: localhost\r\n\r\n")
@@ -196,7 +197,7 @@ fn a_client_that_goes_away(server: SocketAddr) {
     until("it ends", || !trace::is_enabled());
 }
 
-/// In a program in which nothing happens there is nothing to write, so that no write fails.
+/// In a program that does nothing there is nothing to write, so no write fails.
 #[test]
 fn a_client_leaves_a_quiet_program() {
     child::isolated("a_client_leaves_a_quiet_program", || {
@@ -210,7 +211,7 @@ fn a_client_leaves_a_quiet_program() {
     });
 }
 
-/// Go's `trace.Stop` ends the endpoint's trace too; what was recorded is sent.
+/// Checks that a stop by the program ends the endpoint's trace, as Go's `trace.Stop` does; the recorded part is sent.
 fn a_stop_by_the_program(server: SocketAddr) {
     start_own();
     trace::stop().expect("a sink takes everything");
@@ -229,7 +230,7 @@ fn spins() {
     burn(Duration::from_millis(1));
 }
 
-/// With `hz=`; and a profile that is asked for meanwhile is not refused.
+/// With `hz=` the trace has CPU samples, and a CPU profile can be requested meanwhile.
 #[test]
 fn samples_of_the_processor_if_asked_for() {
     child::isolated("samples_of_the_processor_if_asked_for", || {

@@ -1,4 +1,5 @@
-//! Threads that do not wait in our hooks are asked by a signal: they run, wait in the kernel, or were never seen before.
+//! Threads that do not wait in our hooks are captured by a signal: they run, wait in the kernel, or no hook has seen
+//! them.
 
 use std::hint::black_box;
 use std::io::Read as _;
@@ -13,7 +14,7 @@ use rtprof::{GoroutineRecord, GoroutineState, goroutine_profile, num_goroutine, 
 use crate::names::{Names, find, wait_for_end_of_search};
 use crate::support::{Background, PATIENCE, child, until};
 
-/// A thread of std.
+/// Starts a thread of std.
 pub(crate) fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: &str,
@@ -27,7 +28,7 @@ macro_rules! roles {
         $(#[inline(never)]
         fn $role($background: &Background) {
             $background.repeat(|| { $body; });
-            // Not the same code as another one's.
+            // Keeps the function from being merged with another one.
             black_box(stringify!($role));
         })*
     };
@@ -35,7 +36,7 @@ macro_rules! roles {
 
 roles! {
     computes: background => black_box((0..1000).map(black_box).sum::<u64>());
-    // In the code that the kernel maps into each process.
+    // Runs in the code that the kernel maps into each process.
     reads_the_clock: background => black_box(Instant::now());
     copies: background => {
         let mut numbers = black_box([1_u64; 512]);
@@ -51,7 +52,7 @@ fn deep(depth: usize) -> usize {
     if depth == 0 { black_box((0..1000).sum()) } else { deep(depth - 1) + 1 }
 }
 
-/// What to run, and its name.
+/// A function to run, and its name.
 type Role = (fn(&Background), &'static str);
 
 const ROLES: [Role; 6] = [
@@ -63,7 +64,7 @@ const ROLES: [Role; 6] = [
     (recurses, "recurses"),
 ];
 
-/// Threads of std that no hook has seen, in whatever instruction they are.
+/// Threads of std that no hook has seen, at any instruction.
 #[test]
 fn a_thread_that_runs_tells_where() {
     child::isolated("a_thread_that_runs_tells_where", || {
@@ -95,7 +96,7 @@ fn a_thread_that_runs_tells_where() {
                 for (id, (_, name)) in ids.iter_mut().zip(ROLES) {
                     let now = match where_it_is(&all, name) {
                         Ok(now) => now,
-                        // It has had no core for seconds.
+                        // The thread has had no core for seconds.
                         Err(error) if error.contains("thread_does_not_answer") => continue,
                         Err(error) => panic!("{error}"),
                     };
@@ -107,7 +108,7 @@ fn a_thread_that_runs_tells_where() {
     });
 }
 
-/// Each is in a system call that begins anew after a signal, or is begun anew by std.
+/// Each thread is in a system call that the kernel restarts after a signal, or that std repeats.
 #[test]
 fn a_thread_that_waits_in_the_kernel_tells_where_and_waits_on() {
     child::isolated("a_thread_that_waits_in_the_kernel_tells_where_and_waits_on", || {
@@ -164,7 +165,8 @@ fn a_thread_that_waits_in_the_kernel_tells_where_and_waits_on() {
     });
 }
 
-/// A thread that waits for a moment in our hooks and else runs is there under one number, before and after hooks know it.
+/// A thread that waits for a moment in our hooks and runs otherwise is listed under one id, before and after hooks
+/// register it.
 #[test]
 fn a_thread_keeps_its_number_when_hooks_find_it() {
     child::isolated("a_thread_keeps_its_number_when_hooks_find_it", || {
@@ -185,7 +187,7 @@ fn a_thread_keeps_its_number_when_hooks_find_it() {
     });
 }
 
-/// The signal interrupts hooks anywhere: while they take stacks, wait, and record themselves.
+/// The signal interrupts hooks anywhere: while they capture stacks, wait, and register themselves.
 #[test]
 fn hooks_are_interrupted_anywhere() {
     child::isolated("hooks_are_interrupted_anywhere", || {

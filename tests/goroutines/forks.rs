@@ -1,4 +1,4 @@
-//! Snapshots in forked children, whose parent was taking one.
+//! Snapshots in forked children whose parent was taking a snapshot.
 
 use rtprof::sync::mpsc;
 use rtprof::{goroutine_profile, thread};
@@ -17,7 +17,7 @@ fn a_child_has_itself() {
             for _ in 0..2 {
                 scope.spawn(|| background.repeat(|| drop(goroutine_profile())));
             }
-            // Wakes and waits all the time, so that some fork finds its stack being read.
+            // Wakes and waits all the time, so that a fork sometimes happens while its stack is being read.
             scope.spawn(|| background.repeat(|| thread::sleep(std::time::Duration::from_micros(1))));
             let _ends = background.ends_here();
             until("all are there", || goroutine_profile().len() >= 5);
@@ -25,7 +25,7 @@ fn a_child_has_itself() {
                 fork::in_a_child("a snapshot", || {
                     let all = goroutine_profile();
                     assert_eq!(all.len(), 1, "{number}: {all:?}");
-                    // Waits there come to an end too.
+                    // Waits in the child end too.
                     thread::sleep(std::time::Duration::from_micros(1));
                     let text = rtprof::stack(true);
                     assert!(text.contains("a_child_has_itself"), "{text}");

@@ -1,4 +1,4 @@
-//! Where every goroutine is: what the goroutine profile says of threads that wait, run, come and go.
+//! The goroutine profile: threads that wait, run, begin and end.
 #![cfg(feature = "pprof")]
 
 mod asked;

@@ -1,4 +1,4 @@
-//! Goroutines by the names of their functions, and by their own.
+//! Finds goroutines by the names of their functions, and by their own names.
 
 use std::collections::{HashMap, HashSet};
 
@@ -7,12 +7,12 @@ use rtprof::{GoroutineRecord, goroutine_profile};
 
 use crate::support::{threads, until};
 
-/// Names of addresses that were looked up before.
+/// Cache of the names of addresses.
 #[derive(Default)]
 pub(crate) struct Names(HashMap<usize, String>);
 
 impl Names {
-    /// Looks up all functions of these, which takes hardly longer than one.
+    /// Looks up all functions of these goroutines, which takes hardly longer than one function.
     pub(crate) fn learn<'g>(&mut self, goroutines: impl IntoIterator<Item = &'g GoroutineRecord>) {
         let frames = goroutines.into_iter().flat_map(|goroutine| goroutine.stack()).copied();
         let unknown: HashSet<usize> = frames.filter(|address| !self.0.contains_key(address)).collect();
@@ -22,19 +22,19 @@ impl Names {
         self.0.extend(named.map(|(address, name)| (address, name.as_deref().unwrap_or("?").to_owned())));
     }
 
-    /// The functions of a stack, leaf first; `?` for one without a name.
+    /// Returns the functions of a stack, leaf first; `?` for a function without a name.
     pub(crate) fn of(&mut self, goroutine: &GoroutineRecord) -> Vec<&str> {
         self.learn([goroutine]);
         goroutine.frames.iter().map(|address| self.0[address].as_str()).collect()
     }
 }
 
-/// The goroutine of this name.
+/// Returns the goroutine of this name.
 pub(crate) fn find(name: &str) -> Option<GoroutineRecord> {
     goroutine_profile().into_iter().find(|goroutine| goroutine.name == name)
 }
 
-/// Waits until the thread that has found names, a goroutine like others, has ended: so that counts agree.
+/// Waits until the thread that searches names, a goroutine like others, has ended, so that counts agree.
 pub(crate) fn wait_for_end_of_search() {
     until("no names are looked up", || threads::nice_values("rtprof-symbols").is_empty());
 }

@@ -1,4 +1,4 @@
-//! Threads that rtprof has not started, while others come and go.
+//! Threads that rtprof has not started, while other threads begin and end.
 
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -17,7 +17,7 @@ const LEAST_SNAPSHOTS: usize = 300;
 /// Threads that live at one time.
 const AT_ONCE: usize = 40;
 
-/// Those that were there before a snapshot began and are there when it has ended.
+/// Threads that exist before a snapshot begins and after it has ended are in it.
 #[test]
 fn none_is_lost_when_others_end() {
     child::isolated("none_is_lost_when_others_end", || {
@@ -27,11 +27,11 @@ fn none_is_lost_when_others_end() {
         std::thread::scope(|scope| {
             let _ends = background.ends_here();
             for number in 0..AT_ONCE {
-                // One after the other, of different lengths.
+                // Threads of different lengths, one after the other.
                 start(scope, "starts", move || {
                     background.repeat(|| {
                         let body = move || {
-                            // SAFETY: it has no effect.
+                            // SAFETY: the call has no effect.
                             let own = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
                             there.lock().expect("nobody panics").insert(own);
                             (0..number).for_each(|_| std::thread::yield_now());
@@ -61,7 +61,7 @@ fn none_is_lost_when_others_end() {
 struct WaitsAtTheEnd(Cell<Option<mpsc::Receiver<()>>>);
 
 impl Drop for WaitsAtTheEnd {
-    // Inlined, it would be missing in the stack that the test looks for it in, as it was in one release build.
+    // If it were inlined, the test would not find it in the stack, as happened in one release build.
     #[inline(never)]
     fn drop(&mut self) {
         self.0.take().map(|ends| ends.recv());
@@ -73,7 +73,7 @@ thread_local! {
     static WAITS_AT_THE_END: WaitsAtTheEnd = const { WaitsAtTheEnd(Cell::new(None)) };
 }
 
-/// Its goroutine has ended, but it has not.
+/// The thread's goroutine has ended, but the thread has not.
 #[test]
 fn a_thread_that_waits_in_a_destructor_is_there() {
     child::isolated("a_thread_that_waits_in_a_destructor_is_there", || {
@@ -94,7 +94,7 @@ fn a_thread_that_waits_in_a_destructor_is_there() {
     });
 }
 
-/// Joined, it is counted no more.
+/// A joined thread is no longer counted.
 #[test]
 fn a_thread_that_was_joined_is_not_counted() {
     child::isolated("a_thread_that_was_joined_is_not_counted", || {

@@ -1,4 +1,4 @@
-//! Signal handlers of the program that wait, in the midst of snapshots.
+//! The program's signal handlers wait, during snapshots.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
@@ -16,7 +16,7 @@ extern "C" fn waits(_: libc::c_int) {
 
 const SIGNALS: usize = 1000;
 
-/// Of the thread that takes them, and of one that waits.
+/// The handler interrupts a thread that takes snapshots, and a thread that waits.
 #[test]
 fn a_handler_that_waits_holds_up_nothing() {
     child::isolated("a_handler_that_waits_holds_up_nothing", || {
@@ -30,7 +30,7 @@ fn a_handler_that_waits_holds_up_nothing() {
             let (send, threads) = std::sync::mpsc::channel();
             let other = send.clone();
             scope.spawn(move || {
-                // SAFETY: it has no effect.
+                // SAFETY: the call has no effect.
                 send.send(unsafe { libc::pthread_self() }).expect("it is waited for");
                 background.repeat(|| {
                     assert!(goroutine_profile().len() >= 3);
@@ -38,7 +38,7 @@ fn a_handler_that_waits_holds_up_nothing() {
                 });
             });
             scope.spawn(move || {
-                // SAFETY: it has no effect.
+                // SAFETY: the call has no effect.
                 other.send(unsafe { libc::pthread_self() }).expect("it is waited for");
                 background.repeat(|| thread::sleep(Duration::from_micros(20)));
             });
@@ -47,7 +47,7 @@ fn a_handler_that_waits_holds_up_nothing() {
             until("all signals are handled, and snapshots go on", || {
                 for _ in 0..20 {
                     for &thread in &threads {
-                        // SAFETY: both go on until the end of the scope.
+                        // SAFETY: both threads run until the end of the scope.
                         unsafe { libc::pthread_kill(thread, libc::SIGUSR1) };
                     }
                     std::thread::sleep(Duration::from_micros(50));

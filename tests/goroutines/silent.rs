@@ -1,4 +1,4 @@
-//! Threads that cannot be asked, or do not answer: what is known of them is told, with the reason.
+//! Threads that cannot be signalled, or do not answer: the known facts about them are reported, with the reason.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
@@ -33,7 +33,7 @@ fn beside_others(check: impl FnOnce(&Background)) {
         thread::scope(|scope| {
             let _ends = background.ends_here();
             thread::Builder::new().name("ours".into()).spawn_scoped(scope, busy).expect("a thread");
-            // A thread has its name a moment after it has begun.
+            // A thread gets its name a moment after it has begun.
             until("all have begun", || ["busy", "ours"].into_iter().all(|name| thread_state(name).is_some()));
             until("it naps", || thread_state("naps") == Some('S'));
             until("rtprof knows it", || find("ours").is_some_and(|ours| ours.created_by != 0));
@@ -43,7 +43,7 @@ fn beside_others(check: impl FnOnce(&Background)) {
     });
 }
 
-/// A file of /proc about the thread of this name.
+/// Reads a file of /proc about the thread of this name.
 fn thread_file(name: &str, file: &str) -> Option<String> {
     let threads = std::fs::read_dir("/proc/self/task").expect("/proc");
     threads.flatten().find_map(|thread| {
@@ -53,13 +53,13 @@ fn thread_file(name: &str, file: &str) -> Option<String> {
     })
 }
 
-/// What the kernel says of the thread of this name.
+/// Returns the kernel's state of the thread of this name.
 fn thread_state(name: &str) -> Option<char> {
     thread_file(name, "stat")?.rsplit_once(") ")?.1.chars().next()
 }
 
-/// Waits until none of the three is in the handler any more: a thread that has answered may lose the processor before it has
-/// returned, and then it blocks our signal, and does not nap.
+/// Waits until none of the three threads is in the handler any more. A thread that has answered may lose the processor
+/// before it has returned; until then it blocks our signal, and does not sleep.
 fn wait_until_back() {
     let is_back = |name: &str| {
         let status = thread_file(name, "status").expect("it goes on");
@@ -72,7 +72,7 @@ fn wait_until_back() {
     until("it naps again", || thread_state("naps") == Some('S'));
 }
 
-/// All three have the frame of this name, and what the kernel says.
+/// Asserts that all three threads have the frame of this name, and the kernel's state.
 #[track_caller]
 fn all_are_silent(why: &str) {
     wait_until_back();
@@ -84,7 +84,7 @@ fn all_are_silent(why: &str) {
         let kernel = goroutine.kernel.expect("it is told");
         let (state, waits) =
             if name == "naps" { ('S', GoroutineState::Syscall) } else { ('R', GoroutineState::Running) };
-        // A busy one may wait for a page.
+        // A busy thread may wait for a page.
         if name == "naps" || kernel.state == 'R' {
             assert_eq!((kernel.state, goroutine.state), (state, waits), "{name}");
         }
@@ -124,13 +124,13 @@ fn handle_all(how: libc::sighandler_t) {
     }
 }
 
-/// And the program's handlers get their own signals, and no other.
+/// The program's handlers receive their own signals, and no other.
 #[test]
 fn a_program_may_handle_every_real_time_signal() {
     child::isolated("a_program_may_handle_every_real_time_signal", || {
         let handler: extern "C" fn(libc::c_int) = take;
         beside_others(|_| {
-            // Ours is there first.
+            // Our own handler is installed first.
             assert!(find("naps").is_some_and(|naps| naps.frames.len() > 2));
             handle_all(handler as libc::sighandler_t);
             all_are_silent("no_real_time_signal_is_free");
@@ -138,8 +138,8 @@ fn a_program_may_handle_every_real_time_signal() {
             // SAFETY: the handler counts.
             unsafe { libc::raise(libc::SIGRTMAX() - 4) };
             assert_eq!(TAKEN.load(Relaxed), 1);
-            // One that is given up is used.
-            // SAFETY: as the program has found it.
+            // A signal that the program gives up is used again.
+            // SAFETY: restores the signal's default action.
             unsafe { libc::signal(libc::SIGRTMIN() + 1, libc::SIG_DFL) };
             assert!(find("naps").is_some_and(|naps| naps.frames.len() > 2));
             assert_eq!(TAKEN.load(Relaxed), 1);
@@ -147,7 +147,7 @@ fn a_program_may_handle_every_real_time_signal() {
     });
 }
 
-/// A signal of the number that is ours does what it does without us: it ends the process.
+/// A signal with our number has the effect that it would have without us: it ends the process.
 #[test]
 fn a_signal_of_someone_else_has_its_default() {
     let test = "a_signal_of_someone_else_has_its_default";
@@ -162,7 +162,7 @@ fn a_signal_of_someone_else_has_its_default() {
             };
             if ours {
                 println!("ours is {signal}.");
-                // SAFETY: it ends the process.
+                // SAFETY: the signal ends the process.
                 unsafe { libc::raise(signal) };
             }
         }
@@ -184,7 +184,7 @@ fn block_all() {
     }
 }
 
-/// And no signal is left with it, which its own `sigwait` would find.
+/// No signal stays pending for the thread, where the thread's own `sigwait` would find it.
 #[test]
 fn a_thread_that_blocks_signals_gets_none() {
     child::isolated("a_thread_that_blocks_signals_gets_none", || {
@@ -222,7 +222,7 @@ fn a_thread_that_blocks_signals_gets_none() {
     });
 }
 
-/// A parent of `vfork` waits where no signal reaches it until its child has ended.
+/// A parent of `vfork` waits, beyond the reach of signals, until its child has ended.
 #[test]
 fn a_thread_in_an_uninterruptible_wait_is_told_of() {
     child::isolated("a_thread_in_an_uninterruptible_wait_is_told_of", || {
@@ -236,7 +236,7 @@ fn a_thread_in_an_uninterruptible_wait_is_told_of() {
             ["rtprof_runtime::stack::marker::thread_does_not_answer"]
         );
         assert_eq!(goroutine.kernel.expect("it is told").state, 'D');
-        // The signal waits for it; it gets no second one.
+        // The first signal stays pending; no second one is sent.
         let again = find("stuck").expect("it is there");
         assert_eq!(Names::default().of(&again), ["rtprof_runtime::stack::marker::thread_does_not_answer"]);
         end.write_all(b"x").expect("it reads");
@@ -247,10 +247,11 @@ fn a_thread_in_an_uninterruptible_wait_is_told_of() {
 
 /// Returns when a byte was written to the pipe: a child of `vfork` reads it.
 fn vfork_until_written(pipe: libc::c_int) {
-    // SAFETY: a child that shares the parent's memory, with a stack of its own, makes system calls only. The parent waits.
+    // SAFETY: the child shares the parent's memory, has a separate stack, and makes only system calls. The parent waits
+    // for it.
     unsafe {
         extern "C" fn read_one(pipe: *mut libc::c_void) -> libc::c_int {
-            // SAFETY: reads into a local.
+            // SAFETY: the call reads into a local.
             unsafe { libc::read(pipe.addr() as libc::c_int, [0_u8].as_mut_ptr().cast(), 1) as libc::c_int }
         }
         let mut stack = vec![0_u128; 4096];
@@ -262,7 +263,7 @@ fn vfork_until_written(pipe: libc::c_int) {
     }
 }
 
-/// By a filter for system calls, as sandboxes have.
+/// The kernel refuses signals by a filter for system calls, as in sandboxes.
 #[test]
 fn the_kernel_may_refuse_signals() {
     child::isolated("the_kernel_may_refuse_signals", || {
@@ -276,12 +277,12 @@ fn the_kernel_may_refuse_signals() {
     });
 }
 
-/// In a root directory without /proc.
+/// The process runs in a root directory without /proc.
 #[test]
 fn proc_may_be_missing() {
     child::isolated("proc_may_be_missing", || {
         beside_others(|_| {
-            // What was looked up once is remembered.
+            // Looks up the names now, which are cached from then on.
             let _ = comments();
             wait_for_end_of_search();
             // SAFETY: plain calls.
@@ -297,7 +298,7 @@ fn proc_may_be_missing() {
     });
 }
 
-/// Of descriptors, or of signals that may be pending: what is missing is said, and nothing is left out.
+/// Limits of descriptors, or of pending signals: the missing parts are reported, and no thread is left out.
 #[test]
 fn limits_are_told() {
     let limits = [
@@ -307,7 +308,7 @@ fn limits_are_told() {
     for (resource, what, why) in limits {
         child::isolated_as("limits_are_told", what, || {
             beside_others(|_| {
-                // What was looked up once is remembered.
+                // Looks up the names now, which are cached from then on.
                 let _ = comments();
                 wait_for_end_of_search();
                 wait_until_back();
@@ -317,7 +318,7 @@ fn limits_are_told() {
                 let all = goroutine_profile();
                 assert_eq!(all.len(), rtprof::num_goroutine(), "{what}");
                 for ours in all.iter().filter(|goroutine| goroutine.name == "ours") {
-                    // Names are looked up in files.
+                    // Names of functions are read from files, so only the marker remains.
                     assert_eq!(ours.frames.len(), 1, "{what}: {ours:?}");
                 }
                 assert!(all.iter().any(|goroutine| goroutine.name == "ours"), "{what}: {all:#?}");
@@ -329,7 +330,8 @@ fn limits_are_told() {
     }
 }
 
-/// A thread that takes all signals by `sigtimedwait` may take ours: it is asked again, and the snapshot goes on.
+/// A thread that accepts all signals with `sigtimedwait` may take ours: the thread is signalled again, and the snapshot
+/// goes on.
 #[test]
 fn a_thread_that_takes_signals_itself_holds_up_nothing() {
     child::isolated("a_thread_that_takes_signals_itself_holds_up_nothing", || {
@@ -358,7 +360,7 @@ fn a_thread_that_takes_signals_itself_holds_up_nothing() {
     });
 }
 
-/// Many threads that begin and end, and processes that begin, beside snapshots.
+/// Many threads and processes begin and end during snapshots.
 #[test]
 fn commands_are_run_beside_snapshots() {
     child::isolated("commands_are_run_beside_snapshots", || {

@@ -1,4 +1,4 @@
-//! Threads that come and go as fast as they can, beside snapshots without a pause and signals of the program.
+//! Threads that begin and end as fast as they can, during continuous snapshots and signals of the program.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -25,10 +25,10 @@ extern "C" fn count(_: libc::c_int) {
     HANDLED.fetch_add(1, Relaxed);
 }
 
-/// Sends a signal that is queued, so that each one is handled. `false` if the queue is full.
+/// Sends a signal that is queued, so that each signal is handled. Returns `false` if the queue is full.
 fn send(signal: libc::c_int, value: usize) -> bool {
     let value = libc::sigval { sival_ptr: std::ptr::without_provenance_mut(value) };
-    // SAFETY: the program has a handler for it.
+    // SAFETY: the program has installed a handler for the signal.
     unsafe { libc::sigqueue(libc::getpid(), signal, value) == 0 }
 }
 
@@ -93,12 +93,12 @@ fn nothing_is_lost_or_left_in_a_storm() {
                     "one is there twice: {all:#?}"
                 );
                 for name in names {
-                    // A thread bears the name of its parent for a moment.
+                    // A thread has the name of its parent for a moment.
                     assert!(all.iter().any(|goroutine| goroutine.name == name), "{name} is not in {all:#?}");
                 }
                 snapshots += 1;
             }
-            // Those of a storm, and of a snapshot meanwhile.
+            // The slots of the threads of a storm, and of a snapshot at the same time.
             let made = goroutine::slots_made();
             assert!(made <= slots.max(64) + 4 * AT_ONCE, "{made} slots after {slots}");
             drop(end);
@@ -111,7 +111,7 @@ fn nothing_is_lost_or_left_in_a_storm() {
     });
 }
 
-/// They are asked while their stack pointers point to no memory.
+/// The threads are signalled while their stack pointers point to no memory.
 #[cfg(target_arch = "x86_64")]
 #[test]
 fn threads_that_switch_stacks_answer() {
@@ -126,7 +126,7 @@ fn threads_that_switch_stacks_answer() {
             let named = |all: &[GoroutineRecord]| all.iter().filter(|it| it.name == "switches").count();
             until("both are there", || named(&goroutine_profile()) == 2);
             let (started, mut taken, mut whole) = (Instant::now(), 0, 0);
-            // Now and then they are asked while they are on their own stacks.
+            // Now and then the signal finds a thread on its own stack.
             while taken < LEAST_SNAPSHOTS || started.elapsed() < stress() || whole == 0 {
                 assert!(started.elapsed() < PATIENCE, "no stack in {taken} snapshots");
                 let all = goroutine_profile();

@@ -1,5 +1,5 @@
-//! Truth under load: every thread that lives throughout is there once, none that has ended is, and no stack is of two
-//! moments.
+//! Truth under load: every thread that lives throughout is listed once, no ended thread is listed, and no stack mixes
+//! two moments.
 
 use std::collections::HashSet;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ macro_rules! roles {
         $(#[inline(never)]
         fn $role($($parameter: $kind),*) {
             $body;
-            // Not the same code as another one's.
+            // Keeps the function from being merged with another one.
             black_box(stringify!($role));
         })*
     };
@@ -42,10 +42,10 @@ roles! {
     sleeps() thread::sleep(Duration::from_micros(30));
 }
 
-/// Where a thread may be that waits for this reason.
+/// Returns the functions in which a thread may wait for this reason.
 fn places(reason: &str) -> &'static [&'static str] {
     match reason {
-        // A condition takes its mutex again. A channel has a mutex inside.
+        // A condition takes its mutex again, and a channel contains a mutex.
         "sync.Mutex.Lock" => &["locks", "waits_for_condition", "receives", "sends"],
         "sync.Cond.Wait" => &["waits_for_condition"],
         "chan receive" => &["receives"],
@@ -54,7 +54,7 @@ fn places(reason: &str) -> &'static [&'static str] {
     }
 }
 
-/// The roles that a stack is in.
+/// Returns the roles whose functions are in a stack.
 fn roles<'n>(names: &'n mut Names, goroutine: &GoroutineRecord) -> Vec<&'n str> {
     let names = names.of(goroutine).into_iter();
     names.filter_map(|name| name.strip_prefix("goroutines::truth::")).collect()
@@ -65,7 +65,7 @@ fn nothing_is_missing_double_or_mixed_under_load() {
     child::isolated("nothing_is_missing_double_or_mixed_under_load", || {
         let (mutex, condition) = (Mutex::new(0), Condvar::new());
         let background = Background::default();
-        // The numbers of threads that were joined.
+        // The ids of threads that were joined.
         let ended = OtherMutex::new(HashSet::new());
         let own_id = || goroutine_profile()[0].id;
         thread::scope(|scope| {
@@ -78,7 +78,7 @@ fn nothing_is_missing_double_or_mixed_under_load() {
                     .spawn_scoped(scope, move || {
                         ids.send(own_id()).expect("they are waited for");
                         let (send, receive) = mpsc::channel();
-                        // Its partner ends when the channel is closed.
+                        // The partner thread ends when the channel is closed.
                         let (back, answers) = mpsc::channel();
                         let partner =
                             thread::spawn(move || while receive.recv().is_ok() && back.send(()).is_ok() {});
@@ -96,7 +96,7 @@ fn nothing_is_missing_double_or_mixed_under_load() {
             }
             let lasting: Vec<u64> = lasting.iter().take(WORKERS).collect();
             let _ends = background.ends_here();
-            // Births and deaths, and a snapshot beside the other one.
+            // Threads begin and end, and take snapshots beside the main one.
             let (ended, other) = (&ended, &background);
             scope.spawn(move || {
                 other.repeat(|| {

@@ -12,7 +12,7 @@ use rtprof::{GoroutineRecord, goroutine_profile};
 use crate::names::find;
 use crate::support::{child, until};
 
-/// What the threads wait for, until it is let go.
+/// The objects that the threads wait for, until they are released.
 struct Held {
     mutex: Mutex<()>,
     rw_lock: RwLock<()>,
@@ -28,7 +28,7 @@ macro_rules! roles {
         $(#[inline(never)]
         fn $role($what: &Held) {
             $body;
-            // Not the same code as another one's.
+            // Keeps the function from being merged with another one.
             black_box(stringify!($role));
         })*
     };
@@ -47,7 +47,7 @@ roles! {
     meets: held => {
         let barrier = Barrier::new(2);
         thread::scope(|scope| {
-            // The other one comes when all is over.
+            // The other thread arrives at the barrier at the end of the test.
             scope.spawn(|| {
                 drop(held.ends.lock());
                 barrier.wait();
@@ -91,7 +91,7 @@ roles! {
     };
 }
 
-/// Lets all go when it is dropped, by a panic too: then the failure is seen, and no hang.
+/// Releases all objects when it is dropped, by a panic too: then the failure is reported instead of a hang.
 struct LetGo<'a>(&'a Held);
 
 impl Drop for LetGo<'_> {
@@ -106,7 +106,7 @@ trait LockElsewhere {
     fn lock_elsewhere(&self);
 }
 
-/// A wait that rtprof does not see.
+/// A wait that rtprof does not record.
 impl LockElsewhere for Mutex<()> {
     fn lock_elsewhere(&self) {
         while self.try_lock().is_none() {
@@ -115,7 +115,7 @@ impl LockElsewhere for Mutex<()> {
     }
 }
 
-/// What to run, its name, and the reason that it waits for.
+/// A function to run, its name, and the reason of its wait.
 type Role = (fn(&Held), &'static str, &'static str);
 
 const ROLES: [Role; 14] = [
@@ -135,7 +135,7 @@ const ROLES: [Role; 14] = [
     (parks, "parks", "thread park"),
 ];
 
-/// The lines of a goroutine in a dump.
+/// Returns the lines of a goroutine in a dump.
 fn part(dump: &str, id: u64) -> Vec<&str> {
     let head = format!("goroutine {id} [");
     let part = dump.split("\n\n").find(|part| part.starts_with(&head));
@@ -145,7 +145,7 @@ fn part(dump: &str, id: u64) -> Vec<&str> {
 #[test]
 fn each_kind_has_its_reason_and_its_stack() {
     child::isolated("each_kind_has_its_reason_and_its_stack", || {
-        // What the program announces is noted while somebody wants to know.
+        // Waits that the program announces are recorded only while a recorder is on.
         rtprof::set_block_profile_rate(1_000_000_000);
         let held = Held {
             mutex: Mutex::new(()),
@@ -194,9 +194,9 @@ fn each_kind_has_its_reason_and_its_stack() {
                     goroutine.id, goroutine.thread_id
                 );
                 assert!(dump.contains(&about), "{about} in {dump}");
-                // From the function that waits to the thread's first one, with its creator.
+                // The stack reaches from the function that waits to the thread's first function, with its creator.
                 let role = format!("goroutines::waits::{name}");
-                // Or a closure in there.
+                // Or a closure in that function.
                 let beneath = lines[1].strip_prefix(&role).unwrap_or_else(|| panic!("{lines:#?}"));
                 assert!(beneath.starts_with(['(', ':']), "{lines:#?}");
                 let [.., start, _, creator, place] = &lines[..] else { panic!("{lines:#?}") };
@@ -205,14 +205,14 @@ fn each_kind_has_its_reason_and_its_stack() {
                 assert!(creator.ends_with(&format!(" in goroutine {own}")), "{lines:#?}");
                 assert!(place.contains(file!()), "{lines:#?}");
             }
-            // In the profile they stand by stack and labels.
+            // The profile lists them by stack and labels.
             let mut text = Vec::new();
             lookup("goroutine").expect("it is built in").write_to(&mut text, 1).expect("a vector takes all");
             let text = String::from_utf8(text).expect("it is text");
             assert!(text.starts_with("goroutine profile: total "), "{text}");
             for (_, name, _) in ROLES {
                 let label = format!("# labels: {{\"role\":\"{name}\"}}\n");
-                // Also those of the threads that it has started.
+                // This includes the labels of the threads that the thread has started.
                 assert!(text.contains(&label), "{name} in {text}");
             }
 
@@ -242,7 +242,7 @@ fn a_slice_takes_all_or_nothing() {
     });
 }
 
-/// Who asks comes first, with the stack of the call, also where it has announced a wait.
+/// The thread that takes the snapshot comes first, with the stack of the call, even if it has announced a wait.
 #[test]
 fn the_current_one_comes_first_and_runs() {
     let check = |all: Vec<GoroutineRecord>, name: &str| {

@@ -1,6 +1,6 @@
 //! Programs that drive cycles themselves have Go's semantics: the last complete cut.
 //!
-//! Every test is a process of its own, as the first `collector::cycle()` changes the process for good.
+//! Every test is a separate process, as the first `collector::cycle()` changes the process permanently.
 
 use std::hint::black_box;
 
@@ -8,12 +8,12 @@ use rtprof::collector;
 
 use crate::support::{Background, child, stress};
 
-/// Sizes that nothing else in the process has tell the records apart.
+/// Allocates objects of one size. No other code of the process uses these sizes, so that they identify the records.
 fn objects<const SIZE: usize>(count: usize) -> Vec<Box<[u8; SIZE]>> {
     black_box((0..count).map(|_| Box::new([1; SIZE])).collect())
 }
 
-/// Allocated and freed objects of one size.
+/// Returns the number of allocated and of freed objects of one size.
 fn seen(size: i64) -> (i64, i64) {
     let records = rtprof::mem_profile(true);
     for record in &records {
@@ -29,7 +29,7 @@ fn complete_cycle() {
     collector::post_sweep();
 }
 
-/// Without a collector a cut is at the call: what came before is in, whole.
+/// Without a collector each call makes a cut: all earlier events are in it.
 #[test]
 fn without_a_collector_every_call_is_a_cut() {
     child::isolated("without_a_collector_every_call_is_a_cut", || {
@@ -41,8 +41,8 @@ fn without_a_collector_every_call_is_a_cut() {
         assert_eq!(seen(1201), (15, 10));
         drop(second);
         assert_eq!(seen(1201), (15, 15));
-        // Cycles that the program advances and flushes by hand lose nothing, however many: the places of
-        // the counts go round in three.
+        // Cycles that the program advances and flushes by hand lose nothing, however many they are: the slots of the
+        // counts repeat after three.
         for (advances, allocated) in (0..8).zip(16..) {
             let third = objects::<1201>(1);
             (0..advances).for_each(|_| rtprof::advance_cycle());
@@ -56,7 +56,7 @@ fn without_a_collector_every_call_is_a_cut() {
     });
 }
 
-/// Before any cut is complete there would be nothing to report: Go then reports what there is.
+/// Before any cut is complete there would be nothing to report: Go then reports the counts so far.
 #[test]
 fn nothing_published_yet() {
     child::isolated("nothing_published_yet", || {
@@ -68,7 +68,7 @@ fn nothing_published_yet() {
     });
 }
 
-/// After that: what was allocated after the last cut is not in until two cycles have passed.
+/// Once a cut is complete, an allocation after the last cut is reported only two cycles later.
 #[test]
 fn last_complete_cut() {
     child::isolated("last_complete_cut", || {
@@ -85,7 +85,7 @@ fn last_complete_cut() {
     });
 }
 
-/// What a sweep frees was dead at the cut: it counts as freed then, as soon as the sweep is done.
+/// Objects that a sweep frees were dead at the cut: they count as freed at the cut, as soon as the sweep is done.
 #[test]
 fn sweep_frees_belong_to_the_previous_cut() {
     child::isolated("sweep_frees_belong_to_the_previous_cut", || {
@@ -104,7 +104,7 @@ fn sweep_frees_belong_to_the_previous_cut() {
     });
 }
 
-/// A sweep may free what was allocated after the cut; then the free waits for its allocation.
+/// A sweep may free an object that was allocated after the cut; its free is then reported with its allocation.
 #[test]
 fn sweep_never_goes_below_zero() {
     child::isolated("sweep_never_goes_below_zero", || {

@@ -1,7 +1,7 @@
-//! Fork while other threads sample, export and take cuts, then do all of that in the child.
+//! Forks while other threads sample, export and make cuts, then does all of that in the child.
 //!
-//! A child has one thread and a copy of every lock, held by threads that it does not have: a hook that
-//! takes any lock hangs at the child's first sample, but only when the fork fell into the moment.
+//! A child has one thread and a copy of every lock, which may be held by threads that the child does not have: a hook
+//! that takes any lock hangs at the child's first sample, but only if the fork happened at that moment.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -73,7 +73,8 @@ fn fork_while_sampling() {
     });
 }
 
-/// A process's first export makes what later ones find made; a child of that moment has it half made.
+/// A process's first export makes structures that later exports reuse; a child forked at that moment has them half
+/// made.
 #[test]
 fn fork_during_the_first_export() {
     for round in 0..4 {

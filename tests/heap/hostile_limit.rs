@@ -1,6 +1,6 @@
-//! An address-space limit, so that neither the reserved range nor the tables can have what they want.
+//! An address-space limit, under which neither the reserved range nor the tables get all their memory.
 //!
-//! The program goes on as if nothing was: what cannot be recorded is counted, and the profile says so.
+//! The program goes on undisturbed: events that cannot be recorded are counted, and the profile says so.
 
 use std::hint::black_box;
 
@@ -14,10 +14,10 @@ fn small_objects(count: usize) -> Vec<Box<dyn Send>> {
     black_box((0..count).map(|_| Box::new([3_u8; 100]) as Box<dyn Send>).collect())
 }
 
-/// A stack for each path through [`many_stacks`].
+/// The depth of the paths through [`many_stacks`], each of which is a stack.
 const DEPTH: u32 = 16;
 
-/// Many stacks, so that the tables want to grow.
+/// Allocates on many stacks, so that the tables need to grow.
 #[inline(never)]
 fn many_stacks(depth: u32, live: &mut Vec<Box<dyn Fn() -> u32>>) {
     if depth == 0 {
@@ -37,12 +37,12 @@ fn sound(records: &[rtprof::MemProfileRecord]) {
     }
 }
 
-/// Started under the limit, so that the range cannot be reserved whole, nor at all.
+/// The process starts under the limit, so that the range cannot be reserved whole, or not at all.
 #[test]
 fn from_the_start() {
     let test = "from_the_start";
     for megabytes in [64_u64, 200, 1000, 4000, 40_000] {
-        // Other allocators reserve far ahead: they would be out of memory before we are.
+        // Other allocators reserve far ahead: they would be out of memory before our allocator.
         if megabytes < 1000 && !IS_SYSTEM {
             continue;
         }
@@ -53,8 +53,8 @@ fn from_the_start() {
             workload::every_kind();
             drop(live);
             sound(&rtprof::mem_profile(true));
-            // What is reserved for samples is a small part of what the program may have: it still gets
-            // three quarters of the limit in one piece. (Other allocators reserve for themselves.)
+            // The range reserved for samples is a small part of the limit: the program still gets three quarters of the
+            // limit in one piece. (Other allocators reserve for themselves.)
             if IS_SYSTEM && (1000..=4000).contains(&megabytes) {
                 let most = (megabytes as usize) << 20;
                 assert!(
@@ -70,7 +70,7 @@ fn from_the_start() {
     }
 }
 
-/// Limited while it runs: the memory that stacks and records need runs out.
+/// The limit is set while the program runs: stacks and records run out of memory.
 #[test]
 fn while_it_runs() {
     if !IS_SYSTEM {
@@ -83,7 +83,7 @@ fn while_it_runs() {
         let unlimited = limit_address_space(mapped() + (4 << 20));
         many_stacks(DEPTH, &mut live);
         let objects = small_objects(10_000);
-        // The system's allocator is out of memory as well, which must come through to the caller.
+        // The system's allocator is out of memory too, and the caller must receive its error.
         assert!(Vec::<u8>::new().try_reserve_exact(1 << 30).is_err(), "the limit is in force");
         drop(objects);
         assert_eq!(live.iter().map(|object| object()).sum::<u32>(), 1 << DEPTH, "no object is damaged");

@@ -6,15 +6,15 @@ use crate::support::address_space::resident;
 use crate::support::child;
 use crate::support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, Profile};
 
-/// A million in a release build (ci/release.sh). A debug build has enough of them to pass the default limit:
-/// unwinding is slow there.
+/// A million in a release build (ci/release.sh). In a debug build, where unwinding is slow, enough to pass the default
+/// limit.
 const DEPTH: u32 = if cfg!(debug_assertions) { 18 } else { 20 };
 const STACKS: i64 = 1 << DEPTH;
 
-/// A size that nothing else in the process has.
+/// An object of a size that no other code of the process uses.
 type Object = [u8; 1237];
 
-/// Every path through `left` and `right` is a stack of its own: 2^DEPTH of them.
+/// Every path through `left` and `right` is a distinct stack: 2^DEPTH of them.
 #[inline(never)]
 fn left(depth: u32) {
     descend(depth);

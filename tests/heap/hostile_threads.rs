@@ -1,7 +1,7 @@
-//! Thousands of short threads, and every knob turned while they run.
+//! Thousands of short threads, and every setting changed while they run.
 //!
-//! A thread's sampling state dies with it while its objects live on and are freed elsewhere: lost or
-//! doubled frees show as in-use that does not return to zero, stale state as a crash.
+//! A thread's sampling state dies with the thread, while its objects live on and are freed elsewhere: lost or doubled
+//! frees show as a count in use that does not return to zero, and stale state as a crash.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -25,7 +25,7 @@ fn assert_all_is_freed(function: &str) {
     assert_eq!((totals[INUSE_OBJECTS], totals[INUSE_SPACE]), (0, 0), "{function}: every free was found");
 }
 
-/// Each thread lives for a handful of allocations; half of them are freed by a thread that outlives it.
+/// Each thread makes a handful of allocations; half of them are freed by a thread that outlives it.
 #[test]
 fn storm() {
     child::isolated("storm", || {
@@ -60,7 +60,7 @@ fn flipped_object(size: usize) -> Vec<u8> {
     black_box(Vec::with_capacity(size))
 }
 
-/// Allocates, grows and frees at random until told to stop; then frees all.
+/// Allocates, grows and frees at random until `stop` is set; then frees all.
 fn work(seed: u64, stop: &AtomicBool) {
     let (mut random, mut live) = (Random::new(seed), Vec::new());
     while !stop.load(Relaxed) {
@@ -77,7 +77,7 @@ fn work(seed: u64, stop: &AtomicBool) {
     }
 }
 
-/// The rate, the way of capture and the cycle change at every moment; every cut must be sound.
+/// The rate, the capture mode and the cycle change at every moment; every cut must be sound.
 #[test]
 fn knobs_turned_under_load() {
     child::isolated("knobs_turned_under_load", || {

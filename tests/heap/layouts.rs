@@ -1,5 +1,5 @@
-//! Whatever is sampled, memory is memory: content, alignment and zeros, for every layout and every way
-//! from one place of an object to another (inner allocator, pool, table).
+//! Sampled objects keep their content, alignment and zeros, for every layout and every move of an object between the
+//! inner allocator, the pool and the table.
 
 use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
 use std::hint::black_box;
@@ -10,7 +10,7 @@ use crate::support::child;
 use crate::support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
 use crate::support::random::Random;
 
-/// Bytes that repeat after 256, so that every object can have them from another place on.
+/// Bytes that repeat after 256, so that every object can begin with another byte.
 static PATTERN: [u8; 4096 + 256] = {
     let (mut pattern, mut place) = ([0; 4096 + 256], 0);
     while place < pattern.len() {
@@ -22,14 +22,14 @@ static PATTERN: [u8; 4096 + 256] = {
 
 static ZEROS: [u8; 4096] = [0; 4096];
 
-/// An object filled with bytes that only it has.
+/// An object filled with bytes that depend on its seed.
 struct Filled {
     pointer: *mut u8,
     layout: Layout,
     seed: u8,
 }
 
-// SAFETY: the memory belongs to this object alone.
+// SAFETY: this object owns the memory.
 unsafe impl Send for Filled {}
 
 impl Filled {
@@ -49,11 +49,12 @@ impl Filled {
     }
 
     fn bytes(&self) -> &[u8] {
-        // SAFETY: alive, of this size, and initialized by `fill` or `alloc_zeroed`; used by one thread.
+        // SAFETY: the memory is allocated with this size, and initialized by `fill` or `alloc_zeroed`; one thread uses
+        // it.
         unsafe { std::slice::from_raw_parts(self.pointer, self.layout.size()) }
     }
 
-    /// The object's places from `from` to `to` in pieces, each with what belongs there.
+    /// Returns the object's range from `from` to `to` in pieces, each with its expected bytes.
     fn pieces(&self, from: usize, to: usize) -> impl Iterator<Item = (usize, &'static [u8])> + use<> {
         let seed = usize::from(self.seed);
         (from..to).step_by(4096).map(move |place| {
@@ -64,7 +65,7 @@ impl Filled {
 
     fn fill(&self, from: usize) {
         for (place, piece) in self.pieces(from, self.layout.size()) {
-            // SAFETY: within the object.
+            // SAFETY: the piece lies within the object.
             unsafe { self.pointer.add(place).copy_from(piece.as_ptr(), piece.len()) };
         }
     }
@@ -83,7 +84,7 @@ impl Filled {
     #[inline(never)]
     fn resized(self, size: usize) -> Self {
         let old = self.layout;
-        // SAFETY: alive with this layout; the new size is neither 0 nor too large.
+        // SAFETY: the object is allocated with this layout; the new size is neither 0 nor too large.
         let pointer = unsafe { realloc(self.pointer, old, size) };
         assert!(!pointer.is_null());
         let layout = Layout::from_size_align(size, old.align()).expect("sizes here are small");
@@ -97,12 +98,12 @@ impl Filled {
 
     fn free(self) {
         self.check(self.layout.size());
-        // SAFETY: alive with this layout, and not used again.
+        // SAFETY: the object is allocated with this layout, and not used again.
         unsafe { dealloc(self.pointer, self.layout) };
     }
 }
 
-/// Sizes around every boundary: of classes, of the pool, of pages, of glibc's own mappings.
+/// Returns a size near a boundary: of classes, of the pool, of pages, of glibc's own mappings.
 fn size(random: &mut Random) -> usize {
     let edge = [16, 64, 128, 256, 1024, 2048, 4096, 8192, 65_536, 131_072, 1 << 20][random.below(11)];
     match random.below(3) {
@@ -131,7 +132,7 @@ fn churn(seed: u64, rounds: usize) {
     live.into_iter().for_each(Filled::free);
 }
 
-/// At each rate, then with the rate flipping under it, from several threads.
+/// The test runs at each rate, then with a changing rate, on several threads.
 #[test]
 fn content_survives() {
     child::isolated("content_survives", || {
@@ -177,7 +178,8 @@ fn failures_leave_no_trace() {
                 records.iter().map(rtprof::MemProfileRecord::in_use_bytes).max()
             };
             let largest = bytes(&before);
-            // SAFETY: the object is alive with this layout; the sizes are valid, if not to be had.
+            // SAFETY: the object is allocated with this layout; the sizes are valid, even if no allocator can grant
+            // them.
             unsafe {
                 assert!(realloc(object.pointer, layout, huge).is_null());
                 let layout = Layout::from_size_align(huge, 16).expect("it is below isize::MAX");
@@ -195,8 +197,8 @@ fn failures_leave_no_trace() {
     });
 }
 
-/// What is reachable through a sampled object alone is no leak. Under LeakSanitizer or Valgrind the child fails at its end,
-/// if it is taken for one.
+/// An object that is reachable only through a sampled object is no leak. Under LeakSanitizer or Valgrind the child
+/// fails at its end, if the object is taken for a leak.
 #[test]
 #[ignore = "for tools that look for leaks; ci/sanitizers.sh runs it"]
 fn what_a_sampled_object_holds_is_no_leak() {
@@ -213,12 +215,12 @@ fn what_a_sampled_object_holds_is_no_leak() {
             rtprof::set_mem_profile_rate(0);
             *HELD.lock().expect("only this test has it") = Some(black_box(outer));
         };
-        // A thread that ends, as its stack still has the address of what is inside.
+        // A thread that ends, because the present stack still contains the inner object's address.
         std::thread::spawn(hold).join().expect("it ends well");
     });
 }
 
-/// A leak is a leak, though we have the address of a large sampled object in a table.
+/// A leaked object is reported, though our table contains the address of a large sampled object.
 #[test]
 #[ignore = "for LeakSanitizer; ci/sanitizers.sh runs it"]
 fn a_leaked_large_object_is_reported() {

@@ -1,4 +1,4 @@
-//! What an export takes goes back to the kernel, and is memory like any other meanwhile.
+//! An export's memory goes back to the kernel, and works like any other memory meanwhile.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -12,7 +12,7 @@ use crate::support::random::Random;
 
 const MIB: usize = 1 << 20;
 
-/// A line of `/proc/self/status`, in bytes.
+/// Returns a line of `/proc/self/status`, in bytes.
 fn status(line: &str) -> usize {
     let text = std::fs::read_to_string("/proc/self/status").expect("it is there on Linux");
     let found = text.lines().find_map(|found| found.strip_prefix(line)?.trim().strip_suffix(" kB"));
@@ -30,10 +30,10 @@ fn it_goes_back_after_exports() {
         rtprof::set_mem_profile_rate(1);
         let kept = keeps();
         rtprof::set_mem_profile_rate(512 * 1024);
-        // What stays is told without the pages of the binary's code that the export has run: they are the kernel's to drop,
-        // and how many there are depends on the build.
+        // Memory that stays is measured without the pages of the binary's code that the export has run: the kernel may
+        // drop these, and their number depends on the build.
         let (before, resident) = (status("RssAnon:"), status("VmRSS:"));
-        // Each in a thread of its own: an allocator with arenas has as many.
+        // Each export runs on a new thread: an allocator with arenas makes an arena for each.
         for _ in 0..4 {
             let export = || {
                 for profile in profiles() {
@@ -45,7 +45,7 @@ fn it_goes_back_after_exports() {
         }
         let (peak, after) = (status("VmHWM:"), status("RssAnon:"));
         black_box(kept);
-        // Debug information takes some ten megabytes at least, or this would test nothing.
+        // Debug information takes some ten megabytes at least; otherwise this would test nothing.
         assert!(peak > resident + 8 * MIB, "{resident} bytes, then {peak} at the peak");
         assert!(
             after < before + 4 * MIB,
@@ -54,12 +54,12 @@ fn it_goes_back_after_exports() {
     });
 }
 
-/// Of all bytes, whatever pieces they come in.
+/// Sums all bytes, in whatever pieces they arrive.
 fn sum(bytes: &[u8]) -> u64 {
     bytes.iter().map(|&byte| u64::from(byte)).sum()
 }
 
-/// A writer of the program's that allocates, frees elsewhere what it was given, and writes a profile itself.
+/// The program's writer, which allocates, passes memory to other threads that free it, and writes a profile itself.
 struct Busy {
     seen: Vec<u8>,
     others: Vec<Sender<Vec<u8>>>,
@@ -85,7 +85,7 @@ impl Write for Busy {
     }
 }
 
-/// Snapshots and texts that are made in one thread, changed in another and freed in a third, while others do the same.
+/// Snapshots and texts are made on one thread, changed on another and freed on a third, while others do the same.
 #[test]
 fn it_is_memory_like_any_other() {
     child::isolated("it_is_memory_like_any_other", || {

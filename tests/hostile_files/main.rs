@@ -1,4 +1,4 @@
-//! Files that are not there, change while they are read, or do not answer.
+//! Files that are missing, change while they are read, or do not answer.
 #![cfg(feature = "http")]
 
 mod replaced;

@@ -1,7 +1,7 @@
-//! The program's own file, replaced and spoiled by others while names are read from it, or hard to find.
+//! The program's own file is replaced and corrupted by others while names are read from it, or is hard to find.
 //!
-//! A file that is mapped and cut raises SIGBUS, a FIFO at a file's path is waited for, and a file that is written to
-//! while it is read gives names of other functions: each of them happens where a service is deployed anew under its
+//! A file that is mapped and cut raises SIGBUS, a FIFO at a file's path blocks its reader, and a file that is written
+//! while it is read gives names of other functions. Each of these happens where a service is deployed again under its
 //! old path.
 
 use std::cell::RefCell;
@@ -36,7 +36,7 @@ fn get(path: &str) -> String {
     })
 }
 
-/// The names of addresses, read from the program's file as far as they were not asked for before.
+/// Returns the names of addresses; those not asked for before are read from the program's file.
 fn names(addresses: &[usize]) -> BTreeMap<usize, String> {
     let words: Vec<String> = addresses.iter().map(|address| format!("{address:#x}")).collect();
     let answer = get(&format!("symbol?{}", words.join("+")));
@@ -47,7 +47,7 @@ fn names(addresses: &[usize]) -> BTreeMap<usize, String> {
     answer.lines().filter_map(line).collect()
 }
 
-/// Puts another file in the place of the one that runs, as a deployment does. It has the same content.
+/// Replaces the file of the running program by a copy, as a deployment does.
 fn deploy_again(program: &Path) -> Vec<u8> {
     let content = fs::read(program).expect("the program's file");
     fs::remove_file(program).expect("its folder can be written");
@@ -55,7 +55,7 @@ fn deploy_again(program: &Path) -> Vec<u8> {
     content
 }
 
-/// Addresses of the program's code, 16 bytes apart.
+/// Returns addresses of the program's code, 16 bytes apart.
 fn addresses(number: usize) -> Vec<usize> {
     let here = workload::every_kind as fn() as usize & !15;
     (0..number).map(|at| here + 16 * at).collect()
@@ -81,7 +81,8 @@ fn files_that_change_while_they_are_read_give_no_signal_and_no_wrong_name() {
                 answered.extend(names(&[*address]));
             }
         });
-        // Whatever was read then: the program as it is has other addresses of the same functions by the same names.
+        // The program itself is the reference: its neighbouring addresses of the same functions must have the same
+        // names.
         let before: Vec<usize> = asked.iter().map(|address| address - 1).collect();
         let after: Vec<usize> = asked.iter().map(|address| address + 1).collect();
         let mut truth = BTreeMap::new();
@@ -90,15 +91,15 @@ fn files_that_change_while_they_are_read_give_no_signal_and_no_wrong_name() {
             truth.len() > ROUNDS
         });
         for (address, name) in &answered {
-            // None between two functions.
+            // An address between two functions has no name.
             let truths = [truth.get(&(address - 1)), truth.get(&(address + 1))];
             assert!(truths.contains(&Some(name)), "{address:#x} is {truths:?}, and was called {name}");
         }
     });
 }
 
-/// Leaves the file alone for a while, now longer and now shorter, so that it is opened; then cuts it, fills it with
-/// zeroes, and writes it as it was.
+/// Leaves the file alone for a time of random length, so that it is opened; then cuts it, fills it with zeroes, and
+/// restores it.
 fn spoil_and_mend(program: &Path, content: &[u8], random: &mut Random) {
     std::thread::sleep(Duration::from_micros(random.below(60_000) as u64));
     let mut file = OpenOptions::new().write(true).open(program).expect("the copy can be written");
@@ -120,13 +121,13 @@ fn a_fifo_in_the_programs_place_holds_up_nothing() {
         workload::every_kind();
         rtprof::set_mem_profile_rate(0);
         assert!(get("").contains("/debug/pprof/"), "the index");
-        // The kernel keeps the file that runs, and its names, reachable.
+        // The kernel keeps the running file, and so its names, reachable.
         assert!(!Profile::heap().samples_of("every_kind").is_empty());
         assert_eq!(names(&addresses(3)).len(), 3);
     });
 }
 
-/// The loader of this program. `None` for one that is linked statically.
+/// Returns the loader of this program; `None` if the program is linked statically.
 fn loader() -> Option<PathBuf> {
     let maps = fs::read_to_string("/proc/self/maps").expect("the list of mappings");
     let is_loader = |path: &&str| path.rsplit('/').next().is_some_and(|name| name.starts_with("ld-"));
@@ -151,7 +152,7 @@ fn a_program_that_the_loader_was_executed_for_has_its_names() {
     });
 }
 
-/// Allocates, and reads the names of what did, from the program's own file.
+/// Allocates, and reads the names of the allocating functions from the program's own file.
 fn allocate_and_read_names() {
     rtprof::set_mem_profile_rate(1);
     workload::every_kind();
@@ -160,19 +161,19 @@ fn allocate_and_read_names() {
     assert!(!profile.samples_of("every_kind").is_empty(), "{}", profile.comments());
 }
 
-/// `pthread_exit` in `main`: others run on, and the kernel's directory of the process has nothing in it any more.
+/// `pthread_exit` in `main`: other threads run on, and the kernel's directory of the process is empty.
 #[test]
 fn a_program_whose_main_thread_has_ended_has_its_names() {
     extern "C" fn end_of_thread(_signal: libc::c_int) {
-        // SAFETY: ends the thread that was interrupted, which waits for this test.
+        // SAFETY: ends the interrupted thread, which only waits for this test.
         unsafe { libc::syscall(libc::SYS_exit, 0) };
     }
     let test = "a_program_whose_main_thread_has_ended_has_its_names";
     child::isolated_from(&folder(test), test, || {
-        // Only the kernel has the file now.
+        // Only the kernel still has the file.
         fs::remove_file(std::env::current_exe().expect("the copy")).expect("its folder can be written");
         let handler = end_of_thread as extern "C" fn(libc::c_int);
-        // SAFETY: the handler stays within what handlers may do; the main thread has the number of the process.
+        // SAFETY: the handler only does what a handler may do; the main thread's id is that of the process.
         unsafe {
             assert_ne!(libc::signal(libc::SIGUSR1, handler as libc::sighandler_t), libc::SIG_ERR);
             let process = libc::getpid();
@@ -182,12 +183,12 @@ fn a_program_whose_main_thread_has_ended_has_its_names() {
         allocate_and_read_names();
         assert!(get("heap?debug=1").contains("# MaxRSS = "));
         assert!(get("").contains("program"), "the index says which program it is");
-        // There is no thread that could return from `main`.
+        // No thread is left that could return from `main`.
         std::process::exit(0);
     });
 }
 
-/// A file system without processes where /proc is: as in a chroot, from the first instruction on.
+/// /proc is hidden by a file system without processes, as in a chroot, from the first instruction on.
 #[test]
 fn a_program_without_proc_has_its_names() {
     let test = "a_program_without_proc_has_its_names";
@@ -212,7 +213,7 @@ fn hide_proc(command: &mut Command) {
         let private = libc::MS_REC | libc::MS_PRIVATE;
         // SAFETY: system calls whose strings are constants.
         let is_hidden = unsafe {
-            // With a namespace of users for those who may not make one of mounts.
+            // The second attempt makes a user namespace too, for users who may not make a mount namespace alone.
             (libc::unshare(libc::CLONE_NEWNS) == 0
                 || libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) == 0)
                 && libc::mount(files, root, std::ptr::null(), private, std::ptr::null()) == 0
@@ -220,6 +221,6 @@ fn hide_proc(command: &mut Command) {
         };
         if is_hidden { Ok(()) } else { Err(io::Error::last_os_error()) }
     };
-    // SAFETY: the closure makes system calls only.
+    // SAFETY: the closure makes only system calls.
     unsafe { command.pre_exec(hide) };
 }

@@ -1,4 +1,4 @@
-//! Files on a network mount whose server is gone: they keep their reader for ever.
+//! Files on a network mount whose server is gone: a read never returns.
 
 use std::io;
 use std::sync::{Condvar, Mutex};
@@ -7,7 +7,7 @@ use crate::support::profile::Profile;
 use crate::support::web::Answer;
 use crate::support::{child, fork, threads, until, web, workload};
 
-/// Files that are opened as on a mount that does not answer: while it is on, calls do not return.
+/// A simulated mount that may stop answering: while it is stalled, calls do not return.
 struct Mount {
     state: Mutex<MountState>,
     changed: Condvar,
@@ -16,7 +16,7 @@ struct Mount {
 #[derive(Default)]
 struct MountState {
     is_stalled: bool,
-    /// How many threads wait for it.
+    /// The number of threads that wait for the mount.
     waiting: usize,
 }
 
@@ -33,7 +33,7 @@ impl Mount {
         self.state.lock().expect("no panic inside").waiting
     }
 
-    /// Returns when it answers.
+    /// Returns when the mount answers.
     fn wait(&self) {
         let mut state = self.state.lock().expect("no panic inside");
         state.waiting += 1;
@@ -44,22 +44,22 @@ impl Mount {
     }
 }
 
-/// Stands for the C library's in this program, std's calls among them. Programs and libraries lie on the mount; what is
-/// opened for writing and what is under /proc does not.
+/// Replaces the C library's function in this program, also for calls from std. Programs and libraries lie on the mount;
+/// files opened for writing and files under /proc do not.
 #[unsafe(no_mangle)]
 extern "C" fn open64(path: *const libc::c_char, flags: libc::c_int, mode: libc::mode_t) -> libc::c_int {
-    // SAFETY: the caller's duty.
+    // SAFETY: the caller passes a valid C string, as `open64` requires.
     let name = unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes();
     let is_mounted =
         name.starts_with(b"/proc/thread-self/exe") || !name.starts_with(b"/proc/") && name.len() > 1;
     if is_mounted && flags & libc::O_NONBLOCK != 0 {
         MOUNT.wait();
     }
-    // SAFETY: the caller's arguments.
+    // SAFETY: the arguments are the caller's, and valid for `open64`.
     unsafe { libc::openat(libc::AT_FDCWD, path, flags, libc::c_uint::from(mode)) }
 }
 
-/// Stands for the C library's as [`open64`] does.
+/// Replaces the C library's function as [`open64`] does.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn statx(
     folder: libc::c_int,
@@ -68,36 +68,37 @@ unsafe extern "C" fn statx(
     mask: libc::c_uint,
     into: *mut libc::statx,
 ) -> libc::c_int {
-    // std asks with a null pointer whether there is such a call.
-    // SAFETY: the caller's duty.
+    // std tests with a null pointer whether the call exists.
+    // SAFETY: any other pointer is a valid C string, as `statx` requires of the caller.
     let name = (!path.is_null()).then(|| unsafe { std::ffi::CStr::from_ptr(path) }.to_bytes());
     let kernel = [&b"/proc/"[..], b"/sys/"];
     if name.is_some_and(|name| name.starts_with(b"/") && !kernel.iter().any(|of| name.starts_with(of))) {
         MOUNT.wait();
     }
-    // SAFETY: the caller's arguments.
+    // SAFETY: the arguments are the caller's, and valid for `statx`.
     unsafe { libc::syscall(libc::SYS_statx, folder, path, flags, mask, into) as libc::c_int }
 }
 
-/// Stands for the C library's as [`open64`] does: nothing of ours may ask it, in a thread that others wait for.
+/// Replaces the C library's function as [`open64`] does. No code of ours may call it on a thread that others wait for.
 #[unsafe(no_mangle)]
 extern "C" fn realpath(path: *const libc::c_char, _into: *mut libc::c_char) -> *mut libc::c_char {
     MOUNT.wait();
     unsafe extern "C" {
         fn canonicalize_file_name(path: *const libc::c_char) -> *mut libc::c_char;
     }
-    // SAFETY: the caller's path, which asks for a string of the C library's allocator, as std does.
+    // SAFETY: the path is a valid C string, as `realpath` requires of the caller; the result comes from the C library's
+    // allocator, as std expects.
     unsafe { canonicalize_file_name(path) }
 }
 
-/// A library is loaded, and its mount goes before it was seen for the first time.
+/// A library is loaded, and its mount stops answering before rtprof has seen the library.
 #[test]
 fn a_new_library_on_a_mount_that_does_not_answer() {
     child::isolated("a_new_library_on_a_mount_that_does_not_answer", || {
         rtprof::set_mem_profile_rate(1);
         workload::every_kind();
         rtprof::set_mem_profile_rate(0);
-        // SAFETY: a part of the C library, without constructors.
+        // SAFETY: the library is a part of the C library, without constructors.
         let library = unsafe { libc::dlopen(c"libresolv.so.2".as_ptr(), libc::RTLD_NOW) };
         assert!(!library.is_null(), "the C library is whole");
         MOUNT.set_stalled(true);
@@ -115,7 +116,7 @@ fn a_new_library_on_a_mount_that_does_not_answer() {
     });
 }
 
-/// A daemon is a forked child for the whole of its life.
+/// A daemon is a forked child all its life.
 #[test]
 fn a_forked_child_waits_for_no_mount() {
     fork::isolated("a_forked_child_waits_for_no_mount", "", || {
@@ -133,8 +134,8 @@ fn a_forked_child_waits_for_no_mount() {
     });
 }
 
-/// Names come late, and nothing else waits for them: on a server, in the program itself, in a trace, and when the server
-/// is shut down.
+/// Names come late, and nothing else waits for them: on a server, in the program itself, in a trace, and when the
+/// server is shut down.
 #[test]
 fn a_mount_that_does_not_answer_holds_up_nothing() {
     const LATE: &str = "have no names yet";
@@ -162,7 +163,7 @@ fn a_mount_that_does_not_answer_holds_up_nothing() {
         std::thread::scope(|scope| {
             let heap = scope.spawn(|| profile(get("heap")));
             until("the file is opened", || MOUNT.waiting() > 0);
-            // What reads the file gives way to the program.
+            // The thread that reads the file gives way to the program.
             assert_eq!(threads::nice_values("rtprof-symbols"), [(threads::own_nice_value() + 10).min(19)]);
             let others = [
                 scope.spawn(|| get("heap?seconds=1")),
@@ -171,7 +172,7 @@ fn a_mount_that_does_not_answer_holds_up_nothing() {
             ];
             let lean = profile(get("heap?symbolize=none"));
             assert!(!lean.comments().contains(LATE) && !lean.sample.is_empty());
-            // Of the program itself, meanwhile.
+            // The program's own profile, meanwhile.
             without_names(&Profile::heap());
             without_names(&heap.join().expect("answered"));
             for other in others {
@@ -182,7 +183,7 @@ fn a_mount_that_does_not_answer_holds_up_nothing() {
         rtprof::trace::with_region("traced", || ());
         let traced = rtprof::trace::stop().expect("it ends");
         assert!(traced.unnamed_addresses > 0, "{traced:?}");
-        // Given up or not, those that wait for the file do not keep the server.
+        // Threads that wait for the file do not keep the server, whether they were abandoned or not.
         assert!(MOUNT.waiting() > 0);
         let last = std::thread::spawn(move || {
             web::exchange(address, web::request(address, "GET", "/debug/pprof/heap?debug=1", &[], ""))

@@ -1,9 +1,9 @@
-//! How much of the address space the process has, and may have.
+//! The address space of the process, and its limit.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Sets the soft limit of the address space; returns the one before.
+/// Sets the soft limit of the address space; returns the previous limit.
 pub(crate) fn limit_address_space(bytes: u64) -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` outlives the calls.
@@ -16,7 +16,7 @@ pub(crate) fn limit_address_space(bytes: u64) -> u64 {
     }
 }
 
-/// Has a command run within so much address space from its start.
+/// Makes a command run with this much address space from its start.
 pub(crate) fn limited_to(megabytes: u64) -> impl FnOnce(&mut Command) {
     move |command| {
         // SAFETY: only a system call runs between fork and exec.
@@ -29,12 +29,12 @@ pub(crate) fn limited_to(megabytes: u64) -> impl FnOnce(&mut Command) {
     }
 }
 
-/// Address space of this process in bytes.
+/// Returns the address space of this process in bytes.
 pub(crate) fn mapped() -> u64 {
     pages(0) * 4096
 }
 
-/// Resident memory of this process in bytes.
+/// Returns the resident memory of this process in bytes.
 pub(crate) fn resident() -> u64 {
     pages(1) * 4096
 }

@@ -1,8 +1,7 @@
-//! A headless Chromium, driven as its own developer tools drive it: messages of JSON, each ended by a zero
-//! byte, over two pipes that the browser finds at descriptors 3 and 4. So no port is open and no WebSocket
-//! needed.
+//! A headless Chromium, driven as its own developer tools drive it: messages of JSON, each ended by a zero byte, over
+//! two pipes that the browser finds at descriptors 3 and 4. So no port is open and no WebSocket needed.
 //!
-//! `ci/browser.sh` sees to it that there is one. A test that finds none says loudly that it was skipped; with
+//! `ci/browser.sh` installs a browser. A test that finds none reports loudly that it was skipped; with
 //! `RTPROF_REQUIRE_BROWSER=1` it fails.
 
 use std::io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe};
@@ -18,10 +17,10 @@ use serde_json::{Value, json};
 
 const NAMES: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable"];
 
-/// For one answer: a cold start of a browser on a busy machine takes many seconds.
+/// How long an answer may take: a cold start of a browser on a busy machine takes many seconds.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a page is looked at through.
+/// The screen on which a page is shown.
 #[derive(Clone, Copy)]
 pub(crate) struct Screen {
     pub(crate) width: u32,
@@ -29,21 +28,21 @@ pub(crate) struct Screen {
     pub(crate) dark: bool,
 }
 
-/// A browser with one tab. Dropping it ends all of its processes and removes what it wrote.
+/// A browser with one tab. Dropping it ends all of its processes and removes its files.
 pub(crate) struct Browser {
     process: Child,
     requests: PipeWriter,
     answers: Receiver<Value>,
-    /// What the browser said unasked since the last [`Browser::open`].
+    /// The events that the browser sent since the last [`Browser::open`].
     events: Vec<Value>,
     session: Option<String>,
     last_id: u64,
-    /// Whether the screen is a phone's, where one taps instead of clicking.
+    /// Whether the screen is a phone's, which is tapped instead of clicked.
     is_phone: bool,
     folder: PathBuf,
 }
 
-/// A browser of this machine's, unless it has none.
+/// Returns a browser of this machine; `None` if none is installed.
 fn installed() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
@@ -54,7 +53,7 @@ fn installed() -> Option<PathBuf> {
 }
 
 impl Browser {
-    /// Starts a browser for `test`. None means: skip, and it has been said.
+    /// Starts a browser for `test`. `None` means that the test is to be skipped, which has been reported.
     pub(crate) fn start(test: &str) -> Option<Self> {
         let Some(program) = installed() else {
             let message = format!("no browser ({}); `ci/browser.sh` installs one", NAMES.join(", "));
@@ -89,13 +88,13 @@ impl Browser {
         Some(browser)
     }
 
-    /// Loads a page, to the end of its scripts. What earlier pages logged and asked for is forgotten.
+    /// Loads a page, to the end of its scripts. The logs and requests of earlier pages are forgotten.
     pub(crate) fn open(&mut self, url: &str, screen: Screen) {
         self.prepare(screen);
         self.load(url);
     }
 
-    /// As [`Browser::open`], of a page that is complete only after a while: returns when its first part is there.
+    /// As [`Browser::open`], for a page that is complete only after a while: returns when its first part is loaded.
     #[allow(dead_code, reason = "of one of those who share this")]
     pub(crate) fn open_first_part(&mut self, url: &str, screen: Screen) {
         self.prepare(screen);
@@ -104,11 +103,11 @@ impl Browser {
     }
 
     fn prepare(&mut self, screen: Screen) {
-        // From another page, because going to the same one with another `#...` loads nothing.
+        // Starts from another page, because navigating to the same page with another `#...` loads nothing.
         self.load("about:blank");
         let Screen { width, height, .. } = screen;
         self.is_phone = width < 600;
-        // As a phone: it would lay the page out wider than its screen if the page did not say otherwise.
+        // As a phone, which would lay the page out wider than its screen if the page did not prevent this.
         let metrics =
             json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": self.is_phone });
         self.call("Emulation.setDeviceMetricsOverride", metrics);
@@ -117,7 +116,7 @@ impl Browser {
         self.events.clear();
     }
 
-    /// Clicks on a link, and waits for what it leads to.
+    /// Clicks on a link, and waits for the new page.
     pub(crate) fn follow(&mut self, selector: &str) {
         self.events.clear();
         self.loading(|browser| browser.click_on(selector));
@@ -128,7 +127,7 @@ impl Browser {
         assert!(answer.get("errorText").is_none(), "{url}: {answer}");
     }
 
-    /// Does what loads a page, and waits for the load event.
+    /// Runs `act`, which loads a page, and waits for the load event.
     fn loading<T>(&mut self, act: impl FnOnce(&mut Self) -> T) -> T {
         let is_load = |event: &&Value| event["method"] == "Page.loadEventFired";
         let before = self.events.iter().filter(is_load).count();
@@ -140,14 +139,14 @@ impl Browser {
         result
     }
 
-    /// Has the system prefer dark colours, or light ones.
+    /// Makes the system prefer dark colours, or light ones.
     pub(crate) fn prefer_dark(&mut self, dark: bool) {
         let scheme = if dark { "dark" } else { "light" };
         let features = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         self.call("Emulation.setEmulatedMedia", json!({ "features": features }));
     }
 
-    /// What an expression of the page is, as JSON. Fails if it throws.
+    /// Evaluates an expression in the page, and returns its value as JSON. Fails if the expression throws.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let parameters = json!({ "expression": expression, "returnByValue": true, "awaitPromise": true });
         let mut answer = self.call("Runtime.evaluate", parameters);
@@ -155,7 +154,7 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
-    /// The milliseconds that statements take in the page, of five times the least.
+    /// Returns the milliseconds that statements take in the page: the least of five times.
     pub(crate) fn least_time(&mut self, statements: &str) -> f64 {
         let timed = format!(
             "Math.min(...[1, 2, 3, 4, 5].map(() => {{
@@ -167,7 +166,7 @@ impl Browser {
         self.evaluate(&timed).as_f64().expect("a number")
     }
 
-    /// The milliseconds that it takes to make so many elements of a class, lay them out and take them away.
+    /// Returns the milliseconds that it takes to make so many elements of a class, lay them out and remove them.
     pub(crate) fn time_of_elements(&mut self, class: &str, count: u64) -> f64 {
         self.least_time(&format!(
             "const box = document.createElement('div');
@@ -225,7 +224,7 @@ impl Browser {
         }
     }
 
-    /// Types into what has the focus.
+    /// Types into the element that has the focus.
     pub(crate) fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({ "text": text }));
     }
@@ -257,9 +256,9 @@ impl Browser {
         std::fs::write(path, from_base64(data)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     }
 
-    /// What the page logged as an error, threw and did not catch, or the browser held against it.
+    /// Returns the page's logged errors, uncaught exceptions, and complaints of the browser.
     pub(crate) fn console_errors(&mut self) -> Vec<String> {
-        // Events come in order with answers: what was said before this is here after it.
+        // Events and answers come in order: events sent before this answer have arrived after it.
         self.evaluate("0");
         let is_error = |event: &&Value| match event["method"].as_str() {
             Some("Runtime.exceptionThrown") => true,
@@ -272,14 +271,14 @@ impl Browser {
         self.events.iter().filter(is_error).map(|event| event["params"].to_string()).collect()
     }
 
-    /// The addresses that the page had loaded, its own first.
+    /// Returns the addresses that the page requested, its own first.
     pub(crate) fn requested(&mut self) -> Vec<String> {
         self.evaluate("0");
         let requests = self.events.iter().filter(|event| event["method"] == "Network.requestWillBeSent");
         requests.map(|event| event["params"]["request"]["url"].as_str().unwrap_or("?").to_owned()).collect()
     }
 
-    /// One command of the protocol, and its result.
+    /// Sends a command of the protocol, and returns its result.
     fn call(&mut self, method: &str, parameters: Value) -> Value {
         self.last_id += 1;
         let mut message = json!({ "id": self.last_id, "method": method, "params": parameters });
@@ -297,7 +296,7 @@ impl Browser {
         }
     }
 
-    /// Waits for the next message: the answer to the last command, or an event to be kept.
+    /// Waits for the next message: the answer to the last command, or an event, which is kept.
     fn hear(&mut self, started: Instant, waiting_for: &str) -> Option<Value> {
         let message = match self.answers.recv_timeout(PATIENCE.saturating_sub(started.elapsed())) {
             Ok(message) => message,
@@ -314,10 +313,10 @@ impl Browser {
 
 impl Drop for Browser {
     fn drop(&mut self) {
-        // SAFETY: a plain system call; the group's founder has not been waited for, so its number is ours.
+        // SAFETY: a plain system call; the group's founder has not been waited for, so its id is not reused.
         unsafe { libc::kill(-(self.process.id() as i32), libc::SIGKILL) };
         self.process.wait().ok();
-        // Its other processes may be writing until they notice.
+        // The browser's other processes may write files until they notice.
         for _ in 0..50 {
             if std::fs::remove_dir_all(&self.folder).is_ok() || !self.folder.exists() {
                 break;
@@ -331,9 +330,9 @@ fn spawn(program: &Path, folder: &Path, reads: &PipeReader, writes: &PipeWriter)
     let mut command = Command::new(program);
     command
         .args(["--headless", "--remote-debugging-pipe", "--no-first-run", "--no-default-browser-check"])
-        // In a container there is neither a user of its own for the sandbox nor a large /dev/shm.
+        // In a container there is neither a separate user for the sandbox nor a large /dev/shm.
         .args(["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"])
-        // What a browser does by itself would be seen as what the page does.
+        // Requests that the browser makes by itself would be taken for the page's.
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
         .args(["--disable-extensions", "--no-proxy-server", "--password-store=basic"])
         .arg(format!("--user-data-dir={}", folder.display()))
@@ -343,15 +342,16 @@ fn spawn(program: &Path, folder: &Path, reads: &PipeReader, writes: &PipeWriter)
         .stdout(Stdio::null())
         .stderr(Stdio::null());
     let (reads, writes) = (reads.as_raw_fd(), writes.as_raw_fd());
-    // SAFETY: only system calls, between fork and exec; both descriptors are open until `spawn` is back.
+    // SAFETY: the closure makes only system calls, between fork and exec; both descriptors are open until `spawn`
+    // returns.
     unsafe { command.pre_exec(move || hand_over(reads, writes)) };
     command.spawn().unwrap_or_else(|error| panic!("cannot start {}: {error}", program.display()))
 }
 
-/// Puts the browser's ends of the pipes where it looks for them.
+/// Moves the browser's ends of the pipes to the descriptors where it looks for them.
 fn hand_over(reads: RawFd, writes: RawFd) -> std::io::Result<()> {
     let check = |result| if result < 0 { Err(std::io::Error::last_os_error()) } else { Ok(result) };
-    // Out of the way first: either may already be 3 or 4, and would be overwritten or stay close-on-exec.
+    // First to other descriptors: either may already be 3 or 4, and would be overwritten or stay close-on-exec.
     // SAFETY: plain system calls on open descriptors.
     unsafe {
         let reads = check(libc::fcntl(reads, libc::F_DUPFD_CLOEXEC, 10))?;
@@ -362,7 +362,7 @@ fn hand_over(reads: RawFd, writes: RawFd) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The browser's messages, read by a thread of its own so that waiting for one can have an end.
+/// Receives the browser's messages, which a separate thread reads so that waiting for a message can time out.
 fn receive(answers: PipeReader) -> Receiver<Value> {
     let (send, receive) = channel();
     std::thread::spawn(move || {

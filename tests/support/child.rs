@@ -1,7 +1,7 @@
-//! Tests in a process of their own: the test binary starts itself again with one test selected and
-//! a scenario in the environment.
+//! Tests in a separate process: the test binary starts itself again with one test selected and a scenario in the
+//! environment.
 //!
-//! A test that needs this reads
+//! A test that needs this has the form
 //!
 //! ```ignore
 //! #[test]
@@ -10,8 +10,8 @@
 //! }
 //! ```
 //!
-//! so that totals are clean, a setting does not leak into the neighbour, and a crash or a hang is this
-//! test's failure and not the whole binary's.
+//! so that totals are clean, a setting does not affect another test, and a crash or a hang fails this test and not the
+//! whole binary.
 
 use std::io::{Read, Write};
 use std::panic::Location;
@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 const SCENARIO: &str = "RTPROF_TEST_SCENARIO";
 
-/// Long enough for a debug build on a machine with two cores on which four others compute all the time and a server that
-/// gives way to them (nice 10) gets a twentieth of a core; short enough to notice a deadlock.
+/// Long enough for a debug build on a machine with two cores on which four other threads compute all the time, so that
+/// a server that gives way to them (nice 10) gets a twentieth of a core; short enough to notice a deadlock.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Runs `body` in a child process and fails with all of its output unless it ended well.
+/// Runs `body` in a child process and fails with all of its output unless it ended with success.
 ///
 /// `test` is the name of the calling test, here and below: in a binary of several files the file's module is added.
 #[track_caller]
@@ -33,13 +33,13 @@ pub(crate) fn isolated(test: &str, body: impl FnOnce()) {
     isolated_as(test, "", body);
 }
 
-/// As [`isolated`], for a test that runs its body several times, told apart by `scenario`.
+/// As [`isolated`], for a test that runs its body several times, with different values of `scenario`.
 #[track_caller]
 pub(crate) fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
     isolated_with(test, scenario, |_| {}, body);
 }
 
-/// As [`isolated_as`], in a child that `set` has prepared.
+/// As [`isolated_as`], in a child whose command `set` has prepared.
 #[track_caller]
 pub(crate) fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Command), body: impl FnOnce()) {
     if is(test, scenario) {
@@ -49,7 +49,7 @@ pub(crate) fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Co
     }
 }
 
-/// As [`isolated`], in a child whose executable is a copy in `folder`, to be tampered with.
+/// As [`isolated`], in a child whose executable is a copy in `folder`, which the test may modify.
 #[track_caller]
 pub(crate) fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
     if is(test, "") {
@@ -57,14 +57,14 @@ pub(crate) fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
     } else if !any() {
         let program = folder.join("program");
         std::fs::create_dir_all(folder).expect("the build's own folder can be written");
-        // What an earlier run has left may be no file at all.
+        // An earlier run may have left something other than a file.
         std::fs::remove_file(&program).ok();
         std::fs::copy(own_binary(), &program).expect("the build's own folder can be written");
         judge(test, output_of(Command::new(program), test, "", |_| {}));
     }
 }
 
-/// As [`isolated`], in a child that `loader` is executed for, with this binary as an argument.
+/// As [`isolated`], in a child that executes `loader` with this binary as an argument.
 #[track_caller]
 pub(crate) fn isolated_by_loader(loader: &Path, test: &str, body: impl FnOnce()) {
     if is(test, "") {
@@ -85,20 +85,20 @@ fn own_binary() -> PathBuf {
     std::env::current_exe().expect("a test knows its own binary")
 }
 
-/// Whether this process is the child for `scenario` of `test`.
+/// Returns whether this process is the child for `scenario` of `test`.
 #[track_caller]
 pub(crate) fn is(test: &str, scenario: &str) -> bool {
-    // Not in the closure: there, the caller would be this file.
+    // Computed outside the closure, where the caller would be this file.
     let key = key(test, scenario);
     std::env::var(SCENARIO).is_ok_and(|running| running == key)
 }
 
-/// Whether this process is any child.
+/// Returns whether this process is any child.
 pub(crate) fn any() -> bool {
     std::env::var_os(SCENARIO).is_some()
 }
 
-/// Runs the child for `scenario` of `test` to its end, however that comes.
+/// Runs the child for `scenario` of `test` to its end, with success or not.
 #[track_caller]
 pub(crate) fn output(test: &str, scenario: &str, set: impl FnOnce(&mut Command)) -> Output {
     output_of(Command::new(own_binary()), test, scenario, set)
@@ -111,11 +111,11 @@ fn output_of(mut command: Command, test: &str, scenario: &str, set: impl FnOnce(
     command
         .args(["--exact", &full_name, "--include-ignored", "--nocapture", "--test-threads=1"])
         .env(SCENARIO, key)
-        // Children print their panics; resolving them under a tight limit is a test of std, not of us.
+        // Children print their panics; resolving the panics' stacks under a tight limit would test std, not our code.
         .env("RUST_BACKTRACE", "0");
     set(&mut command);
     let output = finish(&mut command);
-    // A test that skips itself in the child is to be seen as well.
+    // A test that skips itself in the child is reported too.
     let stderr = String::from_utf8_lossy(&output.stderr);
     for line in stderr.lines().filter(|line| line.starts_with("SKIPPED: ")) {
         writeln!(std::io::stderr(), "{line}").ok();
@@ -126,7 +126,7 @@ fn output_of(mut command: Command, test: &str, scenario: &str, set: impl FnOnce(
     output
 }
 
-/// Runs a command to its end; one that hangs is killed and reported.
+/// Runs a command to its end; a command that hangs is killed and reported.
 pub(crate) fn finish(command: &mut Command) -> Output {
     let started = Instant::now();
     let mut child = command
@@ -163,7 +163,7 @@ pub(crate) fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
     }
 }
 
-/// Everything a child said, for a failure's message: first why it failed, which CI's summary shows.
+/// Returns a child's whole output for a failure's message: first the reason, which CI's summary shows.
 pub(crate) fn report(output: &Output) -> String {
     let (stdout, stderr) = (&output.stdout, &output.stderr);
     format!(
@@ -174,7 +174,7 @@ pub(crate) fn report(output: &Output) -> String {
     )
 }
 
-/// The signal that ended a process, if one did.
+/// Returns the signal that ended a process, if one did.
 pub(crate) fn signal(status: ExitStatus) -> Option<i32> {
     std::os::unix::process::ExitStatusExt::signal(&status)
 }
@@ -191,8 +191,8 @@ fn key(test: &str, scenario: &str) -> String {
     format!("{}/{scenario}", full_name(test))
 }
 
-/// The name by which the harness knows `test` of the calling file: `tests/waits/threads.rs` is the module `threads` of
-/// the binary `waits`, and `tests/browser.rs` is a binary by itself.
+/// Returns the harness's name of `test` of the calling file: `tests/waits/threads.rs` is the module `threads` of the
+/// binary `waits`, and `tests/browser.rs` is a binary by itself.
 #[track_caller]
 fn full_name(test: &str) -> String {
     fn stem(path: &Path) -> Option<&str> {
@@ -208,7 +208,7 @@ fn full_name(test: &str) -> String {
 
 type Drained = std::thread::JoinHandle<Vec<u8>>;
 
-/// Reads a pipe beside the child, which would stop at a full one.
+/// Reads a pipe while the child runs, which would block at a full pipe.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> Drained {
     std::thread::spawn(move || {
         let mut bytes = Vec::new();

@@ -1,9 +1,9 @@
-//! Waits whose length is known, and what the block and mutex profiles say of them.
+//! Waits whose length is known, and the block and mutex profiles of them.
 //!
-//! A test makes threads wait for each other and compares with the times it has seen itself. A wait begins
-//! between the instant before the thread asked for the lock and the instant at which the kernel was seen to
-//! have it asleep; it ends between the instants before and after the unlock. So a profile's number lies in an
-//! interval that is exact on the busiest machine, where a fixed length of time would be wrong.
+//! A test makes threads wait for each other and compares with the times that it has measured itself. A wait begins
+//! between the instant before the thread requested the lock and the instant at which the kernel reported it asleep; it
+//! ends between the instants before and after the unlock. So a profile's number lies in an interval that is exact on
+//! the busiest machine, where a fixed length of time would be wrong.
 
 use std::cell::RefCell;
 use std::iter::Sum;
@@ -16,7 +16,7 @@ use super::Background;
 use super::profile::{Profile, Sample};
 use super::random::Random;
 
-/// Every wait and every contended unlock from here on.
+/// Records every wait and every contended unlock from here on.
 pub(crate) fn record_everything() {
     rtprof::set_block_profile_rate(1);
     rtprof::set_mutex_profile_fraction(1);
@@ -38,15 +38,15 @@ fn switch_all_the_time(background: &Background) {
     });
 }
 
-/// What must not be the first function of a stack: the user's own is.
+/// Prefixes that the first function of a stack must not have, because it is the user's own function.
 const MACHINERY: [&str; 5] = ["rtprof_", "lock_api", "parking_lot", "core::", "std::"];
-/// But this, which says that many threads needed a cache for unwinding at once.
+/// Except this function, which says that many threads needed a cache for unwinding at once.
 const NOT_CAPTURED: &str = "stack_not_captured";
 
-/// The block or mutex profile as it is written, with what holds for every one of them checked.
+/// Returns the block or mutex profile as it is written, after checking the properties of every such profile.
 pub(crate) fn written(name: &str) -> Profile {
     let profile = written_unmodified(name);
-    // Where std's own waits are seen they are in there too.
+    // If std's own waits are recorded, they are in the profile too.
     for sample in profile.samples().into_iter().filter(|_| !cfg!(feature = "interpose")) {
         let leaf = &sample.frames[0].function;
         assert!(!is_machinery(leaf), "{name}: {leaf} is no function of the user's: {:#?}", sample.frames);
@@ -59,13 +59,13 @@ fn is_machinery(leaf: &str) -> bool {
         && !leaf.contains(NOT_CAPTURED)
 }
 
-/// Whether a wait was one of std's, which the test's own threads make.
+/// Returns whether a wait was one of std's, which the test's own threads make.
 fn is_stds(sample: &Sample) -> bool {
     let leaf = &sample.frames[0].function;
     is_machinery(leaf) || leaf.starts_with("pthread_")
 }
 
-/// As [`written`], of waits in locks that are not ours: their functions are part of the stack.
+/// As [`written`], for waits in locks that are not ours: their functions are part of the stack.
 pub(crate) fn written_unmodified(name: &str) -> Profile {
     let mut bytes = Vec::new();
     let profile = rtprof::pprof::lookup(name).expect("it is built in");
@@ -76,15 +76,15 @@ pub(crate) fn written_unmodified(name: &str) -> Profile {
         let leaf = &sample.frames[0].function;
         let is_ours = leaf.trim_start_matches('<').starts_with("rtprof_") && !leaf.contains(NOT_CAPTURED);
         assert!(!is_ours, "{name}: {leaf} is ours: {:#?}", sample.frames);
-        // The count is a divisor. An hour is more than any test takes: the difference of two swapped instants
-        // is centuries.
+        // The count is a divisor. An hour is more than any test takes; the difference of two swapped instants would be
+        // centuries.
         assert!(sample.values[0] >= 1, "{name}: no waits at {leaf}");
         assert!((0..3_600_000_000_000).contains(&sample.values[1]), "{name}: {} ns", sample.values[1]);
     }
     profile
 }
 
-/// How many waits and how many nanoseconds.
+/// The number of waits, and their nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Waits {
     pub(crate) count: i64,
@@ -93,12 +93,12 @@ pub(crate) struct Waits {
 
 pub(crate) const NONE: Waits = Waits { count: 0, nanos: 0 };
 
-/// All that the mutex profile says; one profile costs half of both.
+/// Returns the totals of the mutex profile alone; this costs half as much as both profiles.
 pub(crate) fn charged_in_all() -> Waits {
     waits(&written("mutex"), "", true)
 }
 
-/// Both profiles at one time.
+/// Both profiles at one moment.
 pub(crate) struct Seen {
     block: Profile,
     mutex: Profile,
@@ -110,23 +110,23 @@ impl Seen {
         Self { block: written("block"), mutex: written("mutex"), without_stds: true }
     }
 
-    /// As [`Seen::now`], where locks are seen that are not ours.
+    /// As [`Seen::now`], if waits in locks that are not ours are recorded.
     pub(crate) fn unmodified() -> Self {
         Self { block: written_unmodified("block"), mutex: written_unmodified("mutex"), without_stds: false }
     }
 
-    /// What the block profile says of stacks with a function of this name in them; of all with "".
+    /// Returns the waits in the block profile whose stacks contain a function of this name; all waits for "".
     pub(crate) fn blocked(&self, function: &str) -> Waits {
         waits(&self.block, function, self.without_stds)
     }
 
-    /// The samples of the block profile whose stack has a function of this name.
+    /// Returns the samples of the block profile whose stack contains a function of this name.
     pub(crate) fn samples_blocked(&self, function: &str) -> Vec<Sample> {
         let has_it = |sample: &Sample| sample.frames.iter().any(|frame| is_named(&frame.function, function));
         self.block.samples().into_iter().filter(has_it).collect()
     }
 
-    /// What the mutex profile says of stacks with a function of this name in them; of all with "".
+    /// Returns the waits in the mutex profile whose stacks contain a function of this name; all waits for "".
     pub(crate) fn charged(&self, function: &str) -> Waits {
         waits(&self.mutex, function, self.without_stds)
     }
@@ -146,12 +146,12 @@ fn waits(profile: &Profile, function: &str, without_stds: bool) -> Waits {
     sum
 }
 
-/// Whether a path has this segment: `holder` in `test::holder::<T>`, but not in `test::a_holder`.
+/// Returns whether a path has this segment: `holder` in `test::holder::<T>`, but not in `test::a_holder`.
 fn is_named(path: &str, function: &str) -> bool {
     path.split("::").any(|segment| segment == function)
 }
 
-/// The name of the innermost function of each sample, without path and types.
+/// Returns the name of the innermost function of each sample, without path and types.
 pub(crate) fn leaves(profile: &Profile) -> Vec<String> {
     let leaf = |sample: Sample| {
         let path = sample.frames[0].function.split("::<").next().expect("a split has a part").to_owned();
@@ -160,7 +160,7 @@ pub(crate) fn leaves(profile: &Profile) -> Vec<String> {
     profile.samples().into_iter().filter(|sample| !is_stds(sample)).map(leaf).collect()
 }
 
-/// A length of time, between two.
+/// A length of time, known to lie between two bounds.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct About {
     pub(crate) least: Duration,
@@ -168,8 +168,8 @@ pub(crate) struct About {
 }
 
 impl About {
-    /// The profiler's clock is measured against the system's, which is itself corrected by up to 0.05 %; a
-    /// nanosecond is cut off for each record.
+    /// Returns whether the length may be `nanos`. The profiler's clock is calibrated against the system's, which is
+    /// itself corrected by up to 0.05 %; each record loses up to a nanosecond.
     pub(crate) fn contains(self, nanos: i64) -> bool {
         let slack = |length: Duration| (length / 1000 + Duration::from_micros(2)).as_nanos() as i64;
         let (least, most) = (self.least.as_nanos() as i64, self.most.as_nanos() as i64);
@@ -204,10 +204,10 @@ impl Sum for About {
     }
 }
 
-/// Has this thread wait in vain, and says how long a profile may show it waiting.
+/// Makes this thread wait in vain, and returns how long a profile may show it waiting.
 ///
-/// The deadline is counted from before the wait. What lies between is the time for which the thread ran, or stood in
-/// line for a core: the kernel keeps account of both.
+/// The deadline counts from before the wait. The difference is the time for which the thread ran, or waited for a core:
+/// the kernel records both.
 pub(crate) fn in_vain(timeout: Duration, wait: impl FnOnce(Duration)) -> About {
     let (began, before) = (Instant::now(), awake(thread_id()));
     wait(timeout);
@@ -215,8 +215,8 @@ pub(crate) fn in_vain(timeout: Duration, wait: impl FnOnce(Duration)) -> About {
     About { least: timeout.saturating_sub(awake(thread_id()) - before), most }
 }
 
-/// For how long a thread was not asleep in its life: it ran, or it waited for a core. Of a thread that runs, its current
-/// time slice may be missing.
+/// Returns how long a thread was not asleep in its life: it ran, or it waited for a core. For a running thread the
+/// current time slice may be missing.
 pub(crate) fn awake(thread: i32) -> Duration {
     let path = format!("/proc/self/task/{thread}/schedstat");
     let text = std::fs::read_to_string(path).expect("Linux tells of a thread that lives");
@@ -224,7 +224,8 @@ pub(crate) fn awake(thread: i32) -> Duration {
     Duration::from_nanos(nanos.sum())
 }
 
-/// An instant, between two: that of a wake inside an unlock, or that at which a thread began to wait.
+/// An instant, known to lie between two bounds: that of a wake inside an unlock, or that at which a thread began to
+/// wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     before: Instant,
@@ -232,7 +233,7 @@ pub(crate) struct Moment {
 }
 
 impl Moment {
-    /// Some instant of this call.
+    /// Runs `call`, and returns the interval in which it ran.
     pub(crate) fn of(call: impl FnOnce()) -> Self {
         let before = Instant::now();
         call();
@@ -243,17 +244,17 @@ impl Moment {
         Self::of(|| ())
     }
 
-    /// How long after `earlier` this is.
+    /// Returns how long after `earlier` this moment is.
     pub(crate) fn since(self, earlier: Self) -> About {
         let least = self.before.saturating_duration_since(earlier.after);
         About { least, most: self.after.saturating_duration_since(earlier.before) }
     }
 }
 
-/// A thread that waits.
+/// A waiting thread.
 pub(crate) struct Waiter<'scope, T> {
     pub(crate) thread: ScopedJoinHandle<'scope, T>,
-    /// When its wait began.
+    /// The moment at which its wait began.
     pub(crate) began: Moment,
 }
 
@@ -272,13 +273,13 @@ pub(crate) fn queue<'scope, T: Send + 'scope>(
     Waiter { thread, began: Moment { before, after: Instant::now() } }
 }
 
-/// The kernel's number of this thread.
+/// Returns the kernel's id of this thread.
 pub(crate) fn thread_id() -> i32 {
     // SAFETY: a plain system call.
     unsafe { libc::gettid() }
 }
 
-/// Returns when the thread was asleep for 2 ms without a break: for a lock, and not for a page or the like.
+/// Returns when the thread has been asleep for 2 ms without interruption: for a lock, and not for a page or the like.
 ///
 /// Fails at once if the thread has ended.
 #[track_caller]
@@ -296,7 +297,7 @@ pub(crate) fn wait_until_asleep(thread: i32) {
     }
 }
 
-/// Which sleep of its life a thread is in, if it is in one.
+/// Returns the number of a thread's present sleep; `None` if the thread is not asleep.
 #[track_caller]
 pub(crate) fn sleep_number(thread: i32) -> Option<u64> {
     let status = match std::fs::read_to_string(format!("/proc/self/task/{thread}/status")) {
@@ -308,7 +309,7 @@ pub(crate) fn sleep_number(thread: i32) -> Option<u64> {
     is_asleep.then(|| field("voluntary_ctxt_switches:")?.parse().ok()).flatten()
 }
 
-/// Has `threads` threads use a lock, with everything recorded.
+/// Makes `threads` threads use a lock, with everything recorded.
 pub(crate) fn recorded<T>(threads: u32, uses: impl FnOnce() -> T) -> T {
     let started = Instant::now();
     record_everything();
@@ -317,8 +318,8 @@ pub(crate) fn recorded<T>(threads: u32, uses: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Has `threads` threads use a lock, with profiles switched at every moment of a wait: what is recorded are whole waits,
-/// or none.
+/// Makes `threads` threads use a lock, while profiles are switched on and off at every moment of a wait: waits are
+/// recorded whole, or not at all.
 pub(crate) fn switched<T>(threads: u32, uses: impl FnOnce() -> T) -> T {
     let (background, started) = (Background::default(), Instant::now());
     let result = scope(|scope| {
@@ -330,7 +331,7 @@ pub(crate) fn switched<T>(threads: u32, uses: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Threads cannot have waited for longer than they were there.
+/// Asserts that threads have not waited for longer than they lived.
 pub(crate) fn assert_plausible(threads: u32, elapsed: Duration) {
     let seen = Seen::now();
     let most = (elapsed * threads).as_nanos() as i64;

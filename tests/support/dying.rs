@@ -1,13 +1,13 @@
-//! Threads whose destructors have something to do, to the last that a thread can have.
+//! Threads whose destructors run a function, including the latest destructors of a thread.
 
 use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::LazyLock;
 
-/// How often [`run`] has its function run.
+/// The number of times that [`run`] runs its function.
 pub(crate) const DESTRUCTORS: i64 = 2 + 4;
 
-/// Runs its function when its thread dies; the first has a second one do so too.
+/// Runs its function when its thread ends; the first one registers a second one.
 struct Dying {
     is_first: bool,
     act: fn(),
@@ -28,7 +28,7 @@ impl Drop for Dying {
     }
 }
 
-/// A pthread key. Its destructor re-arms itself until libc gives up, after 4 rounds: later than any of Rust's.
+/// A pthread key. Its destructor re-arms itself until libc stops, after 4 rounds: later than any destructor of Rust.
 static KEY: LazyLock<libc::pthread_key_t> = LazyLock::new(|| {
     let mut key = 0;
     // SAFETY: `key` outlives the call.
@@ -43,13 +43,13 @@ fn arm(act: *const fn()) {
 
 unsafe extern "C" fn key_destructor(value: *mut c_void) {
     let act = value.cast::<fn()>().cast_const();
-    // SAFETY: `run` leaked it for this.
+    // SAFETY: `run` leaked the pointer for this destructor, so it stays valid.
     unsafe { (*act)() };
     arm(act);
 }
 
-/// Starts a thread, and waits for its end. `act` runs in destructors of thread-locals, the second registered by the
-/// first, and in all rounds of a pthread key's.
+/// Starts a thread, and waits for its end. `act` runs in destructors of two thread-locals, the second registered by the
+/// first, and in all rounds of a pthread key's destructor.
 pub(crate) fn run(act: fn()) {
     let kept: &'static fn() = Box::leak(Box::new(act));
     let body = move || {

@@ -1,11 +1,11 @@
-//! Programs of tests/fixtures that a test builds by cargo, in ways that differ from its own.
+//! Programs of tests/fixtures that a test builds with cargo, in ways that differ from the test's own build.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::child;
 
-/// A copy outside of the sources, where cargo may write its lock file.
+/// A copy outside of the source folder, where cargo may write its lock file.
 pub(crate) struct Fixture {
     package: PathBuf,
 }
@@ -19,12 +19,13 @@ impl Fixture {
         let text = std::fs::read_to_string(root.join("tests/fixtures").join(name).join("Cargo.toml"));
         let text = text.expect("it is in the repository").replace("../../..", &root.to_string_lossy());
         write_if_changed(&manifest, text.as_bytes());
-        // Ours, so that it needs no network. Cargo removes what the fixture has no use for.
+        // Our own lock file, so that the build needs no network. Cargo removes the packages that the fixture does not
+        // use.
         std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file is there");
         Self { package }
     }
 
-    /// `cargo build` or another verb, with the compiler's flags, and none that are inherited.
+    /// Returns `cargo build`, or the command of another verb, with these compiler flags and none that are inherited.
     pub(crate) fn cargo(&self, verb: &str, target: &Path, flags: &str) -> Command {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(&self.package).args([verb, "--quiet", "--offline"]);
@@ -36,7 +37,7 @@ impl Fixture {
     }
 }
 
-/// Runs the command, and fails with all that it said unless it ended well.
+/// Runs the command, and fails with its whole output unless it ended with success.
 #[track_caller]
 pub(crate) fn succeed(command: &mut Command) {
     let output = child::finish(command);

@@ -1,4 +1,4 @@
-//! The flame graph page in a browser: profiles to fill it with, and what is looked for in it.
+//! The flame graph page in a browser: profiles to fill it with, and ways to inspect it.
 
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ pub(crate) const PHONE: Screen = Screen { width: 360, height: 740, dark: false }
 pub(crate) const INUSE_SPACE: usize = 3;
 pub(crate) const MIB: i64 = 1 << 20;
 
-/// A stack from its outermost function, and what it allocated: objects and bytes, in all and still in use.
+/// A stack from its outermost function, and its allocations: objects and bytes, in total and still in use.
 pub(crate) type Stack = (&'static [&'static str], [i64; 4]);
 
 pub(crate) const MAIN: &str = "shop::main";
@@ -27,7 +27,7 @@ pub(crate) const VISIT: &str = "shop::index::visit";
 pub(crate) const TO_VEC: &str = "alloc::slice::<impl [u8]>::to_vec";
 pub(crate) const START: &str = "shop::config::load::{{closure}}";
 
-/// 100 MiB in use. `visit` calls itself, so that counting frames is not counting stacks.
+/// 100 MiB in use. `visit` calls itself, so that the number of frames differs from that of stacks.
 pub(crate) const SHOP: [Stack; 7] = [
     (&[MAIN, SERVE, ORDER, JSON, TO_VEC], [50_000, 600 * MIB, 4_000, 10 * MIB]),
     (&[MAIN, SERVE, ORDER, JSON], [20_000, 100 * MIB, 1_000, 5 * MIB]),
@@ -38,7 +38,7 @@ pub(crate) const SHOP: [Stack; 7] = [
     (&[MAIN, START], [20, 10 * MIB, 20, 10 * MIB]),
 ];
 
-/// As the server writes it: functions once, and the tree of stacks with callers before what they call.
+/// Returns the data as the server writes it: each function once, and the tree of stacks with callers before callees.
 pub(crate) fn profile_of(stacks: &[Stack]) -> Value {
     let mut functions: Vec<&str> = Vec::new();
     let mut nodes: Vec<(i64, usize, [i64; 4])> = Vec::new();
@@ -82,7 +82,7 @@ fn folder() -> &'static Path {
     Path::new(env!("CARGO_TARGET_TMPDIR"))
 }
 
-/// Fills the page as the server does, and returns where it is.
+/// Fills the page as the server does, and returns its address.
 pub(crate) fn page(test: &str, profile: &Value) -> String {
     let profile = profile.to_string().replace('<', "\\u003c");
     let path: PathBuf = folder().join(format!("flamegraph-{test}.html"));
@@ -99,18 +99,18 @@ pub(crate) fn show(browser: &mut Browser, url: &str, screen: Screen) {
     browser.wait_for("document.body.dataset.ready === '1'");
 }
 
-/// A picture for who wants to look.
+/// Saves a picture for manual inspection.
 pub(crate) fn picture(browser: &mut Browser, name: &str) {
     browser.screenshot(&folder().join(format!("flamegraph-{name}.png")));
 }
 
-/// The page did nothing wrong and asked nobody for anything.
+/// Checks that the page logged no error and requested nothing.
 pub(crate) fn is_clean(browser: &mut Browser, url: &str) {
     assert_eq!(browser.console_errors(), [""; 0]);
     assert_eq!(browser.requested(), [url.split('#').next().expect("split gives one at least")]);
 }
 
-/// Left edge and width of the `which`th frame of that name.
+/// Returns the left edge and the width of the `which`th frame of this name.
 pub(crate) fn frame(browser: &mut Browser, name: &str, which: usize) -> (f64, f64) {
     let expression = format!(
         "(() => {{
@@ -144,7 +144,7 @@ pub(crate) fn text(browser: &mut Browser, selector: &str) -> String {
     text.as_str().expect("an element has a text").to_owned()
 }
 
-/// Selects a sample type as a person does.
+/// Selects a sample type by the page's control.
 pub(crate) fn choose_type(browser: &mut Browser, name: &str) {
     browser.evaluate(&format!(
         "(() => {{

@@ -2,8 +2,8 @@
 
 use std::arch::global_asm;
 
-// Computes with the stack pointer that it is given, and then goes back to the stack that it was called on. To who looks for
-// its caller by the tables, the return address lies where the stack pointer points to.
+// Computes with the given stack pointer, and then returns to the stack that it was called on. By the unwind tables the
+// return address lies where the stack pointer points.
 global_asm!(
     ".globl rtprof_test_compute_at",
     ".type rtprof_test_compute_at, @function",
@@ -25,13 +25,13 @@ unsafe extern "C" {
 }
 
 /// Computes with a stack pointer that points to no memory: to the guard page at the end of a stack, as between the two
-/// instructions of a switch to it, and to addresses that are none.
+/// instructions of a switch to it, and to invalid addresses.
 #[inline(never)]
 pub(crate) fn switches_stacks() {
     const SIZE: usize = 64 << 10;
     const PAGE: usize = 4 << 10;
-    // SAFETY: a mapping of this function's, with a page at its end that cannot be read. The function gives the stack pointer
-    // back, and signals have a stack of their own meanwhile: std gives one to each thread.
+    // SAFETY: this function owns the mapping, which has a page at its end that cannot be read. The callee restores the
+    // stack pointer, and signals run on the alternate stack meanwhile, which std gives to each thread.
     unsafe {
         let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
         let base = libc::mmap(std::ptr::null_mut(), SIZE + PAGE, access, kind, -1, 0);

@@ -1,19 +1,19 @@
-//! Forked children that must end well.
+//! Forked children that must end with success.
 
 use std::os::unix::process::CommandExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::child;
 
-/// A child that hangs is ended by its own alarm.
+/// The time after which its alarm ends a child that hangs.
 const PATIENCE_SECONDS: u32 = 120;
 
 /// As [`child::isolated_as`], for a test whose forked children start threads.
 ///
-/// Each thread of std that starts or ends holds std's lock of the list of guard pages for a moment. A child forked in that
-/// moment never gets the lock, so that none of its threads starts; rtprof can do nothing about that. std keeps no
-/// such list where the process comes to life with other dispositions of the two signals than the default. (To ignore them
-/// is in vain: the kernel ends a process that faults all the same.)
+/// Each thread of std that starts or ends holds std's lock of the list of guard pages for a moment. A child forked in
+/// that moment never gets the lock, so that none of its threads starts; rtprof cannot prevent this. std keeps no such
+/// list if the process starts with other dispositions of the two signals than the default. (Ignoring the signals has no
+/// other effect: the kernel still ends a process that faults.)
 #[track_caller]
 pub(crate) fn isolated(test: &str, scenario: &str, body: impl FnOnce()) {
     let ignore_faults = || {
@@ -24,25 +24,25 @@ pub(crate) fn isolated(test: &str, scenario: &str, body: impl FnOnce()) {
         Ok(())
     };
     let set = |command: &mut std::process::Command| {
-        // SAFETY: it makes system calls only.
+        // SAFETY: the closure makes only system calls.
         unsafe { command.pre_exec(ignore_faults) };
     };
     child::isolated_with(test, scenario, set, body);
 }
 
-/// As in the C library, which keeps its allocator usable in the child, and calls what was registered for forks.
+/// Forks as the C library does, which keeps its allocator usable in the child, and calls the registered fork handlers.
 pub(crate) fn fork() -> i32 {
-    // SAFETY: the child calls into the allocator and into rtprof, whose promise this is.
+    // SAFETY: the child calls only the allocator and rtprof, both of which must work in a forked child.
     unsafe { libc::fork() }
 }
 
-/// By the system call alone, of which no library hears. No other thread may be at work.
+/// Forks by the system call alone, so that no library learns of it. No other thread may run.
 pub(crate) fn bare_fork() -> i32 {
-    // SAFETY: as above; with these arguments all of it is copied.
+    // SAFETY: with these arguments the child is a full copy, and no other thread runs, so no lock is held.
     unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }
 }
 
-/// Runs `body` in a forked child of [`isolated`], and fails unless that ends well and in time.
+/// Runs `body` in a forked child of [`isolated`], and fails unless the child ends with success and in time.
 pub(crate) fn in_a_child(what: &str, body: impl FnOnce()) {
     in_a_child_by(fork, what, body);
 }

@@ -1,7 +1,7 @@
-//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read us.
+//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read our files.
 //!
-//! `ci/go.sh` installs them. A test that finds none says loudly that it was skipped; with
-//! `RTPROF_REQUIRE_GO=1` it fails.
+//! `ci/go.sh` installs them. A test that finds none reports loudly that it was skipped; with `RTPROF_REQUIRE_GO=1` it
+//! fails.
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
@@ -18,16 +18,16 @@ use super::profile::Profile;
 const NEWEST: &str = "1.27.3";
 const VERSIONS: [&str; 2] = [NEWEST, "1.21.13"];
 
-/// How long a viewer may take until it listens. The newest Go builds it at its first use.
+/// How long a viewer may take until it listens. The newest Go builds the viewer at its first use.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// One installed toolchain.
+/// An installed toolchain.
 pub(crate) struct Go {
     pub(crate) version: &'static str,
     home: PathBuf,
 }
 
-/// The installed toolchains. Empty means: skip, and it has been said.
+/// Returns the installed toolchains. An empty list means that the test is to be skipped, which has been reported.
 pub(crate) fn toolchains(test: &str) -> Vec<Go> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/go");
     let (found, missing): (Vec<_>, Vec<_>) =
@@ -41,8 +41,8 @@ pub(crate) fn toolchains(test: &str) -> Vec<Go> {
 }
 
 impl Go {
-    /// What `go tool pprof ARGUMENTS` prints. Fails if it fails, and if it has anything to complain of:
-    /// pprof reads many a broken profile with a warning.
+    /// Returns the output of `go tool pprof ARGUMENTS`. Fails if pprof fails or gives a warning: pprof reads many a
+    /// broken profile with a warning.
     pub(crate) fn pprof<A: AsRef<std::ffi::OsStr>>(&self, arguments: &[A]) -> String {
         let mut command = self.pprof_command();
         command.args(arguments);
@@ -57,7 +57,7 @@ impl Go {
         String::from_utf8(output.stdout).expect("pprof prints UTF-8")
     }
 
-    /// `go tool pprof`, its arguments still to come.
+    /// Returns the command `go tool pprof` without arguments.
     pub(crate) fn pprof_command(&self) -> Command {
         self.tool("pprof")
     }
@@ -65,7 +65,7 @@ impl Go {
     fn tool(&self, name: &str) -> Command {
         let root = self.home.join(self.version).join("go");
         let mut command = Command::new(root.join("bin/go"));
-        // Settings of the machine must not decide a test; ci/go.sh uses the same.
+        // Settings of the machine must not influence a test; ci/go.sh uses the same environment.
         command
             .env_remove("PPROF_BINARY_PATH")
             .env_remove("PPROF_TOOLS")
@@ -86,11 +86,11 @@ impl Go {
         self.version == NEWEST
     }
 
-    /// What `go tool trace ARGUMENTS FILE` writes. Fails if it fails.
+    /// Returns the output of `go tool trace ARGUMENTS FILE`. Fails if it fails.
     pub(crate) fn trace(&self, argument: &str, path: &Path) -> Vec<u8> {
         let mut command = self.tool("trace");
         command.arg(argument).arg(path);
-        // Not `child::finish`, which reads texts: profiles are none.
+        // `child::finish` is unsuitable: it reads texts, and profiles are none.
         let output = command.stdin(Stdio::null()).output();
         let output = output.unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -99,13 +99,13 @@ impl Go {
         output.stdout
     }
 
-    /// All events of a trace as `go tool trace -d` prints them.
+    /// Returns all events of a trace as `go tool trace -d` prints them.
     pub(crate) fn trace_events(&self, path: &Path) -> String {
         let argument = if self.is_newest() { "-d=parsed" } else { "-d" };
         String::from_utf8(self.trace(argument, path)).expect("it prints UTF-8")
     }
 
-    /// The profile that `go tool trace -pprof=KIND` makes of a trace.
+    /// Returns the profile that `go tool trace -pprof=KIND` makes of a trace.
     pub(crate) fn trace_profile(&self, kind: &str, path: &Path) -> Profile {
         Profile::read(&self.trace(&format!("-pprof={kind}"), path))
     }
@@ -113,7 +113,7 @@ impl Go {
     /// Opens a trace as its user would: `go tool trace FILE`.
     pub(crate) fn view(&self, path: &Path) -> Viewer {
         let mut command = self.tool("trace");
-        // `go tool` is the tool's parent: only as a group both can be ended.
+        // `go tool` is the tool's parent, so both can be ended only as a group.
         command.arg("-http=127.0.0.1:0").arg(path).process_group(0);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
@@ -142,11 +142,11 @@ impl Go {
     }
 }
 
-/// A running `go tool trace` with its web pages. Ended when dropped.
+/// A running `go tool trace` with its web pages. Dropping it ends the tool.
 pub(crate) struct Viewer {
     version: &'static str,
     child: Child,
-    /// Its error output, to the end.
+    /// Its whole error output.
     said: Option<JoinHandle<String>>,
     address: Option<SocketAddr>,
 }
@@ -156,7 +156,7 @@ impl Viewer {
         self.address.expect("it is set before anybody has the viewer")
     }
 
-    /// Ends it, and fails if it has complained: a page's panic is only seen here.
+    /// Ends the tool, and fails if it has reported an error: a page's panic shows only here.
     pub(crate) fn close(mut self) {
         let said = self.end();
         let complaints = ["panic", "goroutine ", "rror"];
@@ -166,7 +166,8 @@ impl Viewer {
 
     fn end(&mut self) -> String {
         let group = self.child.id() as i32;
-        // SAFETY: a plain system call; the group is this child's own, which was not waited for yet.
+        // SAFETY: a plain system call; the child founded the group and has not been waited for, so its id is not
+        // reused.
         unsafe { libc::kill(-group, libc::SIGKILL) };
         self.child.wait().expect("a killed child can be waited for");
         self.said.take().map_or(String::new(), |said| said.join().expect("reading a pipe does not panic"))

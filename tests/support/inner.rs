@@ -1,5 +1,5 @@
-//! The allocator under ours: the system's here, jemalloc or mimalloc when `tests/allocators` builds these
-//! same tests with a feature of its own. They are C to compile, which a plain `cargo test` should not.
+//! The allocator under ours: the system's here; jemalloc or mimalloc when `tests/allocators` builds these tests with a
+//! feature for it. Those compile C code, which a plain `cargo test` should not.
 #![allow(unexpected_cfgs, reason = "the features are those of tests/allocators")]
 
 #[cfg(not(any(feature = "jemalloc", feature = "mimalloc")))]
@@ -17,5 +17,5 @@ pub(crate) type Inner = mimalloc::MiMalloc;
 #[cfg(feature = "mimalloc")]
 pub(crate) const INNER: Inner = mimalloc::MiMalloc;
 
-/// Whether it is the system's.
+/// Whether the inner allocator is the system's.
 pub(crate) const IS_SYSTEM: bool = !cfg!(any(feature = "jemalloc", feature = "mimalloc"));

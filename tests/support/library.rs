@@ -10,7 +10,7 @@ use super::child;
 pub(crate) type Callback = extern "C" fn(*mut c_void);
 type CallBack = unsafe extern "C" fn(Callback, *mut c_void);
 
-/// Libraries that differ in where their code lies.
+/// The number of libraries, which differ in the addresses of their code.
 pub(crate) const VARIANTS: usize = 4;
 
 /// Compiles the variants of the fixture without frame pointers, as distributions do. Called before the children start.
@@ -29,7 +29,7 @@ pub(crate) fn build(directory: &Path) -> Vec<PathBuf> {
     (0..VARIANTS).map(build).collect()
 }
 
-/// Compiles `source` with this command.
+/// Compiles `source` with this command. Returns `into`.
 pub(crate) fn compile(mut command: Command, source: &Path, into: PathBuf) -> PathBuf {
     command.arg("-o").arg(&into).arg(source);
     let output = child::finish(&mut command);
@@ -37,7 +37,7 @@ pub(crate) fn compile(mut command: Command, source: &Path, into: PathBuf) -> Pat
     into
 }
 
-/// The variants, built by the parent of the children that load them.
+/// Returns the variants, built by the parent of the children that load them.
 pub(crate) fn libraries(test: &str) -> Vec<PathBuf> {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dlopen").join(test);
     if child::any() {
@@ -47,7 +47,7 @@ pub(crate) fn libraries(test: &str) -> Vec<PathBuf> {
     }
 }
 
-/// A library that is loaded.
+/// A loaded library.
 pub(crate) struct Library(*mut c_void);
 
 impl Library {
@@ -59,19 +59,19 @@ impl Library {
         Self(handle)
     }
 
-    /// Calls the callback through a function of the library; returns where that lies.
+    /// Calls the callback through a function of the library; returns the function's address.
     pub(crate) fn call_back_through(&self, name: &CStr, callback: Callback) -> *mut c_void {
         // SAFETY: the library is loaded as long as `self` lives.
         let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
         assert!(!symbol.is_null(), "the fixture has it");
         // SAFETY: the fixtures' functions have this type.
         let call_back: CallBack = unsafe { std::mem::transmute(symbol) };
-        // SAFETY: it calls the callback and nothing else.
+        // SAFETY: the function only calls the callback.
         unsafe { call_back(callback, std::ptr::null_mut()) };
         symbol
     }
 
-    /// As below, through the function that all variants have.
+    /// Calls the callback through the function that all variants have.
     pub(crate) fn call_back(&self, callback: Callback) {
         self.call_back_through(c"call_back", callback);
     }
@@ -79,7 +79,7 @@ impl Library {
 
 impl Drop for Library {
     fn drop(&mut self) {
-        // SAFETY: opened in `open`; nothing of it is used after this.
+        // SAFETY: `open` opened the handle; no code of the library is used after this.
         unsafe { libc::dlclose(self.0) };
     }
 }

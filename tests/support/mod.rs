@@ -1,5 +1,5 @@
-//! What the end-to-end tests share: a decoder that knows nothing of our encoder, the real Go tools,
-//! and processes of their own for what must not share one.
+//! Code shared by the end-to-end tests: a decoder that is independent of our encoder, the real Go tools, and separate
+//! processes for tests that must not share one.
 #![allow(dead_code, reason = "every test uses its own part of this")]
 
 pub(crate) mod address_space;
@@ -29,24 +29,25 @@ use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-/// In every test binary the events of all traces are checked as they are written.
+/// Makes every test binary check the events of all traces while they are written.
 extern "C" fn check_events() {
     rtprof_trace_out::self_check::check_events_with(rtprof_trace_check::event_check);
 }
 
 #[cfg(target_os = "linux")]
 #[used]
-// SAFETY: a constructor, which sets a word.
+// SAFETY: the constructor only sets a word.
 #[unsafe(link_section = ".init_array")]
 static CHECK_EVENTS: extern "C" fn() = check_events;
 
-/// How long a stress test keeps on: `RTPROF_STRESS_SECS`, 1 s unless told. Each does a least number of rounds besides.
+/// Returns how long a stress test runs: `RTPROF_STRESS_SECS`, by default 1 s. Each test also does a minimum number of
+/// rounds.
 pub(crate) fn stress() -> Duration {
     let seconds = std::env::var("RTPROF_STRESS_SECS").ok().and_then(|text| text.parse().ok());
     Duration::from_secs_f64(seconds.unwrap_or(1.0))
 }
 
-/// Work for threads beside a test's own, ended with it.
+/// Work for threads beside a test's own; ends with the test.
 #[derive(Default)]
 pub(crate) struct Background {
     stop: AtomicBool,
@@ -60,7 +61,8 @@ impl Background {
         }
     }
 
-    /// Ends the work when dropped, by a panic too, so that a failure is seen and not a hang.
+    /// Returns a guard that ends the work when dropped, by a panic too, so that a failure is reported instead of a
+    /// hang.
     pub(crate) fn ends_here(&self) -> impl Drop {
         struct Ends<'a>(&'a AtomicBool);
         impl Drop for Ends<'_> {
@@ -72,10 +74,10 @@ impl Background {
     }
 }
 
-/// Longer than anything takes on the busiest machine, short enough to notice a hang.
+/// Longer than any step takes on the busiest machine, short enough to notice a hang.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Returns when `done` does; fails if that takes a minute.
+/// Returns when `done` returns true; fails if that takes a minute.
 #[track_caller]
 pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     let started = Instant::now();
@@ -85,7 +87,8 @@ pub(crate) fn until(what: &str, mut done: impl FnMut() -> bool) {
     }
 }
 
-/// Says that a test was not run. Not by `eprintln!`, which the harness keeps to itself when a test passes.
+/// Reports that a test was not run. `eprintln!` does not serve, because the harness hides its output when a test
+/// passes.
 pub(crate) fn skipped(test: &str, why: &str) {
     writeln!(std::io::stderr(), "SKIPPED: {test}: {why}").ok();
 }

@@ -1,15 +1,15 @@
-//! Processor time: how much was used, and work that uses it.
+//! Processor time: clocks, and work that uses it.
 
 use std::hint::black_box;
 use std::mem::zeroed;
 use std::time::Duration;
 
-/// Processor time of the current thread.
+/// Returns the processor time of the current thread.
 pub(crate) fn used() -> Duration {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 
-/// Processor time of the process.
+/// Returns the processor time of the process.
 pub(crate) fn used_by_all() -> Duration {
     read(libc::CLOCK_PROCESS_CPUTIME_ID)
 }
@@ -19,10 +19,10 @@ pub(crate) fn used_by_all() -> Duration {
 pub(crate) struct ThreadClock(libc::clockid_t);
 
 impl ThreadClock {
-    /// Of the current thread.
+    /// Returns the clock of the current thread.
     pub(crate) fn own() -> Self {
         let mut clock = 0;
-        // SAFETY: writes to a local; the thread is alive.
+        // SAFETY: the call writes to a local; the thread is alive.
         assert_eq!(unsafe { libc::pthread_getcpuclockid(libc::pthread_self(), &raw mut clock) }, 0);
         Self(clock)
     }
@@ -33,7 +33,7 @@ impl ThreadClock {
 }
 
 fn read(clock: libc::clockid_t) -> Duration {
-    // SAFETY: writes to a local.
+    // SAFETY: the call writes to a local.
     let time = unsafe {
         let mut time: libc::timespec = zeroed();
         assert_eq!(libc::clock_gettime(clock, &raw mut time), 0);
@@ -42,7 +42,7 @@ fn read(clock: libc::clockid_t) -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Computes for this long, mostly outside the kernel. Returns how long it was.
+/// Computes for this long, mostly outside the kernel. Returns the time used.
 #[inline(always)]
 pub(crate) fn burn(time: Duration) -> Duration {
     let start = used();

@@ -1,5 +1,5 @@
-//! Reads `profile.proto`, from the field numbers of its definition, so that an error of our encoder is
-//! not shared by the decoder that judges it.
+//! Reads `profile.proto` by the field numbers of its definition, so that an error of our encoder is not repeated in the
+//! decoder that checks it.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Read;
@@ -124,13 +124,13 @@ pub(crate) struct Profile {
     pub(crate) default_sample_type: i64,
 }
 
-/// The four values of a heap sample, by their place.
+/// The indices of the four values of a heap sample.
 pub(crate) const ALLOC_OBJECTS: usize = 0;
 pub(crate) const ALLOC_SPACE: usize = 1;
 pub(crate) const INUSE_OBJECTS: usize = 2;
 pub(crate) const INUSE_SPACE: usize = 3;
 
-/// One function in a stack; inlined ones stand by themselves.
+/// One function in a stack; inlined functions are separate frames.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Frame {
     pub(crate) function: String,
@@ -146,7 +146,7 @@ pub(crate) struct Frame {
 pub(crate) struct Sample {
     pub(crate) frames: Vec<Frame>,
     pub(crate) values: Vec<i64>,
-    /// Text and numeric labels alike, numbers in decimal.
+    /// Labels with texts and labels with numbers; numbers are in decimal.
     pub(crate) labels: HashMap<String, String>,
 }
 
@@ -166,7 +166,7 @@ impl Profile {
         profile
     }
 
-    /// The heap profile of this process as it is written.
+    /// Returns the heap profile of this process as it is written.
     pub(crate) fn heap() -> Self {
         let mut bytes = Vec::new();
         rtprof::pprof::write_heap_profile(&mut bytes).expect("a vector takes everything");
@@ -186,22 +186,22 @@ impl Profile {
         self.sample_type.iter().map(|kind| (self.text(kind.kind), self.text(kind.unit))).collect()
     }
 
-    /// All samples, resolved.
+    /// Returns all samples, resolved.
     pub(crate) fn samples(&self) -> Vec<Sample> {
         self.resolve(self.sample.iter())
     }
 
-    /// The samples that have `function` in their stack.
+    /// Returns the samples that have `function` in their stack.
     pub(crate) fn samples_of(&self, function: &str) -> Vec<Sample> {
         self.resolve(self.raw_samples_of(function))
     }
 
-    /// The sum of each value over the samples that have `function` in their stack.
+    /// Returns the sum of each value over the samples that have `function` in their stack.
     pub(crate) fn totals_of(&self, function: &str) -> [i64; 4] {
         total(self.raw_samples_of(function))
     }
 
-    /// The sum of each value over the samples of objects of `size` bytes.
+    /// Returns the sum of each value over the samples of objects of `size` bytes.
     pub(crate) fn totals_of_size(&self, size: usize) -> [i64; 4] {
         let bytes = self.string_table.iter().position(|text| text == "bytes");
         total(self.sample.iter().filter(|sample| {
@@ -255,7 +255,7 @@ impl Profile {
             .collect()
     }
 
-    /// What pprof shows for a location without a function: its binary, as `[libc.so.6]`, if that is known.
+    /// Returns the name that pprof shows for a location without a function: its binary, as `[libc.so.6]`, if known.
     fn unnamed(&self, location: &Location) -> String {
         let mapping = self.mapping.iter().find(|mapping| mapping.id == location.mapping_id);
         let path = mapping.map_or("", |mapping| self.text(mapping.filename));
@@ -271,7 +271,7 @@ impl Profile {
         (self.text(label.key).to_owned(), value)
     }
 
-    /// The rules that pprof's own CheckValid has, and those that it leaves to the writer.
+    /// Checks the rules of pprof's own CheckValid, and those that pprof leaves to the writer.
     pub(crate) fn check(&self) {
         assert_eq!(self.string_table.first().map(String::as_str), Some(""), "string 0 is empty");
         let string = |index: i64| assert!((index as usize) < self.string_table.len(), "string {index}");

@@ -1,5 +1,5 @@
-//! A generator with a fixed seed, so that a workload is the same in every run. (The sampling itself
-//! is not: its generators are seeded by the system, which is why its tests state a flake probability.)
+//! A generator with a fixed seed, so that a workload is the same in every run. (The sampling itself is not: the system
+//! seeds its generators, so its tests state a flake probability.)
 
 /// SplitMix64.
 pub(crate) struct Random(u64);
@@ -17,7 +17,7 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// A number below `bound`, which is not 0.
+    /// Returns a number below `bound`, which must not be 0.
     pub(crate) fn below(&mut self, bound: usize) -> usize {
         (self.next() % bound as u64) as usize
     }

@@ -1,15 +1,14 @@
-//! Samples taken where a stack has little room left, and what became of them.
+//! Samples taken where a stack has little room left, and the number of those dropped.
 
 use std::alloc::{Layout, alloc, dealloc};
 use std::hint::black_box;
 
 use super::profile::{ALLOC_OBJECTS, Profile, Sample};
 
-/// The size of what is counted here; nothing else has it.
+/// The size of the counted objects; no other object has it.
 const OBJECT: usize = 613;
 pub(crate) const ROUNDS: i64 = 20;
-/// What the program itself needs for an allocation here: at rate 0 it gets by with 0.5 KiB, and in debug builds with
-/// 1.5.
+/// The stack that the program itself needs for an allocation here: at rate 0 it needs 0.5 KiB, in debug builds 1.5 KiB.
 pub(crate) const LEAST: usize = if cfg!(debug_assertions) { 3 << 10 } else { 1 << 10 };
 /// Enough for every sample to be kept.
 pub(crate) const ENOUGH: usize = if cfg!(debug_assertions) { 8 << 10 } else { 5 << 10 };
@@ -18,17 +17,17 @@ pub(crate) const ENOUGH: usize = if cfg!(debug_assertions) { 8 << 10 } else { 5 
 pub(crate) fn some_objects() {
     let layout = Layout::from_size_align(OBJECT, 1).expect("a small size");
     for _ in 0..ROUNDS {
-        // SAFETY: it has a size, and is given back as it was had.
+        // SAFETY: the layout's size is not 0, and the object is freed with the layout of its allocation.
         unsafe { dealloc(black_box(alloc(layout)), layout) };
     }
 }
 
-/// The profile, written where there is room.
+/// Returns the profile, written on a thread with enough stack.
 pub(crate) fn profile() -> Profile {
     std::thread::spawn(Profile::heap).join().expect("it is written")
 }
 
-/// How many samples have all these functions in their stack.
+/// Returns how many samples have all these functions in their stack.
 pub(crate) fn recorded(profile: &Profile, functions: &[&str]) -> i64 {
     let has_all = |sample: &Sample| functions.iter().all(|function| sample.has(function));
     profile
@@ -39,7 +38,7 @@ pub(crate) fn recorded(profile: &Profile, functions: &[&str]) -> i64 {
         .sum()
 }
 
-/// How many samples the profile says were given up for want of room.
+/// Returns how many samples were dropped for lack of room, according to the profile.
 pub(crate) fn given_up(profile: &Profile) -> i64 {
     let comments = profile.comments();
     let line = comments.lines().find(|line| line.contains("too little of the program's stack was left"));
@@ -51,7 +50,7 @@ fn stack_pointer() -> usize {
     (&raw const local).addr()
 }
 
-/// Calls `f` when the stack pointer has come near `to`, by frames that get smaller.
+/// Calls `f` when the stack pointer is near `to`, through frames of decreasing size.
 pub(crate) fn deeper(to: usize, f: &dyn Fn()) {
     match stack_pointer().saturating_sub(to) {
         ..512 => f(),

@@ -2,19 +2,19 @@
 
 use std::io;
 
-/// Has the kernel refuse these system calls to all threads of this process from now on.
+/// Makes the kernel refuse these system calls to all threads of this process from now on.
 pub(crate) fn refuse(calls: &[libc::c_long]) -> io::Result<()> {
     filter(calls, libc::SECCOMP_RET_ERRNO | libc::EPERM as u32, libc::SECCOMP_RET_ALLOW)
 }
 
-/// Has the kernel kill this process when a thread makes any system call but these, from now on.
+/// Makes the kernel kill this process when a thread makes any system call but these, from now on.
 pub(crate) fn kill_at_all_but(calls: &[libc::c_long]) -> io::Result<()> {
     filter(calls, libc::SECCOMP_RET_ALLOW, libc::SECCOMP_RET_KILL_PROCESS)
 }
 
 fn filter(calls: &[libc::c_long], theirs: u32, others: u32) -> io::Result<()> {
     let step = |code: u32, k: u32, jt: u8| libc::sock_filter { code: code as u16, jt, jf: 0, k };
-    // The number of the call stands first.
+    // The number of the call is the first word.
     let mut filter = vec![step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];
     for (at, &call) in calls.iter().enumerate() {
         let to_theirs = (calls.len() - at) as u8;

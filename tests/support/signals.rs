@@ -1,8 +1,8 @@
-//! What the process does with its signals.
+//! The signal dispositions of the process.
 
-/// What the process does with a signal.
+/// Returns the handler or disposition of a signal.
 pub(crate) fn disposition(signal: i32) -> usize {
-    // SAFETY: an all-zero structure is one, and the call writes to it.
+    // SAFETY: an all-zero `sigaction` is valid, and the call writes to it.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         assert_eq!(libc::sigaction(signal, std::ptr::null(), &raw mut action), 0);
@@ -10,7 +10,7 @@ pub(crate) fn disposition(signal: i32) -> usize {
     }
 }
 
-/// Whether threads are being sampled: the signal has a handler then. (To try to sample would be in the way.)
+/// Returns whether threads are being sampled: the signal then has a handler. (An attempt to sample would interfere.)
 pub(crate) fn is_sampled() -> bool {
     disposition(libc::SIGURG) != libc::SIG_DFL
 }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-/// How much each thread of this name gives way to others: 0 unless it was told to, 19 at most.
+/// Returns the nice value of each thread of this name: 0 by default, 19 at most.
 pub(crate) fn nice_values(name: &str) -> Vec<i64> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux tells");
     let tasks = tasks.map(|task| task.expect("Linux tells").path());
@@ -11,15 +11,15 @@ pub(crate) fn nice_values(name: &str) -> Vec<i64> {
     tasks.filter(|task| is_named(task)).filter_map(|task| nice_value(&task)).collect()
 }
 
-/// That of the thread that asks.
+/// Returns the nice value of the current thread.
 pub(crate) fn own_nice_value() -> i64 {
     nice_value(Path::new("/proc/thread-self")).expect("Linux tells")
 }
 
-/// `None` if the thread has ended.
+/// Returns the nice value of a thread; `None` if the thread has ended.
 fn nice_value(task: &Path) -> Option<i64> {
     let stat = std::fs::read_to_string(task.join("stat")).ok()?;
-    // After the name, which may hold anything, nice is the seventeenth.
+    // After the name, which may contain any character, nice is the seventeenth field.
     let after = stat.rsplit_once(')').expect("the name ends").1;
     Some(after.split_whitespace().nth(16).and_then(|nice| nice.parse().ok()).expect("a number"))
 }

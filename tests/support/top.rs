@@ -1,4 +1,4 @@
-//! `go tool pprof -top`, and what it should say by our own reading of the same file.
+//! `go tool pprof -top`, and its expected output by our own reading of the same file.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::path::Path;
 use super::go::Go;
 use super::profile::Sample;
 
-/// One row.
+/// A row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) flat: i64,
     pub(crate) cum: i64,
 }
 
-/// Without these pprof leaves out what is little beside the whole, as what a test has allocated may be: an object of the test
-/// harness, sampled at the default rate, counts ten thousand.
+/// Without these options pprof leaves out values that are small beside the whole, as a test's allocations may be: an
+/// object of the test harness, sampled at the default rate, counts ten thousand.
 pub(crate) const EVERYTHING: [&str; 3] = ["-nodefraction=0", "-edgefraction=0", "-nodecount=100000"];
 
-/// What it prints, in the order in which it does. `unit` is one that makes whole numbers.
+/// Returns the printed rows in their order. `unit` must be one that makes whole numbers.
 pub(crate) fn rows(go: &Go, path: &Path, index: &str, unit: &str) -> Vec<(String, Row)> {
     rows_with(go, path, index, unit, &[])
 }
 
-/// As [`rows`], of a legacy text, whose addresses pprof looks up in the program by itself. In a debug build that takes it a
-/// minute: there without names.
+/// As [`rows`], for a legacy text, whose addresses pprof looks up in the program by itself. That takes a minute in a
+/// debug build, so there the rows are without names.
 pub(crate) fn rows_of_text(go: &Go, path: &Path, index: &str, unit: &str) -> Vec<(String, Row)> {
     let options: &[&str] = if cfg!(debug_assertions) { &["-symbolize=none"] } else { &[] };
     rows_with(go, path, index, unit, options)
@@ -52,7 +52,7 @@ fn rows_with(go: &Go, path: &Path, index: &str, unit: &str, options: &[&str]) ->
     .collect()
 }
 
-/// The same, by function, from our own reading.
+/// Returns the expected rows by function, from our own reading.
 pub(crate) fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row> {
     let mut rows: BTreeMap<String, Row> = BTreeMap::new();
     for sample in samples {
@@ -67,7 +67,8 @@ pub(crate) fn expected(samples: &[Sample], value: usize) -> BTreeMap<String, Row
     rows
 }
 
-/// Checks that pprof prints these rows of a file. A failure shows only those that differ: a CPU profile has hundreds of rows.
+/// Checks that pprof prints these rows of a file. A failure shows only the rows that differ: a CPU profile has hundreds
+/// of rows.
 #[track_caller]
 pub(crate) fn check(go: &Go, path: &Path, kind: &str, unit: &str, mut expected: BTreeMap<String, Row>) {
     let mut told: BTreeMap<_, _> = rows(go, path, kind, unit).into_iter().collect();
@@ -80,12 +81,12 @@ pub(crate) fn check(go: &Go, path: &Path, kind: &str, unit: &str, mut expected: 
     assert_eq!(told, expected, "Go {}: -top of {kind} of {path:?}", go.version);
 }
 
-/// The sum of what stands at the functions themselves.
+/// Returns the sum of the values at the functions themselves.
 pub(crate) fn total(rows: &[(String, Row)]) -> i64 {
     rows.iter().map(|(_, row)| row.flat).sum()
 }
 
-/// `1.23s` or `450ms`, as pprof prints them.
+/// Parses `1.23s` or `450ms`, as pprof prints times.
 pub(crate) fn seconds(word: &str) -> f64 {
     let unit = word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.');
     let number: f64 = word[..word.len() - unit.len()].parse().expect("a number");

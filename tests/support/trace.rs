@@ -1,5 +1,5 @@
-//! Traces as a test takes and reads them. Of its own binary, since there is one trace at a time: each test is a
-//! process of its own.
+//! Recording and reading of traces in tests. Each test is a separate process, because a process has one trace at a
+//! time.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ use rtprof_trace_check::{Event, EventType, Parsed};
 
 use crate::support::PATIENCE;
 
-/// A writer that keeps what it is given, for who holds the other end.
+/// A writer whose bytes can be read through a clone.
 #[derive(Clone, Default)]
 pub(crate) struct Kept(Arc<Mutex<Vec<u8>>>);
 
@@ -39,7 +39,7 @@ pub(crate) struct Trace {
     pub(crate) parsed: Parsed,
 }
 
-/// Records what `script` does.
+/// Records a trace of `script`.
 #[track_caller]
 pub(crate) fn record(script: impl FnOnce()) -> Trace {
     record_with(Options::default(), script)
@@ -54,7 +54,7 @@ pub(crate) fn record_with(options: Options, script: impl FnOnce()) -> Trace {
     valid(kept.bytes(), stats)
 }
 
-/// Starts a trace that is kept. Its end may take as long as anything in tests: a debug build has many names to be found.
+/// Starts a trace that is kept. Its end may take as long as anything in tests: a debug build has many names to find.
 #[track_caller]
 pub(crate) fn start(options: Options) -> Kept {
     let kept = Kept::default();
@@ -63,7 +63,7 @@ pub(crate) fn start(options: Options) -> Kept {
     kept
 }
 
-/// A trace like any other can be recorded now. One without stacks: those take time.
+/// Checks that a further trace can be recorded now. It has no stacks, which would take time.
 #[track_caller]
 pub(crate) fn assert_works() {
     let trace = record(|| rtprof::set_heap_goal(12_345));
@@ -72,7 +72,7 @@ pub(crate) fn assert_works() {
     assert_eq!(goals.next_back(), Some(12_345));
 }
 
-/// A trace by its bytes, which must be valid; if they are not they are kept for who wants to see why.
+/// Makes a trace of its bytes, which must be valid; invalid bytes are saved for inspection.
 #[track_caller]
 pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
     match rtprof_trace_check::validate(&bytes) {
@@ -99,7 +99,7 @@ impl Trace {
         saved(name, &self.bytes)
     }
 
-    /// Nothing was lost, and nothing was left out.
+    /// Asserts that nothing was lost, and nothing was omitted.
     #[track_caller]
     pub(crate) fn assert_whole(&self) {
         let Stats { dropped_events, dropped_buffers, dropped_stacks, dropped_names, .. } = self.stats;
@@ -107,7 +107,8 @@ impl Trace {
         assert_eq!((dropped, self.stats.omitted_events), ([0; 4], 0), "{:?}", self.stats);
     }
 
-    /// Nothing was lost, and nothing was left out but the ends of what began before the trace.
+    /// Asserts that nothing was lost, and nothing was omitted but the ends of regions and tasks that began before the
+    /// trace.
     #[track_caller]
     pub(crate) fn assert_whole_but_for_what_began_before(&self) {
         let Stats { dropped_events, dropped_buffers, dropped_stacks, dropped_names, .. } = self.stats;
@@ -115,7 +116,7 @@ impl Trace {
         assert_eq!(dropped, [0; 4], "{:?}", self.stats);
     }
 
-    /// The only goroutine of this name.
+    /// Returns the only goroutine of this name.
     #[track_caller]
     pub(crate) fn goroutine(&self, name: &str) -> u64 {
         let found: Vec<_> = self.parsed.goroutines_named(name).collect();
@@ -124,20 +125,20 @@ impl Trace {
         found[0]
     }
 
-    /// Events that a goroutine made, or that happened to it, in their order.
+    /// Returns the events that a goroutine made, or that happened to it, in their order.
     pub(crate) fn story(&self, goroutine: u64) -> Vec<Event<'_>> {
         let is_about = |event: &Event<'_>| event.g() == goroutine || event.target() == Some(goroutine);
         self.parsed.events().filter(is_about).collect()
     }
 
-    /// The events of a type that a goroutine of this name made.
+    /// Returns the events of a type that a goroutine of this name made.
     #[track_caller]
     pub(crate) fn by(&self, name: &str, event_type: EventType) -> Vec<Event<'_>> {
         let goroutine = self.goroutine(name);
         self.parsed.events_of(event_type).filter(|event| event.g() == goroutine).collect()
     }
 
-    /// The only event of a type that a goroutine of this name made.
+    /// Returns the only event of a type that a goroutine of this name made.
     #[track_caller]
     pub(crate) fn only(&self, name: &str, event_type: EventType) -> Event<'_> {
         let found = self.by(name, event_type);
@@ -146,7 +147,7 @@ impl Trace {
         found[0]
     }
 
-    /// What holds for every trace: times do not go back, and every wake follows its cause.
+    /// Asserts the order that every trace has: times do not go back, and every wake follows its cause.
     #[track_caller]
     pub(crate) fn assert_in_order(&self) {
         let mut last = 0;
@@ -157,26 +158,26 @@ impl Trace {
     }
 }
 
-/// Whether a path of functions ends in this one: `wait` in `test::wait::<T>` and in `test::wait::{{closure}}`, but not
-/// in `test::wait_for_it`.
+/// Returns whether a path of functions ends in this function: `wait` in `test::wait::<T>` and in
+/// `test::wait::{{closure}}`, but not in `test::wait_for_it`.
 pub(crate) fn is_named(path: &str, function: &str) -> bool {
     // Types may name functions too.
     let path = path.split("::<").next().unwrap_or(path);
     path.split("::").any(|segment| segment == function)
 }
 
-/// Whether the stack has this function in it.
+/// Returns whether the event's stack contains this function.
 pub(crate) fn has(event: Event<'_>, function: &str) -> bool {
     event.stack().any(|frame| is_named(frame.function, function))
 }
 
-/// An event's stack: from a function of the program's own, not of the profiler's, through `function` to the name of its
-/// goroutine.
+/// Checks an event's stack: it goes from a function of the program, not of the profiler, through `function` to the name
+/// of its goroutine.
 #[track_caller]
 pub(crate) fn check_stack(event: Event<'_>, function: &str, goroutine: &str) {
     let functions = event.functions();
     assert!(has(event, function), "{event:?}: no {function} in {functions:#?}");
-    // Of a region the tools show where it starts.
+    // For a region the tools show where it starts.
     let is_region = event.event_type() == EventType::UserRegion;
     let outermost = if is_region { functions[0] } else { goroutine };
     assert_eq!(functions.last(), Some(&outermost), "{event:?}");
@@ -186,7 +187,7 @@ pub(crate) fn check_stack(event: Event<'_>, function: &str, goroutine: &str) {
     assert!(functions.len() <= 128, "{event:?}: {} frames", functions.len());
 }
 
-/// How long a goroutine was in a state that this event began, by the first event to end it.
+/// Returns how long a goroutine was in the state that the event `from` began and `to` ended.
 pub(crate) fn until(from: Event<'_>, to: Event<'_>) -> Duration {
     Duration::from_nanos(to.time() - from.time())
 }

@@ -1,4 +1,4 @@
-//! What `go tool trace` must make of a trace: every event, every profile, every page.
+//! The checks of a trace with `go tool trace`: every event, every profile, every page.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -9,7 +9,7 @@ use crate::support::go::{self, Go};
 use crate::support::web;
 use crate::trace_of::{self, Trace};
 
-/// What Go 1.21 calls an event that it has read.
+/// Returns the name under which Go 1.21 prints an event.
 fn plain_name(event_type: EventType) -> &'static str {
     match event_type {
         EventType::GoStartLocal => EventType::GoStart.name(),
@@ -20,11 +20,11 @@ fn plain_name(event_type: EventType) -> &'static str {
     }
 }
 
-/// The tools read every event that we have written, and no other.
+/// Checks that the tools read every event that we have written, and no other.
 pub(crate) fn check_events(go: &Go, path: &Path, parsed: &Parsed) {
     let text = go.trace_events(path);
     if go.is_newest() {
-        // It shows them in the terms of the second format: `M=1 P=2 G=3 StateTransition ..`.
+        // The newest Go prints the events in the terms of the second format: `M=1 P=2 G=3 StateTransition ..`.
         let lines = text.lines().filter(|line| line.starts_with("M="));
         let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
         for kind in lines.filter_map(|line| line.split_whitespace().nth(3)) {
@@ -60,7 +60,7 @@ pub(crate) fn check_events(go: &Go, path: &Path, parsed: &Parsed) {
     }
 }
 
-/// The four profiles, and the functions that must be in them.
+/// Checks the four profiles, and the functions that must be in them.
 pub(crate) fn check_profiles(go: &Go, path: &Path, expected: &[(&str, &[&str])]) {
     for kind in ["net", "sync", "syscall", "sched"] {
         let profile = go.trace_profile(kind, path);
@@ -77,7 +77,7 @@ pub(crate) fn check_profiles(go: &Go, path: &Path, expected: &[(&str, &[&str])])
     }
 }
 
-/// What links of a page lead to, without the names of their parameters' ranges: one of a kind is enough.
+/// Returns the targets of a page's links; of those that differ only in their ranges of latency (`&lat`), one is enough.
 fn links(page: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let links = page.split("href=").skip(1).filter_map(|rest| {
@@ -92,13 +92,13 @@ fn links(page: &str) -> Vec<String> {
         .collect()
 }
 
-/// Whether a page is a drawn profile. Each drawing takes half a second, and is `go tool pprof`'s.
+/// Returns whether a page is a drawn profile. Each drawing takes half a second, and is made by `go tool pprof`.
 fn is_profile(link: &str) -> bool {
     let path = link.split('?').next().unwrap_or(link).trim_start_matches("/region").trim_start_matches('/');
     ["io", "block", "syscall", "sched"].contains(&path)
 }
 
-/// The profile that it is drawn from: what `go tool trace` itself makes.
+/// Returns the link to the undrawn profile, which `go tool trace` itself makes.
 fn raw(link: String) -> String {
     match link.split_once('?') {
         Some((_, arguments)) if arguments.contains("raw=1") => link,
@@ -107,8 +107,8 @@ fn raw(link: String) -> String {
     }
 }
 
-/// Every page that a user can get to by links from the first one and from the lists, and the data of the time lines.
-/// Returns the events of the time line by P.
+/// Checks every page that a user can reach by links from the first page and from the lists, and the data of the time
+/// lines. Returns the events of the time line by P.
 pub(crate) fn check_pages(go: &Go, path: &Path) -> Vec<serde_json::Value> {
     let viewer = go.view(path);
     let fetch = |target: &str| {
@@ -135,14 +135,14 @@ pub(crate) fn check_pages(go: &Go, path: &Path) -> Vec<serde_json::Value> {
     for list in ["/goroutines", "/usertasks", "/userregions"] {
         pages.extend(links(&get(list)));
     }
-    // A region is listed by type, function, file and line, the last two in a line like `lib.rs:7</pre>`. Without a type
-    // it stands for a goroutine.
+    // A region is listed by type, function, file and line, the last two in a line like `lib.rs:7</pre>`. A region
+    // without a type stands for a goroutine.
     for region in get("/userregions").lines().filter(|line| line.contains(":0</")) {
         let is_goroutine = region.contains("<td><br>") || region.contains("&#34;&#34;<br>");
         assert!(is_goroutine, "Go {}: {region}", go.version);
     }
     pages.extend(links(&get("/")));
-    // Some are profiles to be saved.
+    // Some pages are profiles to be saved.
     let read = |page: &String| links(&String::from_utf8_lossy(&fetch(page)));
     let details: Vec<String> = pages.iter().flat_map(read).collect();
     let is_new = |detail: &String| pages.insert(detail.clone());
@@ -153,7 +153,7 @@ pub(crate) fn check_pages(go: &Go, path: &Path) -> Vec<serde_json::Value> {
     events_by_p
 }
 
-/// All checks on all versions.
+/// Runs all checks with all versions.
 pub(crate) fn check(test: &str, trace: &Trace, profiles: &[(&str, &[&str])]) {
     let path = trace.save(&format!("interop-{test}"));
     let ended: BTreeSet<_> = trace.parsed.events_of(EventType::GoEnd).map(|end| end.g()).collect();
@@ -162,7 +162,7 @@ pub(crate) fn check(test: &str, trace: &Trace, profiles: &[(&str, &[&str])]) {
         check_profiles(&go, &path, profiles);
         let drawn = check_pages(&go, &path);
         let names: BTreeSet<_> = drawn.iter().filter_map(|event| event["name"].as_str()).collect();
-        // Who ran long enough to be drawn at all is drawn under his name.
+        // A goroutine that ran long enough to be drawn is drawn under its name.
         for (goroutine, name) in trace.parsed.goroutines() {
             let shown = format!("G{goroutine} {name}");
             let runs = ended.contains(&goroutine);

@@ -1,4 +1,5 @@
-//! A program that does, once each, all that a trace can show. Functions bear the names that its events' stacks must have.
+//! A program that does everything that a trace can show, once each. Functions have the names that must appear in the
+//! events' stacks.
 
 use std::hint::black_box;
 use std::sync::mpsc as told;
@@ -13,7 +14,7 @@ use rtprof_trace_check::EventType;
 
 use crate::support::contention::{thread_id, wait_until_asleep};
 
-/// Functions that the optimizer cannot take for one, and that are left by no jump.
+/// Functions that the optimizer can neither merge nor leave by a tail call.
 macro_rules! roles {
     ($($role:ident)*) => {
         $(#[inline(never)]
@@ -32,7 +33,8 @@ roles! {
     makes_task makes_child ends_child begins_outer begins_inner logs cycles
 }
 
-/// One kind of wait: who waits, in which function, how a trace has it, and the function that ends it, if that is known.
+/// One kind of wait: the goroutine, the function in which it waits, the trace's event, and the function that ends the
+/// wait, if that is known.
 pub(crate) struct Wait {
     pub(crate) who: &'static str,
     pub(crate) function: &'static str,
@@ -48,7 +50,7 @@ const fn alone(who: &'static str, function: &'static str, event: EventType) -> W
     Wait { who, function, event, waker: None }
 }
 
-/// All waits of [`waits`].
+/// All waits that [`waits`] makes.
 pub(crate) const WAITS: [Wait; 21] = [
     woken("mutex", "locks", EventType::GoBlockSync, "unlocks"),
     woken("reader", "reads", EventType::GoBlockSync, "ends_writing"),
@@ -73,7 +75,7 @@ pub(crate) const WAITS: [Wait; 21] = [
     alone("system", "calls_system", EventType::GoSysCall),
 ];
 
-/// The goroutine that plays against all of these.
+/// The goroutine that wakes all of these.
 pub(crate) const WAKER: &str = "waker";
 
 /// Runs `body` on a goroutine of this name, to its end.
@@ -100,12 +102,12 @@ pub(crate) fn pair(name: &str, wait: impl FnOnce() + Send, wake: impl FnOnce()) 
     });
 }
 
-/// Lets time pass without rtprof's knowledge.
+/// Lets time pass in a way that rtprof does not record.
 fn pass() {
     std::thread::sleep(Duration::from_millis(2));
 }
 
-/// Every kind of wait, woken by the goroutine [`WAKER`] or by nobody known.
+/// Makes every kind of wait, woken by the goroutine [`WAKER`] or by an unknown waker.
 pub(crate) fn waits() {
     on(WAKER, || {
         locks_and_conditions();
@@ -187,7 +189,7 @@ fn channels() {
     pair("sender", send, || takes_message(|| receiver.recv().expect("something was sent")));
 }
 
-/// Goroutines that begin, yield and end.
+/// Makes goroutines that begin, yield and end.
 pub(crate) fn goroutines() -> i32 {
     on("creator", || {
         let body = || {
@@ -201,7 +203,7 @@ pub(crate) fn goroutines() -> i32 {
 
 pub(crate) const SWEPT: usize = 12_345;
 
-/// What an embedded collector tells.
+/// Reports what an embedded collector reports.
 pub(crate) fn collector() {
     on("collector", || {
         for _ in 0..2 {
@@ -223,7 +225,7 @@ pub(crate) fn collector() {
 pub(crate) const GOAL: u64 = 123_456_789;
 pub(crate) const ALLOCATED: usize = 3 << 20;
 
-/// The heap grows and shrinks by [`ALLOCATED`] bytes.
+/// Makes the heap grow and shrink by [`ALLOCATED`] bytes.
 pub(crate) fn heap() {
     on("allocator", || {
         rtprof::set_heap_goal(GOAL);
@@ -243,7 +245,7 @@ pub(crate) fn heap() {
     });
 }
 
-/// A task and a part of it that is worked on elsewhere; regions and logs inside and outside of them.
+/// Makes a task and a subtask that runs on another goroutine; regions and logs inside and outside of them.
 pub(crate) fn annotations() {
     on("annotator", || {
         logs(|| trace::log("alone", "of no task"));
@@ -257,7 +259,7 @@ pub(crate) fn annotations() {
         });
         let outer = begins_outer(|| trace::start_region("outer"));
         let inner = begins_inner(|| trace::start_region("inner"));
-        // The wrong way round.
+        // In the wrong order.
         drop(outer);
         drop(inner);
         let foreign = trace::start_region("foreign");
@@ -267,7 +269,7 @@ pub(crate) fn annotations() {
     });
 }
 
-/// A heap profile cycle is a region of whoever asks for it.
+/// Makes a heap profile cycle, which is a region of the goroutine that requests it.
 pub(crate) fn heap_cycle() {
     on("profiler", || {
         let before = rtprof::set_mem_profile_rate(1);
@@ -278,7 +280,7 @@ pub(crate) fn heap_cycle() {
     });
 }
 
-/// All of it.
+/// Runs all of these.
 pub(crate) fn everything() {
     goroutines();
     waits();

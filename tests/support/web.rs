@@ -1,6 +1,6 @@
-//! A client of HTTP/1.1 that hides nothing: bytes go out as they are given, and an answer says how its body ended.
+//! A client of HTTP/1.1 that hides nothing: bytes are sent as they are given, and an answer says how its body ended.
 //!
-//! Of the standard library alone, so that what a server sends is not mended on the way, and so that a test can ask for
+//! It uses only the standard library, so that the bytes of a server are not corrected on the way, and a test can send
 //! what no proper client would.
 
 use std::io::{BufRead, BufReader, Error, ErrorKind, Read, Result, Write};
@@ -9,39 +9,39 @@ use std::time::Duration;
 
 use super::profile::Profile;
 
-/// Longer than a server takes that gives way to whatever else computes on a busy machine, and than the ten seconds for
+/// Longer than the time of a server that gives way to other programs on a busy machine, and than the ten seconds for
 /// which it lets a request wait.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// How the end of a body is known.
+/// How the end of a body was determined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// There is no body.
     None,
-    /// After as many bytes as the head says.
+    /// After the number of bytes that the head announces.
     Length,
-    /// After a chunk that says so.
+    /// After the last chunk.
     LastChunk,
-    /// The connection was closed, and the head says nothing of how long the body is.
+    /// The connection was closed, and the head does not announce the length of the body.
     Close,
     /// The connection was closed, or broke down, before the end that was announced.
     CutOff,
 }
 
-/// One answer.
+/// An answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// The first line, without its end.
     pub(crate) line: String,
     pub(crate) status: u16,
-    /// As they were sent, in their order.
+    /// The headers as they were sent, in their order.
     pub(crate) headers: Vec<(String, String)>,
     pub(crate) body: Vec<u8>,
     pub(crate) end: End,
 }
 
 impl Answer {
-    /// The only header of this name.
+    /// Returns the only header of this name.
     pub(crate) fn header(&self, name: &str) -> Option<&str> {
         let mut values = self.headers.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name));
         let value = values.next().map(|(_, value)| value.as_str());
@@ -54,7 +54,7 @@ impl Answer {
         std::str::from_utf8(&self.body).expect("the body is a text")
     }
 
-    /// The headers that a server chooses for this answer: all but the date and those of the connection.
+    /// Returns the headers that a server chooses for this answer: all but the date and those of the connection.
     pub(crate) fn own_headers(&self) -> Vec<String> {
         const OTHERS: [&str; 4] = ["Date", "Connection", "Content-Length", "Transfer-Encoding"];
         let own = self.headers.iter().filter(|(name, _)| !OTHERS.contains(&name.as_str()));
@@ -64,7 +64,7 @@ impl Answer {
     }
 }
 
-/// One connection.
+/// A connection.
 pub(crate) struct Connection(BufReader<TcpStream>);
 
 impl Connection {
@@ -80,12 +80,12 @@ impl Connection {
         self.0.get_mut().write_all(bytes.as_ref())
     }
 
-    /// Tells the other side that nothing more comes.
+    /// Signals to the other side that no more bytes follow.
     pub(crate) fn end_sending(&mut self) -> Result<()> {
         self.0.get_ref().shutdown(std::net::Shutdown::Write)
     }
 
-    /// Reads the answer to a request; that to a HEAD has no body. Answers that only precede it are passed over.
+    /// Reads the answer to a request; the answer to a HEAD has no body. Interim answers are skipped.
     pub(crate) fn receive(&mut self, is_head: bool) -> Result<Answer> {
         let mut answer = self.head()?;
         while (100..200).contains(&answer.status) {
@@ -99,7 +99,7 @@ impl Connection {
         Ok(answer)
     }
 
-    /// The line and the headers of whatever comes next, a `100 Continue` as well.
+    /// Reads the line and the headers of the next answer, also of a `100 Continue`.
     pub(crate) fn head(&mut self) -> Result<Answer> {
         let line = self.line()?;
         let mut words = line.split(' ');
@@ -152,7 +152,7 @@ impl Connection {
         }
     }
 
-    /// The next chunk of a body that comes in such; the last one is empty.
+    /// Reads the next chunk of a chunked body; the last one is empty.
     pub(crate) fn chunk(&mut self) -> Result<Vec<u8>> {
         let size = self.line()?;
         let length = u64::from_str_radix(&size, 16).map_err(|_| malformed(&size))?;
@@ -177,7 +177,7 @@ impl Connection {
         }
     }
 
-    /// Whether the other side closes without another byte. Waits for what it does.
+    /// Waits for the other side, and returns whether it closes the connection without another byte.
     pub(crate) fn is_closed(&mut self) -> bool {
         match self.0.fill_buf() {
             Ok(bytes) => bytes.is_empty(),
@@ -200,7 +200,7 @@ fn is_cut_off(error: &Error) -> bool {
     )
 }
 
-/// The answer to bytes that are sent as they are, over a connection of their own.
+/// Sends bytes as they are over a new connection, and returns the answer.
 pub(crate) fn exchange(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Result<Answer> {
     let bytes = bytes.as_ref();
     let mut connection = Connection::open(address)?;
@@ -208,7 +208,7 @@ pub(crate) fn exchange(address: SocketAddr, bytes: impl AsRef<[u8]>) -> Result<A
     connection.receive(bytes.starts_with(b"HEAD "))
 }
 
-/// A request, to be sent as it is.
+/// Returns the bytes of a request.
 pub(crate) fn request(
     address: SocketAddr,
     method: &str,
@@ -227,14 +227,14 @@ pub(crate) fn request(
     text + "\r\n" + body
 }
 
-/// The answer to a request that a server must be able to read, over a connection of its own.
+/// Sends a valid request over a new connection, and returns the answer.
 #[track_caller]
 pub(crate) fn ask(address: SocketAddr, method: &str, target: &str, headers: &[&str]) -> Answer {
     exchange(address, request(address, method, target, headers, ""))
         .unwrap_or_else(|error| panic!("{method} {target}: {error}"))
 }
 
-/// The answer to a GET, whole.
+/// Returns the complete answer to a GET.
 #[track_caller]
 pub(crate) fn get(address: SocketAddr, target: &str) -> Answer {
     let answer = ask(address, "GET", target, &[]);
@@ -247,8 +247,8 @@ pub(crate) fn get(address: SocketAddr, target: &str) -> Answer {
     answer
 }
 
-/// The profile that a server answers a GET below `/debug/pprof/` with, with all names unless `target` says otherwise: on
-/// a busy machine they may not be there in the time that a scraper is given.
+/// Returns the profile that a server sends for a GET below `/debug/pprof/`, with all names unless `target` says
+/// otherwise: on a busy machine they may not be found in the time that a scraper is given.
 #[track_caller]
 pub(crate) fn profile(address: SocketAddr, target: &str) -> Profile {
     let all = match target {

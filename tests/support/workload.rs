@@ -7,8 +7,8 @@ use std::sync::mpsc;
 #[repr(align(256))]
 struct Aligned(#[expect(dead_code, reason = "only its place matters")] u8);
 
-/// Growing, shrinking, zeroed, over-aligned, empty, small and large; from this thread, from new ones, and
-/// freed elsewhere than allocated.
+/// Allocates in every way: growing, shrinking, zeroed, over-aligned, empty, small and large; on this thread, on new
+/// ones, and freed on another thread than allocated.
 pub(crate) fn every_kind() {
     let mut words = BTreeMap::new();
     for number in 0..500_u32 {

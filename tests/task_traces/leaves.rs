@@ -1,4 +1,4 @@
-//! What tasks wait for is told by the leaf future that they await, in a debug build and in a release build.
+//! The kind of a task's wait follows from the leaf future that it awaits, in a debug build and in a release build.
 
 use std::future::{pending, poll_fn};
 use std::hint::black_box;
@@ -21,7 +21,7 @@ use crate::support::child;
 use crate::trace_go;
 use crate::trace_of::{Trace, has, is_named, record};
 
-/// The waits of a goroutine: kinds, and stacks.
+/// Returns the waits of a goroutine: kinds, and stacks.
 fn waits_of(trace: &Trace, goroutine: u64) -> Vec<(&'static str, Vec<&str>)> {
     let story = trace.story(goroutine).into_iter();
     let named = story.map(|event| (event.event_type().name(), event));
@@ -30,8 +30,8 @@ fn waits_of(trace: &Trace, goroutine: u64) -> Vec<(&'static str, Vec<&str>)> {
     begins.map(|(name, event)| (name, event.functions())).collect()
 }
 
-/// All waits of the goroutines whose names begin with a kind are of that one. (A timer of another thread may go off in the poll that
-/// asks for it: that is none.) Returns how many goroutines there were.
+/// Checks that all waits of goroutines whose names begin with a kind are of that kind. (A timer of another thread may
+/// fire in the poll that registers it: then there is no wait.) Returns the number of these goroutines.
 #[track_caller]
 fn check_kinds(trace: &Trace) -> usize {
     let mut checked = 0;
@@ -47,7 +47,7 @@ fn check_kinds(trace: &Trace) -> usize {
     checked
 }
 
-/// Libraries whose leaf futures are told apart, on an executor that is not tokio's.
+/// Libraries whose leaf futures are recognised, on an executor other than tokio's.
 #[test]
 fn leaves_of_other_libraries() {
     child::isolated("leaves_of_other_libraries", || {
@@ -72,14 +72,15 @@ fn leaves_of_other_libraries() {
                 waits("GoBlockRecv oneshot", Box::pin(async move { _ = replied.await }));
                 waits("GoBlockSync smol", Box::pin(async move { drop(lock.lock().await) }));
                 waits("GoBlockSync futures", Box::pin(async move { drop(other_lock.lock().await) }));
-                // One that loses its core for long enough finds its time over at once.
+                // If the task loses its core for long enough, its sleep is over at the first poll; so it sleeps several
+                // times.
                 let sleeps = async || {
                     for _ in 0..10 {
                         smol::Timer::after(WAIT).await;
                     }
                 };
                 waits("GoSleep smol", Box::pin(async move { sleeps().await }));
-                // They wait in their own order: all of these are suspended when the last one runs.
+                // The tasks begin to wait in their order: all of these are suspended when the last one runs.
                 waits(
                     "wakes",
                     Box::pin(async move {
@@ -112,7 +113,7 @@ fn leaves_of_other_libraries() {
     });
 }
 
-/// A task that yields, and one whose budget tokio finds used up while messages are ready, can run again at once.
+/// A task that yields, and a task whose budget tokio finds used up while messages are ready, can run again at once.
 #[test]
 fn tasks_that_let_others_run() {
     const MESSAGES: usize = 1000;
@@ -152,14 +153,14 @@ fn tasks_that_let_others_run() {
         let (waits, yielded) = yields("yields");
         assert_eq!((waits, yielded.len()), (0, YIELDS));
         assert!(yielded.iter().all(|event| has(*event, "tasks_that_let_others_run")), "{yielded:?}");
-        // 128 messages at a time, today.
+        // At present 128 messages at a time.
         let (waits, yielded) = yields("receives");
         assert!(waits == 0 && (2..MESSAGES).contains(&yielded.len()), "{waits} waits, and {yielded:?}");
         trace_go::check("task-yields", &trace, &[]);
     });
 }
 
-/// Something of the program's that tokio knows nothing of.
+/// A device of the program that tokio does not know.
 #[derive(Clone, Default)]
 struct Device(Arc<Mutex<(bool, Vec<Waker>)>>);
 
@@ -191,7 +192,7 @@ async fn second(wait: impl Future<Output = ()>) {
     black_box("second");
 }
 
-/// Leaf futures of tokio, bare and inside of what says nothing of them.
+/// Leaf futures of tokio, bare and inside futures that hide them.
 #[test]
 fn leaves_of_tokio() {
     const LONG: Duration = Duration::from_secs(3600);
@@ -251,7 +252,7 @@ fn leaves_of_tokio() {
                     }
                 }),
             );
-            // What is told is polled twice in a poll, as the first tick comes at once.
+            // The announced future is polled twice in a poll, as the first tick comes at once.
             let own = device.clone();
             waits(
                 "GoBlockNet ticking",
@@ -267,7 +268,7 @@ fn leaves_of_tokio() {
                     }
                 }),
             );
-            // What is told is given up in the same poll, which has left a stack.
+            // The announced future is dropped in the same poll, and has left a stack.
             let own = device.clone();
             waits(
                 "GoBlockCond given up",
@@ -292,7 +293,7 @@ fn leaves_of_tokio() {
                     second(own.ready()).await;
                 })),
             );
-            // It leaves none.
+            // This future leaves no stack.
             waits(
                 "GoSleep given up",
                 Box::pin(async move {
@@ -317,7 +318,7 @@ fn leaves_of_tokio() {
             runtime().block_on(async {
                 let count = tasks.len();
                 let tasks: Vec<_> = tasks.into_iter().map(tokio::spawn).collect();
-                // A task that has begun waits, when another one runs.
+                // A task that has begun is waiting when another task runs.
                 while asked.load(Relaxed) < count {
                     tokio::task::yield_now().await;
                 }
@@ -349,7 +350,7 @@ fn leaves_of_tokio() {
     });
 }
 
-/// A poll that panics is no wait.
+/// A poll that panics is not a wait.
 #[test]
 fn a_poll_that_panics() {
     child::isolated("a_poll_that_panics", || {

@@ -1,4 +1,4 @@
-//! Async tasks in traces: who ran when, waited for what, and was woken by whom.
+//! Async tasks in traces: when each ran, what it waited for, and what woke it.
 #![cfg(feature = "pprof")]
 
 #[path = "../tasks/by_hand.rs"]

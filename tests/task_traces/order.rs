@@ -1,5 +1,5 @@
-//! No effect is older than its cause: tasks of two runtimes send each other messages, and log the number of each before it is sent
-//! and after it was received.
+//! No effect is older than its cause: tasks of two runtimes send each other messages, and log the number of each
+//! message before sending and after receiving it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::support::{PATIENCE, child, stress};
 use crate::trace_go;
 use crate::trace_of::{Trace, record};
 
-/// Tasks of each runtime, and messages on their way at a time.
+/// Tasks of each runtime, and messages in flight at a time.
 const TASKS: usize = 8;
 const MESSAGES: u64 = 12;
-/// Messages in a trace: some 100,000 events.
+/// Messages in a trace, which make some 100,000 events.
 const SENT: u64 = 20_000;
 
 /// Receives messages and sends each on, to another task under another number.
@@ -35,7 +35,7 @@ async fn relay(
         trace::log("received", &number.to_string());
         let next = sent.fetch_add(1, Relaxed);
         if next >= SENT {
-            // Nothing is sent any more: all may end, of whom each hears it once.
+            // No more messages are sent. Each task receives the end once.
             for other in all.iter() {
                 let _ = other.send(u64::MAX);
             }
@@ -47,9 +47,9 @@ async fn relay(
 
 fn send(all: &[UnboundedSender<u64>], number: u64) {
     trace::log("sent", &number.to_string());
-    // Every task gets messages from every other.
+    // Every task gets messages from every other task.
     let to = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
-    // Its receiver may have ended.
+    // The receiving task may have ended.
     let _ = all[to as usize % all.len()].send(number);
 }
 
@@ -75,7 +75,7 @@ fn relayed(runtimes: &[Runtime]) -> Trace {
     })
 }
 
-/// The messages that were received after they were sent, in the order of the file and by the times.
+/// Counts the messages that were received after they were sent, and checks the order in the file and by the times.
 fn check_messages(trace: &Trace) -> usize {
     let (mut sent, mut received) = (HashMap::new(), 0);
     for log in trace.parsed.events_of(EventType::UserLog) {
@@ -103,7 +103,7 @@ fn no_message_arrives_before_it_was_sent() {
         let last = loop {
             let trace = relayed(&runtimes);
             trace.assert_in_order();
-            // A thread that the reader is in the way of loses events, if that has lost its core; it counts them.
+            // A thread loses events while the reader holds its lane and has lost its core; the loss is counted.
             if trace.stats.dropped_events == 0 {
                 trace.assert_whole();
                 let received = check_messages(&trace);

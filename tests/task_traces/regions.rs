@@ -1,4 +1,4 @@
-//! Regions, logs and user tasks of async code: they belong to the async task, on whichever thread it is polled.
+//! Regions, logs and user tasks of async code: they belong to the async task, whichever thread polls it.
 
 use std::cell::Cell;
 use std::pin::{Pin, pin};
@@ -15,7 +15,7 @@ use crate::support::child;
 use crate::trace_go;
 use crate::trace_of::{Trace, record, start, valid};
 
-/// Polls a task on a thread that is new.
+/// Polls a task on a new thread.
 fn poll_elsewhere<F: Future<Output: Send> + Send>(
     future: Pin<&mut Instrumented<F>>,
     executor: &Arc<Woken>,
@@ -23,7 +23,7 @@ fn poll_elsewhere<F: Future<Output: Send> + Send>(
     thread::scope(|scope| scope.spawn(|| poll(future, executor).is_ready()).join().expect("it polls"))
 }
 
-/// Suspends once.
+/// Suspends the current task once.
 async fn suspend(leaf: &Leaf) {
     let mut leaf = Some(leaf.clone());
     std::future::poll_fn(|context| match leaf.take() {
@@ -37,7 +37,7 @@ fn wake(leaf: &Leaf) {
     leaf.take().into_iter().for_each(Waker::wake);
 }
 
-/// What a goroutine has logged: the message, and the number of the user task.
+/// Returns the logs of a goroutine: the message, and the id of the user task.
 fn logs(trace: &Trace, goroutine: u64) -> Vec<(&str, u64)> {
     let own = trace.parsed.events_of(EventType::UserLog).filter(|log| log.g() == goroutine);
     own.map(|log| (log.message(), log.argument("id").expect("it has one"))).collect()
@@ -68,7 +68,7 @@ fn a_guard_is_held_across_an_await() {
         let trace = record(|| {
             let mut request = Box::pin(request.instrument_named("request"));
             let mut other = Box::pin(other.instrument_named("other"));
-            // One after the other on one thread, and again on others.
+            // First one after the other on one thread, then on other threads.
             assert!(poll(request.as_mut(), &executors[0]).is_pending());
             assert!(poll(other.as_mut(), &executors[1]).is_pending());
             trace::log("note", "the thread's");
@@ -100,7 +100,7 @@ fn a_guard_is_held_across_an_await() {
     });
 }
 
-/// A region that a task gives to another one ends with its own.
+/// A region that a task passes to another task ends with the task that began it.
 #[test]
 fn a_region_ends_on_its_own_task_only() {
     child::isolated("a_region_ends_on_its_own_task_only", || {
@@ -117,7 +117,7 @@ fn a_region_ends_on_its_own_task_only() {
     });
 }
 
-/// A trace that begins in a poll, which goes on to begin a user task.
+/// A trace begins in a poll, which then begins a user task.
 #[test]
 fn a_user_task_of_a_trace_that_began_in_the_poll() {
     child::isolated("a_user_task_of_a_trace_that_began_in_the_poll", || {
@@ -148,7 +148,7 @@ fn a_user_task_of_a_trace_that_began_in_the_poll() {
     });
 }
 
-/// A trace begins and ends in a poll that leaves a user task behind: the next trace knows nothing of that.
+/// A trace begins and ends in a poll that leaves a user task behind: the next trace does not contain that task.
 #[test]
 fn a_user_task_of_a_trace_that_is_over() {
     child::isolated("a_user_task_of_a_trace_that_is_over", || {

@@ -1,4 +1,4 @@
-//! Samples of the processor in a trace: they belong to the task that computes.
+//! CPU samples in a trace: they belong to the task that computes.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -25,7 +25,7 @@ fn sampled() -> Options {
     Options { cpu_hz: 1000, ..Options::default() }
 }
 
-// These three differ, for the compiler makes one function of those that do the same.
+// The bodies of these three differ, because the compiler merges functions with equal bodies.
 #[inline(never)]
 fn in_a_poll() {
     black_box("in a poll");
@@ -44,7 +44,7 @@ fn in_an_inner_poll() {
     burn(TIME);
 }
 
-/// What is told of the samples in `function`, which there are: the goroutine and the lane.
+/// Returns the goroutines and lanes of the samples in `function`. There must be samples.
 #[track_caller]
 fn places(trace: &Trace, function: &str) -> Vec<(u64, u64)> {
     let samples = trace.parsed.events_of(EventType::CpuSample).filter(|sample| has(*sample, function));
@@ -76,7 +76,8 @@ fn samples_belong_to_the_task_that_is_polled() {
         let [outer, inner] = ["outer", "inner"].map(|name| trace.goroutine(name));
         let places =
             ["in_a_poll", "in_an_inner_poll", "between_polls"].map(|function| places(&trace, function));
-        // All on the lane of the thread that polls, and those outside of polls of that thread's goroutine.
+        // All samples are on the lane of the polling thread, and those outside of polls belong to that thread's
+        // goroutine.
         let lane = places[0][0].1;
         assert_eq!(places[..2], [[(outer, lane)], [(inner, lane)]]);
         let [(thread, its_lane)] = places[2][..] else { panic!("{places:?}") };
@@ -85,7 +86,8 @@ fn samples_belong_to_the_task_that_is_polled() {
     });
 }
 
-/// A trace that begins in a poll, in which the task is then woken from another thread and computes. It is polled twice more.
+/// Records a trace that begins in a poll, in which the task is then woken from another thread and computes. The task is
+/// polled twice more.
 fn started_in_a_poll(options: Options) -> Trace {
     let (executor, leaf, kept) = (Arc::new(Woken::default()), Leaf::default(), Cell::new(None));
     let (mut polls, mut options) = (0, Some(options));
@@ -116,7 +118,8 @@ fn started_in_a_poll(options: Options) -> Trace {
     trace
 }
 
-/// What was polled when the trace began is there from its first event or sample on, and goes on like any other.
+/// A task whose poll is under way when the trace begins is in it from its first event or sample, and continues like any
+/// other.
 #[test]
 fn a_poll_that_began_before_the_trace() {
     child::isolated("a_poll_that_began_before_the_trace", || {
@@ -134,7 +137,7 @@ fn a_poll_that_began_before_the_trace() {
             let story = trace.story(task).into_iter().map(|event| event.event_type());
             let story: Vec<_> = story.filter(|kind| ![CpuSample, HeapAlloc].contains(kind)).collect();
             let is_start = |kind: &EventType| [GoStart, GoStartLocal].contains(kind);
-            // It was woken inside of the first poll: that ends as one that can go on.
+            // The task was woken inside of the first poll, so that poll ends as one that can continue.
             let [GoCreate, first, GoSched, second, GoBlockSync, wake, third, GoEnd] = &story[..] else {
                 panic!("{story:?}")
             };

@@ -1,4 +1,4 @@
-//! Waits of known length, ended by known wakers, in the trace, in what Go's tools make of it, and in the block profile.
+//! Waits of known length, ended by known wakers: in the trace, in the output of Go's tools, and in the block profile.
 
 use std::collections::BTreeMap;
 use std::hint::black_box;
@@ -17,24 +17,24 @@ use crate::support::{child, go};
 use crate::trace_go;
 use crate::trace_of::{Trace, has, is_named, record};
 
-/// For how long a task waits, and for how long it then has to wait for the thread.
+/// How long a task waits, and how long it then has to wait for the thread.
 pub(crate) const WAIT: Duration = Duration::from_millis(10);
 const TIMES: u32 = 3;
 
-/// When something happened that a wait lies between.
+/// The instants around a wait.
 #[derive(Clone, Copy)]
 struct Moments {
     asked: Instant,
-    /// It was suspended before this.
+    /// The task was suspended before this.
     suspended: Instant,
     waking: Instant,
     woken: Instant,
-    /// The thread was busy with something else until then.
+    /// The thread was busy with other work until this.
     freed: Instant,
     resumed: Instant,
 }
 
-/// At least, and at most.
+/// A lower and an upper bound.
 #[derive(Clone, Copy, Debug, Default)]
 struct Between(Duration, Duration);
 
@@ -62,8 +62,8 @@ impl Moments {
 
 type Told = Arc<Mutex<BTreeMap<&'static str, Vec<Moments>>>>;
 
-/// On a runtime of one thread: when the waker runs, the one that waits has been suspended; and while it goes on, that one
-/// cannot run.
+/// Runs on a runtime of one thread: when the waker runs, the waiting task has been suspended; and as long as the waker
+/// continues, the task cannot run.
 async fn play<W, F>(
     told: &Told,
     what: &'static str,
@@ -98,7 +98,7 @@ async fn play<W, F>(
 
 pub(crate) type Play<'p> = Pin<Box<dyn Future<Output = ()> + Send + 'p>>;
 
-/// Futures whose polls are functions that the optimizer can neither inline nor take for one.
+/// Futures whose polls are functions that the optimizer can neither inline nor merge.
 macro_rules! roles {
     ($($role:ident)*) => {
         $(fn $role<'p>(wait: impl Future<Output: Send> + Send + 'p) -> Play<'p> {
@@ -112,7 +112,7 @@ macro_rules! roles {
 
 roles! { receives sends locks is_notified has_deadline selects tells waits_for_device joins wakes }
 
-/// What is waited for, how the trace calls it, and whether the tool has it in `-pprof=sync`.
+/// The kind of wait, its event in the trace, and whether the tool has it in `-pprof=sync`.
 const KINDS: [(&str, EventType, bool); 9] = [
     ("receives", EventType::GoBlockRecv, true),
     ("sends", EventType::GoBlockSend, true),
@@ -163,14 +163,14 @@ async fn script(told: &Told) {
         let (_other, mut never) = mpsc::channel::<u8>(1);
         let waiting = || async move {
             selects(async {
-                // In one order, so that it has one stack.
+                // In a fixed order, so that there is a single stack.
                 tokio::select! { biased; _ = receive.recv() => {} _ = never.recv() => {} }
             })
             .await;
         };
         play(told, "selects", waiting, || wakes(async move { send.send(1).await })).await;
 
-        // What the trace cannot know by itself.
+        // A wait that the trace cannot recognise by itself, so it is announced.
         let (send, receive) = oneshot::channel::<u8>();
         let waiting = || tells(rtprof::task::wait(WaitKind::Sync, receive));
         play(told, "tells", waiting, || wakes(async move { send.send(1).expect("it lives") })).await;
@@ -185,7 +185,7 @@ async fn script(told: &Told) {
         let ending = || {
             wakes(async move {
                 send.send(1).expect("it lives");
-                // The executor polls what is joined, and that wakes.
+                // The executor polls the joined task, whose end wakes the joining one.
                 tokio::task::yield_now().await;
             })
         };
@@ -197,7 +197,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().build().expect("there is a thread")
 }
 
-/// What a profile has of a function, with how many waits.
+/// Returns the number of waits of a function in a profile, and their sum.
 fn sum(profile: &Profile, function: &str) -> (i64, i64) {
     let samples = profile.samples();
     let of =
@@ -205,13 +205,13 @@ fn sum(profile: &Profile, function: &str) -> (i64, i64) {
     of.fold((0, 0), |(count, nanos), sample| (count + sample.values[0], nanos + sample.values[1]))
 }
 
-/// The first event of `types` that happens to a goroutine after another.
+/// Returns the first event of `types` that happens to a goroutine after another event.
 fn next<'t>(story: &[Event<'t>], after: Event<'_>, types: &[EventType]) -> Event<'t> {
     let later = story.iter().skip_while(|event| event.offset() != after.offset());
     *later.skip(1).find(|event| types.contains(&event.event_type())).expect("the story goes on")
 }
 
-/// The only one of `types` in the story whose stack has a function.
+/// Returns the only block event in the story whose stack contains a function.
 #[track_caller]
 fn only<'t>(story: &[Event<'t>], function: &str) -> Event<'t> {
     let begins =
@@ -253,7 +253,7 @@ fn waits_are_as_long_as_the_program_knows_and_ended_by_whom_it_knows() {
                 assert_eq!(count, i64::from(TIMES), "{about}");
                 all(what, Moments::waited).check(&about, nanos);
             }
-            // Latency is charged to the stack that wakes.
+            // Latency is charged to the stack that wakes the task.
             let delayed = KINDS.iter().filter(|(what, ..)| *what != "joins");
             let delays = delayed.map(|(what, ..)| all(what, Moments::delayed).0).sum::<Duration>();
             let found = sum(sched, "wakes").1;
@@ -275,7 +275,7 @@ fn check_kind(trace: &Trace, what: &str, event_type: EventType, moments: &[Momen
         let wake = next(&story, block, &[EventType::GoUnblock, EventType::GoUnblockLocal]);
         let start = next(&story, wake, &[EventType::GoStart, EventType::GoStartLocal]);
         moments.waited().check(what, (wake.time() - block.time()) as i64);
-        // What the waker wakes there is what is joined.
+        // For a join the waker is the joined task.
         if what != "joins" {
             moments.delayed().check(what, (start.time() - wake.time()) as i64);
             assert!(

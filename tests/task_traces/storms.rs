@@ -1,5 +1,5 @@
-//! Traces of programs whose tasks come and go, wake each other and move between threads: every one is valid, and nothing is left
-//! out.
+//! Traces of programs whose tasks begin and end, wake each other and move between threads: every trace is valid, and
+//! nothing is omitted.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::support::{Background, child, stress, until};
 use crate::trace_go;
 use crate::trace_of::{Trace, record, start, valid};
 
-/// Traces that are started and stopped.
+/// The number of traces that are started and stopped.
 const TRACES: usize = 100;
 
 fn workers(count: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("there are threads")
 }
 
-/// Nothing was lost, nor waited for in vain: goroutines are where the records say, and no event fits nowhere.
+/// Asserts that nothing was lost or omitted: goroutines are in the recorded states, and every event fits.
 #[track_caller]
 fn check_whole(trace: &Trace) {
     trace.assert_whole();
@@ -62,12 +62,12 @@ fn started_and_stopped_while_tasks_come_and_go() {
             let (mut traces, mut whole) = (0, 0);
             while traces < TRACES || start.elapsed() < stress() {
                 let trace = record(|| {
-                    // More than a channel has room for.
+                    // More than the capacity of a channel.
                     let before = count.load(Relaxed);
                     until("tasks have ended", || count.load(Relaxed) > before + 20);
                 });
                 trace.assert_in_order();
-                // A thread that the reader is in the way of loses events, if that has lost its core; it counts them.
+                // A thread loses events while the reader holds its lane and has lost its core; the loss is counted.
                 if trace.stats.dropped_events == 0 {
                     trace.assert_whole();
                     whole += 1;
@@ -107,7 +107,7 @@ fn started_while_ten_thousand_tasks_wait() {
         check_whole(&asleep);
         assert_eq!(asleep.parsed.goroutines_named("waits").count(), WAITING);
         trace_go::check("task-waiting", &asleep, &[]);
-        // Half of them end in the trace, woken from another thread.
+        // Half of the tasks end in the trace, woken from another thread.
         let trace = record(|| {
             notify.notify_waiters();
             until("all have ended", || rtprof::num_goroutine() < WAITING / 2);
@@ -163,7 +163,7 @@ fn tasks_wake_each_other_across_runtimes() {
     });
 }
 
-/// Work that blocks: on threads for it, and in place.
+/// Blocking work: on threads for it, and in place.
 #[cfg(feature = "tokio")]
 #[test]
 fn tasks_that_block_their_thread() {
@@ -202,7 +202,7 @@ fn tasks_that_block_their_thread() {
             };
             trace.story(*goroutine).into_iter().any(|event| is_wait(&event) && takes_lock(&event))
         };
-        // What blocks a thread in a poll is the task.
+        // In place, the task blocks the thread in its poll.
         assert!(trace.parsed.goroutines_named("in place").any(|task| blocked(&task)));
         trace_go::check("task-blocking", &trace, &[]);
     });
@@ -228,7 +228,7 @@ fn a_runtime_is_dropped_in_the_middle() {
                     std::future::pending::<()>().await;
                 };
                 runtime.spawn(waits.instrument_named("dropped"));
-                // Never polled, or just so.
+                // Never polled, or only just.
                 let churned = count.clone();
                 runtime.spawn(async move { churn(&churned).await }.instrument_named("churns"));
             }
@@ -249,7 +249,7 @@ fn a_runtime_is_dropped_in_the_middle() {
     });
 }
 
-/// A trace that ends while all goes on, and one that begins then.
+/// A trace ends while all tasks continue, and another one begins at that moment.
 #[test]
 fn one_trace_after_the_other_without_a_gap() {
     child::isolated("one_trace_after_the_other_without_a_gap", || {
@@ -264,7 +264,7 @@ fn one_trace_after_the_other_without_a_gap() {
                 let stats = trace::stop().expect("a vector takes everything");
                 let trace = valid(kept.bytes(), stats);
                 trace.assert_in_order();
-                // An event that has begun in the trace before may find no room in this one; nothing else is left out.
+                // An event that has begun in the previous trace may find no room in this one; nothing else is omitted.
                 if stats.dropped_events == 0 {
                     trace.assert_whole();
                 }

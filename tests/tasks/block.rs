@@ -18,7 +18,7 @@ use crate::states::find;
 use crate::support::child;
 use crate::support::contention::{About, Moment, NONE, Seen, Waits, record_everything};
 
-/// For how long a task waits in these tests, and longer than the calls around it take.
+/// How long a task waits in these tests; longer than the calls around the wait take.
 const WAIT: Duration = Duration::from_millis(20);
 
 /// Lets time pass.
@@ -37,7 +37,7 @@ async fn second(leaf: Leaf) {
     leaf.await;
 }
 
-/// The first wait is over at the second poll, and so on; the last one is not over.
+/// The first wait ends at the second poll, and so on; the last wait has not ended.
 #[test]
 fn each_wait_is_an_event_at_the_place_that_awaits() {
     child::isolated("each_wait_is_an_event_at_the_place_that_awaits", || {
@@ -58,10 +58,10 @@ fn each_wait_is_an_event_at_the_place_that_awaits() {
         for _ in 0..2 {
             let began = Moment::of(|| assert!(poll(task.as_mut(), &executor).is_pending()));
             pass();
-            // That it is woken once more does not matter, nor when it is polled.
+            // A second wake does not matter, nor does the time of the poll.
             let woken = Moment::of(|| leaf.take().pop().expect("it was kept").wake());
             let wait = woken.since(began);
-            // Long enough to be seen if it were counted.
+            // Long enough to be noticed if it were counted.
             std::thread::sleep(WAIT + (wait.most - wait.least) * 2);
             expected = expected + wait;
         }
@@ -69,7 +69,7 @@ fn each_wait_is_an_event_at_the_place_that_awaits() {
         let seen = Seen::now();
         let waits = seen.blocked("first");
         assert_eq!(waits.count, 2);
-        // The time until it is polled is no part of it.
+        // The time until the poll is not part of the wait.
         expected.check("both waits", waits.nanos);
         for sample in seen.samples_blocked("first") {
             assert_eq!(sample.labels.get("where").map(String::as_str), Some("first"));
@@ -120,7 +120,7 @@ fn what_is_no_wait_is_no_event() {
         }
         assert_eq!(Seen::now().blocked(""), NONE, "the profile has no waits of tasks");
 
-        // Its last poll was before there were stacks, and it is asked for one.
+        // The task's last poll was before stacks were captured, so a snapshot requests its stack.
         set_block_profile_kinds(BlockKinds::AWAIT);
         set_await_stacks(AwaitStacks::OnRequest);
         let woken = executor.count();
@@ -134,7 +134,7 @@ fn what_is_no_wait_is_no_event() {
     });
 }
 
-/// A task that a parent polls for other reasons waits all the time, in one place; then in another.
+/// A task that a parent polls for other reasons waits all the time, first in one place, then in another.
 #[test]
 fn a_poll_without_a_wake_ends_no_wait() {
     child::isolated("a_poll_without_a_wake_ends_no_wait", || {
@@ -192,7 +192,7 @@ fn each_poll_ends_a_wait_that_nothing_could_wake() {
     });
 }
 
-/// A poll for the task's stack that finds it ready ends its wait.
+/// A poll for the task's stack that finds the task ready ends its wait.
 #[test]
 fn a_wait_that_is_found_to_be_over() {
     child::isolated("a_wait_that_is_found_to_be_over", || {
@@ -215,7 +215,7 @@ fn a_wait_that_is_found_to_be_over() {
     });
 }
 
-/// Neither a panic nor what destructors do is a wait.
+/// Neither a panic nor the work of destructors is a wait.
 #[test]
 fn the_end_of_a_task_is_no_wait() {
     child::isolated("the_end_of_a_task_is_no_wait", || {
@@ -254,7 +254,7 @@ fn the_end_of_a_task_is_no_wait() {
     });
 }
 
-/// Waits that are over before their stack was noted have an event all the same.
+/// Waits that end before their stack was captured are events too.
 #[test]
 fn a_wait_without_a_stack() {
     child::isolated("a_wait_without_a_stack", || {
@@ -279,7 +279,7 @@ async fn receives(messages: &mut tokio::sync::mpsc::Receiver<()>) -> Option<()> 
     black_box(message)
 }
 
-/// What a script of waits says, the profile says: on a runtime with two workers, by a channel.
+/// The profile agrees with a script of waits, on a runtime with two workers, through a channel.
 #[test]
 fn a_script_of_waits() {
     child::isolated("a_script_of_waits", || {
@@ -310,7 +310,7 @@ fn a_script_of_waits() {
         drop(send);
         let most = runtime.block_on(receiver).expect("it ends");
         let Waits { count, nanos } = Seen::now().blocked("receives");
-        // It may have been about to wait for the end when the channel was closed.
+        // The task may have been about to wait for the end when the channel was closed.
         assert!((MESSAGES..=MESSAGES + 1).contains(&count), "{count}");
         About { least: least * MESSAGES as u32, most }.check("all waits", nanos);
     });

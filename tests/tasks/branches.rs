@@ -1,4 +1,4 @@
-//! Which stack is shown first of a task that has left several in its last poll.
+//! The order of the stacks of a task that has left several in its last poll.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -34,7 +34,7 @@ async fn both() {
     .await;
 }
 
-/// Awaits `first` with something that is there at once, as `select!` does, and then `second`.
+/// Awaits `first` together with a future that is ready at once, as `select!` does, and then `second`.
 async fn one_then_the_other(kept: Leaf) {
     let mut first = pin!(first(kept));
     poll_fn(|context| {
@@ -60,12 +60,12 @@ impl<F: Future> Polled<F> {
     }
 }
 
-/// Whether it is in the profile under the labels of `first`.
+/// Returns whether the task is in the profile under the labels of `first`.
 fn is_labelled(name: &str) -> bool {
     find(name).is_some_and(|task| task.labels == [("in".to_owned(), "first".to_owned())])
 }
 
-/// Which of the two functions is on the stack that is shown first, and on the others.
+/// Returns which of the two functions is on the first stack shown, and which on the others.
 fn shown(name: &str) -> (&'static str, Vec<&'static str>) {
     let task = dump::tasks().remove(name).expect("it is there");
     let which = |frames: &[dump::Frame]| {

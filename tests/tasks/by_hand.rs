@@ -1,4 +1,4 @@
-//! Tasks that are polled by hand, with an executor and a leaf that show what they are given.
+//! Tasks that are polled by hand, with an executor and a leaf that expose the wakers that they receive.
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use rtprof::task::Instrumented;
 
-/// An executor's waker that counts.
+/// An executor's waker that counts wakes.
 #[derive(Default)]
 pub(crate) struct Woken(AtomicUsize);
 
@@ -27,7 +27,7 @@ impl Woken {
     }
 }
 
-/// A leaf that keeps the wakers it was polled with, as long as they differ from the last.
+/// A leaf that keeps the wakers that it was polled with, except those equal to the last one.
 #[derive(Clone, Default)]
 pub(crate) struct Leaf(pub(crate) Arc<Mutex<Vec<Waker>>>);
 

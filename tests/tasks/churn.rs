@@ -1,4 +1,4 @@
-//! Snapshots while tasks come, go, wake each other and move between threads.
+//! Snapshots while tasks begin, end, wake each other and move between threads.
 
 use std::collections::HashSet;
 use std::sync::Mutex;
@@ -16,13 +16,13 @@ use crate::support::{Background, child, stress, until};
 const LASTING: usize = 50;
 const LEAST_SNAPSHOTS: usize = 50;
 
-/// The number of the task that runs.
+/// Returns the id of the running task.
 fn own_id() -> u64 {
     let text = rtprof::stack(false);
     text.split(' ').nth(1).and_then(|id| id.parse().ok()).expect("a number")
 }
 
-/// Of tasks that live throughout, each is in every snapshot once; of those that ended before or began later, none.
+/// Each task that lives throughout is in every snapshot once; tasks that ended before or began later are in none.
 #[test]
 fn a_snapshot_has_those_that_live() {
     child::isolated("a_snapshot_has_those_that_live", || {
@@ -31,7 +31,7 @@ fn a_snapshot_has_those_that_live() {
         let (background, ended) = (Background::default(), Mutex::new(HashSet::new()));
         let (send, lasting) = std::sync::mpsc::channel();
         let mut stop = Vec::new();
-        // They wake each other in a ring, as fast as they can.
+        // The tasks wake each other in a ring, as fast as they can.
         let rings: Vec<_> = (0..LASTING).map(|_| tokio::sync::mpsc::unbounded_channel::<()>()).collect();
         let (senders, receivers): (Vec<_>, Vec<_>) = rings.into_iter().unzip();
         for (at, mut receive) in receivers.into_iter().enumerate() {
@@ -65,7 +65,7 @@ fn a_snapshot_has_those_that_live() {
                     ended.lock().expect("nobody panics").insert(id);
                 });
             });
-            // Many more, of which no number is known.
+            // Many more tasks, whose ids are not known.
             scope.spawn(move || {
                 other.repeat(|| {
                     let all = (0..100)
@@ -101,20 +101,21 @@ fn a_snapshot_has_those_that_live() {
         until("all tasks have ended", || {
             goroutine_profile().iter().all(|all| all.kind == GoroutineKind::Thread)
         });
-        // The runtime's threads are left.
+        // Only the runtime's threads are left.
         until("counts agree", || num_goroutine() <= before + 2 + 1);
     });
 }
 
-/// What a task takes.
+/// The bytes of a task's slot.
 const SLOT: u64 = 256;
 
-/// Pairs of tasks that wake each other in a round, tasks that are never polled, and tasks that are dropped while they wait.
+/// The number of each kind in a round: pairs of tasks that wake each other, tasks that are never polled, and tasks that
+/// are dropped while they wait.
 const EACH: usize = 50;
-/// Tasks of a round.
+/// The number of tasks in a round.
 const ROUND: usize = 4 * EACH;
 
-/// A round. Returns how many tasks were woken.
+/// Runs a round. Returns how many tasks were woken.
 async fn round() -> usize {
     for _ in 0..EACH {
         drop(std::future::pending::<()>().instrument());
@@ -140,13 +141,13 @@ async fn round() -> usize {
     for (leaf, task) in dropped {
         task.abort();
         assert!(task.await.expect_err("it was not woken").is_cancelled());
-        // Those that were have wakers that outlive them.
+        // The woken tasks have wakers that outlive them.
         drop(leaf.take());
     }
     count
 }
 
-/// What a task that waits for a wake-up which was lost would hold up for ever; and what would grow with each task that is leaked.
+/// A lost wake-up would keep a task waiting for ever, and leaked slots would make memory grow with each task.
 #[test]
 fn no_wake_is_lost_and_no_slot() {
     child::isolated("no_wake_is_lost_and_no_slot", || {
@@ -166,7 +167,7 @@ fn no_wake_is_lost_and_no_slot() {
                     snapshots.fetch_add(1, Ordering::Relaxed);
                 });
             });
-            // What is allocated once is there.
+            // One-time allocations are made by now.
             rounds(50);
             let (before, start) = (resident(), Instant::now());
             let mut tasks = 0;
@@ -177,7 +178,7 @@ fn no_wake_is_lost_and_no_slot() {
             let grown = resident().saturating_sub(before);
             let (seconds, looks) = (start.elapsed().as_secs_f64(), snapshots.load(Ordering::Relaxed));
             println!("{:.0} tasks a second, {looks} snapshots, {grown} bytes", tasks as f64 / seconds);
-            // A quarter is of each kind, that of the pairs two.
+            // A quarter of the tasks is of each kind; pairs count as two.
             assert!(grown < (4 << 20) + tasks as u64 * SLOT / 10, "{grown} bytes for {tasks} tasks");
             assert!(looks > 0);
         });

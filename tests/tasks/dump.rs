@@ -1,4 +1,4 @@
-//! The goroutine profile as `debug=2` has it, read again.
+//! Parses the goroutine profile in the form `debug=2`.
 
 use std::collections::HashMap;
 
@@ -16,19 +16,19 @@ pub(crate) struct Frame {
 #[derive(Clone, Debug)]
 pub(crate) struct Dumped {
     pub(crate) id: u64,
-    /// What stands in brackets: `await, 3 minutes`.
+    /// The text in brackets: `await, 3 minutes`.
     pub(crate) state: String,
-    /// The line about it, after its number: `task "name", polled 2 times`.
+    /// The line about the goroutine, after its id: `task "name", polled 2 times`.
     pub(crate) about: String,
     /// Leaf first.
     pub(crate) frames: Vec<Frame>,
     pub(crate) created_by: Option<Frame>,
-    /// What it awaits beside that.
+    /// The further stacks that it awaits on.
     pub(crate) branches: Vec<Vec<Frame>>,
 }
 
 impl Dumped {
-    /// The lines of a function on its stacks, without those of macros in other files.
+    /// Returns the lines of a function on its stacks, without those of macros in other files.
     pub(crate) fn lines_in(&self, function: &str, file: &str) -> Vec<usize> {
         let all = self.frames.iter().chain(self.branches.iter().flatten());
         all.filter(|frame| frame.function.contains(function) && frame.file == file)
@@ -37,14 +37,14 @@ impl Dumped {
     }
 }
 
-/// All goroutines, in the order of the text.
+/// Returns all goroutines, in the order of the text.
 pub(crate) fn take() -> Vec<Dumped> {
     let mut text = Vec::new();
     lookup("goroutine").expect("it is there").write_to(&mut text, 2).expect("memory can be written");
     parse(&String::from_utf8(text).expect("it is text"))
 }
 
-/// All tasks, by their names.
+/// Returns all tasks, by their names.
 pub(crate) fn tasks() -> HashMap<String, Dumped> {
     let name = |task: &Dumped| Some(task.about.strip_prefix("task \"")?.split('"').next()?.to_owned());
     take().into_iter().filter_map(|task| Some((name(&task)?, task))).collect()
@@ -98,7 +98,7 @@ fn frames(text: &str) -> (Vec<Frame>, Option<Frame>) {
     (frames, created_by)
 }
 
-/// As the old scheme of names has closures: `{{closure}}` and not `{closure#0}`.
+/// Converts the names of closures to the old scheme: `{{closure}}` and not `{closure#0}`.
 fn closures_by_one_scheme(function: &str) -> String {
     let mut name = function.to_owned();
     for number in 0..10 {

@@ -1,4 +1,4 @@
-//! Tasks of executors other than tokio's, and of combinators that poll their children under wakers of their own.
+//! Tasks of executors other than tokio's, and of combinators that poll their children under separate wakers.
 
 use std::future::Future;
 use std::pin::pin;
@@ -17,7 +17,7 @@ use crate::leaves::lasting_runtime;
 use crate::states::{find, waits};
 use crate::support::{child, until};
 
-/// The smallest executor there is.
+/// Runs a future on a minimal executor.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unparks(Thread);
     impl Wake for Unparks {
@@ -45,7 +45,7 @@ async fn calls(receiver: Receiver) -> u8 {
     receives(receiver).await // calls
 }
 
-/// The task awaits in `function`, at the line with that comment.
+/// Checks that the task awaits in `function`, at the line with that comment.
 fn check(task: &Dumped, function: &str) {
     let comment = format!("// {function}");
     let line = include_str!("executors.rs").lines().position(|line| line.ends_with(&comment));
@@ -53,7 +53,7 @@ fn check(task: &Dumped, function: &str) {
     assert_eq!(lines, [line.expect("it is marked") + 1], "{function}: {task:#?}");
 }
 
-/// Its stack is known, and goes from the leaf to `calls` and no further.
+/// Checks that the task's stack is known, and goes from the leaf to `calls` and no further.
 fn check_stack(name: &str) {
     until(&format!("{name} has a stack"), || dump::tasks()[name].frames.len() > 2);
     let task = &dump::tasks()[name];
@@ -63,7 +63,7 @@ fn check_stack(name: &str) {
     assert!(task.frames.last().is_some_and(|frame| frame.function.contains("executors::calls")), "{task:#?}");
 }
 
-/// Waits, is looked at, is woken and ends, on an executor that runs what it is given.
+/// Checks a task that waits, is in a snapshot, is woken and ends, on the executor `run`.
 fn lives_on(run: impl FnOnce(Receiver) + Send + 'static) {
     let (sender, receiver) = smol::channel::bounded(1);
     let thread = thread::spawn(|| run(receiver));
@@ -105,7 +105,7 @@ fn on_smol() {
     });
 }
 
-/// smol's sockets and timers keep their wakers in other ways than channels do.
+/// smol's sockets and timers keep their wakers in other ways than its channels do.
 #[test]
 fn leaves_of_smol() {
     async fn sleeps() {
@@ -144,7 +144,8 @@ fn leaves_of_smol() {
     });
 }
 
-/// Children that poll under a waker of the combinator's are seen as tasks of their own, instrumented where they are pushed.
+/// Children that a combinator polls under its own waker appear as separate tasks, if they are instrumented where they
+/// are pushed.
 #[test]
 fn children_of_combinators() {
     const CHILDREN: usize = 40;
@@ -198,7 +199,7 @@ fn children_of_combinators() {
             assert!(parent.frames.iter().any(of_parent), "{parent:#?}");
             assert!(parent.lines_in("executors::receives::{", "executors.rs").is_empty(), "{parent:#?}");
         }
-        // All of them are woken, and nothing is lost.
+        // All children are woken, and no message is lost.
         for _ in 0..3 * CHILDREN {
             sender.send_blocking(1).expect("they receive");
         }

@@ -1,4 +1,4 @@
-//! Labels of tasks: inherited, moved along between threads, and in every profile.
+//! Labels of tasks: inherited, kept when a task moves between threads, and in every profile.
 
 use std::future::{Future, pending};
 use std::hint::black_box;
@@ -22,7 +22,7 @@ fn of(name: &str) -> LabelSet {
     pprof::labels(&[("of", name)])
 }
 
-/// The value of the label `of` of a goroutine.
+/// Returns the value of the label `of` of a goroutine.
 fn seen(goroutine: &GoroutineRecord) -> Option<&str> {
     goroutine.labels.iter().find(|(key, _)| key == "of").map(|(_, value)| value.as_str())
 }
@@ -45,7 +45,7 @@ fn a_task_keeps_the_labels_of_what_made_it() {
             assert_eq!(seen(other), None);
             let inherits = pending::<()>().instrument_named("inherits");
             assert_eq!(find("inherits").as_ref().and_then(seen), Some("maker"));
-            // A guard that lives across an await is the task's.
+            // A guard that lives across an await belongs to the task.
             let _guard = set_labels(of("guard"));
             let all = goroutine_profile();
             let thread = all.iter().find(|thread| thread.name == "main").expect("it is there");
@@ -62,7 +62,7 @@ fn a_task_keeps_the_labels_of_what_made_it() {
             let task = find("task").expect("it is there");
             assert_eq!((task.polls, seen(&task)), (polls, Some("guard")));
         }
-        // What the thread sets meanwhile, the task has not.
+        // The task does not get labels that the thread sets meanwhile.
         let _guard = set_labels(of("thread"));
         assert!(poll(task.as_mut(), &executor).is_pending());
         assert_eq!(find("task").as_ref().and_then(seen), Some("guard"));
@@ -92,11 +92,12 @@ fn a_panic_in_a_poll_leaves_the_threads_labels() {
     });
 }
 
-/// A guard that lives across an await is dropped with its future, wherever that is: the labels there stay as they are.
+/// A guard that lives across an await is dropped with its future, on any thread: the labels of that thread do not
+/// change.
 #[test]
 fn a_future_that_is_dropped_leaves_the_threads_labels() {
     child::isolated("a_future_that_is_dropped_leaves_the_threads_labels", || {
-        /// Allocates in the drop.
+        /// A value whose destructor allocates.
         struct Destructs;
         impl Drop for Destructs {
             fn drop(&mut self) {
@@ -143,7 +144,7 @@ fn a_future_that_is_dropped_leaves_the_threads_labels() {
     });
 }
 
-/// A stack is under the labels of the future that awaits there, also where a task awaits several.
+/// A stack has the labels of the future that awaits there, even if a task awaits several futures.
 #[test]
 fn where_a_future_awaits_its_labels_are() {
     child::isolated("where_a_future_awaits_its_labels_are", || {
@@ -179,7 +180,7 @@ fn allocates(bytes: usize) -> Vec<u8> {
     memory
 }
 
-/// How much the samples of a profile, in which `function` is, add up to under each value of the label.
+/// Returns the sum of the samples that contain `function` in a profile, for each value of the label.
 fn sums(profile: &Profile, function: &str, value: usize) -> [i64; 3] {
     [Some("a"), Some("b"), None].map(|label| {
         let samples = profile.samples_of(function).into_iter();
@@ -188,7 +189,8 @@ fn sums(profile: &Profile, function: &str, value: usize) -> [i64; 3] {
     })
 }
 
-/// Two tasks and a future without one that take turns on the threads of a runtime: what each allocates is under its labels.
+/// Two tasks and a future outside a task that run in turns on the threads of a runtime: the allocations of each have
+/// its labels.
 #[test]
 fn the_heap_has_the_labels_of_tasks() {
     child::isolated("the_heap_has_the_labels_of_tasks", || {
@@ -231,7 +233,7 @@ fn unlocks(guard: rtprof::sync::MutexGuard<'_, ()>) {
     black_box("unlocks");
 }
 
-/// A lock that is held across an await: who waits for it, and who gives it up.
+/// A lock that is held across an await: the waiter's and the holder's labels.
 #[test]
 fn locks_have_the_labels_of_tasks() {
     child::isolated("locks_have_the_labels_of_tasks", || {
@@ -276,7 +278,7 @@ fn long_labels() {
         assert!(poll(task.as_mut(), &Arc::default()).is_pending());
         let task = find("long").expect("it is there");
         assert_eq!(task.labels, [(String::new(), String::new()), (key.clone(), value.clone())]);
-        // Beyond the limit of distinct sets a task has the set of those that were too many.
+        // Beyond the limit of distinct sets a task has the overflow set.
         for n in 0..rtprof_runtime::labels::MAX_SETS {
             let mut future = pin!(do_with(of(&n.to_string()), async { current() }));
             let value = match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {

@@ -1,4 +1,4 @@
-//! `goroutineleak`: tasks that no waker is left to wake.
+//! `goroutineleak`: tasks for which no waker is left.
 
 use std::future::{pending, poll_fn};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn samples() -> Vec<Sample> {
     profile.samples()
 }
 
-/// The names of the tasks in the profile, each with their number.
+/// Returns the names of the tasks in the profile, each with its count.
 fn leaked() -> Vec<(String, i64)> {
     let mut all: Vec<_> = samples()
         .into_iter()
@@ -97,7 +97,8 @@ fn tasks_that_nothing_can_wake() {
     });
 }
 
-/// Such a waker is the executor's own, and not counted. The future keeps the first one.
+/// A waker cloned by another thread is the executor's own waker, which is not counted. The future keeps the first
+/// waker.
 #[test]
 fn a_waker_cloned_by_another_thread_may_wake_the_task() {
     child::isolated("a_waker_cloned_by_another_thread_may_wake_the_task", || {
@@ -124,7 +125,7 @@ fn a_waker_cloned_by_another_thread_may_wake_the_task() {
     });
 }
 
-/// The inner one's waker leads to the outer one.
+/// The inner task's waker leads to the outer task.
 #[test]
 fn a_task_around_one_that_can_be_woken() {
     async fn locks(lock: Arc<tokio::sync::Mutex<()>>) {
@@ -149,7 +150,7 @@ fn a_task_around_one_that_can_be_woken() {
                 .count()
         };
         until("all wait", || waiting() == 4);
-        // The first look has them polled.
+        // The first snapshot has the tasks polled.
         for _ in 0..3 {
             assert_eq!(leaked(), []);
             assert!(goroutine_profile().iter().all(|task| !task.is_leaked));
@@ -162,7 +163,7 @@ fn a_task_around_one_that_can_be_woken() {
 #[test]
 fn a_task_around_one_that_nothing_can_wake() {
     child::isolated("a_task_around_one_that_nothing_can_wake", || {
-        // It is not asked for its stack, which would wake it.
+        // No stack is requested, because the request would wake the task.
         set_await_stacks(AwaitStacks::Always);
         set_leak_limit(Duration::ZERO);
         let (executor, leaf) = (Arc::new(Woken::default()), Leaf::default());
@@ -175,7 +176,7 @@ fn a_task_around_one_that_nothing_can_wake() {
     });
 }
 
-/// Looks do not have it polled again and again.
+/// Snapshots do not have the task polled again and again.
 #[test]
 fn a_leaf_that_keeps_its_first_waker_is_asked_once() {
     child::isolated("a_leaf_that_keeps_its_first_waker_is_asked_once", || {

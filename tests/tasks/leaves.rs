@@ -1,4 +1,4 @@
-//! The stacks of tasks name every async function and the line at which it awaits, for every kind of leaf.
+//! The stacks of tasks contain every async function and the line at which it awaits, for every kind of leaf.
 
 use std::future::pending;
 use std::mem::ManuallyDrop;
@@ -18,7 +18,7 @@ use crate::support::{child, until};
 
 const LONG: Duration = Duration::from_secs(100_000);
 
-/// What is never let go.
+/// Objects that are never released.
 struct Held {
     mutex: Mutex<()>,
     rw_lock: RwLock<()>,
@@ -46,7 +46,7 @@ impl Held {
     }
 }
 
-/// What awaits the leaf.
+/// Awaits the leaf.
 async fn outermost<F: Future>(leaf: F) {
     leaf.await; // outermost
 }
@@ -129,14 +129,14 @@ leaves! {
         set.join_next().await; // joins_set
     }
     joins_blocking(_held) {
-        // Until the runtime, which is leaked, ends it: never.
+        // The task waits as long as the thread parks: until the end of the runtime, which is leaked.
         tokio::task::spawn_blocking(|| std::thread::park_timeout(LONG)).await.ok(); // joins_blocking
     }
     times_out(held) {
         tokio::time::timeout(LONG, is_notified_too(held)).await.ok(); // times_out
     }
     selects(held) {
-        // Both lines are the macro's.
+        // Both awaits are at the macro's line.
         tokio::select! { () = sleeps_too() => {} () = is_notified_too(held) => {} } // selects
     }
     joins_both(held) {
@@ -156,14 +156,14 @@ async fn is_notified_too(held: Arc<Held>) {
     held.notify.notified().await; // is_notified_too
 }
 
-/// The line with this comment.
+/// Returns the line with this comment.
 fn line_of(name: &str) -> usize {
     let comment = format!("// {name}");
     let at = include_str!("leaves.rs").lines().position(|line| line.ends_with(&comment));
     at.expect("the line is marked") + 1
 }
 
-/// Where an async function of this file is on the stacks of a task.
+/// Returns the lines of an async function of this file on the stacks of a task.
 fn lines(task: &Dumped, function: &str) -> Vec<usize> {
     task.lines_in(&format!("leaves::{function}::{{"), "leaves.rs")
 }
@@ -189,12 +189,12 @@ fn check(name: &str, task: &Dumped) {
         assert!(!leaf.contains("rtprof") && !leaf.contains("Waker::clone"), "{leaf} is ours: {task:#?}");
     }
     let stacks = 1 + task.branches.len();
-    // The timer, and what it is around.
+    // The timer, and the future inside the timeout.
     let expected = if expect.len() == 2 || name == "times_out" { 2 } else { 1 };
     assert_eq!(stacks, expected, "{task:#?}");
 }
 
-/// All tasks. None is asked for its stack.
+/// Returns all tasks, without a request for their stacks.
 fn tasks() -> Vec<GoroutineRecord> {
     let mut all = goroutine_profile();
     all.retain(|goroutine| goroutine.kind == GoroutineKind::Task);
@@ -206,8 +206,8 @@ fn all_wait(count: usize) -> bool {
     tasks().iter().filter(|task| waits(task)).count() == count
 }
 
-/// A look waits for tasks that are to be polled, unless the runtime's threads get no core for a tenth of a second: then the next
-/// look has their stacks.
+/// Waits until all tasks have stacks. A snapshot waits for tasks that are to be polled, unless the runtime's threads
+/// get no core for a tenth of a second: then the next snapshot has their stacks.
 fn wait_for_stacks() {
     until("all have been polled", || tasks().iter().all(|task| task.stack().len() > 1));
 }
@@ -236,7 +236,7 @@ fn every_leaf_in(runtime: &Handle) {
     assert!(tasks().iter().all(|task| matches!(task.state, GoroutineState::Waiting(_))));
 }
 
-/// A runtime of two threads, which is not waited for: some that it runs waits for ever.
+/// Makes a runtime of two threads, which is never dropped, because some of its tasks wait for ever.
 pub(crate) fn lasting_runtime() -> ManuallyDrop<Runtime> {
     let mut runtime = Builder::new_multi_thread();
     ManuallyDrop::new(runtime.worker_threads(2).enable_all().build().expect("a runtime"))
@@ -262,7 +262,7 @@ fn every_leaf_on_one_thread() {
     });
 }
 
-/// All stacks of ten thousand tasks of four kinds are there at the first look.
+/// The first snapshot has all stacks of ten thousand tasks of four kinds.
 #[test]
 fn ten_thousand_idle_tasks() {
     const TASKS: usize = 10_000;

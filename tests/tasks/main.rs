@@ -1,4 +1,4 @@
-//! Async tasks in the goroutine profile: who awaits what, at which line.
+//! Async tasks in the goroutine profile: what each awaits, and at which line.
 #![cfg(feature = "pprof")]
 
 mod block;

@@ -1,4 +1,4 @@
-//! Futures and wakers that are used in ways that executors rarely do.
+//! Futures and wakers that are used in unusual ways.
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +27,7 @@ fn polled_after_it_was_ready() {
         assert_eq!(num_goroutine(), before, "it has ended");
         let panic = catch_unwind(AssertUnwindSafe(|| poll(future.as_mut(), &executor))).expect_err("as ever");
         assert_eq!(*panic.downcast::<&str>().expect("text"), "`async fn` resumed after completion");
-        // One that does not mind.
+        // A future that may be polled again.
         let mut future = pin!(poll_fn(|_| Poll::Ready(8)).instrument());
         for _ in 0..2 {
             assert_eq!(poll(future.as_mut(), &executor), Poll::Ready(8));
@@ -36,7 +36,7 @@ fn polled_after_it_was_ready() {
     });
 }
 
-/// A task takes no memory from the program's allocator, from its beginning to its end.
+/// A task allocates no memory of the program's allocator, from its beginning to its end.
 #[test]
 fn nothing_is_allocated() {
     child::isolated("nothing_is_allocated", || {
@@ -64,13 +64,13 @@ fn nothing_is_allocated() {
             let before = allocated();
             rounds(1000);
             let after = allocated();
-            // What `mem_profile` itself makes is a few dozen.
+            // `mem_profile` itself makes a few dozen allocations.
             assert!(after - before < 500, "{} objects in {mode:?}", after - before);
         }
     });
 }
 
-/// The waker leads to the executor that has polled last, and a leaf that asks again is heard.
+/// The waker leads to the executor that has polled last, and a leaf that compares wakers notices the change.
 #[test]
 fn moved_between_executors() {
     child::isolated("moved_between_executors", || {
@@ -92,7 +92,7 @@ fn moved_between_executors() {
             leaf.take().pop().expect("the leaf was asked anew").wake();
             assert_eq!((first.count(), second.count()), (1, 1));
             drop(wakers);
-            // Nothing leads to the first any more.
+            // No waker leads to the first executor any more.
             assert!(poll(future.as_mut(), &second).is_pending());
             assert_eq!(Arc::strong_count(&first), 1);
             let last = leaf.take();
@@ -108,7 +108,7 @@ fn moved_between_executors() {
     });
 }
 
-/// A task that has no waker any more lets go of the executor's, which may free the task then.
+/// A task without wakers releases the executor's waker, so that the executor may free the task.
 #[test]
 fn the_executor_is_not_kept() {
     child::isolated("the_executor_is_not_kept", || {
@@ -138,7 +138,7 @@ fn dropped_by_a_panic_in_a_poll() {
         let panicked = runtime.block_on(runtime.spawn(panics.instrument_named("panics")));
         assert!(panicked.expect_err("it panics").is_panic());
         until("both have ended", || find("panics").is_none() && find("inner").is_none());
-        // The thread polls nothing any more, and its next task is seen as ever.
+        // The thread is in no poll any more, and its next task is recorded as usual.
         let sees =
             runtime.spawn(async { rtprof::goroutine_profile()[0].name.clone() }.instrument_named("next"));
         assert_eq!(runtime.block_on(sees).expect("it ends"), "next");
@@ -146,7 +146,8 @@ fn dropped_by_a_panic_in_a_poll() {
     });
 }
 
-/// Our part of a wake takes no lock and no memory, so that it may come from a signal handler wherever the executor's may.
+/// Our part of a wake takes no lock and no memory, so that a signal handler may call our waker wherever it may call the
+/// executor's.
 #[test]
 fn woken_by_a_signal_handler() {
     child::isolated("woken_by_a_signal_handler", || {
@@ -161,9 +162,9 @@ fn woken_by_a_signal_handler() {
                 HANDLED.fetch_add(1, Ordering::Relaxed);
             }
         }
-        // SAFETY: a handler of this type, which only wakes.
+        // SAFETY: the handler has the right type, and only wakes.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as usize) };
-        // SAFETY: the number of this thread.
+        // SAFETY: the call returns the handle of this thread.
         let thread = unsafe { libc::pthread_self() };
         let executor = Arc::new(Woken::default());
         let leaf = Leaf::default();
@@ -176,7 +177,7 @@ fn woken_by_a_signal_handler() {
                 // SAFETY: the thread waits for the scope to end.
                 background.repeat(|| assert_eq!(unsafe { libc::pthread_kill(thread, libc::SIGUSR1) }, 0));
             });
-            // Without a sleep, which so many signals would not let come to its end.
+            // Without a sleep, because so many signals would keep a sleep from ending.
             let start = Instant::now();
             while HANDLED.load(Ordering::Relaxed) < 500 {
                 assert!(start.elapsed() < PATIENCE, "it was not woken often enough");
@@ -197,7 +198,7 @@ fn woken_by_a_signal_handler() {
     });
 }
 
-/// The textbook's executor: tasks are kept by their wakers, and its queue.
+/// A textbook executor: tasks are kept by their wakers, and by its queue.
 mod queue {
     use std::pin::Pin;
     use std::sync::mpsc::{Receiver, Sender, channel};
@@ -233,7 +234,7 @@ mod queue {
             self.queue.send(Arc::new(Queued { future, queue: self.queue.clone() })).expect("it is there");
         }
 
-        /// Polls what can run.
+        /// Polls the tasks that can run.
         pub(super) fn run(&self) {
             while let Ok(task) = self.ready.try_recv() {
                 let waker = task.clone().into();
@@ -248,8 +249,8 @@ mod queue {
     }
 }
 
-/// An executor whose tasks live as long as their wakers drops the futures of all, also of one that was woken and will not be
-/// polled any more.
+/// An executor whose tasks live as long as their wakers drops the futures of all tasks, including one that was woken
+/// and will not be polled again.
 #[test]
 fn tasks_that_their_wakers_keep_are_dropped() {
     child::isolated("tasks_that_their_wakers_keep_are_dropped", || {
@@ -284,7 +285,7 @@ fn tasks_that_their_wakers_keep_are_dropped() {
     });
 }
 
-/// An executor's waker that looks at all goroutines, or panics.
+/// An executor's waker that takes a snapshot of all goroutines, or panics.
 #[test]
 fn a_waker_that_looks_or_panics_when_it_is_asked() {
     struct Looks(AtomicUsize);

@@ -40,7 +40,7 @@ fn nested_in_itself_and_in_another_executor() {
     });
 }
 
-/// A bare executor, on the stack of a task that another one polls.
+/// A bare executor, on the stack of a task that another executor polls.
 #[test]
 fn a_bare_block_on_inside_a_poll() {
     fn block_on<F: Future>(future: F) -> F::Output {
@@ -77,7 +77,7 @@ fn a_bare_block_on_inside_a_poll() {
     });
 }
 
-/// A leaf inside an instrumented future inside another one: both have a stack after every poll.
+/// A leaf inside an instrumented future inside another one: both tasks have a stack after every poll.
 #[test]
 fn instrumented_within_an_instrumented_one() {
     child::isolated("instrumented_within_an_instrumented_one", || {
@@ -128,7 +128,7 @@ async fn then_awaits(leaf: Pin<&mut Leaf>) {
     leaf.await;
 }
 
-/// A future that hands its own clone of the waker on.
+/// Awaits a future with its own clone of the waker.
 async fn hands_a_clone_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(future);
     poll_fn(|context| {
@@ -138,7 +138,8 @@ async fn hands_a_clone_on<F: Future>(future: F) -> F::Output {
     .await
 }
 
-/// A leaf that keeps its waker as long as that would wake the same task is seen where it is polled last, in each poll.
+/// A leaf keeps its waker as long as it would wake the same task: the leaf is found in each poll, where it is polled
+/// last.
 #[test]
 fn a_leaf_is_seen_where_it_is_polled_last() {
     child::isolated("a_leaf_is_seen_where_it_is_polled_last", || {

@@ -1,4 +1,4 @@
-//! Tasks on tokio's runtimes, spawned by `rtprof::task`.
+//! Tasks that `rtprof::task` spawns on tokio's runtimes.
 
 use std::future::pending;
 use std::sync::mpsc;

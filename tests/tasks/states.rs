@@ -1,4 +1,4 @@
-//! What a task does, since when, who it is, and what its thread does.
+//! The state of a task, its duration, the task's identity, and the state of its thread.
 
 use std::future::pending;
 use std::panic::Location;
@@ -15,7 +15,7 @@ use crate::dump;
 use crate::leaves::lasting_runtime;
 use crate::support::{child, fork, until};
 
-/// The goroutine of this name.
+/// Returns the goroutine of this name.
 pub(crate) fn find(name: &str) -> Option<GoroutineRecord> {
     goroutine_profile().into_iter().find(|goroutine| goroutine.name == name)
 }
@@ -84,7 +84,7 @@ fn a_wait_lasts_until_the_task_is_woken() {
             is_notified.notified().await;
             is_notified.notified().await;
         };
-        // Runs what can run, and no more.
+        // Runs the tasks that can run, and no others.
         let run = || runtime.block_on(async { tokio::task::yield_now().await });
         runtime.spawn(waits_twice.instrument_named("waits"));
         assert_eq!(find("waits").expect("it is there").state, GoroutineState::Runnable);
@@ -97,11 +97,11 @@ fn a_wait_lasts_until_the_task_is_woken() {
         let task = find("waits").expect("it is there");
         assert!(task.waited <= start.elapsed(), "{task:?}");
 
-        // Polled for its stack, it has still waited since.
+        // A poll for the task's stack does not end its wait.
         set_await_stacks(AwaitStacks::Always);
         let (send, is_done) = mpsc::channel();
         std::thread::spawn(move || {
-            // A look does not wait for ever.
+            // A snapshot waits only for a limited time, so it is repeated.
             until("it was polled", || find("waits").expect("it is there").stack().len() > 1);
             send.send(find("waits").expect("it is there")).expect("it is received");
         });
@@ -208,7 +208,8 @@ fn a_forked_child_has_none_of_its_parents_tasks() {
     });
 }
 
-/// A child that is forked inside a poll goes on with that task; its parent's other tasks, whose executors it has not, are left alone.
+/// A child that is forked inside a poll goes on with that task. The parent's other tasks, whose executors the child
+/// does not have, are left alone.
 #[test]
 fn a_child_that_is_forked_in_a_poll() {
     fork::isolated("a_child_that_is_forked_in_a_poll", "", || {
@@ -250,7 +251,7 @@ fn recurses(depth: u32, held: &std::sync::Mutex<()>) -> u32 {
     std::hint::black_box(recurses(depth - 1, held) + 1)
 }
 
-/// Of a stack that is too deep to be kept the inner end is the task's.
+/// If a stack is too deep to be kept, the inner end belongs to the task.
 #[test]
 fn a_task_whose_stack_is_cut_off() {
     child::isolated("a_task_whose_stack_is_cut_off", || {

@@ -1,4 +1,5 @@
-//! A thread that is about to sleep, or asleep, is shown waiting whatever it does on the way, and woken by who woke it.
+//! A thread that is about to sleep, or asleep, is shown as waiting, whatever events it records on the way, and as woken
+//! by the right goroutine.
 #![cfg(target_os = "linux")]
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -27,7 +28,7 @@ fn of(parsed: &Parsed, name: &str) -> u64 {
     parsed.goroutines_named(name).next().expect("it is there")
 }
 
-/// The waits of this kind of a goroutine: how long each took, and who ended it (0 for nobody).
+/// Returns the waits of this kind of a goroutine: how long each took, and which goroutine ended it (0 for none).
 fn waits(parsed: &Parsed, name: &str, kind: EventType) -> Vec<(Duration, u64)> {
     let goroutine = of(parsed, name);
     let mut begun = None;
@@ -47,14 +48,14 @@ fn waits(parsed: &Parsed, name: &str, kind: EventType) -> Vec<(Duration, u64)> {
     waits
 }
 
-/// What a wait that is seen takes at least. It may be short: what ends it comes after the waiter was seen asleep.
+/// The minimum length of a recorded wait. A wait may end just after the waiter was seen asleep.
 const PAUSE: Duration = Duration::from_millis(20);
 
 fn pause() {
     std::thread::sleep(PAUSE);
 }
 
-/// The waiter gives up a mutex that another wants, and so wakes that one on its way to sleep.
+/// The waiter releases a mutex that another thread wants, and so wakes that thread on its own way to sleep.
 #[test]
 fn who_unlocks_on_the_way_to_sleep_does_not_seem_awake() {
     static STATE: Mutex<bool> = Mutex::new(false);
@@ -66,7 +67,7 @@ fn who_unlocks_on_the_way_to_sleep_does_not_seem_awake() {
             let waiter = named("waiter").spawn(move || {
                 let mut state = STATE.lock();
                 holds.send(thread_id()).expect("the test listens");
-                // The other one is in the queue by then.
+                // The other thread is in the queue by then.
                 wait_until_asleep(queued.recv().expect("it says who it is"));
                 pause();
                 let began = Moment::now();
@@ -96,7 +97,7 @@ fn who_unlocks_on_the_way_to_sleep_does_not_seem_awake() {
     });
 }
 
-/// As above, of a channel without room, whose receiver takes a message from the sender that waits longest.
+/// The same for a channel without room, whose receiver takes a message from the sender that waits longest.
 #[test]
 fn a_rendezvous_is_shown_as_it_is() {
     child::isolated("a_rendezvous_is_shown_as_it_is", || {
@@ -128,7 +129,7 @@ fn a_rendezvous_is_shown_as_it_is() {
     });
 }
 
-/// A handler that logs in a thread that sleeps is no sign that the thread's goroutine runs.
+/// A handler that logs on a sleeping thread does not mean that the thread's goroutine runs.
 #[test]
 fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
     static LOCK: Mutex<()> = Mutex::new(());
@@ -140,13 +141,13 @@ fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
         HANDLED.fetch_add(1, Ordering::Release);
     }
     child::isolated("a_handler_in_a_sleeping_thread_does_not_wake_it", || {
-        // SAFETY: the handler only does what trace::log promises to bear.
+        // SAFETY: the handler only calls trace::log, which may be called in a handler.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         let parsed = record(|| {
             let held = LOCK.lock();
             let (tell, told) = told::channel();
             let waiter = named("waiter").spawn(move || {
-                // SAFETY: asks for the thread's own handle.
+                // SAFETY: the call returns the thread's own handle.
                 THREAD.store(unsafe { libc::pthread_self() }, Ordering::Release);
                 tell.send(thread_id()).expect("the test listens");
                 drop(LOCK.lock());
@@ -154,9 +155,9 @@ fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
             let waiter_id = told.recv().expect("it has begun");
             for n in 1..=5 {
                 wait_until_asleep(waiter_id);
-                // SAFETY: the thread lives: it waits for the lock.
+                // SAFETY: the thread lives, because it waits for the lock.
                 unsafe { libc::pthread_kill(THREAD.load(Ordering::Acquire), libc::SIGUSR1) };
-                // A second one before that would be none.
+                // A second signal before the first is handled would be merged with it.
                 let started = Instant::now();
                 while HANDLED.load(Ordering::Acquire) < n {
                     assert!(started.elapsed() < Duration::from_secs(60), "signal {n} is not handled");
@@ -175,7 +176,7 @@ fn a_handler_in_a_sleeping_thread_does_not_wake_it() {
     });
 }
 
-/// A sample of the heap is no sign that a thread runs that has said that it waits.
+/// A heap sample does not mean that a thread runs, if the thread has announced a wait.
 #[test]
 fn what_a_wait_allocates_does_not_end_it() {
     child::isolated("what_a_wait_allocates_does_not_end_it", || {
@@ -195,7 +196,7 @@ fn what_a_wait_allocates_does_not_end_it() {
         let waits = waits(&parsed, "waiter", EventType::GoBlockNet);
         let [(time, _)] = waits[..] else { panic!("{waits:?}") };
         assert!(time >= 3 * PAUSE * 99 / 100, "{time:?}");
-        // The curve has the block, and has it no more at the end.
+        // The curve contains the block, and no longer contains it at the end.
         let live: Vec<u64> = parsed.events_of(EventType::HeapAlloc).map(|point| point.args()[0]).collect();
         let most = live.iter().max().expect("there is a curve");
         assert!(live[live.len() - 1] + (1 << 19) < *most, "{live:?}");

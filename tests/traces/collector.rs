@@ -1,4 +1,4 @@
-//! What an embedded collector tells is in the trace as it was.
+//! The reports of an embedded collector are in the trace unchanged.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ fn collections() {
             assert_eq!((starts.len(), ends.len()), (count, count), "{}", start.name());
             for (start, end) in starts.iter().zip(ends) {
                 assert!(start.g() == collector && end.g() == collector && start.p() == end.p());
-                // Only what the script does inside takes time.
+                // Only the script's own pauses take time.
                 let least = if function == "sweeps" { Duration::ZERO } else { Duration::from_micros(1900) };
                 assert!(until(*start, end) >= least, "{start:?} {end:?}");
                 if !function.is_empty() {
@@ -44,7 +44,7 @@ fn collections() {
     });
 }
 
-/// The first thing in a trace of somebody who was there before.
+/// The first event of a trace comes from a goroutine that existed before.
 #[test]
 fn a_collection_at_once() {
     child::isolated("a_collection_at_once", || {
@@ -56,7 +56,8 @@ fn a_collection_at_once() {
     });
 }
 
-/// A collection that began in one trace and ends in the next: it is none of that one's, and does not end those that are.
+/// A collection that begins in one trace and ends in the next: it does not appear in the second, and does not end the
+/// collections of the second.
 #[test]
 fn a_collection_from_before() {
     child::isolated("a_collection_from_before", || {
@@ -71,7 +72,7 @@ fn a_collection_from_before() {
                 done.send(()).expect("the other listens");
             });
             let written = kept.clone();
-            // Takes `tell` with it, so that the other does not wait for ever if this fails.
+            // The closure owns `tell`, so that the other thread does not wait for ever if this one fails.
             let other = scope.spawn(move || {
                 trace::start(std::io::sink()).expect("no other trace goes on");
                 rtprof::collector::collect(|| {
@@ -91,7 +92,7 @@ fn a_collection_from_before() {
         assert_eq!((starts.len(), ends.len()), (1, 1), "{starts:?} {ends:?}");
         let lasted = until(starts[0], ends[0]);
         assert!(lasted >= length - Duration::from_millis(1), "{lasted:?}, {:?}", trace.stats);
-        // Cores are a microsecond apart at the very most.
+        // The clocks of cores differ by a microsecond at most.
         assert!(trace.stats.largest_lift < Duration::from_micros(100), "{:?}", trace.stats);
     });
 }

@@ -1,4 +1,5 @@
-//! All that a trace can show is in it: of the right goroutine, at the right place of the program, under its name.
+//! Everything that a trace can show is in it: with the right goroutine, at the right place of the program, and with its
+//! name.
 //!
 //! One program does each thing once (support/trace_script.rs), and the trace is read back with the validator, which
 //! knows the rules of Go's tools.
@@ -14,7 +15,7 @@ use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::trace_of::{Kept, Trace, check_stack, has, record, until, valid};
 use crate::trace_script::{self, ALLOCATED, GOAL, WAITS, WAKER, on};
 
-/// The events of a goroutine that follow this one.
+/// Returns the events of a goroutine that follow this one.
 fn after<'a>(trace: &'a Trace, event: Event<'_>, goroutine: u64) -> Vec<Event<'a>> {
     let story = trace.story(goroutine);
     let at = story.iter().position(|of| of.offset() == event.offset()).expect("it is a part of the story");
@@ -51,7 +52,7 @@ fn goroutines() {
         assert_ne!(start.p(), create.p(), "of its own");
         assert_eq!(start.argument("seq"), Some(1));
 
-        // Its P runs while it does, and only then.
+        // The goroutine's P runs while the goroutine does, and only then.
         let of_p: Vec<_> = trace.parsed.events().filter(|event| event.p() == start.p()).collect();
         let at = of_p.iter().position(|event| event.offset() == start.offset()).expect("it is there");
         assert_eq!(of_p[at - 1].event_type(), EventType::ProcStart, "{of_p:#?}");
@@ -87,13 +88,13 @@ fn waits() {
                 None => {
                     let expected = [EventType::GoUnblockLocal, EventType::GoStartLocal];
                     assert_eq!(types(&next[..2]), expected, "{}: {next:#?}", wait.who);
-                    // By nobody, on its own P.
+                    // Unblocked by no goroutine, on its own P.
                     let by: Vec<_> = trace.parsed.events_of(EventType::GoUnblockLocal).collect();
                     let by = by.iter().find(|event| event.offset() == next[0].offset()).expect("it is there");
                     assert_eq!((by.g(), by.p()), (0, block.p()), "{}: {by:?}", wait.who);
                 }
             }
-            // The shortest is given 2 ms; a minute is more than any test takes.
+            // The shortest wait lasts 2 ms; a minute is more than any test takes.
             let length = until(block, next[1]);
             let range = Duration::from_micros(1900)..Duration::from_secs(60);
             assert!(range.contains(&length), "{}: {length:?}", wait.who);
@@ -117,7 +118,7 @@ fn heap() {
         let last = curve[curve.len() - 1];
         assert!(curve.len() >= 4, "the beginning, before, with, after: {curve:?}");
         let grown = high - low;
-        // Everything is sampled; the rest of the process has a few hundred KiB at most.
+        // Every allocation is sampled; the rest of the process has a few hundred KiB at most.
         let range = ALLOCATED as u64..ALLOCATED as u64 + (1 << 20);
         assert!(range.contains(&grown), "{ALLOCATED} bytes were allocated: {curve:?}");
         assert!(last < high - ALLOCATED as u64 / 2, "and freed: {curve:?}");
@@ -168,10 +169,10 @@ fn regions() {
         let expected = [
             begin("outer"),
             begin("inner"),
-            // Dropped before what is inside of it, it takes that with it.
+            // An outer region that is dropped first ends the inner one too.
             end("inner"),
             end("outer"),
-            // Never ended by the goroutine it belongs to.
+            // Never ended by its own goroutine.
             begin("foreign"),
             begin("after"),
             end("after"),
@@ -188,7 +189,8 @@ fn regions() {
         let tasks: Vec<_> = trace.parsed.events_of(EventType::UserTaskCreate).collect();
         let helping = trace.by("helper", EventType::UserRegion)[0];
         assert_eq!(helping.argument("taskid"), tasks[1].argument("taskid"), "of the task that was entered");
-        // The task made last is the current one, until it ends elsewhere; nobody is told here which then is.
+        // The task made last is the current one until it ends elsewhere; the goroutine does not learn which task is
+        // current then.
         let end = regions.last().expect("there are some");
         assert!(until(regions[5], *end) >= Duration::from_micros(1900), "a region lasts");
     });
@@ -211,7 +213,7 @@ fn heap_profile_cycles() {
 }
 
 /// A goroutine that waited, one that ran and one that was in a system call before the trace are in it from its first
-/// moment on, under their names.
+/// moment, under their names.
 #[test]
 fn who_was_there_before() {
     child::isolated("who_was_there_before", || {
@@ -239,7 +241,7 @@ fn who_was_there_before() {
         let create = trace.story(blocked)[0];
         let starter = trace.parsed.events_of(EventType::UserLog).next().expect("there is one").g();
         assert_ne!(starter, 0);
-        // Where it was created is known, though nothing was recorded then.
+        // The place of its creation is known, though nothing was recorded then.
         let functions = create.functions();
         assert!(has(create, "pair"), "{functions:#?}");
         let unblock = trace.story(blocked)[3];
@@ -249,7 +251,7 @@ fn who_was_there_before() {
     });
 }
 
-/// The types that have a source in a Rust program, and no others: of who gives another one a source this asks for a test.
+/// The event types that have a source in a Rust program, and no others: a new source must add a test here.
 #[test]
 fn every_type() {
     const EXPECTED: &[EventType] = &[

@@ -1,5 +1,5 @@
-//! The real `go tool trace`, of the newest Go and of the oldest that must read us, opens our traces: its parser, its
-//! profiles, and every page of its web server, which crashes of things that its parser lets pass.
+//! The real `go tool trace`, of the newest Go and of the oldest that must read our files, opens our traces: its parser,
+//! its profiles, and every page of its web server, which crashes on traces that its parser accepts.
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -49,7 +49,7 @@ fn everything() {
     });
 }
 
-/// As soon as nothing happens: a file that is as good as any.
+/// A trace of a program that does nothing is valid too.
 #[test]
 fn nothing() {
     child::isolated("nothing", || {
@@ -63,7 +63,7 @@ fn nothing() {
     });
 }
 
-/// Every thread waits when it starts, and wakes in it.
+/// Every thread waits when the trace starts, and wakes in it.
 #[test]
 fn started_while_all_wait() {
     child::isolated("started_while_all_wait", || {
@@ -107,7 +107,7 @@ fn started_while_all_wait() {
     });
 }
 
-/// Every thread waits when it stops.
+/// Every thread waits when the trace stops.
 #[test]
 fn stopped_while_all_wait() {
     child::isolated("stopped_while_all_wait", || {
@@ -140,7 +140,7 @@ fn stopped_while_all_wait() {
     });
 }
 
-/// Threads that are born, do one of all things, and die.
+/// Runs threads that begin, do one of each operation, and end.
 fn churn(lock: &Mutex<u64>, round: usize) {
     let task = trace::Task::new("round");
     thread::scope(|scope| {
@@ -164,8 +164,9 @@ fn churn(lock: &Mutex<u64>, round: usize) {
     });
 }
 
-/// A hundred traces while threads are born and die, a thousand in a long run: each one is valid, and some are shown to Go.
-/// Fewer in a debug build, which takes a third of a second to find out the names of each one's functions.
+/// A hundred traces while threads begin and end, a thousand in a long run: each trace is valid, and some are checked
+/// with Go's tools. There are fewer in a debug build, which takes a third of a second for the function names of each
+/// trace.
 #[test]
 fn many_starts_under_load() {
     child::isolated("many_starts_under_load", || {
@@ -181,7 +182,7 @@ fn many_starts_under_load() {
             }
             for number in 0..traces {
                 let trace = record(|| {
-                    // Some of no length, some that see a few rounds.
+                    // Some traces have no length, some last a few rounds.
                     let until = rounds.load(Relaxed) + number % 3;
                     while rounds.load(Relaxed) < until {
                         std::thread::yield_now();
@@ -202,7 +203,7 @@ fn many_starts_under_load() {
     });
 }
 
-/// A writer that takes nothing until the gate is open.
+/// A writer that accepts no bytes until the gate is open.
 struct Gated<'a>(Kept, &'a AtomicBool);
 
 impl Write for Gated<'_> {
@@ -216,10 +217,10 @@ impl Write for Gated<'_> {
     }
 }
 
-/// More is recorded than the writer takes: whole buffers are dropped, and what is left is valid.
+/// More is recorded than the writer accepts: whole buffers are dropped, and the rest is valid.
 #[test]
 fn dropped_buffers() {
-    /// Some 9 KB each: before the gate is open, several times the memory.
+    /// Some 9 KB each: several times the buffer memory before the gate is open.
     const TASKS: [usize; 2] = [500, 100];
     fn flood() {
         let _task = trace::Task::new("flood");
@@ -252,7 +253,7 @@ fn dropped_buffers() {
                     })
                 });
                 if tasks == TASKS[0] {
-                    // Each thread that is born takes a buffer: the floods have theirs by then.
+                    // Each new thread takes a buffer: by then the floods have theirs.
                     until("both have begun", || begun.load(Relaxed) == 0b11);
                     scope.spawn(|| background.repeat(|| churn(&lock, 0)));
                 }
@@ -276,13 +277,13 @@ fn dropped_buffers() {
     });
 }
 
-/// Several generations, and all that a program does in them.
+/// Several generations, with all operations in them.
 #[test]
 fn a_longer_one() {
     child::isolated("a_longer_one", || {
         let (background, lock, rounds) = (Background::default(), Mutex::new(0), AtomicUsize::new(0));
         let trace = record_with(Options::default(), || {
-            // Few enough for Go's pages.
+            // Few enough events for Go's pages.
             let work = || {
                 churn(&lock, rounds.fetch_add(1, Relaxed));
                 std::thread::sleep(Duration::from_millis(20));
@@ -295,7 +296,7 @@ fn a_longer_one() {
         });
         trace.assert_whole();
         trace.assert_in_order();
-        // About one a second, by a thread that may have to wait for a core.
+        // About one in a second, by a thread that may have to wait for a core.
         assert!(trace.stats.generations >= 2, "{:?}", trace.stats);
         check("a_longer_one", &trace, &[("sync", &["churn"]), ("syscall", &["churn"])]);
     });

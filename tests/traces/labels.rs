@@ -29,7 +29,7 @@ fn a_thread_shows_the_labels_it_runs_with() {
                 tell.send(thread_id()).expect("the test listens");
                 let reply = || {
                     let n: u32 = asked.recv().expect("somebody asks");
-                    // Not while it takes the channel's lock, which would be a wait of this one's.
+                    // The asker must not hold the channel's lock, which would make this thread wait.
                     wait_until_asleep(asker);
                     answer.send(n + 1).expect("somebody listens");
                 };
@@ -59,7 +59,7 @@ fn a_thread_shows_the_labels_it_runs_with() {
                 _ => None,
             })
             .collect();
-        // Its beginning, and five wake-ups.
+        // The goroutine's beginning, and five wake-ups.
         let story: Vec<_> =
             parsed.events().filter(|event| event.g() == worker || event.target() == Some(worker)).collect();
         let expected = ["", "", "path=/x tenant=a", "path=/x tenant=a", "worker", ""];

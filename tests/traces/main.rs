@@ -1,4 +1,4 @@
-//! Traces: what is in them, who writes them, and that Go's tools read them.
+//! Traces: their contents, their writers, and Go's tools reading them.
 #![cfg(feature = "pprof")]
 
 mod asleep;

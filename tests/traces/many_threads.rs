@@ -1,4 +1,4 @@
-//! More threads than there is room for large buffers: those that do little lose nothing.
+//! More threads than large buffers fit into the memory: threads that record little lose nothing.
 
 use std::sync::Barrier;
 
@@ -9,7 +9,7 @@ use rtprof_trace_check::EventType;
 use crate::support::child;
 use crate::trace_of::record_with;
 
-/// A large buffer each would be 12 MiB.
+/// With a large buffer for each, these threads would take 12 MiB.
 const THREADS: usize = 200;
 
 #[test]
@@ -22,7 +22,7 @@ fn quiet_threads_lose_nothing() {
                 for _ in 0..THREADS {
                     let body = || {
                         trace::log("quiet", "begins");
-                        // All at once.
+                        // All threads at once.
                         meeting.wait();
                         trace::log("quiet", "ends");
                     };
@@ -35,7 +35,7 @@ fn quiet_threads_lose_nothing() {
     });
 }
 
-/// A log that is as long as can be has room in any buffer, and one after another.
+/// A log of the maximum length fits into any buffer, even several in a row.
 #[test]
 fn long_messages_are_whole() {
     child::isolated("long_messages_are_whole", || {

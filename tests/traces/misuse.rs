@@ -1,4 +1,4 @@
-//! Traces used as they should not be: nothing hangs, nothing crashes, errors say what is wrong, and the next trace works.
+//! Misuse of traces: nothing hangs, nothing crashes, errors say what is wrong, and the next trace works.
 
 use std::io::{self, Read};
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ fn two_readers() {
     });
 }
 
-/// Chunk by chunk, and byte by byte: the same as a file.
+/// Chunk by chunk, and byte by byte: the bytes are those of a file.
 #[test]
 fn read_in_parts() {
     child::isolated("read_in_parts", || {
@@ -80,7 +80,7 @@ fn read_in_parts() {
     });
 }
 
-/// A reader that is given up before everything was read.
+/// A reader that is dropped before everything was read.
 #[test]
 fn a_reader_dropped_early() {
     child::isolated("a_reader_dropped_early", || {
@@ -96,7 +96,7 @@ fn a_reader_dropped_early() {
     });
 }
 
-/// Nobody reads, and somebody else stops: he waits for as long as he has said.
+/// The reader does not read, and another thread stops the trace: it waits for the given `drain_timeout`.
 #[test]
 fn a_reader_that_never_reads() {
     child::isolated("a_reader_that_never_reads", || {
@@ -119,7 +119,7 @@ fn told(trace: &Trace, event_type: EventType) -> Vec<(u64, &str)> {
     events.map(|event| (event.args()[1], event.name())).collect()
 }
 
-/// Ended on another thread, after the trace, or in the next one: they end nothing.
+/// Regions that end on another thread, after the trace, or in the next one end nothing.
 #[test]
 fn regions_ended_elsewhere() {
     child::isolated("regions_ended_elsewhere", || {
@@ -150,7 +150,7 @@ fn tasks_ended_in_every_way() {
             drop(Task::new("dropped"));
             let elsewhere = Task::new("elsewhere");
             thread::scope(|scope| drop(scope.spawn(move || elsewhere.end()).join()));
-            // Its parent ends first.
+            // The parent ends first.
             let outer = Task::new("outer");
             let inner = outer.child("inner");
             drop(outer);
@@ -173,7 +173,7 @@ fn tasks_ended_in_every_way() {
         let parents: Vec<_> = created.iter().map(|event| name(event.args()[1]).unwrap_or("")).collect();
         assert_eq!(parents, ["", "", "", "", "", "outer", "", ""]);
 
-        // What is of an earlier trace is none in a later one.
+        // A task of an earlier trace is no task in a later one.
         let second = record(|| {
             let late = late.expect("it was made");
             let child = late.child("orphan");
@@ -193,7 +193,7 @@ fn tasks_ended_in_every_way() {
     });
 }
 
-/// Long names are cut to 1,024 bytes, characters whole; bytes that mean something elsewhere are kept.
+/// Long names are cut to 1,024 bytes, at a character boundary; bytes that have a meaning elsewhere are kept.
 #[test]
 fn names_of_all_kinds() {
     child::isolated("names_of_all_kinds", || {

@@ -1,4 +1,4 @@
-//! Samples of the processor in a trace.
+//! CPU samples in a trace.
 
 use std::hint::black_box;
 use std::io;
@@ -17,25 +17,25 @@ use crate::trace_go::{check, check_events};
 use crate::trace_of::{Kept, Trace, assert_works, has, record, record_with};
 use crate::trace_script;
 
-/// What a trace with samples is to have.
+/// Returns the options of a trace with samples.
 fn sampled(cpu_hz: u32) -> Options {
     Options { cpu_hz, ..Options::default() }
 }
 
-/// Runs `f` in a thread of this name.
+/// Runs `f` on a thread of this name.
 fn in_thread<T: Send + 'static>(name: &str, f: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = thread::Builder::new().name(name.into()).spawn(f);
     thread.expect("a thread").join().expect("it ends well")
 }
 
-/// The samples in which this function is.
+/// Returns the samples whose stack contains this function.
 fn samples_in<'a>(trace: &'a Trace, function: &str) -> Vec<Event<'a>> {
     trace.parsed.events_of(EventType::CpuSample).filter(|sample| has(*sample, function)).collect()
 }
 
 const TIME: Duration = Duration::from_millis(100);
 
-// These three differ, for the compiler makes one function of those that do the same.
+// The bodies of these three differ, because the compiler merges functions with equal bodies.
 #[inline(never)]
 fn before() {
     black_box("before");
@@ -54,7 +54,7 @@ fn after() {
     burn(TIME);
 }
 
-/// The CPU profile of what `work` does.
+/// Takes the CPU profile of `work`.
 fn profiled(options: CpuProfileOptions, work: impl FnOnce()) -> Profile {
     let bytes = Kept::default();
     pprof::start_cpu_profile_with(bytes.clone(), options).expect("it starts");
@@ -63,12 +63,12 @@ fn profiled(options: CpuProfileOptions, work: impl FnOnce()) -> Profile {
     Profile::read(&bytes.bytes())
 }
 
-/// How many samples of a function a profile has.
+/// Returns the number of samples of a function in a profile.
 fn count_in(profile: &Profile, function: &str) -> i64 {
     profile.samples_of(function).iter().map(|sample| sample.values[0]).sum()
 }
 
-/// Sample for sample, on the lane of the thread, by whichever means it is sampled.
+/// The trace has every sample of the profile, on the lane of the thread, with every source of samples.
 #[test]
 fn what_a_profile_has_the_trace_has() {
     for source in [CpuSource::Perf, CpuSource::Timers] {
@@ -96,8 +96,8 @@ fn what_a_profile_has_the_trace_has() {
     }
 }
 
-/// A thread that the profiler has not met has a goroutine from its first sample on, which is not shown as running all the
-/// time, since nothing is known of its waits.
+/// A thread that is unknown to the profiler has a goroutine from its first sample on, which is not shown as running all
+/// the time, since its waits are unknown.
 #[test]
 fn a_thread_that_no_hook_has_seen_has_a_lane() {
     extern "C" fn start(_: *mut libc::c_void) -> *mut libc::c_void {
@@ -106,7 +106,7 @@ fn a_thread_that_no_hook_has_seen_has_a_lane() {
     }
     child::isolated("a_thread_that_no_hook_has_seen_has_a_lane", || {
         let trace = record_with(sampled(1000), || {
-            // SAFETY: a thread of the C library's, which is joined.
+            // SAFETY: starts a thread of the C library, which is joined.
             unsafe {
                 let mut thread = std::mem::zeroed();
                 let none = std::ptr::null_mut();
@@ -137,7 +137,7 @@ fn a_thread_that_no_hook_has_seen_has_a_lane() {
     });
 }
 
-/// One that std has started has its place in the trace from its first event on.
+/// A thread that std has started has its place in the trace from its first event on.
 #[test]
 fn a_thread_of_std_with_an_event_has_a_lane() {
     child::isolated("a_thread_of_std_with_an_event_has_a_lane", || {
@@ -157,7 +157,8 @@ fn a_thread_of_std_with_an_event_has_a_lane() {
     });
 }
 
-/// A profile that starts has the samples, all of them, and so has the trace; afterwards the trace's own go on.
+/// A profile that is started during a trace gets all samples, and so does the trace; afterwards the trace's own samples
+/// continue.
 #[test]
 fn a_profile_takes_the_place_of_the_traces_own_samples() {
     child::isolated("a_profile_takes_the_place_of_the_traces_own_samples", || {
@@ -166,7 +167,7 @@ fn a_profile_takes_the_place_of_the_traces_own_samples() {
             before();
             let options = CpuProfileOptions { hz: 1000, ..CpuProfileOptions::default() };
             profile = Some(profiled(options, during));
-            // No other profile is in the way of the next one.
+            // No profile that is still running prevents the next one.
             profiled(CpuProfileOptions::default(), || ());
             until("the trace samples again", is_sampled);
             after();
@@ -183,7 +184,7 @@ fn a_profile_takes_the_place_of_the_traces_own_samples() {
     });
 }
 
-/// One that was there before the trace stays what it is.
+/// A profile that was started before the trace stays unchanged.
 #[test]
 fn a_trace_takes_nothing_from_a_profile() {
     child::isolated("a_trace_takes_nothing_from_a_profile", || {
@@ -202,7 +203,7 @@ fn a_trace_takes_nothing_from_a_profile() {
     });
 }
 
-/// Beside threads that record, begin and end all the time: samples that interrupt events of every kind.
+/// While other threads record, begin and end all the time, samples interrupt events of every kind.
 #[test]
 fn samples_between_all_kinds_of_events() {
     child::isolated("samples_between_all_kinds_of_events", || {
@@ -257,7 +258,7 @@ fn samples_that_cannot_be_are_refused() {
 
 #[inline(never)]
 fn samples_itself() {
-    // Any function will do for an address; the frame is the caller's of what lies before it.
+    // The address of any function serves; a frame belongs to the instruction before its address.
     let frames = [samples_itself as *const () as usize + 5, main_loop as *const () as usize + 5];
     rtprof_tracer::cpu_sample(black_box(&frames), 2);
 }
@@ -281,7 +282,7 @@ fn samples_of_the_processor_are_of_their_goroutine() {
         for sample in &samples {
             assert_eq!(sample.argument("g"), Some(sampled));
             assert!(sample.argument("p").is_some_and(|p| p != 0 && p != NO_PROC));
-            // What lies at the second address may be inlined into that function.
+            // Another function may be inlined into this one at the second address.
             let functions = sample.functions();
             assert!(functions[0].ends_with("::samples_itself"), "{functions:?}");
             assert!(functions.iter().any(|function| function.ends_with("::main_loop")), "{functions:?}");

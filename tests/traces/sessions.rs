@@ -1,4 +1,4 @@
-//! Traces that are stopped while they start, and readers that outlive theirs.
+//! Traces that are stopped while they start, and readers that outlive their traces.
 #![cfg(target_os = "linux")]
 
 use std::io::{self, Read};
@@ -11,7 +11,7 @@ use rtprof::{collector, thread};
 use crate::support::{Background, child, stress};
 use crate::trace_of::{assert_works, record};
 
-/// The first start of a process takes some milliseconds, in which it can be stopped.
+/// The first start of a process takes some milliseconds, during which the trace can be stopped.
 #[test]
 fn a_stop_during_the_start_is_not_lost() {
     for round in 0..5 {
@@ -55,7 +55,7 @@ fn a_reader_of_a_trace_that_is_over_ends_no_other() {
     });
 }
 
-/// What was begun in one trace does not end in the next one.
+/// Tasks and collections that begin in one trace do not end in the next one.
 #[test]
 fn nothing_goes_from_one_trace_to_the_next() {
     child::isolated("nothing_goes_from_one_trace_to_the_next", || {
@@ -85,13 +85,13 @@ fn nothing_goes_from_one_trace_to_the_next() {
         };
         assert_eq!((parsed.count(GcSweepStart), parsed.count(GcSweepDone)), (0, 0));
         assert_eq!((parsed.count(UserTaskCreate), parsed.count(UserTaskEnd)), (1, 1));
-        // The first one still goes on.
+        // The first collection is still under way.
         assert_eq!(parsed.count(GcStart), 0);
         assert_eq!(parsed.events_of(UserTaskCreate).next().and_then(|task| task.argument("pid")), Some(0));
     });
 }
 
-/// Traces come and go, without a look at what they recorded, while threads are born and die.
+/// Traces start and stop, without a check of their contents, while threads begin and end.
 #[test]
 fn a_storm_of_sessions() {
     child::isolated("a_storm_of_sessions", || {

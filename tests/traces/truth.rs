@@ -1,5 +1,5 @@
-//! What a trace says against what the threads have seen themselves: how long waits took, who ended them and where, and
-//! what came first.
+//! A trace agrees with the threads' own measurements: how long waits took, which goroutine ended them and where, and
+//! which event came first.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ use crate::support::contention::{
 use crate::support::{child, go, stress};
 use crate::trace_of::{Trace, check_stack, has, is_named, record, record_with};
 
-/// Functions that the optimizer cannot take for one.
+/// Functions that the optimizer cannot merge.
 macro_rules! roles {
     ($($role:ident)*) => {
         $(#[inline(never)]
@@ -32,7 +32,7 @@ macro_rules! roles {
 
 roles! { locks unlocks awaits notifies receives sends }
 
-/// A goroutine that waits in `body`, from when the kernel was seen to have it asleep.
+/// Starts a goroutine that waits in `body`, and returns when the kernel reports it asleep.
 fn waiter<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     name: &str,
@@ -52,23 +52,23 @@ fn waiter<'scope, T: Send + 'scope>(
 
 struct Waiting<'scope, T> {
     thread: thread::ScopedJoinHandle<'scope, T>,
-    /// Before and after it began to wait.
+    /// Instants before and after it began to wait.
     asked: Instant,
     slept: Instant,
-    /// For how much of that time it was awake.
+    /// For how long it was awake between these.
     hesitated: Duration,
 }
 
-/// A wait as its threads have seen it.
+/// A wait as measured by its threads.
 struct Waited {
     time: About,
-    /// For how long the two threads were awake on its first way and its last: the clock is read twice on each, for the
-    /// profile and for the trace.
+    /// For how long the two threads were awake at the beginning and at the end of the wait: at each of these the clock
+    /// is read twice, for the profile and for the trace.
     hesitated: Duration,
 }
 
 impl<T> Waiting<'_, T> {
-    /// How long it waits, if `wake` ends that.
+    /// Returns how long the thread waits, if `wake` ends the wait.
     fn until(self, wake: impl FnOnce()) -> Waited {
         let (before, was_awake) = (Instant::now(), awake(thread_id()));
         wake();
@@ -79,13 +79,13 @@ impl<T> Waiting<'_, T> {
     }
 }
 
-/// A wait, as the trace has it: from the event that begins it to the one that ends it.
+/// A wait in the trace: the event that begins it and the event that ends it.
 struct Told<'a> {
     block: Event<'a>,
     unblock: Event<'a>,
 }
 
-/// All waits of a trace that have ended, in the states that `-pprof=sync` counts.
+/// Returns all waits of a trace that have ended, in the states that `-pprof=sync` counts.
 fn waits(trace: &Trace) -> Vec<Told<'_>> {
     let mut open: HashMap<u64, Event<'_>> = HashMap::new();
     let mut waits = Vec::new();
@@ -112,7 +112,7 @@ fn nanos(told: &Told<'_>) -> i64 {
     (told.unblock.time() - told.block.time()) as i64
 }
 
-/// Locks, a condition variable and a channel: three waits each, ended by known goroutines after known times.
+/// Runs a lock, a condition variable and a channel: three waits each, ended by known goroutines after known times.
 fn script() -> HashMap<&'static str, Vec<Waited>> {
     let mut seen: HashMap<&str, Vec<Waited>> = HashMap::new();
     let (lock, condvar) = (Mutex::new(()), Condvar::new());
@@ -142,7 +142,7 @@ fn script() -> HashMap<&'static str, Vec<Waited>> {
     seen
 }
 
-/// Who waited, and in which function; who woke him, and in which.
+/// The waiting goroutine and its function, and the function that wakes it.
 const ROLES: [(&str, &str, &str); 3] =
     [("second", "locks", "unlocks"), ("listener", "awaits", "notifies"), ("receiver", "receives", "sends")];
 
@@ -181,8 +181,8 @@ fn waits_are_as_long_as_they_were() {
             let sum: i64 = told.iter().map(|told| nanos(told)).sum();
             let blocked = profile.blocked(function);
             assert_eq!(blocked.count, 3, "{function}: one event for both");
-            // Both clocks are the same; between the two readings lie a few instructions, a page that is fetched, or the
-            // loss of a core.
+            // Both use the same clock. Between the two readings lie a few instructions, a page fault, or the loss of a
+            // core.
             let hesitated: Duration = seen[function].iter().map(|waited| waited.hesitated).sum();
             let slack = (hesitated + Duration::from_millis(1)).as_nanos() as i64;
             assert!(
@@ -195,7 +195,7 @@ fn waits_are_as_long_as_they_were() {
     });
 }
 
-/// `go tool trace -pprof=sync` says the same of each function, to the nanosecond that it rounds to.
+/// Checks that `go tool trace -pprof=sync` prints the same for each function, up to its rounding to nanoseconds.
 fn agree_with_go(trace: &Trace, sums: &[(&str, i64)]) {
     let path = trace.save("truth");
     for go in go::toolchains("waits_are_as_long_as_they_were") {
@@ -207,13 +207,13 @@ fn agree_with_go(trace: &Trace, sums: &[(&str, i64)]) {
             let (count, nanos) = of
                 .fold((0, 0), |(count, nanos), sample| (count + sample.values[0], nanos + sample.values[1]));
             assert_eq!(count, 3, "Go {}: {function}", go.version);
-            // Go 1.22 and later push events of one nanosecond apart; so few of them happen at once here.
+            // Go 1.22 and later move simultaneous events apart by a nanosecond; few events are simultaneous here.
             assert!((nanos - sum).abs() < 1000, "Go {}: {function}: {nanos} ns, not {sum}", go.version);
         }
     }
 }
 
-/// A wait for a system call and one for the network are in the profiles that are theirs.
+/// A wait for a system call and a wait for the network are in their own profiles.
 #[test]
 fn other_profiles_agree() {
     child::isolated("other_profiles_agree", || {
@@ -246,7 +246,7 @@ fn other_profiles_agree() {
     });
 }
 
-/// Rounds of two threads that wake each other, with as many logs between them as make most of the events.
+/// Logs in a round of two threads that wake each other, so many that they are most of the events.
 const LOGS: u64 = 8;
 
 fn play(rounds: u64) -> u64 {
@@ -276,13 +276,13 @@ fn play(rounds: u64) -> u64 {
     rounds * (2 * LOGS + 4)
 }
 
-/// Two cores whose clocks may disagree wake each other all the time: no effect is older than its cause in the file, and how
-/// much had to be moved for that is told.
+/// Threads on two cores whose clocks may disagree wake each other all the time: in the file no effect is older than its
+/// cause, and the statistics say how far events were moved for this.
 #[test]
 fn causes_are_older_than_effects() {
     child::isolated("causes_are_older_than_effects", || {
-        // In traces of some 2*10^5 events each, since all that is validated is kept in memory: 2*10^6 in a release build, 10^7
-        // in a long run.
+        // In traces of some 2*10^5 events each, because validation keeps the whole trace in memory: 2*10^6 in a release
+        // build, 10^7 in a long run.
         let traces = if cfg!(debug_assertions) { 1 } else { 10 };
         let traces = if stress() >= Duration::from_secs(30) { 50 } else { traces };
         let rounds = if cfg!(debug_assertions) { 4_000 } else { 10_000 };
@@ -300,8 +300,8 @@ fn causes_are_older_than_effects() {
             lifted += trace.stats.lifted_events;
             largest = largest.max(trace.stats.largest_lift);
         }
-        // A lift of a thread's time slice would mean that a tick is read at the wrong place; cores are a microsecond apart
-        // at the very most.
+        // A lift by a thread's time slice would mean that a tick is read at the wrong place; the clocks of cores differ
+        // by a microsecond at most.
         let seen = format!("{events} events, {lifted} lifted, by {largest:?} at most");
         println!("{seen}");
         assert!(lifted < events as u64 / 10, "{seen}");
@@ -309,7 +309,7 @@ fn causes_are_older_than_effects() {
     });
 }
 
-/// Each start after the wake that made it possible, each wake after its block, in the file's own times.
+/// Checks that each start follows the wake that made it possible, and each wake its block, by the times in the file.
 fn check_causes(trace: &Trace) {
     let mut last: HashMap<u64, u64> = HashMap::new();
     let mut wakes = 0;

@@ -1,4 +1,4 @@
-//! Writers that fail, panic, or block for ever: who stops the trace is told, and the next trace works.
+//! Writers that fail, panic, or block for ever: the stop of the trace returns the error, and the next trace works.
 
 use std::io::{self, Write};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -9,7 +9,7 @@ use rtprof::trace::{self, Options, TraceError};
 use crate::support::child;
 use crate::trace_of::assert_works;
 
-/// A writer that takes some bytes and then does this.
+/// A writer that takes some bytes and then calls a function for its result.
 struct Failing<F>(usize, F);
 
 impl<F: FnMut() -> io::Result<usize>> Write for Failing<F> {
@@ -27,7 +27,7 @@ impl<F: FnMut() -> io::Result<usize>> Write for Failing<F> {
     }
 }
 
-/// The error of the writer, and what it had taken.
+/// Returns the writer's error, whose text must be a part of the trace error's.
 #[track_caller]
 fn write_error(stopped: Result<trace::Stats, TraceError>) -> io::Error {
     match stopped {
@@ -54,14 +54,14 @@ fn a_writer_that_fails() {
             );
             assert_works();
         }
-        // It takes nothing more, and says nothing.
+        // The writer takes no more bytes, and reports no error.
         trace::start(Failing(20, || Ok(0))).expect("no other trace goes on");
         assert_eq!(write_error(trace::stop()).kind(), io::ErrorKind::WriteZero);
         assert_works();
     });
 }
 
-/// Recording ends as soon as the writer fails; the error waits for who stops.
+/// Recording ends as soon as the writer fails; the stop returns the error.
 #[test]
 fn a_writer_that_fails_long_before() {
     child::isolated("a_writer_that_fails_long_before", || {
@@ -91,7 +91,7 @@ fn a_writer_that_panics() {
     });
 }
 
-/// A writer that panics when it is dropped: everything was written.
+/// A writer that panics when it is dropped: everything was written before.
 #[test]
 fn a_writer_that_panics_at_its_end() {
     struct Dropped;
@@ -113,7 +113,7 @@ fn a_writer_that_panics_at_its_end() {
     });
 }
 
-/// Blocks in its first write, until told otherwise; says when it is dropped.
+/// A writer that blocks in its first write until it is released, and signals its drop.
 struct Blocking {
     released: Receiver<()>,
     _dropped: Sender<()>,
@@ -130,8 +130,8 @@ impl Write for Blocking {
     }
 }
 
-/// A writer that blocks for ever costs `drain_timeout`, and no trace can be started as long as it has its hands on the
-/// recorder.
+/// A writer that blocks for ever delays the stop by `drain_timeout`, and no trace can be started as long as that writer
+/// uses the recorder.
 #[test]
 fn a_writer_that_blocks() {
     child::isolated("a_writer_that_blocks", || {
@@ -152,7 +152,7 @@ fn a_writer_that_blocks() {
             assert!(matches!(busy, Err(TraceError::WriterBusy)), "{busy:?}");
             assert!(matches!(trace::stop(), Err(TraceError::NotStarted)));
         }
-        // What is annotated meanwhile is nobody's.
+        // Annotations made meanwhile belong to no trace.
         trace::with_region("nobody's", || trace::log("nobody's", ""));
         drop(release);
         assert!(is_dropped.recv().is_err(), "the writer is dropped at last");

@@ -1,4 +1,4 @@
-//! Mutexes of C of all kinds, and threads and processes that end with one.
+//! Mutexes of C of all kinds, and threads and processes that end while they hold one.
 
 use std::ffi::{c_int, c_void};
 use std::hint::black_box;
@@ -31,11 +31,11 @@ fn all_kinds() -> impl Iterator<Item = Box<CLock>> {
 }
 
 fn set_errno(value: c_int) {
-    // SAFETY: this thread's own.
+    // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() = value };
 }
 
-/// A wait for any of them is seen, charged, and leaves `errno` alone.
+/// A wait for any of them is recorded, charged, and does not change `errno`.
 #[test]
 fn mutexes_of_all_kinds() {
     for (at, lock) in all_kinds().enumerate() {
@@ -60,8 +60,8 @@ fn mutexes_of_all_kinds() {
     }
 }
 
-/// Starts a thread of this name, and returns when it waits for the lock; it calls `once_in` and unlocks it then. With the kernel's number
-/// of it.
+/// Starts a thread of this name, and returns when the thread waits for the lock; the thread then calls `once_in` and
+/// unlocks. Also returns the kernel's id of the thread.
 fn waits_for<'scope>(
     scope: &'scope Scope<'scope, '_>,
     name: String,
@@ -81,7 +81,7 @@ fn waits_for<'scope>(
     (id, thread)
 }
 
-/// Who let the goroutine of this name run, if anybody: the events.
+/// Returns the events that woke the goroutine of this name.
 fn wakes<'trace>(trace: &'trace Trace, name: &str) -> Vec<Event<'trace>> {
     let goroutine = trace.goroutine(name);
     let is_wake =
@@ -110,8 +110,9 @@ fn traces_have_mutexes_of_all_kinds() {
     }
 }
 
-/// The mutex is unlocked twice while three threads wait for it, and taken again each time. Returns whether the kernel has woken one of
-/// them, and none has got it; then the trace says of that one alone that it can run.
+/// Unlocks the mutex twice while three threads wait for it, and takes it again each time. Returns whether the kernel
+/// has woken one of them, and none has got the mutex. In that case checks that the trace shows only that thread as
+/// runnable.
 fn one_was_woken() -> bool {
     let (lock, has_served, mut woken) = (CLock::new(), AtomicBool::new(false), Vec::new());
     let name = |at: usize| format!("waits {at}");
@@ -123,7 +124,7 @@ fn one_was_woken() -> bool {
         let trace = record(|| {
             let ids = [0, 1, 2].map(|at| waits_for(scope, name(at), &lock, serve).0);
             let before = ids.map(sleep_number);
-            // The first one takes microseconds to come, and sleeps again.
+            // The woken thread takes microseconds to arrive, and sleeps again.
             is_held = (0..2).all(|_| (lock.unlock(), lock.try_lock()) == (0, 0));
             if is_held && !has_served.load(Relaxed) {
                 ids.iter().for_each(|id| wait_until_asleep(*id));
@@ -148,7 +149,7 @@ fn who_was_not_woken_waits_in_a_trace() {
     child::isolated("who_was_not_woken_waits_in_a_trace", || until("one is woken", one_was_woken));
 }
 
-/// An unlock that fails unlocks nothing, and makes others wait no longer.
+/// An unlock that fails unlocks nothing, and does not prolong others' waits.
 #[test]
 fn what_fails_is_not_charged() {
     let kinds = [libc::PTHREAD_MUTEX_RECURSIVE, libc::PTHREAD_MUTEX_ERRORCHECK].map(CLock::of_kind);
@@ -174,7 +175,7 @@ fn denied(lock: &CLock) {
     black_box("denied");
 }
 
-/// A thread ends with a mutex that others get then: they have waited, and no unlock has ended it.
+/// A thread ends while it holds a mutex, which others then get: they have waited, and no unlock has ended their wait.
 #[test]
 fn who_held_it_has_ended() {
     child::isolated("who_held_it_has_ended", || {
@@ -200,7 +201,7 @@ fn who_held_it_has_ended() {
             let holder = scope.spawn(move || {
                 assert_eq!(lock.lock(), 0);
                 tell.send(()).unwrap();
-                // Until the other end is dropped.
+                // Waits until the other end is dropped.
                 assert!(ends.recv().is_err());
             });
             told.recv().unwrap();
@@ -218,13 +219,13 @@ fn who_held_it_has_ended() {
     });
 }
 
-/// What a thread of C does, with an argument.
+/// The function of a thread of C, with an argument.
 type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 /// Starts a thread of C.
 fn start(run: Start, lock: &CLock) -> libc::pthread_t {
-    // SAFETY: the argument is a lock that outlives the thread, as all callers join it. To unwind out of such a function is how a
-    // thread is cancelled.
+    // SAFETY: the argument is a lock that outlives the thread, as all callers join the thread. Cancellation unwinds out
+    // of the function, as the C library intends.
     unsafe {
         let mut thread = zeroed();
         let run = transmute::<Start, extern "C" fn(*mut c_void) -> *mut c_void>(run);
@@ -234,10 +235,10 @@ fn start(run: Start, lock: &CLock) -> libc::pthread_t {
     }
 }
 
-/// Cancels a thread, which ends by that.
+/// Cancels a thread, and checks that this ends it.
 fn cancel(thread: libc::pthread_t) {
     let mut value = null_mut();
-    // SAFETY: the thread was not joined, and has nothing to drop.
+    // SAFETY: the thread was not joined before, and has nothing to drop.
     unsafe {
         assert_eq!(libc::pthread_cancel(thread), 0);
         assert_eq!(libc::pthread_join(thread, &raw mut value), 0);
@@ -249,7 +250,7 @@ static THREAD: AtomicI32 = AtomicI32::new(0);
 
 /// Waits for the condition, for ever.
 extern "C-unwind" fn waits_for_ever(lock: *mut c_void) -> *mut c_void {
-    // SAFETY: see `start`.
+    // SAFETY: `start` passes a pointer to a lock that outlives the thread.
     let lock = unsafe { &*lock.cast::<CLock>() };
     lock.lock();
     THREAD.store(thread_id(), Relaxed);
@@ -257,7 +258,7 @@ extern "C-unwind" fn waits_for_ever(lock: *mut c_void) -> *mut c_void {
     null_mut()
 }
 
-/// A thread that is cancelled while it waits for a condition has its mutex again, and may unlock it.
+/// A thread that is cancelled while it waits for a condition holds its mutex again, and may unlock it.
 #[test]
 fn threads_are_cancelled_in_conditions() {
     child::isolated("threads_are_cancelled_in_conditions", || {
@@ -275,12 +276,12 @@ fn threads_are_cancelled_in_conditions() {
     });
 }
 
-/// However many threads were cancelled in their waits, those of others are seen from begin to end.
+/// However many threads were cancelled in their waits, the waits of other threads are recorded from begin to end.
 #[test]
 fn many_threads_are_cancelled() {
     child::isolated("many_threads_are_cancelled", || {
         record_everything();
-        // More than there are places for those who wait (hooks/src/sleepers.rs).
+        // More than the slots for waiting threads (hooks/src/sleepers.rs).
         for _ in 0..(1 << 12) + 100 {
             let lock = CLock::new();
             cancel(start(waits_for_ever, &lock));

@@ -6,10 +6,10 @@ use std::mem::zeroed;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Which of the two functions with a deadline.
+/// The function for a wait with a deadline, by its clock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum By {
-    /// Of the clock that is set.
+    /// By the real-time clock, which can be set.
     Set,
     #[cfg(target_env = "gnu")]
     Chosen(libc::clockid_t),
@@ -25,7 +25,7 @@ impl By {
     }
 
     fn deadline(self, timeout: Duration) -> libc::timespec {
-        // SAFETY: a local.
+        // SAFETY: the call writes to a local.
         let now = unsafe {
             let mut now = zeroed();
             assert_eq!(libc::clock_gettime(self.clock(), &raw mut now), 0);
@@ -58,48 +58,48 @@ unsafe extern "C-unwind" {
     ) -> c_int;
 }
 
-/// A mutex of C, and a condition that goes with it.
+/// A mutex of C, and its condition.
 pub(crate) struct CLock {
     pub(crate) mutex: UnsafeCell<libc::pthread_mutex_t>,
     pub(crate) condition: UnsafeCell<libc::pthread_cond_t>,
     is_set: AtomicI32,
 }
 
-// SAFETY: both are made to be used by many threads.
+// SAFETY: many threads may use the mutex and the condition at the same time.
 unsafe impl Sync for CLock {}
 
-// SAFETY: of all, they live as long as the lock, and stay where they are while it is borrowed.
+// SAFETY: for all methods: the mutex and the condition live as long as the lock, and do not move while it is borrowed.
 impl CLock {
     pub(crate) fn new() -> Box<Self> {
         Self::of_kind(libc::PTHREAD_MUTEX_NORMAL)
     }
 
     pub(crate) fn of_kind(kind: c_int) -> Box<Self> {
-        // SAFETY: see `with`.
+        // SAFETY: `with` passes valid attributes.
         Self::with(|attributes| unsafe { libc::pthread_mutexattr_settype(attributes, kind) })
     }
 
-    /// Another thread gets it when the one that holds it has ended.
+    /// Makes a mutex that another thread gets when its holder has ended.
     pub(crate) fn robust() -> Box<Self> {
-        // SAFETY: see `with`.
+        // SAFETY: `with` passes valid attributes.
         Self::with(|attributes| unsafe {
             pthread_mutexattr_setrobust(attributes, libc::PTHREAD_MUTEX_ROBUST)
         })
     }
 
-    /// The thread that holds it has the priority of those that wait for it.
+    /// Makes a mutex whose holder has the priority of its waiters.
     pub(crate) fn inheriting() -> Box<Self> {
-        // SAFETY: see `with`.
+        // SAFETY: `with` passes valid attributes.
         Self::with(|attributes| unsafe {
             pthread_mutexattr_setprotocol(attributes, libc::PTHREAD_PRIO_INHERIT)
         })
     }
 
     fn with(set: impl FnOnce(*mut libc::pthread_mutexattr_t) -> c_int) -> Box<Self> {
-        // SAFETY: zero is what the initialisers of both libraries are.
+        // SAFETY: the initialisers of both libraries are all zeros.
         let lock: Box<Self> =
             unsafe { Box::new(Self { mutex: zeroed(), condition: zeroed(), is_set: AtomicI32::new(0) }) };
-        // SAFETY: locals, and a mutex that is not in use yet.
+        // SAFETY: the attributes are a local, and the mutex is not in use yet.
         unsafe {
             let mut attributes = zeroed();
             assert_eq!(libc::pthread_mutexattr_init(&raw mut attributes), 0);
@@ -110,18 +110,18 @@ impl CLock {
     }
 
     pub(crate) fn lock(&self) -> c_int {
-        // SAFETY: see above.
+        // SAFETY: the mutex is valid and does not move while `self` is borrowed.
         unsafe { libc::pthread_mutex_lock(self.mutex.get()) }
     }
 
     pub(crate) fn try_lock(&self) -> c_int {
-        // SAFETY: see above.
+        // SAFETY: the mutex is valid and does not move while `self` is borrowed.
         unsafe { libc::pthread_mutex_trylock(self.mutex.get()) }
     }
 
     pub(crate) fn lock_by(&self, by: By, timeout: Duration) -> c_int {
         let deadline = by.deadline(timeout);
-        // SAFETY: see above.
+        // SAFETY: the mutex is valid and does not move while `self` is borrowed; the deadline is a local.
         unsafe {
             match by {
                 By::Set => libc::pthread_mutex_timedlock(self.mutex.get(), &raw const deadline),
@@ -132,29 +132,30 @@ impl CLock {
     }
 
     pub(crate) fn unlock(&self) -> c_int {
-        // SAFETY: see above.
+        // SAFETY: the mutex is valid and does not move while `self` is borrowed.
         unsafe { libc::pthread_mutex_unlock(self.mutex.get()) }
     }
 
     pub(crate) fn is_consistent(&self) -> c_int {
-        // SAFETY: see above.
+        // SAFETY: the mutex is valid and does not move while `self` is borrowed.
         unsafe { pthread_mutex_consistent(self.mutex.get()) }
     }
 
-    /// Unlocks it if the test panics: threads that wait for it end then, and the test fails.
+    /// Returns a guard that unlocks the mutex if the test panics: then waiting threads end, and the test fails.
     pub(crate) fn unlocked_by_panic(&self) -> impl Drop {
         UnlockedByPanic(self)
     }
 
     pub(crate) fn wait(&self) -> c_int {
-        // SAFETY: see above.
+        // SAFETY: the mutex and the condition are valid and do not move while `self` is borrowed.
         unsafe { libc::pthread_cond_wait(self.condition.get(), self.mutex.get()) }
     }
 
     pub(crate) fn wait_by(&self, by: By, timeout: Duration) -> c_int {
         let deadline = by.deadline(timeout);
         let (condition, mutex) = (self.condition.get(), self.mutex.get());
-        // SAFETY: see above.
+        // SAFETY: the mutex and the condition are valid and do not move while `self` is borrowed; the deadline is a
+        // local.
         unsafe {
             match by {
                 By::Set => libc::pthread_cond_timedwait(condition, mutex, &raw const deadline),
@@ -175,7 +176,7 @@ impl CLock {
     pub(crate) fn set(&self, signal: unsafe extern "C" fn(*mut libc::pthread_cond_t) -> c_int) {
         assert_eq!(self.lock(), 0);
         self.is_set.store(1, Relaxed);
-        // SAFETY: see above.
+        // SAFETY: the condition is valid and does not move while `self` is borrowed.
         assert_eq!(unsafe { signal(self.condition.get()) }, 0);
         assert_eq!(self.unlock(), 0);
     }

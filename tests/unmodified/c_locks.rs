@@ -68,7 +68,7 @@ fn a_condition() {
     }
 }
 
-/// A thread that holds the mutex and waits for a condition gives the mutex up, as an unlock does.
+/// A thread that holds the mutex and waits for a condition releases the mutex, as an unlock does.
 #[test]
 fn who_waits_for_a_condition_gives_up_its_mutex() {
     child::isolated("who_waits_for_a_condition_gives_up_its_mutex", || {
@@ -91,15 +91,15 @@ fn who_waits_for_a_condition_gives_up_its_mutex() {
         let seen = Seen::unmodified();
         let (blocked, charged) = (seen.blocked("waiter"), seen.charged("waker"));
         assert!(charged.count == 1 && (blocked.nanos - charged.nanos).abs() <= 2, "{blocked:?} {charged:?}");
-        // All of it, unless the thread that was woken did not come in time.
+        // The whole charge is for the release by the condition, unless the woken thread did not arrive in time.
         let by_condition = seen.charged("pthread_cond_timedwait").nanos;
         assert!(by_condition >= held.least.as_nanos() as i64 - 2000, "{by_condition} of {held:?}");
         waited.check("the condition", seen.blocked("waker").nanos);
     });
 }
 
-/// A thread waits for the mutex, which this one unlocks and takes again, if it is faster. Returns how long the thread has waited, and
-/// how often it was too late.
+/// Lets a thread wait for the mutex, which this thread unlocks and takes again, if it is faster. Returns how long the
+/// other thread has waited, and how often it was too late.
 fn taken_again(lock: &CLock) -> (About, usize) {
     let (mut times, mut began) = (0, None);
     let woke = scope(|scope| {
@@ -123,13 +123,13 @@ fn taken_again(lock: &CLock) -> (About, usize) {
     (woke.since(began.expect("it began")), times)
 }
 
-/// A thread that was woken may find the mutex taken again. All that it waits is charged to who has held it.
+/// A woken thread may find the mutex taken again. Its whole wait is charged to the holders.
 #[test]
 fn who_takes_it_again_is_charged_too() {
     child::isolated("who_takes_it_again_is_charged_too", || {
         record_everything();
         let (lock, mut all, mut rounds) = (CLock::new(), About::default(), 0);
-        // The thread that was woken takes some microseconds to come: nearly always too many.
+        // The woken thread takes some microseconds to arrive: nearly always too many.
         until("the mutex is taken again", || {
             let (waited, times) = taken_again(&lock);
             (all, rounds) = (all + waited, rounds + 1);
@@ -139,7 +139,8 @@ fn who_takes_it_again_is_charged_too() {
         let (waited, charged) = (seen.blocked("waiter"), seen.charged("waker"));
         all.check("the waits", waited.nanos);
         assert_eq!(waited.count, rounds);
-        // Each record is cut off at a nanosecond. How many there are depends on how the compiler has unrolled the loop.
+        // Each record is cut off at a nanosecond. The number of records depends on how the compiler has unrolled the
+        // loop.
         assert!((waited.nanos - charged.nanos).abs() <= 20 * rounds, "{waited:?} {charged:?}");
     });
 }
@@ -169,7 +170,7 @@ fn a_recursive_mutex_is_unlocked_once() {
     });
 }
 
-/// A time that is over ends a wait, and no unlock is charged for what came after the last one.
+/// A timeout ends a wait, and an unlock after the timeout is not charged for it.
 #[test]
 fn a_time_may_be_over() {
     for (at, by) in all_clocks().into_iter().enumerate() {
@@ -197,7 +198,8 @@ fn a_time_may_be_over() {
     }
 }
 
-/// Threads fight for a mutex: what they have waited is what was charged, but for those whose wait was over before it began.
+/// Threads contend for a mutex: the sum of their waits equals the sum of the charges, except for waits that were over
+/// before they began.
 #[test]
 fn waits_and_charges_agree() {
     child::isolated("waits_and_charges_agree", || {
@@ -234,7 +236,8 @@ fn signals(lock: &CLock) {
     black_box("signals");
 }
 
-/// In a trace a wait for a mutex is one for another goroutine, that for a condition is Go's for a condition, and both have a waker.
+/// In a trace a wait for a mutex is a wait for another goroutine, a wait for a condition is Go's wait for a condition,
+/// and both have a waker.
 #[test]
 fn a_trace_has_both() {
     child::isolated("a_trace_has_both", || {
@@ -272,7 +275,7 @@ fn a_trace_has_both() {
     });
 }
 
-/// What the functions return is what the C library's return, whether anything is recorded or not.
+/// The functions return what the C library's functions return, whether anything is recorded or not.
 #[test]
 fn results_are_those_of_the_c_library() {
     child::isolated("results_are_those_of_the_c_library", || {
@@ -289,11 +292,11 @@ fn results_are_those_of_the_c_library() {
             ];
             all.extend([recursive.lock(), recursive.lock(), recursive.unlock(), recursive.unlock()]);
             all.extend([checked.lock(), checked.lock(), checked.unlock(), checked.unlock()]);
-            // SAFETY: a local; the mutex is free.
+            // SAFETY: the deadline is a local; the mutex is valid and free.
             all.push(unsafe { libc::pthread_mutex_timedlock(normal.mutex.get(), &raw const passed) });
             all.extend([normal.wait_by(By::Set, Duration::ZERO), normal.unlock()]);
             #[cfg(target_env = "gnu")]
-            // SAFETY: as above; the mutex is not locked.
+            // SAFETY: the deadline is a local; the mutex is valid and not locked.
             all.extend(unsafe {
                 [
                     pthread_mutex_clocklock(normal.mutex.get(), libc::CLOCK_TAI, &raw const passed),
@@ -301,7 +304,7 @@ fn results_are_those_of_the_c_library() {
                     normal.unlock(),
                 ]
             });
-            // SAFETY: as above; nobody waits.
+            // SAFETY: the condition is valid, and no thread waits for it.
             all.extend(unsafe {
                 [
                     libc::pthread_cond_signal(normal.condition.get()),
@@ -317,7 +320,7 @@ fn results_are_those_of_the_c_library() {
         }
         expected.extend([0, 0]);
         let check = |when: &str| {
-            // SAFETY: this thread's own.
+            // SAFETY: the location is this thread's own.
             unsafe { *libc::__errno_location() = 4000 };
             assert_eq!(outcomes(), expected, "{when}");
             assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(4000), "{when}");

@@ -1,4 +1,4 @@
-//! Calls that read, write or wait for files, sockets and processes: what a trace and the block profile say of those that are long.
+//! Calls that read, write or wait for files, sockets and processes: long calls in a trace and in the block profile.
 
 use std::hint::black_box;
 use std::io::Read;
@@ -29,7 +29,7 @@ fn waiter<T>(play: impl FnOnce() -> T) -> T {
     black_box(play())
 }
 
-/// A thread waits in `wait`, until this one calls `end` after a while. Returns how long the wait must seem.
+/// Lets a thread wait in `wait`, until this thread calls `end` after a while. Returns how long the wait must appear.
 fn scripted(wait: impl FnOnce() + Send, end: impl FnOnce()) -> About {
     let (began, ended, end) = scope(|scope| {
         let waiting = queue(scope, || waiter(wait));
@@ -41,7 +41,7 @@ fn scripted(wait: impl FnOnce() + Send, end: impl FnOnce()) -> About {
     About { least: ended.since(began).least, most: end.since(began).most }
 }
 
-/// What makes a goroutine wait, with `waiter` in its stack.
+/// Returns the events that make a goroutine wait, with `waiter` in their stacks.
 fn waits(trace: &Trace) -> Vec<Event<'_>> {
     let blocks = [
         EventType::GoSysCall,
@@ -54,7 +54,7 @@ fn waits(trace: &Trace) -> Vec<Event<'_>> {
     trace.parsed.events().filter(is_one).collect()
 }
 
-/// How a wait ends.
+/// Returns the event that ends a wait.
 fn end_of<'a>(trace: &'a Trace, wait: Event<'_>) -> Event<'a> {
     let ends = [EventType::GoSysExit, EventType::GoUnblock, EventType::GoUnblockLocal];
     let mut later = trace.parsed.events().filter(|event| event.time() > wait.time());
@@ -63,7 +63,7 @@ fn end_of<'a>(trace: &'a Trace, wait: Event<'_>) -> Event<'a> {
         .expect("the wait was over")
 }
 
-/// A thread waits for each, in a trace.
+/// Records a trace in which a thread waits in each scene.
 pub(crate) fn recorded_calls() -> Trace {
     record(|| {
         for (scene, ..) in SCENES {
@@ -91,7 +91,7 @@ fn a_trace_shows_what_blocks() {
     });
 }
 
-/// The block profile has what it is told to have, and by default what Go's has.
+/// The block profile has the kinds that are set, and by default those of Go.
 #[test]
 fn the_block_profile_has_the_kinds_it_is_told() {
     child::isolated("the_block_profile_has_the_kinds_it_is_told", || {
@@ -122,14 +122,14 @@ fn the_block_profile_has_the_kinds_it_is_told() {
         assert_eq!(Seen::unmodified().blocked(""), seen);
         set_block_profile_kinds(BlockKinds::SLEEP);
         waiter(|| sleep(HOLD));
-        // SAFETY: nothing is written.
+        // SAFETY: the call writes nothing.
         waiter(|| assert_eq!(unsafe { libc::poll(null_mut(), 0, 1) }, 0));
         assert_eq!(Seen::unmodified().blocked("").count, seen.count + 2);
         assert_ne!(Seen::unmodified().blocked("waiter"), NONE);
     });
 }
 
-/// What returns at once is no event, however often it is called.
+/// A call that returns at once is no event, however often it is made.
 #[test]
 fn short_calls_are_no_events() {
     child::isolated("short_calls_are_no_events", || {
@@ -142,9 +142,9 @@ fn short_calls_are_no_events() {
                     write_byte(&server);
                     read_byte(&client);
                     let mut poll = libc::pollfd { fd: client.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-                    // SAFETY: a local.
+                    // SAFETY: the call writes to a local.
                     assert_eq!(unsafe { libc::poll(&raw mut poll, 1, 0) }, 0);
-                    // One of them may have been: its thread had no core.
+                    // One of the calls may have been long, because its thread had no core.
                     long += usize::from(started.elapsed() >= Duration::from_micros(20)) * 3;
                 }
             });
@@ -154,7 +154,7 @@ fn short_calls_are_no_events() {
     });
 }
 
-/// A socket that does not wait is never said to: a call on it that takes long does its work.
+/// A call on a non-blocking socket is never shown as a wait: if it takes long, it does its work.
 #[test]
 fn what_refuses_to_wait_does_not_wait() {
     child::isolated("what_refuses_to_wait_does_not_wait", || {
@@ -163,16 +163,16 @@ fn what_refuses_to_wait_does_not_wait() {
         let mut bytes = vec![0_u8; 4 << 20];
         let trace = record(|| {
             for _ in 0..100 {
-                // Not all of these are kept from their core for long.
+                // Not all of these calls lose their core for long.
                 (&client).read(&mut [0]).expect_err("there is nothing to be read");
             }
             waiter(|| {
                 let (started, mut long) = (Instant::now(), 0);
-                // Twice what is long: hardly more than the call itself is in between.
+                // Twice the limit for long calls: hardly more than the call itself lies between the readings.
                 while long < 20 {
                     assert!(started.elapsed() < PATIENCE, "nothing takes long");
                     let begun = Instant::now();
-                    // SAFETY: the vector is as long as that.
+                    // SAFETY: the vector has this length.
                     let sent =
                         unsafe { libc::send(client.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), 0) };
                     long += usize::from(begun.elapsed() > Duration::from_micros(40));
@@ -185,14 +185,14 @@ fn what_refuses_to_wait_does_not_wait() {
                 scripted(wait, end);
             });
         });
-        // Of the other socket, which waits.
+        // The waits of the other socket, which blocks.
         let is_read = |event: &Event<'_>| has(*event, "read_exact") || has(*event, "read_byte");
         let waits: Vec<_> = waits(&trace);
         let (reads, sends): (Vec<_>, Vec<_>) = waits.iter().partition(|event| is_read(event));
         let kinds = |events: &[&Event<'_>]| events.iter().map(|event| event.event_type()).collect::<Vec<_>>();
         assert!(kinds(&reads).iter().all(|&kind| kind == EventType::GoBlockNet) && !reads.is_empty());
         assert!(!sends.is_empty(), "{waits:#?}");
-        // A thread may be kept from its core for so long that it seems to have waited; that is all that is known of it.
+        // A thread may lose its core for so long that it appears to have waited; the profiler cannot distinguish this.
         let as_waits = kinds(&sends).iter().filter(|&&kind| kind != EventType::GoSysCall).count();
         let kept = |event: &&Event<'_>| {
             end_of(&trace, **event).time() - event.time() >= Duration::from_millis(1).as_nanos() as u64
@@ -202,7 +202,7 @@ fn what_refuses_to_wait_does_not_wait() {
     });
 }
 
-/// A trace that ends while a thread of this name is in the scene's call.
+/// Records a trace that ends while a thread of this name is in the scene's call.
 pub(crate) fn ended_in(name: &str, scene: Scene) -> Trace {
     let mut trace = None;
     scene(&mut |wait, end| {
@@ -224,7 +224,7 @@ pub(crate) fn ended_in(name: &str, scene: Scene) -> Trace {
     trace.expect("it was recorded")
 }
 
-/// A thread that is in a call when the trace ends is shown in it since it began.
+/// A thread that is in a call when the trace ends is shown in this call since the call began.
 #[test]
 fn a_call_goes_on_at_the_end() {
     child::isolated("a_call_goes_on_at_the_end", || {
@@ -242,7 +242,7 @@ fn a_call_goes_on_at_the_end() {
     });
 }
 
-/// A thread that one trace has found in the kernel, and that runs since, is not in the kernel for the next one.
+/// A thread that was in the kernel at one trace, and has run since, is not in the kernel for the next trace.
 #[test]
 fn who_came_back_between_traces_runs() {
     child::isolated("who_came_back_between_traces_runs", || {
@@ -270,12 +270,12 @@ fn who_came_back_between_traces_runs() {
         let last = |trace: &Trace| {
             trace.story(trace.goroutine("computes")).last().expect("it was introduced").event_type()
         };
-        // The end of a trace stops what runs.
+        // The end of a trace stops running goroutines.
         assert_eq!(traces.each_ref().map(last), [EventType::GoSysBlock, EventType::GoSched]);
     });
 }
 
-/// A thread that was in a call when the trace began, and computes since, runs.
+/// A thread that was in a call when the trace began, and has computed since, runs.
 #[test]
 fn who_came_back_in_a_trace_runs() {
     child::isolated("who_came_back_in_a_trace_runs", || {
@@ -288,7 +288,7 @@ fn who_came_back_in_a_trace_runs() {
                 let body = || {
                     thread.store(thread_id(), Relaxed);
                     read_byte(reads);
-                    // Nothing that any hook would hear of.
+                    // Work that calls no hook.
                     thread.store(0, Relaxed);
                     while !is_over.load(Relaxed) {
                         std::hint::spin_loop();
@@ -317,7 +317,7 @@ fn who_came_back_in_a_trace_runs() {
     });
 }
 
-/// Threads that wait for each other by sockets alone, in a trace that comes to the limit of its generations.
+/// Threads that wait for each other through sockets alone, in a trace with more than one generation.
 #[test]
 fn calls_go_on_across_generations() {
     child::isolated("calls_go_on_across_generations", || {
@@ -340,7 +340,7 @@ fn calls_go_on_across_generations() {
     });
 }
 
-/// What has no time to wait for is not recorded as a wait for nothing; what has nothing to wait for but time is a sleep.
+/// A call without a timeout to wait for is not recorded as a wait; a call that waits only for time is a sleep.
 #[test]
 fn polls_of_nothing_are_sleeps() {
     child::isolated("polls_of_nothing_are_sleeps", || {

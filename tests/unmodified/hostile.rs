@@ -1,4 +1,4 @@
-//! What programs do that is none of the profiler's business, and must go well all the same.
+//! Unusual but valid actions of programs, which must keep working.
 
 use std::ffi::c_void;
 use std::hint::black_box;
@@ -19,7 +19,7 @@ fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>
         tv_nsec: timeout.subsec_nanos().into(),
     });
     let time = time.as_ref().map_or(null(), |time| &raw const *time);
-    // SAFETY: the word and the time live as long as the call.
+    // SAFETY: the word and the time outlive the call.
     unsafe {
         libc::syscall(libc::SYS_futex, word.as_ptr(), operation | libc::FUTEX_PRIVATE_FLAG, value, time)
     }
@@ -29,12 +29,12 @@ fn errno() -> i32 {
     std::io::Error::last_os_error().raw_os_error().expect("it is one of the system's")
 }
 
-/// A number that no call leaves behind.
+/// A number that no call leaves in `errno`.
 const UNTOUCHED: i32 = 4000;
 
-/// What a call returns, and what it leaves in `errno`.
+/// Returns the result of a call, and the value that it leaves in `errno`.
 fn outcome(call: impl FnOnce() -> i64) -> (i64, i32) {
-    // SAFETY: this thread's own.
+    // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() = UNTOUCHED };
     let result = call();
     (result, errno())
@@ -42,33 +42,33 @@ fn outcome(call: impl FnOnce() -> i64) -> (i64, i32) {
 
 fn sleep_for(nanos: i64) -> i64 {
     let time = libc::timespec { tv_sec: 0, tv_nsec: nanos };
-    // SAFETY: reads a local.
+    // SAFETY: the call reads a local.
     unsafe { libc::nanosleep(&raw const time, null_mut()) }.into()
 }
 
 fn clock_sleep_for(nanos: i64) -> i64 {
     let time = libc::timespec { tv_sec: 0, tv_nsec: nanos };
-    // SAFETY: reads a local.
+    // SAFETY: the call reads a local.
     unsafe { libc::clock_nanosleep(libc::CLOCK_MONOTONIC, 0, &raw const time, null_mut()) }.into()
 }
 
-/// What glibc refuses; musl waits for ever.
+/// Joins the current thread, which glibc refuses; musl waits for ever.
 fn join_oneself() -> i32 {
     if cfg!(target_env = "musl") {
         return libc::EDEADLK;
     }
-    // SAFETY: nothing is written.
+    // SAFETY: the call writes nothing.
     unsafe { libc::pthread_join(libc::pthread_self(), null_mut()) }
 }
 
-/// Every function returns what the C library's does, and leaves `errno` as that does.
+/// Every function returns the same as the C library's function, and leaves the same `errno`.
 #[test]
 fn results_and_errors_are_those_of_the_c_library() {
     child::isolated("results_and_errors_are_those_of_the_c_library", || {
         let outcomes = || {
             let word = AtomicU32::new(1);
             let millisecond = Some(Duration::from_millis(1));
-            // SAFETY: these have no memory of ours, or are made to fail.
+            // SAFETY: these calls access no memory of ours, or are made to fail.
             unsafe {
                 [
                     outcome(|| futex(&word, libc::FUTEX_WAIT, 0, None)),
@@ -95,7 +95,7 @@ fn results_and_errors_are_those_of_the_c_library() {
             (0, UNTOUCHED),
             (-1, libc::EINVAL),
             (-1, libc::EBADF),
-            // The offset, its sixth argument, is no multiple of a page.
+            // The offset, its sixth argument, is not a multiple of a page.
             (-1, libc::EINVAL),
             (1, UNTOUCHED),
             (0, UNTOUCHED),
@@ -118,7 +118,7 @@ fn results_and_errors_are_those_of_the_c_library() {
 extern "C" fn does_nothing(_: i32) {}
 
 fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) {
-    // SAFETY: an all-zero structure is one; the handler lives for ever.
+    // SAFETY: an all-zero `sigaction` is valid; the handler is a function, so it is always valid.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -127,7 +127,7 @@ fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) {
     }
 }
 
-/// A signal ends a sleep, which tells how much is left.
+/// A signal ends a sleep, which returns the time left.
 #[test]
 fn a_signal_interrupts_as_ever() {
     child::isolated("a_signal_interrupts_as_ever", || {
@@ -150,9 +150,9 @@ fn a_signal_interrupts_as_ever() {
         let hour = || {
             let mut left = libc::timespec { tv_sec: 3600, tv_nsec: 0 };
             let (wanted, left) = (&raw const left, &raw mut left);
-            // SAFETY: a local, which is read before it is written.
+            // SAFETY: the call reads and then writes a local.
             let (result, error) = outcome(|| unsafe { libc::nanosleep(wanted, left) }.into());
-            // SAFETY: a local.
+            // SAFETY: the pointer is to a local.
             assert!((3500..3600).contains(unsafe { &(*left).tv_sec }));
             (result, error)
         };
@@ -160,7 +160,7 @@ fn a_signal_interrupts_as_ever() {
         let waits =
             || outcome(|| futex(&AtomicU32::new(1), libc::FUTEX_WAIT, 1, Some(Duration::from_secs(3600))));
         assert_eq!(interrupted(waits), (-1, libc::EINTR));
-        // SAFETY: has no memory of ours.
+        // SAFETY: the call accesses no memory of ours.
         let (left, _) = interrupted(|| outcome(|| unsafe { libc::sleep(3600) }.into()));
         assert!((3500..3600).contains(&left), "{left} s are left");
     });
@@ -171,11 +171,11 @@ static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn waits_and_wakes(_: i32) {
     let (result, error) = outcome(|| futex(&WORD, libc::FUTEX_WAIT, 1, Some(Duration::from_micros(20))));
-    // It timed out, or another handler has woken it.
+    // The wait timed out, or another handler has ended it.
     assert!(result == 0 || [libc::ETIMEDOUT, libc::EINTR].contains(&error));
     futex(&WORD, libc::FUTEX_WAKE, 1, None);
     sleep_for(1000);
-    // SAFETY: has no memory of ours.
+    // SAFETY: the call accesses no memory of ours.
     unsafe { libc::sched_yield() };
     SIGNALS.fetch_add(1, Relaxed);
 }
@@ -186,7 +186,7 @@ fn afterwards() {
     futex(&AtomicU32::new(1), libc::FUTEX_WAIT, 1, Some(Duration::from_millis(1)));
 }
 
-/// Signal handlers wait, wake and sleep, wherever they find their thread: in a wait, in a recording.
+/// Signal handlers wait, wake and sleep, wherever they interrupt their thread: in a wait, or in a hook.
 #[test]
 fn signal_handlers_wait() {
     child::isolated("signal_handlers_wait", || {
@@ -222,7 +222,7 @@ fn signal_handlers_wait() {
     });
 }
 
-/// Children that were forked while others waited use locks of their own; and programs are started.
+/// Children that were forked while other threads waited use their own locks; and programs are started.
 #[test]
 fn children_wait_and_programs_start() {
     fork::isolated("children_wait_and_programs_start", "", || {
@@ -251,7 +251,7 @@ fn children_wait_and_programs_start() {
     });
 }
 
-/// Many threads come and go: each is counted, none is left.
+/// Many threads begin and end: each is counted, none is left.
 #[test]
 fn a_storm_of_threads() {
     child::isolated("a_storm_of_threads", || {
@@ -290,7 +290,7 @@ fn threads_are_cancelled() {
     }
     extern "C" fn sleeps(_: *mut c_void) -> *mut c_void {
         let hour = libc::timespec { tv_sec: 3600, tv_nsec: 0 };
-        // SAFETY: reads a local.
+        // SAFETY: the call reads a local.
         unsafe { libc::nanosleep(&raw const hour, null_mut()) };
         null_mut()
     }
@@ -310,7 +310,7 @@ fn threads_are_cancelled() {
             }
         });
         trace.assert_in_order();
-        // The main thread and the test's are left.
+        // Only the main thread and the test's thread are left.
         until("both have ended", || rtprof::goroutine_profile().len() == 2);
     });
 }

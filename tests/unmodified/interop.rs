@@ -1,4 +1,4 @@
-//! The real `go tool trace`, of both versions, reads what was recorded of unmodified code.
+//! The real `go tool trace`, of both versions, reads the traces of unmodified code.
 
 use crate::calls::{ended_in, recorded_calls};
 use crate::scenes::{pipe, stream};

@@ -22,7 +22,7 @@ use crate::support::{Background, child, fork, stress, until};
 use crate::trace_of::record;
 
 fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) {
-    // SAFETY: an all-zero structure is one; the handler lives for ever.
+    // SAFETY: an all-zero `sigaction` is valid; the handler is a function, so it is always valid.
     unsafe {
         let mut action: libc::sigaction = zeroed();
         action.sa_sigaction = handler as *const () as usize;
@@ -38,33 +38,33 @@ fn signal(thread: i32) {
 
 extern "C" fn does_nothing(_: i32) {}
 
-/// Calls that wait for ever.
+/// Returns calls that wait for ever.
 fn endless() -> Vec<Box<dyn Fn() -> i64 + Send>> {
     let (local, far) = UnixStream::pair().expect("there are descriptors");
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let (number, listening) = (local.as_raw_fd(), listener.as_raw_fd());
     // SAFETY: a plain system call.
     let set = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
-    // They stay open: the calls know their numbers.
+    // The descriptors stay open, because the calls use their numbers.
     std::mem::forget((local, far, listener));
     vec![
-        // SAFETY: of all, the pointers are to locals, or null where that is allowed.
+        // SAFETY: the pointer is to a temporary of this length that outlives the call.
         Box::new(move || unsafe { libc::read(number, [0_u8; 8].as_mut_ptr().cast(), 8) } as i64),
-        // SAFETY: as above.
+        // SAFETY: the pointer is to a temporary of this length that outlives the call.
         Box::new(move || unsafe { libc::recv(number, [0_u8; 8].as_mut_ptr().cast(), 8, 0) } as i64),
-        // SAFETY: as above.
+        // SAFETY: null pointers are allowed.
         Box::new(move || unsafe { libc::accept(listening, null_mut(), null_mut()) }.into()),
         Box::new(move || {
             let mut poll = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
-            // SAFETY: as above.
+            // SAFETY: the pointer is to a local.
             unsafe { libc::poll(&raw mut poll, 1, -1) }.into()
         }),
         Box::new(move || {
             let mut event = libc::epoll_event { events: 0, u64: 0 };
-            // SAFETY: as above.
+            // SAFETY: the pointer is to a local, with room for one event.
             unsafe { libc::epoll_wait(set, &raw mut event, 1, -1) }.into()
         }),
-        // SAFETY: as above.
+        // SAFETY: null pointers are allowed.
         Box::new(|| unsafe { libc::select(0, null_mut(), null_mut(), null_mut(), null_mut()) }.into()),
     ]
 }
@@ -101,12 +101,12 @@ fn a_signal_interrupts_calls_as_ever() {
 #[cfg(not(target_feature = "crt-static"))]
 fn threads_are_cancelled_in_calls() {
     static THREAD: AtomicI32 = AtomicI32::new(0);
-    // The end of a cancelled thread unwinds it.
+    // The end of a cancelled thread unwinds its stack.
     extern "C-unwind" fn calls(call: *mut c_void) -> *mut c_void {
         THREAD.store(thread_id(), Relaxed);
-        // SAFETY: whoever made the thread has put it there, for it alone.
+        // SAFETY: the starter of the thread made the pointer with `Box::into_raw`, and passed it to this thread only.
         let call: Box<Box<dyn Fn() -> i64 + Send>> = unsafe { Box::from_raw(call.cast()) };
-        // Nothing is dropped when the thread is cancelled.
+        // Leaked, because nothing is dropped when the thread is cancelled.
         let call = Box::leak(call);
         call();
         null_mut()
@@ -143,7 +143,7 @@ fn threads_are_cancelled_in_calls() {
 static SIGNALS: AtomicUsize = AtomicUsize::new(0);
 
 extern "C" fn reads_and_writes(_: i32) {
-    // SAFETY: as the functions say of handlers; `errno` is put back. The descriptors belong to the handler alone.
+    // SAFETY: these functions may be called in handlers, and `errno` is restored. The handler owns the descriptors.
     unsafe {
         let errno = *libc::__errno_location();
         let mut pipe = [0; 2];
@@ -153,7 +153,7 @@ extern "C" fn reads_and_writes(_: i32) {
         let mut poll = libc::pollfd { fd: pipe[0], events: libc::POLLIN, revents: 0 };
         assert_eq!(libc::poll(&raw mut poll, 1, 1000), 1);
         assert_eq!(libc::read(pipe[0], byte.as_mut_ptr().cast(), 1), 1);
-        // Nothing comes: a handler that waits.
+        // No data arrives, so the handler waits.
         poll.revents = 0;
         libc::poll(&raw mut poll, 1, 1);
         libc::close(pipe[0]);
@@ -198,12 +198,12 @@ fn signal_handlers_make_calls() {
 }
 
 extern "C" fn writes(_: i32) {
-    // SAFETY: as the function says of handlers.
+    // SAFETY: `write` may be called in a handler, and reads no bytes.
     unsafe { libc::write(libc::STDERR_FILENO, null(), 0) };
     SIGNALS.fetch_add(1, Relaxed);
 }
 
-/// A handler that makes a call leaves its thread in the call that it has interrupted.
+/// A handler that makes a call leaves its thread in the call that the handler has interrupted.
 #[test]
 fn a_call_goes_on_after_a_handler() {
     child::isolated("a_call_goes_on_after_a_handler", || {
@@ -232,7 +232,7 @@ fn a_call_goes_on_after_a_handler() {
     });
 }
 
-/// Children that were forked while others were in calls make calls of their own, and programs are run.
+/// Children that were forked while other threads were in calls make their own calls, and programs are run.
 #[test]
 fn children_make_calls() {
     fork::isolated("children_make_calls", "", || {

@@ -1,8 +1,9 @@
-//! What waits for a lock, a channel or a condition of std, parking_lot or crossbeam, and who is charged for it.
+//! Waits for locks, channels and conditions of std, parking_lot and crossbeam, and their charges.
 //!
-//! A thread waits for something whose end is known (support/contention.rs): its wait in the block profile is as long as it has
-//! seen itself, and bears the names of the primitive and of the function that used it. Whoever unlocked a lock has the same
-//! time in the mutex profile; whoever sent a message or notified a condition is not in there.
+//! A thread waits for an event whose time is known (support/contention.rs). In the block profile its wait is as long as
+//! the thread has measured, and has the names of the primitive and of the function that used it. A thread that unlocked
+//! a lock has the same time in the mutex profile; a thread that sent a message or notified a condition is not in this
+//! profile.
 
 use std::hint::black_box;
 use std::ops::DerefMut;
@@ -28,21 +29,22 @@ pub(crate) fn waiter<T>(play: impl FnOnce() -> T) -> T {
     black_box(play())
 }
 
-/// What ends a wait.
+/// The event that ends a wait.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Ends {
-    /// An unlock, which the mutex profile has.
+    /// An unlock, which is in the mutex profile.
     Unlock,
-    /// Something else, which it does not have.
+    /// Another event, which is not in the mutex profile.
     Other,
-    /// What the wake lets go on, but has no end itself: a thread that is joined, a condition of C.
+    /// A return some time after the wake: of a join, or of a wait for a condition of C.
     Return,
 }
 
-/// A thread waits in `wait`, until this one calls `wake` after a while. A frame of the wait has `primitive` in its name.
+/// Lets a thread wait in `wait`, until this thread calls `wake` after a while. A frame of the wait has `primitive` in
+/// its name.
 ///
-/// What `wait` returns is dropped when all is over: closing a channel takes its lock, for which the thread might have to wait
-/// as well.
+/// The result of `wait` is dropped at the end: closing a channel takes its lock, for which the thread might have to
+/// wait too.
 pub(crate) fn scripted<T: Send>(
     primitive: &str,
     ends: Ends,
@@ -73,21 +75,22 @@ pub(crate) fn scripted<T: Send>(
     }
 }
 
-/// The test's own functions do not count.
+/// Returns whether a function of the stack has `primitive` in its name. The test's own functions do not count.
 fn names(sample: &Sample, primitive: &str) -> bool {
     let is_ours = |name: &str| name.trim_start_matches('<').starts_with(env!("CARGO_CRATE_NAME"));
     let mut functions = sample.frames.iter().map(|frame| &frame.function);
     functions.any(|name| name.contains(primitive) && !is_ours(name))
 }
 
-/// In an optimised program neither this function nor the lock's is in the stack of the wake: each has jumped to the next one.
+/// In an optimised program neither this function nor the lock's is in the stack of the wake: each has tail-called the
+/// next one.
 #[inline(never)]
 fn last_drops(mut held: impl DerefMut<Target = u64>) {
     *held += 1;
 }
 
-// A test is not called by what it waits for: whether a wake is an unlock is told by the names of functions, and the lock's own
-// have to do.
+// The names of tests differ from those of the primitives: whether a wake is an unlock is decided by function names,
+// which must be the lock's own.
 macro_rules! waits {
     ($($name:ident: $primitive:literal, $ends:expr, $play:expr;)*) => {
         $(#[test]
@@ -140,7 +143,7 @@ waits! {
             });
         });
         begun.recv().unwrap();
-        // The thread that is woken is the one that initialises; it wakes the waiter.
+        // The woken thread is the one that initialises; it wakes the waiter.
         scripted(primitive, ends, || *once.get_or_init(|| ()), || {
             send.send(()).unwrap();
             first.join().unwrap();
@@ -241,7 +244,7 @@ waits! {
     };
 }
 
-/// Several wait for one: each for itself, and who wakes them all is charged for all.
+/// Several threads wait for one holder: each wait is recorded, and the thread that wakes them all is charged for all.
 #[test]
 fn a_holder_is_charged_for_all_who_wait() {
     child::isolated("a_holder_is_charged_for_all_who_wait", || {
@@ -263,7 +266,7 @@ fn a_holder_is_charged_for_all_who_wait() {
     });
 }
 
-/// Nothing is woken for nothing: a lock that nobody waits for, and a wait that ends with its time.
+/// No wake is recorded for a lock without waiters, and for a wait that times out.
 #[test]
 fn a_wait_may_end_by_itself() {
     child::isolated("a_wait_may_end_by_itself", || {

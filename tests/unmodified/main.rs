@@ -1,4 +1,5 @@
-//! Programs that know nothing of rtprof: their locks, channels, threads and sleeps, as functions of the C library see them.
+//! Programs that do not use rtprof's API: their locks, channels, threads and sleeps, as recorded in functions of the C
+//! library.
 #![cfg(feature = "pprof")]
 
 #[cfg(not(target_feature = "crt-static"))]

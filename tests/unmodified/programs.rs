@@ -1,4 +1,5 @@
-//! Whole programs of libraries that know nothing of rtprof: what their traces say of each thread's time is what the kernel says.
+//! Whole programs with libraries that do not use rtprof: the times of each thread in their traces agree with the
+//! kernel's.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -18,23 +19,24 @@ use crate::support::processor::burn;
 use crate::trace_go::check;
 use crate::trace_of::{Trace, record};
 
-/// What the kernel says of a thread.
+/// The kernel's account of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Time {
-    /// For how long it ran,
+    /// How long it ran.
     ran: Duration,
-    /// for how long it waited for a processor,
+    /// How long it waited for a processor.
     stood_in_line: Duration,
-    /// and how often it went to sleep.
+    /// How often it went to sleep.
     sleeps: u32,
 }
 
-/// What the kernel does to put a thread to sleep and to wake it is time of the thread, and not of the goroutine, which waits.
+/// The kernel's work of putting a thread to sleep and waking it counts as time of the thread, but not of the goroutine,
+/// which waits.
 const SLEEP: Duration = Duration::from_micros(10);
-/// The kernel's accounts are not finer.
+/// The resolution of the kernel's accounts.
 const TICK: Duration = Duration::from_millis(4);
 
-/// The threads of this process that live, by name. They sleep, but for this one.
+/// Returns the live threads of this process, by name. All but the current thread sleep.
 fn times() -> HashMap<String, Time> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
     let time = |task: std::io::Result<std::fs::DirEntry>| {
@@ -56,7 +58,7 @@ fn times() -> HashMap<String, Time> {
     tasks.map(time).collect()
 }
 
-/// For how long the only goroutine of this name ran before `end`, by the trace.
+/// Returns how long the only goroutine of this name ran before `end`, according to the trace.
 fn running(trace: &Trace, name: &str, end: u64) -> Duration {
     let own = trace.goroutine(name);
     let (mut since, mut sum) = (None, 0);
@@ -90,7 +92,7 @@ fn running(trace: &Trace, name: &str, end: u64) -> Duration {
     Duration::from_nanos(sum + since.map_or(0, |since| end - since))
 }
 
-/// Records the program, which calls what it is given when it has worked, and compares.
+/// Records the program, which calls its argument when it has done its work, and compares.
 fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut())) {
     let mut told = HashMap::new();
     let trace = record(|| {
@@ -99,7 +101,7 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
             rtprof::trace::log("worked", "");
         });
     });
-    // Threads of the pool end while the trace does.
+    // Threads of the pool end while the trace ends.
     trace.assert_whole_but_for_what_began_before();
     trace.assert_in_order();
     let mut logs = trace.parsed.events_of(EventType::UserLog);
@@ -114,7 +116,7 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
     check(test, &trace, &[]);
 }
 
-/// Channels of std: threads that compute what others have sent.
+/// Runs threads that compute on messages of others, through channels of std.
 fn channels(worked: &mut dyn FnMut()) {
     let (tell, told) = mpsc::channel();
     let end = Arc::new(Barrier::new(3));
@@ -152,7 +154,7 @@ fn channels(worked: &mut dyn FnMut()) {
     }
 }
 
-/// Rayon: a pool that has work now and then.
+/// Runs a pool of rayon that gets work now and then.
 fn pool(worked: &mut dyn FnMut()) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).thread_name(|at| format!("pool {at}"));
     let pool = pool.build().unwrap();
@@ -183,7 +185,7 @@ fn asks(server: SocketAddr) {
     }
 }
 
-/// A server of tokio's, under load.
+/// Runs a server on tokio, under load.
 fn server(worked: &mut dyn FnMut()) {
     let number = AtomicUsize::new(0);
     let runtime = tokio::runtime::Builder::new_multi_thread()

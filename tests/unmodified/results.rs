@@ -1,4 +1,4 @@
-//! Functions that are called in place of the C library's: each does what that one does, with the same result.
+//! Functions that replace the C library's: each does the same as the original, with the same result.
 
 use std::mem::{size_of_val, zeroed};
 use std::os::fd::AsRawFd;
@@ -12,12 +12,12 @@ use crate::support::child;
 use crate::support::contention::record_everything;
 use crate::trace_of::record;
 
-/// A number that no call leaves behind in `errno`.
+/// A number that no call leaves in `errno`.
 const UNTOUCHED: i32 = 4000;
 
-/// What a call returns, and what it leaves in `errno`.
+/// Returns the result of a call, and the value that it leaves in `errno`.
 fn outcome<R: TryInto<i64>>(call: impl FnOnce() -> R) -> (i64, i32) {
-    // SAFETY: this thread's own.
+    // SAFETY: the location is this thread's own.
     unsafe { *libc::__errno_location() = UNTOUCHED };
     let result = call().try_into().ok().expect("a small number");
     (result, std::io::Error::last_os_error().raw_os_error().expect("it is one of the system's"))
@@ -37,7 +37,7 @@ fn part(bytes: &mut [u8]) -> libc::iovec {
     libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() }
 }
 
-/// Writes and reads a file in every way there is, at different places.
+/// Writes and reads a file with every function, at different offsets.
 fn files() {
     let path = std::env::temp_dir().join(format!("rtprof-results-{}", std::process::id()));
     let open = std::fs::File::options().read(true).write(true).create(true).truncate(true).open(&path);
@@ -45,7 +45,7 @@ fn files() {
     std::fs::remove_file(&path).expect("it is ours");
     let number = file.as_raw_fd();
     let (mut a, mut b, mut c) = (*b"ab", *b"cde", [0; 8]);
-    // SAFETY: every pointer is to a local, of the length that is told.
+    // SAFETY: every pointer is to a local with the given length.
     unsafe {
         succeeds(2, || libc::write(number, a.as_ptr().cast(), 2));
         let parts = [part(&mut a), part(&mut b)];
@@ -89,13 +89,13 @@ fn files() {
     }
 }
 
-/// Sends and receives in every way there is.
+/// Sends and receives with every function.
 fn sockets() {
     let (one, other) = UnixStream::pair().expect("there are descriptors");
     let (one_number, other_number) = (one.as_raw_fd(), other.as_raw_fd());
     let (mut bytes, mut taken) = (*b"abcd", [0; 8]);
     let flags = libc::MSG_DONTWAIT;
-    // SAFETY: every pointer is to a local, of the length that is told, or null where that is allowed.
+    // SAFETY: every pointer is to a local with the given length, or null where that is allowed.
     unsafe {
         let mut parts = [part(&mut bytes)];
         let mut message: libc::msghdr = zeroed();
@@ -132,12 +132,12 @@ fn sockets() {
 
 fn connections() {
     let path = std::env::temp_dir().join(format!("rtprof-socket-{}", std::process::id()));
-    // Of a test that was killed.
+    // Left by a test that was killed.
     let _ = std::fs::remove_file(&path);
     let listener = UnixListener::bind(&path).expect("there is a folder for such files");
     for with_flags in [false, true] {
         let client = UnixStream::connect(&path).expect("it listens");
-        // SAFETY: every pointer is to a local, of the length that is told.
+        // SAFETY: every pointer is to a local with the given length.
         unsafe {
             let mut address: libc::sockaddr_un = zeroed();
             let mut length = size_of_val(&address) as u32;
@@ -158,7 +158,7 @@ fn connections() {
     std::fs::remove_file(&path).expect("it is ours");
 }
 
-/// Polls in every way there is: what is ready, what is not, and what cannot be asked for.
+/// Polls with every function: ready, not ready, and invalid requests.
 fn polls() {
     let (one, other) = UnixStream::pair().expect("there are descriptors");
     let number = one.as_raw_fd();
@@ -189,7 +189,7 @@ fn polls() {
                 let hour = libc::timeval { tv_sec: 3600, tv_usec: 5 };
                 let mut time = if ready == 0 { libc::timeval { tv_sec: 0, tv_usec: 1500 } } else { hour };
                 let found = libc::select(number + 1, reads, null_mut(), null_mut(), &raw mut time);
-                // Linux leaves what is left of the time.
+                // Linux writes the remaining time.
                 match ready {
                     0 => assert_eq!((time.tv_sec, time.tv_usec), (0, 0)),
                     _ => assert!((3000..=3600).contains(&time.tv_sec), "{} s", time.tv_sec),
@@ -221,12 +221,12 @@ extern "C" fn counts(_: i32) {
     SIGNALS.fetch_add(1, Relaxed);
 }
 
-/// A signal that is blocked but during the call interrupts it.
+/// Checks that a signal that is unblocked only during the call interrupts it.
 fn masks() {
     let second = libc::timespec { tv_sec: 60, tv_nsec: 0 };
     let (one, _other) = UnixStream::pair().expect("there are descriptors");
     let number = one.as_raw_fd();
-    // SAFETY: all-zero structures are ones; every pointer is to a local, or null where that is allowed.
+    // SAFETY: the all-zero structures are valid; every pointer is to a local, or null where that is allowed.
     unsafe {
         let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
         let mut event = libc::epoll_event { events: 0, u64: 0 };
@@ -255,7 +255,7 @@ fn masks() {
 }
 
 unsafe extern "C" {
-    /// Which crate `libc` has not for all C libraries.
+    /// The crate `libc` lacks this function for some C libraries.
     fn epoll_pwait2(
         set: i32,
         events: *mut libc::epoll_event,
@@ -265,14 +265,14 @@ unsafe extern "C" {
     ) -> i32;
 }
 
-/// Waits for children in every way there is.
+/// Waits for children with every function.
 fn processes() {
     type Wait = fn(i32, &mut i32) -> i32;
     let ways: [Wait; 3] = [
-        // SAFETY: of all, every pointer is to a local, or to the status.
+        // SAFETY: the pointer is to the status, which outlives the call.
         |child, status| unsafe { libc::waitpid(child, status, 0) },
         |child, status| {
-            // SAFETY: as above.
+            // SAFETY: the pointers are to a local and to the status.
             let (ended, usage) = unsafe {
                 let mut usage: libc::rusage = zeroed();
                 (libc::wait4(child, status, 0, &raw mut usage), usage)
@@ -282,14 +282,15 @@ fn processes() {
         },
         |child, status| {
             let options = libc::WEXITED | libc::WNOWAIT;
-            // SAFETY: as above; the kernel has filled the structure in for a child.
+            // SAFETY: the pointer is to a local; the kernel has filled the structure in for a child, so its fields are
+            // valid.
             let (found, signal, exit) = unsafe {
                 let mut info: libc::siginfo_t = zeroed();
                 let found = libc::waitid(libc::P_PID, child as u32, &raw mut info, options);
                 (found, info.si_signo, info.si_status())
             };
             assert_eq!((found, signal, exit), (0, libc::SIGCHLD, 7));
-            // SAFETY: as above.
+            // SAFETY: the pointer is to the status, which outlives the call.
             unsafe { libc::waitpid(child, status, libc::WNOHANG) }
         },
     ];

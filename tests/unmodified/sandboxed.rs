@@ -1,4 +1,4 @@
-//! A program that has forbidden itself all system calls but those it needs: what is recorded needs no others.
+//! A program that has forbidden itself all system calls but those in the lists below: recording needs no others.
 
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use crate::support::contention::record_everything;
 use crate::support::{child, sandbox, until};
 use crate::trace_of::Kept;
 
-/// What std and the C library call for threads, locks, memory, time and sockets.
+/// The system calls of std and the C library for threads, locks, memory, time and sockets.
 const NEEDED: [libc::c_long; 31] = [
     libc::SYS_brk,
     libc::SYS_clock_gettime,
@@ -47,13 +47,15 @@ const NEEDED: [libc::c_long; 31] = [
     libc::SYS_write,
 ];
 
-/// What rtprof calls besides, once in each thread: its number, and where its stack ends. docs/unmodified.md has them too.
+/// The system calls that rtprof adds, once in each thread: for the thread's id, and for the end of its stack.
+/// docs/unmodified.md lists them too.
 const OURS: [libc::c_long; 4] = [libc::SYS_getpid, libc::SYS_gettid, libc::SYS_ioctl, libc::SYS_openat];
 
-/// What the thread that writes a trace calls: it looks in /proc what other threads do, and whether one lives that does not go on.
+/// The system calls of the thread that writes a trace: it reads in /proc what other threads do, and checks whether a
+/// thread that makes no progress lives.
 const WRITERS: [libc::c_long; 4] = [libc::SYS_lseek, libc::SYS_membarrier, libc::SYS_statx, libc::SYS_tgkill];
 
-/// Threads that are made, wait for each other in every way, and end.
+/// Makes threads that wait for each other in every way, and end.
 fn works() {
     let (near, far) = UnixStream::pair().expect("there are descriptors");
     let (send, receive) = mpsc::channel();
@@ -78,8 +80,8 @@ fn works() {
     assert_eq!(*lock.lock().unwrap(), 99 * 50);
 }
 
-/// A program works as before once it has forbidden itself what it does not need. (A trace is not ended then: that reads the
-/// program's file, for names.)
+/// A program works as before once it has forbidden all other system calls. (The trace is not ended in this state,
+/// because its end reads the program's file, for names.)
 #[test]
 fn no_other_system_call_is_made() {
     for what in ["nothing", "waits", "a trace"] {

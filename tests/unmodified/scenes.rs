@@ -1,4 +1,4 @@
-//! Calls that wait for something outside, and what ends each: of files, sockets and processes.
+//! Calls that wait for an external event, and the events that end them: of files, sockets and processes.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream, UdpSocket};
@@ -10,7 +10,7 @@ use std::ptr::null_mut;
 use rtprof::BlockKinds;
 use rtprof_trace_check::EventType;
 
-/// A pair of sockets that are connected.
+/// Returns a pair of connected sockets.
 pub(crate) fn connected() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("there is a port");
     let client = TcpStream::connect(listener.local_addr().unwrap()).expect("it listens");
@@ -25,10 +25,10 @@ pub(crate) fn write_byte(mut to: impl Write) {
     to.write_all(b"x").expect("somebody reads");
 }
 
-/// Is given what waits, and what ends it.
+/// A function that receives the waiting call, and the call that ends it.
 pub(crate) type Play<'a> = &'a mut dyn FnMut(&mut (dyn FnMut() + Send), &mut dyn FnMut());
 
-/// Makes what it needs and plays it.
+/// A scene: makes the objects that it needs and plays it.
 pub(crate) type Scene = fn(Play<'_>);
 
 fn once<T>(call: impl FnOnce() -> T) -> impl FnMut() -> T {
@@ -87,7 +87,7 @@ fn poll(play: Play<'_>) {
     let (client, server) = UnixStream::pair().expect("there are descriptors");
     let wait = || {
         let mut poll = libc::pollfd { fd: client.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: a local.
+        // SAFETY: the pointer is to a local.
         assert_eq!(unsafe { libc::poll(&raw mut poll, 1, -1) }, 1);
     };
     play(&mut { wait }, &mut || write_byte(&server));
@@ -97,7 +97,7 @@ fn select(play: Play<'_>) {
     let (client, server) = UnixStream::pair().expect("there are descriptors");
     let wait = || {
         let number = client.as_raw_fd();
-        // SAFETY: zero is an empty set; a local.
+        // SAFETY: an all-zero set is empty; the pointer is to a local.
         let found = unsafe {
             let mut set = std::mem::zeroed();
             libc::FD_SET(number, &raw mut set);
@@ -110,7 +110,7 @@ fn select(play: Play<'_>) {
 
 fn event_set(play: Play<'_>) {
     let (client, server) = UnixStream::pair().expect("there are descriptors");
-    // SAFETY: plain system calls, and a local.
+    // SAFETY: plain system calls; the pointer is to a local.
     let set = unsafe {
         let set = libc::epoll_create1(libc::EPOLL_CLOEXEC);
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
@@ -119,7 +119,7 @@ fn event_set(play: Play<'_>) {
     };
     let wait = || {
         let mut event = libc::epoll_event { events: 0, u64: 0 };
-        // SAFETY: a local.
+        // SAFETY: the pointer is to a local, with room for one event.
         assert_eq!(unsafe { libc::epoll_wait(set, &raw mut event, 1, -1) }, 1);
     };
     play(&mut { wait }, &mut || write_byte(&server));

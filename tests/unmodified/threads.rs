@@ -1,4 +1,4 @@
-//! Threads of std: who created them, what they are called, and what they wait for.
+//! Threads of std: their creators, their names, and their waits.
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -40,7 +40,7 @@ fn every_thread_has_its_creator() {
                 .sum()
         };
         assert_eq!(created("creates_threads"), 5);
-        // `rtprof::thread` tells of its threads itself.
+        // `rtprof::thread` reports its threads itself.
         rtprof::thread::spawn(|| ()).join().expect("it does nothing");
         let here = created("every_thread_has_its_creator::{closure#0}")
             + created("every_thread_has_its_creator::{{closure}}");
@@ -54,7 +54,7 @@ fn goroutines_have_the_names_and_creators_of_threads() {
         let (stop, stopped) = mpsc::channel::<()>();
         let named = Builder::new().name("a name of its own".to_owned());
         let thread = named.spawn(move || stopped.recv().is_err()).expect("there is a thread to be had");
-        // The kernel keeps 15 bytes.
+        // The kernel keeps 15 bytes of a name.
         until("the thread has its name", || {
             rtprof::goroutine_profile().iter().any(|goroutine| goroutine.name == "a name of its o")
         });
@@ -83,7 +83,7 @@ fn threads_inherit_labels() {
     });
 }
 
-/// Nobody can shorten a sleep.
+/// A sleep is in no block profile, because no other thread can shorten it.
 #[test]
 fn a_sleep_is_no_wait_of_the_block_profile() {
     child::isolated("a_sleep_is_no_wait_of_the_block_profile", || {
@@ -98,7 +98,7 @@ fn a_sleep_is_no_wait_of_the_block_profile() {
     });
 }
 
-/// `rtprof::sync` and std in one program: each wait is one.
+/// `rtprof::sync` and std in one program: each wait is counted once.
 #[test]
 fn both_kinds_of_locks_count_a_wait_once() {
     child::isolated("both_kinds_of_locks_count_a_wait_once", || {
@@ -120,7 +120,7 @@ fn both_kinds_of_locks_count_a_wait_once() {
             first.thread.join().unwrap();
             second.thread.join().unwrap();
         });
-        // A thread of ours waits in `join` while it waits in std's.
+        // `join` of a thread of ours waits in std's `join` too.
         let (send, receive) = mpsc::channel::<()>();
         let thread = rtprof::thread::spawn(move || receive.recv().is_err());
         std::thread::scope(|scope| {

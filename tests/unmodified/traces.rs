@@ -1,4 +1,4 @@
-//! Traces of programs of std's locks, channels and threads.
+//! Traces of programs with std's locks, channels and threads.
 
 use std::hint::black_box;
 use std::sync::{Condvar, Mutex, mpsc};
@@ -34,8 +34,8 @@ fn works_without_a_name(begun: &mpsc::Sender<i32>, receive: &mpsc::Receiver<()>)
     black_box("works_without_a_name");
 }
 
-/// A thread of std with or without a name waits, is woken by the one that sends, sleeps and ends. Returns the trace, and when the
-/// wait began and ended.
+/// Records a thread of std, with or without a name, that waits, is woken by the sending thread, sleeps and ends.
+/// Returns the trace, and when the wait began and ended.
 pub(crate) fn recorded(name: Option<&str>) -> (Trace, Moment, Moment) {
     let (mut began, mut woke) = (None, None);
     let trace = record(|| {
@@ -47,7 +47,7 @@ pub(crate) fn recorded(name: Option<&str>) -> (Trace, Moment, Moment) {
             wait_until_asleep(begins.recv().expect("it begins"));
         }));
         woke = Some(Moment::of(|| sends(&send)));
-        // It has ended when its end of the channel is gone.
+        // The thread has ended when its end of the channel is gone.
         assert!(begins.recv().is_err());
     });
     (trace, began.expect("it began"), woke.expect("it was woken"))
@@ -84,7 +84,7 @@ fn a_wait_has_its_waker() {
     });
 }
 
-/// Threads that wait since before the trace do not run in it, whether they wait for something that is seen or not.
+/// Threads that have waited since before the trace do not run in it, whether their waits are recorded or not.
 #[test]
 fn who_waits_is_not_drawn_as_running() {
     child::isolated("who_waits_is_not_drawn_as_running", || {

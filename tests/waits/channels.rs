@@ -1,5 +1,5 @@
-//! Waits at channels, condition variables, barriers, semaphores and initialisations, in the block profile: each is
-//! one event, with the stack that waited and the time from when the thread came until it was let go.
+//! Waits at channels, condition variables, barriers, semaphores and initialisations, in the block profile: each is one
+//! event, with the stack that waited and the time from the thread's arrival to its release.
 
 use std::hint::black_box;
 use std::thread::{scope, sleep};
@@ -17,19 +17,20 @@ use crate::support::contention::{
 
 const WAIT: Duration = Duration::from_millis(50);
 
-/// The function that waits.
+/// Runs `body`, in which the thread waits.
 #[inline(never)]
 fn waits<T>(body: impl FnOnce() -> T) -> T {
     black_box(body())
 }
 
-/// The function that lets it go.
+/// Runs `body`, which ends the wait.
 #[inline(never)]
 fn lets_go<T>(body: impl FnOnce() -> T) -> T {
     black_box(body())
 }
 
-/// Has `wait` wait for 50 ms, until `release`; checks that this is one event, where it waited, and nothing else.
+/// Lets `wait` wait for 50 ms, until `release`; checks that this is one event, with the waiter's stack, and that there
+/// is no other.
 #[track_caller]
 fn one_event<T: Send>(wait: impl FnOnce() -> T + Send, release: impl FnOnce()) {
     record_everything();
@@ -49,7 +50,7 @@ fn one_event<T: Send>(wait: impl FnOnce() -> T + Send, release: impl FnOnce()) {
     assert_eq!(seen.charged(""), NONE, "no lock made it wait");
 }
 
-/// Has `wait` wait until its time of 50 ms is over.
+/// Lets `wait` wait until its timeout of 50 ms is over.
 #[track_caller]
 fn one_event_in_vain(wait: impl FnOnce(Duration) + Send) {
     record_everything();
@@ -146,7 +147,7 @@ fn a_condition() {
     });
 }
 
-/// Who is notified waits for the mutex next, which is another wait, and owed by who holds that.
+/// A notified thread next waits for the mutex, which is another wait, and is charged to the holder of the mutex.
 #[test]
 fn a_condition_whose_mutex_is_held() {
     child::isolated("a_condition_whose_mutex_is_held", || {
@@ -170,7 +171,7 @@ fn a_condition_whose_mutex_is_held() {
         });
         let seen = Seen::now();
         assert_eq!((seen.blocked("waits").count, seen.charged("lets_go").count), (2, 1));
-        // Between the two waits it ran, for as long as it took to get a core.
+        // Between the two waits the thread ran, after it had waited for a core.
         assert!(seen.blocked("waits").nanos <= (waited.most + waited.most / 1000).as_nanos() as i64);
         assert!(seen.charged("lets_go").nanos <= (owed.most + owed.most / 1000).as_nanos() as i64);
         assert!(
@@ -223,7 +224,7 @@ fn an_initialisation() {
                     began = Some(waiter.began);
                     sleep(WAIT);
                 });
-                // It is over as soon as the closure returns: between its last instant and now.
+                // The wait ends when the closure returns: between its last instant and now.
                 Moment::now().since(began.expect("it was called"))
             });
             let seen = Seen::now();
@@ -309,13 +310,13 @@ fn what_did_not_wait_is_no_event() {
     });
 }
 
-/// The rate counts at the end of a wait. One that began while it was off is recorded whole, as in Go.
+/// The rate at the end of a wait decides. A wait that began while the rate was 0 is recorded whole, as in Go.
 #[test]
 fn the_rate_may_change_during_a_wait() {
     child::isolated_as("the_rate_may_change_during_a_wait", "on", || {
         let (sender, receiver) = mpsc::channel();
         one_event(
-            // `record_everything` was called by then; off again.
+            // `record_everything` was called by then; the rate is set to 0 again.
             move || receiver.recv().unwrap(),
             || {
                 record_nothing();

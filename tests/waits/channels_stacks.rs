@@ -1,5 +1,5 @@
-//! The stacks of waits at channels and the like: the innermost function is the program's, also where an optimizer
-//! would have dropped it.
+//! The stacks of waits at channels and similar: the innermost function is the program's, even if an optimizer would
+//! have dropped it.
 
 use std::thread::scope;
 use std::time::Duration;
@@ -10,8 +10,8 @@ use rtprof::sync::{Barrier, Condvar, Mutex, Once, Semaphore};
 use crate::support::child;
 use crate::support::contention::{leaves, queue, record_everything, written};
 
-/// Functions whose last act is the wait. An optimizer would have it return to their callers, and the profile would not
-/// know them.
+/// Functions whose last act is the wait. With a tail call the wait would return to their callers, and the profile would
+/// not contain these functions.
 mod last_act {
     use super::*;
     use rtprof::sync::mpsc::{RecvError, RecvTimeoutError, SendError};
@@ -80,7 +80,7 @@ fn who_waits_last_of_all_is_named() {
                 waiter.thread.join().expect("it ends well");
             });
         };
-        // A receiver is for one thread, so a mutex takes it there.
+        // A receiver is used by one thread only, so a mutex passes it to the thread.
         let (sender, receiver) = mpsc::sync_channel(0);
         let receiver = Mutex::new(receiver);
         let send = || sender.send(7).unwrap();

@@ -17,7 +17,7 @@ fn sends_without_end(sender: &SyncSender<usize>) {
     black_box(());
 }
 
-/// The two agree on the end, so that none is left alone.
+/// Meets at a barrier until `until`. The two threads agree on the end, so that none is left alone.
 fn meets(barrier: &Barrier, is_over: &AtomicBool, until: Instant) {
     while !is_over.load(Relaxed) {
         if barrier.wait().is_leader() {
@@ -27,8 +27,8 @@ fn meets(barrier: &Barrier, is_over: &AtomicBool, until: Instant) {
     }
 }
 
-/// Everything at once while the rates change: nothing is lost, nobody hangs, and what was recorded has the stacks of
-/// those who called.
+/// All primitives at once while the rates change: nothing is lost, no thread hangs, and the records have the stacks of
+/// the callers.
 #[test]
 fn rates_may_change_while_everything_waits() {
     child::isolated("rates_may_change_while_everything_waits", || {

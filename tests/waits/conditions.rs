@@ -1,4 +1,4 @@
-//! Threads that are notified all at once: they go on sleeping, for the mutex, and each part of their wait is recorded.
+//! Threads that are notified all at once: they stay asleep, now for the mutex, and each part of their wait is recorded.
 
 use std::hint::black_box;
 use std::thread::{scope, sleep};
@@ -27,7 +27,7 @@ fn awaits_for(mutex: &Mutex<u32>, changed: &Condvar, timeout: Duration) -> bool 
     black_box(is_in_time)
 }
 
-/// Notifies all, holds the mutex until then, and says how many they were and when it did what.
+/// Notifies all, holds the mutex until then, and returns the number of threads and the times of both.
 #[inline(never)]
 fn notifies(mutex: &Mutex<u32>, changed: &Condvar, until: Instant) -> (usize, [Moment; 2]) {
     let guard = mutex.lock();
@@ -39,7 +39,7 @@ fn notifies(mutex: &Mutex<u32>, changed: &Condvar, until: Instant) -> (usize, [M
     (count, [notified, unlocked])
 }
 
-/// Those who waited were notified then, and have waited for the holder since.
+/// The waiters were notified at that time, and have waited for the holder since.
 #[test]
 fn each_part_of_a_wait_is_charged() {
     child::isolated("each_part_of_a_wait_is_charged", || {
@@ -61,14 +61,14 @@ fn each_part_of_a_wait_is_charged() {
         assert_eq!(waits.count, 8, "four for the condition, four for the mutex");
         assert_eq!(by_holder.count, 4, "those for the mutex");
         (unlocked.since(notified) * 4).check("the notifier's charge", by_holder.nanos);
-        // The last ones wait for the first ones.
+        // The last waiters wait for the first ones.
         let tail = About { least: Duration::ZERO, most: ended.since(unlocked).most * 3 };
         tail.check("what the waiters owe each other", by_waiters.nanos);
         (waited + tail).check("all waits", waits.nanos);
     });
 }
 
-/// A thread whose time is over while it waits for the mutex was notified all the same, and its wait goes on.
+/// A thread whose timeout expires while it waits for the mutex was notified all the same, and its wait goes on.
 #[test]
 fn a_deadline_that_passes_after_the_notification_is_none() {
     child::isolated("a_deadline_that_passes_after_the_notification_is_none", || {
@@ -93,15 +93,16 @@ fn a_deadline_that_passes_after_the_notification_is_none() {
                 let charged = after.charged("notifies").nanos - before.charged("notifies").nanos;
                 return unlocked.since(notified).check("the notifier's charge", charged);
             }
-            // The notifier must be in time, which a busy machine may prevent.
+            // The notifier must be in time, which a busy machine may prevent; so the test repeats with a longer
+            // timeout.
             timeout *= 2;
         }
     });
 }
 
-/// How often this thread has gone to sleep.
+/// Returns how often this thread has gone to sleep.
 fn sleeps() -> i64 {
-    // SAFETY: all zeros is a valid value; the call writes to a local.
+    // SAFETY: an all-zero `rusage` is valid; the call writes to a local.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         assert_eq!(libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage), 0);
@@ -109,14 +110,14 @@ fn sleeps() -> i64 {
     }
 }
 
-/// The notifier has the mutex. To wake all who wait would have them go to sleep once more.
+/// The notifier holds the mutex, so waking all waiters would send them to sleep once more.
 #[test]
 fn each_sleeps_once() {
     const THREADS: usize = 8;
     child::isolated("each_sleeps_once", || {
         let (mutex, changed) = (&Mutex::new(0), &Condvar::new());
         let sum: i64 = scope(|scope| {
-            // One after the other, as none is to sleep for the mutex before it waits.
+            // One after the other, so that no thread sleeps for the mutex before it waits.
             let waiters: Vec<_> = (0..THREADS)
                 .map(|_| {
                     queue(scope, || {
@@ -130,7 +131,7 @@ fn each_sleeps_once() {
             assert_eq!(notifies(mutex, changed, Instant::now() + HOLD).0, THREADS);
             waiters.into_iter().map(|waiter| waiter.thread.join().expect("it ends well")).sum()
         });
-        // Each once; and perhaps one of them for something else.
+        // Each thread sleeps once; a few may sleep for another reason too.
         assert!(
             (THREADS as i64..=THREADS as i64 * 3 / 2).contains(&sum),
             "{sum} sleeps of {THREADS} threads"

@@ -1,4 +1,4 @@
-//! What is an event and what is not, on whose stack and under which labels; and that the two profiles agree.
+//! Which waits are events, on whose stack and under which labels; and that the two profiles agree.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -18,11 +18,11 @@ fn sum(records: &[rtprof::BlockProfileRecord]) -> (i64, i64) {
     (records.iter().map(|record| record.count).sum(), records.iter().map(|record| record.cycles).sum())
 }
 
-/// Both profiles have the same ticks, when nobody gives up: a wait ends at the tick that is charged.
+/// Asserts that both profiles have the same ticks, if no thread times out: a wait ends at the tick that is charged.
 ///
-/// Not quite the same: a wait of no time is one tick in the block profile, and where the counters of two cores
-/// are apart, a wait that would be negative is none while a sum of waits takes it as it is. So a wait may be off
-/// by the skew; 200 ticks are far more than that, and far less than a wait takes.
+/// They are not quite equal: a wait of no time is one tick in the block profile. And if the counters of two cores
+/// differ, a wait that would be negative counts 0, while a sum of waits takes it as it is. So a wait may be off by this
+/// difference; 200 ticks are far more than that, and far less than a wait takes.
 #[track_caller]
 fn assert_totals_agree(least: i64) {
     let (blocked, charged) = (rtprof::block_profile(), rtprof::mutex_profile());
@@ -30,7 +30,7 @@ fn assert_totals_agree(least: i64) {
     println!("{waits} waits of {waited} ticks; {counted} charged with {charged_for}");
     assert!(waits >= least, "{waits} waits prove little");
     assert!((waited - charged_for).abs() <= 200 * waits, "{waited} ticks waited, {charged_for} charged");
-    // A record without a new wait shows one.
+    // A record without a new wait shows one wait.
     let most = waits + charged.len() as i64;
     assert!((waits..=most).contains(&counted), "{waits} waits, {counted} counted in the mutex profile");
 }
@@ -72,7 +72,7 @@ fn play_rw(lock: &RwLock<u64>, random: &mut Random) {
     }
 }
 
-/// Nothing, a moment, or a sleep, so that waits are of every length.
+/// Pauses for no time, a moment, or a sleep, so that waits are of every length.
 fn pause(random: &mut Random) {
     match random.below(16) {
         0 => sleep(Duration::from_micros(random.below(300) as u64)),
@@ -114,7 +114,7 @@ fn totals_of_a_contended_reader_writer_lock_agree() {
     });
 }
 
-/// Many locks share the wait queue's buckets; their accounts are their own.
+/// Many locks share the wait queue's buckets, but have separate accounts.
 #[test]
 fn totals_of_many_locks_agree() {
     child::isolated("totals_of_many_locks_agree", || {
@@ -150,7 +150,7 @@ fn uncontended_use_is_no_event() {
         record_everything();
         let (mutex, rw) = (Mutex::new(0), RwLock::new(0));
         for _ in 0..20 {
-            // A thread after the other.
+            // One thread after the other.
             scope(|scope| {
                 scope.spawn(|| (0..200).for_each(|_| every_way_without_contention(&mutex, &rw)));
             });
@@ -164,7 +164,7 @@ fn uncontended_use_is_no_event() {
     });
 }
 
-/// Each way to wait and each way to unlock, in a function of its own.
+/// Each way to wait and each way to unlock, in a separate function.
 mod user {
     use super::{
         Duration, Mutex, MutexGuard, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard, black_box,
@@ -175,7 +175,7 @@ mod user {
             $(#[inline(never)]
             pub(super) fn $name($($argument: $type),*) {
                 $body;
-                // Neither a tail call, nor the same code as another one's.
+                // Prevents a tail call, and merging with another function.
                 black_box(stringify!($name));
             })*
         };
@@ -198,7 +198,7 @@ mod user {
     }
 }
 
-/// The first function of every stack is the user's own, by name, not merely none of ours.
+/// The first function of every stack is the user's own, by name.
 #[test]
 fn the_first_frame_is_the_users() {
     child::isolated("the_first_frame_is_the_users", || {
@@ -231,7 +231,7 @@ fn the_first_frame_is_the_users() {
         }
         let guard = std::cell::RefCell::new(Some(rw.upgradable_read()));
         behind(&|| user::writes(rw), &|| user::drops_upgradable(guard.take().expect("it is there")));
-        // A bump waits for the mutex as well; who was let in by it may be slow.
+        // A bump waits for the mutex too, because the thread that it let in may be slow.
         let waiters = ["locks", "reads", "reads_again", "reads_to_upgrade", "tries_to_lock", "writes"];
         let unlockers =
             ["bumps", "downgrades", "drops", "drops_upgradable", "drops_writer", "steps_out", "unlocks_fair"];
@@ -248,7 +248,7 @@ fn the_first_frame_is_the_users() {
     });
 }
 
-/// Samples carry the labels of who waited, and of who unlocked.
+/// Samples have the labels of the thread that waited, and of the thread that unlocked.
 #[test]
 fn labels_tell_who() {
     child::isolated("labels_tell_who", || {
@@ -280,7 +280,7 @@ fn panics_while_holding(lock: &Mutex<i64>, held: &AtomicI64) {
     panic!("on purpose");
 }
 
-/// A panic in the critical section unlocks; it is charged like any unlock, and the next one as if nothing was.
+/// A panic in the critical section unlocks; it is charged like any unlock, and the next unlock is not affected.
 #[test]
 fn a_panic_unlocks_and_leaves_nothing_behind() {
     child::isolated("a_panic_unlocks_and_leaves_nothing_behind", || {
@@ -289,7 +289,7 @@ fn a_panic_unlocks_and_leaves_nothing_behind() {
         let (lock, held) = (Mutex::new(0), AtomicI64::new(0));
         scope(|scope| {
             let guard = lock.lock();
-            // They die right after they have waited, holding the lock, one behind the other.
+            // The threads panic right after their waits, while they hold the lock, one after the other.
             let dying: Vec<_> = (0..3).map(|_| queue(scope, || panics_while_holding(&lock, &held))).collect();
             drop(guard);
             dying.into_iter().for_each(|waiter| assert!(waiter.thread.join().is_err(), "it panics"));
@@ -300,7 +300,7 @@ fn a_panic_unlocks_and_leaves_nothing_behind() {
         let seen = Seen::now();
         let (charge, waits) = (seen.charged("panics_while_holding"), seen.blocked("panics_while_holding"));
         assert_eq!(waits.count, 3);
-        // The second of them has waited for the first, the third for both.
+        // The second thread has waited for the first, the third for both.
         assert!(charge.nanos >= 3 * HOLD.as_nanos() as i64, "{charge:?}");
         let before = sum(&rtprof::mutex_profile());
         drop(lock.lock());
@@ -308,8 +308,8 @@ fn a_panic_unlocks_and_leaves_nothing_behind() {
     });
 }
 
-/// A leaked guard keeps its lock locked; who waits for it waits in vain, and when somebody who knows better unlocks
-/// it, all is as before.
+/// A leaked guard keeps its lock locked, and waiters time out. When another thread unlocks by force, the lock works as
+/// before.
 #[test]
 fn a_leaked_guard_is_survived() {
     child::isolated("a_leaked_guard_is_survived", || {
@@ -324,7 +324,7 @@ fn a_leaked_guard_is_survived() {
         let seen = Seen::now();
         assert_eq!((seen.blocked("").count, seen.charged("")), (3, NONE));
         assert!(seen.blocked("").nanos as u128 <= longest.most.as_nanos(), "{:?}", seen.blocked(""));
-        // SAFETY: the guard was forgotten, so nobody else will unlock it.
+        // SAFETY: the guard was forgotten, so no other code unlocks the lock.
         unsafe { lock.force_unlock() };
         assert_eq!(Seen::now().charged(""), NONE, "nobody waited any more");
         let waited = scope(|scope| {

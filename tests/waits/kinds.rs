@@ -1,7 +1,7 @@
-//! Truth of all other waits: condition variables, once, barriers, semaphores, channels, joins, parks; not sleeps.
-//! And of who created threads.
+//! Truth of all other waits: condition variables, once, barriers, semaphores, channels, joins, parks; not sleeps. And
+//! the creators of threads.
 //!
-//! As in truth.rs, against the times that the threads have seen themselves.
+//! As in truth.rs, profiles are compared with the times that the threads have measured.
 
 use std::hint::black_box;
 use std::sync::mpsc as other;
@@ -28,7 +28,7 @@ macro_rules! roles {
         $(#[inline(never)]
         fn $role(play: Play<'_>) {
             play();
-            // Not the same code as another one's.
+            // Keeps the function from being merged with another one.
             black_box(stringify!($role));
         })*
     };
@@ -40,24 +40,24 @@ roles! {
     sleeps waits_for_scope waits_elsewhere finds_at_once
 }
 
-/// What each kind of wait should have taken.
+/// The expected length of each kind of wait.
 #[derive(Default)]
 struct Expected(Vec<(&'static str, About)>);
 
 impl Expected {
-    /// A wait that ends at an instant of `wake`.
+    /// Adds a wait that ends at an instant of `wake`.
     fn woken<'a>(&mut self, name: &'static str, role: fn(Play<'a>), wait: Play<'a>, wake: impl FnOnce()) {
         let (began, woken) = meet(role, wait, wake);
         self.0.push((name, woken.since(began)));
     }
 
-    /// A wait that ends when another thread has done something, some time after `wake`.
+    /// Adds a wait that ends when another thread has acted, some time after `wake`.
     fn let_go<'a>(&mut self, name: &'static str, role: fn(Play<'a>), wait: Play<'a>, wake: impl FnOnce()) {
         let (began, woken) = meet(role, wait, wake);
         self.0.push((name, About { most: Moment::now().since(began).most, ..woken.since(began) }));
     }
 
-    /// A wait that ends after `TIMEOUT`.
+    /// Adds a wait that ends after `TIMEOUT`.
     fn in_vain<'a>(&mut self, name: &'static str, role: fn(Play<'a>), wait: Play<'a>) {
         self.0.push((name, in_vain(TIMEOUT, |_| role(wait))));
     }
@@ -77,7 +77,7 @@ impl Expected {
     }
 }
 
-/// When the wait began, and when it was ended; returns when the thread that waited is done.
+/// Returns when the wait began and when it was ended, after the waiting thread is done.
 fn meet<'a>(role: fn(Play<'a>), wait: Play<'a>, wake: impl FnOnce()) -> (Moment, Moment) {
     std::thread::scope(|scope| {
         let waiter = queue(scope, move || role(wait));
@@ -178,12 +178,12 @@ fn threads_and_parks_but_not_sleeps() {
             thread::park();
         });
         expected.let_go("parks", parks, wait, || parked.recv().expect("it said so").unpark());
-        // std's scopes leave a token behind now and then, which this takes.
+        // std's scopes leave a token behind now and then; this consumes it.
         std::thread::park_timeout(Duration::ZERO);
         expected.in_vain("parks_in_vain", parks_in_vain, Box::new(|| thread::park_timeout(TIMEOUT)));
 
         sleeps(Box::new(|| thread::sleep(HOLD)));
-        // Nobody has to wait for a thread that has finished.
+        // A join of a finished thread does not wait.
         let thread = thread::spawn(|| ());
         while !thread.is_finished() {
             sleep(Duration::from_millis(1));
@@ -194,7 +194,7 @@ fn threads_and_parks_but_not_sleeps() {
     });
 }
 
-/// A wait that the program tells of, and what it tells of that was none.
+/// Waits that the program announces, and announcements that were no waits.
 #[test]
 fn what_is_not_ours() {
     child::isolated("what_is_not_ours", || {
@@ -203,13 +203,13 @@ fn what_is_not_ours() {
         let (go, start) = other::channel::<()>();
         let wait =
             Box::new(move || trace::wait(WaitKind::Recv, || start.recv()).expect("the test says when"));
-        // It ends when the thread runs again: who wakes it is not known.
+        // The wait ends when the thread runs again: its waker is not known.
         expected.let_go("waits_elsewhere", waits_elsewhere, wait, || go.send(()).expect("it waits"));
         let wait = Box::new(|| trace::wait(WaitKind::Net, || sleep(HOLD)));
         waits_elsewhere(wait);
         expected.check();
 
-        // One that the kernel interrupts may have taken as long as a wait.
+        // An announcement that the kernel interrupts may take as long as a wait.
         let counted = || Seen::now().blocked("finds_at_once").count;
         until("most of them have not waited", || {
             let before = counted();
@@ -244,7 +244,8 @@ fn fails_to_create() {
     assert!(result.is_err(), "no machine has that much");
 }
 
-/// Each thread is one of its creator's; one that the system did not make is none, and std's are not known.
+/// Each thread is counted at its creator; a thread that the system refused is not counted, and std's threads are not
+/// known.
 #[test]
 fn threads_are_counted_at_their_creators() {
     child::isolated("threads_are_counted_at_their_creators", || {

@@ -1,7 +1,7 @@
-//! Many threads over one mutex, in every way that it can be used, with profiles off, on, and switched meanwhile.
+//! Many threads use one mutex, in every way, with profiles off, on, and switched meanwhile.
 //!
-//! Each thread sees what the lock protects as the only one, nobody waits for ever, nothing is lost. Each test keeps
-//! on for its part of `RTPROF_STRESS_SECS`, in a process of its own, where a hang is found.
+//! Each thread accesses the protected data exclusively, no thread waits for ever, and nothing is lost. Each test runs
+//! for its part of `RTPROF_STRESS_SECS`, in a separate process, where a hang is noticed.
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -21,12 +21,12 @@ use crate::support::contention::{
 use crate::support::random::Random;
 use crate::support::{Background, child, stress, until};
 
-/// The tests of this file run one after the other in the worst case.
+/// Returns the time of one test: in the worst case the tests of this file run one after the other.
 fn part() -> Duration {
     stress() / 9
 }
 
-/// Two numbers that are equal unless two threads are in at once, and a flag that tells sooner.
+/// Two numbers that are equal unless two threads are inside at once, and a flag that shows this sooner.
 #[derive(Default)]
 struct Protected {
     is_in: bool,
@@ -40,7 +40,7 @@ impl Protected {
         assert_eq!(self.one, self.other, "somebody was in halfway");
         self.is_in = true;
         self.one += 1;
-        // Long enough for others to come, sometimes.
+        // Sometimes long enough for others to arrive.
         match random.below(32) {
             0 => std::thread::yield_now(),
             1 => std::thread::sleep(Duration::from_micros(random.below(100) as u64)),
@@ -51,12 +51,12 @@ impl Protected {
     }
 }
 
-/// What a mutex of lock_api's can do.
+/// The operations of a mutex of lock_api.
 trait Raw: RawMutexFair + RawMutexTimed<Duration = Duration, Instant = Instant> + Send + Sync {}
 
 impl<R: RawMutexFair + RawMutexTimed<Duration = Duration, Instant = Instant> + Send + Sync> Raw for R {}
 
-/// One use of the lock, chosen at random; returns how often it was in.
+/// Uses the lock in a way chosen at random; returns how often it was inside.
 fn any_use<R: Raw>(lock: &lock_api::Mutex<R, Protected>, random: &mut Random) -> u64 {
     let mut times = 1;
     let years = Duration::from_secs(u64::from(u32::MAX));
@@ -66,7 +66,7 @@ fn any_use<R: Raw>(lock: &lock_api::Mutex<R, Protected>, random: &mut Random) ->
         1 => lock.try_lock_for(Duration::ZERO),
         2 => lock.try_lock_for(short),
         3 => lock.try_lock_until(Instant::now() + short),
-        // Long over.
+        // A deadline in the past.
         4 => Instant::now().checked_sub(short).and_then(|past| lock.try_lock_until(past)),
         5 => Some(lock.try_lock_for(Duration::MAX).expect("it waits for ever")),
         6 => Some(lock.try_lock_for(years).expect("it waits for ages")),
@@ -99,8 +99,8 @@ fn any_use<R: Raw>(lock: &lock_api::Mutex<R, Protected>, random: &mut Random) ->
     times
 }
 
-/// Repeats `work` on `threads` threads, each with numbers of its own, until the part is over; returns the sum of
-/// what it returned.
+/// Repeats `work` on `threads` threads, each with different random numbers, until the time is over; returns the sum of
+/// the results.
 fn on_threads(threads: u64, work: impl Fn(&mut Random) -> u64 + Sync) -> u64 {
     let (sum, started) = (AtomicU64::new(0), Instant::now());
     scope(|scope| {
@@ -128,7 +128,7 @@ fn all_uses<R: Raw>() -> lock_api::Mutex<R, Protected> {
     lock
 }
 
-/// Whatever was before, the next wait is charged right.
+/// Asserts that the next wait is charged correctly, whatever happened before.
 fn assert_settled<R: Raw, T: Send>(lock: &lock_api::Mutex<R, T>) {
     record_everything();
     let before = charged_in_all();
@@ -169,7 +169,7 @@ fn profiles_are_switched_all_the_time() {
     });
 }
 
-/// Rates of every size, which scale what they meet, and cuts at every moment.
+/// Rates of every size, which scale the events, and snapshots at every moment.
 #[test]
 fn rates_are_turned_all_the_time() {
     child::isolated("rates_are_turned_all_the_time", || {
@@ -196,7 +196,7 @@ fn rates_are_turned_all_the_time() {
     });
 }
 
-/// A lock of the whole program.
+/// A lock that the whole program shares.
 static EVERYBODYS: Mutex<u64> = Mutex::new(0);
 
 #[test]
@@ -205,7 +205,7 @@ fn sixty_four_threads_on_a_static() {
         record_everything();
         let started = Instant::now();
         let mut uses = 0;
-        // A use is so short that in one round no thread may have had to sleep for another.
+        // A use is so short that in one round perhaps no thread has to sleep for another.
         until("threads wait for one another", || {
             uses += on_threads(64, |_| {
                 *EVERYBODYS.lock() += 1;
@@ -221,7 +221,7 @@ fn sixty_four_threads_on_a_static() {
     });
 }
 
-/// Critical sections that end by a panic, often with others waiting.
+/// Critical sections that end in a panic, often while others wait.
 #[test]
 fn critical_sections_panic() {
     child::isolated("critical_sections_panic", || {
@@ -251,15 +251,15 @@ fn critical_sections_panic() {
 
 const BYTES: usize = size_of::<Mutex<[u64; 4]>>();
 
-/// Takes the memory of a lock that was just dropped, and watches whether somebody still writes to it.
+/// Reuses the memory of a lock that was just dropped, and returns whether no thread still writes to it.
 fn is_left_alone(random: &mut Random) -> bool {
     let memory = black_box(vec![0xA5_u8; BYTES]);
     (0..random.below(2000)).for_each(|_| black_box(()));
     black_box(memory).iter().all(|&byte| byte == 0xA5)
 }
 
-/// A mutex may be dropped by whoever has just unlocked it as the last one, while the one before is still on its
-/// way out of its own unlock (as glibc's may).
+/// A mutex may be dropped by the last thread that has unlocked it, while the thread before is still returning from its
+/// own unlock (as with glibc's).
 #[test]
 fn a_lock_is_dropped_while_the_one_before_leaves() {
     child::isolated("a_lock_is_dropped_while_the_one_before_leaves", || {
@@ -272,7 +272,7 @@ fn a_lock_is_dropped_while_the_one_before_leaves() {
                 loop {
                     turn.wait();
                     let Some(lock) = NonNull::new(shared.load(Ordering::Acquire)) else { break };
-                    // SAFETY: the other thread has leaked it for this one, and is done with it when it unlocks.
+                    // SAFETY: the other thread has leaked the box for this one, and does not use it after its unlock.
                     let lock = unsafe { Box::from_raw(lock.as_ptr()) };
                     *lock.lock() = [7; 4];
                     drop(lock);
@@ -283,7 +283,7 @@ fn a_lock_is_dropped_while_the_one_before_leaves() {
             let (mut random, mut rounds, started) = (Random::new(4), 0, Instant::now());
             while started.elapsed() < part() || rounds < 100 {
                 let lock: *mut Mutex<_> = Box::into_raw(Box::new(Mutex::new([0; 4])));
-                // SAFETY: freed by the other thread, when it has had the lock after this guard.
+                // SAFETY: the other thread frees the box only when it has had the lock after this guard.
                 let guard = unsafe { &*lock }.lock();
                 shared.store(lock, Ordering::Release);
                 turn.wait();
@@ -301,7 +301,7 @@ fn a_lock_is_dropped_while_the_one_before_leaves() {
     });
 }
 
-/// The same without any promise, by reference counts.
+/// The same with reference counts, which need no such guarantee.
 #[test]
 fn the_last_of_many_drops_the_lock() {
     child::isolated("the_last_of_many_drops_the_lock", || {

@@ -1,5 +1,5 @@
-//! Many threads over one reader-writer lock, in every way that it can be used, with profiles off, on, and switched
-//! meanwhile. As locks_stress.rs is for the mutex.
+//! Many threads use one reader-writer lock, in every way, with profiles off, on, and switched meanwhile, as
+//! locks_stress.rs does for the mutex.
 
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::support::{child, stress};
 
 const TESTS: u32 = 6;
 
-/// Who is in, counted beside the lock, and what only one at a time may change.
+/// The numbers of readers inside, counted beside the lock, and data that only one thread at a time may change.
 #[derive(Default)]
 struct Protected {
     readers: AtomicI32,
@@ -41,7 +41,7 @@ impl Protected {
         self.readers.fetch_sub(1, SeqCst);
     }
 
-    /// What a reader does who keeps out others of its kind.
+    /// Acts as a reader that excludes others of its kind.
     fn read_alone(&self, random: &mut Random) {
         assert_eq!(self.upgradable.fetch_add(1, SeqCst), 0, "two upgradable readers are in");
         self.read(random);
@@ -68,7 +68,7 @@ fn pause(random: &mut Random) {
     }
 }
 
-/// What ours can do, and parking_lot's.
+/// The operations that our lock and parking_lot's share.
 trait Raw:
     RawRwLockFair
     + RawRwLockDowngrade
@@ -123,7 +123,7 @@ fn any_read<R: Raw>(lock: &Any<R>, random: &mut Random) {
         }
         2 => RwLockReadGuard::unlocked(&mut guard, || black_box(())),
         3 => {
-            // Past a writer that waits, as it would wait for this one.
+            // A recursive read overtakes a waiting writer, which in turn waits for this reader.
             let again = lock.read_recursive();
             again.read(random);
             drop(guard);
@@ -201,7 +201,7 @@ fn any_upgradable<R: Raw>(lock: &Any<R>, random: &mut Random) -> u64 {
     }
 }
 
-/// All uses on 6 threads for a part of the time; returns the lock.
+/// Runs all uses on 6 threads for a part of the time; returns the lock.
 fn all_uses<R: Raw>(also: impl Fn(&Any<R>, &mut Random) -> u64 + Sync) -> Any<R> {
     let (lock, writes, started) = (Any::<R>::default(), AtomicU64::new(0), Instant::now());
     scope(|scope| {
@@ -236,7 +236,7 @@ fn nothing<R>(_: &Any<R>, _: &mut Random) -> u64 {
     0
 }
 
-/// Whatever was before, the next waits are charged right.
+/// Asserts that the next waits are charged correctly, whatever happened before.
 fn assert_settled<R: Raw>(lock: &Any<R>) {
     record_everything();
     for is_read in [true, false] {
@@ -289,7 +289,7 @@ fn profiles_are_switched_all_the_time() {
     });
 }
 
-/// Critical sections that end by a panic, as reader and as writer, also right after an upgrade.
+/// Critical sections that end in a panic, as reader and as writer, also right after an upgrade.
 #[test]
 fn critical_sections_panic() {
     child::isolated("critical_sections_panic", || {

@@ -1,4 +1,4 @@
-//! What waits: locks, channels, conditions and threads, and what the profiles say of them.
+//! Waits for locks, channels, conditions and threads, and the profiles of them.
 #![cfg(feature = "pprof")]
 
 mod channels;

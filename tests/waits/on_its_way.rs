@@ -1,8 +1,8 @@
-//! A thread that an unlock has woken, and that does not get to run.
+//! A thread that an unlock has woken, but that does not run yet.
 //!
-//! As long as it is on its way, further unlocks wake no other thread (hooks/src/sync/mutex_state.rs). Here it is kept from
-//! running for as long as a test likes: a signal reaches it while it sleeps for the mutex, and its handler does not
-//! return. The kernel may take as long before it runs a thread on a busy machine.
+//! Until it runs, further unlocks wake no other thread (hooks/src/sync/mutex_state.rs). Here it is kept from running
+//! for as long as a test needs: a signal reaches it while it sleeps for the mutex, and its handler does not return. On
+//! a busy machine the kernel may take as long to run a thread.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -20,12 +20,12 @@ static MAY_GO_ON: AtomicBool = AtomicBool::new(false);
 extern "C" fn hold_up(_: libc::c_int) {
     IS_HELD_UP.store(true, Ordering::Release);
     while !MAY_GO_ON.load(Ordering::Acquire) {
-        // SAFETY: a plain system call; errno is not looked at by the code that was interrupted.
+        // SAFETY: a plain system call; the interrupted code does not read errno.
         unsafe { libc::sched_yield() };
     }
 }
 
-/// Lets the thread go on at the end, also of a test that fails.
+/// Lets the thread go on when dropped, also if the test fails.
 struct HeldUp;
 
 impl Drop for HeldUp {
@@ -34,9 +34,9 @@ impl Drop for HeldUp {
     }
 }
 
-/// Returns when `thread` runs the handler.
+/// Interrupts `thread`, and returns when it runs the handler.
 fn interrupt(thread: i32) -> HeldUp {
-    // SAFETY: all zeros is a valid action; it names a handler that only calls what a handler may.
+    // SAFETY: an all-zero `sigaction` is valid; its handler only calls functions that a handler may call.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = hold_up as extern "C" fn(libc::c_int) as usize;
@@ -77,12 +77,12 @@ fn a_late_thread_holds_up_neither_charges_nor_others() {
             });
             let second = queue(scope, || drop(mutex.lock()));
             let held_up = interrupt(late.load(Ordering::Relaxed));
-            // Wakes the first, which cannot see it.
+            // Wakes the first waiter, which is held up by the handler.
             let woken = give_up(guard);
             let given_up = next_holder(&mutex, Duration::from_millis(3));
-            // The second has waited all that time, for this holder.
+            // The second waiter has waited all that time, for this holder.
             given_up.since(woken).check("the next holder's charge", Seen::now().charged("next_holder").nanos);
-            // As long as the mutex is used, the second gets it.
+            // If the mutex is used on, the second waiter gets it.
             until("another thread is woken", || {
                 drop(mutex.try_lock());
                 second.thread.is_finished()

@@ -1,10 +1,10 @@
-//! Threads in profiles: who created them, who waited for them, and that none is left behind.
+//! Threads in profiles: their creators, their waiters, and that none is left behind.
 //!
-//! Counts are exact: at rate 1 every wait is recorded, and every creation always is. Times are at least what
-//! surely passed, and at most what the whole took.
+//! Counts are exact: at rate 1 every wait is recorded, and every creation always is. Times are at least the time that
+//! certainly passed, and at most the time of the whole.
 //!
-//! What is measured stands last in its function where it can, so that a compiler that makes a jump of the last
-//! call does it here.
+//! The measured call is the last one in its function where possible, so that a compiler that makes tail calls does so
+//! here.
 
 use std::collections::HashMap;
 use std::hint::black_box;
@@ -18,7 +18,7 @@ use crate::support::child;
 use crate::support::profile::Profile;
 use crate::support::until;
 
-/// The first value of a sample of these profiles.
+/// The index of the first value of a sample of these profiles.
 const COUNT: usize = 0;
 
 fn profile(name: &str) -> Profile {
@@ -28,7 +28,7 @@ fn profile(name: &str) -> Profile {
     Profile::read(&bytes)
 }
 
-/// How many threads each stack of the records has created.
+/// Returns how many threads each stack of the records has created.
 fn created() -> Vec<usize> {
     let mut counts: HashMap<Vec<usize>, usize> = HashMap::new();
     for record in rtprof::thread_create_profile() {
@@ -97,12 +97,12 @@ fn a_thread_that_was_not_made_is_not_counted() {
 
 const WAIT: Duration = Duration::from_millis(60);
 
-/// A goroutine whose wait is measured.
+/// Returns the id of the goroutine whose wait is measured.
 fn waiter() -> u64 {
     goroutine::current().expect("there is memory").id()
 }
 
-/// Returns when that goroutine has waited for so long.
+/// Returns when that goroutine has waited for `WAIT`.
 fn sleeps_beside(waiter: u64) {
     until("the wait", || goroutine::all().any(|live| live.id == waiter && live.waiting.is_some()));
     thread::sleep(WAIT);
@@ -223,7 +223,7 @@ fn waits_for_threads_are_in_the_block_profile() {
             let [count, nanoseconds, ..] = profile.totals_of(name);
             println!("{name}: {count} in {nanoseconds} ns");
             assert_eq!(count, 1, "{name}");
-            // The tick is measured.
+            // The rate of ticks is a measurement, so lengths are within 2 %.
             let (least, most) = (WAIT.mul_f64(0.98).as_nanos(), longest.mul_f64(1.02).as_nanos());
             assert!(
                 (least..=most).contains(&(nanoseconds as u128)),
@@ -239,14 +239,14 @@ fn waits_for_threads_are_in_the_block_profile() {
         {
             assert_eq!(profile.totals_of(name)[COUNT], 0, "{name} is in the profile");
         }
-        // One that loses its core on the way, or meets code that is not in memory yet, seems to have slept:
-        // the first, and one in thousands.
+        // A park that loses its core on the way, or runs code that is not in memory yet, appears to have slept: the
+        // first one, and one in thousands.
         let count = profile.totals_of("parks_with_a_token")[COUNT];
         assert!(count < TIMES as i64 / 2, "{count} waits in {TIMES} parks that had none");
     });
 }
 
-/// Names of live goroutines, the unnamed ones of threads left out.
+/// Returns the names of live goroutines, without the unnamed ones of threads.
 fn names() -> Vec<String> {
     goroutine::all().map(|goroutine| goroutine.name).filter(|name| !name.is_empty()).collect()
 }
@@ -269,7 +269,7 @@ fn goroutines_are_those_of_live_threads() {
                 let builder = thread::Builder::new().name(format!("of rtprof {number}"));
                 builder.spawn_scoped(scope, move || wait(number)).expect("there is room");
             }
-            // Known from its first wait.
+            // Registered by its first wait.
             let foreign = std::thread::Builder::new().name("of std".into());
             let foreign = foreign.spawn(thread::park).expect("there is room");
             until("all are known", || live.load(Relaxed) == 3 && names().contains(&"of std".into()));
@@ -315,13 +315,14 @@ fn slots_are_as_many_as_threads_at_one_time() {
             }
         });
         let made = goroutine::slots_made();
-        // Main, the test, the starters, a thread of each, and one of each that is in its last instructions.
+        // Main, the test, the starters, a thread of each, and for each starter one thread that executes its last
+        // instructions.
         assert!(made <= 2 + 3 * AT_ONCE, "{made} slots for 2,000 threads, {AT_ONCE} at a time");
         assert_eq!(goroutine::all().filter(|live| live.created_by.is_some()).count(), 0);
     });
 }
 
-/// `fork` tells its handlers; a bare system call tells nobody.
+/// `fork` calls its handlers; the bare system call calls none.
 #[test]
 fn a_fork_that_nobody_is_told_of() {
     child::isolated("a_fork_that_nobody_is_told_of", || {
@@ -331,7 +332,8 @@ fn a_fork_that_nobody_is_told_of() {
         });
         let own = goroutine::current().expect("there is memory");
         let (id, parents) = (own.id(), own.thread_id());
-        // SAFETY: as `fork`. The others sleep, so none of them holds the allocator's lock.
+        // SAFETY: the child is a copy of this process, as after `fork`. The other threads sleep, so none of them holds
+        // the allocator's lock.
         let pid = unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) } as i32;
         assert!(pid >= 0, "{}", std::io::Error::last_os_error());
         if pid == 0 {

@@ -1,8 +1,8 @@
-//! Truth: who waited, and who was waited for, against the times that the threads have seen themselves.
+//! Truth: profiles of waiters and holders agree with the times that the threads have measured.
 //!
-//! Everything is recorded (rate and fraction 1), so nothing is left to chance: each number lies in an
-//! interval that follows from the instants around the lock's own (support/contention.rs). A test's threads
-//! say who they are by the function that all they do runs in: `holder`, `second`, ..
+//! Everything is recorded (rate and fraction 1), so nothing is left to chance: each number lies in an interval that
+//! follows from the instants around the lock's own (support/contention.rs). A test's threads are identified by the
+//! function in which they do everything: `holder`, `second`, ..
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -18,7 +18,7 @@ use crate::support::contention::{
 
 const HOLD: Duration = Duration::from_millis(60);
 
-/// Functions that the optimizer cannot take for one.
+/// Functions that the optimizer cannot merge.
 macro_rules! roles {
     ($($role:ident)*) => {
         $(#[inline(never)]
@@ -31,7 +31,7 @@ macro_rules! roles {
 
 roles! { holder second third fourth }
 
-/// A lock whose users are under test, ours or an adapter over somebody else's.
+/// A lock under test: ours, or an adapter over a foreign lock.
 trait Lock: lock_api::RawMutex + lock_api::RawMutexTimed<Duration = Duration> + Sync {}
 
 impl<R: lock_api::RawMutex + lock_api::RawMutexTimed<Duration = Duration> + Sync> Lock for R {}
@@ -47,8 +47,8 @@ fn join<T>(waiter: Waiter<'_, T>) -> T {
     waiter.thread.join().expect("the thread ends well")
 }
 
-/// One holder, four waiters: four waits and their whole time are the holder's (go#61015). What the mutex takes
-/// to go through the four after that is theirs.
+/// Checks one holder and four waiters: four waits and their whole time are charged to the holder (go#61015). The time
+/// that the mutex then takes to go through the four is charged to them.
 fn four_behind_one<R: Lock>() {
     record_everything();
     let lock = new::<R>();
@@ -85,8 +85,8 @@ fn a_holder_of_an_adapter_is_charged_for_all_who_wait() {
     child::isolated("a_holder_of_an_adapter_is_charged_for_all_who_wait", four_behind_one::<Adapter>);
 }
 
-/// A queue that drains through four holders: each is charged for those behind it, from when it took over or they
-/// came to when it unlocked (go#73760).
+/// Checks a queue that drains through four holders: each is charged for the threads behind it, from when it took over
+/// or they came until it unlocked (go#73760).
 fn drain<R: Lock>() {
     record_everything();
     let lock = new::<R>();
@@ -136,7 +136,7 @@ fn a_draining_queue_of_an_adapter_charges_each_holder_his_part() {
     child::isolated("a_draining_queue_of_an_adapter_charges_each_holder_his_part", drain::<Adapter>);
 }
 
-/// One waiter behind the current thread, held up for `HOLD`.
+/// Lets one waiter wait behind the current thread for `HOLD`.
 fn contend<R: Lock>(lock: &Any<R>, wait: impl FnOnce() + Send) -> About {
     scope(|scope| {
         let guard = lock.lock();
@@ -146,8 +146,8 @@ fn contend<R: Lock>(lock: &Any<R>, wait: impl FnOnce() + Send) -> About {
     })
 }
 
-/// Who gives up is in the block profile with the time it took, and nobody is charged for it; it leaves nothing
-/// behind that a later holder would have to pay.
+/// Checks that a thread that times out is in the block profile with its time, and that no thread is charged for it; it
+/// leaves nothing behind that a later holder would be charged for.
 fn give_up<R: Lock>() {
     record_everything();
     let lock = new::<R>();
@@ -161,7 +161,7 @@ fn give_up<R: Lock>() {
         length.check("the wait", seen.blocked("second").nanos);
         assert_eq!(seen.charged(""), NONE, "nobody waited any more");
 
-        // One gives up beside one that gets the lock.
+        // One thread times out beside one that gets the lock.
         let guard = lock.lock();
         let patient = queue(scope, || third(|| drop(lock.lock())));
         scope.spawn(wait).join().expect("the lock is held");
@@ -187,14 +187,14 @@ fn who_gives_up_on_an_adapter_leaves_nothing_behind() {
     child::isolated("who_gives_up_on_an_adapter_leaves_nothing_behind", give_up::<Adapter>);
 }
 
-/// Of a wait that began under one holder and was given up under the next one, the first is charged his part.
+/// If a wait began under one holder and times out under the next one, the first holder is charged its part.
 #[test]
 fn a_wait_given_up_later_is_charged_to_who_unlocked_before() {
     child::isolated("a_wait_given_up_later_is_charged_to_who_unlocked_before", || {
         record_everything();
         let lock = &Mutex::new(());
         let (given_up, release) = mpsc::channel();
-        // Until it is seen asleep, and the first holder has unlocked.
+        // Long enough for the thread to be seen asleep, and the first holder to unlock.
         let timeout = 20 * HOLD;
         let (waits, unlocked, length) = scope(|scope| {
             let guard = lock.lock();
@@ -224,7 +224,7 @@ fn a_wait_given_up_later_is_charged_to_who_unlocked_before() {
     });
 }
 
-/// Profiles switched on and off while the lock is held and threads wait: what is recorded are whole waits.
+/// Profiles are switched on and off while the lock is held and threads wait: waits are recorded whole.
 #[test]
 fn profiles_are_switched_while_threads_wait() {
     child::isolated("profiles_are_switched_while_threads_wait", || {

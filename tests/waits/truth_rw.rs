@@ -1,5 +1,5 @@
-//! Truth of reader-writer locks: every pair of a holder and a waiter is seen (go#18496), and charged to who ended
-//! the wait. As in truth.rs, against the times that the threads have seen themselves.
+//! Truth of reader-writer locks: every pair of a holder and a waiter is recorded (go#18496), and charged to the thread
+//! that ended the wait. As in truth.rs, profiles are compared with the times that the threads have measured.
 
 use std::hint::black_box;
 use std::sync::mpsc;
@@ -16,7 +16,7 @@ use crate::support::contention::{
 
 const HOLD: Duration = Duration::from_millis(40);
 
-/// Functions that the optimizer cannot take for one.
+/// Functions that the optimizer cannot merge.
 macro_rules! roles {
     ($($role:ident)*) => {
         $(#[inline(never)]
@@ -64,7 +64,7 @@ fn a_writer_behind_readers_is_charged_to_the_last_one() {
     });
 }
 
-/// From outside nobody can tell which of them is the last: each pays its part.
+/// An adapter cannot know which reader is the last: each is charged its part.
 #[test]
 fn a_writer_behind_readers_of_an_adapter_is_charged_to_them_in_turn() {
     child::isolated("a_writer_behind_readers_of_an_adapter_is_charged_to_them_in_turn", || {
@@ -81,7 +81,7 @@ fn a_writer_behind_readers_of_an_adapter_is_charged_to_them_in_turn() {
     });
 }
 
-/// Returns what the readers have waited until the unlock, and how long it then took them to be in and out.
+/// Returns how long the readers waited until the unlock, and how long they then took to enter and leave.
 fn readers_behind_a_writer<R: lock_api::RawRwLock + Sync>() -> (About, About) {
     record_everything();
     let lock = new::<R>();
@@ -110,7 +110,7 @@ fn readers_behind_a_writer_are_charged_to_it() {
     });
 }
 
-/// A reader that leaves before another one runs looks like what that one waited for.
+/// A reader that leaves before another reader runs looks like the holder for which that reader waited.
 #[test]
 fn readers_behind_a_writer_of_an_adapter_are_charged_to_it() {
     child::isolated("readers_behind_a_writer_of_an_adapter_are_charged_to_it", || {
@@ -124,8 +124,8 @@ fn readers_behind_a_writer_of_an_adapter_are_charged_to_it() {
     });
 }
 
-/// The reader is charged for the writer and for who waits behind that one; the writer, when it has had its turn,
-/// for the rest of the latter (go#18496).
+/// The reader is charged for the writer and for the reader behind that writer; the writer, after its turn, is charged
+/// for the rest of that reader's wait (go#18496).
 #[test]
 fn a_reader_behind_a_waiting_writer_behind_a_reader() {
     child::isolated("a_reader_behind_a_waiting_writer_behind_a_reader", || {
@@ -228,7 +228,7 @@ fn an_upgrade_waits_for_readers_and_is_waited_for() {
     });
 }
 
-/// A writer that becomes a reader lets readers in, which is an unlock to those.
+/// A writer that becomes a reader lets readers in, which is an unlock for those readers.
 #[test]
 fn a_downgrade_is_charged_for_the_readers_it_lets_in() {
     child::isolated("a_downgrade_is_charged_for_the_readers_it_lets_in", || {
@@ -243,7 +243,7 @@ fn a_downgrade_is_charged_for_the_readers_it_lets_in() {
             let unlocked = writer(|| {
                 Moment::of(|| reader = guard.take().map(rtprof::sync::RwLockWriteGuard::downgrade))
             });
-            // It is in while the downgraded one still is.
+            // The waiter is inside while the downgraded reader still is.
             waiter.thread.join().expect("it ends well");
             drop(reader);
             unlocked.since(waiter.began)
@@ -255,13 +255,13 @@ fn a_downgrade_is_charged_for_the_readers_it_lets_in() {
     });
 }
 
-/// A writer that gives up has kept readers out meanwhile, and pays for that.
+/// A writer that times out has kept readers out meanwhile, and is charged for that.
 #[test]
 fn a_writer_that_gives_up_is_charged_for_who_waited_behind_it() {
     child::isolated("a_writer_that_gives_up_is_charged_for_who_waited_behind_it", || {
         record_everything();
         let lock = RwLock::new(());
-        // Until both are seen asleep.
+        // Long enough for both to be seen asleep.
         let timeout = Duration::from_secs(2);
         let (gave_up, began) = scope(|scope| {
             let guard = lock.read();

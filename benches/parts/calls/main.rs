@@ -1,9 +1,10 @@
-//! Calls of the C library as a program makes them, and programs that make many. Built with the feature `interpose` and
-//! without.
+//! The part for calls of the C library as a program makes them, and for programs that make many calls. Built with the
+//! feature `interpose` and without.
 //!
-//! Requests: `rates BLOCK MUTEX`, `trace on|off`; `call NAME COUNT` (answers ns for one call), `walk FOLDER TIMES` (answers ms and ms of
-//! CPU time for one walk over all files below the folder, and their number), `service MILLIS` (answers µs of CPU time for one request
-//! to a server of tokio, its median latency, the 99th percentile of it, and the number of requests).
+//! Requests: `rates BLOCK MUTEX`, `trace on|off`; `call NAME COUNT` (answers ns for one call), `walk FOLDER TIMES`
+//! (answers ms and ms of CPU time for one walk over all files below the folder, and their number), `service MILLIS`
+//! (answers µs of CPU time for one request to a server of tokio, its median latency, the 99th percentile of the
+//! latency, and the number of requests).
 
 mod service;
 #[path = "../traced.rs"]
@@ -21,7 +22,8 @@ use service::Service;
 use traced::set_trace;
 
 fn main() {
-    // A program with one thread gets files from the kernel at a lower price. A trace has a thread, so all shall have another one.
+    // The kernel opens files faster for a program with one thread. A trace adds a thread, so all contenders get a
+    // second thread.
     std::thread::spawn(|| {
         loop {
             std::thread::park();
@@ -40,7 +42,7 @@ fn main() {
             vec![]
         }
         "call" => {
-            // Each of a few hundred nanoseconds: no other core has a part in it.
+            // Each call takes a few hundred nanoseconds, so all run on one core.
             Placement::OneCore.take(0);
             let calls = calls.get_or_insert_with(Calls::new);
             let nanos = calls.measure(request.word(), request.number());

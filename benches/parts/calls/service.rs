@@ -17,7 +17,7 @@ const CLIENTS: usize = 8;
 const REQUEST: usize = 64;
 const ANSWER: usize = 1024;
 
-/// How often each first byte was asked for.
+/// The count of requests by their first byte.
 type Counts = Arc<Mutex<HashMap<u8, u64>>>;
 
 /// The server, which runs until it is dropped.
@@ -43,8 +43,8 @@ impl Service {
         Self { address, _runtime: runtime }
     }
 
-    /// Clients ask one request after the other for so long. Returns the microseconds of processor time for one, the median and the
-    /// 99th percentile of their latency in microseconds, and their number.
+    /// Lets clients send one request after the other for `duration`. Returns the microseconds of processor time for one
+    /// request, the median and the 99th percentile of the latency in microseconds, and the number of requests.
     ///
     /// # Panics
     /// When the server does not answer.
@@ -82,7 +82,7 @@ async fn answer(mut stream: tokio::net::TcpStream, counts: Counts) {
     }
 }
 
-/// Returns the latency of each request, in microseconds.
+/// Sends requests, and returns the latency of each in microseconds.
 fn ask(address: SocketAddr, is_over: &AtomicBool, number: u8) -> Vec<f64> {
     let mut stream = TcpStream::connect(address).expect("the server listens");
     stream.set_nodelay(true).expect("sockets can");

@@ -1,4 +1,4 @@
-//! A walk over all files of a folder, which looks for a word in each: what ripgrep does.
+//! A walk over all files of a folder that searches each for a word, as ripgrep does.
 
 use std::fs::{File, read_dir};
 use std::io::Read;
@@ -12,7 +12,7 @@ use rtprof_benches::processor::used_by_all;
 
 const WORD: &[u8] = b"rtprof";
 
-/// Milliseconds and milliseconds of processor time for one of `times` walks, and the number of files.
+/// Returns milliseconds and milliseconds of processor time for one of `times` walks, and the number of files.
 ///
 /// # Panics
 /// When the folder cannot be read.
@@ -24,7 +24,7 @@ pub(crate) fn measure(folder: &Path, times: usize) -> [f64; 3] {
     [start.elapsed().as_secs_f64() * each, used.as_secs_f64() * each, files as f64]
 }
 
-/// One thread lists folders, and one for each core reads files. Returns how many there are.
+/// Lists folders on one thread, and reads files on one thread for each core. Returns the number of files.
 fn walk(folder: &Path) -> usize {
     let (found, words) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let (send, receive) = unbounded();
@@ -36,7 +36,7 @@ fn walk(folder: &Path) -> usize {
         while let Some(folder) = folders.pop() {
             for entry in read_dir(folder).expect("the folder can be read").flatten() {
                 match entry.file_type() {
-                    // What is built changes, and what git keeps is compressed.
+                    // Build output changes, and git's objects are compressed.
                     Ok(kind) if kind.is_dir() => {
                         let is_source = !["target", ".git"].iter().any(|name| entry.file_name() == *name);
                         folders.extend(is_source.then(|| entry.path()));

@@ -1,4 +1,4 @@
-//! What the capture of a stack costs by itself.
+//! Measures the capture of a stack alone.
 
 use std::io;
 
@@ -14,7 +14,7 @@ struct Method(&'static str, &'static str, usize);
 
 const UNWINDER: Method = Method("unwind-backtrace", "_Unwind_Backtrace", 1_000);
 
-/// The unwinder of the C runtime comes first in both lists: the others are held against it.
+/// The unwinder of the C runtime comes first in both lists: the others are compared with it.
 const WITH: [Method; 6] = [
     UNWINDER,
     Method("frame-pointers", "rtprof, frame pointers unchecked", 50_000),
@@ -53,12 +53,12 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 #[derive(Default)]
 struct Captures {
     nanos: Vec<f64>,
-    /// The median of each process by itself.
+    /// The median of each process.
     by_process: Vec<f64>,
     frames: f64,
 }
 
-/// All methods in turns in one process, whose stack goes a way of its own.
+/// Measures all methods in turns in one process, whose stack goes its own way.
 fn process(
     child: &mut Child,
     (frames, way): (usize, usize),

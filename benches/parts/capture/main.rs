@@ -1,4 +1,4 @@
-//! The capture of a stack alone, ours and the methods a program could take instead.
+//! The capture of a stack alone, by our own code and by the methods that a program could use instead.
 //!
 //! Requests: `depth FRAMES` (answers the recursion that gives our unwinding so many frames),
 //! `capture METHOD WAY DEPTH COUNT` (answers ns for one capture and the frames it found).
@@ -28,7 +28,7 @@ fn main() {
     });
 }
 
-/// One capture: puts addresses into the frames and says how many.
+/// A method of capture: writes addresses into the frames and returns their number.
 type Method = fn(&mut [usize; MAX_STACK]) -> usize;
 
 fn method(word: &str) -> Method {
@@ -74,7 +74,7 @@ fn ours(frames: &mut [usize; MAX_STACK]) -> usize {
     rtprof_runtime::stack::capture(frames)
 }
 
-/// Keeps the address of one frame while there is room for it.
+/// Adds the address of one frame. Returns whether there is room for more.
 fn keep(frames: &mut [usize; MAX_STACK], found: &mut usize, address: usize) -> bool {
     frames[*found] = address;
     *found += 1;
@@ -94,7 +94,7 @@ fn backtrace_unsynchronized(frames: &mut [usize; MAX_STACK]) -> usize {
     found
 }
 
-/// The unwinder's state, of which only the unwinder knows the inside.
+/// The unwinder's state, whose layout is private to the unwinder.
 #[repr(C)]
 struct Context([u8; 0]);
 
@@ -115,16 +115,16 @@ struct Walk<'a> {
 }
 
 extern "C" fn on_frame(context: *mut Context, argument: *mut c_void) -> c_int {
-    // SAFETY: `raw_unwinder` passes a Walk that lives through the call and is used by nobody else meanwhile.
+    // SAFETY: `raw_unwinder` passes a Walk that lives through the call and is not used otherwise meanwhile.
     let walk = unsafe { &mut *argument.cast::<Walk<'_>>() };
-    // SAFETY: the unwinder calls with a context of its own.
+    // SAFETY: the unwinder passes its own context, which is valid during the callback.
     let address = unsafe { _Unwind_GetIP(context) };
     if keep(walk.frames, &mut walk.found, address) { GO_ON } else { STOP }
 }
 
 fn raw_unwinder(frames: &mut [usize; MAX_STACK]) -> usize {
     let mut walk = Walk { frames, found: 0 };
-    // SAFETY: the callback is given exactly the argument it expects.
+    // SAFETY: `on_frame` receives a pointer to a `Walk`, as it expects, and `walk` lives through the call.
     unsafe { _Unwind_Backtrace(on_frame, (&raw mut walk).cast()) };
     walk.found
 }

@@ -1,4 +1,4 @@
-//! The CPU profile: which of the samples that are due come, and what they cost.
+//! Measures the CPU profile: which part of the due samples is delivered, and what a sample costs.
 
 use std::io;
 
@@ -23,7 +23,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     cost(binaries, effort, table)
 }
 
-/// By whom threads are sampled.
+/// A source of samples.
 struct Sampler {
     who: &'static str,
     binary: &'static str,
@@ -36,12 +36,12 @@ const SAMPLERS: [Sampler; 3] = [
     Sampler { who: PEER, binary: "part-cpu-peer", source: "none" },
 ];
 
-/// Of the samples of a thread of one kind.
+/// The delivered samples of a thread of one kind.
 #[derive(Clone, Default)]
 struct Delivery {
-    /// Percent of those that are due, in each stretch.
+    /// The percentage of the due samples that arrived, in each stretch.
     came: Vec<f64>,
-    /// Samples that the profile has, and those of them that have no stack.
+    /// The samples of the profile, and those among them without a stack.
     charged: f64,
     without: f64,
     due: f64,
@@ -92,7 +92,7 @@ impl Delivery {
         match (sampler.source, kind) {
             ("perf", "steady") => row.budget("≥ 99 %", came >= 99.0, "pprof-rs 25 % at 1000 Hz"),
             ("perf", _) => row.budget("90 to 110 % of its share", (came - 100.0).abs() <= 10.0, ""),
-            // To a whole sample in each stretch.
+            // Exact up to a whole sample in each stretch.
             _ => {
                 let rounding = self.came.len() as f64 / self.due * 100.0;
                 row.budget("totals to 1 %", (total - 100.0).abs() <= f64::max(1.0, rounding), "")
@@ -101,10 +101,10 @@ impl Delivery {
     }
 }
 
-/// What runs beside the work.
+/// A profiler that runs beside the work.
 struct Contender {
     who: &'static str,
-    /// As `part-cpu` calls it.
+    /// The name in a request to `part-cpu`.
     name: &'static str,
     hz: usize,
     frames: usize,
@@ -117,7 +117,7 @@ const PERF: Contender = Contender { who: "rtprof, perf", name: "perf", ..NONE };
 const TIMERS: Contender = Contender { who: "rtprof, timers", name: "timers", ..NONE };
 const THEIRS: Contender = Contender { who: PEER, name: "peer", ..NONE };
 
-/// Ours are held against the first, and those of the peer's program against the first of them.
+/// Our own contenders are compared with the first, and those of the peer's program with the first of the peer's.
 const CONTENDERS: [Contender; 13] = [
     NONE,
     AGAIN,
@@ -134,7 +134,7 @@ const CONTENDERS: [Contender; 13] = [
     Contender { hz: 1_000, ..THEIRS },
 ];
 
-/// Where the peer's begin.
+/// The index of the first contender of the peer.
 const PEERS: usize = 10;
 
 fn cost(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
@@ -190,7 +190,7 @@ impl Contender {
         if *hz == 0 {
             return Row { what: "0.1 s of work".to_owned(), ..row };
         }
-        // By all the time of all rounds: in one round at 100 Hz there are but ten.
+        // Divides the sum over all rounds: at 100 Hz a round has only about ten samples.
         let each = (on.iter().sum::<f64>() - off.iter().sum::<f64>()) / signals;
         let per_round = signals / on.len() as f64;
         let least = (min(on) - min(off)) / per_round;

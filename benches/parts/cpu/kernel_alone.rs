@@ -1,4 +1,4 @@
-//! What the kernel takes for a sample by itself: the event that rtprof makes, with a handler that only counts.
+//! The kernel's part in the cost of a sample: the same event that rtprof opens, with a handler that only counts.
 
 use std::ffi::{c_int, c_void};
 use std::io;
@@ -11,11 +11,11 @@ extern "C" fn handle(_: c_int, _: *mut libc::siginfo_t, _: *mut c_void) {
     SIGNALS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// An event of the current thread, which signals it until this is dropped.
+/// An event of the current thread, which sends signals to the thread until the event is dropped.
 pub(crate) struct Event(#[expect(dead_code, reason = "closed when dropped")] OwnedFd);
 
 impl Event {
-    /// So many times in a second of processor time.
+    /// Opens an event that fires `hz` times in a second of processor time.
     ///
     /// # Panics
     /// When the kernel does not permit it.
@@ -23,7 +23,7 @@ impl Event {
         const SOFTWARE: u64 = 1;
         const TASK_CLOCK: u64 = 1;
         const SIZE: usize = 64;
-        // `perf_event_attr`, by its words: type and size, config, period, and at the sixth flags, none of which is set.
+        // `perf_event_attr` as words: type and size, config, period, and at index 5 the flags, all of them clear.
         let attributes: [u64; SIZE / 8] =
             [SOFTWARE | (SIZE as u64) << 32, TASK_CLOCK, 1_000_000_000 / u64::from(hz), 0, 0, 0, 0, 0];
         const SET_SIGNAL: c_int = 10;
@@ -51,12 +51,12 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
-        // SAFETY: what the process did with it before.
+        // SAFETY: restores the default action, which the process had before.
         unsafe { libc::signal(libc::SIGURG, libc::SIG_DFL) };
     }
 }
 
-/// Signals so far.
+/// Returns the number of signals so far.
 pub(crate) fn signals() -> u64 {
     SIGNALS.load(Ordering::Relaxed)
 }

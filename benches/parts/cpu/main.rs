@@ -1,10 +1,10 @@
-//! The CPU profile: which samples are delivered, and what they cost.
+//! The part for the CPU profile: which samples are delivered, and what a sample costs.
 //!
-//! Requests: `deliver SOURCE HZ MILLIS` (answers, for each kind of `busy::KINDS`, signals that came, samples they stood for,
-//! samples without a stack, and the seconds of processor time that were used), `way NUMBER` (which functions the stack
-//! goes through), `depth FRAMES` (answers the depth of recursion that gives a sampled stack of so many frames, and the frames
-//! it really has), `at WHO HZ DEPTH STEPS` (WHO is `perf`, `timers`, `kernel` or, without a profile, `none`; answers nanoseconds of
-//! processor time of the process, and signals that came).
+//! Requests: `deliver SOURCE HZ MILLIS` (answers, for each kind of `busy::KINDS`, signals that arrived, samples that
+//! they stood for, samples without a stack, and the seconds of processor time that were used), `way NUMBER` (which
+//! functions the stack goes through), `depth FRAMES` (answers the depth of recursion that gives a sampled stack of so
+//! many frames, and the frames that it really has), `at WHO HZ DEPTH STEPS` (WHO is `perf`, `timers`, `kernel` or,
+//! without a profile, `none`; answers nanoseconds of processor time of the process, and signals that arrived).
 
 mod kernel_alone;
 
@@ -22,15 +22,16 @@ use rtprof_profiler::cpu::{self, CpuSamples, CpuSource};
 use rtprof_runtime::goroutine::observer::{self, Observer};
 use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
 
-/// Samples a second at which stacks are looked at.
+/// The rate in Hz at which the depth of stacks is found.
 const LOOK_HZ: u32 = 10_000;
-/// Steps of work that have some hundred samples then.
+/// Steps of work that take some hundred samples at this rate.
 const LOOK_STEPS: usize = 20_000_000;
 
-/// Signals that threads of each kind have had, and last those of others.
+/// The number of signals to threads of each kind, and last of signals to all other threads.
 static SIGNALS: [AtomicU64; KINDS.len() + 1] = [const { AtomicU64::new(0) }; KINDS.len() + 1];
 
-/// In place of the tracer, which records nothing here, it counts samples as they come: a profile only says what they stand for.
+/// Counts samples as they arrive, in place of the tracer, which records nothing here: a profile has only the number of
+/// samples that the signals stood for.
 static COUNTER: Observer = Observer {
     began: |_| (),
     waits: |_, _| (),
@@ -48,7 +49,7 @@ fn signals() -> [u64; KINDS.len() + 1] {
 }
 
 fn main() {
-    // Opens the profiler, which makes the tracer the observer.
+    // Opens the profiler, which sets the tracer as the observer.
     rtprof::set_block_profile_rate(0);
     observer::observe(&COUNTER);
     let way = Cell::new(0);
@@ -111,7 +112,7 @@ fn deliver(source: CpuSource, hz: u32, length: Duration) -> Vec<f64> {
         for id in ids {
             for count in samples.counts.iter().filter(|count| count.thread == id) {
                 charged += count.samples;
-                // What the profiler itself says, in place of a stack.
+                // A stack of one frame is the profiler's own statement that the stack is missing.
                 without += if count.stack.len() == 1 { count.samples } else { 0 };
             }
         }
@@ -121,17 +122,17 @@ fn deliver(source: CpuSource, hz: u32, length: Duration) -> Vec<f64> {
     answer
 }
 
-/// Runs `f` while something lives.
+/// Runs `f` while `_alive` lives.
 fn during<R>(_alive: impl Sized, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Nanoseconds of the process for this work, and signals that came meanwhile.
+/// Returns the process's nanoseconds for this work, and the number of signals meanwhile.
 fn at(way: usize, depth: usize, count: usize) -> [f64; 2] {
     let came = || signals()[KINDS.len()] + kernel_alone::signals();
     let (mut used, mut signals) = (Duration::ZERO, 0);
     at_depth(way, depth, &mut || {
-        // A profile that goes on: its first samples find everything cold.
+        // Warms up, as in a profile that has been running: the first samples find all caches cold.
         black_box(steps(1, count));
         let (begun, before) = (used_by_all(), came());
         black_box(steps(1, count));
@@ -140,7 +141,7 @@ fn at(way: usize, depth: usize, count: usize) -> [f64; 2] {
     [used.as_nanos() as f64, signals as f64]
 }
 
-/// How many frames the stack has that was found most often in work at this depth.
+/// Returns the number of frames of the most frequent stack in work at this depth.
 fn frames_at(way: usize, depth: usize) -> usize {
     let sampler = start(CpuSource::Auto, LOOK_HZ, true);
     at_depth(way, depth, &mut || {

@@ -1,7 +1,7 @@
-//! The CPU profiler of the pprof crate, which stands beside rtprof's: its default unwinder.
+//! The CPU profiler of the pprof crate as a peer of rtprof's, with its default unwinder.
 //!
-//! Requests: `deliver _ HZ MILLIS` and `at _ HZ DEPTH STEPS`, as of `part-cpu`, with HZ of 0 for no profile; its
-//! samples are what came.
+//! Requests: `deliver _ HZ MILLIS` and `at _ HZ DEPTH STEPS`, as of `part-cpu`, with HZ of 0 for no profile; samples
+//! take the place of signals in the answers.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -33,7 +33,7 @@ fn start(hz: usize) -> ProfilerGuard<'static> {
     ProfilerGuard::new(hz as i32).expect("nothing else profiles")
 }
 
-/// Samples of threads, with their names.
+/// Returns the number of samples of each thread, by its name.
 fn stop(guard: &ProfilerGuard<'static>) -> Vec<(Vec<u8>, f64)> {
     let report = guard.report().build_unresolved().expect("the profile goes on");
     let samples = report
@@ -63,7 +63,7 @@ fn at(hz: usize, depth: usize, count: usize) -> [f64; 2] {
         black_box(steps(1, count));
         used = used_by_all() - begun;
     });
-    // Half of them came while it warmed up.
+    // Half of the samples were taken during the warm-up.
     let came = guard.map_or(0.0, |guard| stop(&guard).iter().map(|(_, count)| count / 2.0).sum());
     [used.as_nanos() as f64, came]
 }

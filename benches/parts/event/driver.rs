@@ -1,4 +1,4 @@
-//! What it costs to record one event of the block or mutex profile, beyond the wait.
+//! Measures the cost of recording one event of the block or mutex profile, beyond the wait.
 
 use std::io;
 
@@ -13,14 +13,14 @@ const BUILDS: [(Build, &str); 2] =
     [(Build::Plain, "rtprof, frame pointers"), (Build::NoFramePointers, "rtprof, no frame pointers")];
 
 struct Case {
-    /// What the row says before the frames.
+    /// The beginning of the row's name, before the frames.
     name: &'static str,
     profile: &'static str,
-    /// Nanoseconds of the block profile, fraction of the mutex profile.
+    /// The rate of the block profile in nanoseconds, or the fraction of the mutex profile.
     rate: usize,
     frames: usize,
     count: usize,
-    /// In nanoseconds; of events that are recorded.
+    /// The budget of a recorded event, in nanoseconds.
     budget: Option<f64>,
     anchor: &'static str,
 }
@@ -66,16 +66,16 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-/// Nanoseconds for each event with the profile off and on, from one round at the same place.
+/// Nanoseconds for each event with the profile off and on; values at the same index are from the same round.
 #[derive(Default)]
 struct Flips {
     off: Vec<f64>,
     on: Vec<f64>,
     /// Frames of the recorded stacks.
     frames: f64,
-    /// The cost of an event in each process by itself.
+    /// The cost of an event in each process.
     by_process: Vec<f64>,
-    /// Recorded and badly recorded.
+    /// The numbers of events recorded, and recorded badly.
     events: [f64; 2],
 }
 
@@ -104,7 +104,8 @@ impl Flips {
     }
 
     fn row(&self, case: &Case, who: &str) -> Row {
-        // The median over the processes. Each goes a way of its own, and so differs in what collides in caches.
+        // The median over the processes: each goes its own way through the functions, and so differs in what collides
+        // in caches.
         let cost = median(&self.by_process);
         let row = Row {
             what: format!("{}, {} frames", case.name, self.frames),

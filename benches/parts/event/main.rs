@@ -1,9 +1,8 @@
-//! Recording one event of the block or mutex profile, without the wait: the call that locks make.
+//! The part for recording one event of the block or mutex profile, without the wait: the call that locks make.
 //!
-//! Requests: `way NUMBER` (which functions the stack goes through), `depth PROFILE FRAMES` (answers the depth
-//! of recursion that gives a recorded stack of so many frames, and the frames it really has),
-//! `at PROFILE RATE DEPTH COUNT` (answers ns for an event), `events PROFILE` (answers how many were recorded,
-//! and dropped).
+//! Requests: `way NUMBER` (which functions the stack goes through), `depth PROFILE FRAMES` (answers the depth of
+//! recursion that gives a recorded stack of so many frames, and the frames that it really has), `at PROFILE RATE DEPTH
+//! COUNT` (answers ns for an event), `events PROFILE` (answers how many were recorded, and dropped).
 
 #[path = "../recorded.rs"]
 mod recorded;
@@ -53,7 +52,7 @@ fn profile(request: &mut Request<'_>) -> Profile {
     }
 }
 
-/// Nanoseconds for an event at this rate and depth of recursion, after a warm-up.
+/// Returns the nanoseconds for an event at this rate and depth of recursion, after a warm-up.
 ///
 /// All calls come from this function, so that the stacks by which a depth is found are as deep as those of the
 /// measurement.
@@ -78,7 +77,7 @@ fn timed_at(way: usize, profile: Profile, rate: usize, depth: usize, count: usiz
     black_box(nanos)
 }
 
-/// Waits of one tick: at any rate but 1 next to none of them is sampled.
+/// Reports waits of one tick: at any rate but 1 hardly any of them is sampled.
 #[inline(never)]
 fn block_events(count: usize) {
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! What writing a heap profile costs.
+//! Measures the writing of a heap profile.
 
 use std::io;
 
@@ -10,7 +10,7 @@ use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
 
 const FRAMES: usize = 30;
-/// Bytes that an export may leave behind.
+/// The maximum number of bytes that an export may leave behind.
 const LEFT: f64 = (4 << 20) as f64;
 
 /// Measures every number of records, cold and warm.
@@ -29,7 +29,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 struct Runs {
     cold: Vec<f64>,
     warm: Vec<f64>,
-    /// What the first export leaves behind: names, and the pages that the workspace keeps.
+    /// Bytes that the first export leaves behind: names, and the pages that the workspace keeps.
     kept: Vec<f64>,
     bytes: f64,
     records: f64,
@@ -38,7 +38,7 @@ struct Runs {
 }
 
 impl Runs {
-    /// A fresh process, whose first export knows no symbols.
+    /// Measures in a fresh process, whose first export has no symbols cached.
     fn add(&mut self, binaries: &Binaries, count: usize, warm: usize) -> io::Result<()> {
         let mut child = Child::start(&binaries.path(Build::Plain, "part-export"))?;
         [self.records, self.frames] = child.numbers(&format!("fill {count} {FRAMES}"))?;

@@ -1,8 +1,7 @@
-//! Writing a heap profile with many records.
+//! The part for writing a heap profile with many records.
 //!
-//! Requests: `fill COUNT FRAMES` (keeps one sampled object alive on each of COUNT distinct stacks;
-//! answers the records these gave and the frames of one of them), `write` (answers milliseconds, bytes),
-//! `samples`, `resident`.
+//! Requests: `fill COUNT FRAMES` (keeps one sampled object alive on each of COUNT distinct stacks; answers the number
+//! of their records and the frames of one of them), `write` (answers milliseconds, bytes), `samples`, `resident`.
 
 use std::alloc::{Layout, alloc, handle_alloc_error};
 use std::hint::black_box;
@@ -17,9 +16,9 @@ use rtprof_runtime::counters::COUNTERS;
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
-/// Bytes of the objects kept alive; odd, so that records of theirs are told from any others.
+/// Size of the objects kept alive; odd, so that their records can be told from any others.
 const OBJECT: usize = 61;
-/// Bytes of the object by which the depth is found; small enough for the pool, as the others are.
+/// Size of the object by which the depth is found; small enough for the pool, as the others are.
 const PROBE: usize = 2001;
 
 fn main() {
@@ -44,13 +43,13 @@ fn fill(count: usize, frames: usize) -> Vec<f64> {
     sampled(1, 1, PROBE);
     let depth = depth_for(frames, frames_of(PROBE).0);
     sampled(count, depth, OBJECT);
-    // As in production from here on: an export's own allocations are sampled now and then.
+    // The rate of production from here on, at which an export's own allocations are sampled now and then.
     rtprof::set_mem_profile_rate(512 * 1024);
     let (frames, records) = frames_of(OBJECT);
     vec![records as f64, frames as f64]
 }
 
-/// One object of `size` bytes on each of `count` stacks, every one sampled and kept.
+/// Allocates one object of `size` bytes on each of `count` stacks; all are sampled and kept.
 #[inline(never)]
 fn sampled(count: usize, depth: usize, size: usize) {
     let layout = Layout::from_size_align(size, 1).expect("a small size");
@@ -65,7 +64,7 @@ fn sampled(count: usize, depth: usize, size: usize) {
     rtprof::set_mem_profile_rate(before);
 }
 
-/// The depth of the stacks of objects of this size, and how many records they have.
+/// Returns the depth of the stacks of objects of this size, and the number of their records.
 fn frames_of(size: usize) -> (usize, usize) {
     let records = rtprof::mem_profile(true);
     let of_size = |record: &&rtprof::MemProfileRecord| {

@@ -1,4 +1,4 @@
-//! What a snapshot of all threads costs, and how long it holds up one that runs.
+//! Measures a snapshot of all threads, and how long it holds up a running thread.
 
 use std::io;
 use std::process::Command;
@@ -14,10 +14,10 @@ use crate::table::{Row, Table, Unit};
 const FRAMES: usize = 10;
 const COUNTS: [usize; 3] = [10, 100, 1_000];
 
-/// How threads wait, as it is asked for and as it is told.
+/// How threads wait: the word of the request, and the text of the row.
 const KINDS: [(&str, &str); 2] = [("hooks", "in hooks"), ("kernel", "elsewhere, asked by signal")];
 
-/// Measures all numbers of threads, in both ways of waiting.
+/// Measures all numbers of threads, for both kinds of waits.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for (kind, told) in KINDS {
         for count in COUNTS {
@@ -64,7 +64,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-/// The same stacks by gdb, which stops the program meanwhile. Left out where it is not installed.
+/// Takes the same stacks with gdb, which stops the program meanwhile. Omitted if gdb is not installed.
 fn debugger(child: &Child, count: usize, table: &mut Table) -> io::Result<()> {
     let process = child.id().to_string();
     let mut command = Command::new("gdb");

@@ -1,9 +1,9 @@
-//! Snapshots of all threads.
+//! The part for snapshots of all threads.
 //!
-//! Requests: `start KIND COUNT FRAMES` (threads that wait on stacks with so many frames of recursion: `hooks` in a channel of
-//! rtprof, `kernel` in one of std; answers how many have a whole stack), `snapshot` (answers milliseconds and records),
-//! `stall ROUNDS` (answers milliseconds for each round: the longest pause of a thread that runs, while snapshots are taken,
-//! and then as long without).
+//! Requests: `start KIND COUNT FRAMES` (threads that wait on stacks with so many frames of recursion: `hooks` in a
+//! channel of rtprof, `kernel` in one of std; answers the number of threads that have a whole stack), `snapshot`
+//! (answers milliseconds and records), `stall ROUNDS` (answers milliseconds for each round: the longest pause of a
+//! running thread while snapshots are taken, and then in an equal time without snapshots).
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier};
@@ -37,12 +37,12 @@ fn start(kind: &str, count: usize, frames: usize) -> Vec<f64> {
     for way in 0..count {
         let all_run = all_run.clone();
         let in_hooks = kind == "hooks";
-        // Small stacks: a thousand of them are to fit everywhere.
+        // The stacks are small, so that a thousand of them fit on every machine.
         let thread = std::thread::Builder::new().stack_size(128 << 10);
         let body = move || {
             all_run.wait();
             at_depth(way, frames, &mut || {
-                // Nothing is ever sent.
+                // No message is ever sent.
                 if in_hooks {
                     let (_send, receive) = rtprof::sync::mpsc::channel::<()>();
                     receive.recv().ok();
@@ -55,7 +55,7 @@ fn start(kind: &str, count: usize, frames: usize) -> Vec<f64> {
         thread.spawn(body).expect("the machine has room for the threads");
     }
     all_run.wait();
-    // The last of them wait a moment later.
+    // The last threads begin their waits a moment later.
     let mut waiting = 0;
     for _ in 0..1_000 {
         let wait = |goroutine: &&rtprof::GoroutineRecord| goroutine.stack().len() > frames;

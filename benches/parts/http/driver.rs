@@ -1,4 +1,4 @@
-//! What serving profiles costs the program: idle, scraped, and in a storm of clients.
+//! Measures the cost of serving profiles for the program: idle, scraped, and in a storm of clients.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,10 +12,10 @@ use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
 
-/// What Parca and Alloy ask for by default, the CPU profile left out.
+/// The profiles that Parca and Alloy request by default, without the CPU profile.
 const SCRAPED: [&str; 4] = ["allocs", "block", "goroutine", "mutex"];
 const CLIENTS: usize = 1000;
-/// Bytes that scrapes may leave behind.
+/// The maximum number of bytes that scrapes may leave behind.
 const LEFT: f64 = (4 << 20) as f64;
 
 /// Measures a service without the server, with it, while it is scraped, and in a storm.
@@ -75,7 +75,7 @@ impl Latencies {
     }
 }
 
-/// The CPU time of one scrape of everything: the first, which has to find names, and later ones.
+/// Measures the CPU time of one scrape of all profiles: the first scrape, which has to find names, and later ones.
 fn scrapes(child: &mut Child, port: u16, effort: &Effort, table: &mut Table) -> io::Result<()> {
     let mut first = true;
     let (mut cpu, mut wall, mut bytes) = (vec![], vec![], 0);
@@ -105,7 +105,7 @@ fn scrapes(child: &mut Child, port: u16, effort: &Effort, table: &mut Table) -> 
     memory(child, port, resident, table)
 }
 
-/// How long clients wait while the program keeps all cores busy with two threads each.
+/// Measures how long clients wait while the program keeps all cores busy with two threads each.
 fn busy(binaries: &Binaries, stacks: usize, effort: &Effort, table: &mut Table) -> io::Result<()> {
     let mut child = Child::start(&binaries.path(Build::Plain, "part-http"))?;
     child.ask(&format!("fill {stacks}"))?;
@@ -121,7 +121,7 @@ fn busy(binaries: &Binaries, stacks: usize, effort: &Effort, table: &mut Table) 
         Ok(start.elapsed().as_secs_f64() * 1e3)
     };
     let what = format!("the same, {threads} threads of the program busy");
-    // As `go tool pprof -seconds=1` asks, which waits for 6.5 s.
+    // The request of `go tool pprof -seconds=1`, which waits for 6.5 s.
     let first = millis(&["heap?seconds=1"])?;
     table.add(Row::of(&what, "heap?seconds=1, first", &[first], Unit::Millis).budget(
         "≤ 6500 ms",
@@ -140,7 +140,7 @@ fn busy(binaries: &Binaries, stacks: usize, effort: &Effort, table: &mut Table) 
     Ok(())
 }
 
-/// What of the program's memory scrapes leave behind, and all other profiles and a trace after them.
+/// Measures the memory that scrapes leave behind in the program, and then that of all other profiles and a trace.
 fn memory(child: &mut Child, port: u16, before: f64, table: &mut Table) -> io::Result<()> {
     let mut row = |who: &str, child: &mut Child| -> io::Result<()> {
         let [after] = child.numbers("resident")?;
@@ -191,7 +191,7 @@ fn storm(
     during.add(child, seconds)?;
     let [peak] = child.numbers("resident")?;
     let tally = clients.wait_with_output()?;
-    // Until the last of them is found to be gone, and the threads that have nothing more to do.
+    // Until the server has noticed that the last clients are gone, and idle threads have ended.
     std::thread::sleep(Duration::from_secs(20));
     let [after] = child.numbers("resident")?;
     let [threads] = child.numbers("threads")?;

@@ -1,9 +1,9 @@
-//! A service with the endpoints of profiles.
+//! The part for a service with the endpoints of profiles.
 //!
-//! Requests: `fill STACKS` (samples on that many stacks), `serve` (answers the port), `work SECONDS` (serves requests of
-//! its own for so long; answers the median and the 99th percentile of their latency in µs, and their number), `cpu`
-//! (answers the milliseconds of CPU time that the process has used), `busy THREADS` (that compute until the process ends),
-//! `threads` (of the server), `resident`.
+//! Requests: `fill STACKS` (samples on that many stacks), `serve` (answers the port), `work SECONDS` (serves the
+//! program's requests for so long; answers the median and the 99th percentile of their latency in µs, and their
+//! number), `cpu` (answers the milliseconds of CPU time that the process has used), `busy THREADS` (that compute until
+//! the process ends), `threads` (of the server), `resident`.
 
 use std::fs;
 use std::hint::black_box;
@@ -21,7 +21,7 @@ static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 /// Threads that serve requests.
 const WORKERS: usize = 2;
-/// From one request to the next, for each of them.
+/// The time from one request to the next of each thread.
 const INTERVAL: Duration = Duration::from_millis(2);
 
 fn main() {
@@ -40,8 +40,8 @@ fn main() {
             vec![f64::from(port)]
         }
         "work" => work(Duration::from_secs(request.number() as u64)),
-        // Of the process, which does nothing but answer while it is scraped: most of the server's threads are gone when
-        // their time could be read.
+        // The time of the whole process, which does nothing but answer while it is scraped. Most of the server's
+        // threads have ended when their own time could be read.
         "cpu" => vec![used_by_all().as_secs_f64() * 1e3],
         "busy" => {
             (0..request.number()).for_each(|_| drop(std::thread::spawn(compute)));
@@ -54,14 +54,14 @@ fn main() {
     drop(server);
 }
 
-/// Keeps a sampled object on each of as many stacks, as a service has after some days.
+/// Keeps a sampled object alive on each of so many stacks, as in a service after some days.
 fn fill(stacks: usize) {
     let before = rtprof::set_mem_profile_rate(1);
     on_distinct_stacks(stacks, 24, &mut || std::mem::forget(black_box(vec![1u8; 64])));
     rtprof::set_mem_profile_rate(before);
 }
 
-/// What all requests share.
+/// The state that all requests share.
 static SHARED: Mutex<u64> = Mutex::new(0);
 
 fn work(duration: Duration) -> Vec<f64> {
@@ -73,7 +73,8 @@ fn work(duration: Duration) -> Vec<f64> {
     vec![percentile(&latencies, 50.0), percentile(&latencies, 99.0), latencies.len() as f64]
 }
 
-/// The latencies of requests that come at fixed times, in µs, the time included that they wait for a core.
+/// Serves requests that arrive at fixed times. Returns their latencies in µs, including the time that they wait for a
+/// core.
 fn requests(duration: Duration) -> Vec<f64> {
     let start = Instant::now();
     let mut latencies = Vec::new();
@@ -89,7 +90,7 @@ fn requests(duration: Duration) -> Vec<f64> {
     latencies
 }
 
-/// Never waits: each pause would let others run.
+/// Computes for ever. Never waits, because each pause would let other threads run.
 fn compute() {
     let mut number = 1u64;
     loop {
@@ -97,7 +98,7 @@ fn compute() {
     }
 }
 
-/// About 0.2 ms: parses, sorts, allocates, and takes a lock.
+/// Does about 0.2 ms of work: parses, sorts, allocates, and takes a lock.
 fn one_request(seed: u32) {
     let mut words: Vec<String> =
         (0..800u32).map(|i| (i.wrapping_mul(2_654_435_761) ^ seed).to_string()).collect();
@@ -105,7 +106,7 @@ fn one_request(seed: u32) {
     *SHARED.lock() += black_box(words).len() as u64;
 }
 
-/// The server's threads, as the kernel has them.
+/// Returns the number of the server's threads, by the names that the kernel has.
 fn server_threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("benchmarks run on Linux").flatten();
     let names = tasks.filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rtprof_benches::storm::storm;
 
-/// How long a client waits.
+/// How long a client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // They stand for other machines: they get what nobody else wants.
+    // The clients stand for other machines, so they get only the time that no other process wants.
     // SAFETY: a plain system call about this process.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, 19) };
     open_files(4096);
@@ -23,9 +23,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// Lets the process have so many descriptors, where the system allows it.
+/// Raises the limit of descriptors to `most`, where the system allows it.
 fn open_files(most: u64) {
     let limit = libc::rlimit { rlim_cur: most, rlim_max: most };
-    // SAFETY: the limit is the call's own for its duration.
+    // SAFETY: the call reads the limit, a local.
     unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
 }

@@ -1,4 +1,4 @@
-//! What a lock costs that nobody else wants.
+//! Measures uncontended locks.
 
 use std::io;
 
@@ -24,9 +24,9 @@ const COUNT: usize = 200_000;
 struct Contender {
     who: &'static str,
     whose: &'static str,
-    /// Both profiles record everything.
+    /// Whether both profiles record everything.
     on: bool,
-    /// Uses another copy than the others in the same round.
+    /// Whether the contender uses another copy than the others in the same round.
     elsewhere: bool,
 }
 
@@ -37,8 +37,8 @@ const fn contender(who: &'static str, whose: &'static str, on: bool) -> Contende
 const BASELINE: &str = "parking_lot";
 const OURS: &str = "rtprof, block 1, mutex 1";
 
-/// The first is the baseline. The second is the same in another copy of the same loop: how far its ratio is from 1 is
-/// how far any other may be off, by the code's place in memory as much as by noise.
+/// The first contender is the baseline. The second is the same in another copy of the same loop: the distance of its
+/// ratio from 1 is the error of all other ratios, due to the code's place in memory as well as to noise.
 const CONTENDERS: [Contender; 6] = [
     contender(BASELINE, "parking_lot", false),
     Contender { elsewhere: true, ..contender("the same again (A/A)", "parking_lot", false) },
@@ -48,7 +48,7 @@ const CONTENDERS: [Contender; 6] = [
     contender("rtprof's adapter over parking_lot, block 1, mutex 1", "adapter", true),
 ];
 
-/// Nanoseconds by contender; one value per round, the same copy for all.
+/// Nanoseconds by contender: one value per round, all with the same copy.
 type Results = [Vec<f64>; CONTENDERS.len()];
 
 /// Measures all kinds and adds their rows.
@@ -82,7 +82,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 fn turn(child: &mut Child, kind: &str, contender: &Contender, copy: usize) -> io::Result<f64> {
     let rate = u8::from(contender.on);
     child.ask(&format!("rates {rate} {rate}"))?;
-    // Half of the copies further: at the same place of a cache line, in another part of memory.
+    // Half of the copies further: the same place of a cache line, in another part of memory.
     let copy = if contender.elsewhere { (copy + COPIES / 2) % COPIES } else { copy };
     let [nanos] = child.numbers(&format!("turn {kind} {} {copy} {COUNT}", contender.whose))?;
     Ok(nanos)

@@ -1,7 +1,7 @@
-//! Locks that nobody else wants: what taking and giving back costs.
+//! The part for uncontended locks: the cost of a lock with its unlock.
 //!
-//! Requests: `rates BLOCK MUTEX`, `turn KIND WHOSE COPY COUNT` (answers ns for a lock with its unlock; KIND is
-//! `mutex`, `read` or `write`).
+//! Requests: `rates BLOCK MUTEX`, `turn KIND WHOSE COPY COUNT` (answers ns for a lock with its unlock; KIND is `mutex`,
+//! `read` or `write`).
 
 use std::arch::asm;
 use std::hint::black_box;
@@ -25,7 +25,7 @@ fn main() {
     });
 }
 
-/// Something that is locked, touched and unlocked.
+/// A lock whose turn is lock, touch and unlock.
 trait Lock {
     fn new() -> Self;
     fn turn(&self);
@@ -134,11 +134,11 @@ fn timed_of(kind: &str, whose: &str) -> Timed {
     }
 }
 
-/// A lock at the start of a cache line of its own, so that none straddles two.
+/// A lock at the start of a separate cache line, so that no lock straddles two lines.
 #[repr(align(128))]
 struct Line<L>(L);
 
-/// Nanoseconds for one turn, in the loop's copy of this number.
+/// Returns the nanoseconds for one turn, in the loop's copy of this number.
 fn timed<L: Lock>(copy: usize, count: usize) -> f64 {
     let lock = Line(L::new());
     let turns = copies::<L>()[copy];
@@ -172,11 +172,11 @@ fn copies<L: Lock>() -> [fn(&L, usize); COPIES] {
     ]
 }
 
-/// The measured loop. Where its nine instructions lie in memory shows in a time this short, and by chance the
-/// linker would favour one lock over the other; so every lock has the loop at the same places.
+/// The measured loop. The place of its nine instructions in memory is visible in a time this short, and the linker
+/// could favour one lock over the other by chance. So every lock has the loop at the same places.
 #[inline(never)]
 fn turns<L: Lock, const COPY: usize>(lock: &L, count: usize) {
-    // SAFETY: no operations, and a comment that keeps copies from being merged.
+    // SAFETY: the assembly has only `nop`s, and a comment that keeps the copies from being merged.
     unsafe {
         asm!(
             ".p2align 6",

@@ -1,4 +1,4 @@
-//! What one sampled allocation costs.
+//! Measures one sampled allocation.
 
 use std::io;
 
@@ -31,8 +31,8 @@ const SIDES: [Side; 2] = [
     },
 ];
 
-/// What is measured on each side: the two with a budget first. Hot: every object is sampled. Sparse: few
-/// are, so that each sample finds the caches used by others.
+/// The cases on each side; the two with a budget come first. Hot: every object is sampled. Sparse: few objects are, so
+/// that other code has used the caches before each sample.
 const CASES: [Case; 6] = [
     hot(10),
     hot(32),
@@ -76,7 +76,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
         let mut results: [Flips; CASES.len()] = Default::default();
         for way in 0..effort.parts {
             let mut child = Child::start(&binaries.path(side.build, "part-sample"))?;
-            // What a program gets that chooses nothing.
+            // The mode of a program that chooses none.
             child.ask("mode auto")?;
             child.ask(&format!("way {way}"))?;
             for (case, result) in CASES.iter().zip(&mut results) {
@@ -96,14 +96,14 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-/// Nanoseconds for each object with sampling off and on, from one round at the same place.
+/// Nanoseconds for each object with sampling off and on; values at the same index are from the same round.
 #[derive(Default)]
 struct Flips {
     off: Vec<f64>,
     on: Vec<f64>,
     /// Frames of the recorded stacks.
     frames: f64,
-    /// The cost of a sample in each process by itself.
+    /// The cost of a sample in each process.
     by_process: Vec<f64>,
     samples: [f64; 2],
 }
@@ -134,7 +134,8 @@ impl Flips {
         Ok(())
     }
 
-    /// The median over the processes. Each goes a way of its own, and so differs in what collides in caches.
+    /// Returns the median over the processes: each goes its own way through the functions, and so differs in what
+    /// collides in caches.
     fn cost(&self, case: &Case) -> f64 {
         if case.rate == 1 {
             median(&self.by_process)
@@ -168,7 +169,7 @@ impl Flips {
 }
 
 impl Case {
-    /// That one of its objects is sampled. At rate 1 all are.
+    /// Returns the probability that an object is sampled. At rate 1 all are.
     fn probability(&self) -> f64 {
         if self.rate == 1 { 1.0 } else { self.sizes.sampling_probability(self.rate) }
     }

@@ -1,8 +1,9 @@
-//! The cost of one sampled allocation, in a process whose rate is flipped between loops.
+//! The part for the cost of one sampled allocation, in a process whose rate is changed between loops.
 //!
-//! Requests: `mode MODE`, `way NUMBER` (which functions the stack goes through), `depth FRAMES` (answers
-//! the depth of recursion that gives a recorded stack of so many frames, and the frames it really has),
-//! `coroutine 0|1` (whether the loops run on a stack that the program switches to by itself), `at RATE SHAPE SIZES DEPTH COUNT` (answers ns for an allocation with its free), `samples`.
+//! Requests: `mode MODE`, `way NUMBER` (which functions the stack goes through), `depth FRAMES` (answers the depth of
+//! recursion that gives a recorded stack of so many frames, and the frames that it really has), `coroutine 0|1`
+//! (whether the loops run on a stack that the program switches to by itself), `at RATE SHAPE SIZES DEPTH COUNT`
+//! (answers ns for an allocation with its free), `samples`.
 
 use std::hint::black_box;
 
@@ -17,7 +18,7 @@ use rtprof_runtime::counters::COUNTERS;
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
 fn main() {
-    // Nothing is sampled but what the loops allocate.
+    // Only the allocations of the loops are sampled.
     rtprof::set_mem_profile_rate(0);
     let mut way = 0;
     let mut coroutine = None;
@@ -75,7 +76,7 @@ fn mode(word: &str) -> rtprof::StackMode {
     }
 }
 
-/// Nanoseconds for an allocation with its free at this rate and depth of recursion.
+/// Returns the nanoseconds for an allocation with its free at this rate and depth of recursion.
 ///
 /// All calls come from one function and go through this one, so that the stacks by which a depth is
 /// found are as deep as those of the measurement.
@@ -90,11 +91,11 @@ fn timed_at(way: usize, rate: usize, shape: Shape, table: &[usize], depth: usize
     black_box(nanos)
 }
 
-/// How many objects are allocated to find out a depth: many more than the loop keeps alive beside them.
+/// The number of objects by which a depth is found: many more than the loop keeps alive beside them.
 const PROBES: usize = 1000;
 
-/// Every depth gets probes of a size of its own, by which their record is found. Small enough for the
-/// pool, as the measured objects are.
+/// Returns the size of the probes for this depth, by which their record is found. It is small enough for the pool, as
+/// the measured objects are.
 fn probe_size(depth: usize) -> usize {
     2001 + depth
 }
@@ -103,7 +104,7 @@ fn probes(depth: usize) -> Vec<usize> {
     Sizes::Fixed(probe_size(depth)).table()
 }
 
-/// How many frames the record of the probes of this depth has.
+/// Returns the number of frames in the record of the probes of this depth.
 fn recorded_frames(depth: usize) -> usize {
     let size = probe_size(depth) as i64;
     rtprof::mem_profile(true)

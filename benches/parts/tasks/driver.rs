@@ -1,4 +1,4 @@
-//! Async tasks: what they cost that are followed and traced, and what snapshots of them cost.
+//! Measures async tasks: the cost of following and tracing them, and of snapshots of them.
 
 use std::io;
 
@@ -10,12 +10,13 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// Followed by console-subscriber, in a program of its own.
+/// Tasks followed by console-subscriber, in a separate program.
 const CONSOLE: &str = "console";
-/// It is given so much less to do: it takes longer, and memory for each task.
+/// The factor by which console-subscriber gets less to do: it takes longer, and needs memory for each task.
 const CONSOLE_SHARE: usize = 10;
 
-/// How tasks are followed, as it is asked for and as it is told; the first is the baseline, and the last the peer.
+/// How tasks are followed: the word of the request, and the text of the row. The first is the baseline, and the last
+/// the peer.
 const WAYS: [(&str, &str); 6] = [
     ("plain", "tokio"),
     ("off", "rtprof, off"),
@@ -26,17 +27,17 @@ const WAYS: [(&str, &str); 6] = [
 ];
 const TRACED: &str = "traced";
 
-/// What tasks do.
+/// The work of tasks.
 struct Work {
     name: &'static str,
     what: &'static str,
-    /// What it may cost that a task is followed while nothing looks, in nanoseconds.
+    /// The budget in nanoseconds for following a task while nothing is recorded.
     followed: f64,
-    /// What it may cost that it is traced, in nanoseconds: 40 for each event, and 20 more for the stack of a waker.
+    /// The budget in nanoseconds for tracing it: 40 for each event, and 20 more for the stack of a waker.
     traced: f64,
-    /// Events of it in a trace.
+    /// The events of one unit of work in a trace.
     events: &'static str,
-    /// The way that it is held against: if there are stacks of awaits or creators, one in which they are taken too.
+    /// The index of the way to compare with. If stacks of awaits or creators are captured, they are captured there too.
     beside: usize,
 }
 
@@ -72,14 +73,14 @@ const RUNTIMES: [(&str, &str); 2] = [("current", "current-thread"), ("multi", "t
 /// Tasks or polls in a stretch: some milliseconds.
 const COUNT: usize = 20_000;
 
-/// How long a service is asked at a time, with a trace or without.
+/// How long clients send requests to a service at a time, with a trace or without.
 const STRETCH_MILLIS: usize = 1_000;
 
-/// Frames of tasks that wait, without those of the leaf.
+/// Frames of waiting tasks, without those of the leaf.
 const FRAMES: usize = 10;
 const COUNTS: [usize; 3] = [1_000, 10_000, 100_000];
 
-/// Measures what it costs to be followed, and then snapshots of all numbers of tasks.
+/// Measures the cost of following tasks, and then snapshots of all numbers of tasks.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     for (name, told) in RUNTIMES {
         for work in &WORKS {
@@ -102,7 +103,7 @@ fn followed(
 ) -> io::Result<()> {
     let ways = if effort.peers { &WAYS[..] } else { &WAYS[..WAYS.len() - 1] };
     let mut values = vec![vec![]; ways.len()];
-    // Of all traces: events, their bytes in the buffers, and those in the file.
+    // Sums over all traces: events, their bytes in the buffers, and those in the file.
     let mut recorded = [0.0; 3];
     for _ in 0..effort.parts {
         let mut ours = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;
@@ -145,7 +146,7 @@ fn followed(
     Ok(())
 }
 
-/// What a trace of so many stretches has.
+/// Describes the contents of a trace of so many stretches.
 fn weight(work: &Work, stretches: usize, [events, in_buffers, in_file]: [f64; 3]) -> String {
     format!(
         "{:.2} events: {}; {} an event in the buffers, {} in the file",
@@ -156,7 +157,7 @@ fn weight(work: &Work, stretches: usize, [events, in_buffers, in_file]: [f64; 3]
     )
 }
 
-/// The latency of a service whose requests are tasks, with a trace and without.
+/// Measures the latency of a service whose requests are tasks, with a trace and without.
 fn service(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     const WAYS: [(&str, usize); 3] = [("no trace", 0), ("the same again (A/A)", 0), ("traced", 1)];
     let mut child = Child::start(&binaries.path(Build::Plain, "part-tasks"))?;

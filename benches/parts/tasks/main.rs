@@ -1,12 +1,12 @@
-//! Async tasks: what they cost that are followed, and snapshots of them.
+//! The part for async tasks: the cost of following them, and of snapshots of them.
 //!
-//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds a task or poll, and of a trace the events, their bytes in the buffers
-//! and those of the file; HOW is `plain`, `off`, `on` with stacks noted at each
-//! await, `block` with waits sampled one in 10 microseconds, or `traced`), `start COUNT FRAMES` (tasks that wait, with so many frames of
-//! recursion; answers milliseconds and stacks of the first look), `snapshot` (answers milliseconds and records), `stall ROUNDS`
-//! (answers milliseconds for each round: the longest pause of a task that runs, while snapshots are taken, and then as long
-//! without), `service TRACED MILLIS` (asks a service for so long, while a trace is recorded if TRACED is not 0; answers what
-//! `service.rs` measures, and the events).
+//! Requests: `work RUNTIME WORK HOW COUNT` (answers nanoseconds for a task or poll, and for a trace the events, their
+//! bytes in the buffers and those in the file; HOW is `plain`, `off`, `on` with stacks captured at each await, `block`
+//! with waits sampled one in 10 microseconds, or `traced`), `start COUNT FRAMES` (tasks that wait, with so many frames
+//! of recursion; answers milliseconds and stacks of the first snapshot), `snapshot` (answers milliseconds and records),
+//! `stall ROUNDS` (answers milliseconds for each round: the longest pause of a running task while snapshots are taken,
+//! and then in an equal time without snapshots), `service TRACED MILLIS` (sends requests to a service for so long,
+//! while a trace is recorded if TRACED is not 0; answers what `service.rs` measures, and the events).
 
 mod service;
 
@@ -57,7 +57,7 @@ fn main() {
     });
 }
 
-/// Followed.
+/// Spawns tasks that rtprof follows.
 #[derive(Clone, Copy)]
 struct Instrumented;
 
@@ -111,7 +111,7 @@ fn serve_requests(service: &Service, traced: bool, duration: Duration) -> [f64; 
 fn waits(frames: usize, leaf: Arc<Notify>) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     Box::pin(async move {
         match frames {
-            // As many kinds of leaves as there are ways to wait.
+            // A leaf with two ways to wait: a notification and a timer.
             0 => tokio::select! {
                 () = leaf.notified() => {}
                 () = tokio::time::sleep(Duration::from_secs(1 << 20)) => {}
@@ -126,7 +126,7 @@ fn start(runtime: &Runtime, count: usize, frames: usize) -> Vec<f64> {
     for _ in 0..count {
         runtime.spawn(waits(frames, leaf.clone()).instrument_named("waits"));
     }
-    // Until all wait: without a look at them, which would turn the noting on.
+    // Waits until all tasks wait, without turning on the capture of stacks at awaits, as a snapshot would.
     set_await_stacks(AwaitStacks::Never);
     let waiting = || {
         let all = rtprof::goroutine_profile();
@@ -139,7 +139,7 @@ fn start(runtime: &Runtime, count: usize, frames: usize) -> Vec<f64> {
     snapshot(|task| task.name == "waits" && task.stack().len() > frames).to_vec()
 }
 
-/// Milliseconds, and how many records are `counted`.
+/// Takes a snapshot. Returns milliseconds, and the number of records that are `counted`.
 fn snapshot(counted: impl Fn(&rtprof::GoroutineRecord) -> bool) -> [f64; 2] {
     let started = Instant::now();
     let all = black_box(rtprof::goroutine_profile());

@@ -1,8 +1,9 @@
-//! console-subscriber, which stands beside rtprof's async tasks: what tokio-console connects to. Nobody connects here.
+//! console-subscriber, the server side of tokio-console, as a peer of rtprof's async tasks. No client connects here.
 //!
-//! tokio tells it of tasks in builds with `--cfg tokio_unstable` and its feature `tracing` only, so this is a build by itself.
+//! tokio reports tasks to it only in builds with `--cfg tokio_unstable` and tokio's feature `tracing`, so this is a
+//! separate build.
 //!
-//! Request: `work RUNTIME WORK _ COUNT`, as of `part-tasks`; answers nanoseconds a task or poll.
+//! Request: `work RUNTIME WORK _ COUNT`, as of `part-tasks`; answers nanoseconds for a task or poll.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use rtprof_benches::serve::serve;
 
 fn main() {
     let builder = ConsoleLayer::builder().server_addr(([127, 0, 0, 1], 0));
-    // It keeps what it knows of a task for an hour after its end: here that would be gigabytes.
+    // console-subscriber keeps the data of a task for an hour after its end, which would be gigabytes here.
     builder.retention(Duration::from_secs(1)).init();
     let mut runtimes = HashMap::new();
     serve(|request| match request.word() {

@@ -1,4 +1,4 @@
-//! A service on tokio whose requests are tasks, and clients that measure how long it takes to answer.
+//! A service on tokio whose requests are tasks, and clients that measure its latency.
 
 use std::hint::black_box;
 use std::io::{Read, Write};
@@ -15,12 +15,12 @@ use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::{Mutex, mpsc, oneshot};
 
-/// Threads that ask, each over a connection, and the time from one request of theirs to the next: 1,600 in a second, which keeps
-/// two workers busy for about a third of the time.
+/// Client threads, each with one connection, and the time from one request to the next of each: 1,600 requests in a
+/// second, which keep two workers busy for about a third of the time.
 const CLIENTS: u32 = 8;
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// A word to be counted, and where its number is sent.
+/// A word to be counted, and the channel for its number.
 type Count = (u64, oneshot::Sender<u64>);
 
 pub(crate) struct Service {
@@ -42,7 +42,8 @@ impl Service {
         Self { address }
     }
 
-    /// Asks for so long. Answers the median and the 99th percentile of the latencies in µs, and their number.
+    /// Lets clients send requests for `duration`. Returns the median and the 99th percentile of the latencies in µs,
+    /// and their number.
     pub(crate) fn measure(&self, duration: Duration) -> [f64; 3] {
         let start = Instant::now();
         let clients: Vec<_> = (0..CLIENTS)
@@ -71,7 +72,7 @@ async fn connection(shared: Arc<Shared>, mut stream: tokio::net::TcpStream) {
     }
 }
 
-/// About 0.1 ms: a lock, work, and another task's answer.
+/// Does about 0.1 ms of work: a lock, computation, and another task's answer.
 async fn answer(shared: Arc<Shared>, number: u64) -> u64 {
     let _task = trace::Task::new("request");
     {
@@ -102,7 +103,7 @@ async fn count(mut words: mpsc::Receiver<Count>) {
     }
 }
 
-/// The latencies of requests that come at fixed times, in µs, the time included that they wait for a core.
+/// Sends requests at fixed times. Returns their latencies in µs, including the time that they wait for a core.
 fn requests(address: SocketAddr, start: Instant, duration: Duration) -> Vec<f64> {
     let mut stream = TcpStream::connect(address).expect("the service listens");
     stream.set_nodelay(true).expect("TCP");

@@ -1,5 +1,5 @@
-//! Threads whose stacks begin with next to nothing: the C library's start, one function, and what they were told
-//! to run. std's threads have some ten frames already, more than the smaller of the depths that are measured.
+//! Threads whose stacks begin with as few frames as possible: the C library's start, one function, and the given
+//! closure. std's threads have some ten frames already, more than the smaller of the depths that are measured.
 
 use std::ffi::c_void;
 use std::ptr;
@@ -24,28 +24,28 @@ impl Bare {
         let (is_done, done) = channel();
         let ends = Box::into_raw(Box::new(Ends { orders: to_do, done: is_done }));
         let mut thread: libc::pthread_t = 0;
-        // SAFETY: `entry` takes what it is given for its own, and this function lets go of it.
+        // SAFETY: `entry` takes ownership of `ends`, which this function has given up with `Box::into_raw`.
         let error =
             unsafe { libc::pthread_create(&raw mut thread, ptr::null(), entry, ends.cast::<c_void>()) };
         assert_eq!(error, 0, "the system gives no thread");
-        // SAFETY: a thread that nobody joins.
+        // SAFETY: the thread exists, and is never joined.
         unsafe { libc::pthread_detach(thread) };
         Self { orders, done }
     }
 
-    /// Lets it run `order`.
+    /// Lets the thread run `order`.
     pub(crate) fn begin(&self, order: impl FnOnce() + Send + 'static) {
         self.orders.send(Box::new(order)).expect("the thread lives as long as the process");
     }
 
-    /// Waits until it has.
+    /// Waits until the thread has run its order.
     pub(crate) fn wait(&self) {
         self.done.recv().expect("the order panicked");
     }
 }
 
 extern "C" fn entry(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: `start` made it of a box, for this thread alone.
+    // SAFETY: `start` made the pointer from a box, and passed it to this thread only.
     let ends = unsafe { Box::from_raw(argument.cast::<Ends>()) };
     for order in &ends.orders {
         order();

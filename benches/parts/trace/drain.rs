@@ -1,4 +1,4 @@
-//! How fast what was recorded is read back and encoded, by one thread, while nothing else is done.
+//! Measures how fast recorded data is read back and encoded, by one thread, while nothing else runs.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -9,8 +9,9 @@ use rtprof_benches::team::{Placement, Team};
 use crate::event::{self, Events};
 use crate::job;
 
-/// Records so many operations into buffers, and then reads them. Answers records, their bytes in the buffers and in the
-/// file, nanoseconds of reading, events dropped, and nanoseconds for the end of the file, which holds the stacks.
+/// Records so many operations into buffers, and then reads them. Returns the number of records, their bytes in the
+/// buffers and in the file, nanoseconds of reading, events dropped, and nanoseconds for the end of the file, which
+/// holds the stacks.
 pub(crate) fn timed(events: &Events, team: &Team, what: &str, count: usize) -> [f64; 6] {
     let mut reader = Reader::start_with(Options { buffer_memory: 512 << 20, ..Options::default() })
         .expect("no trace goes on");
@@ -24,13 +25,13 @@ pub(crate) fn timed(events: &Events, team: &Team, what: &str, count: usize) -> [
         }
         other => panic!("unknown records {other}"),
     }
-    // What every file begins with.
+    // The beginning that every file has.
     reader.read_chunk().expect("a trace has begun");
-    // A generation lasts a second if there is little in it; then it is ended without waiting.
+    // A generation with little data lasts a second. After this sleep it is ended without waiting.
     thread::sleep(Duration::from_secs(1).saturating_sub(begun.elapsed()));
     let before = reader.stats();
     let start = Instant::now();
-    // Nobody has cut so far: all of it is in one chunk.
+    // No cut was made so far, so all records are in one chunk.
     let chunk = reader.read_chunk().expect("something was recorded").len();
     let nanos = start.elapsed().as_nanos();
     let after = reader.stats();

@@ -1,4 +1,4 @@
-//! One event after the other, on stacks of a given depth.
+//! Records events one after the other, on stacks of a given depth.
 
 use std::hint::black_box;
 use std::sync::{Arc, Barrier, Mutex};
@@ -13,16 +13,16 @@ use rtprof_tracer::record::Record;
 
 use crate::bare::Bare;
 
-/// What is recorded.
+/// The kind of the recorded events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `set_heap_goal`: an event without a stack.
     Goal,
-    /// The beginnings of regions, whose ends are not timed.
+    /// The beginnings of regions; the ends are not timed.
     Begin,
-    /// The ends of regions, whose beginnings are not timed: events without a stack.
+    /// The ends of regions, events without a stack; the beginnings are not timed.
     End,
-    /// Both, around nothing.
+    /// Beginnings and ends of empty regions.
     Pair,
     /// A message of 24 bytes.
     Log,
@@ -51,7 +51,8 @@ impl Default for Events {
 }
 
 impl Events {
-    /// Nanoseconds for an event, after a warm-up; with two threads the mean of both, which record at the same time.
+    /// Returns the nanoseconds for an event, after a warm-up; with two threads the mean of both, which record at the
+    /// same time.
     pub(crate) fn timed(&self, kind: Kind, at: (usize, usize), threads: usize, count: usize) -> f64 {
         let together = Arc::new(Barrier::new(threads));
         let results = Arc::new(Mutex::new(vec![]));
@@ -69,12 +70,12 @@ impl Events {
         results.iter().sum::<f64>() / results.len() as f64
     }
 
-    /// The depth of recursion that gives stacks of so many frames, the tracer's own included, and the frames
-    /// they have.
+    /// Returns the depth of recursion that gives stacks of so many frames, including the tracer's own, and the frames
+    /// that they have.
     pub(crate) fn depth_for(&self, kind: Kind, way: usize, wanted: usize) -> (usize, usize) {
         let frames_at = |depth| {
             self.frames_of(|| {
-                // By both threads: each is known from now on.
+                // Runs on both threads, so that each is known to the tracer from now on.
                 self.timed(kind, (way, depth), self.threads.len(), 1);
             })
         };
@@ -82,7 +83,7 @@ impl Events {
         (depth, frames_at(depth))
     }
 
-    /// The frames of the deepest stack that is recorded while `f` runs.
+    /// Returns the number of frames of the deepest stack that is recorded while `f` runs.
     fn frames_of(&self, f: impl FnOnce()) -> usize {
         let mut drain = drain::start(1 << 20, &((|| 0) as fn() -> u64)).expect("no trace goes on");
         f();
@@ -100,8 +101,8 @@ impl Events {
     }
 }
 
-/// All calls come from this function, so that the stacks by which a depth is found are as deep as those of the
-/// measurement.
+/// Records `count` events at this depth. All calls come from this function, so that the stacks by which a depth is
+/// found are as deep as those of the measurement.
 #[inline(never)]
 fn on_stack(kind: Kind, (way, depth): (usize, usize), count: usize, together: &Barrier) -> f64 {
     let mut took = Duration::ZERO;
@@ -124,7 +125,7 @@ fn on_stack(kind: Kind, (way, depth): (usize, usize), count: usize, together: &B
 fn goals(count: usize) -> Duration {
     let start = Instant::now();
     for bytes in 0..count {
-        // Of as many bytes as a real one: a gigabyte or so.
+        // The number takes as many bytes as that of a real goal, about a gigabyte.
         rtprof::set_heap_goal(black_box((1 << 30) + bytes as u64));
     }
     start.elapsed()
@@ -158,9 +159,9 @@ fn ends(count: usize) -> Duration {
     in_batches(count).1
 }
 
-/// Begins regions inside of each other and ends them, a few hundred at a time: the clock is read twice for each batch.
+/// Begins nested regions and ends them, a few hundred at a time: the clock is read twice for each batch.
 ///
-/// Inlined, so that `begins` is one frame as the others are.
+/// Inlined, so that `begins` is one frame as the other kinds are.
 #[inline(always)]
 fn in_batches(count: usize) -> (Duration, Duration) {
     const BATCH: usize = 512;

@@ -1,4 +1,4 @@
-//! Threads that wait for each other, or let each other run: nothing but events.
+//! Threads that wait for each other, or yield to each other: nothing but events.
 
 use std::sync::Arc;
 use std::sync::Mutex as StdMutex;
@@ -9,7 +9,7 @@ use rtprof::sync::mpsc::channel;
 use rtprof::sync::{Condvar, Mutex};
 use rtprof_benches::team::{Placement, Team};
 
-/// Does it so many times, at this place; nanoseconds for each, after a warm-up.
+/// A job: runs so many operations at this place, and returns the nanoseconds for each, after a warm-up.
 pub(crate) type Job = fn(&Team, Placement, usize) -> f64;
 
 pub(crate) fn of(word: &str) -> Job {
@@ -21,12 +21,12 @@ pub(crate) fn of(word: &str) -> Job {
     }
 }
 
-/// Turns before the clock starts.
+/// Returns the number of turns before the clock starts.
 pub(crate) fn warm_up(count: usize) -> usize {
     count / 8
 }
 
-/// Runs `turn` after a warm-up and tells the time of one.
+/// Runs `turn` after a warm-up, and returns the nanoseconds for a turn.
 fn timed(count: usize, mut turn: impl FnMut()) -> f64 {
     for _ in 0..warm_up(count) {
         turn();
@@ -38,7 +38,7 @@ fn timed(count: usize, mut turn: impl FnMut()) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// What the first member of the team measured.
+/// The time that the first member of the team measured.
 #[derive(Clone, Default)]
 struct Result(Arc<AtomicU64>);
 
@@ -54,10 +54,10 @@ impl Result {
     }
 }
 
-/// A message there and one back.
+/// Sends a message there and one back.
 fn through_channels(team: &Team, place: Placement, count: usize) -> f64 {
     let ((ping, pings), (pong, pongs)) = (channel::<usize>(), channel::<usize>());
-    // Who is what is known when the threads run.
+    // The members learn their numbers only when they run.
     let ends = StdMutex::new([Some((ping, pongs)), Some((pong, pings))]);
     let result = Result::default();
     let kept = result.clone();
@@ -77,7 +77,7 @@ fn through_channels(team: &Team, place: Placement, count: usize) -> f64 {
     result.get()
 }
 
-/// A turn of each, which is waited for with a lock and a condition.
+/// Alternates turns; each thread waits for its turn with a lock and a condition.
 fn through_condvar(team: &Team, place: Placement, count: usize) -> f64 {
     let whose = Arc::new((Mutex::new(0), Condvar::new()));
     let result = Result::default();
@@ -98,7 +98,7 @@ fn through_condvar(team: &Team, place: Placement, count: usize) -> f64 {
     result.get()
 }
 
-/// One thread that lets others run, where there are none. Go: `runtime.Gosched`.
+/// Yields on one thread, with no other thread to run. Go: `runtime.Gosched`.
 fn yields(team: &Team, place: Placement, count: usize) -> f64 {
     let result = Result::default();
     let kept = result.clone();

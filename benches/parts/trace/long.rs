@@ -8,14 +8,15 @@ use rtprof::trace::Options;
 use crate::event::{self, Events};
 use crate::recording::Recording;
 
-/// Records so many events as fast as one thread can, with the options that everybody gets, while another one reads.
-/// Answers the events, their bytes in the buffers and in the file, events dropped and omitted, generations, bytes by which
-/// the process grew at most, and seconds: of recording, until the stop returned, and of processor time of the reader.
+/// Records so many events as fast as one thread can, with the default options, while another thread reads. Returns the
+/// events, their bytes in the buffers and in the file, events dropped and omitted, generations, the maximum number of
+/// bytes by which the process grew, and seconds: of recording, until the stop returned, and of processor time of the
+/// reader.
 pub(crate) fn timed(events: &Events, count: usize) -> [f64; 9] {
     let before = peak();
     let start = Instant::now();
     let recording = Recording::start(Options::default());
-    // One pair is two events, and the warm-up an eighth more.
+    // One pair is two events, and the warm-up adds an eighth.
     events.timed(event::kind("pair"), (0, 4), 1, count * 4 / 9);
     let recorded = start.elapsed();
     let (stats, reading) = recording.stop();
@@ -33,7 +34,7 @@ pub(crate) fn timed(events: &Events, count: usize) -> [f64; 9] {
     ]
 }
 
-/// The most bytes that were ever resident.
+/// Returns the maximum of the resident bytes so far.
 fn peak() -> usize {
     let text = fs::read_to_string("/proc/self/status").expect("benchmarks run on Linux");
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("every process has one");

@@ -1,20 +1,20 @@
-//! Execution traces: what an event costs, what it weighs, and what becomes of it.
+//! The part for execution traces: the cost and the size of an event, the cost for programs, and reading.
 //!
 //! Requests:
-//! - `begin` and `end`: a trace that is read as it comes; `end` answers events, bytes in the buffers, bytes of the
-//!   file, and events that were dropped;
-//! - `warm`: records until buffers are used again;
-//! - `depth KIND WAY FRAMES`: answers the depth of recursion that gives recorded stacks of so many frames, and the frames
-//!   they really have;
+//! - `begin` and `end`: a trace that is read while it is recorded; `end` answers events, bytes in the buffers, bytes of
+//!   the file, and events that were dropped;
+//! - `warm`: records until buffers are reused;
+//! - `depth KIND WAY FRAMES`: answers the depth of recursion that gives recorded stacks of so many frames, and the
+//!   frames that they really have;
 //! - `event KIND WAY DEPTH THREADS COUNT`: answers ns for an event (for `pair` and `yield`: two), at this depth;
 //! - `off HOOK COPY COUNT`: answers ns for a call of a hook;
-//! - `unread` and `drop`: a trace that nobody reads, to measure a few milliseconds within it;
+//! - `unread` and `drop`: a trace that is not read, to measure a few milliseconds within it;
 //! - `job NAME PLACE COUNT`: answers ns for an operation of threads that wait for each other;
 //! - `pool NANOS MILLIS`: answers ns for a job of a pool of workers, and the number of jobs;
-//! - `threads COUNT`: that so many threads live, and wait;
+//! - `threads COUNT`: starts waiting threads until there are so many;
 //! - `session`: answers ns of a start and of a stop, and the bytes of the file;
-//! - `drain WHAT COUNT`: answers what was read back from full buffers, see `drain.rs`;
-//! - `long COUNT`: answers what became of a long trace, see `long.rs`.
+//! - `drain WHAT COUNT`: answers the results of reading full buffers, see `drain.rs`;
+//! - `long COUNT`: answers the results of a long trace, see `long.rs`.
 
 mod bare;
 mod drain;
@@ -104,11 +104,11 @@ fn main() {
     drop(unread);
 }
 
-/// Some generations are read: what is recorded from now on goes to buffers that were used before, as in any trace that
-/// has gone on for a while. Fresh ones would cost page faults.
+/// Records until some generations are read: later records go to buffers that were used before, as in any trace that has
+/// run for a while. Fresh buffers would cost page faults.
 fn warm(events: &Events, recording: &Recording) {
     for generation in 1..=3 {
-        // More than a generation holds, at seven bytes each, and not faster than it is read.
+        // More than a generation holds, at seven bytes each, but recorded no faster than the reader reads.
         events.timed(event::kind("goal"), (0, 1), 1, 1_300_000);
         while recording.generations() < generation {
             thread::sleep(Duration::from_millis(10));

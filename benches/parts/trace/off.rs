@@ -1,4 +1,4 @@
-//! Hooks while nothing is recorded.
+//! Calls of hooks while nothing is recorded.
 
 use std::arch::asm;
 use std::hint::black_box;
@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use rtprof::trace::{self, WaitKind};
 
-/// Something that is called again and again.
+/// A call that is measured in a loop.
 trait Hook {
     fn call();
 }
@@ -27,7 +27,7 @@ macro_rules! hooks {
 }
 
 hooks! {
-    // What the others do besides.
+    // The work that all hooks do besides.
     Nothing = work();
     IsEnabled = { black_box(trace::is_enabled()); work() };
     WithRegion = trace::with_region("step", work);
@@ -55,7 +55,7 @@ pub(crate) fn of(hook: &str) -> Turns {
     }
 }
 
-/// Nanoseconds for a call, in the loop's copy of this number.
+/// Returns the nanoseconds for a call, in the loop's copy of this number.
 fn timed<H: Hook>(copy: usize, count: usize) -> f64 {
     let turns = copies::<H>()[copy];
     turns(count / 8);
@@ -64,8 +64,8 @@ fn timed<H: Hook>(copy: usize, count: usize) -> f64 {
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Four places within a cache line, two copies of each: as in the part about locks, where a loop this short lies in
-/// memory shows in its time.
+/// Returns two copies of the loop at each of four places within a cache line: as for locks, the place of a loop this
+/// short in memory is visible in its time.
 fn copies<H: Hook>() -> [fn(usize); 8] {
     [
         turns::<H, 0>,
@@ -81,7 +81,7 @@ fn copies<H: Hook>() -> [fn(usize); 8] {
 
 #[inline(never)]
 fn turns<H: Hook, const COPY: usize>(count: usize) {
-    // SAFETY: no operations, and a comment that keeps copies from being merged.
+    // SAFETY: the assembly has only `nop`s, and a comment that keeps the copies from being merged.
     unsafe {
         asm!(
             ".p2align 6",

@@ -1,6 +1,6 @@
-//! Spans of other tracers, with somebody who takes what they record.
+//! The part for spans of other tracers, each with a consumer for its records.
 //!
-//! Requests: `span WHOSE COUNT` (answers ns for a span, begun and ended, in the thread that makes it).
+//! Requests: `span WHOSE COUNT` (answers ns for a span, from begin to end, in the thread that makes it).
 
 use std::hint::black_box;
 use std::io::{self, Write};
@@ -38,7 +38,7 @@ fn main() {
             let start = Instant::now();
             spans(count);
             let nanos = start.elapsed().as_nanos() as f64 / count as f64;
-            // Whoever takes turns next has the machine to itself.
+            // The next contender has the machine to itself.
             fastrace::flush();
             taken.settle();
             vec![nanos]
@@ -48,7 +48,7 @@ fn main() {
     drop(writer);
 }
 
-/// What came out at the other end.
+/// The amount that the consumer has received.
 #[derive(Clone, Default)]
 struct Taken(Arc<AtomicU64>);
 
@@ -57,7 +57,7 @@ impl Taken {
         self.0.fetch_add(more, Ordering::Relaxed);
     }
 
-    /// Waits until nothing more comes.
+    /// Waits until no more data arrives.
     fn settle(&self) {
         let mut before = u64::MAX;
         loop {
@@ -104,7 +104,7 @@ fn fastraces<const UNDER_ONE_ROOT: usize>(count: usize) {
 fn puffins(count: usize) {
     for _ in 0..count / 1000 {
         {
-            // Scopes are handed on when the outermost one ends.
+            // Scopes are passed on when the outermost one ends.
             puffin::profile_scope!("outer");
             for _ in 0..1000 {
                 puffin::profile_scope!("step");

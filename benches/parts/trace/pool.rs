@@ -10,11 +10,11 @@ use rtprof::thread;
 use rtprof_benches::work::{steps, steps_in};
 
 const WORKERS: usize = 4;
-/// Jobs, and results, that wait at most.
+/// The maximum number of jobs, and of results, that wait.
 const BOUND: usize = 64;
 
-/// Runs jobs of so many nanoseconds for as long as `window`. Returns the nanoseconds for a job, by the clock and not by
-/// the worker, and how many there were.
+/// Runs jobs of so many nanoseconds for as long as `window`. Returns the nanoseconds for a job, in wall-clock time over
+/// all workers, and the number of jobs.
 pub(crate) fn run(nanos: usize, window: Duration) -> (f64, u64) {
     let work = steps_of(nanos);
     let (jobs, queue) = sync_channel::<u64>(BOUND);
@@ -25,7 +25,7 @@ pub(crate) fn run(nanos: usize, window: Duration) -> (f64, u64) {
             let (queue, results) = (Arc::clone(&queue), results.clone());
             thread::spawn(move || {
                 loop {
-                    // In a statement of its own: the lock is given back before the work begins.
+                    // A separate statement, so that the lock is released before the work begins.
                     let job = queue.lock().recv();
                     let Ok(job) = job else { return };
                     results.send(steps(job, work)).expect("somebody takes the results");
@@ -55,7 +55,8 @@ pub(crate) fn run(nanos: usize, window: Duration) -> (f64, u64) {
     (took.as_nanos() as f64 / count as f64, count)
 }
 
-/// As many steps for all jobs of a length in this process, so that they can be compared.
+/// Returns the number of steps of a job; the same for all jobs of a length in this process, so that they can be
+/// compared.
 fn steps_of(nanos: usize) -> usize {
     static STEPS_IN_A_MILLISECOND: OnceLock<usize> = OnceLock::new();
     (STEPS_IN_A_MILLISECOND.get_or_init(|| steps_in(1_000_000)) * nanos / 1_000_000).max(1)

@@ -1,4 +1,4 @@
-//! A trace that is read as it comes, as `trace::start` does it, by a thread that says how far it is.
+//! A trace that is read while it is recorded, as by `trace::start`, by a thread that reports its progress.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,12 +26,12 @@ impl Recording {
         Self { generations, consumer }
     }
 
-    /// How many were encoded.
+    /// Returns the number of generations that were encoded.
     pub(crate) fn generations(&self) -> u64 {
         self.generations.load(Ordering::Relaxed)
     }
 
-    /// Ends it. Returns what was recorded, and the seconds of processor time that it took to read it.
+    /// Ends the trace. Returns its statistics, and the seconds of processor time that reading took.
     pub(crate) fn stop(self) -> (Stats, f64) {
         let stats = trace::stop().expect("everything is read");
         (stats, self.consumer.join().expect("reading does not panic"))

@@ -1,4 +1,4 @@
-//! A trace's start and its stop, among threads that wait.
+//! The start and the stop of a trace, among waiting threads.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::{thread, trace};
 
-/// Threads that wait for something that never comes.
+/// Threads that wait for an event that never comes.
 #[derive(Default)]
 pub(crate) struct Waiting {
     gate: Arc<(Mutex<usize>, Condvar)>,
@@ -15,7 +15,7 @@ pub(crate) struct Waiting {
 }
 
 impl Waiting {
-    /// Starts threads until there are so many, and waits until they wait.
+    /// Starts threads until there are `count`, and waits until they wait.
     pub(crate) fn grow(&mut self, count: usize) {
         while self.count < count {
             let gate = Arc::clone(&self.gate);
@@ -37,13 +37,13 @@ impl Waiting {
     }
 }
 
-/// Nanoseconds of a start and of a stop of a trace in which next to nothing happens, and the bytes of the file.
+/// Returns the nanoseconds of a start and of a stop of a trace in which next to nothing happens, and the bytes of the
+/// file.
 pub(crate) fn timed() -> [f64; 3] {
     let start = Instant::now();
     trace::start(io::sink()).expect("no trace goes on");
     let started = Instant::now();
-    // As in any trace that is worth one, there is a stack, whose functions are named at the end, and the thread that
-    // writes is there.
+    // As in any useful trace there is a stack, whose functions are named at the end, and a thread that writes.
     trace::log("request", "a message");
     std::thread::sleep(Duration::from_millis(5));
     let stop = Instant::now();

@@ -1,4 +1,4 @@
-//! Channels: a message back and forth, and many in one direction. The same for std's and ours.
+//! Channels of std and of rtprof: a message back and forth, and many messages in one direction.
 
 use rtprof_benches::team::{Placement, Team};
 
@@ -36,7 +36,7 @@ macro_rules! channels {
 
             use crate::{Done, warm_up};
 
-            /// `count` round trips between two threads.
+            /// Makes `count` round trips between two threads.
             pub(super) fn ping_pong(
                 team: &Team,
                 place: Placement,
@@ -44,7 +44,7 @@ macro_rules! channels {
                 count: usize,
             ) -> Done {
                 let ((ping, pings), (pong, pongs)) = (channel::<usize>(), channel::<usize>());
-                // Who is what is known when the threads run.
+                // The members learn their numbers only when they run.
                 let ends = Mutex::new([Some((pong, pings)), Some((ping, pongs))]);
                 let nanos = Arc::new(AtomicU64::new(0));
                 let result = Arc::clone(&nanos);
@@ -75,7 +75,7 @@ macro_rules! channels {
                 }
             }
 
-            /// `count` messages from one thread to another.
+            /// Sends `count` messages from one thread to another.
             pub(super) fn stream(team: &Team, place: Placement, bound: Option<usize>, count: usize) -> Done {
                 match bound {
                     Some(bound) => {

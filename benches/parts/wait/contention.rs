@@ -1,4 +1,4 @@
-//! A lock that several threads want all the time, for work of a given length.
+//! A lock that several threads contend for, with work of a given length.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use rtprof_benches::work::steps;
 
 use crate::Done;
 
-/// Measures one lock: by how many threads, with how many steps of work under the lock and outside of it, for how many
+/// Measures one lock: with `threads` threads, so many steps of work under the lock and outside of it, for so many
 /// microseconds.
 pub(crate) type Measure = fn(&Team, threads: usize, work: [usize; 2], micros: usize) -> Done;
 
@@ -43,17 +43,17 @@ impl Lock for std::sync::Mutex<u64> {
     }
 }
 
-/// All threads go on until the same instant, so that none is left alone with the lock. The time for an operation is
-/// that of all threads together, from the first one's start to the last one's end: of two that never hinder each
-/// other it is half of what each needs.
+/// Measures the time for an operation. All threads go on until the same instant, so that none is left alone with the
+/// lock. The time is that of all threads together, from the first thread's start to the last one's end: for two threads
+/// that never hinder each other it is half of what each needs.
 fn measure<L: Lock>(team: &Team, threads: usize, [inside, outside]: [usize; 2], micros: usize) -> Done {
     let lock = L::default();
     let window = Duration::from_micros(micros as u64);
     let totals = Arc::new(Totals::default());
     let shared = Arc::clone(&totals);
-    // The clock takes longer than the shortest work, so it is read now and then.
+    // Reading the clock takes longer than the shortest work, so the clock is read only now and then.
     let between_looks = (1_000 / inside.max(1)).clamp(1, 50);
-    // Left to the kernel, two threads that slept may both wake on one core and never meet.
+    // If the kernel placed them, two woken threads could share a core and never contend.
     team.run(threads, Placement::Apart, move |_| {
         shared.present.fetch_add(1, Ordering::Relaxed);
         while shared.present.load(Ordering::Relaxed) < threads as u64 {

@@ -1,4 +1,4 @@
-//! What threads pay that wait for each other, with the profiles off and on.
+//! Measures threads that wait for each other, with the profiles off and on.
 
 use std::io;
 
@@ -11,25 +11,25 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// What the threads do.
+/// The work of the threads.
 enum Job {
-    /// Hand a lock over, each time to a thread that sleeps for it.
+    /// Pass a lock on, each time to a thread that sleeps for it.
     HandOver { frames: usize },
     /// Send a message back and forth.
     PingPong { place: Placement, frames: usize },
-    /// Send many messages in one direction, through a channel with room for so many (0: for any number).
+    /// Send many messages in one direction, through a channel with room for `bound` messages (0: any number).
     Stream { bound: usize },
-    /// Want one lock for so many steps of work, again and again after so many others.
+    /// Contend for one lock: `inside` steps of work under it, then `outside` steps without it, again and again.
     Contend { threads: usize, inside: usize, outside: usize, micros: usize },
-    /// Put jobs of a microsecond into a queue, and do them; tell one thread of each change, or all that wait.
+    /// Put jobs of a microsecond into a queue, and do them; notify one waiting thread of each change, or all.
     WorkQueue { producers: usize, workers: usize, tells: &'static str },
 }
 
-/// One that takes turns with the others of its group.
+/// A contender, which takes turns with the others of its group.
 struct Contender {
     who: &'static str,
     whose: &'static str,
-    /// Nanoseconds of the block profile, fraction of the mutex profile.
+    /// The rate of the block profile in nanoseconds, and the fraction of the mutex profile.
     rates: (u64, u64),
     anchor: &'static str,
 }
@@ -47,7 +47,7 @@ const AGAIN: &str = "the same again (A/A)";
 const OFF_AGAIN: Contender = ours(AGAIN, (0, 0), "");
 const BOTH: Contender = ours("rtprof, block 1, mutex 1", (1, 1), "");
 
-/// Jobs that are compared. The first contender is the baseline.
+/// A job and the contenders that are compared. The first contender is the baseline.
 struct Group {
     what: &'static str,
     job: Job,
@@ -120,7 +120,7 @@ const GROUPS: [Group; 18] = [
     Group { what: "channel of 64 messages, two cores", job: Job::Stream { bound: 64 }, contenders: &STREAM },
     contended("2 threads want a lock, for ~20 ns", 2, [20, 0], 4_000),
     contended("2 threads want a lock, for ~1 µs", 2, [1_000, 0], 4_000),
-    // More threads than cores: a window long enough for all of them to run.
+    // With more threads than cores, the window is long enough for all of them to run.
     contended("4 threads want a lock, for ~20 ns", 4, [20, 0], 10_000),
     contended("4 threads want a lock, for ~1 µs", 4, [1_000, 0], 10_000),
     contended("4 threads want a lock, for ~1 µs of 2", 4, [1_000, 1_000], 10_000),
@@ -164,7 +164,7 @@ const fn told_all(what: &'static str, producers: usize, workers: usize) -> Group
 }
 
 impl Job {
-    /// What is asked of the part to run it once: a few milliseconds.
+    /// Returns the request that runs the job once, for a few milliseconds.
     fn request(&self, whose: &str, depth: usize) -> String {
         match self {
             Self::HandOver { .. } => format!("hand-over {depth} 250"),
@@ -179,7 +179,7 @@ impl Job {
         }
     }
 
-    /// The job as its depth is asked for, and the frames it shall have.
+    /// Returns the job's name in a request for its depth, and the number of frames that its stacks should have.
     fn frames(&self) -> Option<(&'static str, usize)> {
         match self {
             Self::HandOver { frames } => Some(("hand-over", *frames)),
@@ -214,9 +214,9 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 struct Results {
     group: Group,
     order: Order,
-    /// By contender, one value per round: for one operation.
+    /// By contender: one value per round, for one operation.
     nanos: Vec<Vec<f64>>,
-    /// By contender: waits, and contended unlocks, for one operation; sums over the rounds.
+    /// By contender: waits and contended unlocks for one operation, as sums over the rounds.
     events: Vec<[f64; 2]>,
     /// Frames of the stacks.
     frames: f64,
@@ -272,7 +272,7 @@ impl Results {
         }
     }
 
-    /// How many events there were, and where each of them is one operation's, what it costs.
+    /// Returns the number of events, and the cost of an event if each operation has one.
     fn notes(&self, place: usize, more: f64) -> String {
         let rounds = self.nanos[place].len() as f64;
         let [waits, unlocks] = self.events[place].map(|sum| sum / rounds);

@@ -1,4 +1,4 @@
-//! A lock that goes from hand to hand: every operation waits, and every unlock is charged for it.
+//! A lock that two threads pass to each other: every operation waits, and every unlock is charged for the wait.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -14,18 +14,18 @@ use crate::{Done, warm_up};
 #[derive(Default)]
 struct Hands {
     lock: Mutex<()>,
-    /// Who is about to ask for the lock, or asleep for it, or has left.
+    /// The threads that are about to take the lock, or sleep for it, or have left.
     is_coming: [AtomicBool; 2],
-    /// Whether one of them has left.
+    /// Whether one of the threads has left.
     is_alone: AtomicBool,
-    /// What the first thread measured.
+    /// The time that the first thread measured.
     nanos: AtomicU64,
 }
 
-/// Two threads on one core, each of which takes the lock `count` times.
+/// Runs two threads on one core, each of which takes the lock `count` times.
 ///
-/// On one core, because only there who runs knows what the other one does: it has announced itself, and as it
-/// does not run, it sleeps for the lock.
+/// They share a core, because only there the running thread knows the state of the other one: that thread has announced
+/// its attempt, and since it does not run, it sleeps for the lock.
 pub(crate) fn measure(team: &Team, (way, depth): (usize, usize), count: usize) -> Done {
     let hands = Arc::new(Hands::default());
     let shared = Arc::clone(&hands);
@@ -42,7 +42,7 @@ impl Hands {
         for _ in 0..warm_up(count) {
             self.turn(me);
         }
-        // The two take turns, so one clock times both.
+        // The two threads take turns, so one clock times both.
         let start = Instant::now();
         for _ in 0..count {
             self.turn(me);
@@ -63,8 +63,8 @@ impl Hands {
             thread::yield_now();
         }
         MutexGuard::unlock_fair(guard);
-        // It was free, if some other program took the core from the other thread just before it slept. Who would
-        // lock it now would go on alone, without any waiting.
+        // The lock was free if another program took the core from the other thread just before that thread slept.
+        // Locking it now would let this thread go on alone, without any waiting.
         while other.load(Ordering::Acquire)
             && !self.lock.is_locked()
             && !self.is_alone.load(Ordering::Acquire)

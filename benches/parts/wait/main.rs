@@ -1,18 +1,18 @@
-//! Threads that wait for each other: for a lock, for a message.
+//! The part for threads that wait for each other: for a lock, for a message.
 //!
-//! Requests: `rates BLOCK MUTEX`; `trace on|off`; `way NUMBER` (which functions the stacks go through); `depth JOB FRAMES`
-//! (answers the depth of recursion that gives recorded stacks of so many frames, and the frames they really
-//! have); and the jobs, each of which answers nanoseconds, and waits and contended unlocks that were recorded,
-//! all for one operation:
-//! - `hand-over DEPTH COUNT`: of a lock, every time to a thread that sleeps for it;
+//! Requests: `rates BLOCK MUTEX`; `trace on|off`; `way NUMBER` (which functions the stacks go through); `depth JOB
+//! FRAMES` (answers the depth of recursion that gives recorded stacks of so many frames, and the frames that they
+//! really have); and the jobs, each of which answers nanoseconds, and the waits and contended unlocks that were
+//! recorded, all for one operation:
+//! - `hand-over DEPTH COUNT`: passes a lock on, every time to a thread that sleeps for it;
 //! - `ping-pong WHOSE PLACE DEPTH COUNT`: a round trip of two messages;
-//! - `stream WHOSE PLACE BOUND COUNT`: a message of many, through a channel with room for BOUND (0: any number);
-//! - `contend WHOSE THREADS INSIDE OUTSIDE MICROS`: a lock that several threads want, for so many steps of work, again
-//!   and again after so many others.
-//! - `work-queue WHOSE PRODUCERS WORKERS one|all JOBS`: a job that goes through a queue with room for 64; each change
-//!   is told to one thread that waits for it or to all.
+//! - `stream WHOSE PLACE BOUND COUNT`: one message of many, through a channel with room for BOUND (0: any number);
+//! - `contend WHOSE THREADS INSIDE OUTSIDE MICROS`: a lock that several threads contend for, with INSIDE steps of work
+//!   under it, and OUTSIDE steps without it, again and again.
+//! - `work-queue WHOSE PRODUCERS WORKERS one|all JOBS`: one job that goes through a queue with room for 64; each change
+//!   is notified to one waiting thread or to all.
 //!
-//! `dropped` answers how many events were recorded badly.
+//! `dropped` answers the number of badly recorded events.
 
 mod channels;
 mod contention;
@@ -31,7 +31,7 @@ use recorded::{Profile, dropped, set_rates};
 use traced::set_trace;
 use work_queue::Load;
 
-/// Threads of the largest job.
+/// The number of threads of the largest job.
 const THREADS: usize = 17;
 
 fn main() {
@@ -71,11 +71,11 @@ fn main() {
     });
 }
 
-/// What a job did.
+/// The result of a job.
 struct Done {
-    /// For one operation.
+    /// Nanoseconds for one operation.
     nanos: f64,
-    /// All, with those of the warm-up.
+    /// The number of all operations, including those of the warm-up.
     operations: f64,
 }
 
@@ -113,7 +113,7 @@ fn run(team: &Team, job: &str, request: &mut Request<'_>, way: usize) -> Done {
     }
 }
 
-/// A few operations of a job that has a depth.
+/// Runs a few operations of a job that has a depth.
 fn probe(team: &Team, job: &str, (way, depth): (usize, usize)) {
     const COUNT: usize = 16;
     let line = match job {
@@ -127,7 +127,7 @@ fn place(request: &mut Request<'_>) -> Placement {
     Placement::parse(request.word()).expect("a place")
 }
 
-/// Turns before the clock starts.
+/// Returns the number of turns before the clock starts.
 fn warm_up(count: usize) -> usize {
     count / 8
 }

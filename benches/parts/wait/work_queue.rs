@@ -1,7 +1,7 @@
-//! A work queue: threads that put jobs in, and threads that take them out and do them.
+//! A work queue: producer threads put jobs in, and worker threads take them out and do them.
 //!
-//! A ring behind a mutex with two conditions, as textbooks have it, over three families of locks; and a channel of
-//! crossbeam's, which is what such a program would use instead.
+//! The queue is a ring behind a mutex with two conditions, as in textbooks, over three families of locks; and, as the
+//! alternative, a channel of crossbeam.
 
 use std::collections::VecDeque;
 use std::hint::black_box;
@@ -14,21 +14,21 @@ use rtprof_benches::work::steps;
 
 use crate::Done;
 
-/// What is measured.
+/// The size of a measurement.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
-    /// Threads that put jobs in, and threads that do them.
+    /// The numbers of threads that put jobs in, and of threads that do them.
     pub(crate) producers: usize,
     pub(crate) workers: usize,
-    /// Whether all who wait are told of each change, and not only one.
+    /// Whether each change is notified to all waiting threads, and not only to one.
     pub(crate) tells_all: bool,
-    /// Jobs in all.
+    /// The total number of jobs.
     pub(crate) jobs: usize,
 }
 
-/// Jobs that have room.
+/// The number of jobs that the queue has room for.
 const BOUND: usize = 64;
-/// Of a job: about a microsecond.
+/// Steps of a job, which take about a microsecond.
 const STEPS: usize = 1_000;
 
 pub(crate) fn of(whose: &str) -> fn(&Team, Load) -> Done {
@@ -41,7 +41,7 @@ pub(crate) fn of(whose: &str) -> fn(&Team, Load) -> Done {
     }
 }
 
-/// A job, or the news that there are no more.
+/// A job; `None` if there are no more.
 type Job = Option<u64>;
 
 trait Queue: Send + Sync + 'static {
@@ -50,11 +50,11 @@ trait Queue: Send + Sync + 'static {
     fn take(&self) -> Job;
 }
 
-/// Locks that belong together.
+/// A mutex and a condition that belong together.
 trait Family: Send + Sync + 'static {
     type Mutex: Default + Send + Sync;
     type Condvar: Default + Send + Sync;
-    /// Waits until `ready` has a result.
+    /// Waits until `ready` returns a result.
     fn wait<R>(
         mutex: &Self::Mutex,
         changed: &Self::Condvar,
@@ -179,7 +179,7 @@ impl Queue for Channel {
     }
 }
 
-/// From the first member's start until the last one has ended.
+/// Measures from the first member's start until the last one has ended.
 fn measure<Q: Queue>(team: &Team, load: Load) -> Done {
     let Load { producers, workers, tells_all, jobs } = load;
     let queue = Q::new(tells_all);
@@ -196,7 +196,7 @@ fn measure<Q: Queue>(team: &Team, load: Load) -> Done {
             return;
         }
         (0..each).for_each(|job| queue.put(Some(job as u64)));
-        // The last producer sends the workers home.
+        // The last producer ends the workers.
         if open.fetch_sub(1, Ordering::AcqRel) == 1 {
             (0..workers).for_each(|_| queue.put(None));
         }

@@ -1,1 +1,1 @@
-//! Nothing: the tests of this package are those of the folder above, over another allocator.
+//! Empty: the tests of this package are those of the folder above, over another allocator.

@@ -1,4 +1,4 @@
-//! The CPU profile: all of tests/cpu that needs no Go.
+//! The CPU profile: all tests of tests/cpu that do not need Go.
 
 #[path = "../../cpu/hosts.rs"]
 mod hosts;

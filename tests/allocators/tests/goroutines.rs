@@ -1,4 +1,4 @@
-//! Where goroutines are: all of tests/goroutines.
+//! The goroutine profile: all tests of tests/goroutines.
 
 #[path = "../../goroutines/asked.rs"]
 mod asked;

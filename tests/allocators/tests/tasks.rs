@@ -1,4 +1,4 @@
-//! Async tasks: all of tests/tasks that needs no feature.
+//! Async tasks: all tests of tests/tasks that need no feature.
 
 #[path = "../../tasks/block.rs"]
 mod block;

@@ -1,4 +1,4 @@
-//! Stacks of traces: the tests of tests/traces that look at every kind of event.
+//! Stacks of traces: the tests of tests/traces that check every kind of event.
 
 #[path = "../../traces/events.rs"]
 mod events;

@@ -1,4 +1,4 @@
-//! Stacks of waits: those tests of tests/waits that look at them.
+//! Stacks of waits: the tests of tests/waits that check them.
 
 #[path = "../../waits/channels_stacks.rs"]
 mod channels_stacks;

@@ -1,4 +1,4 @@
-//! Calls by themselves.
+//! Measures single calls.
 
 use std::io;
 
@@ -11,11 +11,11 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// Calls of one kind in one turn: about a millisecond.
+/// Calls of one kind in one turn, which take about a millisecond.
 const COUNT: usize = 4_000;
-/// What one may cost more, while nothing is recorded, in nanoseconds.
+/// The budget in nanoseconds that a call may cost more while nothing is recorded.
 const BUDGET: f64 = 2.0;
-/// What takes longer, in nanoseconds, varies by more than that.
+/// The time in nanoseconds from which a call varies by more than the budget.
 const LONG: f64 = 700.0;
 
 pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
@@ -42,7 +42,7 @@ pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
 
 fn row(name: &str, values: &Values) -> Row {
     let calls = 1.0 + name.matches('+').count() as f64;
-    // Of the least: what the kernel does in a call varies by more than what comes before it takes.
+    // By the minima: the kernel's part of a call varies by more than the part before it takes.
     let more = |place: usize| min(&values[place]) - min(&values[BASELINE]);
     let others = [AGAIN, ALL, TRACE]
         .map(|place| format!("{}: {}", CONTENDERS[place].who, Unit::Nanos.show_excess(more(place))));

@@ -1,4 +1,4 @@
-//! Programs that make many calls.
+//! Measures programs that make many calls.
 
 use std::io;
 
@@ -10,22 +10,22 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// What a part is asked, and what its numbers are.
+/// A request to a part, and the meaning of its numbers.
 struct Job {
     part: &'static str,
     request: [String; 1],
     figures: &'static [Figure],
-    /// Whether it can be traced.
+    /// Whether the job can be traced.
     is_traced: bool,
 }
 
 struct Figure {
     what: &'static str,
-    /// Which number of the answer it is, and how much of the unit one of it is.
+    /// The index of the number in the answer, and the value of one in nanoseconds.
     at: usize,
     scale: f64,
     unit: Unit,
-    /// How many times the baseline each of these contenders may take.
+    /// How many times the baseline the named contenders may take.
     budget: Option<(f64, &'static [usize])>,
 }
 

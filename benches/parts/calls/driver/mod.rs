@@ -1,6 +1,6 @@
-//! What it costs that the waits of unmodified code are seen: calls by themselves, and programs that make many.
+//! Measures the cost of recording the waits of unmodified code: single calls, and programs that make many calls.
 //!
-//! A program in which they are seen is linked otherwise, so it is another one: each contender is a build of the same source.
+//! A program whose waits are recorded is linked differently, so each contender is a separate build of the same source.
 
 mod calls;
 mod jobs;
@@ -12,16 +12,16 @@ use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::Table;
 
-/// One that takes turns with the others.
+/// A contender, which takes turns with the others.
 struct Contender {
     who: &'static str,
     child: usize,
-    /// Nanoseconds of the block profile, fraction of the mutex profile.
+    /// The rate of the block profile in nanoseconds, and the fraction of the mutex profile.
     rates: (u64, u64),
     trace: bool,
 }
 
-/// Places in [`CONTENDERS`].
+/// Indices in [`CONTENDERS`].
 const BASELINE: usize = 0;
 const AGAIN: usize = 1;
 const OFF: usize = 2;
@@ -38,10 +38,10 @@ const CONTENDERS: [Contender; 6] = [
     Contender { who: "with it, a trace", child: 2, rates: (0, 0), trace: true },
 ];
 
-/// By contender, one value per round.
+/// By contender: one value per round.
 type Values = [Vec<f64>; CONTENDERS.len()];
 
-/// Processes of one part: two of one build, one of the other.
+/// Processes of one part: two of one build, one of the other build.
 struct Children([Child; 3]);
 
 impl Children {
@@ -50,7 +50,7 @@ impl Children {
         Ok(Self([start(Build::Plain)?, start(Build::Plain)?, start(Build::Interposed)?]))
     }
 
-    /// Has a contender do things, and returns the numbers of each.
+    /// Sends requests to a contender, and returns the numbers of each answer.
     fn ask(&mut self, place: usize, requests: &[String]) -> io::Result<Vec<Vec<f64>>> {
         let Contender { child, rates: (block, mutex), trace, .. } = CONTENDERS[place];
         let child = &mut self.0[child];

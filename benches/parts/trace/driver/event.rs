@@ -1,4 +1,4 @@
-//! What it costs the thread that records an event, and what other tracers take for a span.
+//! Measures what an event costs the thread that records it, and what other tracers take for a span.
 
 use std::io;
 
@@ -16,10 +16,10 @@ const COUNT: usize = 30_000;
 struct Case {
     name: &'static str,
     kind: &'static str,
-    /// Of the recorded stack, the tracer's own one included; 0 where none is recorded.
+    /// Frames of the recorded stack, including the tracer's own frame; 0 if no stack is recorded.
     frames: usize,
     threads: usize,
-    /// In nanoseconds.
+    /// The budget in nanoseconds.
     budget: Option<f64>,
     anchor: &'static str,
 }
@@ -28,7 +28,8 @@ const fn case(name: &'static str, kind: &'static str, frames: usize, budget: Opt
     Case { name, kind, frames, threads: 1, budget, anchor: "" }
 }
 
-/// Another thread does the same at the same time, on a core of its own. Follows the case it is held against.
+/// Makes a case in which another thread does the same at the same time, on another core. It follows the case that it is
+/// compared with.
 const fn by_two(name: &'static str, kind: &'static str, frames: usize) -> Case {
     Case { threads: 2, ..case(name, kind, frames, None) }
 }
@@ -51,10 +52,10 @@ const CASES: [Case; 8] = [
 const BUILDS: [(Build, &str); 2] =
     [(Build::Plain, "rtprof, frame pointers"), (Build::NoFramePointers, "rtprof, no frame pointers")];
 
-/// A span: two events of ours, the first with a stack, and what others make of it.
+/// A span: two events of ours, the first with a stack; the peers record their own spans.
 const SPAN: Case = case("a span, 10 frames", "pair", 10, None);
 
-/// Requests and names of those who take no stack, but what is said of them elsewhere.
+/// Requests and names of the peers, which capture no stack, and their costs as published elsewhere.
 const PEERS: [(&str, &str, &str); 4] = [
     ("fastrace", "fastrace, 1000 spans under a root", "126 ns"),
     ("fastrace-short", "fastrace, 10 spans under a root", "223 ns"),
@@ -71,7 +72,7 @@ pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             process(&mut child, way, effort.trace_rounds, &CASES, &mut results)?;
         }
         for (place, case) in CASES.iter().enumerate() {
-            // Without frame pointers it is the stacks that differ.
+            // Without frame pointers only the stacks differ.
             if build == Build::Plain || case.frames > 0 {
                 let alone = (case.threads > 1).then(|| &results[place - 1]);
                 table.add(results[place].row(case, who, alone));
@@ -81,7 +82,7 @@ pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     spans(binaries, effort, table)
 }
 
-/// What the cases cost in nanoseconds, with nothing recorded, and in a trace.
+/// The costs of a case in nanoseconds, with nothing recorded, and in a trace.
 #[derive(Default)]
 struct Costs {
     off: Vec<f64>,
@@ -90,8 +91,8 @@ struct Costs {
     frames: f64,
 }
 
-/// All cases in turns in one process, whose stacks go a way of their own. One trace for all of them: what follows its start
-/// is another row.
+/// Measures all cases in turns in one process, whose stacks go their own way. One trace serves all cases: the time
+/// after its start is measured in another row.
 fn process(
     child: &mut Child,
     way: usize,
@@ -102,7 +103,7 @@ fn process(
     let mut requests = vec![];
     for (case, costs) in cases.iter().zip(&mut *results) {
         let Case { kind, frames, threads, .. } = case;
-        // Without a stack its depth makes no difference.
+        // If no stack is captured, its depth makes no difference.
         let probed = if *frames == 0 { ("begin", 10) } else { (*kind, *frames) };
         let [depth, real] = child.numbers(&format!("depth {} {way} {}", probed.0, probed.1))?;
         costs.frames = if *frames == 0 { 0.0 } else { real };
@@ -136,7 +137,7 @@ fn begin(child: &mut Child) -> io::Result<()> {
 }
 
 /// # Errors
-/// When events were dropped: those cost something else.
+/// When events were dropped: a dropped event has another cost.
 fn end(child: &mut Child) -> io::Result<()> {
     let [_, _, _, dropped] = child.numbers("end")?;
     if dropped > 0.0 {
@@ -173,10 +174,10 @@ impl Costs {
     }
 }
 
-/// Ours and those of the peers, in turns.
+/// Measures our own spans and those of the peers, in turns.
 fn spans(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     let peers: &[_] = if effort.peers { &PEERS } else { &[] };
-    // Ours twice: the second is the control.
+    // Our own spans are measured twice: the second is the control.
     let mut nanos: Vec<Vec<f64>> = vec![vec![]; 2 + peers.len()];
     let mut frames = 0.0;
     let mut order = Order::of(nanos.len());

@@ -1,4 +1,4 @@
-//! What threads pay that do nothing but wait for each other.
+//! Measures threads that do nothing but wait for each other.
 
 use std::io;
 
@@ -97,7 +97,8 @@ pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     Ok(())
 }
 
-/// Events of an operation, from a trace of its own that is long enough for what happens once to vanish.
+/// Returns the number of events of an operation, from a separate trace that is long enough for one-time events to
+/// vanish.
 fn events_of(binaries: &Binaries, job: &Job) -> io::Result<f64> {
     let mut child = Child::start(&binaries.path(Build::Plain, "part-trace"))?;
     let count = job.count * 10;

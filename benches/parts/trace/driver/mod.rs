@@ -1,4 +1,4 @@
-//! Execution traces: what an event costs and weighs, what programs pay, and what becomes of it.
+//! Measures execution traces: the cost and the size of an event, the cost for programs, and reading.
 
 mod event;
 mod job;

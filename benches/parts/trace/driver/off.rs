@@ -1,4 +1,4 @@
-//! What hooks cost while nothing is recorded.
+//! Measures hooks while nothing is recorded.
 
 use std::io;
 
@@ -14,7 +14,7 @@ use crate::table::{Row, Table, Unit};
 const COPIES: usize = 8;
 const COUNT: usize = 200_000;
 
-/// Requests and names. The first is the loop itself, the second the same in another copy.
+/// Requests and names. The first is the loop itself, the second the same loop in another copy.
 const HOOKS: [(&str, &str); 7] = [
     ("nothing", "an empty loop"),
     ("nothing", super::AGAIN),
@@ -25,7 +25,7 @@ const HOOKS: [(&str, &str); 7] = [
     ("wait", "trace::wait"),
 ];
 
-/// In nanoseconds.
+/// The budget in nanoseconds.
 const BUDGET: f64 = 1.0;
 
 /// Measures all hooks and adds their rows.

@@ -1,4 +1,4 @@
-//! What a pool of workers pays, by the length of its jobs. The trace is read and encoded meanwhile.
+//! Measures a pool of workers, by the length of its jobs. The trace is read and encoded meanwhile.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// Nanoseconds of a job, and what Go pays.
+/// Nanoseconds of a job, and the cost in Go.
 const JOBS: [(usize, &str, &str); 3] = [
     (1_000, "pool of 4 workers, jobs of 1 µs", "Go 1.20×"),
     (10_000, "pool of 4 workers, jobs of 10 µs", "Go 1.04×"),
@@ -20,7 +20,7 @@ const CONTENDERS: [(&str, bool); 3] = [("trace off", false), (super::AGAIN, fals
 /// Measures pools with jobs of all lengths and adds their rows.
 pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     let mut results: [[Vec<f64>; CONTENDERS.len()]; JOBS.len()] = Default::default();
-    // Events, and jobs among which.
+    // The number of events, and of the jobs that recorded them.
     let mut events = [[0.0; 2]; JOBS.len()];
     let mut order = Order::of(CONTENDERS.len());
     for _ in 0..effort.pool_processes {

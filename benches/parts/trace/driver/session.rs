@@ -1,4 +1,4 @@
-//! What a trace takes as a whole: its start and stop, the reading of what was recorded, and a long one.
+//! Measures a trace as a whole: its start and stop, the reading of recorded data, and a long trace.
 
 use std::io;
 
@@ -18,7 +18,7 @@ const READ: [(&str, &str, usize); 2] =
 /// Events of the long trace.
 const EVENTS: usize = 10_000_000;
 
-/// Measures all of it and adds its rows.
+/// Measures these and adds their rows.
 pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     starts_and_stops(binaries, effort, table)?;
     readings(binaries, effort, table)?;

@@ -1,4 +1,4 @@
-//! What an event weighs, in the buffers and in the file.
+//! Measures the size of an event, in the buffers and in the file.
 
 use std::io;
 
@@ -9,10 +9,10 @@ use crate::table::{Row, Table, Unit};
 
 struct Case {
     name: &'static str,
-    /// What is asked of the part, in a trace that records nothing else.
+    /// The request to the part, in a trace that records nothing else.
     request: &'static str,
-    /// Whether the budget is about such events in a file too. Formats decide that: a region takes seven bytes in Go's,
-    /// and a message its length.
+    /// Whether the budget applies to such events in a file too. This depends on the format: a region takes seven bytes
+    /// in Go's, and a message takes its length.
     is_compact: bool,
     anchor: &'static str,
 }
@@ -46,10 +46,10 @@ const CASES: [Case; 6] = [
     },
 ];
 
-/// In bytes.
+/// The budget in bytes.
 const BUDGET: f64 = 5.0;
 
-/// One trace for each case.
+/// Measures each case in a separate trace.
 pub(super) fn measure(binaries: &Binaries, _: &Effort, table: &mut Table) -> io::Result<()> {
     for case in &CASES {
         let mut child = Child::start(&binaries.path(Build::Plain, "part-trace"))?;

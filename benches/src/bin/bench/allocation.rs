@@ -1,4 +1,4 @@
-//! What an allocation with its free costs under each allocator and profiler.
+//! Measures an allocation with its free under each allocator and profiler.
 
 use std::io;
 
@@ -12,16 +12,16 @@ use crate::effort::Effort;
 use crate::order::Order;
 use crate::table::{Row, Table, Unit};
 
-/// One contender: a binary, and how it is set up.
+/// A contender: a binary, and its setup.
 struct Contender {
     name: &'static str,
     build: Build,
     binary: &'static str,
-    /// Asked of it before the first round.
+    /// The request before the first round.
     set_up: Option<&'static str>,
-    /// The contender it is held against: the allocator under it, or the baseline.
+    /// The contender to compare with: the allocator under this one, or the baseline.
     against: &'static str,
-    /// Needs more than a hundred times as long, so gets fewer objects.
+    /// Whether it needs more than a hundred times as long, so that it gets fewer objects.
     slow: bool,
     peer: bool,
 }
@@ -42,8 +42,8 @@ const fn peer(name: &'static str, binary: &'static str, against: &'static str) -
     Contender { name, build: Build::Plain, binary, set_up: None, against, slow: false, peer: true }
 }
 
-/// The first is the baseline; the second is the same once more: how far its ratio is from 1 is how far
-/// any other ratio may be off.
+/// The first is the baseline. The second is the same once more: the distance of its ratio from 1 is the error of all
+/// other ratios.
 const CONTENDERS: [Contender; 12] = [
     own(NONE, "subject-none", None),
     own("the same again (A/A)", "subject-none", None),
@@ -107,7 +107,7 @@ struct Results<'a> {
     contenders: Vec<&'a Contender>,
     /// By case, by contender: one value per round, in the same order for all.
     nanos: Vec<Vec<Vec<f64>>>,
-    /// By case, by contender: taken and dropped.
+    /// By case, by contender: samples taken and dropped.
     samples: Vec<Vec<[f64; 2]>>,
     order: Order,
 }
@@ -123,7 +123,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// Starts every contender anew and lets them take turns.
+    /// Starts new processes of all contenders, and lets them take turns.
     fn generation(&mut self, binaries: &Binaries, rounds: usize) -> io::Result<()> {
         let mut children = Vec::new();
         for contender in &self.contenders {
@@ -149,7 +149,7 @@ impl<'a> Results<'a> {
         Ok(())
     }
 
-    /// One case, once by each contender.
+    /// Measures one case, once with each contender.
     fn round(&mut self, number: usize, children: &mut [Child]) -> io::Result<()> {
         let case = &CASES[number];
         for place in self.order.next_round() {
@@ -186,8 +186,8 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// What a sample costs at the default rate, where enough of them are taken to tell: it comes after
-    /// hundreds of thousands of bytes that others allocated, and finds its data in no cache.
+    /// Adds the cost of a sample at the default rate, if enough samples are taken to know it. Such a sample comes after
+    /// hundreds of thousands of bytes of other allocations, and finds its data in no cache.
     fn per_sample(&self, number: usize, case: &Case, row: Row) -> Row {
         let probability = case.sizes.sampling_probability(512 * 1024);
         if probability < 1e-3 {
@@ -209,7 +209,7 @@ impl<'a> Results<'a> {
         }
     }
 
-    /// What rtprof adds to jemalloc, as a share of what jemalloc's own profiler adds.
+    /// Returns the row of what rtprof adds to jemalloc, as a share of what jemalloc's own profiler adds.
     fn added_to_jemalloc(&self, number: usize, case: &Case) -> Row {
         let plain = self.of(number, JEMALLOC);
         let ours = excess(self.of(number, JEMALLOC_RTPROF), plain);

@@ -1,22 +1,22 @@
-//! Builds what the driver runs.
+//! Builds the binaries that the driver runs.
 
 use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// One set of flags, hence one target directory.
+/// A set of flags, which needs a separate target directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Build {
-    /// As this driver was built itself.
+    /// The flags of this driver itself.
     Plain,
     /// jemalloc with its profiler compiled in.
     JemallocProfiling,
     /// No frame pointers in Rust code.
     NoFramePointers,
-    /// Unmodified code is seen.
+    /// The waits of unmodified code are recorded.
     Interposed,
-    /// tokio tells tracing of its tasks.
+    /// tokio reports its tasks to tracing.
     TokioUnstable,
 }
 
@@ -40,10 +40,10 @@ const OWN: [&str; 16] = [
     "part-cpu",
 ];
 
-/// Those of them in which stacks are taken without frame pointers too.
+/// The binaries that also capture stacks without frame pointers.
 const CAPTURING: [&str; 5] = ["part-sample", "part-capture", "part-event", "part-trace", "part-cpu"];
 
-/// Those of them that are measured with unmodified code seen as well.
+/// The binaries that are also measured while the waits of unmodified code are recorded.
 const INTERPOSED: [&str; 3] = ["part-calls", "part-wait", "part-lock"];
 
 const PEERS: [&str; 6] = [
@@ -55,24 +55,24 @@ const PEERS: [&str; 6] = [
     "subject-dhat",
 ];
 
-/// What is built beside our own binaries.
+/// The binaries that are built beside our own.
 pub(crate) struct Wanted {
     /// Peers.
     pub(crate) allocators: bool,
     pub(crate) tracers: bool,
     pub(crate) samplers: bool,
     pub(crate) task_followers: bool,
-    /// Our own with unmodified code seen.
+    /// Our own binaries that record the waits of unmodified code.
     pub(crate) interposed: bool,
 }
 
-/// Where the binaries are.
+/// The directory of the binaries.
 pub(crate) struct Binaries {
     target: PathBuf,
 }
 
 impl Binaries {
-    /// Builds our own, and what else is wanted, saying what it does.
+    /// Builds our own binaries, and what else is wanted, and prints its progress.
     ///
     /// # Errors
     /// When cargo cannot be run or fails.
@@ -110,7 +110,7 @@ impl Binaries {
         Ok(binaries)
     }
 
-    /// The path of a binary that was built.
+    /// Returns the path of a binary that was built.
     pub(crate) fn path(&self, build: Build, name: &str) -> PathBuf {
         self.directory(build).join("release").join(name)
     }
@@ -144,7 +144,7 @@ impl Binaries {
         for name in names {
             command.args(["--bin", name]);
         }
-        // A value set here is stronger than the flags in .cargo/config.toml.
+        // A value set here overrides the flags in .cargo/config.toml.
         let flags = match build {
             Build::NoFramePointers => Some(""),
             Build::TokioUnstable => Some("-Cforce-frame-pointers=yes\x1f--cfg=tokio_unstable"),
@@ -159,12 +159,12 @@ impl Binaries {
     }
 }
 
-/// The root of the workspace this driver was built from.
+/// Returns the root of the workspace that this driver was built from.
 pub(crate) fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies inside the workspace")
 }
 
-/// This driver is `TARGET/PROFILE/bench`; what it builds goes under the same TARGET.
+/// Returns the target directory: this driver is `TARGET/PROFILE/bench`, and its builds go under the same TARGET.
 fn own_target_directory() -> io::Result<PathBuf> {
     let me = std::env::current_exe()?;
     let target = me.parent().and_then(Path::parent);

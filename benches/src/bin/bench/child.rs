@@ -4,7 +4,7 @@ use std::io::{self, BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child as Process, ChildStdin, ChildStdout, Command, Stdio};
 
-/// A process, killed when dropped.
+/// A process, which is killed when dropped.
 pub(crate) struct Child {
     process: Process,
     requests: ChildStdin,
@@ -29,7 +29,7 @@ impl Child {
         Ok(Self { process, requests, answers, name })
     }
 
-    /// The process's number.
+    /// Returns the process id.
     pub(crate) fn id(&self) -> u32 {
         self.process.id()
     }
@@ -66,7 +66,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended by itself already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }

@@ -1,26 +1,26 @@
-//! How much to measure.
+//! The amounts of measurement.
 
 /// The sizes of a run.
 pub(crate) struct Effort {
     /// Its name, for the heading.
     pub(crate) name: &'static str,
-    /// Whether the allocators and profilers of others take part.
+    /// Whether other projects' allocators and profilers take part.
     pub(crate) peers: bool,
-    /// How often the allocation subjects are started anew. A process keeps its luck with addresses for
-    /// life, so one process per contender would measure that luck.
+    /// How often new processes of the allocation subjects are started. A process keeps the addresses that it got by
+    /// chance, so a single process per contender would measure that chance.
     pub(crate) generations: usize,
     /// Rounds in the life of one process, for each case.
     pub(crate) rounds: usize,
     /// Processes for the parts that compare within one process, and rounds in each.
     pub(crate) parts: usize,
     pub(crate) part_rounds: usize,
-    /// Processes that lock without contention, and rounds in each for every copy of the loop.
+    /// Processes for uncontended locks, and rounds in each for every copy of the loop.
     pub(crate) lock_processes: usize,
     pub(crate) lock_rounds: usize,
     /// Processes whose threads wait for each other, and rounds in each.
     pub(crate) wait_processes: usize,
     pub(crate) wait_rounds: usize,
-    /// Processes whose calls are measured with and without being seen, and rounds in each.
+    /// Processes whose calls are measured with and without recorded waits, and rounds in each.
     pub(crate) interpose_processes: usize,
     pub(crate) interpose_rounds: usize,
     /// Numbers of records to export, each with the number of processes to do it in.
@@ -49,9 +49,9 @@ pub(crate) struct Effort {
     pub(crate) pool_millis: usize,
     /// Starts and stops of traces.
     pub(crate) sessions: usize,
-    /// Times that full buffers are read, and processes in which.
+    /// How often full buffers are read, and in how many processes.
     pub(crate) drains: usize,
-    /// Long traces, each in a process of its own.
+    /// Long traces, each in a separate process.
     pub(crate) long_traces: usize,
     /// Stretches of sampled time, and milliseconds of one.
     pub(crate) cpu_stretches: usize,
@@ -99,7 +99,7 @@ impl Effort {
         cpu_rounds: 12,
     };
 
-    /// Says that everything works, and roughly what it costs.
+    /// The run that shows that everything works, and roughly what it costs.
     pub(crate) const QUICK: Self = Self {
         name: "quick: a smoke run, its figures are rough",
         peers: false,

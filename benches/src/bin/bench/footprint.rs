@@ -1,4 +1,4 @@
-//! What the profiler weighs beside a large heap.
+//! Measures the memory of the profiler beside a large heap.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use crate::table::{Row, Table, Unit};
 /// The heap: one GiB.
 const HEAP: usize = 1 << 30;
 
-/// A name, a binary, and how it is set up.
+/// A name, a binary, and its setup.
 struct Process(&'static str, &'static str, Option<&'static str>);
 
 /// The first is the baseline.
@@ -25,7 +25,7 @@ const PROCESSES: [Process; 4] = [
 
 const RTPROF: &str = "rtprof over System";
 
-/// Grows the heap in every process and compares what is resident.
+/// Grows the heap in every process and compares the resident bytes.
 pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
     let mut resident = vec![vec![]; PROCESSES.len()];
     let mut samples = [[0.0; 2]; PROCESSES.len()];

@@ -1,4 +1,4 @@
-//! Where and with what the table was measured.
+//! Describes the machine and the versions with which the table was measured.
 
 use std::fs;
 use std::process::Command;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::binaries::workspace;
 use crate::effort::Effort;
 
-/// The load of the machine over the last minute, five and fifteen. Read before the first measurement, it
-/// tells whether the machine was quiet.
+/// Returns the load of the machine over the last minute, five and fifteen. Read before the first measurement, it shows
+/// whether the machine was idle.
 pub(crate) fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
@@ -49,7 +49,7 @@ fn libc_version() -> String {
     output(Command::new("getconf").arg("GNU_LIBC_VERSION"))
 }
 
-/// The commit, and whether the tree differs from it.
+/// Returns the commit, and whether the tree differs from it.
 fn commit() -> String {
     let git = |arguments: &[&str]| output(Command::new("git").current_dir(workspace()).args(arguments));
     let hash = git(&["rev-parse", "--short", "HEAD"]);
@@ -73,10 +73,10 @@ const PEERS: [&str; 13] = [
     "tracing-subscriber",
 ];
 
-/// Those that take part in a quick run.
+/// The peers that take part in a quick run.
 const LOCKS: [&str; 3] = ["backtrace", "parking_lot", "parking_lot_core"];
 
-/// Names and versions, from the lock file.
+/// Returns names and versions from the lock file.
 fn peers(names: &[&str]) -> String {
     let lock = fs::read_to_string(workspace().join("Cargo.lock")).unwrap_or_default();
     let version = |name: &str| {

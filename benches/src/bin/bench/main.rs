@@ -1,10 +1,10 @@
 //! The driver: builds the binaries, runs them in turn, prints one table.
 //!
-//! `cargo run --release -p rtprof-benches --bin bench` for all of it, with `-- --quick` for a smoke run
-//! without the C and C++ allocators, and with the names of parts for these alone.
+//! `cargo run --release -p rtprof-benches --bin bench` runs everything; `-- --quick` makes a smoke run without the C
+//! and C++ allocators; names of parts as arguments run only these.
 //!
-//! What is measured and how it is driven stand side by side, in `parts/NAME/main.rs` and `parts/NAME/driver.rs`. They are two
-//! programs, because the one that is measured is linked with its own allocator, and this one without rtprof.
+//! The measured program and its driver stand side by side, in `parts/NAME/main.rs` and `parts/NAME/driver.rs`. They are
+//! two programs, because the measured one is linked with its own allocator, and the driver without rtprof.
 
 mod allocation;
 mod binaries;

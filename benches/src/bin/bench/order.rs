@@ -1,7 +1,7 @@
-//! In what order contenders take their turns.
+//! The order in which contenders take their turns.
 
-/// The order of one round after the other. Who begins moves on with every round, and every second round goes
-/// backwards, so that nobody always follows the same neighbour.
+/// The orders of successive rounds. The first contender changes with every round, and every second round goes
+/// backwards, so that no contender always follows the same neighbour.
 pub(crate) struct Order {
     contenders: usize,
     rounds: usize,
@@ -12,7 +12,7 @@ impl Order {
         Self { contenders, rounds: 0 }
     }
 
-    /// Every contender's place once.
+    /// Returns the indices of all contenders, each once.
     pub(crate) fn next_round(&mut self) -> impl Iterator<Item = usize> + use<> {
         let (all, round) = (self.contenders, self.rounds);
         self.rounds += 1;

@@ -1,10 +1,10 @@
-//! The table, and how its cells are written.
+//! The table, and the formatting of its cells.
 
 use std::fmt;
 
 use rtprof_benches::statistics::{excess, median, min, ratio};
 
-/// A limit from the design with what was measured against it.
+/// A limit from the design, and whether the measurement keeps it.
 #[derive(Clone)]
 pub(crate) struct Budget {
     /// The limit as a reader sees it.
@@ -13,12 +13,12 @@ pub(crate) struct Budget {
     pub(crate) met: bool,
 }
 
-/// One row. Empty cells stay empty.
+/// A row. Empty cells stay empty.
 #[derive(Clone, Default)]
 pub(crate) struct Row {
-    /// What is measured.
+    /// The subject of the measurement.
     pub(crate) what: String,
-    /// Who does it.
+    /// The contender.
     pub(crate) who: String,
     pub(crate) median: String,
     pub(crate) min: String,
@@ -26,18 +26,18 @@ pub(crate) struct Row {
     pub(crate) ratio: String,
     /// How much more than the baseline.
     pub(crate) excess: String,
-    /// What the baseline is.
+    /// The name of the baseline.
     pub(crate) against: String,
     /// Samples taken, and dropped.
     pub(crate) samples: String,
     pub(crate) budget: Option<Budget>,
-    /// What the same costs elsewhere, from an earlier measurement.
+    /// The cost of the same elsewhere, from an earlier measurement.
     pub(crate) anchor: &'static str,
-    /// What the figures alone do not say.
+    /// Remarks that the figures do not show.
     pub(crate) notes: String,
 }
 
-/// How a quantity is written.
+/// The unit of a quantity.
 #[derive(Clone, Copy)]
 pub(crate) enum Unit {
     Nanos,
@@ -48,7 +48,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// A value in this unit.
+    /// Formats a value in this unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
             Self::Nanos if value.abs() < 100.0 => format!("{value:.1} ns"),
@@ -60,14 +60,14 @@ impl Unit {
         }
     }
 
-    /// A difference: with its sign.
+    /// Formats a difference, with its sign.
     pub(crate) fn show_excess(self, value: f64) -> String {
         format!("{}{}", if value < 0.0 { "−" } else { "+" }, self.show(value.abs()))
     }
 }
 
 impl Row {
-    /// A row with the median and least of some values.
+    /// Makes a row with the median and the minimum of some values.
     pub(crate) fn of(what: impl Into<String>, who: impl Into<String>, values: &[f64], unit: Unit) -> Self {
         Self {
             what: what.into(),
@@ -78,7 +78,7 @@ impl Row {
         }
     }
 
-    /// Sets the values against a baseline of the same rounds.
+    /// Compares the values with a baseline of the same rounds.
     pub(crate) fn against(mut self, name: &str, values: &[f64], baseline: &[f64], unit: Unit) -> Self {
         self.ratio = format!("{:.3}", ratio(values, baseline));
         self.excess = unit.show_excess(excess(values, baseline));
@@ -86,25 +86,25 @@ impl Row {
         self
     }
 
-    /// Says how many samples were taken and dropped.
+    /// Sets how many samples were taken and dropped.
     pub(crate) fn samples(mut self, [taken, dropped]: [f64; 2]) -> Self {
         self.samples = format!("{taken} / {dropped}");
         self
     }
 
-    /// Adds what the figures alone do not say.
+    /// Sets the remarks.
     pub(crate) fn notes(mut self, notes: impl Into<String>) -> Self {
         self.notes = notes.into();
         self
     }
 
-    /// Holds the row against a budget.
+    /// Sets the row's budget.
     pub(crate) fn budget(mut self, limit: impl Into<String>, met: bool, anchor: &'static str) -> Self {
         self.budget = Some(Budget { limit: limit.into(), met });
         self.anchor(anchor)
     }
 
-    /// Says what the same costs elsewhere.
+    /// Sets the cost of the same elsewhere.
     pub(crate) fn anchor(mut self, anchor: &'static str) -> Self {
         self.anchor = anchor;
         self
@@ -123,7 +123,7 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// Says more about the row that was added last.
+    /// Changes the row that was added last.
     pub(crate) fn amend(&mut self, more: impl FnOnce(&mut Row)) {
         more(self.rows.last_mut().expect("a row was added"));
     }
