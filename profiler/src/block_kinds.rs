@@ -51,7 +51,18 @@ impl BlockKinds {
             WaitReason::Net => Self::NETWORK,
             WaitReason::Join => Self::JOIN,
             WaitReason::Await => Self::AWAIT,
-            _ => Self::SYNC,
+            WaitReason::MutexLock
+            | WaitReason::RwLockRead
+            | WaitReason::RwLockWrite
+            | WaitReason::CondWait
+            | WaitReason::Once
+            | WaitReason::Barrier
+            | WaitReason::Semaphore
+            | WaitReason::ChanSend
+            | WaitReason::ChanReceive
+            | WaitReason::Park
+            | WaitReason::Sync
+            | WaitReason::Select => Self::SYNC,
         }
     }
 

@@ -31,10 +31,14 @@ fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
     NonNull::new(p.cast())
 }
 
+/// Reserves no swap for mappings of which most is never touched. Miri does not know the flag.
+#[cfg(rtprof_supported)]
+const LAZY: libc::c_int = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
+
 /// Maps `len` zeroed, readable and writable bytes. Pages cost memory only once written.
 pub fn map(len: usize) -> Option<NonNull<u8>> {
     #[cfg(rtprof_supported)]
-    return mmap(len, libc::PROT_READ | libc::PROT_WRITE, libc::MAP_NORESERVE);
+    return mmap(len, libc::PROT_READ | libc::PROT_WRITE, LAZY);
     #[cfg(not(rtprof_supported))]
     None
 }
@@ -42,7 +46,7 @@ pub fn map(len: usize) -> Option<NonNull<u8>> {
 /// Reserves `len` bytes of address space that fault on any access until [`commit`] makes them accessible.
 pub fn reserve(len: usize) -> Option<NonNull<u8>> {
     #[cfg(rtprof_supported)]
-    return mmap(len, libc::PROT_NONE, libc::MAP_NORESERVE);
+    return mmap(len, libc::PROT_NONE, LAZY);
     #[cfg(not(rtprof_supported))]
     None
 }

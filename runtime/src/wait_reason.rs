@@ -1,86 +1,63 @@
 //! The reasons for which a goroutine waits.
 
-/// Why a goroutine does not run. Go: `waitReason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum WaitReason {
+/// Defines the reasons once: the type, its list and its names, so that none can be forgotten.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $name:ident = $number:literal, $text:literal;)*) => {
+        /// Why a goroutine does not run. Go: `waitReason`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum WaitReason {
+            $($(#[$doc])* $name = $number,)*
+        }
+
+        impl WaitReason {
+            /// All reasons, by their numbers from 1.
+            pub const ALL: [Self; [$($number),*].len()] = [$(Self::$name),*];
+
+            /// Returns the name shown in profiles: Go's words where Go has the reason, since tools group by them.
+            pub fn name(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+reasons! {
     /// For a mutex that another goroutine holds.
-    MutexLock = 1,
+    MutexLock = 1, "sync.Mutex.Lock";
     /// For read access to a lock that a writer holds or waits for.
-    RwLockRead,
+    RwLockRead = 2, "sync.RWMutex.RLock";
     /// For write access to a lock that others hold.
-    RwLockWrite,
+    RwLockWrite = 3, "sync.RWMutex.Lock";
     /// For a condition variable.
-    CondWait,
+    CondWait = 4, "sync.Cond.Wait";
     /// For another thread to finish a one-time initialisation.
-    Once,
+    Once = 5, "once";
     /// For the other participants of a barrier.
-    Barrier,
+    Barrier = 6, "barrier";
     /// For a semaphore.
-    Semaphore,
+    Semaphore = 7, "semacquire";
     /// For room in a channel.
-    ChanSend,
+    ChanSend = 8, "chan send";
     /// For a message from a channel.
-    ChanReceive,
+    ChanReceive = 9, "chan receive";
     /// For threads to end.
-    Join,
+    Join = 10, "thread join";
     /// For `unpark`.
-    Park,
+    Park = 11, "thread park";
     /// For a time to pass.
-    Sleep,
+    Sleep = 12, "sleep";
     /// For another goroutine, by means of the program's own synchronisation.
-    Sync,
+    Sync = 13, "sync wait";
     /// For one of several things.
-    Select,
+    Select = 14, "select";
     /// For the network, or another device.
-    Net,
+    Net = 15, "IO wait";
     /// For what an async task awaits: its stack shows what.
-    Await,
+    Await = 16, "await";
 }
 
 impl WaitReason {
-    /// All reasons, by their numbers from 1.
-    pub const ALL: [Self; 16] = [
-        Self::MutexLock,
-        Self::RwLockRead,
-        Self::RwLockWrite,
-        Self::CondWait,
-        Self::Once,
-        Self::Barrier,
-        Self::Semaphore,
-        Self::ChanSend,
-        Self::ChanReceive,
-        Self::Join,
-        Self::Park,
-        Self::Sleep,
-        Self::Sync,
-        Self::Select,
-        Self::Net,
-        Self::Await,
-    ];
-
-    /// Returns the name shown in profiles: Go's words where Go has the reason, since tools group by them.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::MutexLock => "sync.Mutex.Lock",
-            Self::RwLockRead => "sync.RWMutex.RLock",
-            Self::RwLockWrite => "sync.RWMutex.Lock",
-            Self::CondWait => "sync.Cond.Wait",
-            Self::Once => "once",
-            Self::Barrier => "barrier",
-            Self::Semaphore => "semacquire",
-            Self::ChanSend => "chan send",
-            Self::ChanReceive => "chan receive",
-            Self::Join => "thread join",
-            Self::Park => "thread park",
-            Self::Sleep => "sleep",
-            Self::Sync => "sync wait",
-            Self::Select => "select",
-            Self::Net => "IO wait",
-            Self::Await => "await",
-        }
-    }
-
     /// Returns the reason with this number; `None` for 0, which means no wait.
     pub fn from_number(number: u8) -> Option<Self> {
         Self::ALL.get(usize::from(number).checked_sub(1)?).copied()

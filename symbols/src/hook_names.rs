@@ -221,7 +221,7 @@ mod tests {
             "core::ptr::drop_in_place<lock_api::mutex::MutexGuard<rtprof_hooks::sync::mutex::QueueMutex,()>>",
             "core::ptr::drop_in_place::<lock_api::rwlock::RwLockReadGuard<R, app::T>>",
             "core::mem::drop::<lock_api::mutex::MutexGuard<R, app::T>>",
-            "<rtprof_tracer::turn::Turn>::append::<<rtprof_tracer::turn::Turn>::put<3>::{closure#0}>",
+            "<rtprof_tracer::lane_writer::LaneWriter>::append::<<rtprof_tracer::lane_writer::LaneWriter>::put<3>::{closure#0}>",
             "rtprof_tracer::states::block",
             "rtprof_tracer::region::start",
             "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",

@@ -72,8 +72,11 @@ impl Session {
         }
     }
 
-    /// Ends recording of this trace, and of no later one.
+    /// Ends recording of this trace, and of no later one. Nothing in a forked child.
     pub(super) fn stop(&self) {
+        if !self.is_here() {
+            return;
+        }
         let mut progress = self.progress();
         progress.is_stopping = true;
         let recording = progress.recording;
@@ -84,7 +87,7 @@ impl Session {
         self.changed.notify_all();
     }
 
-    /// Whether this process is the one that records.
+    /// Whether this process is the one that records. In a forked child another thread may hold `progress` for ever.
     pub(super) fn is_here(&self) -> bool {
         self.process == own_process()
     }
@@ -97,13 +100,18 @@ impl Session {
         }
     }
 
-    /// Updates the statistics.
+    /// Updates the statistics. Nothing in a forked child.
     pub(super) fn note(&self, note: impl FnOnce(&mut Stats)) {
-        note(&mut self.progress().stats);
+        if self.is_here() {
+            note(&mut self.progress().stats);
+        }
     }
 
-    /// Ends the session: everything was written, or nothing more will be.
+    /// Ends the session: everything was written, or nothing more will be. Nothing in a forked child.
     pub(super) fn end(&self, end: Result<(), TraceError>) {
+        if !self.is_here() {
+            return;
+        }
         let mut progress = self.progress();
         if progress.end.is_none() {
             progress.end = Some(end);
@@ -154,4 +162,24 @@ pub fn stop() -> Result<Stats, TraceError> {
     let session = session.ok_or(TraceError::NotStarted)?;
     session.stop();
     session.wait()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_child_does_not_wait_for_a_lock_of_its_parent() {
+        let session = Session {
+            process: own_process() + 1,
+            options: Options::default(),
+            progress: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        let held = session.progress();
+        session.note(|_| panic!("the statistics are the parent's"));
+        session.stop();
+        session.end(Ok(()));
+        assert!(held.end.is_none() && !held.is_stopping);
+    }
 }

@@ -164,6 +164,7 @@ fn the_executors_waker_is_held_as_long_as_there_are_clones() {
 }
 
 #[cfg(not(loom))]
+#[cfg_attr(miri, ignore = "takes a minute there")]
 #[test]
 fn more_clones_than_can_be_counted_are_refused() {
     let task = Counted::begin();
