@@ -42,6 +42,7 @@ step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc
 step 'every kind of build' ci/builds.sh all
 step 'sanitizers' ci/sanitizers.sh
 step 'damaged debug information' damaged_debug_information
+step 'fuzz targets' ci/fuzz.sh
 step 'benchmarks' ci/benches.sh run
 step 'beside four busy loops' beside_busy_loops
 step 'the oldest compiler' ci/msrv.sh

@@ -23,7 +23,7 @@ fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
     if p == libc::MAP_FAILED {
         return None;
     }
-    if len >= HUGE_PAGE {
+    if len >= HUGE_PAGE && !cfg!(miri) {
         // Tables and the pool are accessed sparsely: backed by huge pages, a handful of samples would cost megabytes.
         // SAFETY: advice on the mapping made above.
         unsafe { libc::madvise(p, len, libc::MADV_NOHUGEPAGE) };
@@ -31,7 +31,7 @@ fn mmap(len: usize, prot: i32, flags: i32) -> Option<NonNull<u8>> {
     NonNull::new(p.cast())
 }
 
-/// Reserves no swap for mappings of which most is never touched. Miri does not know the flag.
+/// Reserves no swap for mappings of which most is never touched. Miri knows neither this flag nor `madvise`.
 #[cfg(rtprof_supported)]
 const LAZY: libc::c_int = if cfg!(miri) { 0 } else { libc::MAP_NORESERVE };
 
