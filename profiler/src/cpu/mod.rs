@@ -5,51 +5,27 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | `current` | the handlers' access to the current sampling |
+//! | `samples`, `task_names` | the counts of samples, and the names of the tasks in which they were taken |
+//! | `sampler` | the beginning and the end of a sampling; inside it: |
 //! | `perf`, `timer`, `cpu_time` | measuring a thread's time in the kernel, and its notice that a period is over |
 //! | `signal`, `event` | the signal in use, and the cause of a signal |
 //! | `thread`, `rest` | the weight of a sample, and when none is taken |
-//! | `samples`, `task_names` | the counts of samples, and the names of the tasks in which they were taken |
 //! | `sampling` | the work of threads while they are sampled |
 //! | `attach`, `threads` | finding threads, and arranging that they are signalled |
 //! | `permit` | the current sampling, and which others may end it |
-//! | `sampler` | the beginning and the end of a sampling |
-//! | `current` | the handlers' access to the current sampling |
 //!
 //! # Locks
 //! None in the handler, nor in threads that begin. The thread that stops a sampling receives its samples through a
 //! [`ForkMutex`](rtprof_runtime::fork_safe::ForkMutex).
 
-#[cfg(rtprof_supported)]
-mod attach;
-#[cfg(rtprof_supported)]
-mod cpu_time;
 #[cfg_attr(not(rtprof_supported), allow(dead_code))]
 mod current;
 mod error;
 #[cfg(rtprof_supported)]
-mod event;
-#[cfg(rtprof_supported)]
-mod noted_name;
-#[cfg(rtprof_supported)]
-mod perf;
-#[cfg(rtprof_supported)]
-mod permit;
-#[cfg(rtprof_supported)]
-mod rest;
-#[cfg(rtprof_supported)]
 mod sampler;
 mod samples;
-#[cfg(rtprof_supported)]
-mod sampling;
-#[cfg(rtprof_supported)]
-mod signal;
 mod task_names;
-#[cfg(rtprof_supported)]
-mod thread;
-#[cfg(rtprof_supported)]
-mod threads;
-#[cfg(rtprof_supported)]
-mod timer;
 
 use core::fmt;
 use core::time::Duration;
@@ -204,7 +180,8 @@ impl fmt::Debug for Sampler {
 }
 
 #[cfg(rtprof_supported)]
-static OBSERVER: ThreadObserver = ThreadObserver { began: sampling::thread_began, forked: sampler::forked };
+static OBSERVER: ThreadObserver =
+    ThreadObserver { began: sampler::sampling::thread_began, forked: sampler::forked };
 
 #[cfg(all(test, rtprof_supported, not(loom)))]
 mod tests;

@@ -6,6 +6,19 @@
 //!   thread:    a period of its time is over ──► signal ──► handler ──► Samples
 //! ```
 
+mod attach;
+pub(super) mod cpu_time;
+mod event;
+mod noted_name;
+mod perf;
+mod permit;
+mod rest;
+pub(super) mod sampling;
+mod signal;
+mod thread;
+mod threads;
+mod timer;
+
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
@@ -27,18 +40,18 @@ use rtprof_runtime::snapshot;
 use rtprof_runtime::stack::marker;
 use rtprof_runtime::wait_reason::WaitReason;
 
-use super::attach::{Attacher, Way};
 use super::current::Ended;
-use super::perf::PerfEvent;
-use super::permit::{Permit, Ticket};
 use super::samples::{CpuKey, Samples};
-use super::sampling::{SAMPLING, Sampling};
-use super::signal::Signal;
 use super::task_names::TaskName;
-use super::threads::{self, Threads};
-use super::timer::Timer;
-use super::{CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy, cpu_time};
+use super::{CpuProfileError, CpuSamples, CpuSource, MAX_HZ, Options, SampledBy};
+use attach::{Attacher, Way};
+use perf::PerfEvent;
+use permit::{Permit, Ticket};
 use rtprof_runtime::hook;
+use sampling::{SAMPLING, Sampling};
+use signal::Signal;
+use threads::Threads;
+use timer::Timer;
 
 /// Interval at which the collector reads the number of threads. Each read costs some 60 microseconds in a virtual
 /// machine, most of it for waking up.
@@ -59,8 +72,8 @@ const HURRY: Duration = Duration::from_millis(50);
 /// Resets the sampler in a forked child.
 pub(super) fn forked() {
     SAMPLING.forget();
-    super::thread::forked();
-    super::signal::give_back();
+    thread::forked();
+    signal::give_back();
 }
 
 /// The state shared by the collector and the thread that stops it.

@@ -16,7 +16,7 @@ fn alone() -> impl Drop {
 /// Uses at least this much processor time, and returns how much it was.
 #[inline(never)]
 fn burn(time: Duration) -> Duration {
-    let used = || Duration::from_nanos(cpu_time::own().unwrap());
+    let used = || Duration::from_nanos(sampler::cpu_time::own().unwrap());
     let start = used();
     while used() - start < time {
         for i in 0..1000 {

@@ -15,7 +15,7 @@ pub(super) fn clock_of(id: u32) -> libc::clockid_t {
 }
 
 /// Returns the nanoseconds of the current thread. Safe to call in a signal handler.
-pub(super) fn own() -> Option<u64> {
+pub(in crate::cpu) fn own() -> Option<u64> {
     read(libc::CLOCK_THREAD_CPUTIME_ID)
 }
 

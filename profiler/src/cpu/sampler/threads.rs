@@ -13,10 +13,10 @@ use rtprof_runtime::stack::marker;
 use super::attach::{Attacher, Since};
 use super::cpu_time;
 use super::perf::PerfEvent;
-use super::samples::{CpuKey, Samples};
 use super::signal::Signal;
-use super::task_names::TaskName;
 use super::thread::{Armed, CpuThread};
+use crate::cpu::samples::{CpuKey, Samples};
+use crate::cpu::task_names::TaskName;
 
 /// The number of checks on a thread that blocks the signal, before it is taken to block the signal permanently.
 const YOUTH: u32 = 10;

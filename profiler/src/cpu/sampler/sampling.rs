@@ -11,11 +11,11 @@ use rtprof_runtime::stack::{Interrupted, MAX_STACK, marker};
 
 use super::attach::{Attacher, Since};
 use super::cpu_time;
-use super::current::Current;
 use super::event::Cause;
-use super::samples::{CpuKey, Samples};
-use super::task_names::TaskName;
 use super::thread::CpuThread;
+use crate::cpu::current::Current;
+use crate::cpu::samples::{CpuKey, Samples};
+use crate::cpu::task_names::TaskName;
 
 rtprof_runtime::lazy_under_loom! {
     /// The current sampling, for handlers.
@@ -84,7 +84,7 @@ impl Sampling {
 
 /// Attaches the current thread, which begins. Safe to call in a hook.
 #[inline]
-pub(super) fn thread_began() {
+pub(in crate::cpu) fn thread_began() {
     if SAMPLING.is_set() {
         attach_own();
     }
