@@ -28,12 +28,45 @@ impl<R> RawRwLock<R> {
     }
 }
 
-/// Wraps a wait without a deadline, which always succeeds.
-fn surely(get_in: impl FnOnce()) -> impl FnOnce() -> bool {
-    || {
-        get_in();
-        true
-    }
+/// Methods that go to the inner lock. A method that may wait first tries, so that a free lock is never a wait.
+macro_rules! forward {
+    ($(lock $lock:ident, $try_lock:ident, $wait:ident;)* $(timed $for:ident, $until:ident, $try:ident, $timed_wait:ident;)*
+     $(unlock $unlock:ident;)*) => {
+        $(
+            #[inline]
+            fn $lock(&self) {
+                if !self.inner.$try_lock() {
+                    self.$wait(|| {
+                        self.inner.$lock();
+                        true
+                    });
+                }
+            }
+
+            #[inline]
+            fn $try_lock(&self) -> bool {
+                self.inner.$try_lock()
+            }
+        )*
+        $(
+            #[inline]
+            fn $for(&self, timeout: R::Duration) -> bool {
+                self.inner.$try() || self.$timed_wait(|| self.inner.$for(timeout))
+            }
+
+            #[inline]
+            fn $until(&self, deadline: R::Instant) -> bool {
+                self.inner.$try() || self.$timed_wait(|| self.inner.$until(deadline))
+            }
+        )*
+        $(
+            #[inline]
+            unsafe fn $unlock(&self) {
+                // SAFETY: the caller has the lock in this mode, and so the inner lock.
+                self.account.unlock(|| unsafe { self.inner.$unlock() });
+            }
+        )*
+    };
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
@@ -42,40 +75,11 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
     const INIT: Self = Self { inner: R::INIT, account: ForeignLockAccount::new() };
     type GuardMarker = R::GuardMarker;
 
-    #[inline]
-    fn lock_shared(&self) {
-        if !self.inner.try_lock_shared() {
-            self.wait_to_read(surely(|| self.inner.lock_shared()));
-        }
-    }
-
-    #[inline]
-    fn try_lock_shared(&self) -> bool {
-        self.inner.try_lock_shared()
-    }
-
-    #[inline]
-    unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.unlock_shared() });
-    }
-
-    #[inline]
-    fn lock_exclusive(&self) {
-        if !self.inner.try_lock_exclusive() {
-            self.wait_to_write(surely(|| self.inner.lock_exclusive()));
-        }
-    }
-
-    #[inline]
-    fn try_lock_exclusive(&self) -> bool {
-        self.inner.try_lock_exclusive()
-    }
-
-    #[inline]
-    unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.unlock_exclusive() });
+    forward! {
+        lock lock_shared, try_lock_shared, wait_to_read;
+        lock lock_exclusive, try_lock_exclusive, wait_to_write;
+        unlock unlock_shared;
+        unlock unlock_exclusive;
     }
 
     #[inline]
@@ -91,38 +95,17 @@ unsafe impl<R: lock_api::RawRwLock> lock_api::RawRwLock for RawRwLock<R> {
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockFair> RawRwLockFair for RawRwLock<R> {
-    #[inline]
-    unsafe fn unlock_shared_fair(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.unlock_shared_fair() });
-    }
-
-    #[inline]
-    unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.unlock_exclusive_fair() });
-    }
-
-    #[inline]
-    unsafe fn bump_shared(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.bump_shared() });
-    }
-
-    #[inline]
-    unsafe fn bump_exclusive(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.bump_exclusive() });
+    forward! {
+        unlock unlock_shared_fair;
+        unlock unlock_exclusive_fair;
+        unlock bump_shared;
+        unlock bump_exclusive;
     }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockDowngrade> RawRwLockDowngrade for RawRwLock<R> {
-    #[inline]
-    unsafe fn downgrade(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.downgrade() });
-    }
+    forward! { unlock downgrade; }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
@@ -130,76 +113,29 @@ unsafe impl<R: RawRwLockTimed> RawRwLockTimed for RawRwLock<R> {
     type Duration = R::Duration;
     type Instant = R::Instant;
 
-    #[inline]
-    fn try_lock_shared_for(&self, timeout: R::Duration) -> bool {
-        self.inner.try_lock_shared() || self.wait_to_read(|| self.inner.try_lock_shared_for(timeout))
-    }
-
-    #[inline]
-    fn try_lock_shared_until(&self, deadline: R::Instant) -> bool {
-        self.inner.try_lock_shared() || self.wait_to_read(|| self.inner.try_lock_shared_until(deadline))
-    }
-
-    #[inline]
-    fn try_lock_exclusive_for(&self, timeout: R::Duration) -> bool {
-        self.inner.try_lock_exclusive() || self.wait_to_write(|| self.inner.try_lock_exclusive_for(timeout))
-    }
-
-    #[inline]
-    fn try_lock_exclusive_until(&self, deadline: R::Instant) -> bool {
-        self.inner.try_lock_exclusive()
-            || self.wait_to_write(|| self.inner.try_lock_exclusive_until(deadline))
+    forward! {
+        timed try_lock_shared_for, try_lock_shared_until, try_lock_shared, wait_to_read;
+        timed try_lock_exclusive_for, try_lock_exclusive_until, try_lock_exclusive, wait_to_write;
     }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockRecursive> RawRwLockRecursive for RawRwLock<R> {
-    #[inline]
-    fn lock_shared_recursive(&self) {
-        if !self.inner.try_lock_shared_recursive() {
-            self.wait_to_read(surely(|| self.inner.lock_shared_recursive()));
-        }
-    }
-
-    #[inline]
-    fn try_lock_shared_recursive(&self) -> bool {
-        self.inner.try_lock_shared_recursive()
-    }
+    forward! { lock lock_shared_recursive, try_lock_shared_recursive, wait_to_read; }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockRecursiveTimed> RawRwLockRecursiveTimed for RawRwLock<R> {
-    #[inline]
-    fn try_lock_shared_recursive_for(&self, timeout: R::Duration) -> bool {
-        self.inner.try_lock_shared_recursive()
-            || self.wait_to_read(|| self.inner.try_lock_shared_recursive_for(timeout))
-    }
-
-    #[inline]
-    fn try_lock_shared_recursive_until(&self, deadline: R::Instant) -> bool {
-        self.inner.try_lock_shared_recursive()
-            || self.wait_to_read(|| self.inner.try_lock_shared_recursive_until(deadline))
+    forward! {
+        timed try_lock_shared_recursive_for, try_lock_shared_recursive_until, try_lock_shared_recursive, wait_to_read;
     }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
-    #[inline]
-    fn lock_upgradable(&self) {
-        if !self.inner.try_lock_upgradable() {
-            self.wait_to_read(surely(|| self.inner.lock_upgradable()));
-        }
-    }
-
-    #[inline]
-    fn try_lock_upgradable(&self) -> bool {
-        self.inner.try_lock_upgradable()
-    }
-
-    #[inline]
-    unsafe fn unlock_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.unlock_upgradable() });
+    forward! {
+        lock lock_upgradable, try_lock_upgradable, wait_to_read;
+        unlock unlock_upgradable;
     }
 
     #[inline]
@@ -207,7 +143,10 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
         // SAFETY: the caller is the upgradable reader, and stays it after a failed attempt.
         unsafe {
             if !self.inner.try_upgrade() {
-                self.wait_to_write(surely(|| self.inner.upgrade()));
+                self.wait_to_write(|| {
+                    self.inner.upgrade();
+                    true
+                });
             }
         }
     }
@@ -221,46 +160,23 @@ unsafe impl<R: RawRwLockUpgrade> RawRwLockUpgrade for RawRwLock<R> {
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgradeFair> RawRwLockUpgradeFair for RawRwLock<R> {
-    #[inline]
-    unsafe fn unlock_upgradable_fair(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.unlock_upgradable_fair() });
-    }
-
-    #[inline]
-    unsafe fn bump_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.bump_upgradable() });
+    forward! {
+        unlock unlock_upgradable_fair;
+        unlock bump_upgradable;
     }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgradeDowngrade> RawRwLockUpgradeDowngrade for RawRwLock<R> {
-    #[inline]
-    unsafe fn downgrade_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.downgrade_upgradable() });
-    }
-
-    #[inline]
-    unsafe fn downgrade_to_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode, and so the inner lock.
-        self.account.unlock(|| unsafe { self.inner.downgrade_to_upgradable() });
+    forward! {
+        unlock downgrade_upgradable;
+        unlock downgrade_to_upgradable;
     }
 }
 
 // SAFETY: every call goes to the inner lock, which keeps the contract.
 unsafe impl<R: RawRwLockUpgradeTimed> RawRwLockUpgradeTimed for RawRwLock<R> {
-    #[inline]
-    fn try_lock_upgradable_for(&self, timeout: R::Duration) -> bool {
-        self.inner.try_lock_upgradable() || self.wait_to_read(|| self.inner.try_lock_upgradable_for(timeout))
-    }
-
-    #[inline]
-    fn try_lock_upgradable_until(&self, deadline: R::Instant) -> bool {
-        self.inner.try_lock_upgradable()
-            || self.wait_to_read(|| self.inner.try_lock_upgradable_until(deadline))
-    }
+    forward! { timed try_lock_upgradable_for, try_lock_upgradable_until, try_lock_upgradable, wait_to_read; }
 
     #[inline]
     unsafe fn try_upgrade_for(&self, timeout: R::Duration) -> bool {
