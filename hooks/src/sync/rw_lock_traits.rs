@@ -6,8 +6,45 @@ use super::rw_lock::QueueRwLock;
 use super::rw_state::{UPGRADABLE, WRITER, Want};
 use crate::deadline;
 
-// Readers and the writer exclude each other by the state word, which is taken with
-// Acquire and given up with Release, or handed over through the queue, whose lock orders the two threads.
+// Readers and the writer exclude each other by the state word, which is taken with Acquire and given up with Release, or
+// handed over through the queue, whose lock orders the two threads.
+
+/// Methods of `lock_api`'s traits: the mode in which each takes the lock, or how each gives it up.
+macro_rules! methods {
+    ($(take $lock:ident, $try_lock:ident: $want:ident;)* $(timed $for:ident, $until:ident: $timed_want:ident;)*
+     $(give_up $unlock:ident: $method:ident($($argument:expr),*);)*) => {
+        $(
+            #[inline]
+            fn $lock(&self) {
+                self.enter_until(Want::$want, None);
+            }
+
+            #[inline]
+            fn $try_lock(&self) -> bool {
+                self.try_enter(Want::$want)
+            }
+        )*
+        $(
+            #[inline]
+            fn $for(&self, timeout: Duration) -> bool {
+                // Reads the clock only if the lock is not free.
+                self.try_enter(Want::$timed_want) || self.enter_until(Want::$timed_want, deadline::after(timeout))
+            }
+
+            #[inline]
+            fn $until(&self, deadline: Instant) -> bool {
+                self.enter_until(Want::$timed_want, Some(deadline))
+            }
+        )*
+        $(
+            #[inline]
+            unsafe fn $unlock(&self) {
+                // SAFETY: the caller has the lock in this mode.
+                unsafe { self.$method($($argument),*) };
+            }
+        )*
+    };
+}
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLock for QueueRwLock {
@@ -15,36 +52,11 @@ unsafe impl lock_api::RawRwLock for QueueRwLock {
     const INIT: Self = Self::new();
     type GuardMarker = lock_api::GuardNoSend;
 
-    #[inline]
-    fn lock_shared(&self) {
-        self.enter_until(Want::Read, None);
-    }
-
-    #[inline]
-    fn try_lock_shared(&self) -> bool {
-        self.try_enter(Want::Read)
-    }
-
-    #[inline]
-    unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.leave_shared() };
-    }
-
-    #[inline]
-    fn lock_exclusive(&self) {
-        self.enter_until(Want::Write, None);
-    }
-
-    #[inline]
-    fn try_lock_exclusive(&self) -> bool {
-        self.try_enter(Want::Write)
-    }
-
-    #[inline]
-    unsafe fn unlock_exclusive(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.leave_exclusive() };
+    methods! {
+        take lock_shared, try_lock_shared: Read;
+        take lock_exclusive, try_lock_exclusive: Write;
+        give_up unlock_shared: leave_shared();
+        give_up unlock_exclusive: leave_exclusive();
     }
 
     #[inline]
@@ -60,27 +72,16 @@ unsafe impl lock_api::RawRwLock for QueueRwLock {
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockFair for QueueRwLock {
-    #[inline]
-    unsafe fn unlock_shared_fair(&self) {
-        // A writer that waits has the lock as soon as the readers are out: that is fair already.
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.leave_shared() };
-    }
-
-    #[inline]
-    unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.release_fair(WRITER) };
+    methods! {
+        // A writer that waits has the lock as soon as the readers have left: that is fair already.
+        give_up unlock_shared_fair: leave_shared();
+        give_up unlock_exclusive_fair: release_fair(WRITER);
     }
 }
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockDowngrade for QueueRwLock {
-    #[inline]
-    unsafe fn downgrade(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.release(WRITER, Want::Read.adds()) };
-    }
+    methods! { give_up downgrade: release(WRITER, Want::Read.adds()); }
 }
 
 // SAFETY: the state word excludes readers and the writer, and a thread that gives up does not have the lock.
@@ -88,75 +89,28 @@ unsafe impl lock_api::RawRwLockTimed for QueueRwLock {
     type Duration = Duration;
     type Instant = Instant;
 
-    #[inline]
-    fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        self.enter_for(Want::Read, timeout)
-    }
-
-    #[inline]
-    fn try_lock_shared_until(&self, deadline: Instant) -> bool {
-        self.enter_until(Want::Read, Some(deadline))
-    }
-
-    #[inline]
-    fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.enter_for(Want::Write, timeout)
-    }
-
-    #[inline]
-    fn try_lock_exclusive_until(&self, deadline: Instant) -> bool {
-        self.enter_until(Want::Write, Some(deadline))
+    methods! {
+        timed try_lock_shared_for, try_lock_shared_until: Read;
+        timed try_lock_exclusive_for, try_lock_exclusive_until: Write;
     }
 }
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockRecursive for QueueRwLock {
-    #[inline]
-    fn lock_shared_recursive(&self) {
-        self.enter_until(Want::ReadAgain, None);
-    }
-
-    #[inline]
-    fn try_lock_shared_recursive(&self) -> bool {
-        self.try_enter(Want::ReadAgain)
-    }
+    methods! { take lock_shared_recursive, try_lock_shared_recursive: ReadAgain; }
 }
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockRecursiveTimed for QueueRwLock {
-    #[inline]
-    fn try_lock_shared_recursive_for(&self, timeout: Duration) -> bool {
-        self.enter_for(Want::ReadAgain, timeout)
-    }
-
-    #[inline]
-    fn try_lock_shared_recursive_until(&self, deadline: Instant) -> bool {
-        self.enter_until(Want::ReadAgain, Some(deadline))
-    }
+    methods! { timed try_lock_shared_recursive_for, try_lock_shared_recursive_until: ReadAgain; }
 }
 
 // SAFETY: the state word excludes readers and the writer, and its bit admits one upgradable reader at a time.
 unsafe impl lock_api::RawRwLockUpgrade for QueueRwLock {
-    #[inline]
-    fn lock_upgradable(&self) {
-        self.enter_until(Want::Upgradable, None);
-    }
-
-    #[inline]
-    fn try_lock_upgradable(&self) -> bool {
-        self.try_enter(Want::Upgradable)
-    }
-
-    #[inline]
-    unsafe fn unlock_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.release(Want::Upgradable.adds(), 0) };
-    }
-
-    #[inline]
-    unsafe fn upgrade(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.upgrade_until(None) };
+    methods! {
+        take lock_upgradable, try_lock_upgradable: Upgradable;
+        give_up unlock_upgradable: release(Want::Upgradable.adds(), 0);
+        give_up upgrade: upgrade_until(None);
     }
 
     #[inline]
@@ -168,39 +122,20 @@ unsafe impl lock_api::RawRwLockUpgrade for QueueRwLock {
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockUpgradeFair for QueueRwLock {
-    #[inline]
-    unsafe fn unlock_upgradable_fair(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.release_fair(Want::Upgradable.adds()) };
-    }
+    methods! { give_up unlock_upgradable_fair: release_fair(Want::Upgradable.adds()); }
 }
 
 // SAFETY: the state word excludes readers and the writer from each other.
 unsafe impl lock_api::RawRwLockUpgradeDowngrade for QueueRwLock {
-    #[inline]
-    unsafe fn downgrade_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.release(UPGRADABLE, 0) };
-    }
-
-    #[inline]
-    unsafe fn downgrade_to_upgradable(&self) {
-        // SAFETY: the caller has the lock in this mode.
-        unsafe { self.release(WRITER, Want::Upgradable.adds()) };
+    methods! {
+        give_up downgrade_upgradable: release(UPGRADABLE, 0);
+        give_up downgrade_to_upgradable: release(WRITER, Want::Upgradable.adds());
     }
 }
 
 // SAFETY: the state word excludes readers and the writer, and a thread that gives up stays the upgradable reader.
 unsafe impl lock_api::RawRwLockUpgradeTimed for QueueRwLock {
-    #[inline]
-    fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
-        self.enter_for(Want::Upgradable, timeout)
-    }
-
-    #[inline]
-    fn try_lock_upgradable_until(&self, deadline: Instant) -> bool {
-        self.enter_until(Want::Upgradable, Some(deadline))
-    }
+    methods! { timed try_lock_upgradable_for, try_lock_upgradable_until: Upgradable; }
 
     #[inline]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
@@ -212,13 +147,5 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for QueueRwLock {
     unsafe fn try_upgrade_until(&self, deadline: Instant) -> bool {
         // SAFETY: the caller has the lock in this mode.
         unsafe { self.upgrade_until(Some(deadline)) }
-    }
-}
-
-impl QueueRwLock {
-    /// Reads the clock only if the lock is not free.
-    #[inline]
-    fn enter_for(&self, want: Want, timeout: Duration) -> bool {
-        self.try_enter(want) || self.enter_until(want, deadline::after(timeout))
     }
 }
