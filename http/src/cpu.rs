@@ -25,7 +25,7 @@ pub(crate) fn answer(worker: &mut Worker, asked: CpuAsked) -> Result<(), Failure
         return record(worker, capture, asked, sample_type);
     }
     worker.sleep(length)?;
-    worker.take_turn()?;
+    // Without the turn, because the sampling would go on while this worker waits for it.
     let snapshot = capture.finish().map_err(|_| not_collected())?;
     names::find(worker, &snapshot, form.patience(true))?;
     worker.begin(move |body| capture::with_head(form, NAME, body))?;
@@ -43,7 +43,6 @@ fn record(
     worker.begin_waiting(answer::page)?;
     Page::write_beginning(NAME, asked.length, worker)?;
     worker.sleep(asked.length)?;
-    worker.take_turn()?;
     let snapshot = match capture.finish() {
         Ok(snapshot) => snapshot,
         Err(error) => return Ok(Page::write_failure(&error.to_string(), worker)?),

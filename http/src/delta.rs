@@ -11,7 +11,7 @@ use std::sync::Arc;
 use rtprof_pprof_out::{Since, Snapshot, lookup};
 use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::answer::{self, Refusal};
 use crate::capture;
@@ -20,6 +20,9 @@ use crate::worker::{Failure, STALL, Worker};
 
 /// The records of the last request; `None` before the first request.
 type Last = Arc<Mutex<Option<Snapshot>>>;
+
+/// Exclusive access to these records.
+type LastGuard = OwnedMutexGuard<Option<Snapshot>>;
 
 #[derive(Default)]
 struct Lasts {
@@ -31,15 +34,17 @@ struct Lasts {
 /// A forked child, which has no connections, begins without a last request.
 static LASTS: PerProcess<Lasts> = PerProcess::new();
 
-fn last_of(name: &str) -> Option<Last> {
+/// Waits for the records of the last request for the delta of this profile. One request at a time has them: the next
+/// delta begins where this one ends, if the client takes this one. On the engine's thread.
+pub(crate) async fn last(name: &str) -> Result<LastGuard, Refusal> {
     let lasts = LASTS.get(Lasts::default);
-    Some(match name {
+    let last = match name {
         "heap" => &lasts.heap,
         "mutex" => &lasts.mutex,
-        "block" => &lasts.block,
-        _ => return None,
-    })
-    .cloned()
+        _ => &lasts.block,
+    };
+    let waiting = tokio::time::timeout(STALL, last.clone().lock_owned()).await;
+    waiting.map_err(|_| Refusal::busy(format!("delta_{name} is being read by somebody else; try again")))
 }
 
 /// Writes the additions to the profile of this name since its last request, and keeps the records that the client has
@@ -47,17 +52,11 @@ fn last_of(name: &str) -> Option<Last> {
 pub(crate) fn answer(
     worker: &mut Worker,
     name: &'static str,
+    mut last: LastGuard,
     publish: bool,
     names: Names,
 ) -> Result<(), Failure> {
-    let (Some(profile), Some(last)) = (lookup(name), last_of(name)) else {
-        return Err(capture::unknown_profile().into());
-    };
-    // One request at a time: the next delta begins where this one ends, if the client takes this one.
-    let Some(mut last) = worker.wait_for(STALL, last.lock_owned())? else {
-        let message = format!("delta_{name} is being read by somebody else; try again");
-        return Err(Refusal::busy(message).into());
-    };
+    let profile = lookup(name).ok_or_else(capture::unknown_profile)?;
     worker.take_turn()?;
     if publish {
         capture::publish();
@@ -75,8 +74,7 @@ pub(crate) fn answer(
     names::find(worker, &added, names.patience(false))?;
     worker.begin(move |body| answer::attachment(&format!("delta_{name}"), body))?;
     added.write_proto(&mut *worker, names.symbolization())?;
-    if worker.deliver() {
-        *last = Some(now);
-    }
+    worker.deliver()?;
+    *last = Some(now);
     Ok(())
 }

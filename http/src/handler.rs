@@ -1,6 +1,7 @@
 //! Turns a request into an answer, whichever server received it.
 
 use std::error::Error;
+use std::future::Future;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -192,7 +193,9 @@ impl Handler {
             Route::Delta(name) => {
                 let publish = name == "heap" && query.number("gc") > 0;
                 let names = request::names(&query, limits)?;
-                self.run(Permits::capture, move |worker| delta::answer(worker, name, publish, names)).await
+                let last = self.on_engine(delta::last(name)).await?;
+                self.run(Permits::capture, move |worker| delta::answer(worker, name, last, publish, names))
+                    .await
             }
             Route::Named(name) => {
                 let profile = lookup(&name).ok_or_else(capture::unknown_profile)?;
@@ -211,25 +214,31 @@ impl Handler {
         permits: impl FnOnce(&Permits) -> &Arc<Semaphore>,
         job: impl FnOnce(&mut Worker) -> Result<(), Failure> + Send + 'static,
     ) -> Result<Response<Body>, Refusal> {
-        let link =
-            self.link().map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))?;
-        let all = self.permits();
-        let permits = permits(&all).clone();
-        let permit = match permits.clone().try_acquire_owned() {
-            Ok(permit) => permit,
-            // Permits are given in the order of arrival. The wait runs on the engine's thread, which has a timer.
-            Err(_) => match link.run(async { timeout(PATIENCE, permits.acquire_owned()).await }).await {
-                Ok(Ok(Ok(permit))) => permit,
-                Ok(_) => {
-                    return Err(Refusal::busy(format!(
-                        "as many captures as allowed are under way (Config::max_captures, {}); try again",
-                        self.0.config.max_captures.max(1)
-                    )));
-                }
-                Err(GivenUp) => return Err(worker::not_collected()),
-            },
+        let permits = permits(&self.permits()).clone();
+        let (link, total) = (self.engine()?, self.0.config.max_captures.max(1));
+        let answer = async move {
+            // Permits are given in the order of arrival.
+            let Ok(Ok(permit)) = timeout(PATIENCE, permits.acquire_owned()).await else {
+                return Err(Refusal::busy(format!(
+                    "as many captures as allowed are under way (Config::max_captures, {total}); try again"
+                )));
+            };
+            worker::answer(&link, permit, job).await
         };
-        worker::answer(&link, permit, job).await
+        self.on_engine(answer).await
+    }
+
+    /// Runs `work` on the engine's thread, which has a timer, and from which workers are started: the program's threads
+    /// start none.
+    async fn on_engine<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+    ) -> Result<T, Refusal> {
+        self.engine()?.run(work).await.map_err(|GivenUp| worker::not_collected())?
+    }
+
+    fn engine(&self) -> Result<Link, Refusal> {
+        self.link().map_err(|error| Refusal::busy(format!("no thread for the capture: {error}")))
     }
 
     fn permits(&self) -> Permits {

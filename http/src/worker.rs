@@ -13,19 +13,21 @@
 //! The receiver of the pieces is held first by the handler, then by the body. Both drop it when the client is gone,
 //! which ends every wait of the worker and fails its next write.
 //!
-//! A worker waits by sleeping in short steps, and polls in between. So its waits appear as sleeps in the traces and
-//! profiles of the program, where a wait for a lock or a condition would be counted as one of the program's waits.
+//! A worker waits for its client, for names and for its `seconds=` by sleeping in short steps, and polls in between. So
+//! these waits appear as sleeps in the traces and profiles of the program, where a wait for a condition would be counted
+//! as one of the program's waits.
 
 use std::future::Future;
 use std::io::{self, Write};
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
-use std::thread;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::Response;
+use rtprof_runtime::hidden::{self, Calls};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -59,6 +61,8 @@ pub(crate) struct Worker {
     /// The account of the work since the worker first had the turn.
     account: Option<Account>,
     permit: Option<CapturePermit>,
+    /// Whether the last piece was sent.
+    has_ended: bool,
 }
 
 /// The reason why a job ended before it had written everything.
@@ -103,6 +107,7 @@ pub(crate) async fn answer(
             budget,
             account: None,
             permit: Some(permit),
+            has_ended: false,
         };
         let result = job(&mut worker);
         worker.end(result);
@@ -122,12 +127,16 @@ fn gone() -> io::Error {
 }
 
 impl Worker {
-    /// Waits until no other worker has the turn.
+    /// Waits until no other worker has the turn. A worker that gives way to the program continues without the turn,
+    /// because it would keep the others waiting. Fails when the client is gone.
     pub(crate) fn take_turn(&mut self) -> io::Result<()> {
-        if self.turn.is_none() {
+        let gives_way = self.account.as_ref().is_some_and(Account::gives_way);
+        if self.turn.is_none() && !gives_way {
             // Turns are given in the order of arrival. The semaphore is never closed.
-            let turn = wait_for(&self.pieces, None, self.turns.clone().acquire_owned())?;
-            self.turn = turn.and_then(Result::ok);
+            self.turn = wait_for_turn(self.turns.clone().acquire_owned()).ok();
+        }
+        if self.pieces.is_closed() {
+            return Err(gone());
         }
         self.account.get_or_insert_with(|| Account::open(&self.budget));
         Ok(())
@@ -176,12 +185,20 @@ impl Worker {
         }
     }
 
-    /// Ends the answer, and waits until the client has taken all of it. Returns whether the client has. The permit and
-    /// the turn are free meanwhile.
-    pub(crate) fn deliver(&mut self) -> bool {
+    /// Ends the answer, and waits until the client has taken all of it. Fails if the client is gone, or takes no piece
+    /// for too long. The permit and the turn are free meanwhile.
+    pub(crate) fn deliver(&mut self) -> io::Result<()> {
         (self.permit, self.turn) = (None, None);
-        self.send(Piece::End).is_ok()
-            && matches!(wait_for(&self.pieces, None, &mut self.taken), Ok(Some(Ok(()))))
+        self.send(Piece::End)?;
+        self.has_ended = true;
+        loop {
+            let room = self.pieces.capacity();
+            match wait_for(&self.pieces, Some(STALL), &mut self.taken)? {
+                Some(taken) => return taken.map_err(|_| gone()),
+                None if self.pieces.capacity() == room => return Err(gone()),
+                None => {}
+            }
+        }
     }
 
     /// Returns a function that says whether the client is gone, for a job that may have nothing to write for a long
@@ -193,6 +210,9 @@ impl Worker {
 
     fn end(mut self, result: Result<(), Failure>) {
         (self.permit, self.turn) = (None, None);
+        if self.has_ended {
+            return;
+        }
         let piece = match (result, self.head.take()) {
             (Err(Failure::Refused(refusal)), Some(begun)) => {
                 // Fails if the client is gone.
@@ -212,6 +232,9 @@ impl Worker {
     fn settle(&mut self) {
         if let Some(account) = &mut self.account {
             account.settle();
+            if account.gives_way() {
+                self.turn = None;
+            }
         }
     }
 
@@ -230,6 +253,26 @@ impl Worker {
                     _ => Err(gone()),
                 }
             }
+        }
+    }
+}
+
+/// Waits for the turn, which another worker hands on. The wait is hidden: it is not one of the program's, and steps of
+/// sleep would leave the turn unused.
+fn wait_for_turn<T>(future: impl Future<Output = T>) -> T {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut context = Context::from_waker(&waker);
+    loop {
+        match future.as_mut().poll(&mut context) {
+            Poll::Ready(turn) => return turn,
+            Poll::Pending => hidden::hiding(Calls::OWN, thread::park),
         }
     }
 }

@@ -344,3 +344,18 @@ fn an_aborted_delta_loses_nothing() {
         assert_eq!(last.totals_of("documents")[2], 6);
     });
 }
+
+/// A delta waits until the client of the delta before it has received everything. Other captures do not wait for that.
+#[test]
+fn a_delta_that_waits_keeps_no_permit() {
+    child::isolated("a_delta_that_waits_keeps_no_permit", || {
+        let handler = Handler::new(Config { max_captures: 1, ..Config::default() });
+        let unread = run(handler.handle(get("delta_heap"))).into_body();
+        let mut second = Box::pin(handler.handle(get("delta_heap")));
+        assert!(poll(second.as_mut()).is_pending());
+        assert_eq!(ask(&handler, get("heap")).0, 200);
+        assert!(poll(second.as_mut()).is_pending(), "heap has waited for the delta");
+        run(whole(unread)).expect("it is whole");
+        assert_eq!(run(second).status(), 200);
+    });
+}

@@ -9,7 +9,7 @@ pub enum ArgumentKind {
     /// A number without reference.
     Number,
     /// The id of a goroutine.
-    CheckedGoroutine,
+    Goroutine,
     /// The sequence number of a transition of a goroutine or of the collector.
     Sequence,
     /// The id of the event's stack; 0 is none. Always the last argument.
@@ -111,9 +111,9 @@ events! {
     /// This P has swept, in bytes.
     GcSweepDone = 12, "GCSweepDone", timed, ["swept" Number, "reclaimed" Number];
     /// A goroutine is created.
-    GoCreate = 13, "GoCreate", timed, ["g" CheckedGoroutine, "newstack" StartStack, "stack" Stack];
+    GoCreate = 13, "GoCreate", timed, ["g" Goroutine, "newstack" StartStack, "stack" Stack];
     /// A goroutine starts to run.
-    GoStart = 14, "GoStart", timed, ["g" CheckedGoroutine, "seq" Sequence];
+    GoStart = 14, "GoStart", timed, ["g" Goroutine, "seq" Sequence];
     /// A goroutine ends.
     GoEnd = 15, "GoEnd", timed, [];
     /// A goroutine blocks for ever.
@@ -127,7 +127,7 @@ events! {
     /// A goroutine blocks, for an unspecified reason.
     GoBlock = 20, "GoBlock", timed, ["stack" Stack];
     /// A goroutine can run again.
-    GoUnblock = 21, "GoUnblock", timed, ["g" CheckedGoroutine, "seq" Sequence, "stack" Stack];
+    GoUnblock = 21, "GoUnblock", timed, ["g" Goroutine, "seq" Sequence, "stack" Stack];
     /// A goroutine blocks while it sends on a channel.
     GoBlockSend = 22, "GoBlockSend", timed, ["stack" Stack];
     /// A goroutine blocks while it receives from a channel.
@@ -143,31 +143,31 @@ events! {
     /// A goroutine enters a system call.
     GoSysCall = 28, "GoSysCall", timed, ["stack" Stack];
     /// A goroutine has left a system call that blocked; `ts` is the time, 0 for now.
-    GoSysExit = 29, "GoSysExit", timed, ["g" CheckedGoroutine, "seq" Sequence, "ts" Ticks];
+    GoSysExit = 29, "GoSysExit", timed, ["g" Goroutine, "seq" Sequence, "ts" Ticks];
     /// The system call of a goroutine blocks.
     GoSysBlock = 30, "GoSysBlock", timed, [];
     /// A goroutine was blocked when the trace began.
-    GoWaiting = 31, "GoWaiting", timed, ["g" CheckedGoroutine];
+    GoWaiting = 31, "GoWaiting", timed, ["g" Goroutine];
     /// A goroutine was in a system call when the trace began.
-    GoInSyscall = 32, "GoInSyscall", timed, ["g" CheckedGoroutine];
+    GoInSyscall = 32, "GoInSyscall", timed, ["g" Goroutine];
     /// Bytes of the heap that are in use.
     HeapAlloc = 33, "HeapAlloc", timed, ["mem" Number];
     /// Bytes at which the next collection begins.
     HeapGoal = 34, "HeapGoal", timed, ["mem" Number];
     /// Goroutines that this goroutine unblocks were unblocked by a timer.
-    TimerGoroutine = 35, "TimerGoroutine", untimed, ["g" CheckedGoroutine];
+    TimerGoroutine = 35, "TimerGoroutine", untimed, ["g" Goroutine];
     /// The last wake-up of the goroutine was futile. No tool since Go 1.22 reads this event.
     FutileWakeup = 36, "FutileWakeup", timed, [];
     /// A string; its bytes follow.
     String = 37, "String", untimed, ["id" Number, "len" Number];
     /// Like `GoStart`, if the goroutine's last transition was on this P.
-    GoStartLocal = 38, "GoStartLocal", timed, ["g" CheckedGoroutine];
+    GoStartLocal = 38, "GoStartLocal", timed, ["g" Goroutine];
     /// Like `GoUnblock`, if the goroutine's last transition was on this P.
-    GoUnblockLocal = 39, "GoUnblockLocal", timed, ["g" CheckedGoroutine, "stack" Stack];
+    GoUnblockLocal = 39, "GoUnblockLocal", timed, ["g" Goroutine, "stack" Stack];
     /// Like `GoSysExit`, if the goroutine's last transition was on this P. No tool can read it.
-    GoSysExitLocal = 40, "GoSysExitLocal", timed, ["g" CheckedGoroutine, "ts" Ticks];
+    GoSysExitLocal = 40, "GoSysExitLocal", timed, ["g" Goroutine, "ts" Ticks];
     /// Like `GoStart`, with a label.
-    GoStartLabel = 41, "GoStartLabel", timed, ["g" CheckedGoroutine, "seq" Sequence, "labelid" String];
+    GoStartLabel = 41, "GoStartLabel", timed, ["g" Goroutine, "seq" Sequence, "labelid" String];
     /// A goroutine waits for the collector.
     GoBlockGc = 42, "GoBlockGC", timed, ["stack" Stack];
     /// A goroutine begins to help the collector.
@@ -183,7 +183,7 @@ events! {
     /// A message, which follows as a length and bytes.
     UserLog = 48, "UserLog", timed, ["id" Task, "keyid" String, "stack" Stack];
     /// A CPU sample.
-    CpuSample = 49, "CPUSample", timed, ["ts" Ticks, "p" Number, "g" CheckedGoroutine, "stack" Stack];
+    CpuSample = 49, "CPUSample", timed, ["ts" Ticks, "p" Number, "g" Goroutine, "stack" Stack];
 }
 
 impl EventType {
@@ -230,7 +230,7 @@ impl EventType {
 
     /// Returns the index of the argument that names the event's goroutine, if there is one.
     pub const fn goroutine(self) -> Option<usize> {
-        self.position(ArgumentKind::CheckedGoroutine)
+        self.position(ArgumentKind::Goroutine)
     }
 
     /// Returns the index of the argument with the event's stack.

@@ -158,7 +158,7 @@ impl<'a> Event<'a> {
 
     /// Returns the goroutine that the event names, if any.
     pub fn target(&self) -> Option<u64> {
-        self.raw.argument(ArgumentKind::CheckedGoroutine)
+        self.raw.argument(ArgumentKind::Goroutine)
     }
 
     /// Returns the name of a task or region, the category of a log, or the label of a start; empty if it has none.

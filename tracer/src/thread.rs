@@ -120,13 +120,13 @@ pub(crate) fn record_in_handler<R>(f: impl FnOnce(&mut LaneWriter<'_>) -> R) -> 
     counted(|thread_id| RECORDER.with_handler_writer(thread_id, f))
 }
 
-/// Runs `writer`, which receives the kernel's number of the current thread and records an event, and counts the event
+/// Runs `record`, which receives the kernel's number of the current thread and records an event, and counts the event
 /// as lost if that fails.
-fn counted<R>(writer: impl FnOnce(u32) -> Option<R>) -> Option<R> {
+fn counted<R>(record: impl FnOnce(u32) -> Option<R>) -> Option<R> {
     if !is_enabled() {
         return None;
     }
-    let recorded = writer(kernel_thread_id());
+    let recorded = record(kernel_thread_id());
     if recorded.is_none() && is_enabled() {
         lose();
     }

@@ -49,7 +49,7 @@ impl Pipe {
         let mut ends = [0; 2];
         // SAFETY: writes to the local.
         let n = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC | libc::O_NONBLOCK) };
-        (n == 0).then_some(Self(ends))
+        (n == 0).then(|| Self(ends))
     }
 
     /// Copies a part, at least 1 byte, and returns its length. The pipe is empty before and after.
@@ -98,5 +98,25 @@ mod tests {
             assert_eq!(memory.copy(8, 1), None);
             assert_eq!(memory.copy(usize::MAX - 3, 8), None);
         }
+    }
+
+    #[test]
+    fn without_descriptors_none_of_the_programs_is_closed() {
+        // SAFETY: the child of the fork makes system calls only. All locals outlive the calls.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                let null = libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY);
+                libc::dup2(null, 0);
+                let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+                libc::setrlimit(libc::RLIMIT_NOFILE, &raw const none);
+                drop(Memory::open());
+                libc::_exit((libc::fcntl(0, libc::F_GETFD) == -1).into());
+            }
+            let mut status = -1;
+            assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+            status
+        };
+        assert_eq!(status, 0, "the standard input was closed");
     }
 }

@@ -178,8 +178,8 @@ impl<T: Slot> SlotTable<T> {
 
     /// Makes a block unless it exists. Returns `false` when there is no memory for it.
     fn make_block(&self, block: usize) -> bool {
-        let index = &self.blocks[block];
-        if !index.load(Ordering::Acquire).is_null() {
+        let cell = &self.blocks[block];
+        if !cell.load(Ordering::Acquire).is_null() {
             return true;
         }
         let len = (FIRST as usize) << block;
@@ -187,7 +187,7 @@ impl<T: Slot> SlotTable<T> {
         let Some(made) = (unsafe { map_zeroed(len) }) else { return false };
         let null = core::ptr::null_mut();
         // AcqRel: a thread that finds the block sees it zeroed, and so does the loser for the winner's block.
-        if index.compare_exchange(null, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_err() {
+        if cell.compare_exchange(null, made.as_ptr(), Ordering::AcqRel, Ordering::Acquire).is_err() {
             // SAFETY: the mapping was not installed, so only this thread has it.
             unsafe { unmap_zeroed(made, len) };
         }

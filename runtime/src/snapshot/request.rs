@@ -24,7 +24,7 @@ struct Requesting;
 impl Requesting {
     /// Begins a request. Returns `None` if this thread is already in one.
     fn begin() -> Option<Self> {
-        (!IS_REQUESTING.replace(true)).then_some(Self)
+        (!IS_REQUESTING.replace(true)).then(|| Self)
     }
 }
 

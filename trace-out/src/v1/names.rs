@@ -134,10 +134,10 @@ impl Names {
         if let Some(&start) = self.starts.get(&name) {
             return start;
         }
-        let (function, index) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
+        let (function, position) = tables.string(name).split_once('\n').unwrap_or((tables.string(name), ""));
         let function = self.function(function);
         // The place of the start: `src/main.rs:17`.
-        let (file, line) = index.rsplit_once(':').unwrap_or_default();
+        let (file, line) = position.rsplit_once(':').unwrap_or_default();
         let frame = (self.text(file), line.parse().unwrap_or(0));
         let frame = self.frame(function, frame.0, frame.1);
         let start = (self.next_stack(), frame);
