@@ -318,3 +318,25 @@ impl Write for Worker {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{RecvTimeoutError, channel};
+
+    use super::*;
+
+    #[test]
+    fn the_turn_is_handed_on_by_its_holder() {
+        let turns = Arc::new(Semaphore::new(1));
+        let held = turns.clone().try_acquire_owned().expect("it is free");
+        let (has_it, waiting) = channel();
+        let worker = thread::spawn(move || {
+            let turn = wait_for_turn(turns.acquire_owned());
+            has_it.send(turn.is_ok()).expect("the test waits");
+        });
+        assert_eq!(waiting.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));
+        drop(held);
+        assert_eq!(waiting.recv_timeout(Duration::from_secs(60)), Ok(true));
+        worker.join().expect("it ends well");
+    }
+}
