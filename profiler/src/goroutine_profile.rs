@@ -76,7 +76,7 @@ pub struct GoroutineRecord {
     /// Return addresses, leaf first.
     pub frames: Cow<'static, [usize]>,
     /// For a task that waits for several things at once, as in `select!` or `join!`: the stacks of the others, at most
-    /// five. One of them may have completed in the same poll.
+    /// four. One of them may have completed in the same poll.
     pub branches: Vec<&'static [usize]>,
     /// For a task: the number of its polls. Wraps at 2^31.
     pub polls: u32,

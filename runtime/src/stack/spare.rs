@@ -1,8 +1,8 @@
 //! Stack space for hooks that begin where the program's stack is nearly full.
 //!
 //! Problem: a program may sample an allocation with 3 KiB left of its stack, on a coroutine of 16 KiB or deep in a
-//! recursion under a small limit. The remaining space would have been enough for the program; a hook needs up to 5 KiB
-//! (debug builds), and the reading of unwind tables 16 KiB (40 in debug builds). Where that overflows the stack the
+//! recursion under a small limit. The remaining space would have been enough for the program; a hook needs 1.8 KiB
+//! (6.5 in debug builds), and the reading of unwind tables 16 KiB (40 in debug builds). Where that overflows the stack the
 //! program dies.
 //!
 //! Scheme: a hook checks for room before it needs it ([`with_room`]). Where there is too little, its work is done on

@@ -213,7 +213,7 @@ impl<K: Key, R: Default> Table<K, R> {
     ) -> Option<&'a Entry<K, R>> {
         let mut at = from;
         while at != until {
-            // SAFETY: chain pointers lead to published entries, which are never freed.
+            // SAFETY: chain pointers lead to published entries, which live until `clear`.
             let entry = unsafe { &*at };
             if entry.hash == hash && entry.key == key && entry.stack() == stack {
                 return Some(entry);
@@ -267,10 +267,10 @@ impl<K: Key, R: Default> Table<K, R> {
         });
 
         loop {
-            // SAFETY: the entry was written whole above and is never freed.
+            // SAFETY: the entry was written whole above and lives until `clear`.
             unsafe { &*entry }.next.store(first, Ordering::Relaxed);
             match head.compare_exchange(first, entry, Ordering::Release, Ordering::Acquire) {
-                // SAFETY: the entry is published and never freed.
+                // SAFETY: the entry is published and lives until `clear`.
                 Ok(_) => return Ok(unsafe { &*entry }),
                 Err(seen) => {
                     if let Some(theirs) = Self::search(seen, first, hash, key, stack) {
@@ -287,7 +287,7 @@ impl<K: Key, R: Default> Table<K, R> {
     pub fn iter(&self) -> impl Iterator<Item = &Entry<K, R>> {
         let mut at: *const Entry<K, R> = self.all.load(Ordering::Acquire);
         core::iter::from_fn(move || {
-            // SAFETY: the list of all leads to entries that were written whole and are never freed.
+            // SAFETY: the list of all leads to entries that were written whole and live until `clear`.
             let entry = unsafe { at.as_ref() }?;
             at = entry.all_next;
             Some(entry)

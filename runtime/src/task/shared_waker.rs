@@ -42,8 +42,8 @@ use core::mem::MaybeUninit;
 use crate::primitive::{AtomicU64, Ordering, UnsafeCell};
 
 const CLONES: u64 = (1 << 24) - 1;
-/// The number of clones beyond which the waker is not shared any more. Far below [`CLONES`], because threads increment
-/// the count before they check it.
+/// The number of clones beyond which the waker is not shared any more: half of what the field holds. The
+/// other half is room for the threads that count a clone without this check.
 const MANY: u64 = CLONES / 2;
 const HELD: u64 = 1 << 24;
 const LIVE: u64 = 1 << 25;
