@@ -321,22 +321,27 @@ impl Write for Worker {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::{RecvTimeoutError, channel};
+    use std::future::poll_fn;
+    use std::sync::mpsc::channel;
 
     use super::*;
 
     #[test]
     fn the_turn_is_handed_on_by_its_holder() {
-        let turns = Arc::new(Semaphore::new(1));
-        let held = turns.clone().try_acquire_owned().expect("it is free");
-        let (has_it, waiting) = channel();
+        let (hand_on, mut turn) = oneshot::channel();
+        let (polls, polled) = channel();
+        let (results, result) = channel();
         let worker = thread::spawn(move || {
-            let turn = wait_for_turn(turns.acquire_owned());
-            has_it.send(turn.is_ok()).expect("the test waits");
+            let turn = poll_fn(|context| {
+                let turn = pin!(&mut turn).poll(context);
+                polls.send(turn.is_pending()).expect("the test waits");
+                turn
+            });
+            results.send(wait_for_turn(turn)).expect("the test waits");
         });
-        assert_eq!(waiting.recv_timeout(Duration::from_millis(50)), Err(RecvTimeoutError::Timeout));
-        drop(held);
-        assert_eq!(waiting.recv_timeout(Duration::from_secs(60)), Ok(true));
+        assert_eq!(polled.recv(), Ok(true), "the turn is held");
+        hand_on.send("the turn").expect("the worker waits");
+        assert_eq!(result.recv_timeout(Duration::from_secs(60)), Ok(Ok("the turn")));
         worker.join().expect("it ends well");
     }
 }
