@@ -45,7 +45,9 @@ pub use session::stop;
 pub use start::{start, start_with};
 pub use stats::Stats;
 
+use order::OrderCounts;
 use rtprof_tracer::generation::{Generation, Tables};
+use v1::Unmatched;
 
 /// The clock of a trace's ticks.
 #[derive(Clone, Copy, Debug)]
@@ -76,26 +78,10 @@ pub(crate) trait Encode {
 pub(crate) struct Counts {
     /// Events written.
     pub(crate) events: u64,
-    /// Records from which they were made.
-    pub(crate) records: u64,
-    /// Records whose tick was not after their cause's, and was moved.
-    pub(crate) lifted: u64,
-    /// The largest move, in ticks.
-    pub(crate) largest_lift: u64,
-    /// Records left out after a loss, because they were outdated or concern unknown goroutines.
-    pub(crate) stale: u64,
-    /// Times a goroutine's state was set without a record of how the goroutine came to it.
-    pub(crate) bridged: u64,
-    /// Generations with records that waited for others which never came.
-    pub(crate) stuck_generations: u64,
-    /// Records left out because of that.
-    pub(crate) stuck_records: u64,
-    /// Buffers that could not be read to the end.
-    pub(crate) torn: u64,
-    /// Ends of regions that had not begun in the trace.
-    pub(crate) unmatched_region_ends: u64,
-    /// Other ends without a beginning, and beginnings that belong to no goroutine.
-    pub(crate) unmatched: u64,
+    /// Records from which they were made, and irregularities in their order.
+    pub(crate) order: OrderCounts,
+    /// Ends, and beginnings that belong to no goroutine.
+    pub(crate) unmatched: Unmatched,
     /// Addresses whose debug information was not read in time.
     pub(crate) unnamed_addresses: u64,
 }

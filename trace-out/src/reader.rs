@@ -11,7 +11,7 @@ use rtprof_tracer::drain::{self, Drain};
 use super::samples::Samples;
 use super::session::Session;
 use super::v1::V1;
-use super::{Clock, Encode, Options, Stats, TraceError};
+use super::{Clock, Counts, Encode, Options, Stats, TraceError};
 
 /// How often the reader looks for work. Threads that record wake no reader.
 const LOOK: Duration = Duration::from_millis(10);
@@ -217,18 +217,18 @@ impl Reader {
 
     fn note(&self, end: u64) {
         let Some(drain) = &self.drain else { return };
-        let encoded = self.encoder.counts();
+        let Counts { order, unmatched, unnamed_addresses, .. } = self.encoder.counts();
         let time = |ticks| {
             let nanos = ticks as u128 * u128::from(clock::NANOS) / u128::from(clock::ticks_per_second());
             Duration::from_nanos(nanos as u64)
         };
         self.session.note(|stats| {
             stats.count(drain.counts());
-            stats.lifted_events = encoded.lifted;
-            stats.largest_lift = time(encoded.largest_lift);
+            stats.lifted_events = order.lifted;
+            stats.largest_lift = time(order.largest_lift);
             stats.omitted_events =
-                encoded.stale + encoded.stuck_records + encoded.unmatched_region_ends + encoded.unmatched;
-            stats.unnamed_addresses = encoded.unnamed_addresses;
+                order.stale + order.stuck_records + unmatched.region_ends + unmatched.others;
+            stats.unnamed_addresses = unnamed_addresses;
             stats.duration = time(clock::since(self.start, end));
         });
     }

@@ -22,7 +22,7 @@ pub(crate) use tasks::{
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::labels::{self, LabelSetId};
-use rtprof_runtime::primitive::Ordering;
+use rtprof_runtime::primitive::{AtomicU64, Ordering};
 use rtprof_runtime::start;
 use rtprof_runtime::start::{MAX_TITLE, Start};
 use rtprof_runtime::state::{State, StateWord};
@@ -31,8 +31,8 @@ use crate::buffer::Buffer;
 use crate::declared::{Declared as _, LOST_GENERATION};
 use crate::lane::Lane;
 use crate::record::{NAMED_LATER, RecordKind, StackId, StringId, Writer};
-use crate::recorder::Recorder;
-use crate::tables;
+use crate::recorder::{Losses, Recorder};
+use crate::tables::{self, LookupCache};
 
 pub(crate) struct LaneWriter<'a> {
     recorder: &'static Recorder,
@@ -147,52 +147,47 @@ impl<'a> LaneWriter<'a> {
         });
     }
 
-    /// Returns the caller's stack; 0, counted as lost, if it cannot be kept.
+    /// Returns the id that `look_up` finds; 0, counted as lost in `losses`, if there is none.
     #[inline]
-    pub(crate) fn stack(&mut self) -> StackId {
-        if self.buffer.is_none() {
+    fn find(
+        &self,
+        losses: impl FnOnce(&Losses) -> &AtomicU64,
+        look_up: impl FnOnce(&mut LookupCache) -> Option<u32>,
+    ) -> u32 {
+        if self.is_blind() {
             return 0;
         }
         // SAFETY: this writer is the only user of the lane's cache during the event.
-        let number = self.lane.cache.with_mut(|cache| unsafe { tables::stack_here(&mut *cache) });
-        number.unwrap_or_else(|| {
-            self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
+        let id = self.lane.cache.with_mut(|cache| look_up(unsafe { &mut *cache }));
+        id.unwrap_or_else(|| {
+            losses(&self.recorder.losses).fetch_add(1, Ordering::Relaxed);
             0
         })
+    }
+
+    /// Returns the caller's stack; 0, counted as lost, if it cannot be kept.
+    #[inline]
+    pub(crate) fn stack(&mut self) -> StackId {
+        self.find(|losses| &losses.stacks, tables::stack_here)
     }
 
     /// Returns the id of a text; 0, counted as lost, if it cannot be kept.
     #[inline]
     pub(crate) fn string(&mut self, text: &str) -> StringId {
-        if self.buffer.is_none() {
-            return 0;
-        }
-        // SAFETY: this writer is the only user of the lane's cache during the event.
-        let number = self.lane.cache.with_mut(|cache| unsafe { tables::string(text, &mut *cache) });
-        number.unwrap_or_else(|| {
-            self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
-            0
-        })
+        self.find(|losses| &losses.strings, |cache| tables::string(text, cache))
     }
 
     /// Returns the id of a goroutine's [`title`](start::title), or [`NAMED_LATER`]; 0, counted as lost, if it cannot be
     /// kept.
     pub(crate) fn title(&mut self, name: &str, start: Option<Start>) -> StringId {
-        if self.buffer.is_none() {
-            return 0;
-        }
-        let Some(start) = start.filter(|_| name.is_empty()) else {
-            if name.is_empty() {
-                return NAMED_LATER;
+        match start {
+            _ if self.is_blind() => 0,
+            Some(start) if name.is_empty() => {
+                self.find(|losses| &losses.strings, |cache| tables::title(start, cache))
             }
-            return self.string(start::title(name, start, &mut [0; MAX_TITLE]));
-        };
-        // SAFETY: this writer is the only user of the lane's cache during the event.
-        let number = self.lane.cache.with_mut(|cache| unsafe { tables::title(start, &mut *cache) });
-        number.unwrap_or_else(|| {
-            self.recorder.losses.strings.fetch_add(1, Ordering::Relaxed);
-            0
-        })
+            None if name.is_empty() => NAMED_LATER,
+            _ => self.string(start::title(name, start, &mut [0; MAX_TITLE])),
+        }
     }
 
     /// Moves to the present generation if the word is not of the writer's. If it did, returns `true`: the caller must
@@ -257,13 +252,7 @@ impl<'a> LaneWriter<'a> {
 
     /// Returns the id of these return addresses; 0, counted as lost, if they cannot be kept.
     pub(crate) fn stack_of(&mut self, frames: &[usize]) -> StackId {
-        if self.buffer.is_none() {
-            return 0;
-        }
-        tables::stack(frames).unwrap_or_else(|| {
-            self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
-            0
-        })
+        self.find(|losses| &losses.stacks, |_| tables::stack(frames))
     }
 
     /// Declares a goroutine in the state that its word says, unless it is declared in this generation.

@@ -155,6 +155,22 @@ macro_rules! interposed {
     };
 }
 
+/// Defines functions like [`interposed`], for which all calls count as [`Call::System`](super::calls::Call::System),
+/// and whose arguments are those of the system call:
+///
+/// ```text
+///   fn name(argument: Type, ..) -> Type = SYS_name;
+/// ```
+macro_rules! interposed_as_system {
+    ($(fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $number:ident;)*) => {
+        $crate::interpose::define::interposed! {
+            $(fn $name($($argument: $type),*) -> $result:
+                $crate::interpose::calls::Call::System,
+                => $crate::interpose::define::kernel!($number, $($argument),*);)*
+        }
+    };
+}
+
 /// Converts a name that ends in a NUL byte.
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) const fn name(name: &'static str) -> &'static CStr {
@@ -198,4 +214,4 @@ macro_rules! kernel {
     }};
 }
 
-pub(super) use {interposed, kernel};
+pub(super) use {interposed, interposed_as_system, kernel};

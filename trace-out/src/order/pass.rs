@@ -131,16 +131,8 @@ impl Order {
                 sink.record(at, NONE, record);
                 Ok(())
             }
-            Record::SweepStart { .. }
-            | Record::SweepDone { .. }
-            | Record::AssistStart { .. }
-            | Record::AssistDone
-            | Record::TaskCreate { .. }
-            | Record::TaskEnd { .. }
-            | Record::RegionBegin { .. }
-            | Record::RegionEnd { .. }
-            | Record::Log { .. }
-            | Record::Call { .. } => {
+            // Sweeps, assists, user tasks, regions, logs and calls: events of the lane's goroutine that change no state.
+            _ => {
                 self.own_is_declared(reading)?;
                 let at = self.at(reading, tick, None);
                 sink.record(at, NONE, record);

@@ -83,15 +83,8 @@ impl Order {
         of: Awaits,
         sink: &mut impl EventSink,
     ) -> Passed {
-        match self.spans(of).start(number) {
-            SpanOrder::Now => {
-                self.turn(reading, tick, record, of, sink).started(number);
-                self.wake_next_span(of);
-            }
-            SpanOrder::Later => return Err(of),
-            SpanOrder::Stale => self.counts.stale += 1,
-        }
-        Ok(())
+        let order = self.spans(of).start(number);
+        self.turn(reading, tick, record, (of, order), sink, |spans| spans.started(number))
     }
 
     pub(super) fn end_span(
@@ -103,41 +96,40 @@ impl Order {
         of: Awaits,
         sink: &mut impl EventSink,
     ) -> Passed {
-        match self.spans(of).end(number) {
-            SpanOrder::Now => {
-                self.turn(reading, tick, record, of, sink).is_open = false;
-                self.wake_next_span(of);
-            }
-            SpanOrder::Later => return Err(of),
-            SpanOrder::Stale => self.counts.stale += 1,
-        }
-        Ok(())
+        let order = self.spans(of).end(number);
+        self.turn(reading, tick, record, (of, order), sink, |spans| spans.is_open = false)
     }
 
+    /// Passes on the start or end of a span if its turn has come.
     fn turn(
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
         record: &Record<'_>,
-        of: Awaits,
+        (of, order): (Awaits, SpanOrder),
         sink: &mut impl EventSink,
-    ) -> &mut SpanSequence {
+        change: impl FnOnce(&mut SpanSequence),
+    ) -> Passed {
+        match order {
+            SpanOrder::Now => {}
+            SpanOrder::Later => return Err(of),
+            SpanOrder::Stale => {
+                self.counts.stale += 1;
+                return Ok(());
+            }
+        }
         let spans = self.spans(of);
         let cause = (spans.tick, spans.lane);
         let at = self.at(reading, tick, Some(cause));
         sink.record(at, NONE, record);
-        let spans = self.spans(of);
+        let spans = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
         (spans.tick, spans.lane) = (at.tick, at.lane);
-        spans
+        change(spans);
+        spans.wake(|reading| self.ready.push_back(reading));
+        Ok(())
     }
 
     fn spans(&mut self, of: Awaits) -> &mut SpanSequence {
         if of == Awaits::Stop { &mut self.stops } else { &mut self.collections }
-    }
-
-    fn wake_next_span(&mut self, of: Awaits) {
-        let spans = if of == Awaits::Stop { &mut self.stops } else { &mut self.collections };
-        let ready = &mut self.ready;
-        spans.wake(|reading| ready.push_back(reading));
     }
 }

@@ -24,6 +24,7 @@ use rtprof_tracer::generation::{Generation, Tables};
 
 use event::{EventType, NO_PROC};
 use events::Events;
+pub(crate) use events::Unmatched;
 use procs::OUTSIDE;
 use writing::Writing;
 
@@ -91,20 +92,10 @@ impl Encode for V1 {
     }
 
     fn counts(&self) -> Counts {
-        let order = self.order.counts();
-        let unmatched = self.events.unmatched;
         Counts {
             events: self.events.procs.events,
-            records: order.records,
-            lifted: order.lifted,
-            largest_lift: order.largest_lift,
-            stale: order.stale,
-            bridged: order.bridged,
-            stuck_generations: order.stuck_generations,
-            stuck_records: order.stuck_records,
-            torn: order.torn,
-            unmatched_region_ends: unmatched.region_ends,
-            unmatched: unmatched.others,
+            order: self.order.counts(),
+            unmatched: self.events.unmatched,
             unnamed_addresses: self.unnamed_addresses,
         }
     }

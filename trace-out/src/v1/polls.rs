@@ -83,28 +83,7 @@ impl Events {
             | Record::InCall { .. }
             | Record::HeapAlloc { .. }
             | Record::HeapGoal { .. } => false,
-            Record::Create { .. }
-            | Record::Call { .. }
-            | Record::Await { .. }
-            | Record::Reschedule { .. }
-            | Record::Ready { .. }
-            | Record::Block { .. }
-            | Record::Yield { .. }
-            | Record::SyscallBegin { .. }
-            | Record::End
-            | Record::GcStart { .. }
-            | Record::GcDone { .. }
-            | Record::StwStart { .. }
-            | Record::StwDone { .. }
-            | Record::SweepStart { .. }
-            | Record::SweepDone { .. }
-            | Record::AssistStart { .. }
-            | Record::AssistDone
-            | Record::TaskCreate { .. }
-            | Record::TaskEnd { .. }
-            | Record::RegionBegin { .. }
-            | Record::RegionEnd { .. }
-            | Record::Log { .. } => true,
+            _ => true,
         }
     }
 

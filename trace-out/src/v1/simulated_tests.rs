@@ -93,11 +93,11 @@ fn nothing_is_missing_without_mishaps() {
         let run = run(seed, 8, 5, 1500, Mishaps { loss: 0, vanish: 0, skew: 300, tasks });
         let counts = run.counts;
         assert_eq!(
-            (counts.stuck_generations, counts.stale, counts.torn),
+            (counts.order.stuck_generations, counts.order.stale, counts.order.torn),
             (0, 0, 0),
             "seed {seed}: {counts:?}"
         );
-        assert!(counts.lifted > 0 && counts.largest_lift <= 302, "seed {seed}: {counts:?}");
+        assert!(counts.order.lifted > 0 && counts.order.largest_lift <= 302, "seed {seed}: {counts:?}");
         let written = |kind: RecordKind| run.simulation.written.get(&(kind as u8)).copied().unwrap_or(0);
         let of = |kinds: &[EventType]| kinds.iter().map(|&kind| run.parsed.count(kind)).sum::<usize>();
         use EventType as E;
@@ -129,8 +129,8 @@ fn a_trace_with_losses_is_whole_and_true_in_the_end() {
         let tasks = if seed < 30 { 0 } else { 10 };
         let run = run(seed, 8, 8, 600, Mishaps { loss: 20, vanish: 200, skew: 300, tasks });
         assert!(run.simulation.lost > 10);
-        stale += run.counts.stale;
-        stuck += run.counts.stuck_generations;
+        stale += run.counts.order.stale;
+        stuck += run.counts.order.stuck_generations;
         fresh += run.parsed.goroutines().filter(|&(id, _)| id > 1 << 40).count();
         check_ends(&run, seed);
     }
@@ -183,8 +183,8 @@ fn nanoseconds_a_record() {
             v1.generation(&read, &texts, &mut out);
             let took = (on_processor() - start) as f64;
             let counts = v1.counts();
-            fastest = fastest.min(took / counts.records as f64);
-            last = format!("{} records, {} events, {} bytes", counts.records, counts.events, out.len());
+            fastest = fastest.min(took / counts.order.records as f64);
+            last = format!("{} records, {} events, {} bytes", counts.order.records, counts.events, out.len());
         }
         println!("{what}: {fastest:.1} ns a record; {last}");
     };

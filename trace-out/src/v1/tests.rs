@@ -86,7 +86,7 @@ fn each_state_is_introduced() {
             lane.status(START + 10, 5, 9, state);
             let (parsed, counts) = trace(&[lane]);
             assert_eq!(story(&parsed, 5), expected, "{state:?} told by {recorder}");
-            assert_eq!(counts.lifted, 0);
+            assert_eq!(counts.order.lifted, 0);
             // Goroutine 5 has the first name.
             assert_eq!(parsed.goroutine_name(5), Some("main"));
         }
@@ -163,7 +163,7 @@ fn what_a_thread_does_is_told() {
     assert_eq!((only(E::GcStart).args()[0], only(E::StwStart).args()), (0, &[1][..]));
     assert_eq!(only(E::GcSweepDone).args(), [10, 5]);
     assert_eq!(only(E::GoSysCall).time(), 249);
-    assert_eq!((counts.stale, counts.unmatched, counts.lifted), (0, 0, 0));
+    assert_eq!((counts.order.stale, counts.unmatched.others, counts.order.lifted), (0, 0, 0));
     // The P stopped for the wait and the system call, but not to yield.
     assert_eq!(parsed.count(E::ProcStart), 2);
     assert!(parsed.events_of(E::ProcStart).all(|event| event.args() == [101]));
@@ -186,7 +186,7 @@ fn threads_create_and_wake_each_other() {
             [E::GoCreate, E::GoStart, E::GoBlockSync, E::GoUnblock, E::GoStart, E::GoEnd]
         );
         assert_eq!(story(&parsed, 3), [E::GoCreate, E::GoStart, E::GoEnd]);
-        assert_eq!((counts.lifted, counts.stale, counts.stuck_generations), (0, 0, 0));
+        assert_eq!((counts.order.lifted, counts.order.stale, counts.order.stuck_generations), (0, 0, 0));
         let names: Vec<_> = parsed.goroutines().collect();
         // Go's tools hide functions whose name begins with `runtime.`.
         assert_eq!(names, [(1, "main"), (2, "worker"), (3, "thread runtime.hidden")]);
@@ -228,7 +228,11 @@ fn what_is_open_twice_or_not_at_all_is_repaired() {
         (1, "parse"),
         (1, "request")
     ]));
-    assert_eq!((counts.unmatched_region_ends, counts.unmatched, counts.stale), (2, 2, 2), "{counts:?}");
+    assert_eq!(
+        (counts.unmatched.region_ends, counts.unmatched.others, counts.order.stale),
+        (2, 2, 2),
+        "{counts:?}"
+    );
     // Items that are open at the end are closed there.
     assert_eq!((parsed.count(E::StwDone), parsed.count(E::GcDone)), (1, 2));
 }
@@ -256,7 +260,7 @@ fn what_nobody_runs_for_is_left_out_or_told_of_nobody() {
     for event in [E::UserRegion, E::GcMarkAssistStart, E::StwStart, E::GcSweepStart] {
         assert_eq!(parsed.count(event), 0, "{event:?}");
     }
-    assert_eq!(counts.unmatched, 5);
+    assert_eq!(counts.unmatched.others, 5);
     assert_eq!((parsed.count(E::HeapAlloc), parsed.count(E::UserLog), parsed.count(E::GcDone)), (2, 2, 1));
     let outside = parsed.events_of(E::UserTaskCreate).next().unwrap();
     // An address in no module stands for itself, and a stack of no goroutine has no root.
@@ -277,7 +281,7 @@ fn processors_are_few_and_pass_from_thread_to_thread() {
     workers.push(main);
     let (parsed, counts) = trace(&workers);
     assert_eq!(parsed.events_of(E::GoEnd).map(|event| event.p()).max(), Some(2));
-    assert_eq!(counts.lifted, 0);
+    assert_eq!(counts.order.lifted, 0);
     // Lanes that live at the same time have separate Ps.
     let both: Vec<RecordedLane> = (1..=2)
         .map(|id| {
@@ -304,7 +308,7 @@ fn a_goroutine_goes_on_from_generation_to_generation() {
         story_of(&parsed, 1, 2),
         [E::GoCreate, E::GoStartLocal, E::GoBlockSync, E::GoUnblockLocal, E::GoStartLocal]
     );
-    assert_eq!((counts.bridged, counts.stale), (0, 0));
+    assert_eq!((counts.order.bridged, counts.order.stale), (0, 0));
 }
 
 #[test]
@@ -322,7 +326,7 @@ fn who_dies_without_a_word_is_missed() {
         [E::GoCreate, E::GoStartLocal, E::GoBlock, E::GoUnblock, E::GoStart, E::GoEnd]
     );
     assert_eq!(story_of(&parsed, 8, 4), [E::GoCreate, E::GoStartLocal, E::GoEnd]);
-    assert_eq!(counts.stuck_generations, 0);
+    assert_eq!(counts.order.stuck_generations, 0);
     // It was alive all the same: it is shown as another goroutine, because ids cannot be used twice.
     let mut back = RecordedLane::new(7);
     back.status(START + 3_000_010, 7, 5, State::Running);

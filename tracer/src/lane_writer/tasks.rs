@@ -15,7 +15,7 @@
 
 use rtprof_runtime::clock;
 use rtprof_runtime::labels::LabelSetId;
-use rtprof_runtime::primitive::Ordering;
+
 use rtprof_runtime::state::{State, StateWord};
 
 use crate::declared::{Declared as _, LOST_GENERATION};
@@ -327,15 +327,7 @@ impl LaneWriter<'_> {
     /// Returns the id of a task's stack; 0, counted as lost, if it cannot be kept.
     #[inline]
     fn kept_stack(&mut self, stack: KeptStack) -> StackId {
-        if self.buffer.is_none() {
-            return 0;
-        }
-        // SAFETY: this writer is the only user of the lane's cache during the event.
-        let number = self.lane.cache.with_mut(|cache| unsafe { tables::kept_stack(stack, &mut *cache) });
-        number.unwrap_or_else(|| {
-            self.recorder.losses.stacks.fetch_add(1, Ordering::Relaxed);
-            0
-        })
+        self.find(|losses| &losses.stacks, |cache| tables::kept_stack(stack, cache))
     }
 }
 

@@ -57,40 +57,7 @@ pub struct SyncSender<T> {
     handle: Handle<T>,
 }
 
-impl<T> Sender<T> {
-    pub(super) fn new(handle: Handle<T>) -> Self {
-        Self { handle }
-    }
-
-    /// Sends a message. A message that was sent may never be received.
-    ///
-    /// # Errors
-    /// The message, if the receiver is gone.
-    #[inline]
-    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = self.handle.shared.send(message);
-        frame::keep();
-        sent
-    }
-}
-
 impl<T> SyncSender<T> {
-    pub(super) fn new(handle: Handle<T>) -> Self {
-        Self { handle }
-    }
-
-    /// Sends a message, and waits for room if there is none. With a bound of 0 the receiver has it on return; otherwise
-    /// it may never be received.
-    ///
-    /// # Errors
-    /// The message, if the receiver is gone, or goes while this thread waits.
-    #[inline]
-    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
-        let sent = self.handle.shared.send(message);
-        frame::keep();
-        sent
-    }
-
     /// Sends a message if there is room for it; with a bound of 0, if a receiver waits.
     ///
     /// # Errors
@@ -103,32 +70,51 @@ impl<T> SyncSender<T> {
     }
 }
 
-impl<T> Clone for Sender<T> {
-    fn clone(&self) -> Self {
-        Self::new(self.handle.clone())
-    }
+/// Implements what both senders have.
+macro_rules! sender {
+    ($sender:ident, #[doc = $sends:literal] #[doc = $errors:literal]) => {
+        impl<T> $sender<T> {
+            pub(super) fn new(handle: Handle<T>) -> Self {
+                Self { handle }
+            }
+
+            #[doc = $sends]
+            ///
+            /// # Errors
+            #[doc = $errors]
+            #[inline]
+            pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+                let sent = self.handle.shared.send(message);
+                frame::keep();
+                sent
+            }
+        }
+
+        impl<T> Clone for $sender<T> {
+            fn clone(&self) -> Self {
+                Self::new(self.handle.clone())
+            }
+        }
+
+        impl<T> fmt::Debug for $sender<T> {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.debug_struct(stringify!($sender)).finish_non_exhaustive()
+            }
+        }
+
+        // As std's: a panic leaves no message half sent.
+        impl<T> UnwindSafe for $sender<T> {}
+        impl<T> RefUnwindSafe for $sender<T> {}
+    };
 }
 
-impl<T> Clone for SyncSender<T> {
-    fn clone(&self) -> Self {
-        Self::new(self.handle.clone())
-    }
-}
-
-impl<T> fmt::Debug for Sender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Sender").finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for SyncSender<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SyncSender").finish_non_exhaustive()
-    }
-}
-
-// As std's: a panic leaves no message half sent.
-impl<T> UnwindSafe for Sender<T> {}
-impl<T> RefUnwindSafe for Sender<T> {}
-impl<T> UnwindSafe for SyncSender<T> {}
-impl<T> RefUnwindSafe for SyncSender<T> {}
+sender!(
+    Sender,
+    /// Sends a message. A message that was sent may never be received.
+    /// The message, if the receiver is gone.
+);
+sender!(
+    SyncSender,
+    /// Sends a message, and waits for room if there is none. With a bound of 0 the receiver has it on return; otherwise it may never be received.
+    /// The message, if the receiver is gone, or goes while this thread waits.
+);
