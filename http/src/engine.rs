@@ -133,7 +133,8 @@ impl Engine {
             return;
         }
         // The threads have no work left, so that the joins are short.
-        for thread in threads.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+        let threads = std::mem::take(&mut *threads.lock().unwrap_or_else(PoisonError::into_inner));
+        for thread in threads {
             // The panic message was printed already.
             let _ = thread.join();
         }

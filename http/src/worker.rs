@@ -133,7 +133,8 @@ impl Worker {
         let gives_way = self.account.as_ref().is_some_and(Account::gives_way);
         if self.turn.is_none() && !gives_way {
             // Turns are given in the order of arrival. The semaphore is never closed.
-            self.turn = wait_for_turn(self.turns.clone().acquire_owned()).ok();
+            let turn = wait_for_turn(self.turns.clone().acquire_owned(), self.pieces.closed());
+            self.turn = turn.and_then(Result::ok);
         }
         if self.pieces.is_closed() {
             return Err(gone());
@@ -257,21 +258,24 @@ impl Worker {
     }
 }
 
-/// Waits for the turn, which another worker hands on. The wait is hidden: it is not one of the program's, and steps of
-/// sleep would leave the turn unused.
-fn wait_for_turn<T>(future: impl Future<Output = T>) -> T {
+/// Waits for the turn, which another worker hands on, or until `gone` is ready: then the result is `None`. The wait is
+/// hidden: it is not one of the program's, and steps of sleep would leave the turn unused.
+fn wait_for_turn<T>(turn: impl Future<Output = T>, gone: impl Future<Output = ()>) -> Option<T> {
     struct Unpark(Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let mut future = pin!(future);
+    let (mut turn, mut gone) = (pin!(turn), pin!(gone));
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut context = Context::from_waker(&waker);
     loop {
-        match future.as_mut().poll(&mut context) {
-            Poll::Ready(turn) => return turn,
+        if gone.as_mut().poll(&mut context).is_ready() {
+            return None;
+        }
+        match turn.as_mut().poll(&mut context) {
+            Poll::Ready(turn) => return Some(turn),
             Poll::Pending => hidden::hiding(Calls::OWN, thread::park),
         }
     }
@@ -337,11 +341,30 @@ mod tests {
                 polls.send(turn.is_pending()).expect("the test waits");
                 turn
             });
-            results.send(wait_for_turn(turn)).expect("the test waits");
+            let turn = wait_for_turn(turn, std::future::pending());
+            results.send(turn).expect("the test waits");
         });
         assert_eq!(polled.recv(), Ok(true), "the turn is held");
         hand_on.send("the turn").expect("the worker waits");
-        assert_eq!(result.recv_timeout(Duration::from_secs(60)), Ok(Ok("the turn")));
+        assert_eq!(result.recv_timeout(Duration::from_secs(60)), Ok(Some(Ok("the turn"))));
+        worker.join().expect("it ends well");
+    }
+
+    #[test]
+    fn a_worker_whose_client_leaves_does_not_wait_for_the_turn() {
+        let (pieces, client) = mpsc::channel::<Piece>(1);
+        let (results, result) = channel();
+        let (waits, waiting) = channel();
+        let worker = thread::spawn(move || {
+            let turn = poll_fn(|_| {
+                waits.send(()).expect("the test waits");
+                Poll::<()>::Pending
+            });
+            results.send(wait_for_turn(turn, pieces.closed())).expect("the test waits");
+        });
+        waiting.recv().expect("the turn is never free");
+        drop(client);
+        assert_eq!(result.recv_timeout(Duration::from_secs(60)), Ok(None));
         worker.join().expect("it ends well");
     }
 }

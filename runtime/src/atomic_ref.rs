@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicPtr, Ordering};
 /// It uses core's atomics under loom too: the models explore other words.
 pub struct AtomicRef<T: 'static>(AtomicPtr<T>);
 
-impl<T> AtomicRef<T> {
+impl<T: Sync> AtomicRef<T> {
     /// No reference.
     pub const fn none() -> Self {
         Self(AtomicPtr::new(ptr::null_mut()))
@@ -17,7 +17,8 @@ impl<T> AtomicRef<T> {
     /// Returns the reference that was set last. Safe to call in a hook.
     #[inline]
     pub fn get(&self) -> Option<&'static T> {
-        // SAFETY: the pointer is null, or was made from the static reference that was passed to `set`.
+        // SAFETY: the pointer is null, or was made from the static reference that was passed to `set`, maybe by another
+        // thread: `T` is `Sync`.
         unsafe { self.0.load(Ordering::Acquire).as_ref() }
     }
 
@@ -30,7 +31,7 @@ impl<T> AtomicRef<T> {
     }
 }
 
-impl<T> Default for AtomicRef<T> {
+impl<T: Sync> Default for AtomicRef<T> {
     fn default() -> Self {
         Self::none()
     }

@@ -24,15 +24,22 @@ const WAKER_CELLS: [&str; 3] =
 const INSTRUMENT: &str = "rtprof_hooks::task::Instrument>::";
 
 /// Modules of ours that run no code of the program.
-const INNER_MODULES: [&str; 10] = [
+const INNER_MODULES: [&str; 17] = [
     "account",
+    "charged_queue",
     "deadline",
+    "primitive",
     "queue",
+    "sleepers",
     "spin",
     "sync::barrier",
     "sync::mutex",
+    "sync::mutex_state",
+    "sync::queue_condvar",
     "sync::rw_lock",
+    "sync::rw_state",
     "sync::semaphore",
+    "sync::waiters",
     "task::waker",
     "wait",
 ];
@@ -55,7 +62,8 @@ const WORDS: [&str; 39] = [
 pub const DROP_FRAMES: &str = concat!(
     r"<?rtprof_(profiler|runtime)::(stack|contention|thread_create|task::(await_stack|slot))::.*",
     // A ` as ` matches only with a known trait: a trait of the program may do anything.
-    r"|<?rtprof_hooks::(account|deadline|queue|spin|sync::(barrier|mutex|rw_lock|semaphore)|task::waker|wait)::([^ ]|, )*",
+    r"|<?rtprof_hooks::(account|charged_queue|deadline|primitive|queue|sleepers|spin|task::waker|wait",
+    r"|sync::(barrier|mutex|mutex_state|queue_condvar|rw_lock|rw_state|semaphore|waiters))::([^ ]|, )*",
     r"( as (lock_api|core)::([^ ]|, )*)?",
     r"|<lock_api::[a-z]+::(Mapped)?(Mutex|RwLock(Read|Write|UpgradableRead)?)(Guard)?",
     r"<rtprof_hooks::sync::(mutex::QueueMutex|rw_lock::QueueRwLock), ([^ ]|, )*>>",
@@ -196,6 +204,81 @@ mod tests {
     use super::*;
     use crate::names::short;
 
+    /// Modules of the hooks that run code of the program, have no function in a recorded stack, or whose functions are
+    /// known by their names.
+    const OTHER_MODULES: [&str; 35] = [
+        "frame",
+        "interpose",
+        "sync::condvar",
+        "sync::foreign_lock_account",
+        "sync::locks",
+        "sync::mpsc",
+        "sync::mpsc::iter",
+        "sync::mpsc::receiver",
+        "sync::mpsc::sender",
+        "sync::mpsc::shared",
+        "sync::mutex_traits",
+        "sync::once",
+        "sync::raw_mutex",
+        "sync::raw_rw_lock",
+        "sync::rw_lock_traits",
+        "sync",
+        "task",
+        "task::instrumented",
+        "task::join_set",
+        "task::labelled",
+        "task::spawn",
+        "task::tracked",
+        "task::waits",
+        "thread",
+        "thread::builder",
+        "thread::creator",
+        "thread::handle",
+        "thread::join",
+        "thread::park",
+        "thread::parked",
+        "thread::scope",
+        "thread::sleep",
+        "thread::spawn",
+        "thread::yields",
+        "trace",
+    ];
+
+    fn modules_in(folder: &std::path::Path, parent: &str, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            let stem = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            let name = if parent.is_empty() { stem.clone() } else { format!("{parent}::{stem}") };
+            if path.is_dir() {
+                modules_in(&path, &name, found);
+            } else if stem == "mod" {
+                found.push(parent.to_owned());
+            } else if !["lib", "model", "models"].contains(&&*stem) && !stem.ends_with("tests") {
+                found.push(name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_module_of_the_hooks_is_considered() {
+        let mut modules = Vec::new();
+        let hooks = concat!(env!("CARGO_MANIFEST_DIR"), "/../hooks/src");
+        modules_in(hooks.as_ref(), "", &mut modules);
+        assert!(modules.len() > 40, "{modules:?}");
+        for module in &modules {
+            let function = format!("{module}::function");
+            let is_inner = INNER_MODULES.iter().any(|inner| in_crate(&function, inner));
+            let is_other = OTHER_MODULES.contains(&&**module) || module.starts_with("interpose::");
+            assert!(
+                is_inner || is_other,
+                "is {module} an inner module? Its functions may be leaves of stacks"
+            );
+        }
+        for module in INNER_MODULES {
+            assert!(modules.iter().any(|known| known == module), "{module} has moved");
+        }
+    }
+
     #[test]
     fn names_of_both_schemes() {
         for name in [
@@ -210,6 +293,8 @@ mod tests {
             "parking_lot_core::parking_lot::unpark_filter::<F, C>",
             "<parking_lot_core::thread_parker::imp::ThreadParker as parking_lot_core::thread_parker::ThreadParkerT>::park",
             "rtprof_hooks::queue::park::<app::A, app::B>",
+            "rtprof_hooks::primitive::real::report::charged",
+            "<rtprof_hooks::charged_queue::ChargedQueue>::with_account::<u64, rtprof_hooks::sync::mutex::A>::{closure#0}",
             "<rtprof_hooks::wait::Wait>::end",
             "<rtprof_hooks::sync::mpsc::Receiver<app::Job>>::recv_timeout",
             "<rtprof_hooks::sync::condvar::Condvar>::wait_until",

@@ -180,7 +180,7 @@ unsafe fn is_small(attributes: *const pthread_attr_t) -> bool {
 /// # Safety
 /// The slot was written, and no other thread accesses it.
 unsafe fn take(birth: &'static Birth) -> Start {
-    // SAFETY: the caller keeps the contract of the C library's function.
+    // SAFETY: the caller guarantees that the slot was written and that no other thread accesses it.
     let start = unsafe { (*birth.start.get()).assume_init_read() };
     BIRTHS.give_back(birth);
     start

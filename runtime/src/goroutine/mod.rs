@@ -134,11 +134,12 @@ pub fn slots_made() -> usize {
 /// Installs the handlers for the ends of threads and for forks, and registers the current thread. Called once, by
 /// [`crate::init::open`]; must not be called in a hook.
 pub(crate) fn open() {
-    exit::open();
+    // First, so that no thread can register and set labels that its goroutine misses.
     labels::on_change(&(note_labels as fn(LabelSetId)));
+    exit::open();
     #[cfg(rtprof_supported)]
-    // SAFETY: the handler only stores to its thread's own slot, and lives as long as this code, which stays
-    // loaded.
+    // SAFETY: the handler allocates nothing and waits for no other thread, of which a child has none; it lives as long as
+    // this code, which stays loaded.
     unsafe {
         libc::pthread_atfork(None, None, Some(forked));
     }

@@ -36,11 +36,12 @@ const UNCHECKED: u8 = 0;
 const CHECKED: u8 = 1;
 const UNWIND: u8 = 2;
 
-/// Until the self-test has run, the unwind tables are used: slower, but never wrong.
-static WALK: AtomicU8 = AtomicU8::new(UNWIND);
-static REQUESTED: AtomicU8 = AtomicU8::new(UNWIND);
+/// `Auto`, until the self-test has run. The unwind tables are used: slower, but never wrong.
+const UNDECIDED: u8 = 3;
+
+static WALK: AtomicU8 = AtomicU8::new(UNDECIDED);
 /// The resolved meaning of `Auto` in this program.
-static AUTO: AtomicU8 = AtomicU8::new(UNWIND);
+static AUTO: AtomicU8 = AtomicU8::new(UNDECIDED);
 
 #[inline]
 pub(super) fn walk() -> Walk {
@@ -55,13 +56,19 @@ pub(super) fn walk() -> Walk {
 ///
 /// A walk along missing frame pointers gives short stacks, but reads nothing outside the thread's stack.
 pub fn set_stack_mode(mode: StackMode) {
-    let (requested, walk) = match mode {
-        StackMode::FramePointers => (UNCHECKED, UNCHECKED),
-        StackMode::Unwind => (CHECKED, UNWIND),
-        StackMode::Auto => (UNWIND, AUTO.load(Ordering::Relaxed)),
+    let walk = match mode {
+        StackMode::FramePointers => UNCHECKED,
+        StackMode::Unwind => UNWIND,
+        StackMode::Auto => UNDECIDED,
     };
-    REQUESTED.store(requested, Ordering::Relaxed);
-    WALK.store(walk, Ordering::Relaxed);
+    WALK.store(walk, Ordering::SeqCst);
+    decide(AUTO.load(Ordering::SeqCst));
+}
+
+/// Resolves `Auto`, if that is the requested mode. SeqCst in both callers: of a request and the end of the self-test at
+/// the same time, at least one sees the other, and a request for another mode is never overwritten.
+fn decide(auto: u8) {
+    let _ = WALK.compare_exchange(UNDECIDED, auto, Ordering::SeqCst, Ordering::SeqCst);
 }
 
 /// Returns the current way of walking stacks, with `Auto` resolved.
@@ -76,10 +83,8 @@ pub fn stack_mode() -> StackMode {
 pub(crate) fn open() {
     let hint = env!("RTPROF_FRAME_POINTERS_HINT");
     let auto = if hint != "no" && frame_pointers_work() { CHECKED } else { UNWIND };
-    AUTO.store(auto, Ordering::Relaxed);
-    if REQUESTED.load(Ordering::Relaxed) == UNWIND {
-        WALK.store(auto, Ordering::Relaxed);
-    }
+    AUTO.store(auto, Ordering::SeqCst);
+    decide(auto);
 }
 
 /// The number of frames that must agree: the recursion of `probe`, which is entirely code of this crate.

@@ -62,7 +62,7 @@ pub(crate) const MAX_NESTED: usize = 8;
 
 /// The number of forks that led from the first process to this one.
 static FORKS: AtomicU32 = AtomicU32::new(0);
-/// The id of this process, as far as it is known.
+/// The id of this process, as far as it is known; 0 before the first [`open`], when there are no tasks.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 
 pub(crate) fn open() {
@@ -86,7 +86,8 @@ pub(crate) fn forked(polled: Option<&'static Task>) {
 /// Returns the number of forks that led to this process, including those made without the C library's fork handlers.
 /// `polled` returns the task that this thread polls. Must not be called in a hook.
 pub(crate) fn forks_looked_at(polled: impl FnOnce() -> Option<&'static Task>) -> u32 {
-    if PROCESS.load(Ordering::Relaxed) != own_process() {
+    let known = PROCESS.load(Ordering::Relaxed);
+    if known != 0 && known != own_process() {
         forked(polled());
     }
     FORKS.load(Ordering::Relaxed)
