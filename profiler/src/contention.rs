@@ -119,13 +119,13 @@ pub fn set_block_profile_kinds(kinds: BlockKinds) -> BlockKinds {
     let _held = SETTING.lock();
     let previous = BLOCK_KINDS.swap(kinds.bits(), Ordering::Relaxed);
     note_calls();
-    BlockKinds::from_bits(previous)
+    BlockKinds::from_bits_truncate(previous)
 }
 
 /// Returns the kinds of waits that the block profile includes.
 #[inline]
 pub fn block_profile_kinds() -> BlockKinds {
-    BlockKinds::from_bits(BLOCK_KINDS.load(Ordering::Relaxed))
+    BlockKinds::from_bits_truncate(BLOCK_KINDS.load(Ordering::Relaxed))
 }
 
 /// Returns whether the block profile is on and includes waits of this kind. Safe to call in a hook.
