@@ -125,6 +125,7 @@ fn one_at_a_time() {
             );
         }
         drop(own);
+        until("the own profile is over: its drop does not wait", || !is_sampled());
         // A client that goes away ends its profile, in either form.
         for format in ["", "&format=flamegraph"] {
             let mut client = Connection::open(server).unwrap();
