@@ -80,7 +80,7 @@ pub(crate) struct Counts {
     pub(crate) events: u64,
     /// Records from which they were made, and irregularities in their order.
     pub(crate) order: OrderCounts,
-    /// Ends, and beginnings that belong to no goroutine.
+    /// Records of ends without a beginning, or of no goroutine, which are not shown.
     pub(crate) unmatched: Unmatched,
     /// Addresses whose debug information was not read in time.
     pub(crate) unnamed_addresses: u64,

@@ -1,6 +1,6 @@
 //! The way in which stacks are walked, and the self-test that chooses it.
 //!
-//! Frame pointers are four times faster but right only if the whole program keeps them, which no `cfg` reveals. Two
+//! Frame pointers are about three times faster but right only if the whole program keeps them, which no `cfg` reveals. Two
 //! things decide at start: a hint from the build script (the flags it saw), and a walk of a chain of our own functions
 //! both ways, whose results must agree. A program may choose with [`set_stack_mode`].
 
