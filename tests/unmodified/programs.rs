@@ -1,13 +1,13 @@
-//! Whole programs with libraries that do not use rtprof: the times of each thread in their traces agree with the
-//! kernel's.
+//! Whole programs with libraries that do not use rtprof: the times of each thread in their traces agree with what it
+//! computed, and with the kernel's account of it.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::thread::Builder;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rtprof_trace_check::EventType;
@@ -15,29 +15,62 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::child;
 use crate::support::contention::{thread_id, wait_until_asleep};
-use crate::support::processor::burn;
+use crate::support::processor;
 use crate::trace_go::check;
 use crate::trace_of::{Trace, record};
 
-/// The kernel's account of a thread.
+/// The times of a thread.
 #[derive(Clone, Copy, Debug)]
 struct Time {
-    /// How long it ran.
+    /// The processor time that it measured itself while it computed. During all of it the goroutine must be shown to
+    /// run. `ran` is no such lower bound: it holds the kernel's work of putting the thread to sleep and of waking it,
+    /// and interrupts that were served meanwhile. The goroutine waits then, and a virtual machine can take any time.
+    computed: Duration,
+    /// The time that passed meanwhile. It also holds what the kernel does not know: the time in which a virtual machine
+    /// had no processor.
+    passed: Duration,
+    /// How long it ran, according to the kernel.
     ran: Duration,
-    /// How long it waited for a processor.
+    /// How long it waited for a processor, according to the kernel.
     stood_in_line: Duration,
-    /// How often it went to sleep.
-    sleeps: u32,
 }
 
-/// The kernel's work of putting a thread to sleep and waking it counts as time of the thread, but not of the goroutine,
-/// which waits.
-const SLEEP: Duration = Duration::from_micros(10);
+/// What a thread computed, in nanoseconds: the processor time that it measured, and the time that passed.
+#[derive(Default)]
+struct Computed {
+    used: AtomicU64,
+    passed: AtomicU64,
+}
+
+/// By the name of the thread.
+static COMPUTED: Mutex<Vec<(String, Arc<Computed>)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    static COMPUTED_HERE: Arc<Computed> = {
+        let own = Arc::default();
+        let name = std::thread::current().name().expect("threads that compute have names").to_owned();
+        COMPUTED.lock().expect("no panic").push((name, Arc::clone(&own)));
+        own
+    };
+}
+
+/// Computes for this long and counts it as computed by the current thread.
+fn burn(time: Duration) {
+    let start = Instant::now();
+    let used = processor::burn(time);
+    let passed = start.elapsed();
+    COMPUTED_HERE.with(|own| {
+        own.used.fetch_add(used.as_nanos() as u64, Relaxed);
+        own.passed.fetch_add(passed.as_nanos() as u64, Relaxed);
+    });
+}
+
 /// The resolution of the kernel's accounts.
 const TICK: Duration = Duration::from_millis(4);
 
 /// Returns the live threads of this process, by name. All but the current thread sleep.
 fn times() -> HashMap<String, Time> {
+    let computed = COMPUTED.lock().expect("no panic").clone();
     let tasks = std::fs::read_dir("/proc/self/task").expect("Linux has it");
     let time = |task: std::io::Result<std::fs::DirEntry>| {
         let path = task.expect("it can be read").path();
@@ -47,13 +80,16 @@ fn times() -> HashMap<String, Time> {
         if id != thread_id() {
             wait_until_asleep(id);
         }
-        let status = read("status");
-        let sleeps = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-        let sleeps = sleeps.expect("Linux counts them").trim().parse().expect("a number");
         let text = read("schedstat");
         let mut numbers = text.split_whitespace().map(nanos);
         let mut next = || numbers.next().expect("there are three");
-        (read("comm").trim().to_owned(), Time { ran: next(), stood_in_line: next(), sleeps })
+        let (ran, stood_in_line) = (next(), next());
+        let name = read("comm").trim().to_owned();
+        let own = computed.iter().find(|(of, _)| *of == name);
+        let sum = |of: fn(&Computed) -> &AtomicU64| own.map_or(0, |(_, own)| of(own).load(Relaxed));
+        let computed = Duration::from_nanos(sum(|own| &own.used));
+        let passed = Duration::from_nanos(sum(|own| &own.passed));
+        (name, Time { computed, passed, ran, stood_in_line })
     };
     tasks.map(time).collect()
 }
@@ -107,10 +143,12 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
     let mut logs = trace.parsed.events_of(EventType::UserLog);
     let end = logs.next().expect("it was logged").time();
     for name in threads {
-        let time @ Time { ran, stood_in_line, sleeps } = told[*name];
+        let time @ Time { computed, passed, ran, stood_in_line } = told[*name];
         let shown = running(&trace, name, end);
-        let least = ran.mul_f64(0.95).saturating_sub(SLEEP * sleeps);
-        let most = (ran + stood_in_line).mul_f64(1.05) + TICK;
+        assert!(!computed.is_zero(), "{name} computed nothing");
+        // The trace's clock and the kernel's need not agree to the last digit.
+        let least = computed.mul_f64(0.999);
+        let most = (ran + stood_in_line).max(passed + ran.saturating_sub(computed)).mul_f64(1.05) + TICK;
         assert!((least..=most).contains(&shown), "{name} is shown to run for {shown:?}: {time:?}");
     }
     check(test, &trace, &[]);
@@ -159,9 +197,7 @@ fn pool(worked: &mut dyn FnMut()) {
     let pool = rayon::ThreadPoolBuilder::new().num_threads(2).thread_name(|at| format!("pool {at}"));
     let pool = pool.build().unwrap();
     for _ in 0..20 {
-        pool.install(|| {
-            (0..16).into_par_iter().for_each(|_| assert!(!burn(Duration::from_micros(500)).is_zero()))
-        });
+        pool.install(|| (0..16).into_par_iter().for_each(|_| burn(Duration::from_micros(500))));
         std::thread::sleep(Duration::from_millis(5));
     }
     worked();
