@@ -23,8 +23,8 @@ use crate::trace_of::{Trace, record};
 #[derive(Clone, Copy, Debug)]
 struct Time {
     /// The processor time that it measured itself while it computed. During all of it the goroutine must be shown to
-    /// run. `ran` is no such lower bound: it holds the kernel's work of putting the thread to sleep and of waking it,
-    /// and interrupts that were served meanwhile. The goroutine waits then, and a virtual machine can take any time.
+    /// run. `ran` is no such lower bound: it also holds the kernel's work of putting the thread to sleep and of waking
+    /// it, while the goroutine waits. How long that takes has no bound on a virtual machine.
     computed: Duration,
     /// The time that passed meanwhile. It also holds what the kernel does not know: the time in which a virtual machine
     /// had no processor.
@@ -42,7 +42,7 @@ struct Computed {
     passed: AtomicU64,
 }
 
-/// By the name of the thread.
+/// What each thread computed, by the name of the thread.
 static COMPUTED: Mutex<Vec<(String, Arc<Computed>)>> = Mutex::new(Vec::new());
 
 thread_local! {
@@ -142,10 +142,11 @@ fn compare(test: &str, threads: &[&str], program: impl FnOnce(&mut dyn FnMut()))
     trace.assert_in_order();
     let mut logs = trace.parsed.events_of(EventType::UserLog);
     let end = logs.next().expect("it was logged").time();
+    // One of them may leave all the work to the others.
+    assert!(threads.iter().any(|name| !told[*name].computed.is_zero()), "no thread computed anything");
     for name in threads {
         let time @ Time { computed, passed, ran, stood_in_line } = told[*name];
         let shown = running(&trace, name, end);
-        assert!(!computed.is_zero(), "{name} computed nothing");
         // The trace's clock and the kernel's need not agree to the last digit.
         let least = computed.mul_f64(0.999);
         let most = (ran + stood_in_line).max(passed + ran.saturating_sub(computed)).mul_f64(1.05) + TICK;
