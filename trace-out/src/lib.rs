@@ -29,6 +29,7 @@ mod reader;
 #[cfg(test)]
 mod recorded;
 mod samples;
+mod schedule;
 #[cfg(any(test, feature = "self-check"))]
 pub mod self_check;
 mod session;
@@ -37,6 +38,7 @@ mod simulated;
 mod start;
 mod stats;
 mod v1;
+mod varint;
 
 pub use error::TraceError;
 pub use options::Options;
@@ -47,7 +49,7 @@ pub use stats::Stats;
 
 use order::OrderCounts;
 use rtprof_tracer::generation::{Generation, Tables};
-use v1::Unmatched;
+use schedule::Unmatched;
 
 /// The clock of a trace's ticks.
 #[derive(Clone, Copy, Debug)]

@@ -1,36 +1,21 @@
 //! The first trace format, "go 1.19 trace", which all of Go's tools since 2019 read.
 //!
-//! Readers track the state of each goroutine and of each P event by event. `Events` keeps the states as a reader sees
-//! them, and changes them by events that readers accept; `Writing` turns records into such events; `Procs` has the Ps
-//! with the events of each; `Names` the strings and stacks. In the tests of this repository every event is checked as
-//! it is made (`crate::self_check`).
+//! Strings and stacks are defined before they are used, but stacks of code only at the end of the trace, because their
+//! symbolization takes tens of megabytes while it is in progress. In the tests of this repository every event is checked
+//! as it is made (`crate::self_check`).
 
-mod called;
-mod calls;
+mod batches;
 mod event;
-mod events;
-mod finish;
-mod goroutines;
-mod id_set;
-mod late_names;
-mod names;
-mod polls;
-mod procs;
-mod stacks;
 mod wire;
-mod writing;
 
+use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
-use event::{EventType, NO_PROC};
-use events::Events;
-pub(crate) use events::Unmatched;
-use procs::OUTSIDE;
-use writing::Writing;
-
 use super::order::Order;
+use super::schedule::{self, OUTSIDE, Schedule, Writing};
 use super::{Clock, Counts, Encode};
-use rtprof_symbols::view::View;
+use batches::Batches;
+use event::NO_PROC;
 
 const GIGAHERTZ: u64 = 1_000_000_000;
 
@@ -39,7 +24,7 @@ const GIGAHERTZ: u64 = 1_000_000_000;
 /// Memory: proportional to the live goroutines and lanes, plus some bytes for each distinct string and stack.
 pub(crate) struct V1 {
     order: Order,
-    events: Events,
+    schedule: Schedule<Batches>,
     ticks_per_second: u64,
     /// The tick of the beginning, in the file's units.
     start: u64,
@@ -57,7 +42,7 @@ impl V1 {
         let start = (clock.start >> shift).max(1);
         Self {
             order: Order::new(),
-            events: Events::new(start, shift),
+            schedule: Schedule::new(start, shift, Batches::new()),
             ticks_per_second: clock.ticks_per_second >> shift,
             start,
             procs,
@@ -74,28 +59,28 @@ impl Encode for V1 {
         // events, because readers take earlier ones for older than the trace.
         wire::put_batch(out, NO_PROC, self.start);
         wire::put_frequency(out, self.ticks_per_second);
-        self.events.procs.put(OUTSIDE, self.start, EventType::Gomaxprocs, [self.procs.into(), 0]);
-        self.events.procs.close(out);
+        let procs = &mut self.schedule.procs;
+        procs.on_wire(OUTSIDE, |wire, outside| wire.put_gomaxprocs(outside, self.start, self.procs));
+        batches::close(procs, out);
     }
 
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, out: &mut Vec<u8>) {
-        let (events, view) = (&mut self.events, self.view);
-        let mut writing = Writing { events, tables, generation, view, given: None };
+        let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
         self.order.generation(generation, &mut writing);
         self.write(out);
     }
 
     fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>) {
-        self.events.finish(tick);
-        self.unnamed_addresses = stacks::define(&mut self.events.names, tables, self.view);
+        self.schedule.finish(tick);
+        self.unnamed_addresses = schedule::define(&mut self.schedule.names, tables, self.view);
         self.write(out);
     }
 
     fn counts(&self) -> Counts {
         Counts {
-            events: self.events.procs.events,
+            events: self.schedule.procs.wire.events,
             order: self.order.counts(),
-            unmatched: self.events.unmatched,
+            unmatched: self.schedule.unmatched,
             unnamed_addresses: self.unnamed_addresses,
         }
     }
@@ -104,12 +89,12 @@ impl Encode for V1 {
 impl V1 {
     /// Writes definitions first, so that readers of a part have the names used in it.
     fn write(&mut self, out: &mut Vec<u8>) {
-        let definitions = &mut self.events.names.definitions;
+        let definitions = &mut self.schedule.names.definitions.0;
         if !definitions.is_empty() {
             wire::put_batch(out, NO_PROC, self.start);
             out.append(definitions);
         }
-        self.events.procs.close(out);
+        batches::close(&mut self.schedule.procs, out);
     }
 }
 

@@ -1,19 +1,12 @@
 //! Encoding of the format's records.
 
-use super::event::{EventType, LENGTH_PREFIXED};
+use crate::schedule::{Definitions, Frame};
+use crate::varint::{put_bytes, put_number};
+
+use super::event::{EventType, LENGTH_PREFIXED, MAX_LENGTH};
 
 /// The beginning of a trace. Go 1.20 wrote this too; no tool accepts "go 1.20".
 pub(super) const HEADER: &[u8; 16] = b"go 1.19 trace\0\0\0";
-
-/// Appends a number: unsigned LEB128.
-#[inline]
-pub(super) fn put_number(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
 
 /// Appends a timed event, `delta` ticks after the previous one in its batch.
 #[inline]
@@ -48,55 +41,34 @@ pub(super) fn put_frequency(out: &mut Vec<u8>, ticks_per_second: u64) {
     put_number(out, ticks_per_second);
 }
 
-/// Appends the length of a message, and the message.
-pub(super) fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_number(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
+/// The definitions of strings and stacks, as records.
+#[derive(Default)]
+pub(super) struct Records(pub(super) Vec<u8>);
 
-/// Appends a string. It must not be empty, nor `id` 0 or used twice.
-pub(super) fn put_string(out: &mut Vec<u8>, id: u64, text: &str) {
-    self_check!(id != 0 && !text.is_empty());
-    out.push(EventType::String.first_byte());
-    put_number(out, id);
-    put_bytes(out, text.as_bytes());
-}
+/// The most bytes of a stack's id and its number of frames.
+const STACK_HEAD: usize = 10 + 2;
 
-/// A frame of a stack: the ids of strings, and a PC that no other frame has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Frame {
-    pub(super) pc: u64,
-    pub(super) function: u64,
-    pub(super) file: u64,
-    pub(super) line: u64,
-}
+impl Definitions for Records {
+    const STACK_BYTES: usize = MAX_LENGTH as usize - STACK_HEAD;
 
-/// Appends a stack, leaf first.
-pub(super) fn put_stack(out: &mut Vec<u8>, id: u64, frames: &[Frame]) {
-    let mut body = Vec::with_capacity(16 + frames.len() * 16);
-    put_number(&mut body, id);
-    put_number(&mut body, frames.len() as u64);
-    for frame in frames {
-        put_frame(&mut body, frame);
+    fn string(&mut self, id: u64, text: &str) {
+        self_check!(id != 0 && !text.is_empty());
+        self.0.push(EventType::String.first_byte());
+        put_number(&mut self.0, id);
+        put_bytes(&mut self.0, text.as_bytes());
     }
-    self_check!(body.len() as u64 <= super::event::MAX_LENGTH);
-    out.push(EventType::Stack.first_byte());
-    put_bytes(out, &body);
-}
 
-fn put_frame(out: &mut Vec<u8>, frame: &Frame) {
-    for number in [frame.pc, frame.function, frame.file, frame.line] {
-        put_number(out, number);
+    fn stack(&mut self, id: u64, frames: &[Frame]) {
+        let mut body = Vec::with_capacity(16 + frames.len() * 16);
+        put_number(&mut body, id);
+        put_number(&mut body, frames.len() as u64);
+        for number in frames.iter().flat_map(Frame::numbers) {
+            put_number(&mut body, number);
+        }
+        self_check!(body.len() as u64 <= MAX_LENGTH);
+        self.0.push(EventType::Stack.first_byte());
+        put_bytes(&mut self.0, &body);
     }
-}
-
-/// Returns the number of bytes of a frame in a stack.
-pub(super) fn frame_len(frame: &Frame) -> usize {
-    [frame.pc, frame.function, frame.file, frame.line].into_iter().map(number_len).sum()
-}
-
-fn number_len(value: u64) -> usize {
-    (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 
 #[cfg(test)]
@@ -122,14 +94,5 @@ mod tests {
             put_bytes(out, b"hi");
         });
         assert_eq!(log, [0xf0, 4, 5, 1, 9, 6, 2, b'h', b'i']);
-    }
-
-    #[test]
-    fn lengths_are_known_before() {
-        for value in [0, 1, 127, 128, 16383, 16384, u64::from(u32::MAX), u64::MAX] {
-            assert_eq!(number_len(value), bytes(|out| put_number(out, value)).len(), "{value}");
-        }
-        let frame = Frame { pc: 300, function: 1, file: 0, line: 70_000 };
-        assert_eq!(frame_len(&frame), bytes(|out| put_frame(out, &frame)).len());
     }
 }

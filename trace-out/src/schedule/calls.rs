@@ -5,8 +5,9 @@ use rtprof_tracer::record::StackId;
 
 use crate::order::EventPosition;
 
-use super::events::Events;
+use super::changes::Schedule;
 use super::goroutines::Phase;
+use super::procs::Wire;
 use super::writing::Writing;
 
 /// A call that is in progress at the end of the trace.
@@ -18,7 +19,7 @@ pub(super) struct Open {
     begin: u64,
 }
 
-impl Events {
+impl<W: Wire> Schedule<W> {
     /// Changes a running goroutine to the state of a call.
     fn begin_call(&mut self, index: u32, tick: u64, state: State, stack: u64) {
         match state {
@@ -45,15 +46,16 @@ impl Events {
     }
 }
 
-impl Writing<'_> {
+impl<W: Wire> Writing<'_, W> {
     /// Shows that the goroutine was in a call for `ticks` ticks until now.
     pub(super) fn call(&mut self, at: EventPosition, ticks: u64, state: State, stack: StackId) {
-        let (begin, end) = (at.tick.saturating_sub(ticks) >> self.events.shift, at.tick >> self.events.shift);
-        if self.running(at).is_none() || self.events.stop_of == Some(at.goroutine) {
+        let (begin, end) =
+            (at.tick.saturating_sub(ticks) >> self.schedule.shift, at.tick >> self.schedule.shift);
+        if self.running(at).is_none() || self.schedule.stop_of == Some(at.goroutine) {
             return;
         }
         let stack = self.stack(at, stack);
-        self.events.begin_call(at.goroutine, begin, state, stack);
-        self.events.come_back(at, end);
+        self.schedule.begin_call(at.goroutine, begin, state, stack);
+        self.schedule.come_back(at, end);
     }
 }

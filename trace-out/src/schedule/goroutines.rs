@@ -1,11 +1,10 @@
 //! The goroutines of a trace, in the states that its readers track.
 
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StringId;
 
 use crate::dense::DenseTable;
 
-use super::event::EventType;
+use super::event::Changed;
 use super::id_set::IdSet;
 
 pub(super) use crate::order::NONE;
@@ -49,12 +48,12 @@ pub(super) struct EncodedGoroutine {
 }
 
 impl EncodedGoroutine {
-    /// Takes the next sequence number.
+    /// Returns the next start or wake-up, which happens on P `proc`.
     #[inline]
-    pub(super) fn next_sequence(&mut self) -> u64 {
+    pub(super) fn next_change(&mut self, proc: u32) -> Changed {
         let sequence = self.sequence;
         self.sequence += 1;
-        sequence
+        Changed { goroutine: self.id, sequence, is_local: self.proc == proc }
     }
 }
 
@@ -124,28 +123,5 @@ impl Goroutines {
     #[inline]
     fn known(&self, index: u32) -> Option<&EncodedGoroutine> {
         self.get(index).filter(|goroutine| index != NONE && goroutine.phase != Phase::Unknown)
-    }
-}
-
-/// Returns the event of a wait, which selects the profile of `go tool trace` that shows the wait. Go's runtime has
-/// separate events for its own kinds of waits; a thread's other waits are those for another thread.
-pub(super) fn block_event(reason: WaitReason) -> EventType {
-    match reason {
-        WaitReason::CondWait => EventType::GoBlockCond,
-        WaitReason::ChanSend => EventType::GoBlockSend,
-        WaitReason::ChanReceive => EventType::GoBlockRecv,
-        WaitReason::Select => EventType::GoBlockSelect,
-        WaitReason::Net => EventType::GoBlockNet,
-        WaitReason::Sleep => EventType::GoSleep,
-        WaitReason::MutexLock
-        | WaitReason::RwLockRead
-        | WaitReason::RwLockWrite
-        | WaitReason::Once
-        | WaitReason::Barrier
-        | WaitReason::Semaphore
-        | WaitReason::Join
-        | WaitReason::Park
-        | WaitReason::Await
-        | WaitReason::Sync => EventType::GoBlockSync,
     }
 }

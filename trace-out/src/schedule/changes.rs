@@ -3,17 +3,17 @@
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{StackId, StringId};
+use rtprof_tracer::record::{StackId, StringId, StwReason};
 
 use crate::awaited::AwaitedStacks;
 use crate::dense::DenseTable;
 use crate::order::{EventPosition, SHARED};
 
 use super::calls::Open;
-use super::event::EventType;
-use super::goroutines::{Goroutines, NONE, Phase, UsedIds, block_event};
+use super::event::{Blocked, Event};
+use super::goroutines::{Goroutines, NONE, Phase, UsedIds};
 use super::names::Names;
-use super::procs::{OUTSIDE, Procs};
+use super::procs::{OUTSIDE, Procs, Wire};
 
 /// How far a P that stands in for a moment may be ahead, in ticks of about a nanosecond. A trace begins with a burst of
 /// events for each goroutine, which should not need a P each.
@@ -35,13 +35,13 @@ pub(crate) struct Unmatched {
 }
 
 /// All open items of the trace, and the events so far.
-pub(super) struct Events {
-    pub(super) procs: Procs,
+pub(crate) struct Schedule<W: Wire> {
+    pub(crate) procs: Procs<W>,
     pub(super) goroutines: Goroutines,
     /// The lanes, at the indices that [`crate::order`] assigns.
     pub(super) lanes: DenseTable<EncodedLane>,
     ids: UsedIds,
-    pub(super) names: Names,
+    pub(crate) names: Names<W::Definitions>,
     pub(super) awaited: AwaitedStacks,
     /// Number of bits by which ticks are shifted to the right.
     pub(super) shift: u32,
@@ -54,14 +54,14 @@ pub(super) struct Events {
     stop_tick: u64,
     /// Calls that are in progress at the end.
     pub(super) open_calls: Vec<Open>,
-    pub(super) unmatched: Unmatched,
+    pub(crate) unmatched: Unmatched,
 }
 
-impl Events {
+impl<W: Wire> Schedule<W> {
     /// A trace without events. All ticks will be after `start`, which is shifted already.
-    pub(super) fn new(start: u64, shift: u32) -> Self {
+    pub(crate) fn new(start: u64, shift: u32, wire: W) -> Self {
         Self {
-            procs: Procs::new(start),
+            procs: Procs::new(start, wire),
             goroutines: Goroutines::new(),
             lanes: DenseTable::new(),
             ids: UsedIds::default(),
@@ -80,39 +80,40 @@ impl Events {
 
     pub(super) fn end_assist(&mut self, index: u32, tick: u64) {
         if self.goroutines[index].is_assisting {
-            self.procs.put(self.goroutines[index].proc, tick, EventType::GcMarkAssistDone, []);
+            self.procs.put(self.goroutines[index].proc, tick, Event::AssistEnd);
             self.goroutines[index].is_assisting = false;
         }
     }
 
     /// Stops the world, on behalf of the goroutine, which runs.
-    pub(super) fn start_stop(&mut self, goroutine: u32, tick: u64, kind: u64) {
-        let tick = tick.max(self.stop_tick + 1);
+    pub(super) fn start_stop(&mut self, goroutine: u32, tick: u64, reason: StwReason) {
+        let tick = tick.max(self.stop_tick + W::STEP);
         let proc = self.goroutines[goroutine].proc;
-        self.stop_tick = self.procs.put(proc, tick, EventType::StwStart, [kind]);
+        self.stop_tick = self.procs.put(proc, tick, Event::StopBegin { reason });
         self.stop_of = Some(goroutine);
     }
 
     /// Restarts the world. The goroutine that stopped it must run.
     pub(super) fn end_stop(&mut self, tick: u64) {
         if let Some(index) = self.stop_of.take() {
-            let tick = tick.max(self.stop_tick + 1);
-            self.stop_tick = self.procs.put(self.goroutines[index].proc, tick, EventType::StwDone, []);
+            let tick = tick.max(self.stop_tick + W::STEP);
+            self.stop_tick = self.procs.put(self.goroutines[index].proc, tick, Event::StopEnd);
         }
     }
 
     pub(super) fn start_collection(&mut self, proc: u32, tick: u64, stack: u64) {
         self.end_collection(proc, tick);
-        let tick = tick.max(self.collection_tick + 1);
-        self.collection_tick = self.procs.put(proc, tick, EventType::GcStart, [self.collections, stack]);
+        let tick = tick.max(self.collection_tick + W::STEP);
+        let begin = Event::CollectionBegin { number: self.collections, stack };
+        self.collection_tick = self.procs.put(proc, tick, begin);
         self.collections += 1;
         self.has_collection = true;
     }
 
     pub(super) fn end_collection(&mut self, proc: u32, tick: u64) {
         if self.has_collection {
-            let tick = tick.max(self.collection_tick + 1);
-            self.collection_tick = self.procs.put(proc, tick, EventType::GcDone, []);
+            let tick = tick.max(self.collection_tick + W::STEP);
+            self.collection_tick = self.procs.put(proc, tick, Event::CollectionEnd);
             self.has_collection = false;
         }
     }
@@ -136,7 +137,7 @@ impl Events {
     #[inline]
     pub(super) fn start_proc(&mut self, proc: u32, thread_id: u64, tick: u64) {
         if !self.procs[proc].is_started {
-            self.procs.put(proc, tick, EventType::ProcStart, [thread_id]);
+            self.procs.put(proc, tick, Event::ProcStart { thread: thread_id });
             self.procs[proc].is_started = true;
         }
     }
@@ -146,14 +147,14 @@ impl Events {
     pub(super) fn stop_proc(&mut self, proc: u32, tick: u64) {
         if proc != OUTSIDE && self.procs[proc].is_started {
             self.end_sweep(proc, tick);
-            self.procs.put(proc, tick, EventType::ProcStop, []);
+            self.procs.put(proc, tick, Event::ProcStop);
             self.procs[proc].is_started = false;
         }
     }
 
     pub(super) fn end_sweep(&mut self, proc: u32, tick: u64) {
         if self.procs[proc].is_sweeping {
-            self.procs.put(proc, tick, EventType::GcSweepDone, [0, 0]);
+            self.procs.put(proc, tick, Event::SweepEnd { swept: 0, reclaimed: 0 });
             self.procs[proc].is_sweeping = false;
         }
     }
@@ -170,7 +171,8 @@ impl Events {
     ) {
         let created = self.goroutines.begin(index, goroutine, name, &mut self.ids);
         (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
-        created.created = self.procs.put(proc, tick, EventType::GoCreate, [created.id, start, stack]);
+        let event = Event::Create { goroutine: created.id, start, stack };
+        created.created = self.procs.put(proc, tick, event);
         created.tick = created.created;
     }
 
@@ -184,29 +186,24 @@ impl Events {
     pub(super) fn run_as(&mut self, index: u32, proc: u32, tick: u64, label: u64) {
         let goroutine = &mut self.goroutines[index];
         self_check!(goroutine.phase == Phase::Runnable);
-        let sequence = goroutine.next_sequence();
-        let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
-        // A transition on the same P as the last one needs no sequence number.
-        let tick = if label != 0 {
-            self.procs.put(proc, tick, EventType::GoStartLabel, [id, sequence, label])
-        } else if goroutine.proc == proc {
-            self.procs.put(proc, tick, EventType::GoStartLocal, [id])
-        } else {
-            self.procs.put(proc, tick, EventType::GoStart, [id, sequence])
-        };
+        let (changed, tick) = (goroutine.next_change(proc), tick.max(goroutine.tick));
+        let tick = self.procs.put(proc, tick, Event::Start { changed, label });
         goroutine.phase = Phase::Running;
         (goroutine.proc, goroutine.tick) = (proc, tick);
         self.procs[proc].goroutine = index;
     }
 
-    /// running → runnable or waiting, with `event`. The P stays started.
+    /// running → runnable or waiting, with [`Event::Yield`] or [`Event::Block`]. The P stays started.
     #[inline]
-    pub(super) fn pause(&mut self, index: u32, tick: u64, event: EventType, stack: u64, to: Phase) {
+    pub(super) fn pause(&mut self, index: u32, tick: u64, event: Event<'_>) {
         let goroutine = &mut self.goroutines[index];
         self_check!(goroutine.phase == Phase::Running);
         let proc = goroutine.proc;
-        goroutine.tick = self.procs.put(proc, tick, event, [stack]);
-        goroutine.phase = to;
+        goroutine.tick = self.procs.put(proc, tick, event);
+        goroutine.phase = match event {
+            Event::Yield { .. } => Phase::Runnable,
+            _ => Phase::Waiting,
+        };
         self.procs[proc].goroutine = NONE;
     }
 
@@ -215,19 +212,18 @@ impl Events {
     pub(super) fn block(&mut self, index: u32, tick: u64, reason: WaitReason, stack: u64) {
         let proc = self.goroutines[index].proc;
         self.end_sweep(proc, tick);
-        self.pause(index, tick, block_event(reason), stack, Phase::Waiting);
+        self.pause(index, tick, Event::Block { reason: Blocked::For(reason), stack });
         self.stop_proc(proc, tick);
     }
 
-    /// running → in a system call, which is always shown as blocking: the thread takes its P along.
+    /// running → in a system call. Its P becomes idle.
     #[inline]
     pub(super) fn begin_syscall(&mut self, index: u32, tick: u64, stack: u64) {
         let goroutine = &mut self.goroutines[index];
         let proc = goroutine.proc;
         goroutine.phase = Phase::Syscall;
         self.end_sweep(proc, tick);
-        self.procs.put(proc, tick, EventType::GoSysCall, [stack]);
-        self.goroutines[index].tick = self.procs.put(proc, tick, EventType::GoSysBlock, []);
+        self.goroutines[index].tick = self.procs.put(proc, tick, Event::SyscallBegin { stack });
         self.procs[proc].goroutine = NONE;
         self.stop_proc(proc, tick);
     }
@@ -236,13 +232,12 @@ impl Events {
     #[inline]
     pub(super) fn wake(&mut self, index: u32, proc: u32, tick: u64, stack: u64) {
         let goroutine = &mut self.goroutines[index];
-        let sequence = goroutine.next_sequence();
-        let (id, tick) = (goroutine.id, tick.max(goroutine.tick));
-        let tick = match goroutine.phase {
-            Phase::Syscall => self.procs.put(proc, tick, EventType::GoSysExit, [id, sequence, 0]),
-            _ if goroutine.proc == proc => self.procs.put(proc, tick, EventType::GoUnblockLocal, [id, stack]),
-            _ => self.procs.put(proc, tick, EventType::GoUnblock, [id, sequence, stack]),
+        let (changed, tick) = (goroutine.next_change(proc), tick.max(goroutine.tick));
+        let event = match goroutine.phase {
+            Phase::Syscall => Event::SyscallEnd { changed },
+            _ => Event::Unblock { changed, stack },
         };
+        let tick = self.procs.put(proc, tick, event);
         goroutine.phase = Phase::Runnable;
         (goroutine.proc, goroutine.tick) = (proc, tick);
     }
@@ -275,7 +270,7 @@ impl Events {
         if self.stop_of == Some(index) {
             self.end_stop(tick);
         }
-        self.procs.put(proc, tick, EventType::GoEnd, []);
+        self.procs.put(proc, tick, Event::End);
         self.goroutines[index].phase = Phase::Unknown;
         self.procs[proc].goroutine = NONE;
     }
@@ -317,13 +312,13 @@ impl Events {
                 State::Dead => return self.end(index, tick),
                 State::Runnable | State::Running => {
                     self.end_sweep(proc, tick);
-                    self.pause(index, tick, EventType::GoSched, 0, Phase::Runnable);
+                    self.pause(index, tick, Event::Yield { stack: 0 });
                     self.stop_proc(proc, tick);
                 }
             }
         }
         if matches!(phase, Phase::Waiting | Phase::Syscall) {
-            self.on_lane(lane, tick, |events, proc| events.wake(index, proc, tick, 0));
+            self.on_lane(lane, tick, |schedule, proc| schedule.wake(index, proc, tick, 0));
         }
         // A running goroutine without a thread cannot be shown.
         if to == State::Runnable || to == State::Running && owner.is_none() {
@@ -348,7 +343,7 @@ impl Events {
                 let running = self.procs[proc].goroutine;
                 if running != NONE {
                     self.end_sweep(proc, tick);
-                    self.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
+                    self.pause(running, tick, Event::Yield { stack: 0 });
                 }
                 self.start_proc(proc, self.lanes[lane].thread_id, tick);
                 (proc, false)
@@ -391,7 +386,11 @@ impl Events {
             let goroutine = &self.goroutines[index];
             // Go 1.21 rejects a goroutine that was sampled before it was created. It may take two events of the same
             // tick in either order, so the sample has to be later.
-            (tick.max(goroutine.created + 1), goroutine.id, self.names.stack(stack, goroutine.name, tables))
+            (
+                tick.max(goroutine.created + W::STEP),
+                goroutine.id,
+                self.names.stack(stack, goroutine.name, tables),
+            )
         };
         for _ in 0..count {
             self.procs.put_sample(tick, proc, goroutine, stack);

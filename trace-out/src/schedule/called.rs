@@ -4,8 +4,9 @@ use rtprof_runtime::labels::{self, LabelSetId};
 use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::{NAMED_LATER, StackId, StringId, cut};
 
-use super::events::Events;
+use super::changes::Schedule;
 use super::late_names::{LateNames, given_in};
+use super::procs::Wire;
 use super::writing::Writing;
 
 /// The data of a goroutine at its creation.
@@ -16,18 +17,18 @@ pub(super) struct Begun {
     pub(super) created_by: StackId,
 }
 
-impl Writing<'_> {
+impl<W: Wire> Writing<'_, W> {
     /// Returns the name of a goroutine from its creation on.
     pub(super) fn name_of(&mut self, begun: Begun) -> StringId {
         if begun.name != NAMED_LATER {
             return begun.name;
         }
         let given = self.given.get_or_insert_with(|| given_in(self.generation)).get(&begun.goroutine);
-        given.copied().unwrap_or_else(|| self.events.names.late(begun.created_by))
+        given.copied().unwrap_or_else(|| self.schedule.names.late(begun.created_by))
     }
 }
 
-impl Events {
+impl<W: Wire> Schedule<W> {
     /// Names a goroutine that was created without a name.
     pub(super) fn rename(&mut self, index: u32, name: StringId) {
         if self.goroutines.name(index).is_some_and(|name| LateNames::index(name).is_some()) {

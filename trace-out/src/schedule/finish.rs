@@ -4,15 +4,16 @@ use rtprof_runtime::state::State;
 
 use crate::order::SHARED;
 
-use super::event::EventType;
-use super::events::Events;
+use super::changes::Schedule;
+use super::event::Event;
 use super::goroutines::Phase;
 use super::procs::OUTSIDE;
+use super::procs::Wire;
 
-impl Events {
+impl<W: Wire> Schedule<W> {
     /// Ends the trace in a way that every reader accepts: no goroutine runs, and nothing is open but system calls,
     /// tasks and regions.
-    pub(super) fn finish(&mut self, tick: u64) {
+    pub(crate) fn finish(&mut self, tick: u64) {
         let tick = tick >> self.shift;
         if let Some(index) = self.stop_of
             && self.goroutines[index].phase != Phase::Running
@@ -22,7 +23,7 @@ impl Events {
             let (proc, stands_in) = self.idle_proc(None, State::Runnable, tick);
             self.run(index, proc, tick);
             self.end_stop(tick);
-            self.pause(index, tick, EventType::GoSched, 0, Phase::Runnable);
+            self.pause(index, tick, Event::Yield { stack: 0 });
             self.stop_proc(proc, tick);
             self.settle(index, State::Runnable, proc, stands_in, tick);
         }
@@ -33,12 +34,12 @@ impl Events {
             if self.goroutines[index].phase == Phase::Running {
                 self.end_sweep(self.goroutines[index].proc, tick);
                 self.end_assist(index, tick);
-                self.pause(index, tick, EventType::GoSched, 0, Phase::Runnable);
+                self.pause(index, tick, Event::Yield { stack: 0 });
             }
         }
         for proc in self.procs.indices() {
             self.stop_proc(proc, tick);
         }
-        self.procs.finish();
+        self.procs.wire.finish();
     }
 }

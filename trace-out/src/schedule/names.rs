@@ -12,7 +12,7 @@ use rtprof_tracer::record::{StackId, StringId};
 use rtprof_symbols::hash::AddressMap;
 
 use super::late_names::LateNames;
-use super::wire::{Frame, put_stack, put_string};
+use crate::varint::number_len;
 
 /// The name of a goroutine without a name.
 const UNNAMED: &str = "thread";
@@ -26,9 +26,42 @@ const NO_ROOT: StringId = StringId::MAX;
 /// Stands for a name where a stack's root is the same as its leaf.
 const LEAF_AS_ROOT: StringId = StringId::MAX - 1;
 
-/// The ids of strings and stacks, and their pending definitions.
+/// A frame of a stack: the ids of strings, and a PC that no other frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Frame {
+    pub(crate) pc: u64,
+    pub(crate) function: u64,
+    pub(crate) file: u64,
+    pub(crate) line: u64,
+}
+
+impl Frame {
+    /// Returns its numbers in the order of the formats.
+    pub(crate) fn numbers(&self) -> [u64; 4] {
+        [self.pc, self.function, self.file, self.line]
+    }
+
+    /// Returns how many bytes its numbers take.
+    pub(crate) fn len(&self) -> usize {
+        self.numbers().into_iter().map(number_len).sum()
+    }
+}
+
+/// Receives the definitions of strings and stacks.
+pub(crate) trait Definitions: Default {
+    /// The most bytes of the numbers in a stack's frames.
+    const STACK_BYTES: usize;
+
+    /// Defines a string. It is not empty, and `id` is neither 0 nor used twice.
+    fn string(&mut self, id: u64, text: &str);
+
+    /// Defines a stack, leaf first.
+    fn stack(&mut self, id: u64, frames: &[Frame]);
+}
+
+/// The ids of strings and stacks, and their definitions.
 #[derive(Default)]
-pub(super) struct Names {
+pub(crate) struct Names<D> {
     texts: HashMap<Box<str>, u64>,
     /// The ids of strings, by their ids in the records.
     strings: AddressMap<u32, u64>,
@@ -42,8 +75,7 @@ pub(super) struct Names {
     stacks: AddressMap<u64, u64>,
     code: Vec<CodeStack>,
     last_stack: u64,
-    /// Definitions that are not in the file yet.
-    pub(super) definitions: Vec<u8>,
+    pub(crate) definitions: D,
 }
 
 /// A stack of the program's code to which events refer.
@@ -66,7 +98,7 @@ pub(super) enum Root {
     Leaf,
 }
 
-impl Names {
+impl<D: Definitions> Names<D> {
     /// Returns the id of a text, defined if it is new. 0 is the empty one.
     pub(super) fn text(&mut self, text: &str) -> u64 {
         if text.is_empty() {
@@ -76,7 +108,7 @@ impl Names {
             return id;
         }
         let id = self.texts.len() as u64 + 1;
-        put_string(&mut self.definitions, id, text);
+        self.definitions.string(id, text);
         self.texts.insert(text.into(), id);
         id
     }
@@ -141,7 +173,7 @@ impl Names {
         let frame = (self.text(file), line.parse().unwrap_or(0));
         let frame = self.frame(function, frame.0, frame.1);
         let start = (self.next_stack(), frame);
-        put_stack(&mut self.definitions, start.0, &[frame]);
+        self.definitions.stack(start.0, &[frame]);
         self.starts.insert(name, start);
         start
     }

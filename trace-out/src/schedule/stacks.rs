@@ -1,5 +1,4 @@
-//! The definitions of a trace's stacks: written once, at its end, because symbolization takes tens of megabytes while
-//! it is in progress.
+//! The definitions of stacks, with the names of their functions.
 
 use std::sync::Arc;
 
@@ -14,21 +13,16 @@ use rtprof_symbols::startup::THREAD_START;
 use rtprof_symbols::symbol_cache::Function;
 use rtprof_symbols::view::View;
 
-use super::event::MAX_LENGTH;
-use super::names::{Names, Root};
-use super::wire::{Frame, frame_len, put_stack};
+use super::names::{Definitions, Frame, Names, Root};
 
 /// The most frames of a stack. Go: `traceStackSize`.
 const FRAMES: usize = 128;
-
-/// The most bytes of a stack's id and its number of frames.
-const STACK_HEAD: usize = 10 + 2;
 
 /// The most bytes of a function's or a file's name; of longer ones the end is kept, which is more specific.
 const TEXT: usize = rtprof_tracer::record::MAX_STRING;
 
 /// Defines all stacks of code. Returns how many addresses have no name because their file was not read in time.
-pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 {
+pub(crate) fn define<D: Definitions>(names: &mut Names<D>, tables: &dyn Tables, view: View) -> u64 {
     let _workspace = hook::workspace();
     let stacks = names.take_code();
     if stacks.is_empty() {
@@ -61,10 +55,8 @@ pub(super) fn define(names: &mut Names, tables: &dyn Tables, view: View) -> u64 
             Root::Late(index) => names.late.frame(index),
             Root::Leaf => frames.first().copied(),
         };
-        shorten(&mut frames, root);
-        let mut definition = Vec::new();
-        put_stack(&mut definition, stack.id, &frames);
-        names.definitions.append(&mut definition);
+        shorten(&mut frames, root, D::STACK_BYTES);
+        names.definitions.stack(stack.id, &frames);
     }
     locations.late() as u64
 }
@@ -77,7 +69,10 @@ struct Runs {
 }
 
 /// Names the goroutines without a name by their first function.
-fn settle(names: &mut Names, mut first_function: impl FnMut(&mut Names, StackId) -> Option<Runs>) {
+fn settle<D: Definitions>(
+    names: &mut Names<D>,
+    mut first_function: impl FnMut(&mut Names<D>, StackId) -> Option<Runs>,
+) {
     for index in 0..names.late.all.len() {
         let late = names.late.all[index];
         let runs = late.runs.and_then(|stack| first_function(names, stack));
@@ -85,12 +80,16 @@ fn settle(names: &mut Names, mut first_function: impl FnMut(&mut Names, StackId)
             runs.unwrap_or_else(|| Runs { function: names.function(""), file: 0, line: 0 });
         let frame = names.frame(function, file, line);
         names.late.all[index].frame = Some(frame);
-        put_stack(&mut names.definitions, late.start, &[frame]);
+        names.definitions.stack(late.start, &[frame]);
     }
 }
 
 /// Returns the program's outermost function in a stack.
-fn outermost(names: &mut Names, stack: Stack<'_>, locations: &mut Locations) -> Option<Runs> {
+fn outermost<D: Definitions>(
+    names: &mut Names<D>,
+    stack: Stack<'_>,
+    locations: &mut Locations,
+) -> Option<Runs> {
     let frames = locations.event(stack);
     let lines = frames.shown().flat_map(|(_, lines)| lines);
     let line = lines.filter(|line| *line.function.name != *THREAD_START).last()?;
@@ -99,10 +98,10 @@ fn outermost(names: &mut Names, stack: Stack<'_>, locations: &mut Locations) -> 
 }
 
 /// Returns the ids of a function's names. Functions are shared objects, nearly always the same one.
-fn ids(
+fn ids<D: Definitions>(
     function: &Arc<Function>,
     known: &mut AddressMap<usize, (Arc<Function>, u64, u64)>,
-    names: &mut Names,
+    names: &mut Names<D>,
 ) -> (u64, u64) {
     // The map keeps the object alive, so that its address cannot be reused for another.
     let (_, name, file) = known.entry(Arc::as_ptr(function) as usize).or_insert_with(|| {
@@ -113,14 +112,14 @@ fn ids(
 }
 
 /// Removes as many of the outermost frames as needed for a reader to accept the stack, and adds the root to the rest.
-fn shorten(frames: &mut Vec<Frame>, root: Option<Frame>) {
-    let mut room = MAX_LENGTH as usize - STACK_HEAD - root.as_ref().map_or(0, frame_len);
+fn shorten(frames: &mut Vec<Frame>, root: Option<Frame>, bytes: usize) {
+    let mut room = bytes - root.as_ref().map_or(0, Frame::len);
     let fitting = frames
         .iter()
         .take(FRAMES - usize::from(root.is_some()))
         .take_while(|frame| {
-            let fits = frame_len(frame) <= room;
-            room = room.saturating_sub(frame_len(frame));
+            let fits = frame.len() <= room;
+            room = room.saturating_sub(frame.len());
             fits
         })
         .count();
@@ -146,16 +145,16 @@ mod tests {
         let frame = |pc| Frame { pc, function: 1 << 30, file: 1 << 30, line: 1 };
         let root = Frame { pc: 1, function: 1, file: 0, line: 0 };
         let mut frames: Vec<_> = (0..500).map(|at| frame(at + (1 << 30))).collect();
-        shorten(&mut frames, Some(root));
+        shorten(&mut frames, Some(root), 2036);
         assert_eq!(frames.last(), Some(&root));
         assert_eq!(frames[0], frame(1 << 30));
-        let len: usize = frames.iter().map(frame_len).sum();
-        assert!((2048 - 50..=2048 - STACK_HEAD).contains(&len), "{} frames of {len} bytes", frames.len());
+        let len: usize = frames.iter().map(Frame::len).sum();
+        assert!((2036 - 40..=2036).contains(&len), "{} frames of {len} bytes", frames.len());
         let mut short: Vec<_> = (2..1000).map(|pc| Frame { pc, function: 1, file: 0, line: 0 }).collect();
-        shorten(&mut short, Some(root));
+        shorten(&mut short, Some(root), 2036);
         assert_eq!((short.len(), short[0].pc, short[127]), (128, 2, root));
         let mut few = vec![frame(9)];
-        shorten(&mut few, None);
+        shorten(&mut few, None, 2036);
         assert_eq!(few, [frame(9)]);
     }
 

@@ -14,20 +14,22 @@
 //! ```
 
 use rtprof_runtime::labels::LabelSetId;
+use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::{Record, StackId};
 
 use crate::awaited::{Awaited, Left};
 use crate::order::EventPosition;
 
-use super::event::EventType;
-use super::events::Events;
-use super::goroutines::{NONE, Phase, block_event};
+use super::changes::Schedule;
+use super::event::{Blocked, Event};
+use super::goroutines::{NONE, Phase};
+use super::procs::Wire;
 use super::writing::Writing;
 
 /// A P that was idle for this long is shown as stopped, in ticks of about a nanosecond.
 const IDLE: u64 = 10_000;
 
-impl Events {
+impl<W: Wire> Schedule<W> {
     /// Continues a P for a goroutine that is about to run on it.
     fn continue_proc(&mut self, at: EventPosition, tick: u64) -> u32 {
         let proc = self.proc_of(at.lane, tick);
@@ -50,7 +52,7 @@ impl Events {
             self.end_stop(tick);
         }
         self.end_sweep(proc, tick);
-        self.pause(running, tick, EventType::GoBlock, 0, Phase::Waiting);
+        self.pause(running, tick, Event::Block { reason: Blocked::Polling, stack: 0 });
         self.goroutines[running].is_suspended = true;
     }
 
@@ -92,7 +94,7 @@ impl Events {
         self_check!(self.goroutines.name(task).is_some());
         if self.goroutines.running(task).is_some() {
             // The end of a poll is unrecorded.
-            self.pause(task, tick, EventType::GoSched, 0, Phase::Runnable);
+            self.pause(task, tick, Event::Yield { stack: 0 });
         }
         let proc = self.continue_proc(at, tick);
         self.suspend(proc, tick);
@@ -111,7 +113,7 @@ impl Events {
         let proc = self.proc_of(at.lane, tick);
         let running = self.procs[proc].goroutine;
         if running != NONE {
-            self.pause(running, tick, EventType::GoSched, 0, Phase::Runnable);
+            self.pause(running, tick, Event::Yield { stack: 0 });
         }
         self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
         if self.goroutines.waits(index) {
@@ -137,39 +139,44 @@ impl Events {
     }
 }
 
-impl Writing<'_> {
+impl<W: Wire> Writing<'_, W> {
     /// Begins a poll of a task by the lane.
     pub(super) fn begin_poll(&mut self, at: EventPosition, task: u32, tick: u64, labels: LabelSetId) {
-        let label = self.events.label(task, labels, self.tables);
-        self.events.poll(at, task, tick, label);
+        let label = self.schedule.label(task, labels, self.tables);
+        self.schedule.poll(at, task, tick, label);
     }
 
     /// Ends the poll of a task that waits.
     pub(super) fn await_(&mut self, at: EventPosition, tick: u64, left: Left) {
-        let (awaited, stack) = self.events.awaited.of(left, self.generation, self.tables, self.view);
-        let (event, phase) = match awaited {
-            Awaited::Wait(reason) => (block_event(reason), Phase::Waiting),
-            Awaited::Yield => (EventType::GoSched, Phase::Runnable),
+        let (awaited, stack) = self.schedule.awaited.of(left, self.generation, self.tables, self.view);
+        let reason = match awaited {
+            Awaited::Wait(reason) => Some(reason),
+            Awaited::Yield => None,
         };
-        self.end_poll(at, tick, event, phase, stack);
+        self.end_poll(at, tick, reason, stack);
     }
 
     /// Ends the poll of a task that can run.
     pub(super) fn reschedule(&mut self, at: EventPosition, tick: u64, stack: StackId) {
-        self.end_poll(at, tick, EventType::GoSched, Phase::Runnable, stack);
+        self.end_poll(at, tick, None, stack);
     }
 
-    fn end_poll(&mut self, at: EventPosition, tick: u64, event: EventType, to: Phase, stack: StackId) {
-        self.events.sees_to_run(at, tick);
+    /// Ends a poll. The task waits for this reason; without one it can run.
+    fn end_poll(&mut self, at: EventPosition, tick: u64, reason: Option<WaitReason>, stack: StackId) {
+        self.schedule.sees_to_run(at, tick);
         let stack = self.stack(at, stack);
-        let proc = self.events.goroutines[at.goroutine].proc;
-        self.events.end_sweep(proc, tick);
-        self.events.pause(at.goroutine, tick, event, stack, to);
+        let proc = self.schedule.goroutines[at.goroutine].proc;
+        self.schedule.end_sweep(proc, tick);
+        let event = match reason {
+            Some(reason) => Event::Block { reason: Blocked::For(reason), stack },
+            None => Event::Yield { stack },
+        };
+        self.schedule.pause(at.goroutine, tick, event);
     }
 
     /// Ends the poll and the task. Its P stays started.
     pub(super) fn ready(&mut self, at: EventPosition, tick: u64) {
-        self.events.sees_to_run(at, tick);
-        self.events.end_on_proc(at.goroutine, tick);
+        self.schedule.sees_to_run(at, tick);
+        self.schedule.end_on_proc(at.goroutine, tick);
     }
 }

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use rtprof_tracer::generation::Generation;
 use rtprof_tracer::record::{Record, StackId, StringId};
 
-use super::wire::Frame;
+use super::names::Frame;
 
 /// Ids from here on stand for late names. The recorder's ids count from 1, and are fewer.
 const FIRST: StringId = 1 << 31;

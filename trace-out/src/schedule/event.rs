@@ -1,0 +1,79 @@
+//! The changes that a trace shows, before they are written in a format.
+
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_tracer::record::StwReason;
+
+/// A goroutine that is started or woken.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Changed {
+    pub(crate) goroutine: u64,
+    /// The number of this change: 1 after the goroutine's creation, then one more each time.
+    pub(crate) sequence: u64,
+    /// Whether the goroutine's last change was on the same P.
+    pub(crate) is_local: bool,
+}
+
+/// Why a goroutine waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blocked {
+    For(WaitReason),
+    /// It waited already when the trace began.
+    BeforeTheTrace,
+    /// Its thread, or the task itself, polls another task.
+    Polling,
+}
+
+/// A change on a P. Stacks, names and categories are ids that [`Names`](super::names::Names) gives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Event<'a> {
+    /// The P begins to run, on this thread.
+    ProcStart { thread: u64 },
+    /// The P stops.
+    ProcStop,
+    /// A goroutine is created, which can run. `start` is the stack that names it.
+    Create { goroutine: u64, start: u64, stack: u64 },
+    /// A goroutine begins to run, on a P on which none runs; `label` is a text that it shows, 0 for none.
+    Start { changed: Changed, label: u64 },
+    /// The goroutine stops, but can run.
+    Yield { stack: u64 },
+    /// The goroutine begins to wait.
+    Block { reason: Blocked, stack: u64 },
+    /// A goroutine that waits can run.
+    Unblock { changed: Changed, stack: u64 },
+    /// The goroutine begins a system call.
+    SyscallBegin { stack: u64 },
+    /// A goroutine's system call is over: the goroutine can run.
+    SyscallEnd { changed: Changed },
+    /// The goroutine ends.
+    End,
+    /// The goroutine stops the world.
+    StopBegin { reason: StwReason },
+    /// The world runs again.
+    StopEnd,
+    /// A collection begins, with the number of collections before it.
+    CollectionBegin { number: u64, stack: u64 },
+    /// The collection ends.
+    CollectionEnd,
+    /// The P begins to sweep.
+    SweepBegin { stack: u64 },
+    /// The P has swept, in bytes.
+    SweepEnd { swept: u64, reclaimed: u64 },
+    /// The goroutine begins to help the collector.
+    AssistBegin { stack: u64 },
+    /// The goroutine has helped the collector.
+    AssistEnd,
+    /// Bytes of the heap in use.
+    HeapAlloc { bytes: u64 },
+    /// Bytes at which the next collection begins.
+    HeapGoal { bytes: u64 },
+    /// A user task begins; `parent` is 0 for none.
+    TaskBegin { task: u64, parent: u64, name: u64, stack: u64 },
+    /// A user task ends.
+    TaskEnd { task: u64, stack: u64 },
+    /// A region of the goroutine begins.
+    RegionBegin { task: u64, name: u64, stack: u64 },
+    /// The innermost region of the goroutine ends.
+    RegionEnd { task: u64, name: u64 },
+    /// A message.
+    Log { task: u64, category: u64, stack: u64, message: &'a [u8] },
+}

@@ -1,0 +1,27 @@
+//! The schedule that a trace shows: goroutines that run on Ps, wait and wake each other.
+//!
+//! Readers of both of Go's formats track the state of each goroutine and of each P event by event, and accept no event
+//! that does not fit. [`Schedule`] keeps the states as a reader sees them, and changes them by events that readers
+//! accept; [`Writing`] turns records into such events; [`Procs`] has the Ps; `Names` the strings and stacks. A format
+//! implements [`Wire`], which writes the events, and [`Definitions`].
+
+mod called;
+mod calls;
+mod changes;
+mod event;
+mod finish;
+mod goroutines;
+mod id_set;
+mod late_names;
+mod names;
+mod polls;
+mod procs;
+mod stacks;
+mod writing;
+
+pub(crate) use changes::{Schedule, Unmatched};
+pub(crate) use event::{Blocked, Changed, Event};
+pub(crate) use names::{Definitions, Frame};
+pub(crate) use procs::{OUTSIDE, Proc, Procs, Wire};
+pub(crate) use stacks::define;
+pub(crate) use writing::Writing;

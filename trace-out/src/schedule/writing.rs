@@ -1,0 +1,315 @@
+//! Converts records to events of the format.
+
+use std::collections::HashMap;
+
+use rtprof_runtime::state::State;
+use rtprof_symbols::view::View;
+use rtprof_tracer::generation::{Generation, Tables};
+use rtprof_tracer::record::{Record, StackId, Status, StringId};
+
+use crate::awaited::Left;
+use crate::order::{EventPosition, EventSink};
+
+use super::called::Begun;
+use super::changes::{Schedule, unknown_thread};
+use super::event::{Blocked, Event};
+use super::goroutines::{NONE, Phase};
+use super::procs::Wire;
+
+/// The context in which a generation's records are converted to events.
+pub(crate) struct Writing<'a, W: Wire> {
+    pub(super) schedule: &'a mut Schedule<W>,
+    pub(super) tables: &'a dyn Tables,
+    pub(super) generation: &'a Generation<'a>,
+    /// How stacks whose names decide an event are looked up.
+    pub(super) view: View,
+    /// The names that goroutines give themselves in the generation; computed once a goroutine without a name was
+    /// created.
+    pub(super) given: Option<HashMap<u64, StringId>>,
+}
+
+impl<'a, W: Wire> Writing<'a, W> {
+    pub(crate) fn new(
+        schedule: &'a mut Schedule<W>,
+        tables: &'a dyn Tables,
+        generation: &'a Generation<'a>,
+        view: View,
+    ) -> Self {
+        Self { schedule, tables, generation, view, given: None }
+    }
+}
+
+impl<W: Wire> Writing<'_, W> {
+    /// Returns the id of a stack at `at`, with the name of the goroutine as its root.
+    #[inline]
+    pub(super) fn stack(&mut self, at: EventPosition, stack: StackId) -> u64 {
+        match self.schedule.goroutines.name(at.goroutine) {
+            None => self.schedule.names.unnamed_stack(stack, self.tables),
+            Some(name) => self.schedule.names.stack(stack, name, self.tables),
+        }
+    }
+
+    /// Returns the P on which the lane's goroutine runs. Without a P, records that need one are left out.
+    #[inline]
+    pub(super) fn running(&mut self, at: EventPosition) -> Option<u32> {
+        if let Some(proc) = self.schedule.goroutines.running(at.goroutine) {
+            return Some(proc);
+        }
+        self.schedule.unmatched.others += 1;
+        None
+    }
+
+    /// Creates a goroutine.
+    fn create(&mut self, proc: u32, tick: u64, index: u32, begun: Begun, stack: u64) {
+        let Begun { goroutine, .. } = begun;
+        let name = self.name_of(begun);
+        let start = self.schedule.names.start(name, self.tables);
+        self.schedule.create(proc, tick, index, (goroutine, name), (start, stack));
+    }
+
+    /// Writes an event on a lane, whatever runs there.
+    fn put(&mut self, at: EventPosition, tick: u64, event: Event<'_>) {
+        self.schedule.on_lane(at.lane, tick, |schedule, proc| schedule.procs.put(proc, tick, event));
+    }
+
+    /// Ends the region with this task and name, and the regions that were begun in it.
+    pub(super) fn region_end(&mut self, at: EventPosition, tick: u64, key: (u64, u64)) {
+        let Some(proc) = self.running(at) else { return };
+        let Schedule { goroutines, procs, unmatched, .. } = &mut *self.schedule;
+        let regions = &mut goroutines[at.goroutine].regions;
+        let Some(from) = regions.iter().rposition(|&open| open == key) else {
+            unmatched.region_ends += 1;
+            return;
+        };
+        // The end of an inner region was lost, or comes too late. Readers expect the innermost first.
+        for (task, name) in regions.drain(from..).rev() {
+            procs.put(proc, tick, Event::RegionEnd { task, name });
+        }
+    }
+}
+
+impl<W: Wire> EventSink for Writing<'_, W> {
+    fn lane(&mut self, lane: u32, thread: u64, thread_id: u32) {
+        let lane = self.schedule.lanes.entry(lane);
+        if thread_id != 0 {
+            lane.thread_id = thread_id.into();
+        } else if lane.thread_id == 0 {
+            lane.thread_id = unknown_thread(thread);
+        }
+    }
+
+    fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status) {
+        let tick = at.tick >> self.schedule.shift;
+        let Status { goroutine: id, name, created_by, .. } = *status;
+        let begun = Begun { goroutine: id, name, created_by };
+        let stack = self.schedule.names.unnamed_stack(status.created_by, self.tables);
+        // A running goroutine without a thread cannot be shown.
+        if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
+            let proc = self.schedule.proc_of(at.lane, tick);
+            let is_stopped = !self.schedule.procs[proc].is_started;
+            self.schedule.start_proc(proc, self.schedule.lanes[at.lane].thread_id, tick);
+            self.create(proc, tick, goroutine, begun, stack);
+            if is_stopped {
+                self.schedule.stop_proc(proc, tick);
+            }
+            return;
+        }
+        let (proc, stands_in) = self.schedule.idle_proc(owner, status.state, tick);
+        self.create(proc, tick, goroutine, begun, stack);
+        self.schedule.run(goroutine, proc, tick);
+        match status.state {
+            // The wait is shown in no profile, because its beginning is unknown.
+            State::Waiting(_) => {
+                let reason = Blocked::BeforeTheTrace;
+                self.schedule.pause(goroutine, tick, Event::Block { reason, stack: 0 });
+                self.schedule.stop_proc(proc, tick);
+                self.schedule.settle(goroutine, State::Runnable, proc, stands_in, tick);
+            }
+            state => self.schedule.settle(goroutine, state, proc, stands_in, tick),
+        }
+    }
+
+    fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State) {
+        let tick = at.tick >> self.schedule.shift;
+        self.schedule.bring(goroutine, state, at.lane, owner, tick);
+    }
+
+    #[inline]
+    fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>) {
+        let tick = at.tick >> self.schedule.shift;
+        let schedule = &mut *self.schedule;
+        if schedule.ends_suspension(record, target) {
+            schedule.resume_suspended(at, tick);
+        }
+        match *record {
+            Record::Status(_) => {}
+            Record::Poll { labels, .. } => self.begin_poll(at, target, tick, labels),
+            Record::Await { reason, told, stacks, .. } => {
+                self.await_(at, tick, Left { stacks, reason, told })
+            }
+            Record::Reschedule { stack, .. } => self.reschedule(at, tick, stack),
+            Record::Ready { .. } => self.ready(at, tick),
+            Record::Name { name, .. } => schedule.rename(target, name),
+            Record::Create { goroutine, name, stack: created_by } => {
+                let begun = Begun { goroutine, name, created_by };
+                let stack = self.stack(at, created_by);
+                let proc = self.schedule.proc_of(at.lane, tick);
+                let is_stopped = !self.schedule.procs[proc].is_started;
+                self.schedule.start_proc(proc, self.schedule.lanes[at.lane].thread_id, tick);
+                self.create(proc, tick, target, begun, stack);
+                if is_stopped {
+                    self.schedule.stop_proc(proc, tick);
+                }
+            }
+            Record::CreateFailed { .. } => schedule.bring(target, State::Dead, at.lane, None, tick),
+            Record::Start { labels, .. } => {
+                let label = schedule.label(target, labels, self.tables);
+                schedule.start(at, target, tick, label);
+            }
+            Record::CpuSample { stack, count, .. } => {
+                schedule.samples((at.lane, target), tick, (stack, count), self.tables)
+            }
+            Record::Block { .. } | Record::Yield { .. } | Record::SyscallBegin { .. } | Record::End
+                if !schedule.sees_to_run(at, tick) =>
+            {
+                schedule.unmatched.others += 1;
+            }
+            Record::Block { reason, stack } => {
+                let stack = self.stack(at, stack);
+                self.schedule.block(at.goroutine, tick, reason, stack);
+            }
+            // A task that yields is woken by its executor, but can run already.
+            Record::Unblock { .. } if !schedule.goroutines.waits(target) => {}
+            Record::Unblock { stack, .. } => {
+                let stack = self.stack(at, stack);
+                self.schedule
+                    .on_lane(at.lane, tick, |schedule, proc| schedule.wake(target, proc, tick, stack));
+            }
+            Record::Wake | Record::SyscallEnd if schedule.goroutines.waits(at.goroutine) => {
+                schedule.come_back(at, tick);
+            }
+            Record::Wake | Record::SyscallEnd => drop(schedule.sees_to_run(at, tick)),
+            Record::Call { state, stack, ticks } => self.call(at, ticks, state, stack),
+            Record::InCall { state, begin, .. } => schedule.note_open_call(target, begin, state),
+            Record::Yield { stack } => {
+                let stack = self.stack(at, stack);
+                let proc = self.schedule.goroutines[at.goroutine].proc;
+                self.schedule.end_sweep(proc, tick);
+                // The P stays started, because the goroutine is about to run again.
+                self.schedule.pause(at.goroutine, tick, Event::Yield { stack });
+            }
+            Record::SyscallBegin { stack } => {
+                let stack = self.stack(at, stack);
+                self.schedule.begin_syscall(at.goroutine, tick, stack);
+            }
+            Record::End => schedule.end(at.goroutine, tick),
+            Record::HeapAlloc { bytes } => self.put(at, tick, Event::HeapAlloc { bytes }),
+            Record::HeapGoal { bytes } => self.put(at, tick, Event::HeapGoal { bytes }),
+            Record::GcStart { stack, .. } => {
+                let stack = self.stack(at, stack);
+                self.schedule
+                    .on_lane(at.lane, tick, |schedule, proc| schedule.start_collection(proc, tick, stack));
+            }
+            Record::GcDone { .. } => {
+                schedule.on_lane(at.lane, tick, |schedule, proc| schedule.end_collection(proc, tick))
+            }
+            Record::StwStart { reason, .. } => {
+                if self.running(at).is_none() {
+                    return;
+                }
+                let schedule = &mut *self.schedule;
+                if let Some(index) = schedule.stop_of {
+                    if schedule.goroutines[index].phase != Phase::Running {
+                        // The end of the other stop was lost, and its goroutine is not running, so no end can be
+                        // written now.
+                        schedule.unmatched.others += 1;
+                        return;
+                    }
+                    schedule.end_stop(tick);
+                }
+                schedule.start_stop(at.goroutine, tick, reason);
+            }
+            Record::StwDone { .. } => {
+                if self.running(at).is_some() {
+                    match self.schedule.stop_of == Some(at.goroutine) {
+                        true => self.schedule.end_stop(tick),
+                        false => self.schedule.unmatched.others += 1,
+                    }
+                }
+            }
+            Record::SweepStart { stack } => {
+                let stack = self.stack(at, stack);
+                let Some(proc) = self.running(at) else { return };
+                self.schedule.end_sweep(proc, tick);
+                self.schedule.procs.put(proc, tick, Event::SweepBegin { stack });
+                self.schedule.procs[proc].is_sweeping = true;
+            }
+            Record::SweepDone { swept, reclaimed } => {
+                let Some(proc) = self.running(at) else { return };
+                if !std::mem::take(&mut self.schedule.procs[proc].is_sweeping) {
+                    // The sweep was closed when its goroutine stopped running.
+                    self.schedule.unmatched.others += 1;
+                    return;
+                }
+                self.schedule.procs.put(proc, tick, Event::SweepEnd { swept, reclaimed });
+            }
+            Record::AssistStart { stack } => {
+                let stack = self.stack(at, stack);
+                let Some(proc) = self.running(at) else { return };
+                self.schedule.end_assist(at.goroutine, tick);
+                self.schedule.procs.put(proc, tick, Event::AssistBegin { stack });
+                self.schedule.goroutines[at.goroutine].is_assisting = true;
+            }
+            Record::AssistDone => {
+                if self.running(at).is_some() {
+                    match self.schedule.goroutines[at.goroutine].is_assisting {
+                        true => self.schedule.end_assist(at.goroutine, tick),
+                        false => self.schedule.unmatched.others += 1,
+                    }
+                }
+            }
+            Record::TaskCreate { task, parent, name, stack } => {
+                let name = schedule.names.string(name, self.tables);
+                let stack = self.stack(at, stack);
+                self.put(at, tick, Event::TaskBegin { task, parent, name, stack });
+            }
+            Record::TaskEnd { task, stack } => {
+                let stack = self.stack(at, stack);
+                self.put(at, tick, Event::TaskEnd { task, stack });
+            }
+            Record::RegionBegin { task, name, stack } => {
+                let name = schedule.names.string(name, self.tables);
+                let stack = schedule.names.region(stack, schedule.goroutines.name(at.goroutine), self.tables);
+                let Some(proc) = self.running(at) else { return };
+                self.schedule.procs.put(proc, tick, Event::RegionBegin { task, name, stack });
+                self.schedule.goroutines[at.goroutine].regions.push((task, name));
+            }
+            Record::RegionEnd { task, name } => {
+                let name = schedule.names.string(name, self.tables);
+                self.region_end(at, tick, (task, name));
+            }
+            Record::Log { task, category, stack, message } => {
+                let category = schedule.names.string(category, self.tables);
+                let stack = self.stack(at, stack);
+                self.put(at, tick, Event::Log { task, category, stack, message });
+            }
+        }
+    }
+
+    fn resume(&mut self, at: EventPosition) {
+        self.schedule.resume_suspended(at, at.tick >> self.schedule.shift);
+    }
+
+    fn lane_over(&mut self, lane: u32) {
+        let tick = 0;
+        if let Some(proc) = std::mem::take(&mut self.schedule.lanes[lane]).proc {
+            let running = self.schedule.procs[proc].goroutine;
+            if running != NONE {
+                self.schedule.end_sweep(proc, tick);
+                self.schedule.pause(running, tick, Event::Yield { stack: 0 });
+            }
+            self.schedule.stop_proc(proc, tick);
+            self.schedule.procs.give_back(proc);
+        }
+    }
+}
