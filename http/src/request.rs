@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use rtprof_profiler::cpu::MAX_HZ;
+use rtprof_trace_out::Format;
 
 use crate::answer::Refusal;
 use crate::names::Names;
@@ -208,6 +209,15 @@ pub(crate) fn trace_seconds(query: &Query<'_>, limits: Limits) -> Result<Duratio
         Some(seconds) => Ok(Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)),
         None => Ok(Duration::from_secs(1.min(limits.max_seconds))),
     }
+}
+
+/// Returns the format of a trace (`format=`).
+pub(crate) fn trace_format(query: &Query<'_>) -> Result<Format, Refusal> {
+    let Some(name) = query.value("format") else { return Ok(Format::default()) };
+    Format::from_name(&name).ok_or_else(|| {
+        let names: Vec<String> = Format::ALL.iter().map(|format| format!("\"{}\"", format.name())).collect();
+        Refusal::bad_request(format!("invalid value for \"format\" - must be {}", names.join(" or ")))
+    })
 }
 
 #[cfg(test)]

@@ -157,6 +157,24 @@ fn captures_have_a_length() {
 }
 
 #[test]
+fn traces_have_a_format() {
+    let format = |query: &str| trace_format(&Query::of(&uri(query)));
+    for (query, expected) in [
+        ("", Format::V2),
+        ("format=", Format::V2),
+        ("format=v2", Format::V2),
+        ("format=v2-go1.22", Format::V2Go122),
+        ("format=v1", Format::V1),
+    ] {
+        assert_eq!(format(query), Ok(expected), "{query}");
+    }
+    for query in ["format=v3", "format=V1", "format=flamegraph"] {
+        let message = "invalid value for \"format\" - must be \"v2\" or \"v2-go1.22\" or \"v1\"";
+        assert_eq!(format(query), Err(Refusal::bad_request(message)), "{query}");
+    }
+}
+
+#[test]
 fn rates_are_those_that_can_be_sampled() {
     let hz = |query: &str| cpu_hz(&Query::of(&uri(query)));
     for (query, expected) in [("", None), ("hz=", None), ("hz=1", Some(1)), ("hz=10000", Some(10_000))] {

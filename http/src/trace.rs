@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::Response;
 use rtprof_pprof_out::Symbolization;
-use rtprof_trace_out::{Options, Reader, TraceError};
+use rtprof_trace_out::{Format, Options, Reader, TraceError};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
@@ -39,9 +39,10 @@ fn refused(error: TraceError) -> Refusal {
     Refusal::internal(format!("Could not enable tracing: {reason}"))
 }
 
-/// Returns the options of the recording; with CPU samples if a rate is given. A thread that gives way to the program
+/// Returns the options of the recording in this format; with CPU samples if a rate is given. A thread that gives way to the program
 /// finds the function names, and the reader of the trace waits for them.
-pub(crate) fn options(startup_frames: bool, cpu_hz: Option<u32>) -> Options {
+pub(crate) fn options(format: Format, startup_frames: bool, cpu_hz: Option<u32>) -> Options {
     let cpu_hz = cpu_hz.unwrap_or(0);
-    Options { symbolization: Symbolization::Background, startup_frames, cpu_hz, ..Options::default() }
+    let symbolization = Symbolization::Background;
+    Options { format, symbolization, startup_frames, cpu_hz, ..Options::default() }
 }

@@ -56,6 +56,11 @@ pub fn since(start: u64, end: u64) -> u64 {
     (end.wrapping_sub(start) as i64).max(0) as u64
 }
 
+/// Returns the nanoseconds of the system's monotonic clock.
+pub fn monotonic_nanos() -> u64 {
+    monotonic()
+}
+
 #[cold]
 fn first() -> u64 {
     // Relaxed: every thread computes the same value.

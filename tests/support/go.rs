@@ -1,4 +1,5 @@
-//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read our files.
+//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read our files; and of one
+//! that reads the second format of traces, but not its newest version.
 //!
 //! `ci/go.sh` installs them. A test that finds none reports loudly that it was skipped; with `RTPROF_REQUIRE_GO=1` it
 //! fails.
@@ -16,22 +17,40 @@ use super::child;
 use super::profile::Profile;
 
 const NEWEST: &str = "1.27.3";
-const VERSIONS: [&str; 2] = [NEWEST, "1.21.13"];
+const OLDEST: &str = "1.21.13";
+const BETWEEN: &str = "1.23.9";
 
 /// How long a viewer may take until it listens. The newest Go builds the viewer at its first use.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// An installed toolchain.
+#[derive(Clone)]
 pub(crate) struct Go {
     pub(crate) version: &'static str,
     home: PathBuf,
 }
 
-/// Returns the installed toolchains. An empty list means that the test is to be skipped, which has been reported.
+/// Returns the installed ones of the newest and the oldest toolchain. An empty list means that the test is to be skipped,
+/// which has been reported.
 pub(crate) fn toolchains(test: &str) -> Vec<Go> {
+    installed(test, &[NEWEST, OLDEST])
+}
+
+/// Returns the installed toolchains that read traces, each as often as it reads formats, with the format's name.
+pub(crate) fn trace_toolchains(test: &str) -> Vec<(Go, &'static str)> {
+    let all = installed(test, &[NEWEST, BETWEEN, OLDEST]);
+    let formats = |go: &Go| match go.version {
+        NEWEST => &["v2", "v1"][..],
+        BETWEEN => &["v2-go1.22"],
+        _ => &["v1"],
+    };
+    all.into_iter().flat_map(|go| formats(&go).iter().map(move |&format| (go.clone(), format))).collect()
+}
+
+fn installed(test: &str, versions: &[&'static str]) -> Vec<Go> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/go");
     let (found, missing): (Vec<_>, Vec<_>) =
-        VERSIONS.into_iter().partition(|version| home.join(version).join("ready").exists());
+        versions.iter().copied().partition(|version| home.join(version).join("ready").exists());
     if !missing.is_empty() {
         let message = format!("Go {} is absent; `ci/go.sh` installs it", missing.join(" and "));
         assert!(std::env::var("RTPROF_REQUIRE_GO").as_deref() != Ok("1"), "{message}");
@@ -82,8 +101,14 @@ impl Go {
         command
     }
 
-    pub(crate) fn is_newest(&self) -> bool {
-        self.version == NEWEST
+    /// Whether it reads the second format, and shows traces in its terms.
+    pub(crate) fn reads_second(&self) -> bool {
+        self.version != OLDEST
+    }
+
+    /// Whether its profiles of traces count only changes with a stack.
+    pub(crate) fn overlooks_starts(&self) -> bool {
+        self.version == BETWEEN
     }
 
     /// Returns the output of `go tool trace ARGUMENTS FILE`. Fails if it fails.
@@ -101,7 +126,11 @@ impl Go {
 
     /// Returns all events of a trace as `go tool trace -d` prints them.
     pub(crate) fn trace_events(&self, path: &Path) -> String {
-        let argument = if self.is_newest() { "-d=parsed" } else { "-d" };
+        let argument = match self.version {
+            NEWEST => "-d=parsed",
+            BETWEEN => "-d=1",
+            _ => "-d",
+        };
         String::from_utf8(self.trace(argument, path)).expect("it prints UTF-8")
     }
 

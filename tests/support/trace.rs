@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use rtprof::trace::{self, Options, Stats};
+use rtprof::trace::{self, Format, Options, Stats};
 use rtprof_trace_check::{Event, EventType, Parsed};
+use rtprof_trace_out::self_check;
 
 use crate::support::PATIENCE;
 
@@ -37,6 +38,8 @@ pub(crate) struct Trace {
     pub(crate) bytes: Vec<u8>,
     pub(crate) stats: Stats,
     pub(crate) parsed: Parsed,
+    /// The same trace in the other formats; none if it was not started by [`start`].
+    pub(crate) others: Vec<(Format, Vec<u8>)>,
 }
 
 /// Records a trace of `script`.
@@ -57,6 +60,7 @@ pub(crate) fn record_with(options: Options, script: impl FnOnce()) -> Trace {
 /// Starts a trace that is kept. Its end may take as long as anything in tests: a debug build has many names to find.
 #[track_caller]
 pub(crate) fn start(options: Options) -> Kept {
+    self_check::want_other_formats(true);
     let kept = Kept::default();
     let options = Options { drain_timeout: options.drain_timeout.max(PATIENCE), ..options };
     trace::start_with(kept.clone(), options).expect("no other trace goes on");
@@ -72,19 +76,33 @@ pub(crate) fn assert_works() {
     assert_eq!(goals.next_back(), Some(12_345));
 }
 
-/// Makes a trace of its bytes, which must be valid; invalid bytes are saved for inspection.
+/// Makes a trace of its bytes, which must be valid and agree with the other formats of the same recording.
 #[track_caller]
 pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
-    match rtprof_trace_check::validate(&bytes) {
-        Ok(parsed) => {
-            assert_eq!(stats.bytes, bytes.len() as u64, "the statistics count the file's bytes");
-            Trace { bytes, stats, parsed }
-        }
-        Err(invalid) => {
-            let path = saved(&format!("invalid-{}", std::process::id()), &bytes);
-            panic!("{invalid}\n{stats:?}\nthe trace is in {}", path.display());
+    let parsed = parse(&bytes, "trace");
+    assert_eq!(stats.bytes, bytes.len() as u64, "the statistics count the file's bytes");
+    let others = self_check::take_other_formats();
+    for (format, other_bytes) in &others {
+        let other = parse(other_bytes, format.name());
+        if *format == Format::V1 {
+            let disagreements = rtprof_trace_check::disagreements(&other, &parsed);
+            if !disagreements.is_empty() {
+                let name = |format: Format| format!("disagrees-{}-{}", std::process::id(), format.name());
+                let paths = [saved(&name(Format::default()), &bytes), saved(&name(Format::V1), other_bytes)];
+                panic!("the formats disagree: {}\nthey are in {paths:?}", disagreements.join("\n"));
+            }
         }
     }
+    Trace { bytes, stats, parsed, others }
+}
+
+/// Reads a trace. An invalid one is saved for inspection.
+#[track_caller]
+fn parse(bytes: &[u8], what: &str) -> Parsed {
+    rtprof_trace_check::validate(bytes).unwrap_or_else(|invalid| {
+        let path = saved(&format!("invalid-{what}-{}", std::process::id()), bytes);
+        panic!("{what}: {invalid}\nthe trace is in {}", path.display());
+    })
 }
 
 /// Saves a trace in the build's own folder.
@@ -97,6 +115,13 @@ pub(crate) fn saved(name: &str, bytes: &[u8]) -> PathBuf {
 impl Trace {
     pub(crate) fn save(&self, name: &str) -> PathBuf {
         saved(name, &self.bytes)
+    }
+
+    /// Returns the same trace in the first format.
+    #[track_caller]
+    pub(crate) fn in_first_format(&self) -> Trace {
+        let (_, bytes) = self.others.iter().find(|(format, _)| *format == Format::V1).expect("it was wanted");
+        Trace { parsed: parse(bytes, "v1"), bytes: bytes.clone(), stats: self.stats, others: Vec::new() }
     }
 
     /// Asserts that nothing was lost, and nothing was omitted.

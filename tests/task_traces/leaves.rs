@@ -1,5 +1,6 @@
 //! The kind of a task's wait follows from the leaf future that it awaits, in a debug build and in a release build.
 
+use std::collections::BTreeSet;
 use std::future::{pending, poll_fn};
 use std::hint::black_box;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -341,6 +342,19 @@ fn leaves_of_tokio() {
         });
         trace.assert_whole();
         assert_eq!(check_kinds(&trace), 15);
+        let reasons: BTreeSet<_> = trace.parsed.events().map(|event| event.reason()).collect();
+        for reason in [
+            "tokio: sleep",
+            "tokio: channel receive",
+            "tokio: channel send",
+            "tokio: sync",
+            "tokio: sync, condition",
+            "network",
+            "select",
+            "sync: await",
+        ] {
+            assert!(reasons.contains(reason), "{reason} is none of {reasons:#?}");
+        }
         let waits = waits_of(&trace, trace.goroutine("GoBlockNet second"));
         assert!(
             waits.iter().all(|(_, stack)| stack.iter().any(|name| is_named(name, "second"))),

@@ -214,8 +214,9 @@ fn a_runtime_is_dropped_in_the_middle() {
         let trace = record(|| {
             let runtime = workers(2);
             let count = Arc::new(AtomicU64::new(0));
+            let begun = Arc::new(AtomicU64::new(0));
             for _ in 0..100 {
-                let ends = count.clone();
+                let (ends, begins) = (count.clone(), begun.clone());
                 struct Counts(Arc<AtomicU64>);
                 impl Drop for Counts {
                     fn drop(&mut self) {
@@ -225,6 +226,7 @@ fn a_runtime_is_dropped_in_the_middle() {
                 }
                 let waits = async move {
                     let _counts = Counts(ends);
+                    begins.fetch_add(1, Relaxed);
                     std::future::pending::<()>().await;
                 };
                 runtime.spawn(waits.instrument_named("dropped"));
@@ -232,6 +234,7 @@ fn a_runtime_is_dropped_in_the_middle() {
                 let churned = count.clone();
                 runtime.spawn(async move { churn(&churned).await }.instrument_named("churns"));
             }
+            until("one was polled", || begun.load(Relaxed) > 0);
             drop(runtime);
         });
         trace.assert_in_order();

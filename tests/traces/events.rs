@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rtprof::trace;
 use rtprof_trace_check::{Event, EventType, NO_PROC};
+use rtprof_trace_out::self_check;
 
 use crate::support::child;
 use crate::support::contention::{thread_id, wait_until_asleep};
@@ -52,7 +53,7 @@ fn goroutines() {
         assert_ne!(start.p(), create.p(), "of its own");
         assert_eq!(start.argument("seq"), Some(1));
 
-        // The goroutine's P runs while the goroutine does, and only then.
+        // The goroutine's P runs while the goroutine does; in the first format only then.
         let of_p: Vec<_> = trace.parsed.events().filter(|event| event.p() == start.p()).collect();
         let at = of_p.iter().position(|event| event.offset() == start.offset()).expect("it is there");
         assert_eq!(of_p[at - 1].event_type(), EventType::ProcStart, "{of_p:#?}");
@@ -219,6 +220,7 @@ fn who_was_there_before() {
     child::isolated("who_was_there_before", || {
         let mutex = rtprof::sync::Mutex::new(());
         let kept = Kept::default();
+        self_check::want_other_formats(true);
         let guard = mutex.lock();
         let mut stats = None;
         trace_script::pair(
@@ -241,9 +243,10 @@ fn who_was_there_before() {
         let create = trace.story(blocked)[0];
         let starter = trace.parsed.events_of(EventType::UserLog).next().expect("there is one").g();
         assert_ne!(starter, 0);
-        // The place of its creation is known, though nothing was recorded then.
-        let functions = create.functions();
-        assert!(has(create, "pair"), "{functions:#?}");
+        // The place of its creation is known, though nothing was recorded then. Only the first format shows it.
+        let first = trace.in_first_format();
+        let created = first.story(blocked)[0];
+        assert!(has(created, "pair"), "{:#?}", created.functions());
         let unblock = trace.story(blocked)[3];
         assert_eq!(unblock.g(), starter);
         assert!(has(unblock, "unlocks"), "{unblock:?}: {:#?}", unblock.functions());
@@ -305,8 +308,9 @@ fn every_type() {
         trace.assert_in_order();
         let seen: BTreeSet<_> = trace.parsed.events().map(|event| event.event_type()).collect();
         assert_eq!(seen, EXPECTED.iter().copied().collect());
-        assert!(trace.parsed.events_of(EventType::Gomaxprocs).all(|event| event.p() == NO_PROC));
-        let first = trace.parsed.events().next().expect("there are events").event_type();
+        let first = trace.in_first_format().parsed;
+        assert!(first.events_of(EventType::Gomaxprocs).all(|event| event.p() == NO_PROC));
+        let first = first.events().next().expect("there are events").event_type();
         assert_eq!(first, EventType::Gomaxprocs, "Go leaves out the creations before it");
         let events = trace.parsed.events().len() as u64;
         assert!(events >= trace.stats.events, "{events} events, {:?}", trace.stats);

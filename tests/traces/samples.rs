@@ -12,8 +12,8 @@ use rtprof_trace_check::{Event, EventType, NO_PROC};
 use crate::support::processor::burn;
 use crate::support::profile::Profile;
 use crate::support::signals::is_sampled;
-use crate::support::{child, descriptors, go, stress, until};
-use crate::trace_go::{check, check_events};
+use crate::support::{child, descriptors, stress, until};
+use crate::trace_go::{Reading, check, check_events, readings};
 use crate::trace_of::{Kept, Trace, assert_works, has, record, record_with};
 use crate::trace_script;
 
@@ -225,9 +225,8 @@ fn samples_between_all_kinds_of_events() {
         let on_lanes = on_lanes.count();
         assert!(on_lanes > 0, "{samples}");
         println!("{samples} samples, {on_lanes} on lanes, {:?}", trace.stats);
-        let path = trace.save("samples-between-events");
-        for go in go::toolchains("samples_between_all_kinds_of_events") {
-            check_events(&go, &path, &trace.parsed);
+        for Reading { go, path, parsed, .. } in readings("samples_between_all_kinds_of_events", &trace) {
+            check_events(&go, &path, &parsed);
         }
     });
 }

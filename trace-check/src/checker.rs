@@ -135,7 +135,7 @@ fn is_refused(result: &Result<(), Violation>) -> bool {
 
 /// The type of [`event_check`]'s result: it takes the P, the tick, the number and the arguments of an event, and `None`
 /// at the end.
-pub type EventCheck = Box<dyn FnMut(Option<(u64, u64, u8, &[u64])>) + Send>;
+pub type EventCheck = Box<dyn FnMut(Option<(u64, u64, u8, &[u64])>) + Send + Sync>;
 
 /// Returns a check of the events of one trace for `rtprof_trace_out::self_check`, with which it shares no type.
 ///

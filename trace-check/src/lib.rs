@@ -1,10 +1,12 @@
-//! Reads execution traces in Go's format "go 1.19 trace" as Go's own tools do, and more strictly. For the tests of
-//! rtprof; not shipped with it.
+//! Reads execution traces in Go's formats as Go's own tools do, and more strictly. For the tests of rtprof; not shipped
+//! with it.
 //!
-//! [`validate()`] reads a whole file. [`Checker`] follows events one by one as they are made, before they are encoded.
+//! [`validate()`] reads a whole file, of the first format ("go 1.19 trace") or the second ("go 1.22 trace" and later).
+//! [`Checker`] follows events of the first format one by one as they are made, before they are encoded.
 
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod checker;
 mod event;
 mod invalid;
@@ -16,10 +18,12 @@ mod record;
 mod rules;
 mod tasks;
 mod transitions;
+mod v2;
 mod validate;
 #[cfg(test)]
 mod validate_tests;
 
+pub use agreement::disagreements;
 pub use checker::{Checker, EventCheck, event_check};
 pub use event::{Argument, ArgumentKind, EventType, NO_PROC};
 pub use invalid::{Consequence, Invalid, Violation};

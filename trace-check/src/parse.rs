@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use super::event::{ArgumentKind, EventType, LENGTH_PREFIXED, MAX_ARGUMENTS, MAX_LENGTH, NO_PROC};
 use super::invalid::{Invalid, Violation};
 use super::record::Reader;
+use super::validate::version;
 
 /// The version that rtprof writes: "go 1.19 trace".
 pub(crate) const VERSION: u32 = 19;
@@ -45,7 +46,7 @@ impl RawEvent {
 }
 
 /// A frame of a stack, with ids of strings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct RawFrame {
     pub(crate) pc: u64,
     pub(crate) function: u64,
@@ -97,10 +98,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<File, Invalid> {
     let Some((header, _)) = bytes.split_at_checked(16) else {
         return Err(Violation::refused("bad file format: not a Go execution trace?").at(0));
     };
-    let version = header
-        .strip_prefix(b"go 1.")
-        .and_then(|rest| rest.strip_suffix(b" trace\0\0\0"))
-        .and_then(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
+    let version = version(header)
         .ok_or_else(|| Violation::refused("bad file format: not a Go execution trace?").at(0))?;
     if !VERSIONS.contains(&version) {
         return Err(Violation::refused(format!("unknown or unsupported trace version go 1.{version}")).at(0));

@@ -11,6 +11,8 @@ use super::parse::{RawEvent, RawFrame};
 #[derive(Debug)]
 pub struct Parsed {
     pub(super) ticks_per_second: u64,
+    /// The tick at which each generation begins.
+    pub(super) generations: Vec<u64>,
     pub(super) events: Vec<RawEvent>,
     pub(super) strings: HashMap<u64, String>,
     pub(super) stacks: HashMap<u64, Vec<RawFrame>>,
@@ -35,6 +37,11 @@ impl Parsed {
     /// Returns the frequency of the clock.
     pub fn ticks_per_second(&self) -> u64 {
         self.ticks_per_second
+    }
+
+    /// Returns the ticks at which the complete generations begin. The first format has one generation, at 0.
+    pub fn generations(&self) -> &[u64] {
+        &self.generations
     }
 
     /// Returns the events in the order of Go's tools: by time, and each after the events on which it depends.
@@ -169,7 +176,27 @@ impl<'a> Event<'a> {
     /// Returns the message of a log; empty for other events.
     pub fn message(&self) -> &'a str {
         match self.raw.event {
+            // In the second format messages are strings.
+            EventType::UserLog if self.trace.messages.is_empty() => {
+                self.trace.string(self.raw.message as u64)
+            }
             EventType::UserLog => &self.trace.messages[self.raw.message],
+            _ => "",
+        }
+    }
+
+    /// Returns the words for which a goroutine stops, which only the second format has; else empty.
+    pub fn reason(&self) -> &'a str {
+        match self.raw.event {
+            EventType::GoBlock
+            | EventType::GoBlockSend
+            | EventType::GoBlockRecv
+            | EventType::GoBlockSelect
+            | EventType::GoBlockSync
+            | EventType::GoBlockCond
+            | EventType::GoBlockNet
+            | EventType::GoSleep
+            | EventType::GoSched => self.trace.string(self.raw.args[1]),
             _ => "",
         }
     }

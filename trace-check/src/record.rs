@@ -26,7 +26,8 @@ impl<'a> Reader<'a> {
         Some(byte)
     }
 
-    fn take(&mut self, length: u64) -> Result<&'a [u8], Violation> {
+    /// Reads as many bytes.
+    pub(crate) fn bytes(&mut self, length: u64) -> Result<&'a [u8], Violation> {
         let bytes = usize::try_from(length)
             .ok()
             .and_then(|length| self.bytes[self.at..].get(..length))
@@ -58,7 +59,7 @@ impl<'a> Reader<'a> {
 
     /// Reads all values in the next `length` bytes.
     pub(crate) fn values_of_length(&mut self, length: u64) -> Result<Vec<u64>, Violation> {
-        let mut inner = Reader::new(self.take(length)?, 0);
+        let mut inner = Reader::new(self.bytes(length)?, 0);
         let mut values = Vec::new();
         while inner.at < inner.bytes.len() {
             values.push(inner.value().map_err(|_| Violation::refused(MALFORMED))?);
@@ -68,7 +69,7 @@ impl<'a> Reader<'a> {
 
     /// Reads a text; bytes that are not UTF-8 are replaced.
     pub(crate) fn text(&mut self, length: u64) -> Result<String, Violation> {
-        Ok(String::from_utf8_lossy(self.take(length)?).into_owned())
+        Ok(String::from_utf8_lossy(self.bytes(length)?).into_owned())
     }
 }
 

@@ -9,8 +9,9 @@ use super::parse::{File, RawEvent, parse};
 use super::parsed::Parsed;
 use super::rules::Rules;
 use super::tasks::own_ancestor;
+use super::v2;
 
-/// Reads a trace in the format "go 1.19 trace" and checks everything that can be checked.
+/// Reads a trace of either format and checks everything that can be checked.
 ///
 /// It is stricter than the tools: faults that they accept, but then crash on or show wrongly, are errors too. Traces
 /// that a Go program wrote have such faults: goroutines that they create before the first `Gomaxprocs` have no name in
@@ -29,12 +30,28 @@ pub fn validate(bytes: &[u8]) -> Result<Parsed, Invalid> {
 }
 
 impl Parsed {
-    /// Reads a trace that `go tool trace` of both Go 1.27 and 1.21 opens. Faults on which they then crash, or which
+    /// Reads the complete generations of a trace in the second format, whatever follows them; and returns the fault that
+    /// keeps the tools from the rest, if any.
+    ///
+    /// # Errors
+    /// If it is no trace in that format.
+    pub fn read_complete(bytes: &[u8]) -> Result<(Self, Option<Invalid>), Invalid> {
+        match version(bytes).filter(|version| v2::VERSIONS.contains(version)) {
+            Some(version) => Ok(v2::read(bytes, version)),
+            None => Err(Violation::refused("unknown or unsupported trace version").at(0)),
+        }
+    }
+
+    /// Reads a trace that `go tool trace` of both Go 1.27 and 1.21, or in the second format Go 1.27, opens. Faults on which they then crash, or which
     /// they show wrongly, are in [`Parsed::findings`].
     ///
     /// # Errors
     /// If one of them does not open it.
     pub fn read(bytes: &[u8]) -> Result<Self, Invalid> {
+        if let Some(version) = version(bytes).filter(|version| v2::VERSIONS.contains(version)) {
+            let (parsed, fault) = v2::read(bytes, version);
+            return fault.map_or(Ok(parsed), Err);
+        }
         let mut file = parse(bytes)?;
         let events = merge(&mut file)?;
         let mut rules = Rules::new(file.version);
@@ -63,8 +80,22 @@ impl Parsed {
         }
         check_references(&mut file, &events);
         let File { ticks_per_second, strings, stacks, messages, findings, .. } = file;
-        Ok(Self { ticks_per_second, events, strings, stacks, messages, findings: findings.0 })
+        Ok(Self {
+            ticks_per_second,
+            generations: vec![0],
+            events,
+            strings,
+            stacks,
+            messages,
+            findings: findings.0,
+        })
     }
+}
+
+/// Returns the version of Go that the header of a file names.
+pub(crate) fn version(bytes: &[u8]) -> Option<u32> {
+    let header = bytes.get(..16)?.strip_prefix(b"go 1.")?.strip_suffix(b" trace\0\0\0")?;
+    std::str::from_utf8(header).ok()?.parse().ok()
 }
 
 /// Checks that every referenced string and stack is defined.

@@ -31,6 +31,76 @@ pub(crate) enum Awaited {
     Yield,
 }
 
+/// The library whose future a task awaits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Library {
+    #[default]
+    Unknown,
+    Tokio,
+    Futures,
+    AsyncIo,
+    AsyncChannel,
+    AsyncLock,
+    Flume,
+}
+
+impl Library {
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Unknown,
+        Self::Tokio,
+        Self::Futures,
+        Self::AsyncIo,
+        Self::AsyncChannel,
+        Self::AsyncLock,
+        Self::Flume,
+    ];
+
+    /// Returns its name; empty if it is unknown.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "",
+            Self::Tokio => "tokio",
+            Self::Futures => "futures",
+            Self::AsyncIo => "async-io",
+            Self::AsyncChannel => "async-channel",
+            Self::AsyncLock => "async-lock",
+            Self::Flume => "flume",
+        }
+    }
+
+    /// Returns the library with a module of the table.
+    fn of_module(module: &str) -> Self {
+        match module.split("::").next().unwrap_or_default() {
+            "tokio" => Self::Tokio,
+            "futures_channel" | "futures_util" | "futures_timer" => Self::Futures,
+            "async_io" => Self::AsyncIo,
+            "async_channel" => Self::AsyncChannel,
+            "async_lock" | "event_listener" => Self::AsyncLock,
+            "flume" => Self::Flume,
+            _ => Self::Unknown,
+        }
+    }
+
+    /// Returns the outermost library on a stack of these functions, starting at the leaf, before the program's own code.
+    fn of_stack<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let mut library = Self::Unknown;
+        for name in names.take(LOOKED_AT) {
+            let row = TABLE.iter().find(|(module, _)| in_crate(name, module) || is_type_in(name, module));
+            match row {
+                Some((_, Not)) => {}
+                Some((module, _)) => library = Self::of_module(module),
+                None if LIBRARIES.iter().any(|library| in_crate(name, library)) => {}
+                None if library == Self::Unknown => {}
+                None => break,
+            }
+        }
+        library
+    }
+}
+
+/// A wait of a task, or its yield: what it is, in which library, and at which stack.
+pub(crate) type Found = (Awaited, Library, StackId);
+
 /// How many functions from the leaf are examined.
 const LOOKED_AT: usize = 24;
 
@@ -125,9 +195,9 @@ const UNKNOWN: Awaited = Awaited::Wait(WaitReason::Await);
 #[derive(Default)]
 pub(crate) struct AwaitedStacks {
     /// For polls that suspended at a single stack: what the task does.
-    single: AddressMap<u32, Awaited>,
+    single: AddressMap<u32, (Awaited, Library)>,
     /// For several stacks: what the task does, and at which of them.
-    several: HashMap<Left, (Awaited, StackId)>,
+    several: HashMap<Left, Found>,
 }
 
 impl AwaitedStacks {
@@ -140,30 +210,31 @@ impl AwaitedStacks {
         generation: &Generation<'_>,
         tables: &dyn Tables,
         view: View,
-    ) -> (Awaited, StackId) {
+    ) -> Found {
         if let Some(known) = self.get(&left) {
             return known;
         }
         self.learn(generation, tables, view);
-        self.get(&left).unwrap_or((UNKNOWN, last(&left.stacks)))
+        self.get(&left).unwrap_or((UNKNOWN, Library::Unknown, last(&left.stacks)))
     }
 
     #[inline]
-    fn get(&self, left: &Left) -> Option<(Awaited, StackId)> {
+    fn get(&self, left: &Left) -> Option<Found> {
         match left.stacks {
-            [0, ..] => Some((Awaited::Wait(left.reason), 0)),
+            [0, ..] => Some((Awaited::Wait(left.reason), Library::Unknown, 0)),
             [stack, 0, ..] => {
-                let awaited = left.told(0).or_else(|| self.single.get(&stack).copied());
-                awaited.map(|awaited| (awaited, stack))
+                let told = left.told(0).map(|told| (told, Library::Unknown));
+                let found = told.or_else(|| self.single.get(&stack).copied());
+                found.map(|(awaited, library)| (awaited, library, stack))
             }
             _ => self.several.get(left).copied(),
         }
     }
 
-    fn note(&mut self, left: Left, awaited: Awaited, at: StackId) {
+    fn note(&mut self, left: Left, (awaited, library, at): Found) {
         match left.stacks {
-            [stack, 0, ..] => drop(self.single.insert(stack, awaited)),
-            _ => drop(self.several.insert(left, (awaited, at))),
+            [stack, 0, ..] => drop(self.single.insert(stack, (awaited, library))),
+            _ => drop(self.several.insert(left, (awaited, library, at))),
         }
     }
 
@@ -184,7 +255,7 @@ impl AwaitedStacks {
         if view.symbolization == Symbolization::None {
             for left in new {
                 let (awaited, at) = left.without_names();
-                self.note(left, awaited, at);
+                self.note(left, (awaited, Library::Unknown, at));
             }
             return;
         }
@@ -195,7 +266,13 @@ impl AwaitedStacks {
             let stacks = left.stacks.iter().take_while(|&&stack| stack != 0);
             let paths: Vec<Path> = stacks.map(|&stack| path(&mut locations, tables.stack(stack))).collect();
             let (awaited, at) = decide(&paths, |at| left.told(at));
-            self.note(left, awaited, left.stacks[at]);
+            let library = match (left.told(at), paths.get(at)) {
+                (None, Some(path)) if awaited != Awaited::Wait(WaitReason::Select) => {
+                    Library::of_stack(path.iter().map(|step| &*step.function))
+                }
+                _ => Library::Unknown,
+            };
+            self.note(left, (awaited, library, left.stacks[at]));
         }
     }
 }

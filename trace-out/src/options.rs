@@ -5,9 +5,47 @@ use std::time::Duration;
 use rtprof_symbols::symbolizer::Symbolization;
 use rtprof_symbols::view::View;
 
+/// The format of a trace's file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Format {
+    /// "go 1.26 trace", which Go 1.26 and later read. It consists of generations, one a second or more, each complete in
+    /// itself: a file that was cut shows all but the last one. Times are in units of at most 64 ns, and waits have their
+    /// reasons as texts, as in Go.
+    #[default]
+    V2,
+    /// "go 1.22 trace", the same for Go 1.22 and later. Goroutines that live when the trace begins have no names until
+    /// they record a stack.
+    V2Go122,
+    /// "go 1.19 trace", which all versions of Go since 1.19 read. Its names come at the end, so a file that was cut has
+    /// none. Times are in units of at most a nanosecond.
+    V1,
+}
+
+impl Format {
+    /// All formats.
+    pub const ALL: &'static [Self] = &[Self::V2, Self::V2Go122, Self::V1];
+
+    /// Returns its name, which [`from_name`](Self::from_name) reads: `v2`, `v2-go1.22` or `v1`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::V2 => "v2",
+            Self::V2Go122 => "v2-go1.22",
+            Self::V1 => "v1",
+        }
+    }
+
+    /// Returns the format of this name.
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.iter().copied().find(|format| format.name() == name)
+    }
+}
+
 /// Options of a trace. [`Options::default`] suits most programs.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// The format of the file; [`Format::V2`] by default.
+    pub format: Format,
     /// How long [`stop`](super::stop) waits for the writer to accept everything; 10 s by default.
     pub drain_timeout: Duration,
     /// Bytes of memory for records that are not encoded yet, at least 1 MiB; 64 MiB by default. Beyond that events are
@@ -15,8 +53,9 @@ pub struct Options {
     /// many threads. A thread that records takes 2 KiB for each second, and 64 KiB more once it has filled these: the
     /// default suffices for ten thousand threads that record little. Encoded data takes at most as much again.
     pub buffer_memory: usize,
-    /// Whether and how names of functions are resolved when the trace ends; [`Symbolization::Full`] by default. Without
-    /// names a trace has addresses, to which Go's tools add nothing.
+    /// Whether and how names of functions are resolved; [`Symbolization::Full`] by default. Without names a trace has
+    /// addresses, to which Go's tools add nothing. Names are resolved at the end of each generation, in the first format at
+    /// the end of the trace: a program that forbids itself to open files should choose that one.
     pub symbolization: Symbolization,
     /// Whether stacks include the frames of std between the beginning of a thread and the program's first function; not
     /// by default.
@@ -37,6 +76,7 @@ impl Options {
 impl Default for Options {
     fn default() -> Self {
         Self {
+            format: Format::default(),
             drain_timeout: Duration::from_secs(10),
             buffer_memory: 64 << 20,
             symbolization: Symbolization::Full,

@@ -9,8 +9,9 @@ use rtprof_runtime::clock;
 use rtprof_tracer::drain::{self, Drain};
 
 use super::samples::Samples;
+#[cfg(any(test, feature = "self-check"))]
+use super::self_check::Others;
 use super::session::Session;
-use super::v1::V1;
 use super::{Clock, Counts, Encode, Options, Stats, TraceError};
 
 /// How often the reader looks for work. Threads that record wake no reader.
@@ -32,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// reader.stop();
 /// let mut bytes = Vec::new();
 /// reader.read_to_end(&mut bytes)?;
-/// assert!(bytes.starts_with(b"go 1.19 trace\0\0\0"));
+/// assert!(bytes.starts_with(b"go 1.26 trace\0\0\0"));
 /// # Ok(())
 /// # }
 /// ```
@@ -42,7 +43,9 @@ pub struct Reader {
     drain: Option<Drain>,
     /// Kept while it records, if the options request samples.
     samples: Option<Samples>,
-    encoder: V1,
+    encoder: Box<dyn Encode + Send + Sync>,
+    #[cfg(any(test, feature = "self-check"))]
+    others: Others,
     /// Encoded data that is not read yet, from `at` on.
     chunk: Vec<u8>,
     at: usize,
@@ -92,7 +95,11 @@ impl Reader {
         session.records(drain.session());
         let start = drain.begin();
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
-        let mut encoder = V1::new(Clock { ticks_per_second, start }, procs, session.options.view());
+        let Options { format, .. } = session.options;
+        let (clock, view) = (Clock { ticks_per_second, start }, session.options.view());
+        let mut encoder = super::encoder(format, clock, procs, view);
+        #[cfg(any(test, feature = "self-check"))]
+        let others = Others::begin(format, |other| super::encoder(other, clock, procs, view));
         let mut chunk = Vec::new();
         encoder.begin(&mut chunk);
         Ok(Self {
@@ -100,6 +107,8 @@ impl Reader {
             drain: Some(drain),
             samples,
             encoder,
+            #[cfg(any(test, feature = "self-check"))]
+            others,
             chunk,
             at: 0,
             start,
@@ -202,12 +211,19 @@ impl Reader {
             let generation = collected.generation();
             let end = generation.end;
             self.encoder.generation(&generation, collected.tables(), &mut self.chunk);
+            #[cfg(any(test, feature = "self-check"))]
+            self.others.generation(&generation, collected.tables());
             drop(generation);
             drop(collected);
+            self.encoder.end_generation(drain.tables(), &mut self.chunk);
+            #[cfg(any(test, feature = "self-check"))]
+            self.others.end_generation(drain.tables());
             let is_over = drain.is_over();
             if is_over {
                 self.samples = None;
                 self.encoder.end(end, drain.tables(), &mut self.chunk);
+                #[cfg(any(test, feature = "self-check"))]
+                self.others.end(end, drain.tables());
             } else if let Some(samples) = &mut self.samples {
                 samples.go_on();
             }

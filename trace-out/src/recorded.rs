@@ -1,13 +1,18 @@
 //! Generations made from explicit records, for tests.
 
+use std::sync::LazyLock;
+
 use rtprof_runtime::stack::Stack;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
 use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, Writer};
 
-use super::Encode;
-use super::v1::V1;
+use rtprof_symbols::view::View;
+use rtprof_trace_check::{Parsed, disagreements, validate};
+
+use super::v2::{V2, Version};
+use super::{Clock, Encode};
 
 /// The records of a thread in a generation.
 #[derive(Clone, Default)]
@@ -168,13 +173,38 @@ impl Tables for Texts {
 }
 
 /// Encodes a whole trace of generations.
-pub(crate) fn encode(v1: &mut V1, generations: &[Generation<'_>], end: u64) -> Vec<u8> {
-    let texts = Texts::new();
+pub(crate) fn encode(encoder: &mut dyn Encode, generations: &[Generation<'_>], end: u64) -> Vec<u8> {
+    // One for all, so that traces of the same records have the same stacks.
+    static TEXTS: LazyLock<Texts> = LazyLock::new(Texts::new);
+    let texts = &*TEXTS;
     let mut out = Vec::new();
-    v1.begin(&mut out);
+    encoder.begin(&mut out);
     for generation in generations {
-        v1.generation(generation, &texts, &mut out);
+        encoder.generation(generation, texts, &mut out);
+        encoder.end_generation(texts, &mut out);
     }
-    v1.end(end, &texts, &mut out);
+    encoder.end(end, texts, &mut out);
     out
+}
+
+/// Encodes generations in the second format, for both readers, and checks that the events agree with those of `first`,
+/// which was made of them in the first format. Returns the second one.
+#[track_caller]
+pub(crate) fn check_second(
+    first: &Parsed,
+    clock: Clock,
+    (generations, end): (&[Generation<'_>], u64),
+    what: &str,
+) -> (Vec<u8>, Parsed) {
+    let [newest, oldest] = [Version::Go126, Version::Go122].map(|version| {
+        let mut v2 = V2::new(version, clock, 4, View::default());
+        let bytes = encode(&mut v2, generations, end);
+        let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("{what}, {version:?}: {invalid}"));
+        (bytes, parsed)
+    });
+    let disagreements = disagreements(first, &newest.1);
+    assert!(disagreements.is_empty(), "{what}: {}", disagreements.join("\n"));
+    let kinds = |parsed: &Parsed| parsed.events().map(|event| event.event_type()).collect::<Vec<_>>();
+    assert_eq!(kinds(&newest.1), kinds(&oldest.1), "{what}: the events are the same for both readers");
+    newest
 }

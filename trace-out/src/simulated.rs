@@ -3,6 +3,8 @@
 
 mod run;
 mod tasks;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 
@@ -24,6 +26,8 @@ pub(crate) struct Mishaps {
     pub(crate) skew: u64,
     /// The number of tasks, which threads poll.
     pub(crate) tasks: u64,
+    /// The most ticks between two actions.
+    pub(crate) pace: u64,
 }
 
 /// One thread and its goroutine, in the true state.
@@ -151,7 +155,7 @@ impl Simulation {
     pub(crate) fn generation(&mut self, steps: usize) -> Vec<RecordedLane> {
         self.generation += 1;
         for _ in 0..steps {
-            self.now += 1 + self.chance(200);
+            self.now += 1 + self.chance(self.mishaps.pace);
             if self.chance(1000) < self.mishaps.loss {
                 let lane = self.any_thread().unwrap_or(0);
                 let lane = if self.chance(4) == 0 { 0 } else { lane };

@@ -71,7 +71,7 @@ pub(super) fn cases() -> Vec<(&'static str, Vec<u8>, Verdict)> {
         ("go 1.20", header(b"go 1.20 trace\0\0\0"), Refused("unknown or unsupported trace version go 1.20")),
         ("go 1.21", header(b"go 1.21 trace\0\0\0"), Valid),
         ("go 1.11 has no samples", header(b"go 1.11 trace\0\0\0"), Refused("unknown event type 49")),
-        ("go 1.22 is another format", header(b"go 1.22 trace\0\0\0"), Refused("unknown or unsupported")),
+        ("go 1.24 is no format", header(b"go 1.24 trace\0\0\0"), Refused("unknown or unsupported")),
         ("nothing but a header", only(&[]), Refused("trace is empty")),
         ("no event", only(&[batch(0, T0), frequency(1000)]), Refused("trace is empty")),
         ("one event", only(&[batch(u64::MAX, T0), frequency(1000), event(E::Gomaxprocs, 1, &[2, 0])]), Valid),

@@ -30,7 +30,7 @@ impl<W: Wire> Schedule<W> {
 
     /// Notes that a goroutine has been in a call since `begin`.
     pub(super) fn note_open_call(&mut self, index: u32, begin: u64, state: State) {
-        let (id, begin) = (self.goroutines[index].id, begin >> self.shift);
+        let (id, begin) = (self.goroutines[index].id, self.in_file(begin));
         self.open_calls.push(Open { index, id, state, begin });
     }
 
@@ -50,7 +50,7 @@ impl<W: Wire> Writing<'_, W> {
     /// Shows that the goroutine was in a call for `ticks` ticks until now.
     pub(super) fn call(&mut self, at: EventPosition, ticks: u64, state: State, stack: StackId) {
         let (begin, end) =
-            (at.tick.saturating_sub(ticks) >> self.schedule.shift, at.tick >> self.schedule.shift);
+            (self.schedule.in_file(at.tick.saturating_sub(ticks)), self.schedule.in_file(at.tick));
         if self.running(at).is_none() || self.schedule.stop_of == Some(at.goroutine) {
             return;
         }

@@ -10,14 +10,11 @@ use crate::dense::DenseTable;
 use crate::order::{EventPosition, SHARED};
 
 use super::calls::Open;
-use super::event::{Blocked, Event};
+use super::event::Event;
 use super::goroutines::{Goroutines, NONE, Phase, UsedIds};
 use super::names::Names;
 use super::procs::{OUTSIDE, Procs, Wire};
-
-/// How far a P that stands in for a moment may be ahead, in ticks of about a nanosecond. A trace begins with a burst of
-/// events for each goroutine, which should not need a P each.
-const STAND_IN_AHEAD: u64 = 100_000;
+use super::reason::Reason;
 
 /// A lane as the trace shows it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,26 +37,27 @@ pub(crate) struct Schedule<W: Wire> {
     pub(super) goroutines: Goroutines,
     /// The lanes, at the indices that [`crate::order`] assigns.
     pub(super) lanes: DenseTable<EncodedLane>,
-    ids: UsedIds,
+    pub(super) ids: UsedIds,
     pub(crate) names: Names<W::Definitions>,
     pub(super) awaited: AwaitedStacks,
-    /// Number of bits by which ticks are shifted to the right.
-    pub(super) shift: u32,
-    has_collection: bool,
+    pub(super) has_collection: bool,
     collections: u64,
     /// The tick at which the last collection began or ended.
-    collection_tick: u64,
+    pub(super) collection_tick: u64,
     /// The goroutine that has stopped the world.
     pub(super) stop_of: Option<u32>,
     stop_tick: u64,
+    pub(super) stop_reason: StwReason,
+    /// The goroutine whose stop of the world was ended with the last part, and goes on in the next.
+    pub(super) interrupted_stop: Option<u32>,
     /// Calls that are in progress at the end.
     pub(super) open_calls: Vec<Open>,
     pub(crate) unmatched: Unmatched,
 }
 
 impl<W: Wire> Schedule<W> {
-    /// A trace without events. All ticks will be after `start`, which is shifted already.
-    pub(crate) fn new(start: u64, shift: u32, wire: W) -> Self {
+    /// A trace without events. All ticks of the file will be after `start`.
+    pub(crate) fn new(start: u64, wire: W) -> Self {
         Self {
             procs: Procs::new(start, wire),
             goroutines: Goroutines::new(),
@@ -67,12 +65,13 @@ impl<W: Wire> Schedule<W> {
             ids: UsedIds::default(),
             names: Names::default(),
             awaited: AwaitedStacks::default(),
-            shift,
             has_collection: false,
             collections: 0,
             collection_tick: start,
             stop_of: None,
             stop_tick: start,
+            stop_reason: StwReason::MarkTermination,
+            interrupted_stop: None,
             open_calls: Vec::new(),
             unmatched: Unmatched::default(),
         }
@@ -87,23 +86,31 @@ impl<W: Wire> Schedule<W> {
 
     /// Stops the world, on behalf of the goroutine, which runs.
     pub(super) fn start_stop(&mut self, goroutine: u32, tick: u64, reason: StwReason) {
-        let tick = tick.max(self.stop_tick + W::STEP);
+        let tick = tick.max(self.stop_tick + 1);
         let proc = self.goroutines[goroutine].proc;
-        self.stop_tick = self.procs.put(proc, tick, Event::StopBegin { reason });
+        let text = self.text_of(Reason::Stop(reason));
+        self.stop_tick = self.procs.put(proc, tick, Event::StopBegin { reason: Reason::Stop(reason), text });
         self.stop_of = Some(goroutine);
+        self.stop_reason = reason;
     }
 
     /// Restarts the world. The goroutine that stopped it must run.
     pub(super) fn end_stop(&mut self, tick: u64) {
         if let Some(index) = self.stop_of.take() {
-            let tick = tick.max(self.stop_tick + W::STEP);
+            let tick = tick.max(self.stop_tick + 1);
             self.stop_tick = self.procs.put(self.goroutines[index].proc, tick, Event::StopEnd);
         }
     }
 
+    /// Converts a tick of the records to the file's units.
+    #[inline]
+    pub(crate) fn in_file(&self, tick: u64) -> u64 {
+        self.procs.wire.in_file(tick)
+    }
+
     pub(super) fn start_collection(&mut self, proc: u32, tick: u64, stack: u64) {
         self.end_collection(proc, tick);
-        let tick = tick.max(self.collection_tick + W::STEP);
+        let tick = tick.max(self.collection_tick + 1);
         let begin = Event::CollectionBegin { number: self.collections, stack };
         self.collection_tick = self.procs.put(proc, tick, begin);
         self.collections += 1;
@@ -112,7 +119,7 @@ impl<W: Wire> Schedule<W> {
 
     pub(super) fn end_collection(&mut self, proc: u32, tick: u64) {
         if self.has_collection {
-            let tick = tick.max(self.collection_tick + W::STEP);
+            let tick = tick.max(self.collection_tick + 1);
             self.collection_tick = self.procs.put(proc, tick, Event::CollectionEnd);
             self.has_collection = false;
         }
@@ -171,7 +178,8 @@ impl<W: Wire> Schedule<W> {
     ) {
         let created = self.goroutines.begin(index, goroutine, name, &mut self.ids);
         (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
-        let event = Event::Create { goroutine: created.id, start, stack };
+        created.start = start;
+        let event = Event::Create { index, goroutine: created.id, start, stack };
         created.created = self.procs.put(proc, tick, event);
         created.tick = created.created;
     }
@@ -186,25 +194,42 @@ impl<W: Wire> Schedule<W> {
     pub(super) fn run_as(&mut self, index: u32, proc: u32, tick: u64, label: u64) {
         let goroutine = &mut self.goroutines[index];
         self_check!(goroutine.phase == Phase::Runnable);
-        let (changed, tick) = (goroutine.next_change(proc), tick.max(goroutine.tick));
+        let (changed, tick) = (goroutine.next_change(index, proc), tick.max(goroutine.tick));
         let tick = self.procs.put(proc, tick, Event::Start { changed, label });
         goroutine.phase = Phase::Running;
         (goroutine.proc, goroutine.tick) = (proc, tick);
         self.procs[proc].goroutine = index;
     }
 
-    /// running → runnable or waiting, with [`Event::Yield`] or [`Event::Block`]. The P stays started.
+    /// Returns the id of the text for a reason, if the format has it.
     #[inline]
-    pub(super) fn pause(&mut self, index: u32, tick: u64, event: Event<'_>) {
+    fn text_of(&mut self, reason: Reason) -> u64 {
+        if W::HAS_TEXTS { self.names.reason(reason) } else { 0 }
+    }
+
+    /// running → runnable, for [`Reason::Yield`], or else waiting. The P stays started.
+    #[inline]
+    pub(super) fn pause_for(&mut self, index: u32, tick: u64, reason: Reason, stack: u64) {
+        self.leave_stop(index, tick);
+        let text = self.text_of(reason);
         let goroutine = &mut self.goroutines[index];
         self_check!(goroutine.phase == Phase::Running);
         let proc = goroutine.proc;
-        goroutine.tick = self.procs.put(proc, tick, event);
-        goroutine.phase = match event {
-            Event::Yield { .. } => Phase::Runnable,
-            _ => Phase::Waiting,
+        let (event, phase) = match reason {
+            Reason::Yield => (Event::Yield { text, stack }, Phase::Runnable),
+            _ => (Event::Block { reason, text, stack }, Phase::Waiting),
         };
+        goroutine.tick = self.procs.put(proc, tick, event);
+        goroutine.phase = phase;
         self.procs[proc].goroutine = NONE;
+    }
+
+    /// Ends a stop of the world by a goroutine that is about to stop running, if the format shows no longer ones.
+    #[inline]
+    fn leave_stop(&mut self, index: u32, tick: u64) {
+        if !W::HAS_LONG_STOPS && self.stop_of == Some(index) {
+            self.end_stop(tick);
+        }
     }
 
     /// running → waiting. Its P becomes idle.
@@ -212,13 +237,14 @@ impl<W: Wire> Schedule<W> {
     pub(super) fn block(&mut self, index: u32, tick: u64, reason: WaitReason, stack: u64) {
         let proc = self.goroutines[index].proc;
         self.end_sweep(proc, tick);
-        self.pause(index, tick, Event::Block { reason: Blocked::For(reason), stack });
+        self.pause_for(index, tick, Reason::Wait(reason), stack);
         self.stop_proc(proc, tick);
     }
 
     /// running → in a system call. Its P becomes idle.
     #[inline]
     pub(super) fn begin_syscall(&mut self, index: u32, tick: u64, stack: u64) {
+        self.leave_stop(index, tick);
         let goroutine = &mut self.goroutines[index];
         let proc = goroutine.proc;
         goroutine.phase = Phase::Syscall;
@@ -232,7 +258,8 @@ impl<W: Wire> Schedule<W> {
     #[inline]
     pub(super) fn wake(&mut self, index: u32, proc: u32, tick: u64, stack: u64) {
         let goroutine = &mut self.goroutines[index];
-        let (changed, tick) = (goroutine.next_change(proc), tick.max(goroutine.tick));
+        let (changed, tick) = (goroutine.next_change(index, proc), tick.max(goroutine.tick));
+        let stack = if stack == 0 && W::HAS_WAKER_ALWAYS { goroutine.start } else { stack };
         let event = match goroutine.phase {
             Phase::Syscall => Event::SyscallEnd { changed },
             _ => Event::Unblock { changed, stack },
@@ -312,7 +339,7 @@ impl<W: Wire> Schedule<W> {
                 State::Dead => return self.end(index, tick),
                 State::Runnable | State::Running => {
                     self.end_sweep(proc, tick);
-                    self.pause(index, tick, Event::Yield { stack: 0 });
+                    self.pause_for(index, tick, Reason::Yield, 0);
                     self.stop_proc(proc, tick);
                 }
             }
@@ -343,13 +370,13 @@ impl<W: Wire> Schedule<W> {
                 let running = self.procs[proc].goroutine;
                 if running != NONE {
                     self.end_sweep(proc, tick);
-                    self.pause(running, tick, Event::Yield { stack: 0 });
+                    self.pause_for(running, tick, Reason::Yield, 0);
                 }
                 self.start_proc(proc, self.lanes[lane].thread_id, tick);
                 (proc, false)
             }
             None => {
-                let proc = self.procs.take(tick + STAND_IN_AHEAD);
+                let proc = self.procs.take(tick + W::STAND_IN_AHEAD);
                 self.start_proc(proc, unknown_thread(proc.into()), tick);
                 (proc, true)
             }
@@ -386,14 +413,11 @@ impl<W: Wire> Schedule<W> {
             let goroutine = &self.goroutines[index];
             // Go 1.21 rejects a goroutine that was sampled before it was created. It may take two events of the same
             // tick in either order, so the sample has to be later.
-            (
-                tick.max(goroutine.created + W::STEP),
-                goroutine.id,
-                self.names.stack(stack, goroutine.name, tables),
-            )
+            (tick.max(goroutine.created + 1), goroutine.id, self.names.stack(stack, goroutine.name, tables))
         };
+        let thread = self.lanes.get(lane).map_or(0, |lane| lane.thread_id);
         for _ in 0..count {
-            self.procs.put_sample(tick, proc, goroutine, stack);
+            self.procs.wire.put_sample(proc, (tick, thread), goroutine, stack);
         }
     }
 }

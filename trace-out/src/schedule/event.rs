@@ -1,11 +1,14 @@
 //! The changes that a trace shows, before they are written in a format.
 
-use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_tracer::record::StwReason;
+use super::goroutines::Phase;
+use super::reason::Reason;
 
 /// A goroutine that is started or woken.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Changed {
+    /// The index of the goroutine.
+    pub(crate) index: u32,
+    /// Its id in the trace.
     pub(crate) goroutine: u64,
     /// The number of this change: 1 after the goroutine's creation, then one more each time.
     pub(crate) sequence: u64,
@@ -13,17 +16,8 @@ pub(crate) struct Changed {
     pub(crate) is_local: bool,
 }
 
-/// Why a goroutine waits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blocked {
-    For(WaitReason),
-    /// It waited already when the trace began.
-    BeforeTheTrace,
-    /// Its thread, or the task itself, polls another task.
-    Polling,
-}
-
-/// A change on a P. Stacks, names and categories are ids that [`Names`](super::names::Names) gives.
+/// A change on a P. Stacks, names and categories are ids that [`Names`](super::names::Names) gives; texts too, if the
+/// format [has them](super::procs::Wire::HAS_TEXTS).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
     /// The P begins to run, on this thread.
@@ -31,13 +25,13 @@ pub(crate) enum Event<'a> {
     /// The P stops.
     ProcStop,
     /// A goroutine is created, which can run. `start` is the stack that names it.
-    Create { goroutine: u64, start: u64, stack: u64 },
+    Create { index: u32, goroutine: u64, start: u64, stack: u64 },
     /// A goroutine begins to run, on a P on which none runs; `label` is a text that it shows, 0 for none.
     Start { changed: Changed, label: u64 },
     /// The goroutine stops, but can run.
-    Yield { stack: u64 },
+    Yield { text: u64, stack: u64 },
     /// The goroutine begins to wait.
-    Block { reason: Blocked, stack: u64 },
+    Block { reason: Reason, text: u64, stack: u64 },
     /// A goroutine that waits can run.
     Unblock { changed: Changed, stack: u64 },
     /// The goroutine begins a system call.
@@ -47,7 +41,7 @@ pub(crate) enum Event<'a> {
     /// The goroutine ends.
     End,
     /// The goroutine stops the world.
-    StopBegin { reason: StwReason },
+    StopBegin { reason: Reason, text: u64 },
     /// The world runs again.
     StopEnd,
     /// A collection begins, with the number of collections before it.
@@ -75,5 +69,12 @@ pub(crate) enum Event<'a> {
     /// The innermost region of the goroutine ends.
     RegionEnd { task: u64, name: u64 },
     /// A message.
-    Log { task: u64, category: u64, stack: u64, message: &'a [u8] },
+    Log { task: u64, category: u64, stack: u64, message: &'a [u8], text: u64 },
+    /// A goroutine is in this state, at the beginning of a part of the trace or where the trace finds it. A running one
+    /// runs on the P.
+    Status { index: u32, goroutine: u64, start: u64, phase: Phase, is_assisting: bool },
+    /// The P sweeps, at the beginning of a part of the trace.
+    SweepActive,
+    /// A collection is in progress, at the beginning of a part of the trace.
+    CollectionActive,
 }

@@ -5,16 +5,16 @@ use rtprof_runtime::state::State;
 use crate::order::SHARED;
 
 use super::changes::Schedule;
-use super::event::Event;
 use super::goroutines::Phase;
 use super::procs::OUTSIDE;
 use super::procs::Wire;
+use super::reason::Reason;
 
 impl<W: Wire> Schedule<W> {
     /// Ends the trace in a way that every reader accepts: no goroutine runs, and nothing is open but system calls,
     /// tasks and regions.
     pub(crate) fn finish(&mut self, tick: u64) {
-        let tick = tick >> self.shift;
+        let tick = self.in_file(tick);
         if let Some(index) = self.stop_of
             && self.goroutines[index].phase != Phase::Running
         {
@@ -23,7 +23,7 @@ impl<W: Wire> Schedule<W> {
             let (proc, stands_in) = self.idle_proc(None, State::Runnable, tick);
             self.run(index, proc, tick);
             self.end_stop(tick);
-            self.pause(index, tick, Event::Yield { stack: 0 });
+            self.pause_for(index, tick, Reason::Yield, 0);
             self.stop_proc(proc, tick);
             self.settle(index, State::Runnable, proc, stands_in, tick);
         }
@@ -34,7 +34,7 @@ impl<W: Wire> Schedule<W> {
             if self.goroutines[index].phase == Phase::Running {
                 self.end_sweep(self.goroutines[index].proc, tick);
                 self.end_assist(index, tick);
-                self.pause(index, tick, Event::Yield { stack: 0 });
+                self.pause_for(index, tick, Reason::Yield, 0);
             }
         }
         for proc in self.procs.indices() {

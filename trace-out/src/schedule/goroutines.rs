@@ -15,7 +15,7 @@ const FRESH: u64 = 1 << 40;
 
 /// The state of a goroutine, as seen by a reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(crate) enum Phase {
     #[default]
     Unknown,
     Runnable,
@@ -38,8 +38,10 @@ pub(super) struct EncodedGoroutine {
     /// The tick of its creation.
     pub(super) created: u64,
     pub(super) name: StringId,
+    /// The id of the stack that names it.
+    pub(super) start: u64,
     /// Task and name of the open regions, the innermost last.
-    pub(super) regions: Vec<(u64, u64)>,
+    pub(super) regions: Vec<(u64, StringId)>,
     pub(super) is_assisting: bool,
     /// Whether it waits only because its thread, or the task, polls another one.
     pub(super) is_suspended: bool,
@@ -50,10 +52,10 @@ pub(super) struct EncodedGoroutine {
 impl EncodedGoroutine {
     /// Returns the next start or wake-up, which happens on P `proc`.
     #[inline]
-    pub(super) fn next_change(&mut self, proc: u32) -> Changed {
+    pub(super) fn next_change(&mut self, index: u32, proc: u32) -> Changed {
         let sequence = self.sequence;
         self.sequence += 1;
-        Changed { goroutine: self.id, sequence, is_local: self.proc == proc }
+        Changed { index, goroutine: self.id, sequence, is_local: self.proc == proc }
     }
 }
 

@@ -32,7 +32,7 @@ pub(super) fn given_in(generation: &Generation<'_>) -> HashMap<u64, StringId> {
 /// The name of the goroutines that one stack has created.
 #[derive(Clone, Copy)]
 pub(super) struct LateName {
-    /// The id of their start stack in the trace.
+    /// The id of their start stack; 0 while none is needed.
     pub(super) start: u64,
     /// The first stack of one of them that was recorded.
     pub(super) runs: Option<StackId>,
@@ -47,12 +47,11 @@ pub(super) struct LateNames {
 }
 
 impl LateNames {
-    /// Returns the id that stands for the name of a goroutine that this stack has created. `start` makes the id of a
-    /// stack that is defined later.
-    pub(super) fn of(&mut self, creator: StackId, start: impl FnOnce() -> u64) -> StringId {
+    /// Returns the id that stands for the name of a goroutine that this stack has created.
+    pub(super) fn of(&mut self, creator: StackId) -> StringId {
         let Self { all, by_creator } = self;
         *by_creator.entry(creator).or_insert_with(|| {
-            all.push(LateName { start: start(), runs: None, frame: None });
+            all.push(LateName { start: 0, runs: None, frame: None });
             FIRST + (all.len() - 1) as u32
         })
     }
@@ -63,8 +62,20 @@ impl LateNames {
         (FIRST..=LAST).contains(&name).then(|| name - FIRST)
     }
 
-    pub(super) fn start(&self, index: u32) -> u64 {
-        self.all[index as usize].start
+    /// Returns the id of the start stack, which `make` makes if there is none yet.
+    pub(super) fn start(&mut self, index: u32, make: impl FnOnce() -> u64) -> u64 {
+        let start = &mut self.all[index as usize].start;
+        if *start == 0 {
+            *start = make();
+        }
+        *start
+    }
+
+    /// Forgets all ids, for a part of the trace that has its own.
+    pub(super) fn forget_ids(&mut self) {
+        for late in &mut self.all {
+            (late.start, late.frame) = (0, None);
+        }
     }
 
     /// Notes that one of the goroutines was found with this stack.

@@ -12,6 +12,7 @@ use rtprof_tracer::record::{StackId, StringId};
 use rtprof_symbols::hash::AddressMap;
 
 use super::late_names::LateNames;
+use super::reason::{REASONS, Reason};
 use crate::varint::number_len;
 
 /// The name of a goroutine without a name.
@@ -75,6 +76,8 @@ pub(crate) struct Names<D> {
     stacks: AddressMap<u64, u64>,
     code: Vec<CodeStack>,
     last_stack: u64,
+    /// The ids of the texts of reasons; 0 if not used yet.
+    reasons: Vec<u64>,
     pub(crate) definitions: D,
 }
 
@@ -134,11 +137,7 @@ impl<D: Definitions> Names<D> {
 
     /// Returns the id that stands for the name of a nameless goroutine that this stack has created.
     pub(super) fn late(&mut self, creator: StackId) -> StringId {
-        let last = &mut self.last_stack;
-        self.late.of(creator, || {
-            *last += 1;
-            *last
-        })
+        self.late.of(creator)
     }
 
     /// Returns the id of the text shown as this goroutine name.
@@ -152,7 +151,13 @@ impl<D: Definitions> Names<D> {
     /// Returns the start stack of a goroutine of this name, which the format requires.
     pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
         match LateNames::index(name) {
-            Some(index) => self.late.start(index),
+            Some(index) => {
+                let last = &mut self.last_stack;
+                self.late.start(index, || {
+                    *last += 1;
+                    *last
+                })
+            }
             None => self.named(name, tables).0,
         }
     }
@@ -175,6 +180,15 @@ impl<D: Definitions> Names<D> {
         let start = (self.next_stack(), frame);
         self.definitions.stack(start.0, &[frame]);
         self.starts.insert(name, start);
+        start
+    }
+
+    /// Returns the start stack of a goroutine of this name, which is shown as it is.
+    pub(super) fn start_of(&mut self, name: &str) -> u64 {
+        let function = self.text(name);
+        let frame = self.frame(function, 0, 0);
+        let start = self.next_stack();
+        self.definitions.stack(start, &[frame]);
         start
     }
 
@@ -225,6 +239,7 @@ impl<D: Definitions> Names<D> {
             _ => match LateNames::index(name) {
                 Some(index) => {
                     self.late.runs(index, stack);
+                    self.start(name, tables);
                     Root::Late(index)
                 }
                 None => Root::Name(self.named(name, tables).1),
@@ -234,6 +249,30 @@ impl<D: Definitions> Names<D> {
         self.code.push(CodeStack { id, stack, root });
         self.stacks.insert(u64::from(stack) << 32 | u64::from(name), id);
         id
+    }
+
+    /// Returns the id of the text for a reason.
+    #[inline]
+    pub(super) fn reason(&mut self, reason: Reason) -> u64 {
+        match self.reasons.get(reason.number()) {
+            Some(&id) if id != 0 => id,
+            _ => self.add_reason(reason),
+        }
+    }
+
+    #[cold]
+    fn add_reason(&mut self, reason: Reason) -> u64 {
+        let id = self.text(&reason.text());
+        self.reasons.resize(REASONS, 0);
+        self.reasons[reason.number()] = id;
+        id
+    }
+
+    /// Forgets all ids, for a part of the trace that has its own.
+    pub(crate) fn forget_ids(&mut self) {
+        let mut late = std::mem::take(&mut self.late);
+        late.forget_ids();
+        *self = Self { late, ..Self::default() };
     }
 
     /// Takes all stacks of code that have an id.

@@ -14,16 +14,15 @@
 //! ```
 
 use rtprof_runtime::labels::LabelSetId;
-use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::{Record, StackId};
 
 use crate::awaited::{Awaited, Left};
 use crate::order::EventPosition;
 
 use super::changes::Schedule;
-use super::event::{Blocked, Event};
 use super::goroutines::{NONE, Phase};
 use super::procs::Wire;
+use super::reason::Reason;
 use super::writing::Writing;
 
 /// A P that was idle for this long is shown as stopped, in ticks of about a nanosecond.
@@ -52,7 +51,7 @@ impl<W: Wire> Schedule<W> {
             self.end_stop(tick);
         }
         self.end_sweep(proc, tick);
-        self.pause(running, tick, Event::Block { reason: Blocked::Polling, stack: 0 });
+        self.pause_for(running, tick, Reason::Polling, 0);
         self.goroutines[running].is_suspended = true;
     }
 
@@ -94,7 +93,7 @@ impl<W: Wire> Schedule<W> {
         self_check!(self.goroutines.name(task).is_some());
         if self.goroutines.running(task).is_some() {
             // The end of a poll is unrecorded.
-            self.pause(task, tick, Event::Yield { stack: 0 });
+            self.pause_for(task, tick, Reason::Yield, 0);
         }
         let proc = self.continue_proc(at, tick);
         self.suspend(proc, tick);
@@ -113,7 +112,7 @@ impl<W: Wire> Schedule<W> {
         let proc = self.proc_of(at.lane, tick);
         let running = self.procs[proc].goroutine;
         if running != NONE {
-            self.pause(running, tick, Event::Yield { stack: 0 });
+            self.pause_for(running, tick, Reason::Yield, 0);
         }
         self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
         if self.goroutines.waits(index) {
@@ -148,30 +147,26 @@ impl<W: Wire> Writing<'_, W> {
 
     /// Ends the poll of a task that waits.
     pub(super) fn await_(&mut self, at: EventPosition, tick: u64, left: Left) {
-        let (awaited, stack) = self.schedule.awaited.of(left, self.generation, self.tables, self.view);
+        let (awaited, library, stack) =
+            self.schedule.awaited.of(left, self.generation, self.tables, self.view);
         let reason = match awaited {
-            Awaited::Wait(reason) => Some(reason),
-            Awaited::Yield => None,
+            Awaited::Wait(reason) => Reason::Await(reason, library),
+            Awaited::Yield => Reason::Yield,
         };
         self.end_poll(at, tick, reason, stack);
     }
 
     /// Ends the poll of a task that can run.
     pub(super) fn reschedule(&mut self, at: EventPosition, tick: u64, stack: StackId) {
-        self.end_poll(at, tick, None, stack);
+        self.end_poll(at, tick, Reason::Yield, stack);
     }
 
-    /// Ends a poll. The task waits for this reason; without one it can run.
-    fn end_poll(&mut self, at: EventPosition, tick: u64, reason: Option<WaitReason>, stack: StackId) {
+    fn end_poll(&mut self, at: EventPosition, tick: u64, reason: Reason, stack: StackId) {
         self.schedule.sees_to_run(at, tick);
         let stack = self.stack(at, stack);
         let proc = self.schedule.goroutines[at.goroutine].proc;
         self.schedule.end_sweep(proc, tick);
-        let event = match reason {
-            Some(reason) => Event::Block { reason: Blocked::For(reason), stack },
-            None => Event::Yield { stack },
-        };
-        self.schedule.pause(at.goroutine, tick, event);
+        self.schedule.pause_for(at.goroutine, tick, reason, stack);
     }
 
     /// Ends the poll and the task. Its P stays started.

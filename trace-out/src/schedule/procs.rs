@@ -21,15 +21,36 @@ pub(crate) trait Wire {
     type Lane: Default;
     type Definitions: Definitions;
 
-    /// The least number of ticks between two events of a P.
-    const STEP: u64;
+    /// How far a P that stands in for a moment may be ahead, in ticks of the file: a burst of events for each goroutine
+    /// should not need a P each.
+    const STAND_IN_AHEAD: u64;
+
+    /// Whether reasons and messages are strings with ids.
+    const HAS_TEXTS: bool;
+
+    /// Whether the end of a stop of the world may be shown in a later part than its beginning, and after a wait of its
+    /// goroutine.
+    const HAS_LONG_STOPS: bool;
+
+    /// Whether a wake-up without a known waker has a stack, of the name of the goroutine that is woken.
+    const HAS_WAKER_ALWAYS: bool;
+
+    /// Converts a tick of the records to the file's units.
+    fn in_file(&self, tick: u64) -> u64;
+
+    /// Whether a goroutine that the trace does not know may be shown in its state. Otherwise it must be created and
+    /// brought there.
+    fn may_state(&self) -> bool;
 
     /// Writes an event of a P, at `tick` or as soon after it as the order of the P allows; returns its tick, which is
     /// also noted in the P.
     fn put(&mut self, index: u32, proc: &mut Proc<Self::Lane>, tick: u64, event: Event<'_>) -> u64;
 
-    /// Writes a CPU sample of a goroutine, 0 for none, on a P.
-    fn put_sample(&mut self, index: u32, proc: &Proc<Self::Lane>, tick: u64, goroutine: u64, stack: u64);
+    /// Ends the use of a P, which is stopped, by its thread.
+    fn give_back(&mut self, index: u32, proc: &mut Proc<Self::Lane>);
+
+    /// Writes a CPU sample of a goroutine, 0 for none, on a P, by its tick and its thread.
+    fn put_sample(&mut self, index: u32, taken: (u64, u64), goroutine: u64, stack: u64);
 
     /// Ends the trace.
     fn finish(&mut self);
@@ -88,6 +109,7 @@ impl<W: Wire> Procs<W> {
     /// Gives back a P, which must be stopped.
     pub(super) fn give_back(&mut self, proc: u32) {
         self_check!(!self[proc].is_started);
+        self.wire.give_back(proc, &mut self.all[proc]);
         self.free.insert(proc);
     }
 
@@ -101,11 +123,6 @@ impl<W: Wire> Procs<W> {
     #[inline]
     pub(crate) fn on_wire<R>(&mut self, proc: u32, f: impl FnOnce(&mut W, &mut Proc<W::Lane>) -> R) -> R {
         f(&mut self.wire, &mut self.all[proc])
-    }
-
-    /// Writes a CPU sample; see [`Wire::put_sample`].
-    pub(super) fn put_sample(&mut self, tick: u64, proc: u32, goroutine: u64, stack: u64) {
-        self.wire.put_sample(proc, &self.all[proc], tick, goroutine, stack);
     }
 
     /// Returns all Ps except the one for "none".

@@ -75,6 +75,9 @@ fn settle<D: Definitions>(
 ) {
     for index in 0..names.late.all.len() {
         let late = names.late.all[index];
+        if late.start == 0 {
+            continue;
+        }
         let runs = late.runs.and_then(|stack| first_function(names, stack));
         let Runs { function, file, line } =
             runs.unwrap_or_else(|| Runs { function: names.function(""), file: 0, line: 0 });

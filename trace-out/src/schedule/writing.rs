@@ -5,16 +5,17 @@ use std::collections::HashMap;
 use rtprof_runtime::state::State;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
-use rtprof_tracer::record::{Record, StackId, Status, StringId};
+use rtprof_tracer::record::{Record, StackId, Status, StringId, cut};
 
 use crate::awaited::Left;
 use crate::order::{EventPosition, EventSink};
 
 use super::called::Begun;
 use super::changes::{Schedule, unknown_thread};
-use super::event::{Blocked, Event};
+use super::event::Event;
 use super::goroutines::{NONE, Phase};
-use super::procs::Wire;
+use super::procs::{OUTSIDE, Wire};
+use super::reason::Reason;
 
 /// The context in which a generation's records are converted to events.
 pub(crate) struct Writing<'a, W: Wire> {
@@ -67,15 +68,31 @@ impl<W: Wire> Writing<'_, W> {
         self.schedule.create(proc, tick, index, (goroutine, name), (start, stack));
     }
 
+    /// Shows a goroutine of which the trace knows nothing in its state.
+    fn state(&mut self, tick: u64, index: u32, owner: Option<u32>, begun: Begun, state: State) {
+        let name = self.name_of(begun);
+        let (proc, phase) = match (state, owner) {
+            (State::Running, Some(_)) => {
+                (self.schedule.idle_proc(owner, State::Running, tick).0, Phase::Running)
+            }
+            // A running goroutine without a thread cannot be shown.
+            (State::Runnable | State::Running, _) => (OUTSIDE, Phase::Runnable),
+            (State::Waiting(_), _) => (OUTSIDE, Phase::Waiting),
+            (State::Syscall, _) => (OUTSIDE, Phase::Syscall),
+            (State::Dead, _) => return,
+        };
+        self.schedule.appear(index, (begun.goroutine, name), (proc, phase), tick, self.tables);
+    }
+
     /// Writes an event on a lane, whatever runs there.
     fn put(&mut self, at: EventPosition, tick: u64, event: Event<'_>) {
         self.schedule.on_lane(at.lane, tick, |schedule, proc| schedule.procs.put(proc, tick, event));
     }
 
     /// Ends the region with this task and name, and the regions that were begun in it.
-    pub(super) fn region_end(&mut self, at: EventPosition, tick: u64, key: (u64, u64)) {
+    pub(super) fn region_end(&mut self, at: EventPosition, tick: u64, key: (u64, StringId)) {
         let Some(proc) = self.running(at) else { return };
-        let Schedule { goroutines, procs, unmatched, .. } = &mut *self.schedule;
+        let Schedule { goroutines, procs, unmatched, names, .. } = &mut *self.schedule;
         let regions = &mut goroutines[at.goroutine].regions;
         let Some(from) = regions.iter().rposition(|&open| open == key) else {
             unmatched.region_ends += 1;
@@ -83,6 +100,7 @@ impl<W: Wire> Writing<'_, W> {
         };
         // The end of an inner region was lost, or comes too late. Readers expect the innermost first.
         for (task, name) in regions.drain(from..).rev() {
+            let name = names.string(name, self.tables);
             procs.put(proc, tick, Event::RegionEnd { task, name });
         }
     }
@@ -99,9 +117,12 @@ impl<W: Wire> EventSink for Writing<'_, W> {
     }
 
     fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status) {
-        let tick = at.tick >> self.schedule.shift;
+        let tick = self.schedule.in_file(at.tick);
         let Status { goroutine: id, name, created_by, .. } = *status;
         let begun = Begun { goroutine: id, name, created_by };
+        if self.schedule.procs.wire.may_state() {
+            return self.state(tick, goroutine, owner, begun, status.state);
+        }
         let stack = self.schedule.names.unnamed_stack(status.created_by, self.tables);
         // A running goroutine without a thread cannot be shown.
         if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
@@ -120,8 +141,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
         match status.state {
             // The wait is shown in no profile, because its beginning is unknown.
             State::Waiting(_) => {
-                let reason = Blocked::BeforeTheTrace;
-                self.schedule.pause(goroutine, tick, Event::Block { reason, stack: 0 });
+                self.schedule.pause_for(goroutine, tick, Reason::BeforeTheTrace, 0);
                 self.schedule.stop_proc(proc, tick);
                 self.schedule.settle(goroutine, State::Runnable, proc, stands_in, tick);
             }
@@ -130,13 +150,13 @@ impl<W: Wire> EventSink for Writing<'_, W> {
     }
 
     fn bridge(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, state: State) {
-        let tick = at.tick >> self.schedule.shift;
+        let tick = self.schedule.in_file(at.tick);
         self.schedule.bring(goroutine, state, at.lane, owner, tick);
     }
 
     #[inline]
     fn record(&mut self, at: EventPosition, target: u32, record: &Record<'_>) {
-        let tick = at.tick >> self.schedule.shift;
+        let tick = self.schedule.in_file(at.tick);
         let schedule = &mut *self.schedule;
         if schedule.ends_suspension(record, target) {
             schedule.resume_suspended(at, tick);
@@ -196,7 +216,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
                 let proc = self.schedule.goroutines[at.goroutine].proc;
                 self.schedule.end_sweep(proc, tick);
                 // The P stays started, because the goroutine is about to run again.
-                self.schedule.pause(at.goroutine, tick, Event::Yield { stack });
+                self.schedule.pause_for(at.goroutine, tick, Reason::Yield, stack);
             }
             Record::SyscallBegin { stack } => {
                 let stack = self.stack(at, stack);
@@ -278,26 +298,28 @@ impl<W: Wire> EventSink for Writing<'_, W> {
                 self.put(at, tick, Event::TaskEnd { task, stack });
             }
             Record::RegionBegin { task, name, stack } => {
-                let name = schedule.names.string(name, self.tables);
                 let stack = schedule.names.region(stack, schedule.goroutines.name(at.goroutine), self.tables);
                 let Some(proc) = self.running(at) else { return };
-                self.schedule.procs.put(proc, tick, Event::RegionBegin { task, name, stack });
                 self.schedule.goroutines[at.goroutine].regions.push((task, name));
+                let name = self.schedule.names.string(name, self.tables);
+                self.schedule.procs.put(proc, tick, Event::RegionBegin { task, name, stack });
             }
-            Record::RegionEnd { task, name } => {
-                let name = schedule.names.string(name, self.tables);
-                self.region_end(at, tick, (task, name));
-            }
+            Record::RegionEnd { task, name } => self.region_end(at, tick, (task, name)),
             Record::Log { task, category, stack, message } => {
                 let category = schedule.names.string(category, self.tables);
                 let stack = self.stack(at, stack);
-                self.put(at, tick, Event::Log { task, category, stack, message });
+                let text = match W::HAS_TEXTS {
+                    true => self.schedule.names.text(cut(&String::from_utf8_lossy(message))),
+                    false => 0,
+                };
+                self.put(at, tick, Event::Log { task, category, stack, message, text });
             }
         }
     }
 
     fn resume(&mut self, at: EventPosition) {
-        self.schedule.resume_suspended(at, at.tick >> self.schedule.shift);
+        let tick = self.schedule.in_file(at.tick);
+        self.schedule.resume_suspended(at, tick);
     }
 
     fn lane_over(&mut self, lane: u32) {
@@ -306,7 +328,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
             let running = self.schedule.procs[proc].goroutine;
             if running != NONE {
                 self.schedule.end_sweep(proc, tick);
-                self.schedule.pause(running, tick, Event::Yield { stack: 0 });
+                self.schedule.pause_for(running, tick, Reason::Yield, 0);
             }
             self.schedule.stop_proc(proc, tick);
             self.schedule.procs.give_back(proc);

@@ -3,7 +3,7 @@
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::StwReason;
 
-use crate::schedule::{Blocked, Changed, Event, OUTSIDE, Proc, Procs, Wire};
+use crate::schedule::{Changed, Event, OUTSIDE, Proc, Procs, Reason, Wire};
 #[cfg(any(test, feature = "self-check"))]
 use crate::self_check::EventCheck;
 use crate::varint::put_bytes;
@@ -19,6 +19,8 @@ const EVENT: usize = 2 << 10;
 
 /// The events that are not in the file yet.
 pub(super) struct Batches {
+    /// Number of bits by which ticks are shifted to the right.
+    shift: u32,
     /// Closed batches.
     closed: Vec<u8>,
     /// The batch of CPU samples, which are kept in separate batches.
@@ -33,8 +35,9 @@ pub(super) struct Batches {
 pub(super) struct Batch(Vec<u8>);
 
 impl Batches {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(shift: u32) -> Self {
         Self {
+            shift,
             closed: Vec::new(),
             samples: Vec::new(),
             events: 0,
@@ -65,7 +68,7 @@ impl Batches {
             batch.clear();
         }
         // Go's readers delay an event that is not younger than the previous one by a nanosecond; a burst would drift.
-        let tick = tick.max(proc.tick + Self::STEP);
+        let tick = tick.max(proc.tick + 1);
         if batch.is_empty() {
             put_batch(batch, pid, tick);
             proc.tick = tick;
@@ -88,7 +91,20 @@ impl Wire for Batches {
     type Lane = Batch;
     type Definitions = Records;
 
-    const STEP: u64 = 1;
+    /// A trace begins with such a burst.
+    const STAND_IN_AHEAD: u64 = 100_000;
+    const HAS_TEXTS: bool = false;
+    const HAS_LONG_STOPS: bool = true;
+    const HAS_WAKER_ALWAYS: bool = false;
+
+    fn in_file(&self, tick: u64) -> u64 {
+        tick >> self.shift
+    }
+
+    /// Readers would not know the goroutine's name.
+    fn may_state(&self) -> bool {
+        false
+    }
 
     #[inline]
     fn put(&mut self, index: u32, proc: &mut Proc<Batch>, tick: u64, event: Event<'_>) -> u64 {
@@ -96,17 +112,17 @@ impl Wire for Batches {
         let mut put1 = |event, arg| self.append(index, proc, tick, event, [arg], None);
         match event {
             Event::ProcStart { thread } => put1(E::ProcStart, thread),
-            Event::Yield { stack } => put1(E::GoSched, stack),
-            Event::Block { reason, stack } => put1(block_event(reason), stack),
+            Event::Yield { stack, .. } => put1(E::GoSched, stack),
+            Event::Block { reason, stack, .. } => put1(block_event(reason), stack),
             Event::SweepBegin { stack } => put1(E::GcSweepStart, stack),
             Event::AssistBegin { stack } => put1(E::GcMarkAssistStart, stack),
             Event::HeapAlloc { bytes } => put1(E::HeapAlloc, bytes),
             Event::HeapGoal { bytes } => put1(E::HeapGoal, bytes),
-            Event::StopBegin { reason } => put1(
+            Event::StopBegin { reason, .. } => put1(
                 E::StwStart,
                 match reason {
-                    StwReason::MarkTermination => 0,
-                    StwReason::SweepTermination => 1,
+                    Reason::Stop(StwReason::SweepTermination) => 1,
+                    _ => 0,
                 },
             ),
             // A system call is always shown as blocking: the thread takes its P along.
@@ -119,10 +135,10 @@ impl Wire for Batches {
             Event::StopEnd => self.append(index, proc, tick, E::StwDone, [], None),
             Event::CollectionEnd => self.append(index, proc, tick, E::GcDone, [], None),
             Event::AssistEnd => self.append(index, proc, tick, E::GcMarkAssistDone, [], None),
-            Event::Create { goroutine, start, stack } => {
+            Event::Create { goroutine, start, stack, .. } => {
                 self.append(index, proc, tick, E::GoCreate, [goroutine, start, stack], None)
             }
-            Event::Start { changed: Changed { goroutine, sequence, is_local }, label } => {
+            Event::Start { changed: Changed { goroutine, sequence, is_local, .. }, label } => {
                 // A transition on the same P as the last one needs no sequence number.
                 if label != 0 {
                     self.append(index, proc, tick, E::GoStartLabel, [goroutine, sequence, label], None)
@@ -132,10 +148,12 @@ impl Wire for Batches {
                     self.append(index, proc, tick, E::GoStart, [goroutine, sequence], None)
                 }
             }
-            Event::Unblock { changed: Changed { goroutine, sequence, is_local }, stack } => match is_local {
-                true => self.append(index, proc, tick, E::GoUnblockLocal, [goroutine, stack], None),
-                false => self.append(index, proc, tick, E::GoUnblock, [goroutine, sequence, stack], None),
-            },
+            Event::Unblock { changed: Changed { goroutine, sequence, is_local, .. }, stack } => {
+                match is_local {
+                    true => self.append(index, proc, tick, E::GoUnblockLocal, [goroutine, stack], None),
+                    false => self.append(index, proc, tick, E::GoUnblock, [goroutine, sequence, stack], None),
+                }
+            }
             Event::SyscallEnd { changed: Changed { goroutine, sequence, .. } } => {
                 self.append(index, proc, tick, E::GoSysExit, [goroutine, sequence, 0], None)
             }
@@ -157,14 +175,18 @@ impl Wire for Batches {
             Event::RegionEnd { task, name } => {
                 self.append(index, proc, tick, E::UserRegion, [task, 1, name, 0], None)
             }
-            Event::Log { task, category, stack, message } => {
+            Event::Log { task, category, stack, message, .. } => {
                 self.append(index, proc, tick, E::UserLog, [task, category, stack], Some(message))
             }
+            // The whole file is one part, and goroutines are created in it.
+            Event::Status { .. } | Event::SweepActive | Event::CollectionActive => tick,
         }
     }
 
+    fn give_back(&mut self, _index: u32, _proc: &mut Proc<Batch>) {}
+
     /// A sample carries its time, P and goroutine.
-    fn put_sample(&mut self, index: u32, _proc: &Proc<Batch>, tick: u64, goroutine: u64, stack: u64) {
+    fn put_sample(&mut self, index: u32, (tick, _): (u64, u64), goroutine: u64, stack: u64) {
         if self.samples.len() > BATCH - EVENT {
             self.closed.append(&mut self.samples);
         }
@@ -209,8 +231,8 @@ fn pid(index: u32) -> u64 {
 
 /// Returns the event of a wait, which selects the profile of `go tool trace` that shows the wait. Go's runtime has
 /// separate events for its own kinds of waits; a thread's other waits are those for another thread.
-fn block_event(reason: Blocked) -> EventType {
-    let Blocked::For(reason) = reason else { return EventType::GoBlock };
+fn block_event(reason: Reason) -> EventType {
+    let (Reason::Wait(reason) | Reason::Await(reason, _)) = reason else { return EventType::GoBlock };
     match reason {
         WaitReason::CondWait => EventType::GoBlockCond,
         WaitReason::ChanSend => EventType::GoBlockSend,

@@ -42,7 +42,7 @@ impl V1 {
         let start = (clock.start >> shift).max(1);
         Self {
             order: Order::new(),
-            schedule: Schedule::new(start, shift, Batches::new()),
+            schedule: Schedule::new(start, Batches::new(shift)),
             ticks_per_second: clock.ticks_per_second >> shift,
             start,
             procs,
@@ -69,6 +69,8 @@ impl Encode for V1 {
         self.order.generation(generation, &mut writing);
         self.write(out);
     }
+
+    fn end_generation(&mut self, _tables: &dyn Tables, _out: &mut Vec<u8>) {}
 
     fn end(&mut self, tick: u64, tables: &dyn Tables, out: &mut Vec<u8>) {
         self.schedule.finish(tick);
@@ -98,7 +100,5 @@ impl V1 {
     }
 }
 
-#[cfg(test)]
-mod simulated_tests;
 #[cfg(test)]
 mod tests;

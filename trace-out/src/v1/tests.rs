@@ -9,7 +9,7 @@ use rtprof_tracer::record::RecordKind;
 use rtprof_trace_check::{Event, EventType, EventType as E, Parsed, validate};
 
 use super::*;
-use crate::recorded::{RecordedLane, encode, generation};
+use crate::recorded::{RecordedLane, check_second, encode, generation};
 
 const CLOCK: Clock = Clock { ticks_per_second: 1_000_000_000, start: 1_000_000 };
 const START: u64 = CLOCK.start;
@@ -28,6 +28,9 @@ fn trace_of(generations: &[&[RecordedLane]]) -> (Parsed, Counts) {
         .collect();
     let bytes = encode(&mut v1, &generations, START + count * 1_000_000);
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("{invalid}"));
+    if count > 0 {
+        check_second(&parsed, CLOCK, (&generations, START + count * 1_000_000), "the trace");
+    }
     assert_eq!(parsed.events().count() as u64, v1.counts().events);
     (parsed, v1.counts())
 }

@@ -67,7 +67,7 @@ fn readings(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Resu
             Row::of(format!("a record read and encoded: {name}"), "one core", &each, Unit::Nanos)
                 .samples([records_in_all, lost])
                 .notes(format!(
-                    "{:.1} million records/s; {:.0} MB/s in, {:.0} MB/s out; then {:.1} ms for the names",
+                    "{:.1} million records/s; {:.0} MB/s in, {:.0} MB/s out; before that once {:.1} ms for the names",
                     rate(records_in_all),
                     rate(bytes[0]),
                     rate(bytes[1]),
@@ -106,9 +106,8 @@ fn long_traces(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::R
     ));
     table.amend(|row| row.notes = notes);
     table.add(
-        Row::of(what("memory at the peak"), "default options", &peaks, Unit::MebiBytes).notes(
-            "64 MiB of buffers at most, what is encoded, and the program's debug information at the end",
-        ),
+        Row::of(what("memory at the peak"), "default options", &peaks, Unit::MebiBytes)
+            .notes("64 MiB of buffers at most, what is encoded, and the program's debug information once"),
     );
     table.add(Row::of(what("time of the reader"), "default options", &readings, Unit::Millis));
     Ok(())

@@ -7,10 +7,12 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::RecordKind;
 
 use crate::go_trace;
-use crate::recorded::{RecordedLane, Texts, encode, generation};
+use crate::recorded::{RecordedLane, Texts, check_second, encode, generation};
 use crate::simulated::{Mishaps, Simulation};
 
-use super::*;
+use crate::v1::V1;
+use crate::{Clock, Counts, Encode, Format};
+use rtprof_symbols::view::View;
 use rtprof_trace_check::{EventType, Parsed, validate};
 
 const CLOCK: Clock = Clock { ticks_per_second: 2_900_000_000, start: 5_000_000 };
@@ -34,11 +36,16 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
     }
     let read = recorded.iter().map(|(begin, end, lanes)| generation(*begin, *end, lanes));
     let mut v1 = V1::new(CLOCK, 4, View::default());
-    let bytes = encode(&mut v1, &read.collect::<Vec<_>>(), simulation.now + 1_000_000);
+    let (read, end) = (read.collect::<Vec<_>>(), simulation.now + 1_000_000);
+    let bytes = encode(&mut v1, &read, end);
     if seed.is_multiple_of(10) {
         go_trace::reads(&bytes, &format!("simulation-{seed}-{}", mishaps.loss));
     }
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("seed {seed}: {invalid}"));
+    let (second, _) = check_second(&parsed, CLOCK, (&read, end), &format!("seed {seed}"));
+    if seed.is_multiple_of(10) {
+        go_trace::reads(&second, &format!("simulation-{seed}-{}-v2", mishaps.loss));
+    }
     Run { parsed, counts: v1.counts(), simulation }
 }
 
@@ -90,7 +97,7 @@ fn check_ends(run: &Run, seed: u64) {
 fn nothing_is_missing_without_mishaps() {
     for seed in 0..24 {
         let tasks = if seed < 12 { 0 } else { 10 };
-        let run = run(seed, 8, 5, 1500, Mishaps { loss: 0, vanish: 0, skew: 300, tasks });
+        let run = run(seed, 8, 5, 1500, Mishaps { loss: 0, vanish: 0, skew: 300, tasks, pace: 200 });
         let counts = run.counts;
         assert_eq!(
             (counts.order.stuck_generations, counts.order.stale, counts.order.torn),
@@ -127,7 +134,7 @@ fn a_trace_with_losses_is_whole_and_true_in_the_end() {
     let (mut stale, mut stuck, mut fresh) = (0, 0, 0);
     for seed in 0..60 {
         let tasks = if seed < 30 { 0 } else { 10 };
-        let run = run(seed, 8, 8, 600, Mishaps { loss: 20, vanish: 200, skew: 300, tasks });
+        let run = run(seed, 8, 8, 600, Mishaps { loss: 20, vanish: 200, skew: 300, tasks, pace: 200 });
         assert!(run.simulation.lost > 10);
         stale += run.counts.order.stale;
         stuck += run.counts.order.stuck_generations;
@@ -136,6 +143,16 @@ fn a_trace_with_losses_is_whole_and_true_in_the_end() {
     }
     // Nearly all generations are complete even with so many losses.
     assert!(stale > 0 && stuck < 60 * 8 / 8, "{stale} stale, {stuck} stuck, {fresh} taken for dead");
+}
+
+/// In the second format a P stops only after a millisecond without a goroutine.
+#[test]
+fn threads_that_wait_for_milliseconds_agree_too() {
+    for seed in 0..20 {
+        let (tasks, loss) = (if seed < 10 { 0 } else { 10 }, if seed % 2 == 0 { 0 } else { 20 });
+        let run = run(seed, 8, 5, 600, Mishaps { loss, vanish: loss, skew: 300, tasks, pace: 3_000_000 });
+        check_ends(&run, seed);
+    }
 }
 
 /// Pairs of threads that wait for each other, the most common pattern in traces.
@@ -173,20 +190,24 @@ fn nanoseconds_a_record() {
     let texts = Texts::new();
     let measure = |what: &str, begin: u64, end: u64, lanes: &[RecordedLane]| {
         let read = generation(begin, end, lanes);
-        let mut fastest = f64::MAX;
-        let mut last = String::new();
-        for _ in 0..15 {
-            let mut v1 = V1::new(CLOCK, 4, View::default());
-            let mut out = Vec::with_capacity(16 << 20);
-            v1.begin(&mut out);
-            let start = on_processor();
-            v1.generation(&read, &texts, &mut out);
-            let took = (on_processor() - start) as f64;
-            let counts = v1.counts();
-            fastest = fastest.min(took / counts.order.records as f64);
-            last = format!("{} records, {} events, {} bytes", counts.order.records, counts.events, out.len());
+        for format in [Format::V1, Format::V2] {
+            let mut fastest = f64::MAX;
+            let mut last = String::new();
+            for _ in 0..15 {
+                let mut encoder = crate::encoder(format, CLOCK, 4, View::default());
+                let mut out = Vec::with_capacity(16 << 20);
+                encoder.begin(&mut out);
+                let start = on_processor();
+                encoder.generation(&read, &texts, &mut out);
+                encoder.end_generation(&texts, &mut out);
+                let took = (on_processor() - start) as f64;
+                let Counts { order, events, .. } = encoder.counts();
+                fastest = fastest.min(took / order.records as f64);
+                let bytes = out.len() as f64 / events as f64;
+                last = format!("{} records, {events} events, {bytes:.2} bytes an event", order.records);
+            }
+            println!("{what}, {format:?}: {fastest:.1} ns a record; {last}");
         }
-        println!("{what}: {fastest:.1} ns a record; {last}");
     };
     for threads in [2, 16, 200] {
         let rounds = 200_000 / threads;
@@ -194,8 +215,12 @@ fn nanoseconds_a_record() {
         measure(&format!("{threads} in pairs"), CLOCK.start, CLOCK.start + (rounds + 1) * 10_000, &lanes);
     }
     for threads in [4, 200] {
-        let mut simulation =
-            Simulation::new(1, threads, CLOCK.start, Mishaps { loss: 0, vanish: 0, skew: 100, tasks: 0 });
+        let mut simulation = Simulation::new(
+            1,
+            threads,
+            CLOCK.start,
+            Mishaps { loss: 0, vanish: 0, skew: 100, tasks: 0, pace: 200 },
+        );
         let begin = simulation.now;
         let lanes = simulation.generation(400_000);
         measure(

@@ -1,0 +1,150 @@
+//! The second trace format, which Go has written since 1.22.
+//!
+//! A file is a sequence of generations. Each has its own strings, stacks and clock, and shows at its beginning the state
+//! of every goroutine that lives; so a reader may begin with any of them, and a file that was cut keeps the complete
+//! ones. That requires the names of functions at the end of each generation: names that were found once are kept, so
+//! that later generations open no file.
+
+mod batch;
+mod definitions;
+mod event;
+mod outside;
+mod streams;
+#[cfg(test)]
+mod tests;
+mod threads;
+mod writing;
+
+use std::time::SystemTime;
+
+use rtprof_runtime::clock;
+use rtprof_symbols::view::View;
+use rtprof_tracer::generation::{Generation, Tables};
+
+use super::order::Order;
+use super::schedule::{self, Schedule, Wire, Writing};
+use super::{Clock, Counts, Encode};
+use batch::put_clock;
+use event::EventType;
+use streams::Streams;
+
+/// The ticks of a file per second, as in Go: one is 64 ns. A finer one would add a byte to most events. It has to be a
+/// whole number of nanoseconds, because readers round the time from each event to the next one down to those.
+const TICKS_PER_SECOND: u64 = clock::NANOS / 64;
+
+/// The version of Go that a file names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Version {
+    /// Read by Go 1.22 and later.
+    Go122,
+    /// Read by Go 1.26 and later. A generation has a snapshot of the clocks and a mark at its end, and goroutines that
+    /// lived before the trace have names.
+    Go126,
+}
+
+impl Version {
+    fn header(self) -> &'static [u8; 16] {
+        match self {
+            Self::Go122 => b"go 1.22 trace\0\0\0",
+            Self::Go126 => b"go 1.26 trace\0\0\0",
+        }
+    }
+}
+
+/// Encoder of the second trace format.
+///
+/// Memory: proportional to the live goroutines and lanes, and to the strings, stacks and events of one generation.
+pub(crate) struct V2 {
+    version: Version,
+    order: Order,
+    schedule: Schedule<Streams>,
+    /// The ticks of the file at which the current generation begins and ends.
+    begin: u64,
+    end: u64,
+    unnamed_addresses: u64,
+    view: View,
+}
+
+impl V2 {
+    /// `procs` is the number of goroutines that can run at once. Go: `GOMAXPROCS`.
+    pub(crate) fn new(version: Version, clock: Clock, procs: u32, view: View) -> Self {
+        let streams = Streams::new(clock.ticks_per_second, procs, version == Version::Go126);
+        let start = streams.in_file(clock.start).max(1);
+        Self {
+            version,
+            order: Order::new(),
+            schedule: Schedule::new(start, streams),
+            begin: start,
+            end: start,
+            unnamed_addresses: 0,
+            view,
+        }
+    }
+}
+
+impl Encode for V2 {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        out.extend_from_slice(self.version.header());
+    }
+
+    fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, _out: &mut Vec<u8>) {
+        self.begin = self.schedule.in_file(generation.begin);
+        self.end = self.schedule.in_file(generation.end);
+        self.schedule.names.forget_ids();
+        self.schedule.procs.wire.begin(self.begin);
+        self.schedule.begin_part(self.begin, tables);
+        let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
+        self.order.generation(generation, &mut writing);
+        self.schedule.end_part(self.end);
+    }
+
+    fn end_generation(&mut self, tables: &dyn Tables, out: &mut Vec<u8>) {
+        let has_outside = self.schedule.procs.wire.has_outside_goroutine();
+        let outside = if has_outside { self.schedule.start_outside() } else { 0 };
+        let unnamed = schedule::define(&mut self.schedule.names, tables, self.view);
+        self.unnamed_addresses = self.unnamed_addresses.max(unnamed);
+        let number = self.schedule.procs.wire.generation();
+        let snapshot = match self.version {
+            Version::Go122 => None,
+            Version::Go126 => Some(Snapshot::now(&self.schedule)),
+        };
+        put_clock(out, number, self.begin, snapshot);
+        self.schedule.procs.wire.end(self.end, outside, out);
+        self.schedule.names.definitions.close(out, number, self.begin);
+        if self.version == Version::Go126 {
+            out.push(EventType::EndOfGeneration as u8);
+        }
+    }
+
+    /// Every generation is complete.
+    fn end(&mut self, _tick: u64, _tables: &dyn Tables, _out: &mut Vec<u8>) {}
+
+    fn counts(&self) -> Counts {
+        Counts {
+            events: self.schedule.procs.wire.events,
+            order: self.order.counts(),
+            unmatched: self.schedule.unmatched,
+            unnamed_addresses: self.unnamed_addresses,
+        }
+    }
+}
+
+/// One moment on three clocks.
+#[derive(Clone, Copy, Debug)]
+struct Snapshot {
+    /// In the file's units.
+    tick: u64,
+    /// Nanoseconds of the system's monotonic clock.
+    monotonic: u64,
+    wall: SystemTime,
+}
+
+impl Snapshot {
+    fn now(schedule: &Schedule<Streams>) -> Self {
+        Self {
+            tick: schedule.in_file(clock::ticks()),
+            monotonic: clock::monotonic_nanos(),
+            wall: SystemTime::now(),
+        }
+    }
+}

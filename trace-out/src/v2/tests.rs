@@ -1,0 +1,169 @@
+//! Properties of the second format alone. Its events are compared with those of the first format in the tests there and
+//! in `crate::simulated`.
+
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_trace_check::{EventType as E, Parsed, validate};
+use rtprof_tracer::record::{RecordKind, StwReason};
+
+use super::*;
+use crate::recorded::{RecordedLane, encode, generation};
+
+const CLOCK: Clock = Clock { ticks_per_second: 1_000_000_000, start: 1_000_000 };
+const LENGTH: u64 = 1_000_000_000;
+
+/// Encodes generations of a second each.
+fn encoded(version: Version, generations: &[Vec<RecordedLane>]) -> Vec<u8> {
+    let mut v2 = V2::new(version, CLOCK, 4, View::default());
+    let begins = (CLOCK.start..).step_by(LENGTH as usize);
+    let generations: Vec<_> =
+        begins.zip(generations).map(|(begin, lanes)| generation(begin, begin + LENGTH, lanes)).collect();
+    encode(&mut v2, &generations, CLOCK.start + generations.len() as u64 * LENGTH)
+}
+
+fn parsed(version: Version, generations: &[Vec<RecordedLane>]) -> Parsed {
+    validate(&encoded(version, generations)).unwrap_or_else(|invalid| panic!("{version:?}: {invalid}"))
+}
+
+/// Three generations in which a thread waits, helps the collector, stops the world and logs.
+fn three() -> [Vec<RecordedLane>; 3] {
+    let at = |generation: u64, tick: u64| CLOCK.start + generation * LENGTH + tick;
+    let mut first = RecordedLane::new(1);
+    first
+        .status(at(0, 10), 1, 3, State::Running)
+        .put(at(0, 100), RecordKind::RegionBegin, [0, 5, 1])
+        .put(at(0, 200), RecordKind::GcStart, [7, 1])
+        .put(at(0, 300), RecordKind::AssistStart, [1])
+        .put(at(0, 350), RecordKind::SweepStart, [1])
+        .put(at(0, 400), RecordKind::StwStart, [9, StwReason::SweepTermination as u64, 1]);
+    // The recorder declares every goroutine in each generation.
+    let others = |generation| {
+        let mut others = RecordedLane::new(0);
+        others.status(at(generation, 20), 2, 1, State::Waiting(WaitReason::Net));
+        others.status(at(generation, 30), 3, 1, State::Syscall);
+        others
+    };
+    let mut second = RecordedLane::new(1);
+    second
+        .status(at(1, 10), 1, 3, State::Running)
+        .put(at(1, 100), RecordKind::StwDone, [9])
+        .put(at(1, 150), RecordKind::SweepDone, [1, 2])
+        .put(at(1, 200), RecordKind::AssistDone, [])
+        .put(at(1, 300), RecordKind::GcDone, [7])
+        .put(at(1, 400), RecordKind::RegionEnd, [0, 5])
+        .block(at(1, 500), WaitReason::MutexLock);
+    let mut third = RecordedLane::new(1);
+    third.buffer(at(2, 0), 0, false).status(at(2, 10), 1, 4, State::Waiting(WaitReason::MutexLock));
+    third.put(at(2, 100), RecordKind::Wake, []).log(at(2, 200), 0, 6, "hello");
+    [vec![others(0), first], vec![second, others(1)], vec![others(2), third]]
+}
+
+#[test]
+fn what_is_open_goes_on_in_the_next_generation() {
+    for version in [Version::Go122, Version::Go126] {
+        let parsed = parsed(version, &three());
+        assert_eq!(parsed.generations().len(), 3);
+        // The world is stopped in both generations.
+        assert_eq!((parsed.count(E::StwStart), parsed.count(E::StwDone)), (2, 2));
+        assert!(parsed.events_of(E::StwStart).all(|stop| stop.args()[0] == 1));
+        for kind in [
+            E::GcStart,
+            E::GcDone,
+            E::GcSweepStart,
+            E::GcSweepDone,
+            E::GcMarkAssistStart,
+            E::GcMarkAssistDone,
+        ] {
+            assert_eq!(parsed.count(kind), 1, "{kind:?}");
+        }
+        assert_eq!((parsed.count(E::UserRegion), parsed.count(E::UserLog)), (2, 1));
+        let wait = parsed.events_of(E::GoBlockSync).next().unwrap();
+        assert_eq!(wait.reason(), "sync: mutex");
+        assert!(wait.functions()[0].ends_with("Texts::new"), "{:?}", wait.functions());
+    }
+}
+
+/// A reader may begin with any generation, as if the file began there.
+#[test]
+fn each_generation_is_complete() {
+    let bytes = encoded(Version::Go126, &three());
+    let header = &bytes[..16];
+    let mut begins = vec![16];
+    let mut known = 0;
+    for end in 17..=bytes.len() {
+        let (read, _) = Parsed::read_complete(&bytes[..end]).unwrap();
+        if read.generations().len() > known {
+            known += 1;
+            begins.push(end);
+        }
+    }
+    assert_eq!((known, begins.last()), (3, Some(&bytes.len())));
+    for from in 0..3 {
+        let window = [header, &bytes[begins[from]..]].concat();
+        let parsed = validate(&window).unwrap_or_else(|invalid| panic!("from generation {from}: {invalid}"));
+        assert_eq!(parsed.generations().len(), 3 - from);
+        // Each goroutine is there, under its name.
+        let names: Vec<_> = parsed.goroutines().collect();
+        assert_eq!(names, [(1, "main"), (2, "worker"), (3, "thread runtime.hidden")], "{from}");
+        assert_eq!(parsed.count(E::UserLog), 1);
+    }
+}
+
+/// A file that ends anywhere shows its complete generations, and nothing wrong.
+#[test]
+fn a_file_that_was_cut_keeps_its_complete_generations() {
+    for version in [Version::Go122, Version::Go126] {
+        let bytes = encoded(version, &three());
+        let parsed = validate(&bytes).unwrap();
+        let whole: Vec<String> = parsed.events().map(|event| format!("{event:?}")).collect();
+        let before = |generation: usize| {
+            let begin = parsed.generations()[generation];
+            parsed.events().filter(|event| event.tick() < begin).count()
+        };
+        let mut most = 0;
+        for end in 16..bytes.len() {
+            let (read, _) = Parsed::read_complete(&bytes[..end]).unwrap();
+            let events: Vec<String> = read.events().map(|event| format!("{event:?}")).collect();
+            most = most.max(read.generations().len());
+            // Without a mark at the end of a generation, a part of the last one may be shown as if it were whole.
+            let certain = match (version, read.generations().len()) {
+                (Version::Go126, _) => events.len(),
+                (Version::Go122, 0) => 0,
+                (Version::Go122, shown) => before(shown - 1),
+            };
+            assert_eq!(events[..certain], whole[..certain], "{version:?}, cut at {end}");
+        }
+        assert!(most >= 2, "{most}");
+    }
+}
+
+/// However long the threads play, because the sequence numbers stay small.
+#[test]
+fn waits_and_wake_ups_take_at_most_five_bytes() {
+    const ROUNDS: u64 = 20_000;
+    let mut lanes = vec![RecordedLane::new(1), RecordedLane::new(2)];
+    for lane in &mut lanes {
+        lane.status(CLOCK.start, lane.thread(), 0, State::Running);
+    }
+    for round in 0..ROUNDS {
+        let tick = CLOCK.start + 100 + round * 3_000;
+        lanes[0].block(tick, WaitReason::MutexLock);
+        lanes[1].put(tick + 1000, RecordKind::Unblock, [1, round * 3 + 2, 1]);
+        lanes[0].put(tick + 2000, RecordKind::Start, [1, round * 3 + 3]);
+    }
+    for version in [Version::Go122, Version::Go126] {
+        let bytes = encoded(version, &[lanes.clone()]);
+        let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("{version:?}: {invalid}"));
+        assert_eq!(parsed.count(E::GoBlockSync) as u64, ROUNDS);
+        let each = bytes.len() as f64 / (3 * ROUNDS) as f64;
+        assert!(each <= 5.0, "{each} bytes an event");
+    }
+}
+
+#[test]
+fn ticks_are_multiples_of_64_nanoseconds() {
+    let parsed = parsed(Version::Go126, &three());
+    assert_eq!(parsed.ticks_per_second(), 15_625_000);
+    let log = parsed.events_of(E::UserLog).next().unwrap();
+    assert_eq!(log.tick(), (CLOCK.start + 2 * LENGTH + 200) / 64);
+}
