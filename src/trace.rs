@@ -1,4 +1,4 @@
-//! Execution traces for `go tool trace`, with nanosecond timestamps of what threads do. Go: package `runtime/trace`.
+//! Execution traces for `go tool trace`: what each thread and each async task did, to 64 ns. Go: package `runtime/trace`.
 //!
 //! ```no_run
 //! use std::fs::File;

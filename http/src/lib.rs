@@ -18,9 +18,9 @@
 //! `format=flamegraph`, `format=collapsed`, `sample_index=`, `symbolize=none` and `=full`, `startup=1`. The index page
 //! explains them.
 //!
-//! `profile` takes a CPU profile for `seconds=` (30). `trace` streams a trace of `seconds=` (1), for `go tool trace` of Go
-//! 1.26 and later; with `format=v2-go1.22` of Go 1.22 and later, with `format=v1` of Go 1.19 and later.
-//! The process has one CPU profile and one trace at a time.
+//! `profile` takes a CPU profile for `seconds=` (30). `trace` streams a trace of `seconds=` (1), for `go tool trace` of
+//! Go 1.26 and later; with `format=v2-go1.22` of Go 1.22 and later, with `format=v1` of Go 1.19 and later. The process
+//! has one CPU profile and one trace at a time.
 //!
 //! # Costs
 //! Without requests there is no cost: one thread sleeps. Each request gets a worker thread at the program's own

@@ -39,8 +39,8 @@ fn refused(error: TraceError) -> Refusal {
     Refusal::internal(format!("Could not enable tracing: {reason}"))
 }
 
-/// Returns the options of the recording in this format; with CPU samples if a rate is given. A thread that gives way to the program
-/// finds the function names, and the reader of the trace waits for them.
+/// Returns the options of the recording in this format; with CPU samples if a rate is given. A thread that gives way to
+/// the program finds the function names, and the reader of the trace waits for them.
 pub(crate) fn options(format: Format, startup_frames: bool, cpu_hz: Option<u32>) -> Options {
     let cpu_hz = cpu_hz.unwrap_or(0);
     let symbolization = Symbolization::Background;

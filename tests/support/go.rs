@@ -1,5 +1,5 @@
-//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read our files; and of one
-//! that reads the second format of traces, but not its newest version.
+//! The real `go tool pprof` and `go tool trace`, of the newest Go and of the oldest that must read our files; and of
+//! one that reads the second format of traces, but not its newest version.
 //!
 //! `ci/go.sh` installs them. A test that finds none reports loudly that it was skipped; with `RTPROF_REQUIRE_GO=1` it
 //! fails.
@@ -30,8 +30,8 @@ pub(crate) struct Go {
     home: PathBuf,
 }
 
-/// Returns the installed ones of the newest and the oldest toolchain. An empty list means that the test is to be skipped,
-/// which has been reported.
+/// Returns the installed ones of the newest and the oldest toolchain. An empty list means that the test is to be
+/// skipped, which has been reported.
 pub(crate) fn toolchains(test: &str) -> Vec<Go> {
     installed(test, &[NEWEST, OLDEST])
 }

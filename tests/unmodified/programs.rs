@@ -105,21 +105,7 @@ fn running(trace: &Trace, name: &str, end: u64) -> Duration {
             {
                 since = Some(event.time());
             }
-            EventType::GoEnd
-            | EventType::GoStop
-            | EventType::GoSched
-            | EventType::GoPreempt
-            | EventType::GoSleep
-            | EventType::GoBlock
-            | EventType::GoBlockSend
-            | EventType::GoBlockRecv
-            | EventType::GoBlockSelect
-            | EventType::GoBlockSync
-            | EventType::GoBlockCond
-            | EventType::GoBlockNet
-            | EventType::GoSysBlock
-                if event.g() == own =>
-            {
+            event_type if event_type.leaves() && event.g() == own => {
                 sum += since.take().map_or(0, |since| event.time() - since);
             }
             _ => {}

@@ -81,9 +81,9 @@ fn works() {
     assert_eq!(*lock.lock().unwrap(), 99 * 50);
 }
 
-/// A program works as before once it has forbidden all other system calls. (The trace is not ended in this state, because
-/// its end reads the program's file, for names. It is in the first format, because the second one does so in each
-/// generation.)
+/// A program works as before once it has forbidden all other system calls. (The trace is not ended in this state,
+/// because its end reads the program's file, for names. It is in the first format, because the second one does so in
+/// each generation.)
 #[test]
 fn no_other_system_call_is_made() {
     for what in ["nothing", "waits", "a trace"] {

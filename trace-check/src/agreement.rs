@@ -1,15 +1,16 @@
 //! Compares two traces of one recording in different formats, event by event.
 //!
 //! The formats differ in these ways, which are no disagreement:
-//! - Times in the second format are multiples of 64 ns. The first one moves events of one moment apart; and to later times
-//!   what happens outside of threads and on Ps that stand in for a moment, and what follows from that.
+//! - Times in the second format are multiples of 64 ns. The first one moves events of one moment apart; and to later
+//!   times what happens outside of threads and on Ps that stand in for a moment, and what follows from that.
 //! - Ps stop and start more often in the first format. Its end has an end for everything that is open.
 //! - The second format shows a goroutine that lived before the trace in its state, without the stack that created it.
-//! - In the second format no event is older than its generation. The first one may show later that a goroutine has ended
-//!   before.
+//! - In the second format no event is older than its generation. The first one may show later that a goroutine has
+//!   ended before.
 //! - A wake-up without a known waker has the goroutine's name for a stack in the second format, and none in the first.
 //! - A stop of the world ends in the second format with each generation, and when its goroutine waits.
-//! - After a loss the second format may show the end of a system call later, where its thread has recorded events since.
+//! - After a loss the second format may show the end of a system call later, where its thread has recorded events
+//!   since.
 //! - The end of a system call without the goroutine's start is followed by a start and a stop without a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -99,8 +100,8 @@ fn is_bare(event: Event<'_>) -> bool {
     event.stack().len() == 0
 }
 
-/// Returns how much later the times of the first trace are, because their frequency is rounded. Most differences are that
-/// much; the first format makes some larger, and a few may be smaller.
+/// Returns how much later the times of the first trace are, because their frequency is rounded. Most differences are
+/// that much; the first format makes some larger, and a few may be smaller.
 fn offset(
     (first, left): (&Parsed, &BTreeMap<u64, Story<'_>>),
     (second, right): (&Parsed, &BTreeMap<u64, Story<'_>>),

@@ -187,18 +187,8 @@ impl<'a> Event<'a> {
 
     /// Returns the words for which a goroutine stops, which only the second format has; else empty.
     pub fn reason(&self) -> &'a str {
-        match self.raw.event {
-            EventType::GoBlock
-            | EventType::GoBlockSend
-            | EventType::GoBlockRecv
-            | EventType::GoBlockSelect
-            | EventType::GoBlockSync
-            | EventType::GoBlockCond
-            | EventType::GoBlockNet
-            | EventType::GoSleep
-            | EventType::GoSched => self.trace.string(self.raw.args[1]),
-            _ => "",
-        }
+        // The reader of the second format puts it behind the arguments.
+        if self.raw.event.leaves() { self.trace.string(self.raw.args[1]) } else { "" }
     }
 
     /// Returns the event's stack, leaf first; empty if there is none.

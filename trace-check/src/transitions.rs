@@ -105,7 +105,7 @@ impl EventType {
     }
 
     /// Whether it leaves the P without a goroutine.
-    pub(crate) const fn leaves(self) -> bool {
+    pub const fn leaves(self) -> bool {
         match self.transition() {
             Some(transition) => matches!(transition.of, TransitionOf::Current),
             None => matches!(self, Self::GoEnd | Self::GoStop),

@@ -30,8 +30,8 @@ pub fn validate(bytes: &[u8]) -> Result<Parsed, Invalid> {
 }
 
 impl Parsed {
-    /// Reads the complete generations of a trace in the second format, whatever follows them; and returns the fault that
-    /// keeps the tools from the rest, if any.
+    /// Reads the complete generations of a trace in the second format, whatever follows them; and returns the fault
+    /// that keeps the tools from the rest, if any.
     ///
     /// # Errors
     /// If it is no trace in that format.
@@ -42,8 +42,8 @@ impl Parsed {
         }
     }
 
-    /// Reads a trace that `go tool trace` of both Go 1.27 and 1.21, or in the second format Go 1.27, opens. Faults on which they then crash, or which
-    /// they show wrongly, are in [`Parsed::findings`].
+    /// Reads a trace that `go tool trace` of both Go 1.27 and 1.21, or in the second format Go 1.27, opens. Faults on
+    /// which they then crash, or which they show wrongly, are in [`Parsed::findings`].
     ///
     /// # Errors
     /// If one of them does not open it.

@@ -81,7 +81,8 @@ impl Library {
         }
     }
 
-    /// Returns the outermost library on a stack of these functions, starting at the leaf, before the program's own code.
+    /// Returns the outermost library on a stack of these functions, starting at the leaf, before the program's own
+    /// code.
     fn of_stack<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let mut library = Self::Unknown;
         for name in names.take(LOOKED_AT) {

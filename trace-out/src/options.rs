@@ -9,9 +9,9 @@ use rtprof_symbols::view::View;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Format {
-    /// "go 1.26 trace", which Go 1.26 and later read. It consists of generations, one a second or more, each complete in
-    /// itself: a file that was cut shows all but the last one. Times are in units of at most 64 ns, and waits have their
-    /// reasons as texts, as in Go.
+    /// "go 1.26 trace", which Go 1.26 and later read. It consists of generations, one a second or more, each complete
+    /// in itself: a file that was cut shows all but the last one. Times are in units of 64 ns, and waits have
+    /// their reasons as texts, as in Go.
     #[default]
     V2,
     /// "go 1.22 trace", the same for Go 1.22 and later. Goroutines that live when the trace begins have no names until
@@ -54,8 +54,8 @@ pub struct Options {
     /// default suffices for ten thousand threads that record little. Encoded data takes at most as much again.
     pub buffer_memory: usize,
     /// Whether and how names of functions are resolved; [`Symbolization::Full`] by default. Without names a trace has
-    /// addresses, to which Go's tools add nothing. Names are resolved at the end of each generation, in the first format at
-    /// the end of the trace: a program that forbids itself to open files should choose that one.
+    /// addresses, to which Go's tools add nothing. Names are resolved at the end of each generation, in the first
+    /// format at the end of the trace: a program that forbids itself to open files should choose that one.
     pub symbolization: Symbolization,
     /// Whether stacks include the frames of std between the beginning of a thread and the program's first function; not
     /// by default.

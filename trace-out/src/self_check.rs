@@ -7,8 +7,8 @@ use rtprof_tracer::generation::{Generation, Tables};
 
 use crate::{Encode, Format};
 
-/// Called with each event of a trace in the first format: its P, its tick, its number on the wire and its arguments; and
-/// with `None` at the end. Panics if the event may not follow the events before it.
+/// Called with each event of a trace in the first format: its P, its tick, its number on the wire and its arguments;
+/// and with `None` at the end. Panics if the event may not follow the events before it.
 pub type EventCheck = Box<dyn FnMut(Option<(u64, u64, u8, &[u64])>) + Send + Sync>;
 
 static MAKE: OnceLock<fn() -> EventCheck> = OnceLock::new();

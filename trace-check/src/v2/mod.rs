@@ -35,8 +35,8 @@ const WITH_SNAPSHOT: u32 = 25;
 /// The first version with a mark at the end of a generation.
 const WITH_END: u32 = 26;
 
-/// Reads the complete generations of a trace of this version, which begins after the header. Also returns the fault that
-/// keeps a reader from the rest, if any.
+/// Reads the complete generations of a trace of this version, which begins after the header. Also returns the fault
+/// that keeps a reader from the rest, if any.
 pub(crate) fn read(bytes: &[u8], version: u32) -> (Parsed, Option<Invalid>) {
     let mut ordering = Ordering::new();
     let mut ticks_per_second = 0;

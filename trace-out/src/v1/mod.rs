@@ -1,8 +1,8 @@
 //! The first trace format, "go 1.19 trace", which all of Go's tools since 2019 read.
 //!
 //! Strings and stacks are defined before they are used, but stacks of code only at the end of the trace, because their
-//! symbolization takes tens of megabytes while it is in progress. In the tests of this repository every event is checked
-//! as it is made (`crate::self_check`).
+//! symbolization takes tens of megabytes while it is in progress. In the tests of this repository every event is
+//! checked as it is made (`crate::self_check`).
 
 mod batches;
 mod event;

@@ -1,9 +1,9 @@
 //! The second trace format, which Go has written since 1.22.
 //!
-//! A file is a sequence of generations. Each has its own strings, stacks and clock, and shows at its beginning the state
-//! of every goroutine that lives; so a reader may begin with any of them, and a file that was cut keeps the complete
-//! ones. That requires the names of functions at the end of each generation: names that were found once are kept, so
-//! that later generations open no file.
+//! A file is a sequence of generations. Each has its own strings, stacks and clock, and shows at its beginning the
+//! state of every goroutine that lives; so a reader may begin with any of them, and a file that was cut keeps the
+//! complete ones. That requires the names of functions at the end of each generation: names that were found once are
+//! kept, so that later generations open no file.
 
 mod batch;
 mod definitions;

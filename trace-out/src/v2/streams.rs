@@ -266,8 +266,8 @@ impl Streams {
         }
     }
 
-    /// Ends a goroutine's system call: at once where its thread has no P, else with the next event of its P. Returns its
-    /// tick.
+    /// Ends a goroutine's system call: at once where its thread has no P, else with the next event of its P. Returns
+    /// its tick.
     pub(super) fn end_syscall(&mut self, tick: u64, index: u32) -> u64 {
         // The call's end may have been found by a thread whose clock is behind.
         match self.goroutines[index].syscall {
