@@ -188,6 +188,8 @@ impl Handler {
                 let options = trace::options(format, request::startup_frames(&query), hz);
                 self.run(Permits::capture, move |worker| trace::answer(worker, length, options)).await
             }
+            Route::Flight if is_head => trace::flight_head(),
+            Route::Flight => self.run(Permits::capture, trace::flight).await,
             Route::Delta(name) if is_head => {
                 Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))
             }

@@ -6,6 +6,7 @@ use rtprof_pprof_out::{Profile, profiles};
 use rtprof_profiler::{contention, cpu, mem, rate};
 use rtprof_runtime::counters::{COUNTERS, CountedProfile};
 use rtprof_runtime::stack::{StackMode, stack_mode};
+use rtprof_trace_out::FlightRecorder;
 
 use crate::html::{escaped, path_part};
 use crate::process::{self, Process};
@@ -57,6 +58,8 @@ fn table(page: &mut String, cmdline: bool) {
     for profile in profiles() {
         row(page, &profile);
     }
+    let flight = FlightRecorder::current().is_some();
+    let recorder = if flight { "" } else { " Off; FlightRecorder::start enables it." };
     let arguments = if cmdline { "" } else { " Off; Config::cmdline allows it." };
     let _ = writeln!(
         page,
@@ -73,6 +76,13 @@ fn table(page: &mut String, cmdline: bool) {
             "Execution trace, for seconds= (1). Open it with go tool trace. \
              With hz=100 it has samples of the processor."
                 .into(),
+        ),
+        (
+            "flight",
+            flight,
+            format!(
+                "Execution trace of the last seconds, if the program has enabled a flight recorder.{recorder}"
+            ),
         ),
         ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
     ] {

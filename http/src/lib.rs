@@ -20,7 +20,8 @@
 //!
 //! `profile` takes a CPU profile for `seconds=` (30). `trace` streams a trace of `seconds=` (1), for `go tool trace` of
 //! Go 1.26 and later; with `format=v2-go1.22` of Go 1.22 and later, with `format=v1` of Go 1.19 and later. The process
-//! has one CPU profile and one trace at a time.
+//! has one CPU profile and one trace at a time. `flight` has the window of the flight recorder, if the program has
+//! enabled one.
 //!
 //! # Costs
 //! Without requests there is no cost: one thread sleeps. Each request gets a worker thread at the program's own

@@ -25,6 +25,7 @@ pub(crate) enum Route {
     Cmdline,
     Profile,
     Trace,
+    Flight,
     Symbol,
     /// The changes since the last request, in the profile of this name.
     Delta(&'static str),
@@ -56,6 +57,7 @@ impl Route {
             "cmdline" => Self::Cmdline,
             "profile" => Self::Profile,
             "trace" => Self::Trace,
+            "flight" => Self::Flight,
             "symbol" => Self::Symbol,
             "delta_heap" => Self::Delta("heap"),
             "delta_mutex" => Self::Delta("mutex"),
@@ -113,6 +115,7 @@ mod tests {
             ("/debug/pprof/app/open%5Ffiles", named("app/open_files")),
             ("/debug/pprof/%70rofile", Ok(Route::Profile)),
             ("/debug/pprof/symbol", Ok(Route::Symbol)),
+            ("/debug/pprof/flight", Ok(Route::Flight)),
             ("/debug/pprof/delta_heap", Ok(Route::Delta("heap"))),
             ("/debug/pprof//heap", named("heap")),
             ("/debug/pprof/./x/../heap", named("heap")),

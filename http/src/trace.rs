@@ -1,11 +1,11 @@
-//! Records a trace and streams it to the client. Go: `pprof.Trace`.
+//! Records a trace and streams it to the client, or the window of the flight recorder. Go: `pprof.Trace`.
 
 use std::io;
 use std::time::Duration;
 
-use http::Response;
+use http::{Response, StatusCode};
 use rtprof_pprof_out::Symbolization;
-use rtprof_trace_out::{Format, Options, Reader, TraceError};
+use rtprof_trace_out::{FlightRecorder, Format, Options, Reader, TraceError};
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
@@ -13,6 +13,8 @@ use crate::worker::{Failure, Worker};
 
 /// The file name under which a client saves the trace.
 const NAME: &str = "trace";
+/// The same for a window of the flight recorder.
+const FLIGHT_NAME: &str = "flight.trace";
 
 /// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) -> Result<(), Failure> {
@@ -28,6 +30,29 @@ pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) ->
 /// Returns the answer to a HEAD, without a body; nothing is recorded.
 pub(crate) fn head() -> Response<Body> {
     answer::attachment(NAME, Body::left_out())
+}
+
+/// Writes the window of the flight recorder, up to now.
+pub(crate) fn flight(worker: &mut Worker) -> Result<(), Failure> {
+    let recorder = enabled()?;
+    worker.begin(|body| answer::attachment(FLIGHT_NAME, body))?;
+    match recorder.write_with(&mut *worker, Symbolization::Background) {
+        Ok(_) => Ok(()),
+        Err(TraceError::Write(error, _)) => Err(error.into()),
+        // It was stopped since.
+        Err(error) => Err(io::Error::other(error).into()),
+    }
+}
+
+/// Returns the answer to a HEAD of the window, without a body.
+pub(crate) fn flight_head() -> Result<Response<Body>, Refusal> {
+    enabled().map(|_| answer::attachment(FLIGHT_NAME, Body::left_out()))
+}
+
+fn enabled() -> Result<FlightRecorder, Refusal> {
+    let disabled = "no flight recorder is enabled; the program enables one with \
+                    rtprof::trace::FlightRecorder::new(Options::default()).start()";
+    FlightRecorder::current().ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, disabled))
 }
 
 /// Returns the refusal in Go's words, which clients show.

@@ -4,6 +4,7 @@
 mod captures;
 mod cpu;
 mod delta;
+mod flight;
 mod forms;
 mod handle;
 mod hostile_clients;

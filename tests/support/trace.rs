@@ -98,7 +98,7 @@ pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
 
 /// Reads a trace. An invalid one is saved for inspection.
 #[track_caller]
-fn parse(bytes: &[u8], what: &str) -> Parsed {
+pub(crate) fn parse(bytes: &[u8], what: &str) -> Parsed {
     rtprof_trace_check::validate(bytes).unwrap_or_else(|invalid| {
         let path = saved(&format!("invalid-{what}-{}", std::process::id()), bytes);
         panic!("{what}: {invalid}\nthe trace is in {}", path.display());

@@ -4,6 +4,7 @@
 mod asleep;
 mod collector;
 mod events;
+mod flight;
 mod interop;
 mod labels;
 mod many_threads;

@@ -6,7 +6,7 @@ use std::io;
 use rtprof_profiler::cpu::{CpuProfileError, MAX_HZ};
 use rtprof_tracer::drain::StartError;
 
-use super::Stats;
+use super::{Format, Stats};
 
 /// Why a trace was not started, or not written completely.
 #[derive(Debug)]
@@ -19,10 +19,16 @@ pub enum TraceError {
     /// The writer did not accept everything within [`Options::drain_timeout`](super::Options::drain_timeout). It may
     /// still be writing; no other trace can be started until it is done.
     WriterStalled(Box<Stats>),
-    /// The writer of a trace that [`stop`](super::stop) gave up on is still writing.
+    /// A trace has ended whose data is still being written, or read.
     WriterBusy,
     /// The writer failed, and recording ended there. The trace consists of what it had accepted before.
     Write(io::Error, Box<Stats>),
+    /// A flight recorder is enabled already.
+    FlightEnabled,
+    /// The flight recorder is not enabled.
+    FlightDisabled,
+    /// A flight recorder cannot have this format, because a reader has to know it from its beginning.
+    FlightFormat(Format),
     /// This process was forked while its parent recorded a trace.
     Forked,
     /// The system grants no memory for buffers (address-space limit?).
@@ -50,6 +56,18 @@ impl fmt::Display for TraceError {
             ),
             Self::WriterBusy => f.write_str(
                 "the writer of the trace before has not returned yet; a trace can begin when it has",
+            ),
+            Self::FlightEnabled => f.write_str(
+                "cannot enable an enabled flight recorder; FlightRecorder::current returns it, and its stop ends it",
+            ),
+            Self::FlightDisabled => f.write_str(
+                "the flight recorder is not enabled; FlightRecorder::start enables it",
+            ),
+            Self::FlightFormat(format) => write!(
+                f,
+                "a flight recorder cannot write the format {}, which has no windows; choose {}",
+                format.name(),
+                Format::V2.name(),
             ),
             Self::Write(error, stats) => {
                 write!(f, "the trace's writer failed after {} bytes: {error}", stats.bytes)

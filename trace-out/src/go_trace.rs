@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The oldest version that reads the first format, and only that.
 const OLDEST: &str = "1.21.13";
@@ -12,7 +13,10 @@ const VERSIONS: [(&str, &str); 2] = [("1.27.3", "-d=parsed"), (OLDEST, "-d")];
 /// Checks that every installed Go that knows the format reads the trace, and makes profiles of it.
 pub(crate) fn reads(trace: &[u8], what: &str) {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("go");
-    let path = std::env::temp_dir().join(format!("rtprof-{}-{what}.trace", std::process::id()));
+    // Tests of one process run at the same time, and some use the same names.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let path = std::env::temp_dir().join(format!("rtprof-{}-{number}-{what}.trace", std::process::id()));
     std::fs::write(&path, trace).unwrap();
     for (version, print) in VERSIONS {
         if !home.join(version).join("ready").exists() {

@@ -5,6 +5,8 @@
 //! 2. `schedule` makes events of them: goroutines that run on Ps, wait and wake each other. It keeps every rule of Go's
 //!    tools: they reject a whole trace for one event, and do not say which.
 //! 3. `v1` and `v2` write the events in the two formats of Go.
+//!
+//! `recording` is what a trace ([`Reader`]) and a [`FlightRecorder`] share.
 
 #![forbid(unsafe_code)]
 
@@ -22,6 +24,7 @@ macro_rules! self_check {
 mod awaited;
 mod dense;
 mod error;
+mod flight;
 #[cfg(test)]
 mod go_trace;
 mod options;
@@ -29,6 +32,7 @@ mod order;
 mod reader;
 #[cfg(test)]
 mod recorded;
+mod recording;
 mod samples;
 mod schedule;
 #[cfg(any(test, feature = "self-check"))]
@@ -43,6 +47,7 @@ mod v2;
 mod varint;
 
 pub use error::TraceError;
+pub use flight::FlightRecorder;
 pub use options::{Format, Options};
 pub use reader::Reader;
 pub use session::stop;

@@ -41,7 +41,7 @@ impl Format {
     }
 }
 
-/// Options of a trace. [`Options::default`] suits most programs.
+/// Options of a trace, and of a [`FlightRecorder`](super::FlightRecorder). [`Options::default`] suits most programs.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The format of the file; [`Format::V2`] by default.
@@ -65,6 +65,13 @@ pub struct Options {
     /// these samples by its own, at its own rate; they continue within a second of its end. Go has only the samples of
     /// profiles.
     pub cpu_hz: u32,
+    /// How far back the window of a flight recorder reaches at least, if it does not exceed `max_bytes`; 10 s by
+    /// default. A trace has no such limit. Go: `FlightRecorderConfig.MinAge`.
+    pub min_age: Duration,
+    /// Bytes of the window of a flight recorder, beyond which it drops old generations; 10 MiB by default. The window
+    /// takes up to one generation more, an eighth of this or what the program records in a second; and the file has the
+    /// names of functions in addition. A trace has no such limit. Go: `FlightRecorderConfig.MaxBytes`.
+    pub max_bytes: usize,
 }
 
 impl Options {
@@ -82,6 +89,8 @@ impl Default for Options {
             symbolization: Symbolization::Full,
             startup_frames: false,
             cpu_hz: 0,
+            min_age: Duration::from_secs(10),
+            max_bytes: 10 << 20,
         }
     }
 }

@@ -4,10 +4,10 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rtprof_profiler::mem;
 use rtprof_runtime::clock;
-use rtprof_tracer::drain::{self, Drain};
+use rtprof_tracer::{TableView, drain};
 
+use super::recording::{Consumer, Kind, Limits, Part};
 use super::samples::Samples;
 #[cfg(any(test, feature = "self-check"))]
 use super::self_check::Others;
@@ -40,7 +40,9 @@ const LOOK: Duration = Duration::from_millis(10);
 pub struct Reader {
     session: Arc<Session>,
     /// Kept until everything was read, or written: no other trace can begin before.
-    drain: Option<Drain>,
+    consumer: Option<Arc<Consumer>>,
+    /// Whether everything was encoded.
+    is_over: bool,
     /// Kept while it records, if the options request samples.
     samples: Option<Samples>,
     encoder: Box<dyn Encode + Send + Sync>,
@@ -80,20 +82,11 @@ impl Reader {
         })?;
         // Measured before the first event, because it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
-        let drain =
-            match drain::start(session.options.buffer_memory, &(mem::live_heap_estimate as fn() -> u64)) {
-                Ok(drain) => drain,
-                Err(error) => {
-                    session.close();
-                    return Err(match error {
-                        // No session was open, but one that was given up is not over.
-                        drain::StartError::AlreadyStarted => TraceError::WriterBusy,
-                        error => error.into(),
-                    });
-                }
-            };
-        session.records(drain.session());
-        let start = drain.begin();
+        let limits = Limits { memory: session.options.buffer_memory, full: usize::MAX };
+        let consumer = Consumer::start(Kind::Trace, limits).inspect_err(|_| session.close())?;
+        let start = consumer.begin();
+        let consumer = Arc::new(consumer);
+        session.records(&consumer);
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         let Options { format, .. } = session.options;
         let (clock, view) = (Clock { ticks_per_second, start }, session.options.view());
@@ -104,7 +97,8 @@ impl Reader {
         encoder.begin(&mut chunk);
         Ok(Self {
             session,
-            drain: Some(drain),
+            consumer: Some(consumer),
+            is_over: false,
             samples,
             encoder,
             #[cfg(any(test, feature = "self-check"))]
@@ -174,16 +168,15 @@ impl Reader {
 
     /// Ends the trace with this result, which the present or a later call of `stop` returns.
     pub(super) fn finish(mut self, end: Result<(), TraceError>) {
-        self.drain = None;
+        self.consumer = None;
         self.is_session = false;
         self.session.end(end);
     }
 
     /// Lets `stop` return when everything was read.
     fn look_for_the_end(&mut self) {
-        let is_over = self.drain.as_ref().is_none_or(Drain::is_over);
-        if is_over && self.at == self.chunk.len() {
-            self.drain = None;
+        if (self.is_over || self.consumer.is_none()) && self.at == self.chunk.len() {
+            self.consumer = None;
             self.session.end(Ok(()));
         }
     }
@@ -193,53 +186,56 @@ impl Reader {
         let workspace = rtprof_runtime::hook::workspace();
         if !self.session.is_here() {
             // A forked child: the trace belongs to the parent.
-            self.drain = None;
+            self.consumer = None;
             return;
         }
         while self.at == self.chunk.len() {
-            let Some(drain) = self.drain.as_mut().filter(|drain| !drain.is_over()) else { return };
+            let Some(consumer) = self.consumer.clone().filter(|_| !self.is_over) else { return };
             let left = self.deadline.map_or(LOOK, |at| at.saturating_duration_since(Instant::now()));
             if left.is_zero() || workspace.lifted(|| (self.is_done)()) {
                 self.session.stop();
             }
-            if !drain.wants_cut() {
+            let Some(part) = consumer.next() else {
                 self.session.pause(LOOK.min(left));
                 continue;
-            }
+            };
             (self.chunk, self.at) = (Vec::new(), 0);
-            let collected = drain.cut();
-            let generation = collected.generation();
-            let end = generation.end;
-            self.encoder.generation(&generation, collected.tables(), &mut self.chunk);
-            #[cfg(any(test, feature = "self-check"))]
-            self.others.generation(&generation, collected.tables());
-            drop(generation);
-            drop(collected);
-            self.encoder.end_generation(drain.tables(), &mut self.chunk);
-            #[cfg(any(test, feature = "self-check"))]
-            self.others.end_generation(drain.tables());
-            let is_over = drain.is_over();
-            if is_over {
+            let (end, is_last, counts) = (part.end, part.is_last, consumer.counts(&part));
+            self.encode(part, consumer.tables());
+            if is_last {
+                self.is_over = true;
                 self.samples = None;
-                self.encoder.end(end, drain.tables(), &mut self.chunk);
+                self.encoder.end(end, &**consumer.tables(), &mut self.chunk);
                 #[cfg(any(test, feature = "self-check"))]
-                self.others.end(end, drain.tables());
+                self.others.end(end, &**consumer.tables());
             } else if let Some(samples) = &mut self.samples {
                 samples.go_on();
             }
-            self.note(end);
+            self.note(end, counts);
         }
     }
 
-    fn note(&self, end: u64) {
-        let Some(drain) = &self.drain else { return };
+    fn encode(&mut self, part: Part, tables: &TableView) {
+        let Some(generation) = part.generation() else { return };
+        self.encoder.generation(&generation, tables, &mut self.chunk);
+        #[cfg(any(test, feature = "self-check"))]
+        self.others.generation(&generation, tables);
+        drop(generation);
+        // Its buffers can be used again while names are looked up.
+        drop(part);
+        self.encoder.end_generation(tables, &mut self.chunk);
+        #[cfg(any(test, feature = "self-check"))]
+        self.others.end_generation(tables);
+    }
+
+    fn note(&self, end: u64, recorded: drain::Counts) {
         let Counts { order, unmatched, unnamed_addresses, .. } = self.encoder.counts();
         let time = |ticks| {
             let nanos = ticks as u128 * u128::from(clock::NANOS) / u128::from(clock::ticks_per_second());
             Duration::from_nanos(nanos as u64)
         };
         self.session.note(|stats| {
-            stats.count(drain.counts());
+            stats.count(recorded);
             stats.lifted_events = order.lifted;
             stats.largest_lift = time(order.largest_lift);
             stats.omitted_events =
@@ -268,8 +264,8 @@ impl io::Read for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // The drain is dropped first, so that another trace can be started.
-        self.drain = None;
+        // The consumer is dropped first, so that another trace can be started.
+        self.consumer = None;
         self.session.end(Ok(()));
         if self.is_session {
             self.session.close();

@@ -11,6 +11,7 @@ use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, 
 use rtprof_symbols::view::View;
 use rtprof_trace_check::{Parsed, disagreements, validate};
 
+use super::v1::V1;
 use super::v2::{V2, Version};
 use super::{Clock, Encode};
 
@@ -185,6 +186,48 @@ pub(crate) fn encode(encoder: &mut dyn Encode, generations: &[Generation<'_>], e
     }
     encoder.end(end, texts, &mut out);
     out
+}
+
+/// Checks that each window of these generations is a valid trace: what a flight recorder has after it dropped the older
+/// ones.
+#[track_caller]
+pub(crate) fn check_windows(clock: Clock, generations: &[Generation<'_>], what: &str) {
+    let texts = Texts::new();
+    let mut v2 = V2::new(Version::Go126, clock, 4, View::default());
+    let parts = generations.iter().map(|generation| {
+        v2.generation(generation, &texts, &mut Vec::new());
+        let part = v2.end_part();
+        let mut bytes = part.events().to_vec();
+        part.put_names(&texts, View::default(), &mut bytes);
+        bytes
+    });
+    let parts: Vec<_> = parts.collect();
+    for from in 0..parts.len() {
+        let mut window = Version::Go126.header().to_vec();
+        window.extend(parts[from..].iter().flatten());
+        let parsed = validate(&window).unwrap_or_else(|invalid| panic!("{what}, from {from}: {invalid}"));
+        assert_eq!(parsed.generations().len(), parts.len() - from, "{what}, from {from}");
+    }
+}
+
+/// Checks that what is encoded of these generations is valid if one of them is lost.
+#[track_caller]
+pub(crate) fn check_lost_generation(clock: Clock, generations: &[Generation<'_>], end: u64, what: &str) {
+    for lost in 0..generations.len() - 1 {
+        let mut rest = generations.to_vec();
+        rest.remove(lost);
+        for lane in &mut rest[lost].lanes {
+            lane.buffers.iter_mut().take(1).for_each(|first| first.is_after_loss = true);
+        }
+        let what = format!("{what}, without generation {lost}");
+        let mut v1 = V1::new(clock, 4, View::default());
+        let mut v2 = V2::new(Version::Go126, clock, 4, View::default());
+        // They show at different times what is found out about the lost one.
+        for encoder in [&mut v1 as &mut dyn Encode, &mut v2] {
+            let bytes = encode(encoder, &rest, end);
+            validate(&bytes).unwrap_or_else(|invalid| panic!("{what}: {invalid}"));
+        }
+    }
 }
 
 /// Encodes generations in the second format, for both readers, and checks that the events agree with those of `first`,

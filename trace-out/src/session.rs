@@ -3,13 +3,13 @@
 //! Locks: `CURRENT` guards which session is current, and is held only briefly. A session's `progress` guards its state,
 //! and `changed` signals changes of it; never held while data is written or recorded.
 
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::hook::own_process;
-use rtprof_tracer::drain;
 
+use super::recording::Consumer;
 use super::{Options, Stats, TraceError};
 
 static CURRENT: ForkMutex<Option<Arc<Session>>> = ForkMutex::new(None);
@@ -24,8 +24,8 @@ pub(super) struct Session {
 #[derive(Default)]
 struct Progress {
     is_stopping: bool,
-    /// The recorder's number of the trace, once it records.
-    recording: Option<u32>,
+    /// What receives the records, once there are any.
+    consumer: Weak<Consumer>,
     stats: Stats,
     /// The result, once everything was written, or nothing more will be.
     end: Option<Result<(), TraceError>>,
@@ -60,15 +60,14 @@ impl Session {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that the session records, as the recorder's trace of this number; ends it at once if the session was
-    /// stopped before.
-    pub(super) fn records(&self, number: u32) {
+    /// Notes that the session records, for this consumer; ends it at once if the session was stopped before.
+    pub(super) fn records(&self, consumer: &Arc<Consumer>) {
         let mut progress = self.progress();
-        progress.recording = Some(number);
+        progress.consumer = Arc::downgrade(consumer);
         let is_stopping = progress.is_stopping;
         drop(progress);
         if is_stopping {
-            drain::end_recording(number);
+            consumer.stop();
         }
     }
 
@@ -79,10 +78,10 @@ impl Session {
         }
         let mut progress = self.progress();
         progress.is_stopping = true;
-        let recording = progress.recording;
+        let consumer = progress.consumer.upgrade();
         drop(progress);
-        if let Some(number) = recording {
-            drain::end_recording(number);
+        if let Some(consumer) = consumer {
+            consumer.stop();
         }
         self.changed.notify_all();
     }

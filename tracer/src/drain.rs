@@ -1,6 +1,7 @@
 //! Start, stop, and the reader: how records leave the recorder, generation by generation.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use rtprof_runtime::fork_lock::ForkLock;
@@ -110,12 +111,14 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
         begun: Instant::now(),
         full: FULL.min(limit / 4),
         pending: Vec::new(),
-        view: View::default(),
+        view: Arc::default(),
         in_kernel: InKernel::default(),
         is_over: false,
         is_quiet: true,
         counts: Counts::default(),
     };
+    // The tables may have kept the entries of an earlier trace.
+    drain.view.refresh();
     drain.in_kernel = InKernel::find_and_declare();
     heap::begin(live_heap);
     Ok(drain)
@@ -182,6 +185,32 @@ pub struct Counts {
     pub concurrent_collections: u64,
 }
 
+impl Counts {
+    /// Returns the counts since `base`.
+    pub fn since(&self, base: &Self) -> Self {
+        self.with(base, u64::wrapping_sub)
+    }
+
+    /// Returns the sum of the counts of two recordings.
+    pub fn and(&self, other: &Self) -> Self {
+        self.with(other, u64::wrapping_add)
+    }
+
+    fn with(&self, other: &Self, f: fn(u64, u64) -> u64) -> Self {
+        Self {
+            records: f(self.records, other.records),
+            bytes: f(self.bytes, other.bytes),
+            generations: f(self.generations, other.generations),
+            lost_events: f(self.lost_events, other.lost_events),
+            lost_buffers: f(self.lost_buffers, other.lost_buffers),
+            lost_stacks: f(self.lost_stacks, other.lost_stacks),
+            lost_names: f(self.lost_names, other.lost_names),
+            foreign_region_ends: f(self.foreign_region_ends, other.foreign_region_ends),
+            concurrent_collections: f(self.concurrent_collections, other.concurrent_collections),
+        }
+    }
+}
+
 /// The reader. One exists at a time. Dropping it ends the trace.
 pub struct Drain {
     session: u32,
@@ -192,7 +221,7 @@ pub struct Drain {
     full: usize,
     /// Buffers of the present generation that were already full when the last generation was cut.
     pending: Vec<&'static Buffer>,
-    view: View,
+    view: Arc<View>,
     in_kernel: InKernel,
     is_over: bool,
     /// Whether every cut found every thread outside an event of the generation that it ended.
@@ -209,6 +238,32 @@ impl Drain {
     /// Returns the tick at which the present generation began.
     pub fn begin(&self) -> u64 {
         self.begin
+    }
+
+    /// Changes the limit of the memory for unread records, and the bytes in full buffers that end a generation, at most
+    /// a quarter of the limit.
+    pub fn limit(&mut self, memory: usize, full: usize) {
+        let limit = RECORDER.buffers.set_limit(memory);
+        self.full = full.min(FULL).min(limit / 4);
+    }
+
+    /// Records what a reader needs that begins with the present generation, and does not know the generations before:
+    /// the heap's size and goal.
+    pub fn restate(&self) {
+        if RECORDER.generation() != 0 {
+            let _untracked = hook::untracked();
+            heap::restate();
+        }
+    }
+
+    /// Records which goroutines are in a call that is long already, for a reader that will not see its end. To be
+    /// followed by [`cut`](Self::cut).
+    pub fn tell_calls(&self) {
+        if RECORDER.generation() != 0 {
+            let _untracked = hook::untracked();
+            heap::catch_up();
+            everyone::tell_calls();
+        }
     }
 
     /// Whether the present generation has lasted long enough, or recording has ended. Must be called every few
@@ -234,12 +289,13 @@ impl Drain {
 
     /// Ends the present generation and begins the next one, unless recording has ended. No thread is stopped, but the
     /// call waits for events that have begun.
-    pub fn cut(&mut self) -> Collected<'_> {
+    pub fn cut(&mut self) -> Collected {
         let _untracked = hook::untracked();
         if !is_active() {
             // A forked child does not own its parent's trace.
             self.is_over = true;
-            return Collected { tables: &self.view, buffers: Vec::new(), begin: self.begin, end: self.begin };
+            let tables = self.view.clone();
+            return Collected { tables, buffers: Vec::new(), begin: self.begin, end: self.begin };
         }
         let now = clock::ticks();
         let next = RECORDER.advance(self.generation, false);
@@ -280,11 +336,11 @@ impl Drain {
             }
             None => self.is_over = true,
         }
-        Collected { tables: &self.view, buffers, begin, end }
+        Collected { tables: self.view.clone(), buffers, begin, end }
     }
 
     /// Returns the stacks and strings of all generations that were cut.
-    pub fn tables(&self) -> &View {
+    pub fn tables(&self) -> &Arc<View> {
         &self.view
     }
 
@@ -330,12 +386,14 @@ impl Drop for Drain {
             }
         }
         if self.is_quiet {
-            self.view = View::default();
-            // SAFETY: no thread is within an event and nothing is recorded, so no thread takes a buffer or reads a
-            // table; the view has been dropped.
-            unsafe {
-                RECORDER.buffers.clear();
-                tables::clear();
+            // SAFETY: no thread is within an event and nothing is recorded, so no thread takes a buffer.
+            unsafe { RECORDER.buffers.clear() }
+            // Otherwise the tables keep what they have, and the next trace adds to it.
+            if let Some(view) = Arc::get_mut(&mut self.view) {
+                *view = View::default();
+                // SAFETY: no thread is within an event and nothing is recorded, so no thread reads a table; the only
+                // view of the tables is empty.
+                unsafe { tables::clear() }
             }
         }
         OWNER.store(0, Ordering::Release);

@@ -80,8 +80,14 @@ pub(crate) fn begin(live: &'static fn() -> u64) {
     CURVE.live.set(Some(live));
     let interval = clock::ticks_per_second() as u128 * u128::from(INTERVAL_NANOS) / u128::from(clock::NANOS);
     CURVE.interval.store(interval as u64, Ordering::Relaxed);
+    restate();
+}
+
+/// Records the present points again.
+pub(crate) fn restate() {
+    let Some(live) = CURVE.live.get().map(|live| live()) else { return };
     CURVE.last.store(clock::ticks(), Ordering::Relaxed);
-    write_live(live());
+    write_live(live);
     match CURVE.goal.load(Ordering::Relaxed) {
         0 => {}
         goal => write(RecordKind::HeapGoal, goal),

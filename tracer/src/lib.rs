@@ -57,5 +57,6 @@ pub use collected::Collected;
 pub use log::log;
 pub use region::{Region, start_region, with_region};
 pub use sample::cpu_sample;
+pub use tables::View as TableView;
 pub use task::{Entered, Suspended, Task};
 pub use thread::is_enabled;

@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::hook::Hook;
 use rtprof_runtime::modules::CaptureSpan;
 use rtprof_runtime::primitive::{AtomicU32, Ordering};
@@ -260,11 +261,16 @@ fn intern_bytes(bytes: &[u8], words: &mut [usize; MAX_STACK]) -> Option<&'static
     STRINGS.entry(Length(bytes.len()), words)
 }
 
-/// The tables, for encoders that resolve ids. Must not be used in a hook.
-#[derive(Default)]
+/// The tables, for encoders that resolve ids, on any thread. Must not be used in a hook.
 pub struct View {
-    stacks: Index,
-    strings: Index,
+    stacks: ForkMutex<Index>,
+    strings: ForkMutex<Index>,
+}
+
+impl Default for View {
+    fn default() -> Self {
+        Self { stacks: ForkMutex::new(Index::default()), strings: ForkMutex::new(Index::default()) }
+    }
 }
 
 /// The entries of a table by their ids.
@@ -308,16 +314,31 @@ impl Index {
 
 impl View {
     /// Indexes all entries to which past records refer.
-    pub(crate) fn refresh(&mut self) {
-        self.stacks.refresh(&STACKS);
-        self.strings.refresh(&STRINGS);
+    pub(crate) fn refresh(&self) {
+        for (index, interned) in [(&self.stacks, &STACKS), (&self.strings, &STRINGS)] {
+            if let Some(mut index) = index.lock() {
+                index.refresh(interned);
+            }
+        }
     }
+
+    /// Whether one of the tables is three quarters full. When it is full events lose their stacks or names.
+    pub fn is_nearly_full(&self) -> bool {
+        let is_full = |index: &ForkMutex<Index>, limit: usize| {
+            index.lock().is_some_and(|index| index.seen > limit / 4 * 3)
+        };
+        is_full(&self.stacks, MAX_STACKS) || is_full(&self.strings, MAX_STRINGS)
+    }
+}
+
+/// Returns an entry by its id. `None` in a forked child that has lost the index.
+fn entry(index: &ForkMutex<Index>, id: u32) -> Option<&'static Named> {
+    index.lock()?.by_number.get(id as usize).copied().flatten()
 }
 
 impl Tables for View {
     fn stack(&self, id: StackId) -> Stack<'_> {
-        let entry = self.stacks.by_number.get(id as usize).copied().flatten();
-        entry.map_or(Stack::from(&[][..]), |entry| {
+        entry(&self.stacks, id).map_or(Stack::from(&[][..]), |entry| {
             let stack = entry.captured();
             // A caller that has cached this stack will not look it up again, so the span must reach up to now.
             Stack { span: stack.span.and(CaptureSpan::now()), ..stack }
@@ -325,8 +346,7 @@ impl Tables for View {
     }
 
     fn string(&self, id: StringId) -> &str {
-        let Some(entry) = self.strings.by_number.get(id as usize).copied().flatten() else { return "" };
-        core::str::from_utf8(entry.bytes()).unwrap_or_default()
+        entry(&self.strings, id).map_or("", |entry| core::str::from_utf8(entry.bytes()).unwrap_or_default())
     }
 }
 
@@ -339,7 +359,7 @@ mod tests {
         assert!(open());
         let mut cache = LookupCache::new();
         cache.words.fill(usize::MAX);
-        let mut view = View::default();
+        let view = View::default();
         let texts: Vec<String> =
             (0..=MAX_STRING + 20).map(|len| "x\0ö".repeat(len)[..].chars().take(len).collect()).collect();
         let ids: Vec<_> = texts.iter().map(|text| string(text, &mut cache).unwrap()).collect();

@@ -1,4 +1,5 @@
-//! Calls that were recorded when they were over: their goroutine is shown as blocked in retrospect.
+//! Calls that were recorded when they were over: their goroutine is shown as blocked in retrospect. A call that is in
+//! progress at the end of a part of the trace is shown there, and ended when its record comes.
 
 use rtprof_runtime::state::State;
 use rtprof_tracer::record::StackId;
@@ -10,7 +11,7 @@ use super::goroutines::Phase;
 use super::procs::Wire;
 use super::writing::Writing;
 
-/// A call that is in progress at the end of the trace.
+/// A call that is in progress at the end of a part of the trace.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     index: u32,
@@ -34,6 +35,11 @@ impl<W: Wire> Schedule<W> {
         self.open_calls.push(Open { index, id, state, begin });
     }
 
+    /// Forgets the calls that were in progress at the end of an earlier generation.
+    pub(crate) fn forget_open_calls(&mut self) {
+        self.open_calls.clear();
+    }
+
     /// Shows the open calls of goroutines without any later event.
     pub(super) fn begin_open_calls(&mut self) {
         for Open { index, id, state, begin } in std::mem::take(&mut self.open_calls) {
@@ -51,6 +57,10 @@ impl<W: Wire> Writing<'_, W> {
     pub(super) fn call(&mut self, at: EventPosition, ticks: u64, state: State, stack: StackId) {
         let (begin, end) =
             (self.schedule.in_file(at.tick.saturating_sub(ticks)), self.schedule.in_file(at.tick));
+        if self.schedule.goroutines.waits(at.goroutine) {
+            // The call was shown already, at the end of an earlier part.
+            return self.schedule.come_back(at, end);
+        }
         if self.running(at).is_none() || self.schedule.stop_of == Some(at.goroutine) {
             return;
         }

@@ -40,7 +40,7 @@ pub(super) struct LateName {
     pub(super) frame: Option<Frame>,
 }
 
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct LateNames {
     pub(super) all: Vec<LateName>,
     by_creator: HashMap<StackId, StringId>,
@@ -69,6 +69,11 @@ impl LateNames {
             *start = make();
         }
         *start
+    }
+
+    /// Returns the memory that it takes, roughly.
+    pub(super) fn memory(&self) -> usize {
+        self.all.len() * (size_of::<LateName>() + 2 * size_of::<StackId>())
     }
 
     /// Forgets all ids, for a part of the trace that has its own.

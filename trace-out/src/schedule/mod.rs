@@ -24,7 +24,7 @@ mod writing;
 pub(crate) use changes::{Schedule, Unmatched};
 pub(crate) use event::{Changed, Event};
 pub(crate) use goroutines::Phase;
-pub(crate) use names::{Definitions, Frame};
+pub(crate) use names::{Definitions, Frame, Names};
 pub(crate) use procs::{OUTSIDE, Proc, Procs, Wire};
 pub(crate) use reason::Reason;
 pub(crate) use stacks::define;

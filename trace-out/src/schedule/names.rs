@@ -61,7 +61,7 @@ pub(crate) trait Definitions: Default {
 }
 
 /// The ids of strings and stacks, and their definitions.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Names<D> {
     texts: HashMap<Box<str>, u64>,
     /// The ids of strings, by their ids in the records.
@@ -266,6 +266,28 @@ impl<D: Definitions> Names<D> {
         self.reasons.resize(REASONS, 0);
         self.reasons[reason.number()] = id;
         id
+    }
+
+    /// Takes all ids and definitions, for a part of the trace whose stacks are looked up later. The next part begins
+    /// with none.
+    pub(crate) fn take_part(&mut self) -> Self {
+        let late = self.late.clone();
+        let part = std::mem::replace(self, Self { late, ..Self::default() });
+        // These find the ids of records, and there are no more of them.
+        Self {
+            strings: AddressMap::default(),
+            starts: AddressMap::default(),
+            stacks: AddressMap::default(),
+            reasons: Vec::new(),
+            ..part
+        }
+    }
+
+    /// Returns the memory that it takes, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        let texts: usize = self.texts.keys().map(|text| text.len() + 4 * size_of::<usize>()).sum();
+        let frames = self.frames.len() * size_of::<[u64; 5]>();
+        texts + frames + self.late.memory() + self.code.len() * size_of::<CodeStack>()
     }
 
     /// Forgets all ids, for a part of the trace that has its own.

@@ -7,7 +7,9 @@ use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::record::RecordKind;
 
 use crate::go_trace;
-use crate::recorded::{RecordedLane, Texts, check_second, encode, generation};
+use crate::recorded::{
+    RecordedLane, Texts, check_lost_generation, check_second, check_windows, encode, generation,
+};
 use crate::simulated::{Mishaps, Simulation};
 
 use crate::v1::V1;
@@ -43,6 +45,10 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
     }
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("seed {seed}: {invalid}"));
     let (second, _) = check_second(&parsed, CLOCK, (&read, end), &format!("seed {seed}"));
+    check_windows(CLOCK, &read, &format!("seed {seed}"));
+    if seed.is_multiple_of(4) {
+        check_lost_generation(CLOCK, &read, end, &format!("seed {seed}"));
+    }
     if seed.is_multiple_of(10) {
         go_trace::reads(&second, &format!("simulation-{seed}-{}-v2", mishaps.loss));
     }

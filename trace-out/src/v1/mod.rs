@@ -65,6 +65,8 @@ impl Encode for V1 {
     }
 
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, out: &mut Vec<u8>) {
+        // Only the last generation shows calls in progress.
+        self.schedule.forget_open_calls();
         let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
         self.order.generation(generation, &mut writing);
         self.write(out);

@@ -97,6 +97,7 @@ impl Batch {
 }
 
 /// Items of one kind, in batches that belong to no thread and begin with the byte of the kind.
+#[derive(Clone)]
 pub(super) struct Items {
     kind: EventType,
     /// The current batch, without its head; empty if there is none.
@@ -107,6 +108,11 @@ pub(super) struct Items {
 impl Items {
     pub(super) fn new(kind: EventType) -> Self {
         Self { kind, bytes: Vec::new(), full: Vec::new() }
+    }
+
+    /// Returns the bytes of all items so far.
+    pub(super) fn len(&self) -> usize {
+        self.bytes.len() + self.full.iter().map(Vec::len).sum::<usize>()
     }
 
     /// Appends an item of at most `len` bytes, which `put` writes.

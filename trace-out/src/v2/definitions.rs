@@ -9,7 +9,8 @@ use super::event::EventType;
 /// The most bytes of a number.
 const NUMBER: usize = 10;
 
-pub(super) struct Tables {
+#[derive(Clone)]
+pub(crate) struct Tables {
     strings: Items,
     stacks: Items,
 }
@@ -21,6 +22,11 @@ impl Default for Tables {
 }
 
 impl Tables {
+    /// Returns the bytes of all definitions so far.
+    pub(super) fn len(&self) -> usize {
+        self.strings.len() + self.stacks.len()
+    }
+
     /// Moves all batches to the end of `out`.
     pub(super) fn close(&mut self, out: &mut Vec<u8>, generation: u64, time: u64) {
         self.strings.close(out, generation, time);

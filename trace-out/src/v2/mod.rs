@@ -9,6 +9,7 @@ mod batch;
 mod definitions;
 mod event;
 mod outside;
+mod part;
 mod streams;
 #[cfg(test)]
 mod tests;
@@ -22,10 +23,11 @@ use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
 use super::order::Order;
-use super::schedule::{self, Schedule, Wire, Writing};
+use super::schedule::{self, Names, Schedule, Wire, Writing};
 use super::{Clock, Counts, Encode};
 use batch::put_clock;
 use event::EventType;
+pub(crate) use part::Part;
 use streams::Streams;
 
 /// The ticks of a file per second, as in Go: one is 64 ns. A finer one would add a byte to most events. It has to be a
@@ -43,7 +45,7 @@ pub(crate) enum Version {
 }
 
 impl Version {
-    fn header(self) -> &'static [u8; 16] {
+    pub(crate) fn header(self) -> &'static [u8; 16] {
         match self {
             Self::Go122 => b"go 1.22 trace\0\0\0",
             Self::Go126 => b"go 1.26 trace\0\0\0",
@@ -99,21 +101,11 @@ impl Encode for V2 {
     }
 
     fn end_generation(&mut self, tables: &dyn Tables, out: &mut Vec<u8>) {
-        let has_outside = self.schedule.procs.wire.has_outside_goroutine();
-        let outside = if has_outside { self.schedule.start_outside() } else { 0 };
-        let unnamed = schedule::define(&mut self.schedule.names, tables, self.view);
-        self.unnamed_addresses = self.unnamed_addresses.max(unnamed);
+        self.put_events(out);
         let number = self.schedule.procs.wire.generation();
-        let snapshot = match self.version {
-            Version::Go122 => None,
-            Version::Go126 => Some(Snapshot::now(&self.schedule)),
-        };
-        put_clock(out, number, self.begin, snapshot);
-        self.schedule.procs.wire.end(self.end, outside, out);
-        self.schedule.names.definitions.close(out, number, self.begin);
-        if self.version == Version::Go126 {
-            out.push(EventType::EndOfGeneration as u8);
-        }
+        let names = &mut self.schedule.names;
+        let unnamed = put_names(out, (self.version, number, self.begin), names, tables, self.view);
+        self.unnamed_addresses = self.unnamed_addresses.max(unnamed);
     }
 
     /// Every generation is complete.
@@ -127,6 +119,47 @@ impl Encode for V2 {
             unnamed_addresses: self.unnamed_addresses,
         }
     }
+}
+
+impl V2 {
+    /// Ends a generation whose names are looked up when it is written. Instead of
+    /// [`end_generation`](Encode::end_generation).
+    pub(crate) fn end_part(&mut self) -> Part {
+        let mut events = Vec::new();
+        self.put_events(&mut events);
+        let number = self.schedule.procs.wire.generation();
+        Part::new((self.version, number, self.begin), events, self.schedule.names.take_part())
+    }
+
+    /// Appends the clock and the events of a generation.
+    fn put_events(&mut self, out: &mut Vec<u8>) {
+        let has_outside = self.schedule.procs.wire.has_outside_goroutine();
+        let outside = if has_outside { self.schedule.start_outside() } else { 0 };
+        let number = self.schedule.procs.wire.generation();
+        let snapshot = match self.version {
+            Version::Go122 => None,
+            Version::Go126 => Some(Snapshot::now(&self.schedule)),
+        };
+        put_clock(out, number, self.begin, snapshot);
+        self.schedule.procs.wire.end(self.end, outside, out);
+    }
+}
+
+/// Looks up the names of a generation, and appends its strings and stacks and its end. Returns how many addresses have
+/// no name because their file was not read in time.
+fn put_names(
+    out: &mut Vec<u8>,
+    (version, number, begin): (Version, u64, u64),
+    names: &mut Names<definitions::Tables>,
+    tables: &dyn Tables,
+    view: View,
+) -> u64 {
+    let unnamed = schedule::define(names, tables, view);
+    names.definitions.close(out, number, begin);
+    if version == Version::Go126 {
+        out.push(EventType::EndOfGeneration as u8);
+    }
+    unnamed
 }
 
 /// One moment on three clocks.

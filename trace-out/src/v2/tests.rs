@@ -109,6 +109,43 @@ fn each_generation_is_complete() {
     }
 }
 
+/// A call in progress at the end of a window is shown there, and goes on in the next one.
+#[test]
+fn calls_in_progress_go_on() {
+    let at = |generation: u64, tick: u64| CLOCK.start + generation * LENGTH + tick;
+    for state in [State::Syscall, State::Waiting(WaitReason::Sleep)] {
+        let mut first = RecordedLane::new(1);
+        first.status(at(0, 10), 1, 3, State::Running).log(at(0, 100), 0, 6, "before");
+        let mut told = RecordedLane::new(0);
+        told.put(at(0, 900_000), RecordKind::InCall, [1, state.number().into(), at(0, 5_000)]);
+        // Told again in a generation in which nothing else happens.
+        let mut again = RecordedLane::new(0);
+        again.status(at(1, 10), 1, 3, State::Running);
+        again.put(at(1, 900_000), RecordKind::InCall, [1, state.number().into(), at(0, 5_000)]);
+        let mut last = RecordedLane::new(1);
+        last.status(at(2, 10), 1, 3, State::Running);
+        last.put(at(2, 50_000), RecordKind::Call, [state.number().into(), 1, at(2, 50_000) - at(0, 5_000)]);
+        last.log(at(2, 60_000), 0, 6, "after");
+        let parsed = parsed(Version::Go126, &[vec![first, told], vec![again], vec![last]]);
+        let begin = match state {
+            State::Syscall => E::GoSysCall,
+            _ => E::GoSleep,
+        };
+        let times = |kind| parsed.events_of(kind).map(|event| event.time()).collect::<Vec<_>>();
+        let logs = times(E::UserLog);
+        assert_eq!((times(begin).len(), logs.len()), (1, 2), "{state:?}");
+        let [began, before, after] = [times(begin)[0], logs[0], logs[1]];
+        assert!(before < began && began < before + 10_000, "{state:?}: from {began} on, after {before}");
+        let back = parsed.events().filter(|event| event.g() == 1 || event.target() == Some(1));
+        let back = back.filter(|event| event.time() > began && event.time() < after);
+        let back: Vec<_> = back.map(|event| event.time()).collect();
+        assert!(
+            !back.is_empty() && back.iter().all(|&time| time + 11_000 > after),
+            "{state:?}: {back:?}, {after}"
+        );
+    }
+}
+
 /// A file that ends anywhere shows its complete generations, and nothing wrong.
 #[test]
 fn a_file_that_was_cut_keeps_its_complete_generations() {
