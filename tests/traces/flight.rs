@@ -194,8 +194,8 @@ fn a_slow_reader_of_a_trace_costs_the_window_nothing() {
             for _ in 0..1000 {
                 trace::with_region("region", || ());
             }
-            // The window is written while nobody reads the trace.
-            flight.stats().recorded_bytes > enough
+            let stats = flight.stats();
+            stats.recorded_bytes > enough && stats.generations > 3
         });
         trace::log("test", "at the end");
         reader.stop();
@@ -227,8 +227,9 @@ fn old_generations_are_dropped() {
         });
         flight.stop();
 
-        let max_bytes = 1 << 20;
-        let flight = started(Options { max_bytes, min_age: PATIENCE, ..Options::default() });
+        // The records of a generation are within this, however late it is cut.
+        let (max_bytes, buffer_memory) = (1 << 20, 1 << 20);
+        let flight = started(Options { max_bytes, buffer_memory, min_age: PATIENCE, ..Options::default() });
         let mut largest = 0;
         let enough = 20 * max_bytes as u64;
         until("twenty times the window was recorded", || {
@@ -238,8 +239,9 @@ fn old_generations_are_dropped() {
             largest = largest.max(flight.stats().bytes);
             flight.stats().recorded_bytes > enough
         });
-        // At most one generation more: a quarter of a megabyte of records, and what is recorded until it is cut.
-        assert!(largest as usize > max_bytes * 3 / 4, "{largest} bytes at most");
+        // At most one generation more, which is hardly larger in the file than its records.
+        let range = max_bytes * 3 / 4..max_bytes + 2 * buffer_memory;
+        assert!(range.contains(&(largest as usize)), "{largest} bytes at most");
         let stats = flight.stats();
         let parsed = window(&flight);
         assert!(parsed.generations().len() > 1, "{stats:?}");

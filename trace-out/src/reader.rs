@@ -12,7 +12,7 @@ use super::samples::Samples;
 #[cfg(any(test, feature = "self-check"))]
 use super::self_check::Others;
 use super::session::Session;
-use super::{Clock, Counts, Encode, Options, Stats, TraceError};
+use super::{Clock, Encode, Options, Stats, TraceError, stats};
 
 /// How often the reader looks for work. Threads that record wake no reader.
 const LOOK: Duration = Duration::from_millis(10);
@@ -229,19 +229,11 @@ impl Reader {
     }
 
     fn note(&self, end: u64, recorded: drain::Counts) {
-        let Counts { order, unmatched, unnamed_addresses, .. } = self.encoder.counts();
-        let time = |ticks| {
-            let nanos = ticks as u128 * u128::from(clock::NANOS) / u128::from(clock::ticks_per_second());
-            Duration::from_nanos(nanos as u64)
-        };
+        let encoded = self.encoder.counts();
         self.session.note(|stats| {
             stats.count(recorded);
-            stats.lifted_events = order.lifted;
-            stats.largest_lift = time(order.largest_lift);
-            stats.omitted_events =
-                order.stale + order.stuck_records + unmatched.region_ends + unmatched.others;
-            stats.unnamed_addresses = unnamed_addresses;
-            stats.duration = time(clock::since(self.start, end));
+            stats.count_encoded(encoded);
+            stats.duration = stats::time_of(clock::since(self.start, end));
         });
     }
 }

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
+use rtprof_runtime::clock;
 use rtprof_tracer::drain;
+
+use super::Counts;
 
 /// Counts of what was recorded in a trace, and of what was lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -56,4 +59,18 @@ impl Stats {
         self.foreign_region_ends = counts.foreign_region_ends;
         self.concurrent_collections = counts.concurrent_collections;
     }
+
+    pub(super) fn count_encoded(&mut self, counts: Counts) {
+        let Counts { order, unmatched, unnamed_addresses, .. } = counts;
+        self.lifted_events = order.lifted;
+        self.largest_lift = time_of(order.largest_lift);
+        self.omitted_events = order.stale + order.stuck_records + unmatched.region_ends + unmatched.others;
+        self.unnamed_addresses = unnamed_addresses;
+    }
+}
+
+/// Returns the time that this many ticks take.
+pub(super) fn time_of(ticks: u64) -> Duration {
+    let nanos = u128::from(ticks) * u128::from(clock::NANOS) / u128::from(clock::ticks_per_second());
+    Duration::from_nanos(nanos as u64)
 }

@@ -44,8 +44,8 @@ static CURRENT: ForkMutex<Option<FlightRecorder>> = ForkMutex::new(None);
 ///
 /// It records all the time, and keeps whole generations of the trace: the newest one always, and older ones until they
 /// take more than [`Options::max_bytes`] or reach back further than [`Options::min_age`]; the one that crosses a limit
-/// is still kept. A generation lasts at most a second. Names of functions are looked up when a window is written, so
-/// that keeping it costs neither time nor memory for them.
+/// is still kept. A generation lasts about a second at most. Names of functions are looked up when a window is written;
+/// only those at which async tasks await are needed before, to tell what the tasks wait for.
 ///
 /// Unlike in Go, several threads may write windows at once. A trace may be taken meanwhile, with
 /// [`start`](super::start). At most one flight recorder is enabled at a time.
@@ -93,8 +93,9 @@ struct State {
     /// `None` if recording could not begin anew.
     live: Option<Live>,
     samples: Option<Samples>,
-    /// The counts of what has recorded before.
+    /// The counts of what has recorded before it began anew.
     past: Counts,
+    past_encoded: Stats,
     started: Instant,
 }
 
@@ -136,7 +137,13 @@ impl FlightRecorder {
         }
         let samples = Samples::start(options.cpu_hz).map_err(TraceError::CpuSamples)?;
         let live = Some(Live::start(options)?);
-        let state = State { live, samples, past: Counts::default(), started: Instant::now() };
+        let state = State {
+            live,
+            samples,
+            past: Counts::default(),
+            past_encoded: Stats::default(),
+            started: Instant::now(),
+        };
         let flight = Arc::new(Flight {
             process: own_process(),
             options: options.clone(),
@@ -190,8 +197,8 @@ impl FlightRecorder {
         self.window(symbolization)?.write(w)
     }
 
-    /// Returns what has been recorded since [`start`](Self::start), and lost; `bytes` is the memory of the window now.
-    /// All zero if the recorder is not enabled.
+    /// Returns what has been recorded since [`start`](Self::start), and lost; `bytes` is the memory of the window now,
+    /// and `unnamed_addresses` is not known. All zero if the recorder is not enabled.
     pub fn stats(&self) -> Stats {
         let _untracked = hook::untracked();
         let Some(flight) = self.flight() else { return Stats::default() };
@@ -268,6 +275,7 @@ impl State {
         }
         if live.must_begin_anew(options) {
             self.past = self.past.and(&live.counts);
+            self.past_encoded = live.encoded(&self.past_encoded);
             // The tables are emptied between the two.
             self.live = None;
             self.live = Live::start(options).ok();
@@ -280,7 +288,7 @@ impl State {
         let mut stats = Stats {
             bytes: live.map_or(0, |live| live.ring.memory() as u64),
             duration: self.started.elapsed(),
-            ..Stats::default()
+            ..live.map_or(self.past_encoded, |live| live.encoded(&self.past_encoded))
         };
         stats.count(live.map_or(self.past, |live| self.past.and(&live.counts)));
         stats
@@ -324,6 +332,18 @@ impl Live {
         drop(part);
         self.ring.push(begin, self.encoder.end_part());
         self.counts.bytes - before > LEAST as u64 / 2
+    }
+
+    /// Returns the encoder's counts, and those of earlier ones.
+    fn encoded(&self, past: &Stats) -> Stats {
+        let mut stats = Stats::default();
+        stats.count_encoded(self.encoder.counts());
+        Stats {
+            lifted_events: stats.lifted_events + past.lifted_events,
+            largest_lift: stats.largest_lift.max(past.largest_lift),
+            omitted_events: stats.omitted_events + past.omitted_events,
+            ..Stats::default()
+        }
     }
 
     /// Whether the tables are nearly full, and can be emptied.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rtprof_runtime::clock;
 
+use crate::stats::time_of;
 use crate::v2::Part;
 
 /// The newest generations, oldest first.
@@ -39,7 +40,8 @@ impl Ring {
         self.memory += memory;
         // The generation that crosses a limit is kept, the ones before it are not.
         while let [oldest, next, ..] = self.kept.make_contiguous()
-            && (self.memory - oldest.memory > self.max_bytes || age(next.begin, now) > self.min_age)
+            && (self.memory - oldest.memory > self.max_bytes
+                || time_of(clock::since(next.begin, now)) > self.min_age)
         {
             self.memory -= oldest.memory;
             self.kept.pop_front();
@@ -54,12 +56,6 @@ impl Ring {
     pub(super) fn memory(&self) -> usize {
         self.memory
     }
-}
-
-fn age(begin: u64, now: u64) -> Duration {
-    let ticks = u128::from(clock::since(begin, now));
-    let nanos = ticks * u128::from(clock::NANOS) / u128::from(clock::ticks_per_second());
-    Duration::from_nanos(nanos as u64)
 }
 
 #[cfg(test)]
