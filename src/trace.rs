@@ -18,6 +18,7 @@
 pub use rtprof_hooks::trace::{WaitKind, syscall, wait};
 #[cfg(feature = "pprof")]
 pub use rtprof_trace_out::{
-    FlightRecorder, Format, Options, Reader, Stats, TraceError, start, start_with, stop,
+    FlightRecorder, Format, LatencyGuard, Options, Reader, Stats, TraceError, WindowFiles, WindowOptions,
+    start, start_with, stop,
 };
 pub use rtprof_tracer::{Entered, Region, Task, is_enabled, log, start_region, with_region};

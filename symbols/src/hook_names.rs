@@ -8,9 +8,16 @@
 use crate::prune::{in_crate, method};
 
 /// Our own crates, and those of the locks that they are built on; `scopeguard` is how `MutexGuard::unlocked` locks
-/// again.
-const CRATES: [&str; 6] =
-    ["rtprof_hooks", "rtprof_tracer", "lock_api", "parking_lot_core", "parking_lot", "scopeguard"];
+/// again. `rtprof_trace_out` records messages about slow operations and panics.
+const CRATES: [&str; 7] = [
+    "rtprof_hooks",
+    "rtprof_trace_out",
+    "rtprof_tracer",
+    "lock_api",
+    "parking_lot_core",
+    "parking_lot",
+    "scopeguard",
+];
 
 /// The functions by which programs report their collector: each runs a closure of the program.
 const COLLECTOR: &str = "rtprof_allocator::collector";
@@ -144,7 +151,7 @@ fn is_guard_drop(name: &str) -> bool {
 /// of the data.
 fn is_guard(kind: &str) -> bool {
     let path = kind.split(['<', '>', ' ']).next().unwrap_or(kind);
-    ["rtprof_hooks", "lock_api"].iter().any(|krate| in_crate(path, krate))
+    ["rtprof_hooks", "rtprof_trace_out", "lock_api"].iter().any(|krate| in_crate(path, krate))
         && path.rsplit("::").next().is_some_and(|kind| kind.ends_with("Guard") && !kind.starts_with("Arc"))
 }
 
@@ -311,6 +318,8 @@ mod tests {
             "rtprof_tracer::region::start",
             "<lock_api::mutex::MappedMutexGuard<R,T> as core::ops::drop::Drop>::drop",
             "<rtprof_hooks::sync::semaphore::SemaphoreGuard as core::ops::drop::Drop>::drop",
+            "<rtprof_trace_out::flight::files::LatencyGuard as core::ops::drop::Drop>::drop",
+            "core::ptr::drop_in_place::<rtprof_trace_out::flight::files::LatencyGuard>",
         ] {
             assert!(is_hook(name, true) && is_hook(name, false), "{name}");
         }

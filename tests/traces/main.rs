@@ -23,6 +23,7 @@ mod trace_of;
 #[allow(dead_code, reason = "every test uses its own part of this")]
 mod trace_script;
 mod truth;
+mod window_files;
 mod writers;
 
 #[global_allocator]

@@ -47,7 +47,7 @@ mod v2;
 mod varint;
 
 pub use error::TraceError;
-pub use flight::FlightRecorder;
+pub use flight::{FlightRecorder, LatencyGuard, WindowFiles, WindowOptions};
 pub use options::{Format, Options};
 pub use reader::Reader;
 pub use session::stop;

@@ -3,6 +3,8 @@
 //! Locks: `CURRENT` guards which flight recorder is enabled. A flight recorder's `state` guards its encoder and its
 //! ring; under it, the locks of [`super::recording`] are taken. No lock is held while a window is written.
 
+mod directory;
+mod files;
 mod ring;
 mod window;
 
@@ -24,6 +26,8 @@ use super::recording::{Consumer, Kind, Limits, Part};
 use super::samples::Samples;
 use super::v2::{V2, Version};
 use super::{Clock, Encode, Format, Options, Stats, TraceError};
+
+pub use files::{LatencyGuard, WindowFiles, WindowOptions};
 
 use ring::Ring;
 use window::Window;

@@ -1,0 +1,134 @@
+//! A directory of windows: names, permissions, the removal of old files.
+
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::SystemTime;
+
+use crate::TraceError;
+
+const PREFIX: &str = "flight-";
+const COMPLETE: &str = "trace";
+/// A file that is being written, or whose process ended meanwhile.
+const PARTIAL: &str = "partial";
+/// Digits of the time in a name, in ms: the names sort by it until the year 2286.
+const DIGITS: usize = 13;
+/// Bytes of the reason in a name.
+const LONGEST_REASON: usize = 64;
+
+/// A directory in which files can be created.
+pub(super) struct Directory {
+    path: PathBuf,
+    max_files: usize,
+}
+
+impl Directory {
+    /// Creates it if it does not exist.
+    pub(super) fn new(path: &Path, max_files: usize) -> io::Result<Self> {
+        let prepare = || {
+            fs::create_dir_all(path)?;
+            // The program may change its working directory later.
+            let path = fs::canonicalize(path)?;
+            // Without it, that no file can be created would be found out when the first window is needed.
+            let probe = path.join(file_name("probe", PARTIAL));
+            create(&probe).and_then(|_| fs::remove_file(&probe))?;
+            Ok(path)
+        };
+        let path = prepare().map_err(|error| at(path, error))?;
+        Ok(Self { path, max_files: max_files.max(1) })
+    }
+
+    /// Creates a file, and removes the oldest ones. If `write` fails there is no file.
+    pub(super) fn write(
+        &self,
+        reason: &str,
+        write: impl FnOnce(&File) -> Result<(), TraceError>,
+    ) -> Result<PathBuf, TraceError> {
+        let path = self.path.join(file_name(reason, COMPLETE));
+        let partial = path.with_extension(PARTIAL);
+        let failed = |error, stats| TraceError::Write(at(&partial, error), stats);
+        let written = create(&partial).map_err(|error| failed(error, Box::default())).and_then(|file| {
+            write(&file).map_err(|error| match error {
+                TraceError::Write(error, stats) => failed(error, stats),
+                error => error,
+            })?;
+            fs::rename(&partial, &path).map_err(|error| failed(error, Box::default()))
+        });
+        if written.is_err() {
+            // The disk may be full.
+            fs::remove_file(&partial).ok();
+        }
+        written?;
+        self.remove_old();
+        Ok(path)
+    }
+
+    fn remove_old(&self) {
+        let Ok(entries) = fs::read_dir(&self.path) else { return };
+        let is_window =
+            |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
+        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_window).collect();
+        files.sort_unstable();
+        let excess = files.len().saturating_sub(self.max_files);
+        for old in &files[..excess] {
+            // Another process may have removed it.
+            fs::remove_file(old).ok();
+        }
+    }
+}
+
+/// Creates a file that only its owner can read: messages in a trace may be confidential.
+fn create(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Returns a name that this process has not used yet.
+fn file_name(reason: &str, extension: &str) -> String {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = u64::try_from(since_1970.as_millis()).unwrap_or(0);
+    let last = LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |last| Some(now.max(last + 1)));
+    let time = now.max(last.unwrap_or(0) + 1);
+    let plain = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
+    let reason: String = reason.chars().take(LONGEST_REASON).map(plain).collect();
+    format!("{PREFIX}{time:0DIGITS$}-{}-{reason}.{extension}", std::process::id())
+}
+
+/// Whether [`file_name`] makes such names.
+fn is_file_name(name: &str) -> bool {
+    let after_time = name.strip_prefix(PREFIX).and_then(|rest| rest.split_at_checked(DIGITS));
+    let is_dated = after_time
+        .is_some_and(|(time, rest)| time.bytes().all(|b| b.is_ascii_digit()) && rest.starts_with('-'));
+    is_dated && [COMPLETE, PARTIAL].iter().any(|end| Path::new(name).extension().is_some_and(|e| e == *end))
+}
+
+/// Adds the path to an error, whose text does not have it.
+fn at(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_distinct_sort_by_time_and_are_recognized() {
+        let reasons = ["checkout", "../../etc/passwd", "", "GET /a?b=ü"];
+        let names: Vec<_> = (0..100).map(|i| file_name(reasons[i % reasons.len()], COMPLETE)).collect();
+        assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
+        for name in &names {
+            assert!(is_file_name(name) && !name.contains(['/', '?']) && name.is_ascii(), "{name}");
+        }
+        assert!(file_name(&"long".repeat(1000), COMPLETE).len() < 255);
+        for foreign in
+            ["flight-1.trace", "flight-1764230000123.trace", "flight-1764230000123-1-x.pb", "trace.out"]
+        {
+            assert!(!is_file_name(foreign), "{foreign}");
+        }
+    }
+}
