@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Prints the command that the README shows after `<!-- ci:NAME -->`, so that CI runs what users type.
 #
-#   ci/readme.sh test | example | cpu | contention | service | fetch | fetch-trace | hang | hang-look
+#   ci/readme.sh test | example | cpu | contention | service | fetch | fetch-trace | hang | hang-look | ...
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-name="${1:?which command: test, example, cpu, contention, service, fetch, fetch-trace, hang or hang-look}"
+name="${1:?which command: test, example, cpu, contention, service, fetch, fetch-trace ...}"
 command="$(awk -v marker="<!-- ci:$name -->" '
     index($0, marker)      { wanted = 1; next }
     wanted && /^```/       { if (inside) exit; inside = 1; next }

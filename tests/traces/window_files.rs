@@ -39,7 +39,13 @@ fn files_in(directory: &Path) -> Vec<String> {
 /// Returns options with an empty directory.
 fn options(name: &str) -> WindowOptions {
     fs::remove_dir_all(directory(name)).ok();
-    WindowOptions { directory: directory(name), report, min_interval: PATIENCE, ..Default::default() }
+    WindowOptions {
+        directory: directory(name),
+        report,
+        min_interval: PATIENCE,
+        panic_timeout: PATIENCE,
+        ..Default::default()
+    }
 }
 
 fn started() -> FlightRecorder {
