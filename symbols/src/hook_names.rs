@@ -8,10 +8,10 @@
 use crate::prune::{in_crate, method};
 
 /// Our own crates, and those of the locks that they are built on; `scopeguard` is how `MutexGuard::unlocked` locks
-/// again. `rtprof_trace_out` records messages about slow operations and panics.
+/// again. `flight::files` records messages about slow operations and panics.
 const CRATES: [&str; 7] = [
     "rtprof_hooks",
-    "rtprof_trace_out",
+    "rtprof_trace_out::flight::files",
     "rtprof_tracer",
     "lock_api",
     "parking_lot_core",
