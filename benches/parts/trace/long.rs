@@ -1,11 +1,11 @@
 //! A trace of many events, from its start to its last byte.
 
-use std::fs;
 use std::time::Instant;
 
 use rtprof::trace::Options;
 
 use crate::event::{self, Events};
+use crate::memory::peak;
 use crate::recording::Recording;
 
 /// Records so many events as fast as one thread can, with the default options, while another thread reads. Returns the
@@ -32,12 +32,4 @@ pub(crate) fn timed(events: &Events, count: usize) -> [f64; 9] {
         stopped.as_secs_f64(),
         reading,
     ]
-}
-
-/// Returns the maximum of the resident bytes so far.
-fn peak() -> usize {
-    let text = fs::read_to_string("/proc/self/status").expect("benchmarks run on Linux");
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("every process has one");
-    let kib: usize = line.trim().trim_end_matches("kB").trim().parse().expect("a number");
-    kib * 1024
 }

@@ -1,8 +1,9 @@
 //! The part for execution traces: the cost and the size of an event, the cost for programs, and reading.
 //!
 //! Requests:
-//! - `begin` and `end`: a trace that is read while it is recorded; `end` answers events, bytes in the buffers, bytes of
-//!   the file, and events that were dropped;
+//! - `begin` and `end`: a trace that is read while it is recorded, with `begin-v1` in the first format; `end` answers
+//!   events, bytes in the buffers, bytes of the file, and events that were dropped;
+//! - `fly` and `land`: the same with a flight recorder, whose bytes are those of its window;
 //! - `warm`: records until buffers are reused;
 //! - `depth KIND WAY FRAMES`: answers the depth of recursion that gives recorded stacks of so many frames, and the
 //!   frames that they really have;
@@ -14,13 +15,16 @@
 //! - `threads COUNT`: starts waiting threads until there are so many;
 //! - `session`: answers ns of a start and of a stop, and the bytes of the file;
 //! - `drain WHAT COUNT`: answers the results of reading full buffers, see `drain.rs`;
-//! - `long COUNT`: answers the results of a long trace, see `long.rs`.
+//! - `long COUNT`: answers the results of a long trace, see `long.rs`;
+//! - `flight NANOS MILLIS`: answers the results of a flight recorder, see `flight.rs`.
 
 mod bare;
 mod drain;
 mod event;
+mod flight;
 mod job;
 mod long;
+mod memory;
 mod off;
 mod pool;
 mod recording;
@@ -29,7 +33,7 @@ mod session;
 use std::thread;
 use std::time::Duration;
 
-use rtprof::trace::{Options, Reader};
+use rtprof::trace::{Format, Options, Reader, Stats};
 use rtprof_benches::serve::serve;
 use rtprof_benches::team::{Placement, Team};
 
@@ -38,7 +42,8 @@ use recording::Recording;
 
 fn main() {
     let events = Events::default();
-    let mut recording = None;
+    let mut recording: Option<Recording> = None;
+    let mut flying = None;
     let mut unread = None;
     let mut waiting = session::Waiting::default();
     let team = Team::start(2);
@@ -47,12 +52,23 @@ fn main() {
             recording = Some(Recording::start(Options::default()));
             vec![]
         }
-        "end" => {
-            let (stats, _) = recording.take().expect("a trace was begun").stop();
-            [stats.events, stats.recorded_bytes, stats.bytes, stats.dropped_events].map(|n| n as f64).into()
+        "begin-v1" => {
+            recording = Some(Recording::start(Options { format: Format::V1, ..Options::default() }));
+            vec![]
         }
+        "end" => counts(recording.take().expect("a trace was begun").stop().0),
+        "fly" => {
+            flying = Some(flight::start());
+            vec![]
+        }
+        "land" => counts(flight::stop(&flying.take().expect("a flight recorder was started"))),
         "warm" => {
-            warm(&events, recording.as_ref().expect("a trace was begun"));
+            let read = || match (&recording, &flying) {
+                (Some(recording), _) => recording.generations(),
+                (None, Some(flying)) => flying.stats().generations,
+                (None, None) => panic!("a trace was begun"),
+            };
+            warm(&events, read);
             vec![]
         }
         "depth" => {
@@ -98,19 +114,27 @@ fn main() {
             let what = request.word();
             drain::timed(&events, &team, what, request.number()).into()
         }
+        "flight" => {
+            let nanos = request.number();
+            flight::timed(nanos, Duration::from_millis(request.number() as u64)).into()
+        }
         "long" => long::timed(&events, request.number()).into(),
         other => panic!("unknown request {other}"),
     });
     drop(unread);
 }
 
+fn counts(stats: Stats) -> Vec<f64> {
+    [stats.events, stats.recorded_bytes, stats.bytes, stats.dropped_events].map(|n| n as f64).into()
+}
+
 /// Records until some generations are read: later records go to buffers that were used before, as in any trace that has
 /// run for a while. Fresh buffers would cost page faults.
-fn warm(events: &Events, recording: &Recording) {
+fn warm(events: &Events, read: impl Fn() -> u64) {
     for generation in 1..=3 {
         // More than a generation holds, at seven bytes each, but recorded no faster than the reader reads.
         events.timed(event::kind("goal"), (0, 1), 1, 1_300_000);
-        while recording.generations() < generation {
+        while read() < generation {
             thread::sleep(Duration::from_millis(10));
         }
     }

@@ -1,6 +1,7 @@
 //! Measures execution traces: the cost and the size of an event, the cost for programs, and reading.
 
 mod event;
+mod flight;
 mod job;
 mod off;
 mod pool;
@@ -23,5 +24,6 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     size::measure(binaries, effort, table)?;
     job::measure(binaries, effort, table)?;
     pool::measure(binaries, effort, table)?;
+    flight::measure(binaries, effort, table)?;
     session::measure(binaries, effort, table)
 }

@@ -51,8 +51,9 @@ pub(crate) struct Effort {
     pub(crate) sessions: usize,
     /// How often full buffers are read, and in how many processes.
     pub(crate) drains: usize,
-    /// Long traces, each in a separate process.
+    /// Long traces, and flight recorders, each in a separate process; milliseconds of a flight recorder.
     pub(crate) long_traces: usize,
+    pub(crate) flight_millis: usize,
     /// Stretches of sampled time, and milliseconds of one.
     pub(crate) cpu_stretches: usize,
     pub(crate) cpu_millis: usize,
@@ -93,6 +94,7 @@ impl Effort {
         sessions: 20,
         drains: 5,
         long_traces: 3,
+        flight_millis: 12_000,
         cpu_stretches: 5,
         cpu_millis: 4_000,
         cpu_processes: 4,
@@ -130,6 +132,7 @@ impl Effort {
         sessions: 5,
         drains: 1,
         long_traces: 1,
+        flight_millis: 2_000,
         cpu_stretches: 1,
         cpu_millis: 1_000,
         cpu_processes: 1,
