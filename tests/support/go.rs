@@ -134,6 +134,12 @@ impl Go {
         String::from_utf8(self.trace(argument, path)).expect("it prints UTF-8")
     }
 
+    /// Returns all events of a trace in the second format as they are in the file.
+    pub(crate) fn trace_wire_events(&self, path: &Path) -> String {
+        let argument = if self.version == NEWEST { "-d=wire" } else { "-d=2" };
+        String::from_utf8(self.trace(argument, path)).expect("it prints UTF-8")
+    }
+
     /// Returns the profile that `go tool trace -pprof=KIND` makes of a trace.
     pub(crate) fn trace_profile(&self, kind: &str, path: &Path) -> Profile {
         Profile::read(&self.trace(&format!("-pprof={kind}"), path))

@@ -54,6 +54,10 @@ pub(crate) fn check_events(go: &Go, path: &Path, parsed: &Parsed) {
             .collect();
         let changes = changes.len();
         assert!(count("StateTransition") >= changes, "Go {}: {changes} of {kinds:?}", go.version);
+        let is_first_format = std::fs::read(path).expect("it was saved").starts_with(b"go 1.19 trace");
+        if !is_first_format {
+            check_wire(go, path, parsed);
+        }
     } else {
         let mut told: BTreeMap<&str, usize> = BTreeMap::new();
         for kind in text.lines().filter_map(|line| line.split_whitespace().nth(1)) {
@@ -64,6 +68,30 @@ pub(crate) fn check_events(go: &Go, path: &Path, parsed: &Parsed) {
             *expected.entry(plain_name(event.event_type())).or_default() += 1;
         }
         assert_eq!(told, expected, "Go {}", go.version);
+    }
+}
+
+/// Checks that the tools read the file's own events, without an interpretation of them.
+fn check_wire(go: &Go, path: &Path, parsed: &Parsed) {
+    let text = go.trace_wire_events(path);
+    let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+    for kind in text.lines().filter_map(|line| line.split_whitespace().next()) {
+        *kinds.entry(kind).or_default() += 1;
+    }
+    let regions = parsed.events_of(EventType::UserRegion);
+    let begins = regions.filter(|event| event.argument("mode") == Some(0)).count();
+    let expected = [
+        ("UserLog", parsed.count(EventType::UserLog)),
+        ("UserTaskBegin", parsed.count(EventType::UserTaskCreate)),
+        ("UserTaskEnd", parsed.count(EventType::UserTaskEnd)),
+        ("UserRegionBegin", begins),
+        ("UserRegionEnd", parsed.count(EventType::UserRegion) - begins),
+        ("HeapAlloc", parsed.count(EventType::HeapAlloc)),
+        ("CPUSample", parsed.count(EventType::CpuSample)),
+        ("Frequency", parsed.generations().len()),
+    ];
+    for (kind, expected) in expected {
+        assert_eq!(kinds.get(kind).copied().unwrap_or(0), expected, "Go {}: {kind} of {kinds:?}", go.version);
     }
 }
 

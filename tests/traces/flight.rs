@@ -5,9 +5,9 @@ use std::io::Read;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use rtprof::sync::{Arc, Condvar, Mutex};
+use rtprof::sync::{Arc, Mutex};
 use rtprof::trace::{self, FlightRecorder, Format, Options, Reader, Stats, TraceError};
-use rtprof::{collector, thread};
+use rtprof::{GoroutineState, collector, thread};
 use rtprof_trace_check::{EventType, Parsed};
 
 use crate::support::{Background, PATIENCE, child, fork, go, until};
@@ -253,31 +253,54 @@ fn old_generations_are_dropped() {
 fn a_call_in_progress_is_shown_in_each_window() {
     child::isolated("a_call_in_progress_is_shown_in_each_window", || {
         let flight = started(Options::default());
-        let (waits, woken) = (Arc::new((Mutex::new(false), Condvar::new())), AtomicUsize::new(0));
-        std::thread::scope(|s| {
-            let waiter = {
-                let (waits, woken) = (waits.clone(), &woken);
-                move || {
-                    trace::syscall(|| {
-                        let mut is_over = waits.0.lock();
-                        while !*is_over {
-                            waits.1.wait(&mut is_over);
-                        }
-                    });
-                    woken.store(1, Ordering::Release);
-                    trace::log("test", "back");
-                }
-            };
-            let handle = s.spawn(waiter);
-            for _ in 0..3 {
-                window(&flight);
-            }
-            *waits.0.lock() = true;
-            waits.1.notify_all();
-            handle.join().expect("it ends well");
+        let (end, ends) = std::sync::mpsc::channel();
+        let calls = move || {
+            trace::syscall(|| ends.recv()).expect("it is told to end");
+            trace::log("test", "back");
+        };
+        let thread = thread::Builder::new().name("calls".into()).spawn(calls).expect("there are threads");
+        let is_in_call = || {
+            let window = window(&flight);
+            let caller = window.goroutines_named("calls").next();
+            caller
+                .is_some_and(|caller| window.events_of(EventType::GoSysBlock).any(|call| call.g() == caller))
+        };
+        until("the call has begun", || {
+            let profile = rtprof::goroutine_profile();
+            profile.iter().any(|record| record.name == "calls" && record.state == GoroutineState::Syscall)
         });
-        assert_eq!((woken.load(Ordering::Acquire), logs(&window(&flight))), (1, vec!["back".to_owned()]));
+        // Also in the first window, whose last generation is the one in which the call began.
+        for _ in 0..3 {
+            assert!(is_in_call());
+        }
+        end.send(()).expect("it waits");
+        thread.join().expect("it ends well");
+        assert_eq!(logs(&window(&flight)), ["back"]);
         flight.stop();
+    });
+}
+
+/// A window has an end even if the program records faster than it is encoded.
+#[test]
+fn a_program_that_records_too_fast() {
+    child::isolated("a_program_that_records_too_fast", || {
+        let options = Options { max_bytes: 1 << 20, buffer_memory: 4 << 20, ..Options::default() };
+        let flight = started(options);
+        let background = Background::default();
+        std::thread::scope(|s| {
+            let _ends = background.ends_here();
+            for _ in 0..3 {
+                s.spawn(|| background.repeat(|| trace::with_region("region", || ())));
+            }
+            until("it was too fast", || flight.stats().dropped_events > 0);
+            for _ in 0..3 {
+                let mut bytes = Vec::new();
+                flight.write_to(&mut bytes).expect("a vector takes everything");
+                assert!(bytes.len() > 1000);
+            }
+            flight.stop();
+        });
+        assert_works();
     });
 }
 

@@ -13,6 +13,7 @@ mod samples;
 mod sessions;
 #[path = "../support/mod.rs"]
 mod support;
+mod task_windows;
 #[path = "../support/trace_go.rs"]
 #[allow(dead_code, reason = "every test uses its own part of this")]
 mod trace_go;

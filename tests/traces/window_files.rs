@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use rtprof::sync::Mutex;
 use rtprof::thread;
@@ -105,6 +105,11 @@ fn a_slow_operation_writes_a_window() {
 
         // Without an interval each writes one; all but the newest are removed.
         fs::write(directory.join("flight-note.trace"), "not ours").unwrap();
+        // Of a process whose clock was ahead; of one that is writing, and of one that was killed an hour ago.
+        fs::write(directory.join("flight-9999999999999-1-ahead.trace"), "").unwrap();
+        fs::write(directory.join("flight-0000000000001-1-writing.partial"), "").unwrap();
+        let killed = fs::File::create(directory.join("flight-0000000000002-1-killed.partial")).unwrap();
+        killed.set_modified(SystemTime::now() - Duration::from_secs(3600)).unwrap();
         let options = WindowOptions { directory: directory.clone(), max_files: 3, ..Default::default() };
         let often = WindowOptions { min_interval: Duration::ZERO, report, ..options };
         let files = WindowFiles::new(&flight, often).expect("it exists");
@@ -115,9 +120,10 @@ fn a_slow_operation_writes_a_window() {
         let last = files.write("on request").expect("it can be written");
         assert_eq!(logs(&parsed(&last), "slow").len(), 7);
         let names = files_in(&directory);
-        assert_eq!(names.len(), 4, "{names:?}");
-        assert!(names.iter().all(|name| name.ends_with(".trace")), "{names:?}");
-        assert!(directory.join(&names[2]) == last && names[3] == "flight-note.trace", "{names:?}");
+        assert_eq!(names.len(), 5, "{names:?}");
+        assert_eq!(names[0], "flight-0000000000001-1-writing.partial");
+        assert!(names[1..4].iter().all(|name| name.ends_with(".trace")), "{names:?}");
+        assert!(directory.join(&names[3]) == last && names[4] == "flight-note.trace", "{names:?}");
         flight.stop();
         assert!(matches!(files.write("on request"), Err(TraceError::FlightDisabled)));
         assert_works();
@@ -132,13 +138,14 @@ fn a_directory_that_fails_is_reported() {
         let directory = options.directory.clone();
         let files = WindowFiles::new(&flight, options.clone()).expect("it can be created");
         fs::remove_dir(&directory).expect("it is empty");
+        files.write("on request").expect("the directory is created again");
+        fs::remove_dir_all(&directory).expect("it exists");
+        fs::write(&directory, "a file").unwrap();
         do_slowly(&files, Duration::ZERO);
         until("the error is reported", || !REPORTS.lock().is_empty());
         let (_, result) = REPORTS.lock()[0].clone();
         let error = result.expect_err("there is no directory");
         assert!(error.contains("failed after 0 bytes: ") && error.contains("fails/flight-"), "{error}");
-
-        fs::write(&directory, "a file").unwrap();
         let error = WindowFiles::new(&flight, options).expect_err("it is a file").to_string();
         assert!(error.contains("windows/fails: "), "{error}");
         fs::remove_file(&directory).unwrap();
@@ -228,6 +235,34 @@ fn a_panic_that_is_caught_goes_on() {
         panic::catch_unwind(fails).expect_err("it panics");
         assert_eq!(files_in(&directory).len(), 1);
         assert_eq!((BEFORE.load(Ordering::Relaxed), REPORTS.lock().len()), (3, 1));
+        flight.stop();
+        assert_works();
+    });
+}
+
+/// A report that needs a lock of the thread that panics, and panics itself.
+#[test]
+fn a_report_that_waits_or_panics_holds_up_no_panic() {
+    child::isolated("a_report_that_waits_or_panics_holds_up_no_panic", || {
+        static HELD: Mutex<usize> = Mutex::new(0);
+        let report = |_: &str, _: &Result<PathBuf, TraceError>| {
+            *HELD.lock() += 1;
+            panic!("in the report");
+        };
+        let flight = started();
+        let forever = Duration::from_secs(1 << 30);
+        let options = WindowOptions { report, panic_timeout: forever, ..options("reports") };
+        let directory = options.directory.clone();
+        let files = WindowFiles::new(&flight, options).expect("it can be created");
+        files.on_panic();
+        // It would wait for ever for the report, or the report for itself.
+        let held = HELD.lock();
+        panic::catch_unwind(fails).expect_err("it panics");
+        assert_eq!(files_in(&directory).len(), 1);
+        drop(held);
+        until("the window is reported", || *HELD.lock() == 1);
+        panic::catch_unwind(fails).expect_err("it panics");
+        assert_eq!(files_in(&directory).len(), 1);
         flight.stop();
         assert_works();
     });

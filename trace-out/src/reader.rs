@@ -82,7 +82,7 @@ impl Reader {
         })?;
         // Measured before the first event, because it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
-        let limits = Limits { memory: session.options.buffer_memory, full: usize::MAX };
+        let limits = Limits { memory: session.options.buffer_memory, full: usize::MAX, backlog: usize::MAX };
         let consumer = Consumer::start(Kind::Trace, limits).inspect_err(|_| session.close())?;
         let start = consumer.begin();
         let consumer = Arc::new(consumer);

@@ -13,8 +13,8 @@
 //! ```
 //!
 //! A consumer that begins or ends while another one goes on does so at a cut: each generation declares the state of
-//! every goroutine, so an encoder may begin with any. A consumer whose queue exceeds its memory loses generations;
-//! encoders treat them like buffers that were lost.
+//! every goroutine, so an encoder may begin with any. A consumer whose queue exceeds its memory loses generations,
+//! a trace the newest and a flight recorder the oldest; encoders treat them like buffers that were lost.
 //!
 //! Locks: `RECORDING` guards the drain and the list of consumers, and is held during a cut. Under it, `queue` guards
 //! the queue of a consumer, for a moment.
@@ -47,6 +47,8 @@ pub(super) struct Limits {
     pub(super) memory: usize,
     /// Bytes of records that end a generation.
     pub(super) full: usize,
+    /// Bytes of the records of complete generations that are not encoded yet. Beyond that the oldest are lost.
+    pub(super) backlog: usize,
 }
 
 struct Recording {
@@ -69,8 +71,9 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     parts: VecDeque<Part>,
-    /// The memory of the parts.
+    /// The memory of the parts, and the bytes of records in it.
     memory: usize,
+    bytes: usize,
     /// Whether generations were lost since the last part.
     is_after_loss: bool,
     lost_buffers: u64,
@@ -83,6 +86,8 @@ struct Queue {
 pub(super) struct Part {
     /// The records; `None` if they were lost, at the end of the consumer's recording.
     collected: Option<Arc<Collected>>,
+    /// The bytes of the records.
+    bytes: usize,
     is_after_loss: bool,
     /// The tick at which the generation ended.
     pub(super) end: u64,
@@ -159,17 +164,27 @@ impl Consumer {
     /// Returns the next generation. `None` if none is complete, or if the last one was returned. Must be called every
     /// few milliseconds: it also cuts a generation that has lasted long enough.
     pub(super) fn next(&self) -> Option<Part> {
-        if let Some(part) = self.shared.pop() {
-            return Some(part);
+        self.shared.pop().or_else(|| {
+            self.cut_if_due();
+            self.shared.pop()
+        })
+    }
+
+    /// Cuts a generation that has lasted long enough.
+    pub(super) fn cut_if_due(&self) {
+        if let Some(mut current) = here()
+            && let Some(recording) = current.as_mut()
+            // Only the others' part of the recording may go on.
+            && (!self.shared.queue().has_ended || recording.is_ending)
+            && recording.drain.wants_cut()
+        {
+            recording.cut(None);
         }
-        let mut current = here()?;
-        let recording = current.as_mut()?;
-        // Only the others' part of the recording may go on.
-        if !self.shared.queue().has_ended || recording.is_ending {
-            recording.cut_if_due();
-        }
-        drop(current);
-        self.shared.pop()
+    }
+
+    /// Returns the number of generations that [`next`](Self::next) has ready.
+    pub(super) fn ready(&self) -> usize {
+        self.shared.queue().parts.len()
     }
 
     /// Ends the present generation now, as if nothing more were recorded: calls in progress are in it too.
@@ -245,9 +260,12 @@ impl Recording {
     fn limit(&mut self) {
         let active = self.consumers.iter().filter(|consumer| !consumer.queue().has_ended);
         let limits = active.map(|consumer| consumer.limits);
-        let both = limits
-            .reduce(|a, b| Limits { memory: a.memory.saturating_add(b.memory), full: a.full.min(b.full) });
-        if let Some(Limits { memory, full }) = both {
+        let both = limits.reduce(|a, b| Limits {
+            memory: a.memory.saturating_add(b.memory),
+            full: a.full.min(b.full),
+            ..a
+        });
+        if let Some(Limits { memory, full, .. }) = both {
             self.drain.limit(memory, full);
         }
     }
@@ -262,21 +280,16 @@ impl Recording {
         drain::end_recording(self.drain.session());
     }
 
-    fn cut_if_due(&mut self) {
-        if self.drain.wants_cut() {
-            self.cut(None);
-        }
-    }
-
     /// Cuts the generation for all consumers. It is the last one of `ends`.
     fn cut(&mut self, ends: Option<&Arc<Shared>>) {
         let _untracked = hook::untracked();
+        let before = self.drain.counts().bytes;
         let collected = Arc::new(self.drain.cut());
         let is_over = self.drain.is_over();
         let counts = self.drain.counts();
         for consumer in &self.consumers {
             let is_last = is_over || ends.is_some_and(|ends| Arc::ptr_eq(ends, consumer));
-            consumer.push(&collected, &counts, is_last);
+            consumer.push(&collected, (counts.bytes - before) as usize, &counts, is_last);
         }
         if ends.is_some() {
             self.limit();
@@ -295,29 +308,30 @@ impl Shared {
     fn pop(&self) -> Option<Part> {
         let mut queue = self.queue();
         let part = queue.parts.pop_front()?;
-        queue.memory -= part.collected.as_ref().map_or(0, |collected| collected.memory());
+        queue.take(&part);
         Some(part)
     }
 
-    fn push(&self, collected: &Arc<Collected>, counts: &Counts, is_last: bool) {
+    fn push(&self, collected: &Arc<Collected>, bytes: usize, counts: &Counts, is_last: bool) {
         let mut queue = self.queue();
         if queue.has_ended {
             return;
         }
         queue.has_ended = is_last;
         let memory = collected.memory();
+        while queue.bytes.saturating_add(bytes) > self.limits.backlog && queue.lose_oldest() {}
         let fits = queue.parts.is_empty() || queue.memory + memory <= self.limits.memory;
         if fits {
             queue.memory += memory;
+            queue.bytes += bytes;
         } else {
-            let (buffers, records) = collected.counts();
-            queue.lost_buffers += buffers;
-            queue.lost_records += records;
+            queue.count_lost(collected);
         }
         if fits || is_last {
             let is_after_loss = queue.is_after_loss;
             queue.parts.push_back(Part {
                 collected: fits.then(|| collected.clone()),
+                bytes: if fits { bytes } else { 0 },
                 is_after_loss,
                 end: collected.end(),
                 counts: counts.since(&self.base),
@@ -329,9 +343,35 @@ impl Shared {
 }
 
 impl Queue {
+    /// Subtracts a part that has left the queue.
+    fn take(&mut self, part: &Part) {
+        self.memory -= part.collected.as_ref().map_or(0, |collected| collected.memory());
+        self.bytes -= part.bytes;
+    }
+
+    /// Loses the oldest part. Returns whether there was one.
+    fn lose_oldest(&mut self) -> bool {
+        let Some(oldest) = self.parts.pop_front() else { return false };
+        self.take(&oldest);
+        if let Some(collected) = &oldest.collected {
+            self.count_lost(collected);
+        }
+        match self.parts.front_mut() {
+            Some(next) => next.is_after_loss = true,
+            None => self.is_after_loss = true,
+        }
+        true
+    }
+
+    fn count_lost(&mut self, collected: &Collected) {
+        let (buffers, records) = collected.counts();
+        self.lost_buffers += buffers;
+        self.lost_records += records;
+    }
+
     fn clear(&mut self) {
         self.parts.clear();
-        self.memory = 0;
+        (self.memory, self.bytes) = (0, 0);
         self.has_ended = true;
     }
 }

@@ -4,7 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use crate::TraceError;
 
@@ -14,6 +14,8 @@ const COMPLETE: &str = "trace";
 const PARTIAL: &str = "partial";
 /// Digits of the time in a name, in ms: the names sort by it until the year 2286.
 const DIGITS: usize = 13;
+/// The age at which an unfinished file is not being written any more.
+const UNFINISHED: Duration = Duration::from_secs(600);
 /// Bytes of the reason in a name.
 const LONGEST_REASON: usize = 64;
 
@@ -48,7 +50,7 @@ impl Directory {
         let path = self.path.join(file_name(reason, COMPLETE));
         let partial = path.with_extension(PARTIAL);
         let failed = |error, stats| TraceError::Write(at(&partial, error), stats);
-        let written = create(&partial).map_err(|error| failed(error, Box::default())).and_then(|file| {
+        let written = self.create(&partial).map_err(|error| failed(error, Box::default())).and_then(|file| {
             write(&file).map_err(|error| match error {
                 TraceError::Write(error, stats) => failed(error, stats),
                 error => error,
@@ -60,18 +62,42 @@ impl Directory {
             fs::remove_file(&partial).ok();
         }
         written?;
-        self.remove_old();
+        self.remove_old(&path);
         Ok(path)
     }
 
-    fn remove_old(&self) {
+    /// Creates a file, and the directory again if it was removed.
+    fn create(&self, path: &Path) -> io::Result<File> {
+        match create(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::create_dir_all(&self.path)?;
+                create(path)
+            }
+            result => result,
+        }
+    }
+
+    /// Removes the oldest files, and what other processes have left unfinished. Their age counts, not their names: the
+    /// clock may have been set back.
+    fn remove_old(&self, newest: &Path) {
         let Ok(entries) = fs::read_dir(&self.path) else { return };
-        let is_window =
-            |path: &PathBuf| path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
-        let mut files: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(is_window).collect();
-        files.sort_unstable();
-        let excess = files.len().saturating_sub(self.max_files);
-        for old in &files[..excess] {
+        let mut complete = Vec::new();
+        for entry in entries.flatten() {
+            let path = entry.path();
+            let is_ours = path.file_name().and_then(|name| name.to_str()).is_some_and(is_file_name);
+            let Ok(changed) = entry.metadata().and_then(|metadata| metadata.modified()) else { continue };
+            if !is_ours || path == newest {
+                continue;
+            }
+            if path.extension().is_some_and(|extension| extension == COMPLETE) {
+                complete.push((changed, path));
+            } else if changed.elapsed().is_ok_and(|age| age > UNFINISHED) {
+                fs::remove_file(path).ok();
+            }
+        }
+        complete.sort_unstable();
+        let excess = (complete.len() + 1).saturating_sub(self.max_files);
+        for (_, old) in &complete[..excess] {
             // Another process may have removed it.
             fs::remove_file(old).ok();
         }

@@ -4,14 +4,14 @@
 //! |---|---|---|
 //! | `Inner::slow` | when the last window of a slow operation was begun | for a comparison |
 //! | `Inner::panic` | the same for panics, and the window in progress | for a comparison |
-//! | `Done::is_done` | whether that window is written | for an assignment |
+//! | `Progress::step` | how far that window is | for an assignment |
 //!
 //! No lock is held while another one is taken, or while a file is written. A file is written on a thread of ours: the
 //! look-up of functions may take seconds, which a request should not wait for.
 
 use std::fmt;
 use std::io::{self, Write};
-use std::panic::{self, PanicHookInfo};
+use std::panic::{self, AssertUnwindSafe, PanicHookInfo};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -31,15 +31,16 @@ pub struct WindowOptions {
     /// The directory, `.` by default. It is created if it does not exist.
     pub directory: PathBuf,
     /// The number of files that are kept, at least 1; 10 by default. When there are more, the oldest are removed: files
-    /// named `flight-TIME-…` in this directory, also those of other processes.
+    /// named `flight-TIME-….trace` in this directory, also those of other processes, and whatever their reasons.
     pub max_files: usize,
     /// The least time from a window of a slow operation to the next one, and from one panic's to the next one's; 10 s
     /// by default. A program in which everything is slow writes no more than that.
     pub min_interval: Duration,
     /// How long a thread that panics waits for its window, at most; 10 s by default.
     pub panic_timeout: Duration,
-    /// Called after each window that is written by itself: with its reason, and the file or why there is none. By
-    /// default it writes a line to standard error.
+    /// Called after each window that is written by itself, on a thread of rtprof: with the reason, and the file or why
+    /// there is none. By default it writes a line to standard error. It should not wait for locks that a thread may
+    /// hold while it panics, because that thread waits for it, a fifth of a second at most.
     pub report: fn(&str, &Result<PathBuf, TraceError>),
 }
 
@@ -87,7 +88,8 @@ fn report_to_stderr(reason: &str, result: &Result<PathBuf, TraceError>) {
 /// ```
 ///
 /// A file is named `flight-TIME-PROCESS-REASON.trace`, with the time in ms since 1970, and only its owner can read it.
-/// Until it is complete its name ends in `.partial`. Clones are the same.
+/// Until it is complete its name ends in `.partial`; if the process ends meanwhile, it stays so, and `go tool trace` shows
+/// its complete generations. Clones share the directory and the intervals.
 #[derive(Clone)]
 pub struct WindowFiles(Arc<Inner>);
 
@@ -104,18 +106,30 @@ struct Inner {
 struct Panic {
     process: u32,
     at: Instant,
-    done: Arc<Done>,
+    progress: Arc<Progress>,
 }
 
-/// Whether a window is written.
+/// The writing of a window.
 #[derive(Default)]
-struct Done {
-    is_done: Mutex<bool>,
+struct Progress {
+    step: Mutex<Step>,
     changed: Condvar,
 }
 
-/// Sets [`Done`] when dropped: at the end of the thread that writes, or at once if there is none.
-struct DoneGuard(Arc<Done>);
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Step {
+    #[default]
+    Writing,
+    Written,
+    Reported,
+}
+
+/// Sets the last step when dropped: at the end of the thread that writes, or at once if there is none.
+struct ProgressGuard(Arc<Progress>);
+
+/// How long a thread that panics waits for the report. It may hold a lock that the report needs, such as that of
+/// standard error.
+const REPORT_TIMEOUT: Duration = Duration::from_millis(200);
 
 impl WindowFiles {
     /// Creates the directory if it does not exist.
@@ -145,13 +159,13 @@ impl WindowFiles {
 
     /// Writes a window at each panic, from now on.
     ///
-    /// The trace has the panic's text as a message of category `panic`. While another thread writes the window, the
+    /// The trace has the panic's text as a message of category `panic`: who may fetch the trace may read it. While another thread writes the window, the
     /// previous panic hook is called; then the thread that panics waits until the window is written, for at most
     /// [`WindowOptions::panic_timeout`], because the process may be about to end. None is written within
     /// [`WindowOptions::min_interval`] of the last panic's, or if the recorder is not enabled.
     ///
     /// A hook that ends the process should be set after this one and call it, or it ends the process before the window
-    /// is written. Calling this again changes nothing, nor does a call while the thread panics.
+    /// is written. While a thread waits, std lets no other thread change the hook. Calling this again changes nothing, nor does a call while the thread panics.
     pub fn on_panic(&self) {
         // Hooks cannot be changed by a thread that panics.
         if std::thread::panicking() || self.0.has_hook.swap(true, Ordering::Relaxed) {
@@ -160,10 +174,10 @@ impl WindowFiles {
         let files = self.clone();
         let previous = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            let done = files.panicked(info);
+            let progress = files.panicked(info);
             previous(info);
-            if let Some(done) = done {
-                done.wait(files.0.options.panic_timeout);
+            if let Some(progress) = progress {
+                progress.wait(files.0.options.panic_timeout);
             }
         }));
     }
@@ -198,43 +212,45 @@ impl WindowFiles {
         self.write_in_background(reason, name.to_owned(), None);
     }
 
-    /// Starts writing the window of a panic, and returns when it is written, or the last one.
-    fn panicked(&self, info: &PanicHookInfo<'_>) -> Option<Arc<Done>> {
+    /// Starts writing the window of a panic. Returns its progress, or that of the last one.
+    fn panicked(&self, info: &PanicHookInfo<'_>) -> Option<Arc<Progress>> {
         let Inner { flight, options, panic, .. } = &*self.0;
-        // A panic in rtprof may hold the locks that writing needs.
+        // A panic in rtprof may hold the locks that writing needs; a panic in `report` would wait for itself.
         if hook::is_own_work() || !flight.enabled() {
             return None;
         }
         let reason = info.to_string().replacen(":\n", ": ", 1);
         rtprof_tracer::log("panic", &reason);
         let process = own_process();
-        let done = Arc::<Done>::default();
+        let progress = Arc::<Progress>::default();
         {
             let mut last = panic.lock()?;
             if let Some(last) = &*last
                 && last.process == process
                 && last.at.elapsed() < options.min_interval
             {
-                return Some(last.done.clone());
+                return Some(last.progress.clone());
             }
-            *last = Some(Panic { process, at: Instant::now(), done: done.clone() });
+            *last = Some(Panic { process, at: Instant::now(), progress: progress.clone() });
         }
-        self.write_in_background(reason, "panic".into(), Some(DoneGuard(done.clone())));
-        Some(done)
+        self.write_in_background(reason, "panic".into(), Some(ProgressGuard(progress.clone())));
+        Some(progress)
     }
 
-    fn write_in_background(&self, reason: String, name: String, done: Option<DoneGuard>) {
+    fn write_in_background(&self, reason: String, name: String, progress: Option<ProgressGuard>) {
         let report = self.0.options.report;
         let files = self.clone();
         let failed = reason.clone();
         let write = move || {
-            let _done = done;
             let _labels = labels::set_own("window");
-            let result = {
-                let _untracked = hook::untracked();
-                files.write(&name)
-            };
-            report(&reason, &result);
+            let _untracked = hook::untracked();
+            let result = files.write(&name);
+            if let Some(ProgressGuard(progress)) = &progress {
+                progress.set(Step::Written);
+            }
+            // Its panic was printed, and concerns only the report.
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| report(&reason, &result)));
+            drop(progress);
         };
         let thread = std::thread::Builder::new().name("rtprof-window".into());
         let spawned = {
@@ -242,7 +258,8 @@ impl WindowFiles {
             hidden::hiding(Calls::THREADS, || thread.spawn(write))
         };
         if let Err(error) = spawned {
-            report(&failed, &Err(TraceError::NoThread(error)));
+            // Not the program's report: if it panicked here, during a panic, the process would be aborted.
+            report_to_stderr(&failed, &Err(TraceError::NoThread(error)));
         }
     }
 }
@@ -265,19 +282,29 @@ impl Drop for LatencyGuard<'_> {
     }
 }
 
-impl Done {
+impl Progress {
+    fn set(&self, step: Step) {
+        *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the window is written, and a moment more for the report.
     fn wait(&self, timeout: Duration) {
         // The wait is rtprof's and not the program's.
         let _untracked = hook::untracked();
-        let guard = self.is_done.lock().unwrap_or_else(PoisonError::into_inner);
-        drop(self.changed.wait_timeout_while(guard, timeout, |is_done| !*is_done));
+        for (wanted, timeout) in [(Step::Written, timeout), (Step::Reported, REPORT_TIMEOUT)] {
+            let step = self.step.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = self.changed.wait_timeout_while(step, timeout, |step| *step < wanted);
+            if waited.is_ok_and(|(_, waited)| waited.timed_out()) {
+                return;
+            }
+        }
     }
 }
 
-impl Drop for DoneGuard {
+impl Drop for ProgressGuard {
     fn drop(&mut self) {
-        *self.0.is_done.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.0.changed.notify_all();
+        self.0.set(Step::Reported);
     }
 }
 

@@ -35,6 +35,8 @@ use window::Window;
 /// How often the recorder looks for work while the program records much, and while it records little.
 const LOOK: Duration = Duration::from_millis(10);
 const IDLE_LOOK: Duration = Duration::from_millis(50);
+/// How long it leaves the lock to others after each generation, when another one is ready.
+const BREATH: Duration = Duration::from_millis(1);
 
 /// The parts of [`Options::max_bytes`] that one generation takes: the fewer, the less is lost with the oldest one.
 const GENERATIONS: usize = 8;
@@ -169,6 +171,8 @@ impl FlightRecorder {
     /// Ends recording, and forgets the window. Windows that are being written are completed. Does nothing if the
     /// recorder is not enabled. Go: `FlightRecorder.Stop`.
     pub fn stop(&self) {
+        // Held until the recording has ended, so that a start which comes meanwhile succeeds.
+        let _current = CURRENT.lock();
         let flight = self.0.flight.lock().and_then(|mut flight| flight.take_if(|flight| flight.is_here()));
         if let Some(flight) = flight {
             flight.stop();
@@ -184,11 +188,12 @@ impl FlightRecorder {
     /// Writes the window, up to now, and returns its length in bytes. Any thread may call it, also several at once.
     /// Recording goes on meanwhile. Go: `FlightRecorder.WriteTo`.
     ///
-    /// It takes as long as `w` and the look-up of functions' names, which reads the program's debug information at the
-    /// first time.
+    /// It takes as long as `w`, the look-up of functions' names, which reads the program's debug information at the
+    /// first time, and the encoding of what was recorded last.
     ///
     /// # Errors
-    /// [`TraceError::FlightDisabled`] if the recorder is not enabled; [`TraceError::Write`] if `w` fails.
+    /// [`TraceError::FlightDisabled`] if the recorder is not enabled; [`TraceError::Write`] if `w` fails;
+    /// [`TraceError::WriterBusy`] if the window is beginning anew at this moment.
     pub fn write_to(&self, w: impl Write) -> Result<u64, TraceError> {
         self.write_with(w, self.0.options.symbolization)
     }
@@ -256,8 +261,7 @@ impl Flight {
         let _untracked = hook::untracked();
         let mut guard = self.state();
         while let Some(state) = guard.as_mut() {
-            let is_busy = state.go_on(&self.options);
-            let pause = if is_busy { LOOK } else { IDLE_LOOK };
+            let pause = state.go_on(&self.options);
             guard = match self.stopped.wait_timeout(guard, pause) {
                 Ok((guard, _)) => guard,
                 Err(poisoned) => poisoned.into_inner().0,
@@ -267,13 +271,13 @@ impl Flight {
 }
 
 impl State {
-    /// Encodes what is recorded. Returns whether that was much.
-    fn go_on(&mut self, options: &Options) -> bool {
+    /// Encodes what is recorded. Returns when to look again.
+    fn go_on(&mut self, options: &Options) -> Duration {
         let Some(live) = &mut self.live else {
             self.live = Live::start(options).ok();
-            return false;
+            return IDLE_LOOK;
         };
-        let is_busy = live.catch_up() || live.consumer.tables().is_nearly_full();
+        let is_busy = live.go_on() || live.consumer.tables().is_nearly_full();
         if let Some(samples) = &mut self.samples {
             samples.go_on();
         }
@@ -283,8 +287,13 @@ impl State {
             // The tables are emptied between the two.
             self.live = None;
             self.live = Live::start(options).ok();
+            return LOOK;
         }
-        is_busy
+        match (live.consumer.ready(), is_busy) {
+            (1.., _) => BREATH,
+            (0, true) => LOOK,
+            (0, false) => IDLE_LOOK,
+        }
     }
 
     fn stats(&self) -> Stats {
@@ -304,7 +313,9 @@ impl Live {
         // Measured before the first event, because it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
         let full = (options.max_bytes / GENERATIONS).max(LEAST);
-        let consumer = Consumer::start(Kind::Flight, Limits { memory: options.buffer_memory, full })?;
+        // Records for more than a window would be encoded in vain.
+        let limits = Limits { memory: options.buffer_memory, full, backlog: options.max_bytes.max(2 * full) };
+        let consumer = Consumer::start(Kind::Flight, limits)?;
         let clock = Clock { ticks_per_second, start: consumer.begin() };
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         Ok(Self {
@@ -317,13 +328,20 @@ impl Live {
         })
     }
 
-    /// Encodes all generations that are complete. Returns whether one of them was ended by its size.
-    fn catch_up(&mut self) -> bool {
-        let mut is_busy = false;
-        while let Some(part) = self.consumer.next() {
-            is_busy |= self.encode(part);
+    /// Encodes the generations that are complete now. Those that are completed meanwhile come the next time: a program
+    /// that records faster than this encodes would otherwise keep it here for ever.
+    fn catch_up(&mut self) {
+        for _ in 0..self.consumer.ready() {
+            let Some(part) = self.consumer.next() else { return };
+            self.encode(part);
         }
-        is_busy
+    }
+
+    /// Encodes one generation, if one is complete. Returns whether it was ended by its size.
+    fn go_on(&mut self) -> bool {
+        // Also while others are ready: otherwise this one would grow meanwhile, and with it the window.
+        self.consumer.cut_if_due();
+        self.consumer.next().is_some_and(|part| self.encode(part))
     }
 
     fn encode(&mut self, part: Part) -> bool {

@@ -17,6 +17,10 @@ use super::goroutines::{NONE, Phase};
 use super::procs::{OUTSIDE, Wire};
 use super::reason::Reason;
 
+/// Open regions of a goroutine, beyond which the outer ones are forgotten: ends that were lost would otherwise add up
+/// while a flight recorder goes on for days.
+const OPEN_REGIONS: usize = 1024;
+
 /// The context in which a generation's records are converted to events.
 pub(crate) struct Writing<'a, W: Wire> {
     pub(super) schedule: &'a mut Schedule<W>,
@@ -300,7 +304,11 @@ impl<W: Wire> EventSink for Writing<'_, W> {
             Record::RegionBegin { task, name, stack } => {
                 let stack = schedule.names.region(stack, schedule.goroutines.name(at.goroutine), self.tables);
                 let Some(proc) = self.running(at) else { return };
-                self.schedule.goroutines[at.goroutine].regions.push((task, name));
+                let open = &mut self.schedule.goroutines[at.goroutine].regions;
+                if open.len() >= OPEN_REGIONS {
+                    open.drain(..OPEN_REGIONS / 2);
+                }
+                open.push((task, name));
                 let name = self.schedule.names.string(name, self.tables);
                 self.schedule.procs.put(proc, tick, Event::RegionBegin { task, name, stack });
             }

@@ -1,0 +1,102 @@
+//! Windows of a flight recorder, of a program whose tasks come and go.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use rtprof::task::Instrument;
+use rtprof::trace::{self, FlightRecorder, Options};
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::{Semaphore, mpsc};
+
+use crate::support::{Background, child, go, until};
+use crate::trace_of::{assert_works, parse, saved};
+
+fn workers(count: usize) -> Runtime {
+    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("there are threads")
+}
+
+/// Spawns tasks that wait for each other, and ends when they have.
+async fn churn() {
+    let (send, mut receive) = mpsc::channel::<u64>(4);
+    let turns = Arc::new(Semaphore::new(1));
+    for number in 0..20 {
+        let (send, turns) = (send.clone(), turns.clone());
+        let inner = async move { turns.acquire().await.map(drop) }.instrument_named("inner");
+        let task = async move {
+            inner.await.expect("it is not closed");
+            send.send(number).await.expect("it is received");
+        };
+        drop(tokio::spawn(task.instrument_named("churned")));
+    }
+    drop(send);
+    while receive.recv().await.is_some() {}
+}
+
+/// Returns a window.
+#[track_caller]
+fn window(flight: &FlightRecorder) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    flight.write_to(&mut bytes).expect("a vector takes everything");
+    bytes
+}
+
+#[test]
+fn a_storm_of_tasks() {
+    child::isolated("a_storm_of_tasks", || {
+        let wanted = std::env::var("RTPROF_WINDOWS").map_or(100, |n| n.parse().expect("a number"));
+        // Each window has a few generations, so that tasks begin, wait and end across their bounds.
+        let options =
+            Options { max_bytes: 256 << 10, min_age: Duration::from_millis(50), ..Options::default() };
+        let flight = FlightRecorder::new(options);
+        flight.start().expect("no other one is enabled");
+        let runtime = workers(2);
+        let (background, written) = (Background::default(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            let _ends = background.ends_here();
+            scope.spawn(|| {
+                background.repeat(|| {
+                    runtime.block_on(churn().instrument_named("churns"));
+                    // Without a pause most of the test's time would go to the reading of windows.
+                    std::thread::sleep(Duration::from_millis(1));
+                });
+            });
+            scope.spawn(|| {
+                background.repeat(|| {
+                    trace::start(std::io::sink()).expect("no other trace goes on");
+                    for _ in 0..5 {
+                        runtime.block_on(churn().instrument_named("churns"));
+                    }
+                    trace::stop().expect("a sink takes everything");
+                });
+            });
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    let (flight, written) = (&flight, &written);
+                    scope.spawn(move || {
+                        while written.fetch_add(1, Relaxed) < wanted {
+                            parse(&window(flight), "task-windows");
+                        }
+                    });
+                }
+            });
+            let mut last = Vec::new();
+            until("tasks wait in a window", || {
+                last = window(&flight);
+                let parsed = parse(&last, "task-window");
+                let churned: Vec<_> = parsed.goroutines_named("churned").collect();
+                parsed.events().any(|event| {
+                    event.event_type().name().starts_with("GoBlock") && churned.contains(&event.g())
+                })
+            });
+            let path = saved("a-storm-of-tasks", &last);
+            for (go, _) in go::trace_toolchains("a_storm_of_tasks") {
+                if go.version.starts_with("1.27") {
+                    go.trace_events(&path);
+                }
+            }
+        });
+        flight.stop();
+        assert_works();
+    });
+}
