@@ -1,5 +1,5 @@
-//! A search service that is slow now and then, and finds out why by itself: a flight recorder is always on, and the first
-//! slow request writes the last seconds to a file.
+//! A search service that is slow now and then, and finds out why by itself: a flight recorder is always on, and the
+//! first slow request writes the last seconds to a file.
 //!
 //! ```sh
 //! cargo run --release --example flight            # an index of 48 MiB of text

@@ -4,6 +4,8 @@
 #[path = "../tasks/by_hand.rs"]
 #[allow(dead_code, reason = "what is counted is asked elsewhere")]
 mod by_hand;
+#[path = "../support/churn.rs"]
+mod churn;
 mod leaves;
 mod order;
 mod regions;

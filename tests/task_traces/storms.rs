@@ -9,9 +9,10 @@ use rtprof::GoroutineState;
 use rtprof::task::Instrument;
 use rtprof::trace::{self, Options};
 use rtprof_trace_check::EventType;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Notify, Semaphore, mpsc};
+use tokio::runtime::Builder;
+use tokio::sync::{Notify, mpsc};
 
+use crate::churn::{churn, workers};
 use crate::support::{Background, child, stress, until};
 use crate::trace_go;
 use crate::trace_of::{Trace, record, start, valid};
@@ -19,34 +20,11 @@ use crate::trace_of::{Trace, record, start, valid};
 /// The number of traces that are started and stopped.
 const TRACES: usize = 100;
 
-fn workers(count: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("there are threads")
-}
-
 /// Asserts that nothing was lost or omitted: goroutines are in the recorded states, and every event fits.
 #[track_caller]
 fn check_whole(trace: &Trace) {
     trace.assert_whole();
     trace.assert_in_order();
-}
-
-/// Spawns tasks that wait for each other, and ends when they have.
-async fn churn(count: &AtomicU64) {
-    let (send, mut receive) = mpsc::channel::<u64>(4);
-    let turns = Arc::new(Semaphore::new(1));
-    for number in 0..20 {
-        let (send, turns) = (send.clone(), turns.clone());
-        let inner = async move { turns.acquire().await.map(drop) }.instrument_named("inner");
-        let task = async move {
-            inner.await.expect("it is not closed");
-            send.send(number).await.expect("it is received");
-        };
-        drop(tokio::spawn(task.instrument_named("churned")));
-    }
-    drop(send);
-    while receive.recv().await.is_some() {
-        count.fetch_add(1, Relaxed);
-    }
 }
 
 #[test]

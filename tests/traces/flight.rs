@@ -22,6 +22,11 @@ fn window(flight: &FlightRecorder) -> Parsed {
     trace_of::parse(&bytes, "window")
 }
 
+/// Returns options whose windows reach back to the start.
+fn lasting() -> Options {
+    Options { min_age: PATIENCE, ..Options::default() }
+}
+
 fn started(options: Options) -> FlightRecorder {
     let flight = FlightRecorder::new(options);
     flight.start().expect("no other one is enabled");
@@ -40,7 +45,7 @@ fn names(parsed: &Parsed) -> Vec<String> {
 #[test]
 fn a_window_shows_what_happened_up_to_now() {
     child::isolated("a_window_shows_what_happened_up_to_now", || {
-        let flight = started(Options::default());
+        let flight = started(lasting());
         assert!(flight.enabled() && FlightRecorder::current().is_some() && trace::is_enabled());
         let lock = Arc::new(Mutex::new(()));
         let held = lock.lock();
@@ -143,7 +148,7 @@ fn misuse_is_an_error_and_changes_nothing() {
 #[test]
 fn a_trace_goes_on_beside_it() {
     child::isolated("a_trace_goes_on_beside_it", || {
-        let flight = started(Options::default());
+        let flight = started(lasting());
         trace::log("test", "before");
         let in_it = trace::start_region("region from before");
         let trace = trace_of::record(|| {
@@ -252,7 +257,7 @@ fn old_generations_are_dropped() {
 #[test]
 fn a_call_in_progress_is_shown_in_each_window() {
     child::isolated("a_call_in_progress_is_shown_in_each_window", || {
-        let flight = started(Options::default());
+        let flight = started(lasting());
         let (end, ends) = std::sync::mpsc::channel();
         let calls = move || {
             trace::syscall(|| ends.recv()).expect("it is told to end");
@@ -391,7 +396,7 @@ fn new_names_are_never_used_up() {
 #[test]
 fn a_forked_child_has_none() {
     fork::isolated("a_forked_child_has_none", "fork", || {
-        let flight = started(Options::default());
+        let flight = started(lasting());
         fork::in_a_child("a child of a flight recorder", || {
             assert!(!flight.enabled() && FlightRecorder::current().is_none());
             assert!(matches!(flight.write_to(Vec::new()), Err(TraceError::FlightDisabled)));

@@ -2,6 +2,8 @@
 #![cfg(feature = "pprof")]
 
 mod asleep;
+#[path = "../support/churn.rs"]
+mod churn;
 mod collector;
 mod events;
 mod flight;

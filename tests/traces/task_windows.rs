@@ -1,37 +1,14 @@
 //! Windows of a flight recorder, of a program whose tasks come and go.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rtprof::task::Instrument;
 use rtprof::trace::{self, FlightRecorder, Options};
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, mpsc};
 
+use crate::churn::{churn, workers};
 use crate::support::{Background, child, go, until};
 use crate::trace_of::{assert_works, parse, saved};
-
-fn workers(count: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(count).enable_all().build().expect("there are threads")
-}
-
-/// Spawns tasks that wait for each other, and ends when they have.
-async fn churn() {
-    let (send, mut receive) = mpsc::channel::<u64>(4);
-    let turns = Arc::new(Semaphore::new(1));
-    for number in 0..20 {
-        let (send, turns) = (send.clone(), turns.clone());
-        let inner = async move { turns.acquire().await.map(drop) }.instrument_named("inner");
-        let task = async move {
-            inner.await.expect("it is not closed");
-            send.send(number).await.expect("it is received");
-        };
-        drop(tokio::spawn(task.instrument_named("churned")));
-    }
-    drop(send);
-    while receive.recv().await.is_some() {}
-}
 
 /// Returns a window.
 #[track_caller]
@@ -51,12 +28,12 @@ fn a_storm_of_tasks() {
         let flight = FlightRecorder::new(options);
         flight.start().expect("no other one is enabled");
         let runtime = workers(2);
-        let (background, written) = (Background::default(), AtomicUsize::new(0));
+        let (background, ended, written) = (Background::default(), AtomicU64::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             let _ends = background.ends_here();
             scope.spawn(|| {
                 background.repeat(|| {
-                    runtime.block_on(churn().instrument_named("churns"));
+                    runtime.block_on(churn(&ended).instrument_named("churns"));
                     // Without a pause most of the test's time would go to the reading of windows.
                     std::thread::sleep(Duration::from_millis(1));
                 });
@@ -65,7 +42,7 @@ fn a_storm_of_tasks() {
                 background.repeat(|| {
                     trace::start(std::io::sink()).expect("no other trace goes on");
                     for _ in 0..5 {
-                        runtime.block_on(churn().instrument_named("churns"));
+                        runtime.block_on(churn(&ended).instrument_named("churns"));
                     }
                     trace::stop().expect("a sink takes everything");
                 });

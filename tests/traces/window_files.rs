@@ -48,8 +48,13 @@ fn options(name: &str) -> WindowOptions {
     }
 }
 
+/// Returns a recorder whose windows reach back to its start.
+fn recorder() -> FlightRecorder {
+    FlightRecorder::new(Options { min_age: PATIENCE, ..Options::default() })
+}
+
 fn started() -> FlightRecorder {
-    let flight = FlightRecorder::new(Options::default());
+    let flight = recorder();
     flight.start().expect("no other one is enabled");
     flight
 }
@@ -77,7 +82,7 @@ fn do_slowly(files: &WindowFiles, limit: Duration) {
 #[test]
 fn a_slow_operation_writes_a_window() {
     child::isolated("a_slow_operation_writes_a_window", || {
-        let flight = FlightRecorder::new(Options::default());
+        let flight = recorder();
         let options = options("slow");
         let directory = options.directory.clone();
         let files = WindowFiles::new(&flight, options).expect("it can be created");
@@ -218,7 +223,7 @@ fn a_panic_that_is_caught_goes_on() {
         panic::set_hook(Box::new(|_| {
             BEFORE.fetch_add(1, Ordering::Relaxed);
         }));
-        let flight = FlightRecorder::new(Options::default());
+        let flight = recorder();
         let options = options("caught");
         let directory = options.directory.clone();
         let files = WindowFiles::new(&flight, options).expect("it can be created");
@@ -234,7 +239,8 @@ fn a_panic_that_is_caught_goes_on() {
         // Within the interval.
         panic::catch_unwind(fails).expect_err("it panics");
         assert_eq!(files_in(&directory).len(), 1);
-        assert_eq!((BEFORE.load(Ordering::Relaxed), REPORTS.lock().len()), (3, 1));
+        until("the window is reported", || REPORTS.lock().len() == 1);
+        assert_eq!(BEFORE.load(Ordering::Relaxed), 3);
         flight.stop();
         assert_works();
     });

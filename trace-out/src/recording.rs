@@ -47,7 +47,7 @@ pub(super) struct Limits {
     pub(super) memory: usize,
     /// Bytes of records that end a generation.
     pub(super) full: usize,
-    /// Bytes of the records of complete generations that are not encoded yet. Beyond that the oldest are lost.
+    /// Bytes of the records of complete generations that are not encoded yet, of a flight recorder.
     pub(super) backlog: usize,
 }
 
@@ -319,7 +319,11 @@ impl Shared {
         }
         queue.has_ended = is_last;
         let memory = collected.memory();
-        while queue.bytes.saturating_add(bytes) > self.limits.backlog && queue.lose_oldest() {}
+        if self.kind == Kind::Flight {
+            // A window is about what happened last.
+            let Limits { memory: most, backlog, .. } = self.limits;
+            while (queue.memory + memory > most || queue.bytes + bytes > backlog) && queue.lose_oldest() {}
+        }
         let fits = queue.parts.is_empty() || queue.memory + memory <= self.limits.memory;
         if fits {
             queue.memory += memory;
