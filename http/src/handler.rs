@@ -183,7 +183,7 @@ impl Handler {
                 let (length, hz) = (request::trace_seconds(&query, limits)?, request::cpu_hz(&query)?);
                 let format = request::trace_format(&query)?;
                 if is_head {
-                    return Ok(trace::head());
+                    return Ok(trace::head(format));
                 }
                 let options = trace::options(format, request::startup_frames(&query), hz);
                 self.run(Permits::capture, move |worker| trace::answer(worker, length, options)).await

@@ -74,7 +74,9 @@ fn table(page: &mut String, cmdline: bool) {
             "trace",
             true,
             "Execution trace, for seconds= (1). Open it with go tool trace. \
-             With hz=100 it has samples of the processor."
+             With hz=100 it has samples of the processor. \
+             <a href=\"trace?format=perfetto&amp;seconds=5\">Of the next 5 s for Perfetto</a>: open it in \
+             https://ui.perfetto.dev, which keeps it in the browser."
                 .into(),
         ),
         (
@@ -234,6 +236,7 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 6 s, or 2 s after its seconds</dd>
 <dt>hz=N</dt><dd>of profile, N samples in a second of a thread's processor time instead of 100; of trace, with so many
 samples in it (without it, with those of a profile that is taken meanwhile)</dd>
+<dt>format=perfetto</dt><dd>of trace, for Perfetto instead of Go</dd>
 <dt>format=v1</dt><dd>of trace, for Go before 1.26: v1 is read by Go 1.19 and later, v2-go1.22 by Go 1.22 and later, and v2, which
 you get without it, by Go 1.26 and later</dd>
 <dt>threads=1</dt><dd>of profile, with the number and the name of each thread as labels of its samples</dd>

@@ -19,7 +19,8 @@
 //! explains them.
 //!
 //! `profile` takes a CPU profile for `seconds=` (30). `trace` streams a trace of `seconds=` (1), for `go tool trace` of
-//! Go 1.26 and later; with `format=v2-go1.22` of Go 1.22 and later, with `format=v1` of Go 1.19 and later. The process
+//! Go 1.26 and later; with `format=v2-go1.22` of Go 1.22 and later, with `format=v1` of Go 1.19 and later;
+//! with `format=perfetto` it is for Perfetto. The process
 //! has one CPU profile and one trace at a time. `flight` has the window of the flight recorder, if the program has
 //! enabled one.
 //!

@@ -165,11 +165,13 @@ fn traces_have_a_format() {
         ("format=v2", Format::V2),
         ("format=v2-go1.22", Format::V2Go122),
         ("format=v1", Format::V1),
+        ("format=perfetto", Format::Perfetto),
     ] {
         assert_eq!(format(query), Ok(expected), "{query}");
     }
     for query in ["format=v3", "format=V1", "format=flamegraph"] {
-        let message = "invalid value for \"format\" - must be \"v2\" or \"v2-go1.22\" or \"v1\"";
+        let message =
+            "invalid value for \"format\" - must be \"v2\" or \"v2-go1.22\" or \"v1\" or \"perfetto\"";
         assert_eq!(format(query), Err(Refusal::bad_request(message)), "{query}");
     }
 }

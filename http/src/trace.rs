@@ -11,16 +11,23 @@ use crate::answer::{self, Refusal};
 use crate::body::Body;
 use crate::worker::{Failure, Worker};
 
-/// The file name under which a client saves the trace.
-const NAME: &str = "trace";
+/// Returns the file name under which a client saves a trace.
+fn name(format: Format) -> &'static str {
+    match format {
+        Format::Perfetto => "trace.perfetto-trace",
+        _ => "trace",
+    }
+}
+
 /// The same for a window of the flight recorder.
 const FLIGHT_NAME: &str = "flight.trace";
 
 /// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
 pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) -> Result<(), Failure> {
     worker.take_turn()?;
+    let name = name(options.format);
     let mut reader = Reader::start_with(options).map_err(refused)?;
-    worker.begin_waiting(|body| answer::attachment(NAME, body))?;
+    worker.begin_waiting(|body| answer::attachment(name, body))?;
     reader.stop_after(length);
     reader.stop_when(worker.is_gone());
     io::copy(&mut reader, worker)?;
@@ -28,8 +35,8 @@ pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) ->
 }
 
 /// Returns the answer to a HEAD, without a body; nothing is recorded.
-pub(crate) fn head() -> Response<Body> {
-    answer::attachment(NAME, Body::left_out())
+pub(crate) fn head(format: Format) -> Response<Body> {
+    answer::attachment(name(format), Body::left_out())
 }
 
 /// Writes the window of the flight recorder, up to now.

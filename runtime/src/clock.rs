@@ -61,6 +61,12 @@ pub fn monotonic_nanos() -> u64 {
     monotonic()
 }
 
+/// Returns the nanoseconds of the system's clock since boot, which unlike the monotonic one goes on while the machine is
+/// suspended. On systems without it, those of the monotonic one.
+pub fn boot_nanos() -> u64 {
+    since_boot()
+}
+
 #[cold]
 fn first() -> u64 {
     // Relaxed: every thread computes the same value.
@@ -70,10 +76,26 @@ fn first() -> u64 {
 
 #[cfg(rtprof_supported)]
 fn monotonic() -> u64 {
+    nanos_of(libc::CLOCK_MONOTONIC)
+}
+
+#[cfg(rtprof_supported)]
+fn since_boot() -> u64 {
+    nanos_of(libc::CLOCK_BOOTTIME)
+}
+
+/// Returns the nanoseconds of one of the system's clocks that every supported kernel has.
+#[cfg(rtprof_supported)]
+fn nanos_of(clock: libc::clockid_t) -> u64 {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: writes to a local. The clock exists on every kernel, and reading it takes no lock.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut now) };
+    // SAFETY: writes to a local. The clock exists, as the callers ensure, and reading it takes no lock.
+    unsafe { libc::clock_gettime(clock, &raw mut now) };
     now.tv_sec as u64 * NANOS + now.tv_nsec as u64
+}
+
+#[cfg(not(rtprof_supported))]
+fn since_boot() -> u64 {
+    monotonic()
 }
 
 #[cfg(not(rtprof_supported))]

@@ -9,7 +9,7 @@ use rtprof::http::serve;
 use rtprof::sync::mpsc::channel;
 use rtprof::thread;
 use rtprof::trace;
-use rtprof_trace_check::{Event, EventType};
+use rtprof_trace_check::{Event, EventType, perfetto};
 
 use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::support::processor::burn;
@@ -95,12 +95,33 @@ fn traces_stream() {
             s.spawn(|| background.repeat(round));
 
             a_whole_one(server);
+            one_for_perfetto(server);
             fractions_and_what_makes_no_sense(server);
             one_at_a_time(server);
             a_client_that_goes_away(server);
             a_stop_by_the_program(server);
         });
     });
+}
+
+/// Checks a trace in Perfetto's format, under a name that its viewers know, as [`a_whole_one`] does.
+fn one_for_perfetto(server: SocketAddr) {
+    let name = "attachment; filename=\"trace.perfetto-trace\"";
+    for seconds in [1, 8, 32] {
+        let target = format!("/debug/pprof/trace?seconds={seconds}&format=perfetto");
+        let head = web::ask(server, "HEAD", &target, &[]);
+        assert_eq!((head.status, head.header("Content-Disposition")), (200, Some(name)));
+        let answer = web::get(server, &target);
+        assert_eq!((answer.status, answer.header("Content-Disposition")), (200, Some(name)));
+        let trace = perfetto::check(&answer.body).expect("it is right");
+        let workers = trace.tracks_named("worker");
+        let is_theirs = |slice: &&perfetto::Slice| workers.contains(&slice.begin.track);
+        let waits = trace.slices.iter().filter(|slice| &*slice.begin.name == "channel receive");
+        if waits.filter(is_theirs).count() >= 4 {
+            return;
+        }
+    }
+    panic!("no round in 32 s");
 }
 
 /// Checks that a trace contains the events of its time: at least ten rounds, in two seconds or in as many as the

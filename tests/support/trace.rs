@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rtprof::trace::{self, Format, Options, Stats};
-use rtprof_trace_check::{Event, EventType, Parsed};
+use rtprof_trace_check::{Event, EventType, Parsed, perfetto};
 use rtprof_trace_out::self_check;
 
 use crate::support::PATIENCE;
@@ -83,6 +83,9 @@ pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
     assert_eq!(stats.bytes, bytes.len() as u64, "the statistics count the file's bytes");
     let others = self_check::take_other_formats();
     for (format, other_bytes) in &others {
+        if *format == Format::Perfetto {
+            continue;
+        }
         let other = parse(other_bytes, format.name());
         if *format == Format::V1 {
             let disagreements = rtprof_trace_check::disagreements(&other, &parsed);
@@ -93,7 +96,17 @@ pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
             }
         }
     }
-    Trace { bytes, stats, parsed, others }
+    let trace = Trace { bytes, stats, parsed, others };
+    if !trace.others.is_empty() {
+        let disagreement = trace.in_perfetto().disagreement(&trace.parsed);
+        if let Some(disagreement) = disagreement {
+            let name = format!("disagrees-{}", std::process::id());
+            let paths =
+                trace.others.iter().map(|(format, bytes)| saved(&format!("{name}-{}", format.name()), bytes));
+            panic!("the formats disagree: {disagreement}\nthey are in {:?}", paths.collect::<Vec<_>>());
+        }
+    }
+    trace
 }
 
 /// Reads a trace. An invalid one is saved for inspection.
@@ -122,6 +135,17 @@ impl Trace {
     pub(crate) fn in_first_format(&self) -> Trace {
         let (_, bytes) = self.others.iter().find(|(format, _)| *format == Format::V1).expect("it was wanted");
         Trace { parsed: parse(bytes, "v1"), bytes: bytes.clone(), stats: self.stats, others: Vec::new() }
+    }
+
+    /// Returns the same trace in Perfetto's format.
+    #[track_caller]
+    pub(crate) fn in_perfetto(&self) -> perfetto::Trace {
+        let wanted = |(format, _): &&(Format, _)| *format == Format::Perfetto;
+        let (_, bytes) = self.others.iter().find(wanted).expect("it was wanted");
+        perfetto::check(bytes).unwrap_or_else(|fault| {
+            let path = saved(&format!("invalid-perfetto-{}", std::process::id()), bytes);
+            panic!("{fault}\nthe trace is in {}", path.display());
+        })
     }
 
     /// Asserts that nothing was lost, and nothing was omitted.

@@ -11,6 +11,7 @@ mod interop;
 mod labels;
 mod many_threads;
 mod misuse;
+mod perfetto;
 mod samples;
 mod sessions;
 #[path = "../support/mod.rs"]

@@ -2,7 +2,7 @@
 //! with it.
 //!
 //! [`validate()`] reads a whole file, of the first format ("go 1.19 trace") or the second ("go 1.22 trace" and later).
-//! [`Checker`] follows events of the first format one by one as they are made, before they are encoded.
+//! [`perfetto::check`] reads a file of Perfetto. [`Checker`] follows events of the first format one by one as they are made, before they are encoded.
 
 #![forbid(unsafe_code)]
 
@@ -14,6 +14,8 @@ mod last_change;
 mod merge;
 mod parse;
 mod parsed;
+#[allow(missing_docs, reason = "the fields say what they are")]
+pub mod perfetto;
 mod record;
 mod rules;
 mod tasks;

@@ -1,10 +1,10 @@
-//! Execution traces: converts the tracer's records to files that `go tool trace` reads.
+//! Execution traces: converts the tracer's records to files that `go tool trace` or Perfetto reads.
 //!
 //! 1. `order` puts the records of a generation, which are grouped by thread, into an order of cause and effect, and
 //!    determines the state of each goroutine where records were lost. It knows no format.
 //! 2. `schedule` makes events of them: goroutines that run on Ps, wait and wake each other. It keeps every rule of Go's
 //!    tools: they reject a whole trace for one event, and do not say which.
-//! 3. `v1` and `v2` write the events in the two formats of Go.
+//! 3. `v1` and `v2` write the events in the two formats of Go, `perfetto` as slices and arrows in the one of Perfetto.
 //!
 //! `recording` is what a trace ([`Reader`]) and a [`FlightRecorder`] share.
 
@@ -29,6 +29,7 @@ mod flight;
 mod go_trace;
 mod options;
 mod order;
+mod perfetto;
 mod reader;
 #[cfg(test)]
 mod recorded;
@@ -55,6 +56,7 @@ pub use start::{start, start_with};
 pub use stats::Stats;
 
 use order::OrderCounts;
+use perfetto::Perfetto;
 use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 use schedule::Unmatched;
@@ -93,6 +95,7 @@ pub(crate) trait Encode {
 pub(crate) fn encoder(format: Format, clock: Clock, procs: u32, view: View) -> Box<dyn Encode + Send + Sync> {
     match format {
         Format::V1 => Box::new(V1::new(clock, procs, view)),
+        Format::Perfetto => Box::new(Perfetto::new(clock, view)),
         Format::V2 => Box::new(V2::new(Version::Go126, clock, procs, view)),
         Format::V2Go122 => Box::new(V2::new(Version::Go122, clock, procs, view)),
     }

@@ -20,18 +20,23 @@ pub enum Format {
     /// "go 1.19 trace", which all versions of Go since 1.19 read. Its names come at the end, so a file that was cut has
     /// none. Times are in units of at most a nanosecond.
     V1,
+    /// Perfetto's, which ui.perfetto.dev, Android Studio and trace_processor read, without Go. Times are in
+    /// nanoseconds. A file that was cut shows all but the last generation.
+    Perfetto,
 }
 
 impl Format {
     /// All formats.
-    pub const ALL: &'static [Self] = &[Self::V2, Self::V2Go122, Self::V1];
+    pub const ALL: &'static [Self] = &[Self::V2, Self::V2Go122, Self::V1, Self::Perfetto];
 
-    /// Returns its name, which [`from_name`](Self::from_name) reads: `v2`, `v2-go1.22` or `v1`.
+    /// Returns its name, which [`from_name`](Self::from_name) reads: `v2`, `v2-go1.22`, `v1` or
+    /// `perfetto`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::V2 => "v2",
             Self::V2Go122 => "v2-go1.22",
             Self::V1 => "v1",
+            Self::Perfetto => "perfetto",
         }
     }
 

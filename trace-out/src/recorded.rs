@@ -9,8 +9,9 @@ use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
 use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, Writer};
 
 use rtprof_symbols::view::View;
-use rtprof_trace_check::{Parsed, disagreements, validate};
+use rtprof_trace_check::{Parsed, disagreements, perfetto, validate};
 
+use super::perfetto::Perfetto;
 use super::v1::V1;
 use super::v2::{V2, Version};
 use super::{Clock, Encode};
@@ -222,12 +223,30 @@ pub(crate) fn check_lost_generation(clock: Clock, generations: &[Generation<'_>]
         let what = format!("{what}, without generation {lost}");
         let mut v1 = V1::new(clock, 4, View::default());
         let mut v2 = V2::new(Version::Go126, clock, 4, View::default());
+        let bytes = encode(&mut Perfetto::new(clock, View::default()), &rest, end);
+        perfetto::check(&bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
         // They show at different times what is found out about the lost one.
         for encoder in [&mut v1 as &mut dyn Encode, &mut v2] {
             let bytes = encode(encoder, &rest, end);
             validate(&bytes).unwrap_or_else(|invalid| panic!("{what}: {invalid}"));
         }
     }
+}
+
+/// Encodes generations in Perfetto's format, and checks that its waits are those of `second`, which was made of them in
+/// Go's second format.
+#[track_caller]
+pub(crate) fn check_perfetto(
+    second: &Parsed,
+    clock: Clock,
+    (generations, end): (&[Generation<'_>], u64),
+    what: &str,
+) -> perfetto::Trace {
+    let bytes = encode(&mut Perfetto::new(clock, View::default()), generations, end);
+    let trace = perfetto::check(&bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
+    let disagreement = trace.disagreement(second);
+    assert!(disagreement.is_none(), "{what}: {}", disagreement.unwrap_or_default());
+    trace
 }
 
 /// Encodes generations in the second format, for both readers, and checks that the events agree with those of `first`,

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rtprof::trace::{Options, Reader};
+use rtprof::trace::{Format, Options, Reader};
 use rtprof_benches::team::{Placement, Team};
 
 use crate::event::{self, Events};
@@ -12,14 +12,14 @@ use crate::job;
 /// Records so many operations into buffers, and then reads them. Returns the number of records, their bytes in the
 /// buffers and in the file, nanoseconds of reading, events dropped, and nanoseconds for the names, which are looked up
 /// once: those of a short trace before.
-pub(crate) fn timed(events: &Events, team: &Team, what: &str, count: usize) -> [f64; 6] {
+pub(crate) fn timed(events: &Events, team: &Team, what: (Format, &str), count: usize) -> [f64; 6] {
     let [.., names, _] = read(events, team, what, 100);
     let [records, recorded, chunk, nanos, dropped] = read(events, team, what, count);
     [records, recorded, chunk, nanos, dropped, names]
 }
 
-fn read(events: &Events, team: &Team, what: &str, count: usize) -> [f64; 5] {
-    let mut reader = Reader::start_with(Options { buffer_memory: 512 << 20, ..Options::default() })
+fn read(events: &Events, team: &Team, (format, what): (Format, &str), count: usize) -> [f64; 5] {
+    let mut reader = Reader::start_with(Options { format, buffer_memory: 512 << 20, ..Options::default() })
         .expect("no trace goes on");
     let begun = Instant::now();
     match what {

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use rtprof::trace::Options;
+use rtprof::trace::{Format, Options};
 
 use crate::event::{self, Events};
 use crate::memory::peak;
@@ -12,10 +12,10 @@ use crate::recording::Recording;
 /// events, their bytes in the buffers and in the file, events dropped and omitted, generations, the maximum number of
 /// bytes by which the process grew, and seconds: of recording, until the stop returned, and of processor time of the
 /// reader.
-pub(crate) fn timed(events: &Events, count: usize) -> [f64; 9] {
+pub(crate) fn timed(events: &Events, format: Format, count: usize) -> [f64; 9] {
     let before = peak();
     let start = Instant::now();
-    let recording = Recording::start(Options::default());
+    let recording = Recording::start(Options { format, ..Options::default() });
     // One pair is two events, and the warm-up adds an eighth.
     events.timed(event::kind("pair"), (0, 4), 1, count * 4 / 9);
     let recorded = start.elapsed();

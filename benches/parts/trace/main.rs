@@ -14,8 +14,8 @@
 //! - `pool NANOS MILLIS`: answers ns for a job of a pool of workers, and the number of jobs;
 //! - `threads COUNT`: starts waiting threads until there are so many;
 //! - `session`: answers ns of a start and of a stop, and the bytes of the file;
-//! - `drain WHAT COUNT`: answers the results of reading full buffers, see `drain.rs`;
-//! - `long COUNT`: answers the results of a long trace, see `long.rs`;
+//! - `drain FORMAT WHAT COUNT`: answers the results of reading full buffers, see `drain.rs`;
+//! - `long FORMAT COUNT`: answers the results of a long trace, see `long.rs`;
 //! - `flight NANOS MILLIS`: answers the results of a flight recorder, see `flight.rs`.
 
 mod bare;
@@ -111,17 +111,24 @@ fn main() {
         }
         "session" => session::timed().into(),
         "drain" => {
-            let what = request.word();
-            drain::timed(&events, &team, what, request.number()).into()
+            let (format, what) = (format(request.word()), request.word());
+            drain::timed(&events, &team, (format, what), request.number()).into()
         }
         "flight" => {
             let nanos = request.number();
             flight::timed(nanos, Duration::from_millis(request.number() as u64)).into()
         }
-        "long" => long::timed(&events, request.number()).into(),
+        "long" => {
+            let format = format(request.word());
+            long::timed(&events, format, request.number()).into()
+        }
         other => panic!("unknown request {other}"),
     });
     drop(unread);
+}
+
+fn format(name: &str) -> Format {
+    Format::from_name(name).expect("a format")
 }
 
 fn counts(stats: Stats) -> Vec<f64> {

@@ -384,7 +384,7 @@ fn version(format: Format) -> Result<Version, TraceError> {
     match format {
         Format::V2 => Ok(Version::Go126),
         Format::V2Go122 => Ok(Version::Go122),
-        Format::V1 => Err(TraceError::FlightFormat(format)),
+        Format::V1 | Format::Perfetto => Err(TraceError::FlightFormat(format)),
     }
 }
 

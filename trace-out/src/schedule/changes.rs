@@ -10,7 +10,7 @@ use crate::dense::DenseTable;
 use crate::order::{EventPosition, SHARED};
 
 use super::calls::Open;
-use super::event::Event;
+use super::event::{Event, Start, Thread};
 use super::goroutines::{Goroutines, NONE, Phase, UsedIds};
 use super::names::Names;
 use super::procs::{OUTSIDE, Procs, Wire};
@@ -21,7 +21,7 @@ use super::reason::Reason;
 pub(super) struct EncodedLane {
     /// Its P, once an event was written on it.
     pub(super) proc: Option<u32>,
-    pub(super) thread_id: u64,
+    pub(super) thread: Thread,
 }
 
 /// Counts of records that could not be shown, because no matching item was open, or no goroutine was running.
@@ -142,9 +142,9 @@ impl<W: Wire> Schedule<W> {
     }
 
     #[inline]
-    pub(super) fn start_proc(&mut self, proc: u32, thread_id: u64, tick: u64) {
+    pub(super) fn start_proc(&mut self, proc: u32, thread: Thread, tick: u64) {
         if !self.procs[proc].is_started {
-            self.procs.put(proc, tick, Event::ProcStart { thread: thread_id });
+            self.procs.put(proc, tick, Event::ProcStart { thread });
             self.procs[proc].is_started = true;
         }
     }
@@ -166,19 +166,18 @@ impl<W: Wire> Schedule<W> {
         }
     }
 
-    /// Creates a goroutine, which can run. `start` and `stack` are the ids of its start stack and of the stack that
-    /// created it.
+    /// Creates a goroutine, which can run. `stack` is the id of the stack that created it.
     pub(super) fn create(
         &mut self,
         proc: u32,
         tick: u64,
         index: u32,
         (goroutine, name): (u64, StringId),
-        (start, stack): (u64, u64),
+        (start, stack): (Start, u64),
     ) {
         let created = self.goroutines.begin(index, goroutine, name, &mut self.ids);
         (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
-        created.start = start;
+        created.start = start.stack;
         let event = Event::Create { index, goroutine: created.id, start, stack };
         created.created = self.procs.put(proc, tick, event);
         created.tick = created.created;
@@ -203,7 +202,7 @@ impl<W: Wire> Schedule<W> {
 
     /// Returns the id of the text for a reason, if the format has it.
     #[inline]
-    fn text_of(&mut self, reason: Reason) -> u64 {
+    pub(super) fn text_of(&mut self, reason: Reason) -> u64 {
         if W::HAS_TEXTS { self.names.reason(reason) } else { 0 }
     }
 
@@ -273,7 +272,7 @@ impl<W: Wire> Schedule<W> {
     #[inline]
     pub(super) fn come_back(&mut self, at: EventPosition, tick: u64) {
         let proc = self.proc_of(at.lane, tick);
-        self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
+        self.start_proc(proc, self.lanes[at.lane].thread, tick);
         self.suspend(proc, tick);
         self.goroutines[at.goroutine].is_suspended = false;
         self.wake(at.goroutine, proc, tick, 0);
@@ -308,7 +307,7 @@ impl<W: Wire> Schedule<W> {
         let proc = self.proc_of(lane, tick);
         let is_stopped = !self.procs[proc].is_started;
         if is_stopped {
-            self.start_proc(proc, self.lanes[lane].thread_id, tick);
+            self.start_proc(proc, self.lanes[lane].thread, tick);
         }
         let done = act(self, proc);
         if is_stopped {
@@ -372,12 +371,12 @@ impl<W: Wire> Schedule<W> {
                     self.end_sweep(proc, tick);
                     self.pause_for(running, tick, Reason::Yield, 0);
                 }
-                self.start_proc(proc, self.lanes[lane].thread_id, tick);
+                self.start_proc(proc, self.lanes[lane].thread, tick);
                 (proc, false)
             }
             None => {
                 let proc = self.procs.take(tick + W::STAND_IN_AHEAD);
-                self.start_proc(proc, unknown_thread(proc.into()), tick);
+                self.start_proc(proc, unknown_thread(proc.into(), 0), tick);
                 (proc, true)
             }
         }
@@ -415,14 +414,14 @@ impl<W: Wire> Schedule<W> {
             // tick in either order, so the sample has to be later.
             (tick.max(goroutine.created + 1), goroutine.id, self.names.stack(stack, goroutine.name, tables))
         };
-        let thread = self.lanes.get(lane).map_or(0, |lane| lane.thread_id);
+        let thread = self.lanes.get(lane).map_or(0, |lane| lane.thread.number);
         for _ in 0..count {
             self.procs.wire.put_sample(proc, (tick, thread), goroutine, stack);
         }
     }
 }
 
-/// Returns a number that no thread has: the kernel's are smaller. No two Ps may run on one thread.
-pub(super) fn unknown_thread(of: u64) -> u64 {
-    (1 << 32) + of
+/// Returns a thread with a number that no thread has: the kernel's are smaller. No two Ps may run on one thread.
+pub(super) fn unknown_thread(of: u64, goroutine: u64) -> Thread {
+    Thread { number: (1 << 32) + of, goroutine }
 }

@@ -16,16 +16,43 @@ pub(crate) struct Changed {
     pub(crate) is_local: bool,
 }
 
+/// The thread that a P belongs to.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Thread {
+    /// The kernel's number, or one that no thread has.
+    pub(crate) number: u64,
+    /// The id of its own goroutine; 0 if that is unknown.
+    pub(crate) goroutine: u64,
+}
+
+/// What names a goroutine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Start {
+    /// The id of the stack of its name, whose only frame may be defined later.
+    pub(crate) stack: u64,
+    /// The id of its name; 0 while that is unknown.
+    pub(crate) name: u64,
+}
+
+/// What was recorded of a goroutine that the trace did not know.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// The kernel's number of its thread; 0 for a task.
+    pub(crate) thread_id: u32,
+    /// The id of the text that says why it waits, if the format has texts; 0 if it does not wait.
+    pub(crate) text: u64,
+}
+
 /// A change on a P. Stacks, names and categories are ids that [`Names`](super::names::Names) gives; texts too, if the
 /// format [has them](super::procs::Wire::HAS_TEXTS).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Event<'a> {
     /// The P begins to run, on this thread.
-    ProcStart { thread: u64 },
+    ProcStart { thread: Thread },
     /// The P stops.
     ProcStop,
-    /// A goroutine is created, which can run. `start` is the stack that names it.
-    Create { index: u32, goroutine: u64, start: u64, stack: u64 },
+    /// A goroutine is created, which can run.
+    Create { index: u32, goroutine: u64, start: Start, stack: u64 },
     /// A goroutine begins to run, on a P on which none runs; `label` is a text that it shows, 0 for none.
     Start { changed: Changed, label: u64 },
     /// The goroutine stops, but can run.
@@ -71,8 +98,15 @@ pub(crate) enum Event<'a> {
     /// A message.
     Log { task: u64, category: u64, stack: u64, message: &'a [u8], text: u64 },
     /// A goroutine is in this state, at the beginning of a part of the trace or where the trace finds it. A running one
-    /// runs on the P.
-    Status { index: u32, goroutine: u64, start: u64, phase: Phase, is_assisting: bool },
+    /// runs on the P. `found` is set where the trace finds it.
+    Status {
+        index: u32,
+        goroutine: u64,
+        start: Start,
+        phase: Phase,
+        is_assisting: bool,
+        found: Option<Found>,
+    },
     /// The P sweeps, at the beginning of a part of the trace.
     SweepActive,
     /// A collection is in progress, at the beginning of a part of the trace.

@@ -22,7 +22,7 @@ mod stacks;
 mod writing;
 
 pub(crate) use changes::{Schedule, Unmatched};
-pub(crate) use event::{Changed, Event};
+pub(crate) use event::{Changed, Event, Found, Start};
 pub(crate) use goroutines::Phase;
 pub(crate) use names::{Definitions, Frame, Names};
 pub(crate) use procs::{OUTSIDE, Proc, Procs, Wire};

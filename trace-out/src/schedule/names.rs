@@ -11,6 +11,7 @@ use rtprof_tracer::record::{StackId, StringId};
 
 use rtprof_symbols::hash::AddressMap;
 
+use super::event::Start;
 use super::late_names::LateNames;
 use super::reason::{REASONS, Reason};
 use crate::varint::number_len;
@@ -28,7 +29,7 @@ const NO_ROOT: StringId = StringId::MAX;
 const LEAF_AS_ROOT: StringId = StringId::MAX - 1;
 
 /// A frame of a stack: the ids of strings, and a PC that no other frame has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     pub(crate) pc: u64,
     pub(crate) function: u64,
@@ -52,6 +53,10 @@ impl Frame {
 pub(crate) trait Definitions: Default {
     /// The most bytes of the numbers in a stack's frames.
     const STACK_BYTES: usize;
+
+    /// Whether a stack has the name of its goroutine as its root, and an event without a stack that name alone. Go's
+    /// tools take the names of goroutines from there.
+    const HAS_ROOTS: bool;
 
     /// Defines a string. It is not empty, and `id` is neither 0 nor used twice.
     fn string(&mut self, id: u64, text: &str);
@@ -148,17 +153,21 @@ impl<D: Definitions> Names<D> {
         }
     }
 
-    /// Returns the start stack of a goroutine of this name, which the format requires.
-    pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> u64 {
+    /// Returns what names a goroutine of this name.
+    pub(super) fn start(&mut self, name: StringId, tables: &dyn Tables) -> Start {
         match LateNames::index(name) {
             Some(index) => {
                 let last = &mut self.last_stack;
-                self.late.start(index, || {
+                let stack = self.late.start(index, || {
                     *last += 1;
                     *last
-                })
+                });
+                Start { stack, name: 0 }
             }
-            None => self.named(name, tables).0,
+            None => {
+                let (stack, frame) = self.named(name, tables);
+                Start { stack, name: frame.function }
+            }
         }
     }
 
@@ -205,11 +214,26 @@ impl<D: Definitions> Names<D> {
     /// because the oldest Go omits events without a stack from its profiles.
     #[inline]
     pub(super) fn stack(&mut self, stack: StackId, name: StringId, tables: &dyn Tables) -> u64 {
+        let name = if D::HAS_ROOTS { name } else { self.without_root(stack, name) };
+        if !D::HAS_ROOTS && stack == 0 {
+            return 0;
+        }
         let key = u64::from(stack) << 32 | u64::from(name);
         match self.stacks.get(&key) {
             Some(&id) => id,
             None => self.add_stack(stack, name, tables),
         }
+    }
+
+    /// Returns the name under which a stack is found if it has no root. The stack may still name its goroutine.
+    #[inline]
+    fn without_root(&mut self, stack: StackId, name: StringId) -> StringId {
+        if stack != 0
+            && let Some(index) = LateNames::index(name)
+        {
+            self.late.runs(index, stack);
+        }
+        NO_ROOT
     }
 
     /// Returns the id of a stack of an unknown goroutine; 0 for none.
@@ -235,7 +259,7 @@ impl<D: Definitions> Names<D> {
         let root = match name {
             NO_ROOT => Root::None,
             LEAF_AS_ROOT => Root::Leaf,
-            _ if stack == 0 => return self.start(name, tables),
+            _ if stack == 0 => return self.start(name, tables).stack,
             _ => match LateNames::index(name) {
                 Some(index) => {
                     self.late.runs(index, stack);

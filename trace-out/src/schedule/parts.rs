@@ -4,7 +4,7 @@ use rtprof_tracer::generation::Tables;
 use rtprof_tracer::record::StringId;
 
 use super::changes::Schedule;
-use super::event::Event;
+use super::event::{Event, Found};
 use super::goroutines::Phase;
 use super::procs::{OUTSIDE, Wire};
 
@@ -21,7 +21,7 @@ impl<W: Wire> Schedule<W> {
                 Phase::Running => goroutine.proc,
                 Phase::Runnable | Phase::Waiting | Phase::Syscall => OUTSIDE,
             };
-            self.state(index, proc, tick, tables);
+            self.state(index, proc, tick, None, tables);
         }
         for proc in self.procs.indices() {
             if self.procs[proc].is_sweeping {
@@ -43,6 +43,7 @@ impl<W: Wire> Schedule<W> {
         (goroutine, name): (u64, StringId),
         (proc, phase): (u32, Phase),
         tick: u64,
+        found: Found,
         tables: &dyn Tables,
     ) {
         let appeared = self.goroutines.begin(index, goroutine, name, &mut self.ids);
@@ -51,26 +52,28 @@ impl<W: Wire> Schedule<W> {
         if phase == Phase::Running {
             self.procs[proc].goroutine = index;
         }
-        self.state(index, proc, tick, tables);
+        self.state(index, proc, tick, Some(found), tables);
     }
 
     /// Writes the state of a goroutine. A running one runs on `proc`.
-    fn state(&mut self, index: u32, proc: u32, tick: u64, tables: &dyn Tables) {
+    fn state(&mut self, index: u32, proc: u32, tick: u64, found: Option<Found>, tables: &dyn Tables) {
         let goroutine = &self.goroutines[index];
         let (phase, is_assisting) = (goroutine.phase, goroutine.is_assisting);
         let start = self.names.start(goroutine.name, tables);
-        self.goroutines[index].start = start;
+        self.goroutines[index].start = start.stack;
         let goroutine = &self.goroutines[index];
-        let status = Event::Status { index, goroutine: goroutine.id, start, phase, is_assisting };
+        let status = Event::Status { index, goroutine: goroutine.id, start, phase, is_assisting, found };
         self.procs.put(proc, tick, status);
     }
 
     /// Ends a part, at a tick of the file.
     pub(crate) fn end_part(&mut self, tick: u64) {
         self.begin_open_calls();
-        // A reader that begins with the next part does not know of the stop.
-        self.interrupted_stop = self.stop_of;
-        self.end_stop(tick);
+        if !W::HAS_LONG_STOPS {
+            // A reader that begins with the next part does not know of the stop.
+            self.interrupted_stop = self.stop_of;
+            self.end_stop(tick);
+        }
     }
 
     /// Returns the id of the stack that names the goroutine which stands for the threads without one.

@@ -37,7 +37,7 @@ impl<W: Wire> Schedule<W> {
         if state.is_started && state.goroutine == NONE && tick.saturating_sub(idle_since) > IDLE {
             self.stop_proc(proc, idle_since);
         }
-        self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
+        self.start_proc(proc, self.lanes[at.lane].thread, tick);
         proc
     }
 
@@ -114,7 +114,7 @@ impl<W: Wire> Schedule<W> {
         if running != NONE {
             self.pause_for(running, tick, Reason::Yield, 0);
         }
-        self.start_proc(proc, self.lanes[at.lane].thread_id, tick);
+        self.start_proc(proc, self.lanes[at.lane].thread, tick);
         if self.goroutines.waits(index) {
             self.wake(index, proc, tick, 0);
         }

@@ -12,7 +12,7 @@ use crate::order::{EventPosition, EventSink};
 
 use super::called::Begun;
 use super::changes::{Schedule, unknown_thread};
-use super::event::Event;
+use super::event::{Event, Found, Thread};
 use super::goroutines::{NONE, Phase};
 use super::procs::{OUTSIDE, Wire};
 use super::reason::Reason;
@@ -73,7 +73,8 @@ impl<W: Wire> Writing<'_, W> {
     }
 
     /// Shows a goroutine of which the trace knows nothing in its state.
-    fn state(&mut self, tick: u64, index: u32, owner: Option<u32>, begun: Begun, state: State) {
+    fn state(&mut self, tick: u64, index: u32, owner: Option<u32>, begun: Begun, status: &Status) {
+        let state = status.state;
         let name = self.name_of(begun);
         let (proc, phase) = match (state, owner) {
             (State::Running, Some(_)) => {
@@ -85,7 +86,12 @@ impl<W: Wire> Writing<'_, W> {
             (State::Syscall, _) => (OUTSIDE, Phase::Syscall),
             (State::Dead, _) => return,
         };
-        self.schedule.appear(index, (begun.goroutine, name), (proc, phase), tick, self.tables);
+        let text = match state {
+            State::Waiting(reason) => self.schedule.text_of(Reason::Wait(reason)),
+            _ => 0,
+        };
+        let found = Found { thread_id: status.thread_id, text };
+        self.schedule.appear(index, (begun.goroutine, name), (proc, phase), tick, found, self.tables);
     }
 
     /// Writes an event on a lane, whatever runs there.
@@ -114,9 +120,9 @@ impl<W: Wire> EventSink for Writing<'_, W> {
     fn lane(&mut self, lane: u32, thread: u64, thread_id: u32) {
         let lane = self.schedule.lanes.entry(lane);
         if thread_id != 0 {
-            lane.thread_id = thread_id.into();
-        } else if lane.thread_id == 0 {
-            lane.thread_id = unknown_thread(thread);
+            lane.thread = Thread { number: thread_id.into(), goroutine: thread };
+        } else if lane.thread.number == 0 {
+            lane.thread = unknown_thread(thread, thread);
         }
     }
 
@@ -125,14 +131,14 @@ impl<W: Wire> EventSink for Writing<'_, W> {
         let Status { goroutine: id, name, created_by, .. } = *status;
         let begun = Begun { goroutine: id, name, created_by };
         if self.schedule.procs.wire.may_state() {
-            return self.state(tick, goroutine, owner, begun, status.state);
+            return self.state(tick, goroutine, owner, begun, status);
         }
         let stack = self.schedule.names.unnamed_stack(status.created_by, self.tables);
         // A running goroutine without a thread cannot be shown.
         if status.state == State::Runnable || status.state == State::Running && owner.is_none() {
             let proc = self.schedule.proc_of(at.lane, tick);
             let is_stopped = !self.schedule.procs[proc].is_started;
-            self.schedule.start_proc(proc, self.schedule.lanes[at.lane].thread_id, tick);
+            self.schedule.start_proc(proc, self.schedule.lanes[at.lane].thread, tick);
             self.create(proc, tick, goroutine, begun, stack);
             if is_stopped {
                 self.schedule.stop_proc(proc, tick);
@@ -179,7 +185,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
                 let stack = self.stack(at, created_by);
                 let proc = self.schedule.proc_of(at.lane, tick);
                 let is_stopped = !self.schedule.procs[proc].is_started;
-                self.schedule.start_proc(proc, self.schedule.lanes[at.lane].thread_id, tick);
+                self.schedule.start_proc(proc, self.schedule.lanes[at.lane].thread, tick);
                 self.create(proc, tick, target, begun, stack);
                 if is_stopped {
                     self.schedule.stop_proc(proc, tick);

@@ -8,7 +8,8 @@ use rtprof_tracer::record::RecordKind;
 
 use crate::go_trace;
 use crate::recorded::{
-    RecordedLane, Texts, check_lost_generation, check_second, check_windows, encode, generation,
+    RecordedLane, Texts, check_lost_generation, check_perfetto, check_second, check_windows, encode,
+    generation,
 };
 use crate::simulated::{Mishaps, Simulation};
 
@@ -44,7 +45,8 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
         go_trace::reads(&bytes, &format!("simulation-{seed}-{}", mishaps.loss));
     }
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("seed {seed}: {invalid}"));
-    let (second, _) = check_second(&parsed, CLOCK, (&read, end), &format!("seed {seed}"));
+    let (second, parsed_second) = check_second(&parsed, CLOCK, (&read, end), &format!("seed {seed}"));
+    check_perfetto(&parsed_second, CLOCK, (&read, end), &format!("seed {seed}"));
     check_windows(CLOCK, &read, &format!("seed {seed}"));
     if seed.is_multiple_of(4) {
         check_lost_generation(CLOCK, &read, end, &format!("seed {seed}"));

@@ -111,7 +111,7 @@ impl Wire for Batches {
         use EventType as E;
         let mut put1 = |event, arg| self.append(index, proc, tick, event, [arg], None);
         match event {
-            Event::ProcStart { thread } => put1(E::ProcStart, thread),
+            Event::ProcStart { thread } => put1(E::ProcStart, thread.number),
             Event::Yield { stack, .. } => put1(E::GoSched, stack),
             Event::Block { reason, stack, .. } => put1(block_event(reason), stack),
             Event::SweepBegin { stack } => put1(E::GcSweepStart, stack),
@@ -136,7 +136,7 @@ impl Wire for Batches {
             Event::CollectionEnd => self.append(index, proc, tick, E::GcDone, [], None),
             Event::AssistEnd => self.append(index, proc, tick, E::GcMarkAssistDone, [], None),
             Event::Create { goroutine, start, stack, .. } => {
-                self.append(index, proc, tick, E::GoCreate, [goroutine, start, stack], None)
+                self.append(index, proc, tick, E::GoCreate, [goroutine, start.stack, stack], None)
             }
             Event::Start { changed: Changed { goroutine, sequence, is_local, .. }, label } => {
                 // A transition on the same P as the last one needs no sequence number.

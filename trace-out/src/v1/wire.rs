@@ -50,6 +50,7 @@ const STACK_HEAD: usize = 10 + 2;
 
 impl Definitions for Records {
     const STACK_BYTES: usize = MAX_LENGTH as usize - STACK_HEAD;
+    const HAS_ROOTS: bool = true;
 
     fn string(&mut self, id: u64, text: &str) {
         self_check!(id != 0 && !text.is_empty());

@@ -37,6 +37,7 @@ impl Tables {
 impl Definitions for Tables {
     /// Readers limit the frames, but not their bytes.
     const STACK_BYTES: usize = usize::MAX;
+    const HAS_ROOTS: bool = true;
 
     fn string(&mut self, id: u64, text: &str) {
         self_check!(id != 0 && !text.is_empty());

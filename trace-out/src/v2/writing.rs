@@ -70,7 +70,7 @@ impl Streams {
     /// Writes an event, and returns its tick.
     fn write(&mut self, proc: u32, tick: u64, event: Event<'_>) -> u64 {
         match event {
-            Event::ProcStart { thread } => self.start_proc(proc, tick, thread),
+            Event::ProcStart { thread } => self.start_proc(proc, tick, thread.number),
             Event::ProcStop => {
                 let stream = &mut self.streams[proc];
                 let is_in_syscall = matches!(stream.holds, Holds::InSyscall(..));
@@ -81,7 +81,7 @@ impl Streams {
             }
             Event::Create { index, goroutine, start, stack } => {
                 *self.goroutines.entry(index) = Known { id: goroutine, ..Known::default() };
-                self.put_with_proc(proc, tick, E::GoCreate, [goroutine, start, stack]);
+                self.put_with_proc(proc, tick, E::GoCreate, [goroutine, start.stack, stack]);
             }
             Event::Start { changed, label } => self.start(proc, tick, changed, label),
             Event::Yield { text, stack } => self.leave(proc, tick, E::GoStop, [text, stack]),
@@ -137,8 +137,8 @@ impl Streams {
             Event::Log { task, category, stack, text, .. } => {
                 self.put_with_goroutine(proc, tick, E::UserLog, [task, category, text, stack]);
             }
-            Event::Status { index, goroutine, start, phase, is_assisting } => {
-                self.state(proc, tick, index, (goroutine, start), (phase, is_assisting));
+            Event::Status { index, goroutine, start, phase, is_assisting, .. } => {
+                self.state(proc, tick, index, (goroutine, start.stack), (phase, is_assisting));
             }
         }
         tick

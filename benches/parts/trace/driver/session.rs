@@ -11,6 +11,10 @@ use crate::table::{Row, Table, Unit};
 
 const THREADS: [usize; 2] = [10, 1_000];
 
+/// The formats, and what they are called.
+const FORMATS: [(&str, &str); 3] =
+    [("v2", "one core"), ("v1", "one core, v1"), ("perfetto", "one core, Perfetto")];
+
 /// Requests and names.
 const READ: [(&str, &str, usize); 2] =
     [("regions", "regions, one thread", 900_000), ("channel", "channel ping-pong, two threads", 60_000)];
@@ -48,13 +52,15 @@ fn starts_and_stops(binaries: &Binaries, effort: &Effort, table: &mut Table) -> 
 }
 
 fn readings(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
-    for (request, name, count) in READ {
+    for ((request, name, count), (format, who)) in
+        READ.iter().flat_map(|read| FORMATS.map(|format| (*read, format)))
+    {
         let (mut each, mut records_in_all, mut bytes) = (vec![], 0.0, [0.0; 2]);
         let (mut seconds, mut endings, mut lost) = (0.0, vec![], 0.0);
         for _ in 0..effort.drains {
             let mut child = Child::start(&binaries.path(Build::Plain, "part-trace"))?;
             let [records, recorded, file, nanos, dropped, ending] =
-                child.numbers(&format!("drain {request} {count}"))?;
+                child.numbers(&format!("drain {format} {request} {count}"))?;
             each.push(nanos / records);
             endings.push(ending / 1e6);
             records_in_all += records;
@@ -64,7 +70,7 @@ fn readings(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Resu
         }
         let rate = |sum: f64| sum / seconds / 1e6;
         table.add(
-            Row::of(format!("a record read and encoded: {name}"), "one core", &each, Unit::Nanos)
+            Row::of(format!("a record read and encoded: {name}"), who, &each, Unit::Nanos)
                 .samples([records_in_all, lost])
                 .notes(format!(
                     "{:.1} million records/s; {:.0} MB/s in, {:.0} MB/s out; before that once {:.1} ms for the names",
@@ -79,13 +85,25 @@ fn readings(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Resu
 }
 
 fn long_traces(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
+    for (format, who) in [("v2", "default options"), ("perfetto", "default options, Perfetto")] {
+        long_trace(binaries, effort, (format, who), table)?;
+    }
+    Ok(())
+}
+
+fn long_trace(
+    binaries: &Binaries,
+    effort: &Effort,
+    (format, who): (&str, &str),
+    table: &mut Table,
+) -> io::Result<()> {
     let (mut sizes, mut peaks, mut readings) = (vec![], vec![], vec![]);
     let mut counts = [0.0; 2];
     let mut notes = String::new();
     for _ in 0..effort.long_traces {
         let mut child = Child::start(&binaries.path(Build::Plain, "part-trace"))?;
         let [events, recorded, bytes, dropped, generations, peak, recording, whole, reading] =
-            child.numbers(&format!("long {EVENTS}"))?;
+            child.numbers(&format!("long {format} {EVENTS}"))?;
         sizes.push(bytes);
         peaks.push(peak);
         readings.push(reading * 1e3);
@@ -99,16 +117,16 @@ fn long_traces(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::R
     }
     let what = |of: &str| format!("a trace of 10 million events: {of}");
     let dropped = counts[1];
-    table.add(Row::of(what("file"), "default options", &sizes, Unit::MebiBytes).samples(counts).budget(
+    table.add(Row::of(what("file"), who, &sizes, Unit::MebiBytes).samples(counts).budget(
         "none dropped",
         dropped == 0.0,
         "",
     ));
     table.amend(|row| row.notes = notes);
     table.add(
-        Row::of(what("memory at the peak"), "default options", &peaks, Unit::MebiBytes)
+        Row::of(what("memory at the peak"), who, &peaks, Unit::MebiBytes)
             .notes("64 MiB of buffers at most, what is encoded, and the program's debug information once"),
     );
-    table.add(Row::of(what("time of the reader"), "default options", &readings, Unit::Millis));
+    table.add(Row::of(what("time of the reader"), who, &readings, Unit::Millis));
     Ok(())
 }

@@ -1,0 +1,136 @@
+//! A trace in Perfetto's format shows what Go's formats do: the same waits, of the same threads, ended by the same ones.
+//!
+//! Every trace that the tests record is checked for its form, and its waits are compared with those of Go's format
+//! (support/trace.rs).
+
+use rtprof_trace_check::perfetto::{Event, EventKind, Frame, Slice, Trace};
+
+use crate::support::child;
+use crate::trace_go::readings;
+use crate::trace_of::{is_named, record};
+use crate::trace_script::{self, ALLOCATED, GOAL, WAITS, WAKER};
+
+fn has(stack: &[Frame], function: &str) -> bool {
+    stack.iter().any(|frame| is_named(&frame.function, function))
+}
+
+/// Returns the only track of a thread of this name.
+#[track_caller]
+fn thread(trace: &Trace, name: &str) -> u64 {
+    let tracks = trace.tracks_named(name);
+    let threads: Vec<u64> = tracks.into_iter().filter(|&track| trace.track(track).thread.is_some()).collect();
+    assert_eq!(threads.len(), 1, "threads called {name}");
+    threads[0]
+}
+
+/// Returns the arrow that ends at a slice.
+fn cause<'a>(trace: &'a Trace, slice: &Slice) -> Option<&'a Event> {
+    let flow = slice.begin.ended_flows.first()?;
+    trace.events.iter().find(|event| event.flows.contains(flow))
+}
+
+#[test]
+fn waits_have_their_reason_their_stack_and_an_arrow() {
+    child::isolated("waits_have_their_reason_their_stack_and_an_arrow", || {
+        let trace = record(trace_script::waits);
+        trace.assert_whole();
+        let perfetto = trace.in_perfetto();
+        let waker = thread(&perfetto, WAKER);
+        for wait in WAITS {
+            let slices: Vec<&Slice> = perfetto.slices_on(thread(&perfetto, wait.who)).collect();
+            let is_it =
+                |slice: &&Slice| &*slice.begin.category == "wait" && has(&slice.begin.stack, wait.function);
+            let at = slices.iter().position(is_it).unwrap_or_else(|| panic!("{}: {slices:#?}", wait.who));
+            let (waited, next) = (slices[at], slices[at + 1]);
+            assert_eq!(slices.iter().filter(|slice| is_it(slice)).count(), 1, "{}: {slices:#?}", wait.who);
+            let [go, ..] = &trace
+                .parsed
+                .events_of(wait.event)
+                .filter(|block| block.stack().any(|frame| is_named(frame.function, wait.function)))
+                .collect::<Vec<_>>()[..]
+            else {
+                panic!("{}: no {:?}", wait.who, wait.event)
+            };
+            let frames: Vec<&str> = waited.begin.stack.iter().map(|frame| &*frame.function).collect();
+            // Go's format has the goroutine's name in addition.
+            assert_eq!(frames, go.functions()[..frames.len()], "{}", wait.who);
+            assert_eq!(go.functions().len(), frames.len() + 1, "{}", wait.who);
+            assert_eq!(&*next.begin.name, "running", "{}: {slices:#?}", wait.who);
+            match (wait.waker, cause(&perfetto, next)) {
+                (Some(function), Some(unblock)) => {
+                    assert_eq!((&*unblock.name, unblock.track), ("unblock", waker), "{}", wait.who);
+                    assert!(has(&unblock.stack, function), "{}: {:?}", wait.who, unblock.stack);
+                    assert_eq!(Some(unblock.time), waited.end, "{}", wait.who);
+                }
+                (None, None) => {}
+                (expected, found) => panic!("{}: by {expected:?}, not {found:?}", wait.who),
+            }
+        }
+        agree_with_go(&trace, &perfetto);
+    });
+}
+
+/// Checks that the sums of the waits that `go tool trace -pprof=sync` counts are the same.
+fn agree_with_go(trace: &crate::trace_of::Trace, perfetto: &Trace) {
+    let is_counted = |name: &str| ["sync", "chan", "select"].iter().any(|word| name.contains(word));
+    let waits = perfetto.waits();
+    let counted = waits.iter().filter(|(name, _)| is_counted(name)).map(|(_, wait)| wait);
+    let (count, nanos) = counted.fold((0, 0), |(count, sum), wait| (count + wait.0, sum + wait.1));
+    for reading in readings("perfetto", trace).into_iter().filter(|reading| reading.format == "v2") {
+        let samples = reading.go.trace_profile("sync", &reading.path).samples();
+        let sum = |at: usize| samples.iter().map(|sample| sample.values[at] as u64).sum::<u64>();
+        assert_eq!(sum(0), count, "Go {}: {waits:?}", reading.go.version);
+        assert!(sum(1).abs_diff(nanos) <= nanos / 1000, "Go {}: {} and {nanos}", reading.go.version, sum(1));
+    }
+}
+
+#[test]
+fn everything_else() {
+    child::isolated("everything_else", || {
+        rtprof::set_heap_goal(GOAL / 3);
+        let trace = record(|| {
+            trace_script::goroutines();
+            trace_script::heap();
+            trace_script::annotations();
+            trace_script::collector();
+        });
+        let perfetto = trace.in_perfetto();
+        let values = |name: &str| -> Vec<i64> {
+            let track = perfetto.tracks_named(name)[0];
+            let events = perfetto.events.iter().filter(|event| event.track == track);
+            events
+                .map(|event| match event.kind {
+                    EventKind::Counter(value) => value,
+                    other => panic!("{other:?} on {name}"),
+                })
+                .collect()
+        };
+        assert_eq!(values("heap goal"), [GOAL as i64 / 3, GOAL as i64, 0]);
+        let heap = values("live heap");
+        let (low, high) = (heap[0], heap.iter().copied().max().expect("there are some"));
+        assert!(high - low >= ALLOCATED as i64, "{heap:?}");
+
+        let below = |track: u64, name: &str| perfetto.path(track).contains(&name);
+        let slice = |name: &str| {
+            let found: Vec<&Slice> =
+                perfetto.slices.iter().filter(|slice| &*slice.begin.name == name).collect();
+            assert_eq!(found.len(), 1, "slices called {name}");
+            found[0]
+        };
+        let (request, part) = (slice("request"), slice("part"));
+        assert!(below(part.begin.track, "request") && below(request.begin.track, "user tasks"));
+        assert!(request.begin.time < part.begin.time && part.end < request.end && request.end.is_some());
+        assert!(has(&request.begin.stack, "makes_task"), "{:?}", request.begin.stack);
+        let (outer, inner) = (slice("outer"), slice("inner"));
+        assert_eq!((outer.begin.track, outer.depth, inner.depth), (inner.begin.track, 0, 1));
+        assert!(below(outer.begin.track, "annotator") && has(&outer.begin.stack, "begins_outer"));
+        let log = perfetto.events.iter().find(|event| &*event.name == "größer").expect("it was logged");
+        assert_eq!((&*log.category, perfetto.track(log.track).name.as_str()), ("helping", "helper"));
+        assert!(has(&log.stack, "logs"), "{:?}", log.stack);
+        assert_eq!(log.annotations.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["task"]);
+        let collections =
+            perfetto.slices.iter().filter(|slice| below(slice.begin.track, "garbage collections"));
+        let stops = perfetto.slices.iter().filter(|slice| below(slice.begin.track, "stops of the world"));
+        assert!(collections.count() > 0 && stops.count() > 0);
+    });
+}

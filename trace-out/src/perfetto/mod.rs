@@ -1,0 +1,128 @@
+//! Perfetto's format, a sequence of `TracePacket` messages, which ui.perfetto.dev and trace_processor read.
+//!
+//! A file consists of generations, each complete in itself but for the descriptions of tracks: a file that was cut is
+//! readable. Within a generation each P has a sequence of packets, with the texts and stacks that it uses at its
+//! beginning. Readers sort all packets by time.
+
+mod definitions;
+mod event;
+mod packets;
+mod proto;
+mod sequence;
+#[cfg(test)]
+mod tests;
+mod track;
+mod tracks;
+mod unordered;
+mod user_tasks;
+mod wire;
+
+use std::time::SystemTime;
+
+use rtprof_runtime::clock;
+use rtprof_runtime::own_files;
+use rtprof_symbols::view::View;
+use rtprof_tracer::generation::{Generation, Tables};
+
+use super::order::Order;
+use super::schedule::{self, OUTSIDE, Schedule, Wire, Writing};
+use super::{Clock, Counts, Encode};
+use packets::{Packets, SHARED, sequence};
+use tracks::Descriptions;
+
+/// Encoder of Perfetto's format.
+///
+/// Memory: proportional to the live goroutines, lanes and user tasks, and to the strings, stacks and events of one
+/// generation.
+pub(crate) struct Perfetto {
+    order: Order,
+    schedule: Schedule<Packets>,
+    descriptions: Descriptions,
+    program: String,
+    /// The time at which the current generation ends.
+    end: u64,
+    unnamed_addresses: u64,
+    view: View,
+}
+
+impl Perfetto {
+    pub(crate) fn new(clock: Clock, view: View) -> Self {
+        let packets = Packets::new(clock.ticks_per_second);
+        let start = packets.in_file(clock.start);
+        let path = std::fs::read_link(own_files::EXECUTABLE).unwrap_or_default();
+        Self {
+            order: Order::new(),
+            schedule: Schedule::new(start, packets),
+            descriptions: Descriptions::default(),
+            program: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
+            end: start,
+            unnamed_addresses: 0,
+            view,
+        }
+    }
+}
+
+impl Encode for Perfetto {
+    fn begin(&mut self, out: &mut Vec<u8>) {
+        put_clocks(out);
+        self.descriptions.begin(&self.program, out);
+    }
+
+    fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, _out: &mut Vec<u8>) {
+        let begin = self.schedule.in_file(generation.begin);
+        self.end = self.schedule.in_file(generation.end);
+        self.schedule.names.forget_ids();
+        let procs = &mut self.schedule.procs;
+        procs.wire.begin(begin);
+        procs.each_lane(|_, _, proc, _| proc.lane.begin());
+        self.schedule.begin_part(begin, tables);
+        let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
+        self.order.generation(generation, &mut writing);
+        self.schedule.end_part(self.end);
+        self.schedule.procs.wire.end_flows(self.end);
+        self.schedule.procs.each_lane(|packets, _, proc, _| packets.describe_owner(&mut proc.lane));
+    }
+
+    fn end_generation(&mut self, tables: &dyn Tables, out: &mut Vec<u8>) {
+        let unnamed = schedule::define(&mut self.schedule.names, tables, self.view);
+        self.unnamed_addresses = self.unnamed_addresses.max(unnamed);
+        let Self { schedule: Schedule { procs, names, .. }, descriptions, program, .. } = self;
+        procs.wire.put_shared(descriptions, &names.definitions, program, out);
+        procs.each_lane(|packets, index, proc, _| {
+            if index != OUTSIDE {
+                let lane = &mut proc.lane;
+                lane.sequence.close(sequence(index), packets.boot, &names.definitions, program, out);
+            }
+        });
+    }
+
+    /// Every generation is complete.
+    fn end(&mut self, _tick: u64, _tables: &dyn Tables, _out: &mut Vec<u8>) {}
+
+    fn counts(&self) -> Counts {
+        Counts {
+            events: self.schedule.procs.wire.events,
+            order: self.order.counts(),
+            unmatched: self.schedule.unmatched,
+            unnamed_addresses: self.unnamed_addresses,
+        }
+    }
+}
+
+/// Appends the present moment on the system's clocks, so that readers know the date, and can merge traces of the
+/// system.
+fn put_clocks(out: &mut Vec<u8>) {
+    let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let clock = |clock_id, timestamp| proto::Clock { clock_id, timestamp, is_incremental: false };
+    let clocks = vec![
+        clock(proto::clock_id::BOOTTIME, clock::boot_nanos()),
+        clock(proto::clock_id::MONOTONIC, clock::monotonic_nanos()),
+        clock(proto::clock_id::REALTIME, since_1970.as_nanos() as u64),
+    ];
+    let packet = proto::TracePacket {
+        trusted_packet_sequence_id: SHARED,
+        clock_snapshot: Some(proto::ClockSnapshot { clocks }),
+        ..Default::default()
+    };
+    proto::put(out, &packet);
+}

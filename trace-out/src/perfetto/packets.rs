@@ -1,0 +1,307 @@
+//! The packets of a generation, and what a reader knows of each goroutine.
+
+use rtprof_runtime::clock;
+
+use crate::dense::DenseTable;
+use crate::schedule::{OUTSIDE, Start};
+
+use super::definitions::{Tables, name};
+use super::event::TrackEvent;
+use super::proto;
+use super::sequence::Sequence;
+use super::track;
+use super::tracks::{Descriptions, Kind, Tracks};
+use super::unordered::Unordered;
+use super::user_tasks::UserTasks;
+
+/// The sequence of tracks and of events that belong to no P.
+pub(super) const SHARED: u32 = 1;
+
+/// The sequence of samples.
+const SAMPLES: u32 = 2;
+
+/// Returns the sequence of a P.
+#[inline]
+pub(super) fn sequence(proc: u32) -> u32 {
+    if proc == OUTSIDE { SHARED } else { SAMPLES + proc }
+}
+
+/// The slice that is open on a goroutine's track.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Open {
+    #[default]
+    None,
+    Running,
+    /// It waits, or is in a system call.
+    Wait,
+    /// The thread polls a task.
+    Poll,
+}
+
+/// What a reader knows of a goroutine.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Known {
+    pub(super) id: u64,
+    pub(super) kind: Kind,
+    pub(super) name: u64,
+    pub(super) open: Open,
+    /// The time of the last change of its slices, and the sequence that has it.
+    pub(super) changed: (u64, u32),
+    /// The arrow that ends where it runs next; 0 for none.
+    pub(super) flow: u64,
+    /// Whether it has regions in this generation.
+    pub(super) has_regions: bool,
+}
+
+/// What is shown of a P.
+#[derive(Default)]
+pub(crate) struct Lane {
+    pub(super) sequence: Sequence,
+    /// The kernel's number of its thread, and that thread's own goroutine; 0 if unknown.
+    pub(super) thread_id: u64,
+    pub(super) owner: u64,
+    /// The index of the goroutine that runs; 0 for none.
+    pub(super) running: u32,
+    /// The index of that goroutine, when it was last looked up.
+    pub(super) own: u32,
+    /// The last region that began, by name and stack, and its time.
+    pub(super) region: (u64, u64, u64),
+    /// Whether events of this generation are on the thread's track because no goroutine runs.
+    pub(super) uses_owner: bool,
+}
+
+impl Lane {
+    /// Begins a generation.
+    pub(super) fn begin(&mut self) {
+        self.sequence.begin();
+        // A goroutine that is not declared again is gone, and ids are new.
+        (self.own, self.region) = (0, (0, 0, 0));
+    }
+}
+
+/// A CPU sample.
+pub(super) struct Sample {
+    pub(super) time: u64,
+    pub(super) thread_id: u32,
+    pub(super) stack: u64,
+}
+
+/// The packets of this generation that are not in the file yet, but for those of Ps.
+pub(crate) struct Packets {
+    /// Nanoseconds in one tick, in units of 2⁻³².
+    scale: u64,
+    /// Is added to times, to make them times since boot.
+    pub(super) boot: u64,
+    /// The time at which the generation began.
+    pub(super) begin: u64,
+    /// By index.
+    pub(super) goroutines: DenseTable<Known>,
+    pub(super) tracks: Tracks,
+    pub(super) user_tasks: UserTasks,
+    pub(super) unordered: Unordered,
+    pub(super) shared: Sequence,
+    pub(super) samples: Vec<Sample>,
+    sampled: Sequence,
+    /// The number of the last arrow.
+    flows: u64,
+    /// Whether slices of a collection and of a stop of the world are open.
+    pub(super) is_collecting: bool,
+    pub(super) is_stopped: bool,
+    pub(super) events: u64,
+}
+
+impl Packets {
+    pub(super) fn new(ticks_per_second: u64) -> Self {
+        let mut packets = Self {
+            scale: (u128::from(clock::NANOS) << 32).div_euclid(ticks_per_second.into()) as u64,
+            boot: 0,
+            begin: 0,
+            goroutines: DenseTable::new(),
+            tracks: Tracks::default(),
+            user_tasks: UserTasks::default(),
+            unordered: Unordered::default(),
+            shared: Sequence::default(),
+            samples: Vec::new(),
+            sampled: Sequence::default(),
+            flows: 0,
+            is_collecting: false,
+            is_stopped: false,
+            events: 0,
+        };
+        packets.boot = clock::boot_nanos().wrapping_sub(packets.time_of(clock::ticks()));
+        packets
+    }
+
+    /// Converts ticks of the records to nanoseconds.
+    #[inline]
+    pub(super) fn time_of(&self, tick: u64) -> u64 {
+        ((u128::from(tick) * u128::from(self.scale)) >> 32) as u64
+    }
+
+    /// Begins a generation. The states of goroutines must follow.
+    pub(super) fn begin(&mut self, begin: u64) {
+        self.begin = begin;
+        self.shared.begin();
+        self.sampled.begin();
+        self.tracks.begin();
+    }
+
+    /// Returns a new arrow.
+    pub(super) fn flow(&mut self) -> u64 {
+        self.flows += 1;
+        self.flows
+    }
+
+    /// Writes an event of a track on a P, not before `time`; returns its time.
+    #[inline]
+    pub(super) fn put(
+        &mut self,
+        proc: u32,
+        lane: &mut Lane,
+        track: u64,
+        time: u64,
+        event: TrackEvent,
+    ) -> u64 {
+        self.events += 1;
+        if proc == OUTSIDE {
+            self.unordered.put(track, time, event);
+            return time;
+        }
+        lane.sequence.put(sequence(proc), track, time, &event);
+        lane.sequence.last()
+    }
+
+    /// Writes a change of a goroutine's slices on a P. Readers sort the packets of all sequences by their times, so
+    /// those of one track have to differ in time if they are in two sequences.
+    #[inline]
+    pub(super) fn change(
+        &mut self,
+        proc: u32,
+        lane: &mut Lane,
+        index: u32,
+        time: u64,
+        event: TrackEvent,
+    ) -> u64 {
+        let Known { id, changed: (last, on), .. } = self.goroutines[index];
+        let own = sequence(proc);
+        let time = time.max(last + u64::from(on != own));
+        let time = self.put(proc, lane, track::goroutine(id), time, event);
+        self.goroutines[index].changed = (time, own);
+        time
+    }
+
+    /// Ends the slice that is open on a goroutine's track.
+    #[inline]
+    pub(super) fn close(&mut self, proc: u32, lane: &mut Lane, index: u32, time: u64) -> u64 {
+        if self.goroutines[index].open == Open::None {
+            return time;
+        }
+        self.goroutines[index].open = Open::None;
+        self.change(proc, lane, index, time, TrackEvent::end())
+    }
+
+    /// Shows a goroutine that is new in the generation, or in the trace.
+    pub(super) fn know(&mut self, index: u32, id: u64, start: Start) {
+        let known = self.goroutines.entry(index);
+        if known.id != id {
+            *known = Known { id, ..Known::default() };
+        }
+        (known.name, known.has_regions) = (start.name, false);
+        self.tracks.add((id, index), known.kind, start.stack);
+    }
+
+    /// Notes whether a goroutine is a thread or a task, and returns what it is. After losses it may seem another thing;
+    /// the first holds.
+    #[inline]
+    pub(super) fn is_of(&mut self, index: u32, kind: Kind) -> Kind {
+        let known = &mut self.goroutines[index];
+        if known.kind == Kind::Unknown {
+            known.kind = kind;
+            self.tracks.note(known.id, kind);
+        }
+        known.kind
+    }
+
+    /// Returns the track for events of the goroutine that runs on a P, or of the P's thread.
+    #[inline]
+    pub(super) fn track_of(&self, lane: &mut Lane) -> u64 {
+        match (lane.running, lane.owner) {
+            (0, 0) => track::OUTSIDE,
+            (0, owner) => {
+                lane.uses_owner = true;
+                track::goroutine(owner)
+            }
+            (index, _) => track::goroutine(self.goroutines[index].id),
+        }
+    }
+
+    /// Returns the index of the goroutine of a P's thread.
+    #[inline]
+    pub(super) fn own(&self, lane: &mut Lane) -> Option<u32> {
+        if lane.owner == 0 {
+            return None;
+        }
+        if self.goroutines[lane.own].id != lane.owner {
+            lane.own = self.tracks.index_of(lane.owner)?;
+        }
+        Some(lane.own)
+    }
+
+    /// Has the track of a P's thread described, if it has events. After losses its goroutine may be unknown.
+    pub(super) fn describe_owner(&mut self, lane: &mut Lane) {
+        if std::mem::take(&mut lane.uses_owner) {
+            self.tracks.add_thread(lane.owner, kernel_number(lane.thread_id));
+        }
+    }
+
+    /// Ends the arrows that would end in the next generation: a reader may have only one of the two.
+    pub(super) fn end_flows(&mut self, end: u64) {
+        for index in self.goroutines.indices() {
+            let Known { id, kind, flow, changed: (last, _), .. } = self.goroutines[index];
+            if flow != 0 {
+                self.goroutines[index].flow = 0;
+                let event = TrackEvent { flow_end: flow, ..TrackEvent::instant(name::CAN_RUN, 0) };
+                let time = end.max(last + 1);
+                self.goroutines[index].changed = (time, SHARED);
+                // Whether one that has not run yet is a task is still to be seen, and so where its track belongs.
+                let track = if kind == Kind::Unknown { track::OUTSIDE } else { track::goroutine(id) };
+                self.unordered.put(track, time, event);
+                self.events += 1;
+            }
+        }
+    }
+
+    /// Appends the tracks, and all packets but those of Ps, to `out`.
+    pub(super) fn put_shared(
+        &mut self,
+        descriptions: &mut Descriptions,
+        tables: &Tables,
+        program: &str,
+        out: &mut Vec<u8>,
+    ) {
+        self.user_tasks.settle(&mut self.tracks, &mut self.unordered);
+        self.unordered.sort_into(SHARED, &mut self.shared);
+        descriptions.put(&self.tracks, tables, out);
+        self.shared.close(SHARED, self.boot, tables, program, out);
+        let mut samples = std::mem::take(&mut self.samples);
+        samples.sort_by_key(|sample| sample.time);
+        for Sample { time, thread_id, stack } in samples {
+            let sample = proto::PerfSample {
+                pid: std::process::id(),
+                tid: thread_id,
+                callstack_iid: stack,
+                cpu_mode: USER,
+            };
+            self.sampled.put_sample(SAMPLES, time, sample);
+        }
+        self.sampled.close(SAMPLES, self.boot, tables, program, out);
+    }
+}
+
+/// Returns the kernel's number of a thread; 0 if it is not the kernel's.
+pub(super) fn kernel_number(thread: u64) -> u32 {
+    thread.try_into().unwrap_or(0)
+}
+
+/// `Profiling.CpuMode.MODE_USER`.
+const USER: u32 = 2;

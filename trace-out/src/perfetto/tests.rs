@@ -1,0 +1,167 @@
+//! Properties of Perfetto's format alone. Its waits are compared with those of Go's formats in `crate::simulated` and in
+//! the tests of whole programs.
+
+use rtprof_runtime::state::State;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_trace_check::perfetto::{Event, EventKind, Trace, check};
+use rtprof_tracer::record::RecordKind;
+
+use super::*;
+use crate::recorded::{RecordedLane, encode, generation};
+
+const CLOCK: Clock = Clock { ticks_per_second: 1_000_000_000, start: 1_000_000 };
+const LENGTH: u64 = 1_000_000_000;
+
+/// The generation `number`, from its lanes.
+fn at(generation: u64, tick: u64) -> u64 {
+    CLOCK.start + generation * LENGTH + tick
+}
+
+fn bytes(generations: &[Vec<RecordedLane>]) -> Vec<u8> {
+    let mut perfetto = Perfetto::new(CLOCK, View::default());
+    let generations: Vec<_> = (0..)
+        .zip(generations)
+        .map(|(number, lanes)| generation(at(number, 0), at(number + 1, 0), lanes))
+        .collect();
+    encode(&mut perfetto, &generations, at(generations.len() as u64, 0))
+}
+
+fn trace(generations: &[Vec<RecordedLane>]) -> Trace {
+    check(&bytes(generations)).unwrap()
+}
+
+/// Returns the slices of a track: depth, name, category, and how long they lasted.
+fn story<'a>(trace: &'a Trace, track: &str) -> Vec<(usize, &'a str, &'a str, Option<u64>)> {
+    let tracks = trace.tracks_named(track);
+    assert_eq!(tracks.len(), 1, "{track}");
+    let slices = trace.slices_on(tracks[0]);
+    slices.map(|slice| (slice.depth, &*slice.begin.name, &*slice.begin.category, slice.nanos())).collect()
+}
+
+/// A thread that takes a lock which another one holds.
+fn contention() -> Vec<RecordedLane> {
+    let mut waiter = RecordedLane::new(1);
+    waiter
+        .status(at(0, 10), 1, 0, State::Running)
+        .put(at(0, 100), RecordKind::RegionBegin, [0, 5, 1])
+        .block(at(0, 500), WaitReason::MutexLock)
+        .put(at(0, 20_000), RecordKind::Start, [1, 3])
+        .put(at(0, 21_000), RecordKind::RegionEnd, [0, 5])
+        .put(at(0, 22_000), RecordKind::End, [])
+        .over();
+    let mut holder = RecordedLane::new(2);
+    holder.status(at(0, 20), 2, 0, State::Running).put(at(0, 15_000), RecordKind::Unblock, [1, 2, 1]);
+    vec![waiter, holder]
+}
+
+#[test]
+fn a_wait_lasts_until_it_is_ended_and_an_arrow_says_by_whom() {
+    let trace = trace(&[contention()]);
+    let states = [
+        (0, "running", "", Some(490)),
+        (0, "sync: mutex", "wait", Some(14_500)),
+        (0, "running", "", Some(2_000)),
+    ];
+    assert_eq!(story(&trace, "main"), states);
+    assert_eq!(story(&trace, "regions"), [(0, "parse", "", Some(20_900))]);
+    assert_eq!(story(&trace, "worker"), [(0, "running", "", None)]);
+    let unblocks: Vec<&Event> = trace.events.iter().filter(|event| &*event.name == "unblock").collect();
+    let [unblock] = unblocks[..] else { panic!("{unblocks:?}") };
+    assert_eq!((trace.track(unblock.track).name.as_str(), unblock.kind), ("worker", EventKind::Instant));
+    assert!(!unblock.stack.is_empty());
+    let ends: Vec<&Event> = trace.events.iter().filter(|event| event.ended_flows == unblock.flows).collect();
+    let [end] = ends[..] else { panic!("{ends:?}") };
+    assert_eq!((&*end.name, end.time - unblock.time), ("running", 5_000));
+    let waits = trace.slices.iter().find(|slice| &*slice.begin.category == "wait").unwrap();
+    assert!(waits.begin.stack.len() > 2, "{:?}", waits.begin.stack);
+}
+
+/// A thread that polls a task, which waits, in the generation `number`.
+fn polls(number: u64) -> Vec<RecordedLane> {
+    let mut lane = RecordedLane::new(1);
+    let changes = number * 2;
+    lane.status(at(number, 10), 1, 0, State::Running);
+    if number == 0 {
+        lane.put(at(0, 20), RecordKind::Create, [50, 4, 1]);
+    } else {
+        let waits = State::Waiting(WaitReason::Await).number().into();
+        lane.put(at(number, 20), RecordKind::Status, [50, changes, waits, 0, 0, 4, 1, 0]);
+    }
+    lane.put(at(number, 1_000), RecordKind::Poll, [50, changes + 1])
+        .put(at(number, 3_000), RecordKind::RegionBegin, [0, 5, 1])
+        .put(at(number, 4_000), RecordKind::RegionEnd, [0, 5])
+        .put(at(number, 5_000), RecordKind::Await, [50, changes + 2, WaitReason::Await as u64, 1]);
+    vec![lane]
+}
+
+#[test]
+fn a_task_has_its_track_and_its_polls_are_on_the_threads() {
+    let trace = trace(&[polls(0), polls(1)]);
+    let task = trace.tracks_named("request 50")[0];
+    assert_eq!(trace.path(task)[1..], ["async tasks", "request", "request 50"]);
+    let states = [
+        (0, "running", "", Some(4_000)),
+        (0, "sync: await", "wait", Some(LENGTH - 4_000)),
+        (0, "running", "", Some(4_000)),
+        (0, "sync: await", "wait", None),
+    ];
+    assert_eq!(story(&trace, "request 50"), states);
+    let polls: Vec<_> = story(&trace, "main").into_iter().filter(|slice| slice.2 == "poll").collect();
+    assert_eq!(polls, [(0, "request", "poll", Some(4_000)); 2]);
+    let regions = trace.slices.iter().filter(|slice| &*slice.begin.name == "parse");
+    assert!(regions.into_iter().all(|slice| trace.path(slice.begin.track).contains(&"request 50")));
+    // The task is created where it runs first.
+    let spawn = trace.events.iter().find(|event| &*event.name == "spawn").unwrap();
+    let first = trace.events.iter().find(|event| event.ended_flows == spawn.flows).unwrap();
+    assert_eq!(first.track, task);
+}
+
+#[test]
+fn a_file_that_was_cut_shows_what_is_complete() {
+    let whole = bytes(&[polls(0), polls(1)]);
+    let mut rest = &whole[..];
+    let mut most = 0;
+    while !rest.is_empty() {
+        prost::encoding::decode_key(&mut rest).unwrap();
+        let len = prost::encoding::decode_varint(&mut rest).unwrap() as usize;
+        rest = &rest[len..];
+        match check(&whole[..whole.len() - rest.len()]) {
+            Ok(trace) => {
+                assert!(trace.events.len() >= most);
+                most = trace.events.len();
+            }
+            // Only an arrow may miss its end.
+            Err(fault) => assert!(fault.contains("its flow has no end"), "{fault}"),
+        }
+    }
+    assert!(most > 10, "{most}");
+}
+
+#[test]
+fn the_same_region_soon_after_has_no_stack() {
+    let mut lane = RecordedLane::new(1);
+    lane.status(at(0, 10), 1, 0, State::Running);
+    for begin in [1_000, 2_000, 3_000, 20_000] {
+        lane.put(at(0, begin), RecordKind::RegionBegin, [0, 5, 1]);
+        lane.put(at(0, begin + 10), RecordKind::RegionEnd, [0, 5]);
+    }
+    let trace = trace(&[vec![lane]]);
+    let regions = trace.slices_on(trace.tracks_named("regions")[0]);
+    let have: Vec<bool> = regions.map(|slice| !slice.begin.stack.is_empty()).collect();
+    assert_eq!(have, [true, false, false, true]);
+}
+
+#[test]
+fn a_user_task_may_end_on_a_thread_that_is_read_first() {
+    let mut ends = RecordedLane::new(1);
+    ends.status(at(0, 10), 1, 0, State::Running).put(at(0, 900), RecordKind::TaskEnd, [8, 1]);
+    ends.put(at(0, 950), RecordKind::TaskEnd, [7, 1]);
+    let mut begins = RecordedLane::new(2);
+    begins.status(at(0, 20), 2, 0, State::Running);
+    begins.put(at(0, 100), RecordKind::TaskCreate, [7, 0, 4, 1]);
+    begins.put(at(0, 200), RecordKind::TaskCreate, [9, 7, 5, 1]);
+    let trace = trace(&[vec![ends, begins]]);
+    assert_eq!(story(&trace, "request"), [(0, "request", "task", Some(850))]);
+    assert_eq!(story(&trace, "parse"), [(0, "parse", "task", None)]);
+    assert_eq!(trace.path(trace.tracks_named("parse")[0])[1..], ["user tasks", "request", "parse"]);
+}
