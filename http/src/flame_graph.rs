@@ -8,8 +8,8 @@ use rtprof_runtime::hook::{self, Untracked};
 use serde_json::{Value, json};
 
 use crate::html;
-use crate::process;
 use crate::worker::PIECE;
+use rtprof_runtime::own_files;
 
 /// The page, with placeholders for the title and the profile.
 const TEMPLATE: &str = include_str!("pages/flamegraph.html");
@@ -33,7 +33,7 @@ fn head() -> &'static str {
 
 /// Fills the placeholders of a part of the template, except the profile's.
 fn filled(part: &str, title: &str) -> String {
-    part.replace(PROGRAM, &html::escaped(&process::program())).replace(TITLE, title)
+    part.replace(PROGRAM, &html::escaped(&own_files::program())).replace(TITLE, title)
 }
 
 /// A page that is ready to be written.

@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use rtprof_pprof_out::{Profile, profiles};
 use rtprof_profiler::{contention, cpu, mem, rate};
 use rtprof_runtime::counters::{COUNTERS, CountedProfile};
+use rtprof_runtime::own_files;
 use rtprof_runtime::stack::{StackMode, stack_mode};
 use rtprof_trace_out::FlightRecorder;
 
 use crate::html::{escaped, path_part};
-use crate::process::{self, Process};
+use crate::process::Process;
 
 const STYLE: &str = include_str!("pages/index.css");
 
@@ -34,7 +35,7 @@ pub(crate) fn page(cmdline: bool) -> String {
     let mut page = String::with_capacity(16 << 10);
     page.push_str("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n");
     page.push_str("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n");
-    let program = escaped(&process::program());
+    let program = escaped(&own_files::program());
     let _ = writeln!(page, "<title>{program}: /debug/pprof/</title>\n<style>\n{STYLE}</style></head><body>");
     let _ = writeln!(
         page,

@@ -11,12 +11,6 @@ pub(crate) struct Process {
     pub(crate) threads: Option<u64>,
 }
 
-/// Returns the program's name, without its path.
-pub(crate) fn program() -> String {
-    let path = std::fs::read_link(own_files::EXECUTABLE).unwrap_or_default();
-    path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
-}
-
 impl Process {
     pub(crate) fn read() -> Self {
         std::fs::read_to_string(own_files::STATUS).map(|status| Self::parse(&status)).unwrap_or_default()

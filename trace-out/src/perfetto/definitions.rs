@@ -84,7 +84,6 @@ pub(crate) struct Tables {
     stacks: Vec<Box<[u32]>>,
     /// By PC.
     frames: Vec<Option<Frame>>,
-    len: usize,
 }
 
 impl Definitions for Tables {
@@ -93,7 +92,6 @@ impl Definitions for Tables {
 
     fn string(&mut self, id: u64, text: &str) {
         self_check!(id == self.strings.len() as u64 + 1);
-        self.len += text.len() + size_of::<Box<str>>();
         self.strings.push(text.into());
     }
 
@@ -101,7 +99,6 @@ impl Definitions for Tables {
         for &frame in frames {
             put_at(&mut self.frames, frame.pc as usize, Some(frame));
         }
-        self.len += size_of_val(frames);
         put_at(&mut self.stacks, id as usize, frames.iter().map(|frame| frame.pc as u32).collect());
     }
 }

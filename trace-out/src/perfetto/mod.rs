@@ -25,7 +25,7 @@ use rtprof_symbols::view::View;
 use rtprof_tracer::generation::{Generation, Tables};
 
 use super::order::Order;
-use super::schedule::{self, OUTSIDE, Schedule, Wire, Writing};
+use super::schedule::{self, OUTSIDE, Schedule, Unmatched, Wire, Writing};
 use super::{Clock, Counts, Encode};
 use packets::{Packets, SHARED, sequence};
 use tracks::Descriptions;
@@ -39,8 +39,6 @@ pub(crate) struct Perfetto {
     schedule: Schedule<Packets>,
     descriptions: Descriptions,
     program: String,
-    /// The time at which the current generation ends.
-    end: u64,
     unnamed_addresses: u64,
     view: View,
 }
@@ -49,13 +47,11 @@ impl Perfetto {
     pub(crate) fn new(clock: Clock, view: View) -> Self {
         let packets = Packets::new(clock.ticks_per_second);
         let start = packets.in_file(clock.start);
-        let path = std::fs::read_link(own_files::EXECUTABLE).unwrap_or_default();
         Self {
             order: Order::new(),
             schedule: Schedule::new(start, packets),
             descriptions: Descriptions::default(),
-            program: path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default(),
-            end: start,
+            program: own_files::program(),
             unnamed_addresses: 0,
             view,
         }
@@ -70,7 +66,7 @@ impl Encode for Perfetto {
 
     fn generation(&mut self, generation: &Generation<'_>, tables: &dyn Tables, _out: &mut Vec<u8>) {
         let begin = self.schedule.in_file(generation.begin);
-        self.end = self.schedule.in_file(generation.end);
+        let end = self.schedule.in_file(generation.end);
         self.schedule.names.forget_ids();
         let procs = &mut self.schedule.procs;
         procs.wire.begin(begin);
@@ -78,8 +74,8 @@ impl Encode for Perfetto {
         self.schedule.begin_part(begin, tables);
         let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
         self.order.generation(generation, &mut writing);
-        self.schedule.end_part(self.end);
-        self.schedule.procs.wire.end_flows(self.end);
+        self.schedule.end_part(end);
+        self.schedule.procs.wire.end_flows(end);
         self.schedule.procs.each_lane(|packets, _, proc, _| packets.describe_owner(&mut proc.lane));
     }
 
@@ -100,10 +96,12 @@ impl Encode for Perfetto {
     fn end(&mut self, _tick: u64, _tables: &dyn Tables, _out: &mut Vec<u8>) {}
 
     fn counts(&self) -> Counts {
+        let Packets { events, ref user_tasks, .. } = self.schedule.procs.wire;
+        let Unmatched { region_ends, others } = self.schedule.unmatched;
         Counts {
-            events: self.schedule.procs.wire.events,
+            events,
             order: self.order.counts(),
-            unmatched: self.schedule.unmatched,
+            unmatched: Unmatched { region_ends, others: others + user_tasks.unmatched },
             unnamed_addresses: self.unnamed_addresses,
         }
     }

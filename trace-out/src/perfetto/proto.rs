@@ -88,8 +88,6 @@ pub(super) struct TrackDescriptor {
     pub(super) parent_uuid: u64,
     #[prost(message, optional, tag = "8")]
     pub(super) counter: Option<CounterDescriptor>,
-    #[prost(string, tag = "14")]
-    pub(super) description: String,
 }
 
 #[derive(Clone, PartialEq, prost::Message)]

@@ -16,6 +16,9 @@ const SWITCH: u32 = 8;
 const ROOM: usize = 512;
 const MOST_ROOM: usize = 4 << 20;
 
+/// The most bytes that a sequence keeps for the next generation: there may be thousands of sequences.
+const KEPT: usize = 64 << 10;
+
 /// The packets of a sequence in this generation.
 #[derive(Default)]
 pub(super) struct Sequence {
@@ -137,7 +140,7 @@ impl Sequence {
         proto::put(out, &head);
         out.extend_from_slice(&self.packets[..self.len]);
         // What a burst took is not kept.
-        if self.packets.len() > MOST_ROOM {
+        if self.packets.len() > KEPT {
             self.packets = Vec::new();
         }
         self.len = 0;

@@ -19,16 +19,6 @@ pub(super) enum Kind {
     Task,
 }
 
-impl Kind {
-    /// Whether tracks of both are of the same kind, in the same place.
-    fn is_like(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Thread(was), Self::Thread(is)) => was == is,
-            _ => self == other,
-        }
-    }
-}
-
 /// A goroutine of this generation.
 struct Described {
     id: u64,
@@ -123,7 +113,7 @@ impl Descriptions {
             let uuid = track::goroutine(id);
             let described = before.get(&uuid).copied();
             // A reader would not accept that a track moves.
-            let kind = described.map_or(kind, |(was, _)| if was.is_like(kind) { kind } else { was });
+            let kind = described.map_or(kind, |(was, _)| was);
             if kind == Kind::Unknown {
                 continue;
             }

@@ -25,7 +25,7 @@ struct Change {
 pub(super) struct UserTasks {
     open: HashSet<u64>,
     changes: Vec<Change>,
-    /// Ends of tasks that began before the trace.
+    /// Ends of tasks that began before the trace, and tasks beyond [`OPEN`].
     pub(super) unmatched: u64,
 }
 
