@@ -1,6 +1,7 @@
 //! Reads Perfetto's traces as trace_processor does, and checks what it does not: it drops what does not fit, and says
 //! little about it.
 
+mod counts;
 mod proto;
 mod read;
 
@@ -103,7 +104,8 @@ pub struct Sample {
 /// - texts, stacks and tracks are defined before they are used, in each sequence;
 /// - times do not go back in a sequence, and events of one track that are in different sequences have different times;
 /// - slices nest, each on its track, and those of the states of a thread or a task follow each other;
-/// - every flow has one beginning and one end, in this order.
+/// - every flow has one beginning and one end, in this order;
+/// - the counters of threads and of waiting tasks agree with the slices.
 ///
 /// # Errors
 /// The first fault.
@@ -113,6 +115,7 @@ pub fn check(bytes: &[u8]) -> Result<Trace, String> {
     check_flows(&events)?;
     let slices = slices(&tracks, &events)?;
     let trace = Trace { tracks, events, slices, samples };
+    counts::check(&trace)?;
     Ok(trace)
 }
 

@@ -9,7 +9,7 @@ use super::definitions::Used;
 pub(super) const PACKET: usize = 128;
 
 /// An event of a track, without the track. Ids that are 0 are left out.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct TrackEvent {
     pub(super) of: Type,
     pub(super) name: u64,

@@ -6,6 +6,7 @@
 
 mod definitions;
 mod event;
+mod levels;
 mod packets;
 mod proto;
 mod sequence;
@@ -75,7 +76,7 @@ impl Encode for Perfetto {
         let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);
         self.order.generation(generation, &mut writing);
         self.schedule.end_part(end);
-        self.schedule.procs.wire.end_flows(end);
+        self.schedule.procs.wire.end(end);
         self.schedule.procs.each_lane(|packets, _, proc, _| packets.describe_owner(&mut proc.lane));
     }
 
@@ -83,13 +84,15 @@ impl Encode for Perfetto {
         let unnamed = schedule::define(&mut self.schedule.names, tables, self.view);
         self.unnamed_addresses = self.unnamed_addresses.max(unnamed);
         let Self { schedule: Schedule { procs, names, .. }, descriptions, program, .. } = self;
-        procs.wire.put_shared(descriptions, &names.definitions, program, out);
+        procs.wire.settle();
+        descriptions.put(&procs.wire.tracks, &names.definitions, out);
         procs.each_lane(|packets, index, proc, _| {
             if index != OUTSIDE {
                 let lane = &mut proc.lane;
                 lane.sequence.close(sequence(index), packets.boot, &names.definitions, program, out);
             }
         });
+        procs.wire.put_shared(&names.definitions, program, out);
     }
 
     /// Every generation is complete.

@@ -7,10 +7,11 @@ use crate::schedule::{OUTSIDE, Start};
 
 use super::definitions::{Tables, name};
 use super::event::TrackEvent;
+use super::levels::{Level, Levels};
 use super::proto;
 use super::sequence::Sequence;
 use super::track;
-use super::tracks::{Descriptions, Kind, Tracks};
+use super::tracks::{Kind, Tracks};
 use super::unordered::Unordered;
 use super::user_tasks::UserTasks;
 
@@ -51,6 +52,11 @@ pub(super) struct Known {
     pub(super) flow: u64,
     /// Whether it has regions in this generation.
     pub(super) has_regions: bool,
+    /// When it was created, or found as a task.
+    pub(super) since: u64,
+    /// What it is counted as, and what it was at the end of the generation before.
+    level: Level,
+    was: Level,
 }
 
 /// What is shown of a P.
@@ -99,6 +105,7 @@ pub(crate) struct Packets {
     pub(super) tracks: Tracks,
     pub(super) user_tasks: UserTasks,
     pub(super) unordered: Unordered,
+    levels: Levels,
     pub(super) shared: Sequence,
     pub(super) samples: Vec<Sample>,
     sampled: Sequence,
@@ -120,6 +127,7 @@ impl Packets {
             tracks: Tracks::default(),
             user_tasks: UserTasks::default(),
             unordered: Unordered::default(),
+            levels: Levels::default(),
             shared: Sequence::default(),
             samples: Vec::new(),
             sampled: Sequence::default(),
@@ -144,6 +152,29 @@ impl Packets {
         self.shared.begin();
         self.sampled.begin();
         self.tracks.begin();
+        self.levels.begin(begin);
+        // Only those that are shown again are still there.
+        for index in self.goroutines.indices() {
+            let known = &mut self.goroutines[index];
+            known.was = std::mem::take(&mut known.level);
+        }
+    }
+
+    /// Counts a goroutine as something else.
+    #[inline]
+    pub(super) fn set_level(&mut self, index: u32, time: u64, level: Level) {
+        let before = std::mem::replace(&mut self.goroutines[index].level, level);
+        if before != level {
+            self.levels.change(time, before, level);
+        }
+    }
+
+    /// The same, if it is a task.
+    #[inline]
+    pub(super) fn set_task_level(&mut self, index: u32, time: u64, level: Level) {
+        if self.goroutines[index].kind == Kind::Task {
+            self.set_level(index, time, level);
+        }
     }
 
     /// Returns a new arrow.
@@ -202,10 +233,14 @@ impl Packets {
 
     /// Shows a goroutine that is new in the generation, or in the trace.
     pub(super) fn know(&mut self, index: u32, id: u64, start: Start) {
-        let known = self.goroutines.entry(index);
-        if known.id != id {
-            *known = Known { id, ..Known::default() };
+        self.goroutines.entry(index);
+        if self.goroutines[index].id != id {
+            // The end of the one before was lost.
+            self.set_level(index, self.begin, Level::None);
+            self.goroutines[index] = Known { id, ..Known::default() };
         }
+        self.set_level(index, self.begin, self.goroutines[index].was);
+        let known = &mut self.goroutines[index];
         (known.name, known.has_regions) = (start.name, false);
         self.tracks.add((id, index), known.kind, start.stack);
     }
@@ -218,6 +253,10 @@ impl Packets {
         if known.kind == Kind::Unknown {
             known.kind = kind;
             self.tracks.note(known.id, kind);
+            let level = if kind == Kind::Task { Level::Runnable } else { Level::Thread };
+            let since = known.since.max(self.begin);
+            self.set_level(index, since, level);
+            return kind;
         }
         known.kind
     }
@@ -254,8 +293,19 @@ impl Packets {
         }
     }
 
+    /// Ends a generation.
+    pub(super) fn end(&mut self, end: u64) {
+        self.end_flows(end);
+        // A thread runs some microseconds after its creation; those that do not are tasks.
+        for index in self.tracks.unknown() {
+            let since = self.goroutines[index].since.max(self.begin);
+            self.levels.change(since, Level::None, Level::Runnable);
+        }
+        self.levels.put(end, &mut self.unordered);
+    }
+
     /// Ends the arrows that would end in the next generation: a reader may have only one of the two.
-    pub(super) fn end_flows(&mut self, end: u64) {
+    fn end_flows(&mut self, end: u64) {
         for index in self.goroutines.indices() {
             let Known { id, kind, flow, changed: (last, _), .. } = self.goroutines[index];
             if flow != 0 {
@@ -271,18 +321,10 @@ impl Packets {
         }
     }
 
-    /// Appends the tracks, and all packets but those of Ps, to `out`.
-    pub(super) fn put_shared(
-        &mut self,
-        descriptions: &mut Descriptions,
-        tables: &Tables,
-        program: &str,
-        out: &mut Vec<u8>,
-    ) {
+    /// Brings what has come in no order into the order of time.
+    pub(super) fn settle(&mut self) {
         self.user_tasks.settle(&mut self.tracks, &mut self.unordered);
         self.unordered.sort_into(SHARED, &mut self.shared);
-        descriptions.put(&self.tracks, tables, out);
-        self.shared.close(SHARED, self.boot, tables, program, out);
         let mut samples = std::mem::take(&mut self.samples);
         samples.sort_by_key(|sample| sample.time);
         for Sample { time, thread_id, stack } in samples {
@@ -294,6 +336,11 @@ impl Packets {
             };
             self.sampled.put_sample(SAMPLES, time, sample);
         }
+    }
+
+    /// Appends all packets but those of Ps to `out`. They come last, because counters are about all others.
+    pub(super) fn put_shared(&mut self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
+        self.shared.close(SHARED, self.boot, tables, program, out);
         self.sampled.close(SAMPLES, self.boot, tables, program, out);
     }
 }

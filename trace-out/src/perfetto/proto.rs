@@ -117,6 +117,7 @@ pub(super) struct CounterDescriptor {
 
 /// `CounterDescriptor.Unit`.
 pub(super) mod unit {
+    pub(crate) const COUNT: u32 = 2;
     pub(crate) const SIZE_BYTES: u32 = 3;
 }
 

@@ -33,6 +33,9 @@ pub(super) const HEAP: u64 = of_process(4);
 pub(super) const GOAL: u64 = of_process(5);
 pub(super) const TASKS: u64 = of_process(6);
 pub(super) const USER_TASKS: u64 = of_process(7);
+pub(super) const THREADS: u64 = of_process(8);
+pub(super) const RUNNABLE: u64 = of_process(9);
+pub(super) const WAITING: u64 = of_process(10);
 
 /// Returns the track of a group of tasks, by its number.
 pub(super) fn group(number: u64) -> u64 {

@@ -68,6 +68,12 @@ impl Tracks {
         }
     }
 
+    /// Returns the indices of the goroutines that have not run yet.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = u32> + '_ {
+        let goroutines = self.goroutines.iter().filter(|goroutine| goroutine.kind == Kind::Unknown);
+        goroutines.filter_map(|goroutine| self.index_of(goroutine.id))
+    }
+
     pub(super) fn add_regions(&mut self, id: u64) {
         self.regions.push(id);
     }
@@ -100,8 +106,14 @@ impl Descriptions {
         ] {
             put(out, child(uuid, track::PROCESS, name));
         }
-        for (uuid, name) in [(track::HEAP, "live heap"), (track::GOAL, "heap goal")] {
-            let counter = Some(proto::CounterDescriptor { unit: proto::unit::SIZE_BYTES });
+        for (uuid, name, unit) in [
+            (track::HEAP, "live heap", proto::unit::SIZE_BYTES),
+            (track::GOAL, "heap goal", proto::unit::SIZE_BYTES),
+            (track::THREADS, "threads", proto::unit::COUNT),
+            (track::RUNNABLE, "runnable tasks", proto::unit::COUNT),
+            (track::WAITING, "waiting tasks", proto::unit::COUNT),
+        ] {
+            let counter = Some(proto::CounterDescriptor { unit });
             put(out, TrackDescriptor { counter, ..child(uuid, track::PROCESS, name) });
         }
     }

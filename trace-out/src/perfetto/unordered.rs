@@ -14,6 +14,11 @@ impl Unordered {
         self.events.push((time, track, event));
     }
 
+    #[cfg(test)]
+    pub(super) fn events(&self) -> &[(u64, u64, TrackEvent)] {
+        &self.events
+    }
+
     /// Moves all events to a sequence. Those of one time keep their order.
     pub(super) fn sort_into(&mut self, id: u32, sequence: &mut Sequence) {
         self.events.sort_by_key(|&(time, ..)| time);

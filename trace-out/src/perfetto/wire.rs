@@ -15,6 +15,7 @@ use crate::schedule::{Changed, Event, Found, OUTSIDE, Phase, Proc, Reason, Wire}
 
 use super::definitions::{Tables, annotation, category, iid, name};
 use super::event::{TrackEvent, Value};
+use super::levels::Level;
 use super::packets::{Known, Lane, Open, Packets, Sample, kernel_number, sequence};
 use super::track;
 use super::tracks::Kind;
@@ -43,6 +44,7 @@ impl Packets {
         let known = &mut self.goroutines[index];
         (known.open, known.flow) = (Open::Running, 0);
         lane.running = index;
+        self.set_task_level(index, time, Level::None);
         if kind == Kind::Task
             && let Some(own) = self.own(lane)
         {
@@ -71,11 +73,14 @@ impl Packets {
         (index, self.close(proc, lane, index, time))
     }
 
-    /// Shows that a goroutine waits.
+    /// Shows that a goroutine waits. A task that polls another one is not counted as one that waits.
     #[inline]
     fn wait(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, slice: TrackEvent) -> u64 {
         let time = self.change(proc, lane, index, time, slice);
         self.goroutines[index].open = Open::Wait;
+        if slice.category != category::POLL {
+            self.set_task_level(index, time, Level::Waiting);
+        }
         time
     }
 
@@ -85,6 +90,7 @@ impl Packets {
             return time;
         }
         let mut time = self.close(proc, lane, index, time);
+        self.set_task_level(index, time, Level::Runnable);
         if lane.running != 0 && lane.running != index {
             let flow = self.flow();
             let unblock = TrackEvent { flow, stack, ..TrackEvent::instant(name::UNBLOCK, 0) };
@@ -96,7 +102,13 @@ impl Packets {
 
     /// Shows a goroutine that the trace did not know.
     fn find(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, phase: Phase, found: Found) -> u64 {
-        let kind = if found.thread_id == 0 { Kind::Task } else { Kind::Thread(found.thread_id) };
+        let kind = match found.thread_id {
+            0 => {
+                self.goroutines[index].since = time;
+                Kind::Task
+            }
+            thread => Kind::Thread(thread),
+        };
         self.is_of(index, kind);
         match phase {
             Phase::Running => self.run(proc, lane, time, index, 0),
@@ -137,6 +149,7 @@ impl Packets {
             Event::ProcStop => time,
             Event::Create { index, goroutine, start, stack } => {
                 self.know(index, goroutine, start);
+                self.goroutines[index].since = time;
                 if lane.running == 0 {
                     return time;
                 }
@@ -148,7 +161,16 @@ impl Packets {
                 time
             }
             Event::Start { changed, label } => self.run(proc, lane, time, changed.index, label),
-            Event::Yield { .. } | Event::End => self.leave(proc, lane, time).1,
+            Event::Yield { .. } => {
+                let (index, time) = self.leave(proc, lane, time);
+                self.set_task_level(index, time, Level::Runnable);
+                time
+            }
+            Event::End => {
+                let (index, time) = self.leave(proc, lane, time);
+                self.set_level(index, time, Level::None);
+                time
+            }
             Event::Block { reason, text, stack } => {
                 let (index, time) = self.leave(proc, lane, time);
                 let polls = reason == Reason::Polling;
@@ -170,10 +192,14 @@ impl Packets {
             Event::Unblock { changed: Changed { index, .. }, stack } => {
                 self.wake(proc, lane, time, index, stack)
             }
-            Event::SyscallEnd { changed: Changed { index, .. } } => match self.goroutines[index].open {
-                Open::Wait => self.close(proc, lane, index, time),
-                _ => time,
-            },
+            Event::SyscallEnd { changed: Changed { index, .. } } => {
+                if self.goroutines[index].open != Open::Wait {
+                    return time;
+                }
+                let time = self.close(proc, lane, index, time);
+                self.set_task_level(index, time, Level::Runnable);
+                time
+            }
             Event::StopBegin { text, .. } => {
                 self.is_stopped = true;
                 let slice = TrackEvent::begin(iid(text), category::COLLECTOR);
