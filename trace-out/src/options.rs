@@ -40,6 +40,14 @@ impl Format {
         }
     }
 
+    /// Returns the extension of its files: `trace`, or `perfetto-trace`, by which Perfetto's files are known.
+    pub const fn file_extension(self) -> &'static str {
+        match self {
+            Self::V2 | Self::V2Go122 | Self::V1 => "trace",
+            Self::Perfetto => "perfetto-trace",
+        }
+    }
+
     /// Returns the format of this name.
     pub fn from_name(name: &str) -> Option<Self> {
         Self::ALL.iter().copied().find(|format| format.name() == name)

@@ -1,5 +1,6 @@
 //! Generations made from explicit records, for tests.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use rtprof_runtime::stack::Stack;
@@ -11,7 +12,7 @@ use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, 
 use rtprof_symbols::view::View;
 use rtprof_trace_check::{Parsed, disagreements, perfetto, validate};
 
-use super::perfetto::Perfetto;
+use super::perfetto::{PartFile, Perfetto};
 use super::v1::V1;
 use super::v2::{V2, Version};
 use super::{Clock, Encode};
@@ -203,11 +204,49 @@ pub(crate) fn check_windows(clock: Clock, generations: &[Generation<'_>], what: 
         bytes
     });
     let parts: Vec<_> = parts.collect();
+    check_perfetto_windows(clock, generations, what);
     for from in 0..parts.len() {
         let mut window = Version::Go126.header().to_vec();
         window.extend(parts[from..].iter().flatten());
         let parsed = validate(&window).unwrap_or_else(|invalid| panic!("{what}, from {from}: {invalid}"));
         assert_eq!(parsed.generations().len(), parts.len() - from, "{what}, from {from}");
+    }
+}
+
+/// The same for Perfetto's windows: each has all states of the whole file from its beginning on.
+#[track_caller]
+fn check_perfetto_windows(clock: Clock, generations: &[Generation<'_>], what: &str) {
+    let texts = Texts::new();
+    let mut perfetto = Perfetto::new(clock, View::default());
+    let parts = generations.iter().map(|generation| {
+        perfetto.generation(generation, &texts, &mut Vec::new());
+        perfetto.end_part(&texts)
+    });
+    let parts: Vec<_> = parts.collect();
+    // All of them would take long.
+    let froms = BTreeSet::from([0, 1, parts.len() / 2, parts.len() - 1]);
+    let windows = froms.into_iter().map(|from| {
+        let mut bytes = Vec::new();
+        let mut file = PartFile::begin(&mut bytes);
+        for part in &parts[from..] {
+            file.put(part, &texts, View::default(), &mut bytes);
+        }
+        let trace = perfetto::check(&bytes).unwrap_or_else(|fault| panic!("{what}, from {from}: {fault}"));
+        (from, trace)
+    });
+    // How each slice ends, by its track and its end.
+    let ends = |trace: &perfetto::Trace| -> BTreeMap<(u64, Option<u64>, usize), String> {
+        let slices = trace.slices.iter();
+        slices
+            .map(|slice| ((slice.begin.track, slice.end, slice.depth), slice.begin.name.to_string()))
+            .collect()
+    };
+    let windows: Vec<_> = windows.collect();
+    let whole = ends(&windows[0].1);
+    for (from, window) in &windows {
+        for (slice, name) in ends(window) {
+            assert_eq!(whole.get(&slice), Some(&name), "{what}, from {from}: {slice:?}");
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Compares the counters of a trace with its slices.
 
-use super::{EventKind, Trace};
+use super::{EventKind, Trace, Track};
 
 /// The records of a generation may be a little later than its end, and events are moved by nanoseconds so that they are in
 /// order: a counter may lack changes so soon before it, and have changes so soon after it.
@@ -22,7 +22,9 @@ impl Moments {
     /// Returns how many slices are open at a time, and how many begin or end within [`BLUR`] of it.
     fn open_at(&self, time: u64) -> (i64, i64) {
         let until = |times: &[u64], time: u64| times.partition_point(|&moment| moment <= time) as i64;
-        let near = |times: &[u64]| until(times, time.saturating_add(BLUR)) - until(times, time.saturating_sub(BLUR + 1));
+        let near = |times: &[u64]| {
+            until(times, time.saturating_add(BLUR)) - until(times, time.saturating_sub(BLUR + 1))
+        };
         let open = until(&self.begins, time) - until(&self.ends, time);
         (open, near(&self.begins) + near(&self.ends))
     }
@@ -32,13 +34,17 @@ impl Moments {
 /// threads than threads with a slice. A counter has its value at the end of a step, or at the beginning of a generation.
 pub(super) fn check(trace: &Trace) -> Result<(), String> {
     let (mut waiting, mut threads) = (Moments::default(), Moments::default());
+    let is_task = |track: &Track| {
+        let group = trace.tracks.get(&track.parent);
+        group.and_then(|group| trace.tracks.get(&group.parent)).is_some_and(|it| it.name == "async tasks")
+    };
     for slice in &trace.slices {
         let is_wait = matches!(&*slice.begin.category, "wait" | "wait-before-trace");
         let track = trace.track(slice.begin.track);
-        let moments = match trace.path(slice.begin.track)[..] {
-            [_, "async tasks", _, _] if is_wait => &mut waiting,
-            _ if track.thread.is_some() => &mut threads,
-            _ => continue,
+        let moments = match track.thread {
+            Some(_) => &mut threads,
+            None if is_wait && is_task(track) => &mut waiting,
+            None => continue,
         };
         moments.begins.push(slice.begin.time);
         moments.ends.extend(slice.end);

@@ -91,7 +91,8 @@ impl Read {
         if let Some(data) = packet.interned_data {
             sequence.intern(data)?;
         }
-        let time = packet.timestamp.map(|timestamp| sequence.time(timestamp)).transpose()?;
+        let clock = packet.timestamp_clock_id.unwrap_or(sequence.clock);
+        let time = packet.timestamp.map(|timestamp| sequence.time(clock, timestamp)).transpose()?;
         if let Some(event) = packet.track_event {
             let event = sequence.event(id, time.ok_or("an event without a time")?, event)?;
             if !self.tracks.contains_key(&event.track) {
@@ -147,9 +148,9 @@ impl Sequence {
         Ok(())
     }
 
-    /// Returns the time since boot of a packet, which must not be before the one before.
-    fn time(&mut self, timestamp: u64) -> Result<u64, String> {
-        let time = match self.clock {
+    /// Returns the time since boot of a packet, by this clock. It must not be before the one before.
+    fn time(&mut self, clock: u32, timestamp: u64) -> Result<u64, String> {
+        let time = match clock {
             FIRST_OF_SEQUENCE => {
                 let now = self.incremental.as_mut().ok_or("no snapshot of the clock")?;
                 *now += timestamp;
@@ -242,16 +243,25 @@ impl Sequence {
             };
             annotations.push((name, value));
         }
-        if event.category_iids.len() > 1 {
+        if event.category_iids.len() + event.categories.len() > 1 {
             return Err(format!("several categories: {event:?}"));
         }
+        let name = match (event.name_iid, &event.name) {
+            (iid, None) => self.text(Kind::Name, iid)?.unwrap_or_default(),
+            (None, Some(name)) => name.as_str().into(),
+            _ => return Err(format!("two names: {event:?}")),
+        };
+        let category = match event.categories.first() {
+            Some(category) => category.as_str().into(),
+            None => self.text(Kind::Category, event.category_iids.first().copied())?.unwrap_or_default(),
+        };
         Ok(Event {
             time,
             sequence,
             track: event.track_uuid.unwrap_or(self.track),
             kind,
-            name: self.text(Kind::Name, event.name_iid)?.unwrap_or_default(),
-            category: self.text(Kind::Category, event.category_iids.first().copied())?.unwrap_or_default(),
+            name,
+            category,
             stack: self.stack(event.callstack_iid)?,
             annotations,
             flows: event.flow_ids,

@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use crate::TraceError;
+use crate::{Format, TraceError};
 
 const PREFIX: &str = "flight-";
-const COMPLETE: &str = "trace";
 /// A file that is being written, or whose process ended meanwhile.
 const PARTIAL: &str = "partial";
 /// Digits of the time in a name, in ms: the names sort by it until the year 2286.
@@ -41,13 +40,13 @@ impl Directory {
         Ok(Self { path, max_files: max_files.max(1) })
     }
 
-    /// Creates a file, and removes the oldest ones. If `write` fails there is no file.
+    /// Creates a file for this format, and removes the oldest ones. If `write` fails there is no file.
     pub(super) fn write(
         &self,
-        reason: &str,
+        (reason, format): (&str, Format),
         write: impl FnOnce(&File) -> Result<(), TraceError>,
     ) -> Result<PathBuf, TraceError> {
-        let path = self.path.join(file_name(reason, COMPLETE));
+        let path = self.path.join(file_name(reason, format.file_extension()));
         let partial = path.with_extension(PARTIAL);
         let failed = |error, stats| TraceError::Write(at(&partial, error), stats);
         let written = self.create(&partial).map_err(|error| failed(error, Box::default())).and_then(|file| {
@@ -89,7 +88,7 @@ impl Directory {
             if !is_ours || path == newest {
                 continue;
             }
-            if path.extension().is_some_and(|extension| extension == COMPLETE) {
+            if has_extension(&path, &complete_extensions()) {
                 complete.push((changed, path));
             } else if changed.elapsed().is_ok_and(|age| age > UNFINISHED) {
                 fs::remove_file(path).ok();
@@ -130,7 +129,16 @@ fn is_file_name(name: &str) -> bool {
     let after_time = name.strip_prefix(PREFIX).and_then(|rest| rest.split_at_checked(DIGITS));
     let is_dated = after_time
         .is_some_and(|(time, rest)| time.bytes().all(|b| b.is_ascii_digit()) && rest.starts_with('-'));
-    is_dated && [COMPLETE, PARTIAL].iter().any(|end| Path::new(name).extension().is_some_and(|e| e == *end))
+    is_dated
+        && (has_extension(name.as_ref(), &complete_extensions()) || has_extension(name.as_ref(), &[PARTIAL]))
+}
+
+fn complete_extensions() -> Vec<&'static str> {
+    Format::ALL.iter().map(|format| format.file_extension()).collect()
+}
+
+fn has_extension(path: &Path, any_of: &[&str]) -> bool {
+    path.extension().is_some_and(|extension| any_of.iter().any(|one| extension == *one))
 }
 
 /// Adds the path to an error, whose text does not have it.
@@ -145,12 +153,14 @@ mod tests {
     #[test]
     fn names_are_distinct_sort_by_time_and_are_recognized() {
         let reasons = ["checkout", "../../etc/passwd", "", "GET /a?b=ü"];
-        let names: Vec<_> = (0..100).map(|i| file_name(reasons[i % reasons.len()], COMPLETE)).collect();
+        let names: Vec<_> = (0..100).map(|i| file_name(reasons[i % reasons.len()], "trace")).collect();
         assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
         for name in &names {
             assert!(is_file_name(name) && !name.contains(['/', '?']) && name.is_ascii(), "{name}");
         }
-        assert!(file_name(&"long".repeat(1000), COMPLETE).len() < 255);
+        let format = Format::Perfetto.file_extension();
+        assert!(is_file_name(&file_name("checkout", format)));
+        assert!(file_name(&"long".repeat(1000), format).len() < 255);
         for foreign in
             ["flight-1.trace", "flight-1764230000123.trace", "flight-1764230000123-1-x.pb", "trace.out"]
         {

@@ -31,7 +31,8 @@ pub struct WindowOptions {
     /// The directory, `.` by default. It is created if it does not exist.
     pub directory: PathBuf,
     /// The number of files that are kept, at least 1; 10 by default. When there are more, the oldest are removed: files
-    /// named `flight-TIME-….trace` in this directory, also those of other processes, and whatever their reasons.
+    /// named `flight-TIME-….trace` or `flight-TIME-….perfetto-trace` in this directory, also those of other processes,
+    /// and whatever their reasons.
     pub max_files: usize,
     /// The least time from a window of a slow operation to the next one, and from one panic's to the next one's; 10 s
     /// by default. A program in which everything is slow writes no more than that.
@@ -87,7 +88,8 @@ fn report_to_stderr(reason: &str, result: &Result<PathBuf, TraceError>) {
 /// # }
 /// ```
 ///
-/// A file is named `flight-TIME-PROCESS-REASON.trace`, with the time in ms since 1970, and only its owner can read it.
+/// A file is named `flight-TIME-PROCESS-REASON.trace`, with the time in ms since 1970 and the extension of
+/// [`Options::format`](crate::Options::format), and only its owner can read it.
 /// Until it is complete its name ends in `.partial`; if the process ends meanwhile, it stays so, and `go tool trace`
 /// shows its complete generations. Clones share the directory and the intervals.
 #[derive(Clone)]
@@ -192,7 +194,8 @@ impl WindowFiles {
         if !self.0.flight.enabled() {
             return Err(TraceError::FlightDisabled);
         }
-        self.0.directory.write(reason, |file| self.0.flight.write_to(file).map(drop))
+        let format = self.0.flight.format();
+        self.0.directory.write((reason, format), |file| self.0.flight.write_to(file).map(drop))
     }
 
     #[cold]

@@ -5,6 +5,7 @@
 
 mod directory;
 mod files;
+mod format;
 mod ring;
 mod window;
 
@@ -24,11 +25,11 @@ use rtprof_tracer::drain::Counts;
 
 use super::recording::{Consumer, Kind, Limits, Part};
 use super::samples::Samples;
-use super::v2::{V2, Version};
-use super::{Clock, Encode, Format, Options, Stats, TraceError};
+use super::{Clock, Format, Options, Stats, TraceError};
 
 pub use files::{LatencyGuard, WindowFiles, WindowOptions};
 
+use format::Encoder;
 use ring::Ring;
 use window::Window;
 
@@ -108,7 +109,7 @@ struct State {
 /// What records.
 struct Live {
     consumer: Consumer,
-    encoder: V2,
+    encoder: Encoder,
     ring: Ring,
     begun: Instant,
     /// Whether the tables of stacks and names had room when it began.
@@ -136,7 +137,7 @@ impl FlightRecorder {
     pub fn start(&self) -> Result<(), TraceError> {
         let _untracked = hook::untracked();
         let options = &self.0.options;
-        version(options.format)?;
+        format::version(options.format)?;
         let mut current = CURRENT.lock().ok_or(TraceError::Forked)?;
         if current.as_ref().is_some_and(Self::enabled) {
             return Err(TraceError::FlightEnabled);
@@ -224,13 +225,17 @@ impl FlightRecorder {
         let live = state.live.as_mut().ok_or(TraceError::WriterBusy)?;
         live.consumer.cut();
         live.catch_up();
-        let Options { format, .. } = flight.options;
         Ok(Window {
-            header: version(format)?.header(),
+            format: flight.options.format,
             parts: live.ring.parts(),
             tables: live.consumer.tables().clone(),
             view: View { symbolization, ..flight.options.view() },
         })
+    }
+
+    /// Returns the format of its windows, [`Options::format`].
+    pub fn format(&self) -> Format {
+        self.0.options.format
     }
 
     fn flight(&self) -> Option<Arc<Flight>> {
@@ -319,7 +324,7 @@ impl Live {
         let clock = Clock { ticks_per_second, start: consumer.begin() };
         let procs = std::thread::available_parallelism().map_or(1, |n| n.get() as u32);
         Ok(Self {
-            encoder: V2::new(version(options.format)?, clock, procs, options.view()),
+            encoder: Encoder::new(options.format, clock, procs, options.view())?,
             ring: Ring::new(options.max_bytes, options.min_age),
             had_room: !consumer.tables().is_nearly_full(),
             consumer,
@@ -349,10 +354,10 @@ impl Live {
         self.counts = self.consumer.counts(&part);
         let Some(generation) = part.generation() else { return false };
         let begin = generation.begin;
-        self.encoder.generation(&generation, &**self.consumer.tables(), &mut Vec::new());
+        let encoded = self.encoder.part(&generation, &**self.consumer.tables());
         drop(generation);
         drop(part);
-        self.ring.push(begin, self.encoder.end_part());
+        self.ring.push(begin, encoded);
         self.counts.bytes - before > LEAST as u64 / 2
     }
 
@@ -376,15 +381,6 @@ impl Live {
         // If they could not be emptied the last time, a window without some stacks is better than none.
         let may_help = self.had_room || self.begun.elapsed() > options.min_age.saturating_mul(2);
         tables.is_nearly_full() && is_alone && may_help
-    }
-}
-
-/// Returns the version of a format that has windows.
-fn version(format: Format) -> Result<Version, TraceError> {
-    match format {
-        Format::V2 => Ok(Version::Go126),
-        Format::V2Go122 => Ok(Version::Go122),
-        Format::V1 | Format::Perfetto => Err(TraceError::FlightFormat(format)),
     }
 }
 

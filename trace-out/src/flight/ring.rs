@@ -7,7 +7,8 @@ use std::time::Duration;
 use rtprof_runtime::clock;
 
 use crate::stats::time_of;
-use crate::v2::Part;
+
+use super::format::Part;
 
 /// The newest generations, oldest first.
 pub(super) struct Ring {
@@ -61,6 +62,7 @@ impl Ring {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::v2;
 
     /// Pushes generations of these bytes, each a second long, and returns how many are kept.
     fn kept(max_bytes: usize, min_age: u64, memory: &[usize]) -> Vec<usize> {
@@ -68,7 +70,7 @@ mod tests {
         let second = clock::ticks_per_second();
         for (at, &memory) in memory.iter().enumerate() {
             let begin = (at as u64 + 1) * second;
-            ring.push_at(begin + second, begin, memory, Arc::new(Part::empty()));
+            ring.push_at(begin + second, begin, memory, Arc::new(Part::Go(v2::Part::empty())));
             assert_eq!(ring.memory(), ring.kept.iter().map(|kept| kept.memory).sum());
         }
         ring.kept.iter().map(|kept| kept.memory).collect()

@@ -1,18 +1,19 @@
 //! A window of a flight recorder, while it is written.
 
-use std::io::{self, Write};
+use std::io::Write;
 use std::sync::Arc;
 
 use rtprof_runtime::hook;
 use rtprof_symbols::view::View;
 use rtprof_tracer::TableView;
 
-use crate::v2::Part;
-use crate::{Stats, TraceError};
+use crate::{Format, Stats, TraceError};
+
+use super::format::{File, Part};
 
 /// The generations of a window. Its writer holds no lock of the recorder, so `w` may take as long as it wants.
 pub(super) struct Window {
-    pub(super) header: &'static [u8],
+    pub(super) format: Format,
     pub(super) parts: Vec<Arc<Part>>,
     pub(super) tables: Arc<TableView>,
     pub(super) view: View,
@@ -22,29 +23,26 @@ impl Window {
     /// Writes it, and returns its length.
     pub(super) fn write(self, mut w: impl Write) -> Result<u64, TraceError> {
         let mut written = 0;
-        let written_all = self.write_all(&mut w, &mut written);
-        written_all.map_err(|error| {
-            TraceError::Write(error, Box::new(Stats { bytes: written, ..Stats::default() }))
-        })?;
-        Ok(written)
-    }
-
-    fn write_all(self, w: &mut impl Write, written: &mut u64) -> io::Result<()> {
+        let failed =
+            |written, error| TraceError::Write(error, Box::new(Stats { bytes: written, ..Stats::default() }));
         let mut write = |bytes: &[u8]| {
-            w.write_all(bytes)?;
-            *written += bytes.len() as u64;
-            io::Result::Ok(())
+            w.write_all(bytes).map_err(|error| failed(written, error))?;
+            written += bytes.len() as u64;
+            Ok::<(), TraceError>(())
         };
-        write(self.header)?;
+        let mut bytes = Vec::new();
+        let mut file = {
+            let _workspace = hook::workspace();
+            File::begin(self.format, &mut bytes)?
+        };
         for part in self.parts {
-            write(part.events())?;
-            let mut names = Vec::new();
-            {
-                let _workspace = hook::workspace();
-                part.put_names(&*self.tables, self.view, &mut names);
-            }
-            write(&names)?;
+            write(&bytes)?;
+            bytes.clear();
+            let _workspace = hook::workspace();
+            file.put(&part, &*self.tables, self.view, &mut bytes);
         }
-        w.flush()
+        write(&bytes)?;
+        w.flush().map_err(|error| failed(written, error))?;
+        Ok(written)
     }
 }

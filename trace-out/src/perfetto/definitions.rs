@@ -18,7 +18,7 @@ macro_rules! constants {
         pub(super) mod $module {
             $($(#[$text_doc])* pub(crate) const $name: u64 = $number;)*
 
-            pub(super) fn text(iid: u64) -> &'static str {
+            pub(crate) fn text(iid: u64) -> &'static str {
                 match iid {
                     $($number => $text,)*
                     _ => "",
@@ -43,6 +43,7 @@ constants! {
     ASSIST = 10 "assist";
     ASSISTED = 11 "assisted";
     WAITS = 12 "waits";
+    STOP = 13 "stop of the world";
 }
 
 constants! {
@@ -119,6 +120,21 @@ impl Tables {
         }
     }
 
+    /// Returns the name of a slice.
+    pub(super) fn name_of(&self, iid: u64) -> &str {
+        match iid {
+            0..CONSTANTS => name::text(iid),
+            iid => self.string_of(iid - CONSTANTS),
+        }
+    }
+
+    /// Returns the memory that it takes, roughly.
+    pub(super) fn memory(&self) -> usize {
+        let strings: usize = self.strings.iter().map(|text| text.len() + size_of::<Box<str>>()).sum();
+        let stacks: usize = self.stacks.iter().map(|pcs| size_of_val(&**pcs) + size_of::<Box<[u32]>>()).sum();
+        strings + stacks + self.frames.len() * size_of::<Option<Frame>>()
+    }
+
     /// Returns the only frame of the stack that names a goroutine.
     pub(super) fn start_of(&self, stack: u64) -> Option<Frame> {
         let &pc = self.stacks.get(stack as usize)?.first()?;
@@ -188,6 +204,11 @@ impl Tables {
 pub(super) struct IdBits(Vec<u64>);
 
 impl IdBits {
+    /// Returns the memory that it takes.
+    fn memory(&self) -> usize {
+        size_of_val(&*self.0)
+    }
+
     /// Inserts an id unless it is 0, which stands for none.
     #[inline]
     pub(super) fn note(&mut self, id: u64) {
@@ -224,4 +245,12 @@ pub(super) struct Used {
     pub(super) stacks: IdBits,
     pub(super) annotations: IdBits,
     pub(super) values: IdBits,
+}
+
+impl Used {
+    /// Returns the memory that it takes beside itself.
+    pub(super) fn memory(&self) -> usize {
+        let Self { names, categories, stacks, annotations, values } = self;
+        [names, categories, stacks, annotations, values].map(IdBits::memory).iter().sum()
+    }
 }

@@ -7,7 +7,9 @@
 mod definitions;
 mod event;
 mod levels;
+mod openings;
 mod packets;
+mod part;
 mod proto;
 mod sequence;
 #[cfg(test)]
@@ -28,7 +30,9 @@ use rtprof_tracer::generation::{Generation, Tables};
 use super::order::Order;
 use super::schedule::{self, OUTSIDE, Schedule, Unmatched, Wire, Writing};
 use super::{Clock, Counts, Encode};
+use openings::Openings;
 use packets::{Packets, SHARED, sequence};
+pub(crate) use part::{Part, PartFile};
 use tracks::Descriptions;
 
 /// Encoder of Perfetto's format.
@@ -42,6 +46,8 @@ pub(crate) struct Perfetto {
     program: String,
     unnamed_addresses: u64,
     view: View,
+    /// What was open where the generation began, if generations are kept.
+    openings: Openings,
 }
 
 impl Perfetto {
@@ -55,6 +61,33 @@ impl Perfetto {
             program: own_files::program(),
             unnamed_addresses: 0,
             view,
+            openings: Openings::default(),
+        }
+    }
+
+    /// Ends a generation whose names are looked up when it is written. Instead of
+    /// [`end_generation`](Encode::end_generation), for all generations.
+    pub(crate) fn end_part(&mut self, tables: &dyn Tables) -> Part {
+        let procs = &mut self.schedule.procs;
+        procs.wire.settle();
+        let mut sequences = Vec::new();
+        procs.each_lane(|packets, index, proc, _| {
+            if index != OUTSIDE {
+                sequences.extend(proc.lane.sequence.take(sequence(index), packets.boot));
+            }
+        });
+        procs.wire.take_shared(&mut sequences);
+        let mut openings = std::mem::take(&mut self.openings);
+        let regions = self.schedule.open_regions(tables);
+        let Schedule { procs, names, .. } = &mut self.schedule;
+        self.openings = Openings::of(&mut procs.wire, &openings, &names.definitions, &regions);
+        procs.wire.tracks.add_open(&mut openings);
+        Part {
+            begin: procs.wire.boot.wrapping_add(procs.wire.begin).wrapping_sub(1),
+            openings,
+            tracks: procs.wire.tracks.take(),
+            sequences,
+            names: names.take_part(),
         }
     }
 }
@@ -85,7 +118,7 @@ impl Encode for Perfetto {
         self.unnamed_addresses = self.unnamed_addresses.max(unnamed);
         let Self { schedule: Schedule { procs, names, .. }, descriptions, program, .. } = self;
         procs.wire.settle();
-        descriptions.put(&procs.wire.tracks, &names.definitions, out);
+        descriptions.put(&procs.wire.tracks.listed, &names.definitions, out);
         procs.each_lane(|packets, index, proc, _| {
             if index != OUTSIDE {
                 let lane = &mut proc.lane;

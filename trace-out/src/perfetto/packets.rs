@@ -9,7 +9,7 @@ use super::definitions::{Tables, name};
 use super::event::TrackEvent;
 use super::levels::{Level, Levels};
 use super::proto;
-use super::sequence::Sequence;
+use super::sequence::{Closed, Sequence};
 use super::track;
 use super::tracks::{Kind, Tracks};
 use super::unordered::Unordered;
@@ -46,6 +46,8 @@ pub(super) struct Known {
     pub(super) kind: Kind,
     pub(super) name: u64,
     pub(super) open: Open,
+    /// The name and category of that slice; 0 if it began in an earlier generation.
+    pub(super) slice: (u64, u64),
     /// The time of the last change of its slices, and the sequence that has it.
     pub(super) changed: (u64, u32),
     /// The arrow that ends where it runs next; 0 for none.
@@ -157,6 +159,7 @@ impl Packets {
         for index in self.goroutines.indices() {
             let known = &mut self.goroutines[index];
             known.was = std::mem::take(&mut known.level);
+            known.slice = (0, 0);
         }
     }
 
@@ -217,7 +220,9 @@ impl Packets {
         let own = sequence(proc);
         let time = time.max(last + u64::from(on != own));
         let time = self.put(proc, lane, track::goroutine(id), time, event);
-        self.goroutines[index].changed = (time, own);
+        let known = &mut self.goroutines[index];
+        known.changed = (time, own);
+        known.slice = (event.name, event.category);
         time
     }
 
@@ -342,6 +347,12 @@ impl Packets {
     pub(super) fn put_shared(&mut self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
         self.shared.close(SHARED, self.boot, tables, program, out);
         self.sampled.close(SAMPLES, self.boot, tables, program, out);
+    }
+
+    /// The same, for a generation whose names are looked up later.
+    pub(super) fn take_shared(&mut self, sequences: &mut Vec<Closed>) {
+        sequences.extend(self.shared.take(SHARED, self.boot));
+        sequences.extend(self.sampled.take(SAMPLES, self.boot));
     }
 }
 

@@ -13,10 +13,15 @@ pub(super) struct TracePacket {
     pub(super) timestamp: Option<u64>,
     #[prost(uint32, tag = "10")]
     pub(super) trusted_packet_sequence_id: u32,
+    #[prost(message, optional, tag = "11")]
+    pub(super) track_event: Option<TrackEvent>,
     #[prost(message, optional, tag = "12")]
     pub(super) interned_data: Option<InternedData>,
     #[prost(uint32, tag = "13")]
     pub(super) sequence_flags: u32,
+    /// 0 is the sequence's own, or else [`clock_id::BOOTTIME`].
+    #[prost(uint32, tag = "58")]
+    pub(super) timestamp_clock_id: u32,
     #[prost(message, optional, tag = "59")]
     pub(super) trace_packet_defaults: Option<TracePacketDefaults>,
     #[prost(message, optional, tag = "60")]
@@ -72,6 +77,22 @@ pub(super) struct TrackEventDefaults {
     #[prost(uint64, tag = "11")]
     pub(super) track_uuid: u64,
 }
+
+/// An event whose name is in no table.
+#[derive(Clone, PartialEq, prost::Message)]
+pub(super) struct TrackEvent {
+    #[prost(uint32, tag = "9")]
+    pub(super) r#type: u32,
+    #[prost(uint64, tag = "11")]
+    pub(super) track_uuid: u64,
+    #[prost(string, repeated, tag = "22")]
+    pub(super) categories: Vec<String>,
+    #[prost(string, tag = "23")]
+    pub(super) name: String,
+}
+
+/// `TrackEvent.Type`.
+pub(super) const SLICE_BEGIN: u32 = 1;
 
 /// A track. With a process or a thread it belongs to that, else to its parent.
 #[derive(Clone, PartialEq, prost::Message)]

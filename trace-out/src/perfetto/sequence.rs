@@ -121,29 +121,82 @@ impl Sequence {
         if self.len == 0 {
             return;
         }
-        let start = boot.wrapping_add(self.first);
-        let clock =
-            |clock_id, timestamp, is_incremental| proto::Clock { clock_id, timestamp, is_incremental };
-        let head = proto::TracePacket {
-            trusted_packet_sequence_id: id,
-            sequence_flags: proto::INCREMENTAL_STATE_CLEARED,
-            clock_snapshot: Some(proto::ClockSnapshot {
-                clocks: vec![
-                    clock(proto::clock_id::BOOTTIME, start, false),
-                    clock(proto::clock_id::INCREMENTAL, start, true),
-                ],
-            }),
-            trace_packet_defaults: Some(defaults(self.first_track)),
-            interned_data: Some(tables.interned(&self.used, program)),
-            ..Default::default()
-        };
-        proto::put(out, &head);
+        self.head(id, boot).put(&self.used, tables, program, out);
         out.extend_from_slice(&self.packets[..self.len]);
+        self.clear();
+    }
+
+    /// Takes the packets, if there are any.
+    pub(super) fn take(&mut self, id: u32, boot: u64) -> Option<Closed> {
+        if self.len == 0 {
+            return None;
+        }
+        let (packets, used) = (self.packets[..self.len].into(), std::mem::take(&mut self.used));
+        let closed = Closed { head: self.head(id, boot), packets, used };
+        self.clear();
+        Some(closed)
+    }
+
+    fn head(&self, id: u32, boot: u64) -> Head {
+        Head { id, start: boot.wrapping_add(self.first), track: self.first_track }
+    }
+
+    fn clear(&mut self) {
         // What a burst took is not kept.
         if self.packets.len() > KEPT {
             self.packets = Vec::new();
         }
         self.len = 0;
+    }
+}
+
+/// The packets of a sequence in a generation that is complete, without the texts and stacks that they use.
+pub(super) struct Closed {
+    head: Head,
+    packets: Box<[u8]>,
+    used: Used,
+}
+
+impl Closed {
+    /// Appends the packets, after what they use.
+    pub(super) fn put(&self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
+        self.head.put(&self.used, tables, program, out);
+        out.extend_from_slice(&self.packets);
+    }
+
+    /// Returns the memory that it takes.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + self.packets.len() + self.used.memory()
+    }
+}
+
+/// What precedes the packets of a sequence.
+struct Head {
+    id: u32,
+    /// The time since boot of the first one.
+    start: u64,
+    /// The track of the first one.
+    track: u64,
+}
+
+impl Head {
+    fn put(&self, used: &Used, tables: &Tables, program: &str, out: &mut Vec<u8>) {
+        let clock =
+            |clock_id, is_incremental| proto::Clock { clock_id, timestamp: self.start, is_incremental };
+        let packet = proto::TracePacket {
+            trusted_packet_sequence_id: self.id,
+            sequence_flags: proto::INCREMENTAL_STATE_CLEARED,
+            clock_snapshot: Some(proto::ClockSnapshot {
+                clocks: vec![
+                    clock(proto::clock_id::BOOTTIME, false),
+                    clock(proto::clock_id::INCREMENTAL, true),
+                ],
+            }),
+            trace_packet_defaults: Some(defaults(self.track)),
+            interned_data: Some(tables.interned(used, program)),
+            ..Default::default()
+        };
+        proto::put(out, &packet);
     }
 }
 

@@ -16,6 +16,15 @@ pub(super) fn regions(id: u64) -> u64 {
     id << 2 | 1
 }
 
+/// Returns the goroutine of a track, and whether the track is that of its regions.
+pub(super) fn of_goroutine(track: u64) -> Option<(u64, bool)> {
+    match track & 3 {
+        0 => Some((track >> 2, false)),
+        1 => Some((track >> 2, true)),
+        _ => None,
+    }
+}
+
 pub(super) fn user_task(id: u64) -> u64 {
     id << 2 | 2
 }

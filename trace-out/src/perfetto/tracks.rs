@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::definitions::Tables;
+use super::openings::{Openings, UserTask};
 use super::packets::SHARED;
 use super::proto::{self, TrackDescriptor};
 use super::track;
@@ -28,14 +29,27 @@ struct Described {
 
 /// The tracks of the goroutines and user tasks of a generation.
 #[derive(Default)]
-pub(super) struct Tracks {
+pub(super) struct Listed {
     goroutines: Vec<Described>,
-    /// The positions of goroutines in this list, and their indices, by id.
-    positions: HashMap<u64, (u32, u32)>,
     /// The goroutines with regions.
     regions: Vec<u64>,
     /// The user tasks that begin, with their parents, 0 for none, and their names.
     user_tasks: Vec<(u64, u64, u64)>,
+}
+
+impl Listed {
+    /// Returns the memory that it takes, roughly.
+    pub(super) fn memory(&self) -> usize {
+        size_of_val(&*self.goroutines) + size_of_val(&*self.regions) + size_of_val(&*self.user_tasks)
+    }
+}
+
+/// The same, while the generation is read.
+#[derive(Default)]
+pub(super) struct Tracks {
+    pub(super) listed: Listed,
+    /// The positions of goroutines in the list, and their indices, by id.
+    positions: HashMap<u64, (u32, u32)>,
 }
 
 impl Tracks {
@@ -45,8 +59,8 @@ impl Tracks {
     }
 
     pub(super) fn add(&mut self, (id, index): (u64, u32), kind: Kind, start: u64) {
-        self.positions.insert(id, (self.goroutines.len() as u32, index));
-        self.goroutines.push(Described { id, kind, start });
+        self.positions.insert(id, (self.listed.goroutines.len() as u32, index));
+        self.listed.goroutines.push(Described { id, kind, start });
     }
 
     /// Returns the index of a goroutine.
@@ -57,29 +71,51 @@ impl Tracks {
     /// Adds a thread, if it is not there.
     pub(super) fn add_thread(&mut self, id: u64, thread_id: u32) {
         if !self.positions.contains_key(&id) {
-            self.goroutines.push(Described { id, kind: Kind::Thread(thread_id), start: 0 });
+            self.listed.goroutines.push(Described { id, kind: Kind::Thread(thread_id), start: 0 });
         }
     }
 
     /// Notes what a goroutine is.
     pub(super) fn note(&mut self, id: u64, kind: Kind) {
         if let Some(&(position, _)) = self.positions.get(&id) {
-            self.goroutines[position as usize].kind = kind;
+            self.listed.goroutines[position as usize].kind = kind;
         }
     }
 
     /// Returns the indices of the goroutines that have not run yet.
     pub(super) fn unknown(&self) -> impl Iterator<Item = u32> + '_ {
-        let goroutines = self.goroutines.iter().filter(|goroutine| goroutine.kind == Kind::Unknown);
+        let goroutines = self.listed.goroutines.iter().filter(|goroutine| goroutine.kind == Kind::Unknown);
         goroutines.filter_map(|goroutine| self.index_of(goroutine.id))
     }
 
     pub(super) fn add_regions(&mut self, id: u64) {
-        self.regions.push(id);
+        self.listed.regions.push(id);
     }
 
     pub(super) fn add_user_task(&mut self, task: u64, parent: u64, name: u64) {
-        self.user_tasks.push((task, parent, name));
+        self.listed.user_tasks.push((task, parent, name));
+    }
+
+    /// Adds the tracks of these slices' regions, and returns the slices whose goroutines are there.
+    pub(super) fn add_open(&mut self, openings: &mut Openings) {
+        let Self { listed, positions } = self;
+        openings.retain(|track| match track::of_goroutine(track) {
+            None => true,
+            Some((id, is_regions)) => {
+                let is_there = positions.contains_key(&id);
+                if is_there && is_regions {
+                    listed.regions.push(id);
+                }
+                is_there
+            }
+        });
+        listed.regions.sort_unstable();
+        listed.regions.dedup();
+    }
+
+    /// Takes the list.
+    pub(super) fn take(&mut self) -> Listed {
+        std::mem::take(self).listed
     }
 }
 
@@ -119,7 +155,7 @@ impl Descriptions {
     }
 
     /// Appends the descriptions of a generation's tracks that the file does not have.
-    pub(super) fn put(&mut self, tracks: &Tracks, tables: &Tables, out: &mut Vec<u8>) {
+    pub(super) fn put(&mut self, tracks: &Listed, tables: &Tables, out: &mut Vec<u8>) {
         let before = std::mem::take(&mut self.goroutines);
         for &Described { id, kind, start } in &tracks.goroutines {
             let uuid = track::goroutine(id);
@@ -166,6 +202,14 @@ impl Descriptions {
         for &(task, parent, name) in &tracks.user_tasks {
             let parent = if parent == 0 { track::USER_TASKS } else { track::user_task(parent) };
             put(out, child(track::user_task(task), parent, tables.string_of(name)));
+        }
+    }
+
+    /// Appends the descriptions of user tasks that are open.
+    pub(super) fn put_open_tasks(&self, tasks: &[UserTask], out: &mut Vec<u8>) {
+        for &UserTask { task, parent, ref name } in tasks {
+            let parent = if parent == 0 { track::USER_TASKS } else { track::user_task(parent) };
+            put(out, child(track::user_task(task), parent, name));
         }
     }
 

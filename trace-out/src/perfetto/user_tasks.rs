@@ -1,9 +1,11 @@
 //! The user tasks of a trace, each on its own track. They begin and end on any thread.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+use std::sync::Arc;
 
-use super::definitions::{category, iid};
+use super::definitions::{Tables, category, iid};
 use super::event::TrackEvent;
+use super::openings::UserTask;
 use super::track;
 use super::tracks::Tracks;
 use super::unordered::Unordered;
@@ -20,10 +22,20 @@ struct Change {
     begins: Option<(u64, u64)>,
 }
 
+/// A task that is open.
+struct Open {
+    /// 0 for none.
+    parent: u64,
+    /// The id of its name in the generation in which it began.
+    name: u64,
+    /// Its name, once another generation has needed it.
+    text: Option<Arc<str>>,
+}
+
 /// The tasks that are open, and the changes in this generation.
 #[derive(Default)]
 pub(super) struct UserTasks {
-    open: HashSet<u64>,
+    open: HashMap<u64, Open>,
     changes: Vec<Change>,
     /// Ends of tasks that began before the trace, and tasks beyond [`OPEN`].
     pub(super) unmatched: u64,
@@ -49,22 +61,38 @@ impl UserTasks {
             let on = track::user_task(task);
             match begins {
                 Some((parent, name)) if open.len() < OPEN => {
-                    let parent = if open.contains(&parent) { parent } else { 0 };
+                    let parent = if open.contains_key(&parent) { parent } else { 0 };
                     tracks.add_user_task(task, parent, name);
                     let event = TrackEvent { stack, ..TrackEvent::begin(iid(name), category::TASK) };
                     unordered.put(on, time, event);
                     match early.remove(&task) {
                         Some(stack) => unordered.put(on, time, TrackEvent { stack, ..TrackEvent::end() }),
-                        None => drop(open.insert(task)),
+                        None => drop(open.insert(task, Open { parent, name, text: None })),
                     }
                 }
                 Some(_) => *unmatched += 1,
-                None if open.remove(&task) => {
+                None if open.remove(&task).is_some() => {
                     unordered.put(on, time, TrackEvent { stack, ..TrackEvent::end() });
                 }
                 None => drop(early.insert(task, stack)),
             }
         }
         *unmatched += early.len() as u64;
+    }
+
+    /// Returns the tasks that are open, in the order of their ids. To be called once in each generation, with its
+    /// tables.
+    pub(super) fn open(&mut self, tables: &Tables) -> Vec<UserTask> {
+        for open in self.open.values_mut() {
+            open.text.get_or_insert_with(|| tables.string_of(open.name).into());
+        }
+        let tasks = self.open.iter().map(|(&task, open)| UserTask {
+            task,
+            parent: if self.open.contains_key(&open.parent) { open.parent } else { 0 },
+            name: open.text.clone().unwrap_or_default(),
+        });
+        let mut tasks: Vec<UserTask> = tasks.collect();
+        tasks.sort_unstable_by_key(|open| open.task);
+        tasks
     }
 }

@@ -76,6 +76,18 @@ impl<W: Wire> Schedule<W> {
         }
     }
 
+    /// Returns the regions that are open, by their goroutine's id and their names, the innermost of a goroutine last.
+    pub(crate) fn open_regions<'t>(&self, tables: &'t dyn Tables) -> Vec<(u64, &'t str)> {
+        let mut open = Vec::new();
+        for index in self.goroutines.indices() {
+            let goroutine = &self.goroutines[index];
+            if goroutine.phase != Phase::Unknown {
+                open.extend(goroutine.regions.iter().map(|&(_, name)| (goroutine.id, tables.string(name))));
+            }
+        }
+        open
+    }
+
     /// Returns the id of the stack that names the goroutine which stands for the threads without one.
     pub(crate) fn start_outside(&mut self) -> u64 {
         self.names.start_of(OUTSIDE_NAME)

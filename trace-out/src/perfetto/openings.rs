@@ -1,0 +1,122 @@
+//! What is open where a generation begins.
+//!
+//! Problem: a slice may begin in one generation and end in another, and a file of a flight recorder may begin with any of
+//! them: its reader would see ends of slices that have not begun.
+//! Scheme: each generation that is kept has a list of the slices that are open at its beginning. The first one of a file
+//! begins with them. Their names are texts, because they come from earlier generations, whose ids are void.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::definitions::{Tables, category, name};
+use super::packets::{Open, Packets, SHARED};
+use super::proto::{self, clock_id};
+use super::track;
+
+/// A slice that is open.
+struct Slice {
+    track: u64,
+    name: Arc<str>,
+    category: u64,
+}
+
+/// A user task that is open.
+pub(super) struct UserTask {
+    pub(super) task: u64,
+    pub(super) parent: u64,
+    pub(super) name: Arc<str>,
+}
+
+/// What is open at the end of a generation.
+#[derive(Default)]
+pub(super) struct Openings {
+    /// Those of one track in the order in which they begin.
+    slices: Vec<Slice>,
+    /// In the order of their ids, so that parents come first.
+    pub(super) user_tasks: Vec<UserTask>,
+    /// The names, so that slices share them.
+    names: HashMap<Box<str>, Arc<str>>,
+}
+
+impl Openings {
+    /// Returns what is open. `before` is what was open at the beginning of this generation, whose tables these are;
+    /// `regions` are the names of the open regions of each goroutine.
+    pub(super) fn of(packets: &mut Packets, before: &Self, tables: &Tables, regions: &[(u64, &str)]) -> Self {
+        let mut openings = Self { user_tasks: packets.user_tasks.open(tables), ..Self::default() };
+        let older: HashMap<u64, &Slice> = before.slices.iter().map(|slice| (slice.track, slice)).collect();
+        for index in packets.goroutines.indices() {
+            let known = &packets.goroutines[index];
+            let track = track::goroutine(known.id);
+            match (known.open, known.slice) {
+                (Open::None, _) => {}
+                (_, (0, _)) => {
+                    if let Some(slice) = older.get(&track) {
+                        openings.add(track, &slice.name, slice.category);
+                    }
+                }
+                (_, (name, category)) => {
+                    let category = if category == category::WAIT { category::WAIT_BEFORE } else { category };
+                    openings.add(track, tables.name_of(name), category);
+                }
+            }
+        }
+        for &(goroutine, name) in regions {
+            openings.add(track::regions(goroutine), name, 0);
+        }
+        if packets.is_collecting {
+            openings.add(track::COLLECTIONS, name::text(name::COLLECTION), category::COLLECTOR);
+        }
+        if packets.is_stopped {
+            openings.add(track::STOPS, name::text(name::STOP), category::COLLECTOR);
+        }
+        openings
+    }
+
+    /// Keeps the slices on some tracks.
+    pub(super) fn retain(&mut self, mut is_kept: impl FnMut(u64) -> bool) {
+        self.slices.retain(|slice| is_kept(slice.track));
+    }
+
+    fn add(&mut self, track: u64, name: &str, category: u64) {
+        let name = match self.names.get(name) {
+            Some(name) => name.clone(),
+            None => self.names.entry(name.into()).or_insert_with(|| name.into()).clone(),
+        };
+        self.slices.push(Slice { track, name, category });
+    }
+
+    /// Appends the slices as events at `time`, since boot.
+    pub(super) fn put(&self, time: u64, out: &mut Vec<u8>) {
+        let user_tasks = self.user_tasks.iter();
+        let user_tasks = user_tasks.map(|open| (track::user_task(open.task), &open.name, category::TASK));
+        let slices = self.slices.iter().map(|slice| (slice.track, &slice.name, slice.category));
+        for (track_uuid, name, category) in slices.chain(user_tasks) {
+            let categories = match category {
+                0 => Vec::new(),
+                category => vec![category::text(category).to_owned()],
+            };
+            let event = proto::TrackEvent {
+                r#type: proto::SLICE_BEGIN,
+                track_uuid,
+                name: name.to_string(),
+                categories,
+            };
+            let packet = proto::TracePacket {
+                trusted_packet_sequence_id: SHARED,
+                timestamp: Some(time),
+                timestamp_clock_id: clock_id::BOOTTIME,
+                track_event: Some(event),
+                ..Default::default()
+            };
+            proto::put(out, &packet);
+        }
+    }
+
+    /// Returns the memory that it takes, roughly.
+    pub(super) fn memory(&self) -> usize {
+        let names: usize = self.names.keys().map(|name| 2 * name.len()).sum();
+        let user_tasks: usize =
+            self.user_tasks.iter().map(|open| size_of::<UserTask>() + open.name.len()).sum();
+        names + user_tasks + self.slices.len() * size_of::<Slice>()
+    }
+}

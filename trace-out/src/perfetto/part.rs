@@ -1,0 +1,65 @@
+//! A generation whose names are looked up when it is written, and the files that are made of such.
+
+use rtprof_runtime::own_files;
+use rtprof_symbols::view::View;
+use rtprof_tracer::generation::Tables as RecordTables;
+
+use crate::schedule::{Names, define};
+
+use super::definitions::Tables;
+use super::openings::Openings;
+use super::put_clocks;
+use super::sequence::Closed;
+use super::tracks::{Descriptions, Listed};
+
+/// A complete generation without its names.
+pub(crate) struct Part {
+    /// The time since boot at which its open slices begin.
+    pub(super) begin: u64,
+    pub(super) openings: Openings,
+    pub(super) tracks: Listed,
+    pub(super) sequences: Vec<Closed>,
+    pub(super) names: Names<Tables>,
+}
+
+impl Part {
+    /// Returns the memory that it takes, roughly.
+    pub(crate) fn memory(&self) -> usize {
+        let sequences: usize = self.sequences.iter().map(Closed::memory).sum();
+        let names = self.names.memory() + self.names.definitions.memory();
+        self.openings.memory() + self.tracks.memory() + sequences + names
+    }
+}
+
+/// What a file of parts has so far.
+pub(crate) struct PartFile {
+    descriptions: Descriptions,
+    program: String,
+    is_first: bool,
+}
+
+impl PartFile {
+    /// Begins a file.
+    pub(crate) fn begin(out: &mut Vec<u8>) -> Self {
+        let (descriptions, program) = (Descriptions::default(), own_files::program());
+        put_clocks(out);
+        descriptions.begin(&program, out);
+        Self { descriptions, program, is_first: true }
+    }
+
+    /// Appends a part. It must be the one after the last one, or the first in the file. `tables` must be those of the
+    /// records.
+    pub(crate) fn put(&mut self, part: &Part, tables: &dyn RecordTables, view: View, out: &mut Vec<u8>) {
+        let mut names = part.names.clone();
+        define(&mut names, tables, view);
+        let definitions = &names.definitions;
+        self.descriptions.put(&part.tracks, definitions, out);
+        if std::mem::take(&mut self.is_first) {
+            self.descriptions.put_open_tasks(&part.openings.user_tasks, out);
+            part.openings.put(part.begin, out);
+        }
+        for sequence in &part.sequences {
+            sequence.put(definitions, &self.program, out);
+        }
+    }
+}
