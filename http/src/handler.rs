@@ -15,6 +15,7 @@ use tokio::time::timeout;
 
 use crate::answer::{self, Refusal};
 use crate::body::Body;
+use crate::coding::Coding;
 use crate::engine::{self, GivenUp, Link};
 use crate::query::Query;
 use crate::request::{self, Asked, CpuAsked, Limits, RequestedProfile};
@@ -181,15 +182,21 @@ impl Handler {
             }
             Route::Trace => {
                 let (length, hz) = (request::trace_seconds(&query, limits)?, request::cpu_hz(&query)?);
-                let format = request::trace_format(&query)?;
+                let format = request::trace_format(&query)?.unwrap_or_default();
+                let coding = Coding::of(head, &query);
                 if is_head {
-                    return Ok(trace::head(format));
+                    return Ok(trace::head(format, coding));
                 }
                 let options = trace::options(format, request::startup_frames(&query), hz);
-                self.run(Permits::capture, move |worker| trace::answer(worker, length, options)).await
+                self.run(Permits::capture, move |worker| trace::answer(worker, length, options, coding)).await
             }
-            Route::Flight if is_head => trace::flight_head(),
-            Route::Flight => self.run(Permits::capture, trace::flight).await,
+            Route::Flight => {
+                let (format, coding) = (request::trace_format(&query)?, Coding::of(head, &query));
+                if is_head {
+                    return trace::flight_head(format, coding);
+                }
+                self.run(Permits::capture, move |worker| trace::flight(worker, format, coding)).await
+            }
             Route::Delta(name) if is_head => {
                 Ok(answer::attachment(&format!("delta_{name}"), Body::left_out()))
             }

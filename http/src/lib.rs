@@ -48,6 +48,7 @@ mod answer;
 mod body;
 mod budget;
 mod capture;
+mod coding;
 mod config;
 mod connection;
 mod cpu;

@@ -212,9 +212,9 @@ pub(crate) fn trace_seconds(query: &Query<'_>, limits: Limits) -> Result<Duratio
 }
 
 /// Returns the format of a trace (`format=`).
-pub(crate) fn trace_format(query: &Query<'_>) -> Result<Format, Refusal> {
-    let Some(name) = query.value("format") else { return Ok(Format::default()) };
-    Format::from_name(&name).ok_or_else(|| {
+pub(crate) fn trace_format(query: &Query<'_>) -> Result<Option<Format>, Refusal> {
+    let Some(name) = query.value("format") else { return Ok(None) };
+    Format::from_name(&name).map(Some).ok_or_else(|| {
         let names: Vec<String> = Format::ALL.iter().map(|format| format!("\"{}\"", format.name())).collect();
         Refusal::bad_request(format!("invalid value for \"format\" - must be {}", names.join(" or ")))
     })

@@ -160,12 +160,12 @@ fn captures_have_a_length() {
 fn traces_have_a_format() {
     let format = |query: &str| trace_format(&Query::of(&uri(query)));
     for (query, expected) in [
-        ("", Format::V2),
-        ("format=", Format::V2),
-        ("format=v2", Format::V2),
-        ("format=v2-go1.22", Format::V2Go122),
-        ("format=v1", Format::V1),
-        ("format=perfetto", Format::Perfetto),
+        ("", None),
+        ("format=", None),
+        ("format=v2", Some(Format::V2)),
+        ("format=v2-go1.22", Some(Format::V2Go122)),
+        ("format=v1", Some(Format::V1)),
+        ("format=perfetto", Some(Format::Perfetto)),
     ] {
         assert_eq!(format(query), Ok(expected), "{query}");
     }

@@ -7,8 +7,9 @@ use http::{Response, StatusCode};
 use rtprof_pprof_out::Symbolization;
 use rtprof_trace_out::{FlightRecorder, Format, Options, Reader, TraceError};
 
-use crate::answer::{self, Refusal};
+use crate::answer::Refusal;
 use crate::body::Body;
+use crate::coding::Coding;
 use crate::worker::{Failure, Worker};
 
 /// Returns the file name under which a client saves a trace.
@@ -20,46 +21,67 @@ fn name(format: Format) -> &'static str {
 }
 
 /// The same for a window of the flight recorder.
-const FLIGHT_NAME: &str = "flight.trace";
+fn flight_name(format: Format) -> String {
+    format!("flight.{}", format.file_extension())
+}
 
 /// Records a trace of this length and writes it while it is recorded. The trace ends when the client goes away.
-pub(crate) fn answer(worker: &mut Worker, length: Duration, options: Options) -> Result<(), Failure> {
+pub(crate) fn answer(
+    worker: &mut Worker,
+    length: Duration,
+    options: Options,
+    coding: Coding,
+) -> Result<(), Failure> {
     worker.take_turn()?;
     let name = name(options.format);
     let mut reader = Reader::start_with(options).map_err(refused)?;
-    worker.begin_waiting(|body| answer::attachment(name, body))?;
+    worker.begin_waiting(move |body| coding.attachment(name, body))?;
     reader.stop_after(length);
     reader.stop_when(worker.is_gone());
-    io::copy(&mut reader, worker)?;
-    Ok(())
+    coding.write(worker, |w| {
+        io::copy(&mut reader, w)?;
+        Ok(())
+    })
 }
 
 /// Returns the answer to a HEAD, without a body; nothing is recorded.
-pub(crate) fn head(format: Format) -> Response<Body> {
-    answer::attachment(name(format), Body::left_out())
+pub(crate) fn head(format: Format, coding: Coding) -> Response<Body> {
+    coding.attachment(name(format), Body::left_out())
 }
 
 /// Writes the window of the flight recorder, up to now.
-pub(crate) fn flight(worker: &mut Worker) -> Result<(), Failure> {
-    let recorder = enabled()?;
-    worker.begin(|body| answer::attachment(FLIGHT_NAME, body))?;
-    match recorder.write_with(&mut *worker, Symbolization::Background) {
+pub(crate) fn flight(worker: &mut Worker, format: Option<Format>, coding: Coding) -> Result<(), Failure> {
+    let recorder = enabled(format)?;
+    let name = flight_name(recorder.format());
+    worker.begin(move |body| coding.attachment(&name, body))?;
+    coding.write(worker, |w| match recorder.write_with(w, Symbolization::Background) {
         Ok(_) => Ok(()),
         Err(TraceError::Write(error, _)) => Err(error.into()),
         // It was stopped since.
         Err(error) => Err(io::Error::other(error).into()),
-    }
+    })
 }
 
 /// Returns the answer to a HEAD of the window, without a body.
-pub(crate) fn flight_head() -> Result<Response<Body>, Refusal> {
-    enabled().map(|_| answer::attachment(FLIGHT_NAME, Body::left_out()))
+pub(crate) fn flight_head(format: Option<Format>, coding: Coding) -> Result<Response<Body>, Refusal> {
+    let recorder = enabled(format)?;
+    Ok(coding.attachment(&flight_name(recorder.format()), Body::left_out()))
 }
 
-fn enabled() -> Result<FlightRecorder, Refusal> {
+/// Returns the flight recorder that is enabled, if its windows have this format.
+fn enabled(format: Option<Format>) -> Result<FlightRecorder, Refusal> {
     let disabled = "no flight recorder is enabled; the program enables one with \
                     rtprof::trace::FlightRecorder::new(Options::default()).start()";
-    FlightRecorder::current().ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, disabled))
+    let recorder = FlightRecorder::current().ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, disabled))?;
+    match format {
+        Some(format) if format != recorder.format() => Err(Refusal::bad_request(format!(
+            "the flight recorder keeps its window in the format \"{}\", which the program chooses with \
+             rtprof::trace::Options::format; it cannot be sent as \"{}\"",
+            recorder.format().name(),
+            format.name()
+        ))),
+        _ => Ok(recorder),
+    }
 }
 
 /// Returns the refusal in Go's words, which clients show.

@@ -1,10 +1,11 @@
 //! `/debug/pprof/flight`: the window of the flight recorder, if one is enabled.
 
 use rtprof::http::serve;
-use rtprof::trace::{self, FlightRecorder, Options};
-use rtprof_trace_check::EventType;
+use rtprof::trace::{self, FlightRecorder, Format, Options};
+use rtprof_trace_check::{EventType, perfetto};
 
 use crate::support::child;
+use crate::support::profile::gunzip;
 use crate::support::web;
 
 #[test]
@@ -41,5 +42,24 @@ fn the_window_is_served_while_a_recorder_is_enabled() {
         rtprof_trace_check::validate(&answer.body).expect("Go's tools read it");
         flight.stop();
         assert_eq!(web::get(server, "/debug/pprof/flight").status, 404);
+
+        let flight = FlightRecorder::new(Options { format: Format::Perfetto, ..Options::default() });
+        flight.start().expect("the other one was stopped");
+        trace::log("test", "a message");
+        for target in ["/debug/pprof/flight", "/debug/pprof/flight?format=perfetto"] {
+            let answer = web::ask(server, "GET", target, &["Accept-Encoding: gzip"]);
+            assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("gzip")));
+            let disposition = answer.header("Content-Disposition");
+            assert_eq!(disposition, Some("attachment; filename=\"flight.perfetto-trace\""));
+            let trace = perfetto::check(&gunzip(&answer.body)).expect("it is right");
+            let logs = trace.events.iter().filter(|event| &*event.name == "a message");
+            assert_eq!(logs.count(), 1);
+        }
+        for method in ["GET", "HEAD"] {
+            assert_eq!(web::ask(server, method, "/debug/pprof/flight?format=v2", &[]).status, 400);
+        }
+        let refused = web::get(server, "/debug/pprof/flight?format=v2");
+        let expected = "the flight recorder keeps its window in the format \"perfetto\", ";
+        assert!(refused.text().starts_with(expected), "{}", refused.text());
     });
 }

@@ -13,7 +13,7 @@ use rtprof_trace_check::{Event, EventType, perfetto};
 
 use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::support::processor::burn;
-use crate::support::profile::Profile;
+use crate::support::profile::{Profile, gunzip};
 use crate::support::signals::is_sampled;
 use crate::support::web::{self, Answer, Connection};
 use crate::support::{Background, PATIENCE, child, until};
@@ -96,6 +96,7 @@ fn traces_stream() {
 
             a_whole_one(server);
             one_for_perfetto(server);
+            compressed_ones(server);
             fractions_and_what_makes_no_sense(server);
             one_at_a_time(server);
             a_client_that_goes_away(server);
@@ -122,6 +123,34 @@ fn one_for_perfetto(server: SocketAddr) {
         }
     }
     panic!("no round in 32 s");
+}
+
+/// Checks that a trace is compressed for a client that unpacks it, or as a file if that is what the client wants.
+fn compressed_ones(server: SocketAddr) {
+    const GZIP: &str = "Accept-Encoding: deflate, gzip";
+    for (query, header, coding, name) in [
+        ("", "Accept-Encoding: br", None, "trace"),
+        ("", GZIP, Some("gzip"), "trace"),
+        ("&gzip=1", GZIP, None, "trace.gz"),
+        ("&gzip=0", "Accept: */*", None, "trace"),
+        ("&gzip=1&format=perfetto", "Accept: */*", None, "trace.perfetto-trace.gz"),
+        ("&format=perfetto", GZIP, Some("gzip"), "trace.perfetto-trace"),
+    ] {
+        let target = format!("/debug/pprof/trace?seconds=0.1{query}");
+        let answer = web::ask(server, "GET", &target, &[header]);
+        assert_eq!((answer.status, answer.header("Content-Encoding")), (200, coding), "{query}");
+        let name_there = format!("attachment; filename=\"{name}\"");
+        assert_eq!(answer.header("Content-Disposition"), Some(&*name_there), "{query}");
+        assert_eq!(answer.header("Vary"), Some("accept-encoding"), "{query}");
+        let head = web::ask(server, "HEAD", &target, &[header]);
+        assert_eq!(head.own_headers(), answer.own_headers(), "{query}");
+        let is_compressed = coding.is_some() || name.ends_with(".gz");
+        let bytes = if is_compressed { gunzip(&answer.body) } else { answer.body };
+        match query.contains("perfetto") {
+            true => assert!(!perfetto::check(&bytes).expect("it is right").events.is_empty()),
+            false => drop(rtprof_trace_check::validate(&bytes).expect("Go's tools read it")),
+        }
+    }
 }
 
 /// Checks that a trace contains the events of its time: at least ten rounds, in two seconds or in as many as the

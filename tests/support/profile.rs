@@ -156,12 +156,18 @@ impl Sample {
     }
 }
 
+/// Unpacks what was compressed as a whole.
+#[track_caller]
+pub(crate) fn gunzip(compressed: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes).expect("it is gzip");
+    bytes
+}
+
 impl Profile {
     /// Reads a compressed profile and checks it.
     pub(crate) fn read(compressed: &[u8]) -> Self {
-        let mut bytes = Vec::new();
-        flate2::read::GzDecoder::new(compressed).read_to_end(&mut bytes).expect("a profile is gzip");
-        let profile = Self::decode(bytes.as_slice()).expect("a profile is profile.proto");
+        let profile = Self::decode(gunzip(compressed).as_slice()).expect("a profile is profile.proto");
         profile.check();
         profile
     }

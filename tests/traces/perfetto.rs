@@ -3,11 +3,14 @@
 //! Every trace that the tests record is checked for its form, and its waits are compared with those of Go's format
 //! (support/trace.rs).
 
-use rtprof_trace_check::perfetto::{Event, EventKind, Frame, Slice, Trace};
+use rtprof::sync::{Arc, Mutex};
+use rtprof::thread;
+use rtprof::trace::{self, FlightRecorder, Format, Options, Task};
+use rtprof_trace_check::perfetto::{self, Event, EventKind, Frame, Slice, Trace};
 
-use crate::support::child;
+use crate::support::{child, until};
 use crate::trace_go::readings;
-use crate::trace_of::{is_named, record};
+use crate::trace_of::{is_named, record, saved};
 use crate::trace_script::{self, ALLOCATED, GOAL, WAITS, WAKER};
 
 fn has(stack: &[Frame], function: &str) -> bool {
@@ -16,7 +19,7 @@ fn has(stack: &[Frame], function: &str) -> bool {
 
 /// Returns the only track of a thread of this name.
 #[track_caller]
-fn thread(trace: &Trace, name: &str) -> u64 {
+fn track_of(trace: &Trace, name: &str) -> u64 {
     let tracks = trace.tracks_named(name);
     let threads: Vec<u64> = tracks.into_iter().filter(|&track| trace.track(track).thread.is_some()).collect();
     assert_eq!(threads.len(), 1, "threads called {name}");
@@ -35,9 +38,9 @@ fn waits_have_their_reason_their_stack_and_an_arrow() {
         let trace = record(trace_script::waits);
         trace.assert_whole();
         let perfetto = trace.in_perfetto();
-        let waker = thread(&perfetto, WAKER);
+        let waker = track_of(&perfetto, WAKER);
         for wait in WAITS {
-            let slices: Vec<&Slice> = perfetto.slices_on(thread(&perfetto, wait.who)).collect();
+            let slices: Vec<&Slice> = perfetto.slices_on(track_of(&perfetto, wait.who)).collect();
             let is_it =
                 |slice: &&Slice| &*slice.begin.category == "wait" && has(&slice.begin.stack, wait.function);
             let at = slices.iter().position(is_it).unwrap_or_else(|| panic!("{}: {slices:#?}", wait.who));
@@ -132,5 +135,80 @@ fn everything_else() {
             perfetto.slices.iter().filter(|slice| below(slice.begin.track, "garbage collections"));
         let stops = perfetto.slices.iter().filter(|slice| below(slice.begin.track, "stops of the world"));
         assert!(collections.count() > 0 && stops.count() > 0);
+    });
+}
+
+/// Returns a window of a flight recorder.
+#[track_caller]
+fn window(flight: &FlightRecorder) -> Trace {
+    let mut bytes = Vec::new();
+    flight.write_to(&mut bytes).expect("a vector takes everything");
+    perfetto::check(&bytes).unwrap_or_else(|fault| {
+        let path = saved(&format!("invalid-window-{}", std::process::id()), &bytes);
+        panic!("{fault}\nthe window is in {}", path.display());
+    })
+}
+
+/// What began before the window, by the names of the slices and their tracks.
+const OLD: [(&str, &str); 4] =
+    [("sync: mutex", "waits"), ("look up", "regions"), ("in the cache", "regions"), ("checkout", "checkout")];
+
+/// Returns how many of [`OLD`] are in a window, and how many of them end there.
+#[track_caller]
+fn old_slices(trace: &Trace) -> (usize, usize) {
+    let found = OLD.iter().filter_map(|(name, track)| {
+        let tracks = trace.tracks_named(track);
+        let is_it = |slice: &&Slice| &*slice.begin.name == *name && tracks.contains(&slice.begin.track);
+        let found: Vec<&Slice> = trace.slices.iter().filter(is_it).collect();
+        assert!(found.len() < 2, "{found:?}");
+        found.first().map(|slice| slice.end)
+    });
+    found.fold((0, 0), |(count, ended), end| (count + 1, ended + usize::from(end.is_some())))
+}
+
+#[test]
+fn a_window_shows_what_began_before_it() {
+    child::isolated("a_window_shows_what_began_before_it", || {
+        let options = Options { format: Format::Perfetto, max_bytes: 0, ..Options::default() };
+        let flight = FlightRecorder::new(options);
+        flight.start().expect("no other one is enabled");
+        assert_eq!(flight.format(), Format::Perfetto);
+        // It keeps one generation; the end may be in one that was dropped meanwhile.
+        until("the ends are in a window", || {
+            let lock = Arc::new(Mutex::new(()));
+            let held = lock.lock();
+            let waits = {
+                let lock = lock.clone();
+                let waits = move || {
+                    let task = Task::new("checkout");
+                    trace::with_region("look up", || {
+                        trace::with_region("in the cache", || drop(lock.lock()));
+                    });
+                    task.end();
+                };
+                thread::Builder::new().name("waits".into()).spawn(waits).expect("a thread")
+            };
+            let is_before = |trace: &Trace| {
+                let waits = trace.slices.iter().filter(|slice| &*slice.begin.name == "sync: mutex");
+                waits.into_iter().any(|slice| &*slice.begin.category == "wait-before-trace")
+            };
+            let mut before = window(&flight);
+            until("the wait is older than the window", || {
+                before = window(&flight);
+                is_before(&before)
+            });
+            assert_eq!(old_slices(&before), (OLD.len(), 0));
+            let first = before.events.iter().map(|event| event.time).min();
+            assert!(
+                before.slices.iter().filter(|slice| Some(slice.begin.time) == first).count() >= OLD.len()
+            );
+            drop(held);
+            waits.join().expect("it ends well");
+            old_slices(&window(&flight)) == (OLD.len(), OLD.len())
+        });
+        let logged = |trace: &Trace| trace.events.iter().filter(|event| &*event.category == "test").count();
+        trace::log("test", "first");
+        assert!(logged(&window(&flight)) <= 1);
+        flight.stop();
     });
 }
