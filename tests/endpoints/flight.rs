@@ -51,7 +51,7 @@ fn the_window_is_served_while_a_recorder_is_enabled() {
             assert_eq!((answer.status, answer.header("Content-Encoding")), (200, Some("gzip")));
             let disposition = answer.header("Content-Disposition");
             assert_eq!(disposition, Some("attachment; filename=\"flight.perfetto-trace\""));
-            let trace = perfetto::check(&gunzip(&answer.body)).expect("it is right");
+            let trace = perfetto::check_window(&gunzip(&answer.body)).expect("it is right");
             let logs = trace.events.iter().filter(|event| &*event.name == "a message");
             assert_eq!(logs.count(), 1);
         }

@@ -3,6 +3,7 @@
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -84,6 +85,7 @@ pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
     let others = self_check::take_other_formats();
     for (format, other_bytes) in &others {
         if *format == Format::Perfetto {
+            keep(other_bytes);
             continue;
         }
         let other = parse(other_bytes, format.name());
@@ -107,6 +109,16 @@ pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
         }
     }
     trace
+}
+
+/// Keeps a trace for `ci/perfetto.sh`, if that is wanted.
+fn keep(bytes: &[u8]) {
+    static KEPT: AtomicUsize = AtomicUsize::new(0);
+    if let Some(folder) = std::env::var_os("RTPROF_KEEP_PERFETTO") {
+        let number = KEPT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{}-{}-{number}.perfetto-trace", env!("CARGO_CRATE_NAME"), std::process::id());
+        std::fs::write(Path::new(&folder).join(name), bytes).expect("the folder exists");
+    }
 }
 
 /// Reads a trace. An invalid one is saved for inspection.

@@ -8,6 +8,7 @@ use rtprof::thread;
 use rtprof::trace::{self, FlightRecorder, Format, Options, Task};
 use rtprof_trace_check::perfetto::{self, Event, EventKind, Frame, Slice, Trace};
 
+use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::support::{child, until};
 use crate::trace_go::readings;
 use crate::trace_of::{is_named, record, saved};
@@ -138,12 +139,43 @@ fn everything_else() {
     });
 }
 
+#[test]
+fn a_thread_that_waited_before_the_trace_is_a_thread() {
+    child::isolated("a_thread_that_waited_before_the_trace_is_a_thread", || {
+        let lock = Arc::new(Mutex::new(()));
+        let held = lock.lock();
+        let (tell, told) = std::sync::mpsc::channel();
+        let waits = {
+            let lock = lock.clone();
+            let waits = move || {
+                tell.send(thread_id()).expect("it listens");
+                drop(lock.lock());
+            };
+            thread::Builder::new().name("waits".into()).spawn(waits).expect("a thread")
+        };
+        let id = told.recv().expect("it has begun");
+        wait_until_asleep(id);
+        let trace = record(move || {
+            drop(held);
+            waits.join().expect("it ends well");
+        });
+        let perfetto = trace.in_perfetto();
+        let track = track_of(&perfetto, "waits");
+        assert_eq!(perfetto.track(track).thread, Some(i64::from(id)));
+        let slices: Vec<&Slice> = perfetto.slices_on(track).collect();
+        let first = (&*slices[0].begin.name, &*slices[0].begin.category);
+        assert_eq!(first, ("sync: mutex", "wait-before-trace"), "{slices:#?}");
+        let tasks = perfetto.tracks_named("async tasks")[0];
+        assert!(perfetto.children(tasks).is_empty(), "{:?}", perfetto.children(tasks));
+    });
+}
+
 /// Returns a window of a flight recorder.
 #[track_caller]
 fn window(flight: &FlightRecorder) -> Trace {
     let mut bytes = Vec::new();
     flight.write_to(&mut bytes).expect("a vector takes everything");
-    perfetto::check(&bytes).unwrap_or_else(|fault| {
+    perfetto::check_window(&bytes).unwrap_or_else(|fault| {
         let path = saved(&format!("invalid-window-{}", std::process::id()), &bytes);
         panic!("{fault}\nthe window is in {}", path.display());
     })

@@ -78,12 +78,7 @@ impl RecordedLane {
     }
 
     pub(crate) fn status(&mut self, tick: u64, goroutine: u64, number: u64, state: State) -> &mut Self {
-        let state = state.number().into();
-        self.put(
-            tick,
-            RecordKind::Status,
-            [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 0],
-        )
+        self.status_of(tick, goroutine, number, state, false)
     }
 
     pub(crate) fn status_after_loss(
@@ -93,12 +88,29 @@ impl RecordedLane {
         number: u64,
         state: State,
     ) -> &mut Self {
-        let state = state.number().into();
-        self.put(
-            tick,
-            RecordKind::Status,
-            [goroutine, number, state, goroutine, 100 + goroutine, goroutine % 4, 0, 1],
-        )
+        self.status_of(tick, goroutine, number, state, true)
+    }
+
+    fn status_of(
+        &mut self,
+        tick: u64,
+        goroutine: u64,
+        number: u64,
+        state: State,
+        is_after_loss: bool,
+    ) -> &mut Self {
+        let thread = if state == State::Running { goroutine } else { 0 };
+        let arguments = [
+            goroutine,
+            number,
+            state.number().into(),
+            thread,
+            100 + goroutine,
+            goroutine % 4,
+            0,
+            is_after_loss.into(),
+        ];
+        self.put(tick, RecordKind::Status, arguments)
     }
 
     pub(crate) fn block(&mut self, tick: u64, reason: WaitReason) -> &mut Self {
@@ -231,7 +243,8 @@ fn check_perfetto_windows(clock: Clock, generations: &[Generation<'_>], what: &s
         for part in &parts[from..] {
             file.put(part, &texts, View::default(), &mut bytes);
         }
-        let trace = perfetto::check(&bytes).unwrap_or_else(|fault| panic!("{what}, from {from}: {fault}"));
+        let check = if from == 0 { perfetto::check } else { perfetto::check_window };
+        let trace = check(&bytes).unwrap_or_else(|fault| panic!("{what}, from {from}: {fault}"));
         (from, trace)
     });
     // How each slice ends, by its track and its end.

@@ -224,11 +224,11 @@ impl<'a> LaneWriter<'a> {
         }
         let name = goroutine.with_name(|name| self.title(name, goroutine.start()));
         let created_by = goroutine.created_by().and_then(|bucket| tables::stack(bucket.stack())).unwrap_or(0);
-        let thread = if word.state() == State::Running { (id, goroutine.thread_id()) } else { (0, 0) };
-        self.status(id, word, tick, thread, (name, created_by));
+        let thread = if word.state() == State::Running { id } else { 0 };
+        self.status(id, word, tick, (thread, goroutine.thread_id()), (name, created_by));
     }
 
-    /// Writes a goroutine's status, with its thread if it runs on one, its name, and the stack that created it.
+    /// Writes a goroutine's status, with its thread if it runs on one and the kernel's number, its name, and the stack that created it.
     fn status(
         &mut self,
         id: u64,

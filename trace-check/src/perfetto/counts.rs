@@ -1,10 +1,8 @@
 //! Compares the counters of a trace with its slices.
 
-use super::{EventKind, Trace, Track};
+use std::ops::RangeInclusive;
 
-/// The records of a generation may be a little later than its end, and events are moved by nanoseconds so that they are in
-/// order: a counter may lack changes so soon before it, and have changes so soon after it.
-const BLUR: u64 = 2_000;
+use super::{EventKind, Trace, Track};
 
 /// The moments at which slices begin and end.
 #[derive(Default)]
@@ -19,20 +17,19 @@ impl Moments {
         self.ends.sort_unstable();
     }
 
-    /// Returns how many slices are open at a time, and how many begin or end within [`BLUR`] of it.
-    fn open_at(&self, time: u64) -> (i64, i64) {
-        let until = |times: &[u64], time: u64| times.partition_point(|&moment| moment <= time) as i64;
-        let near = |times: &[u64]| {
-            until(times, time.saturating_add(BLUR)) - until(times, time.saturating_sub(BLUR + 1))
-        };
-        let open = until(&self.begins, time) - until(&self.ends, time);
-        (open, near(&self.begins) + near(&self.ends))
+    /// Returns how many slices are open at a time: the fewest and the most, if some begin or end just then.
+    fn open_at(&self, time: u64) -> RangeInclusive<i64> {
+        let [before, after] = [time.saturating_sub(1), time].map(|time| {
+            [&self.begins, &self.ends].map(|moments| moments.partition_point(|&it| it <= time) as i64)
+        });
+        before[0] - after[1]..=after[0] - before[1]
     }
 }
 
 /// Checks that the counter of waiting tasks is the number of tasks with such a slice, and that there are not fewer
 /// threads than threads with a slice. A counter has its value at the end of a step, or at the beginning of a generation.
-pub(super) fn check(trace: &Trace) -> Result<(), String> {
+/// Counters before `generation` are left out.
+pub(super) fn check(trace: &Trace, generation: u32) -> Result<(), String> {
     let (mut waiting, mut threads) = (Moments::default(), Moments::default());
     let is_task = |track: &Track| {
         let group = trace.tracks.get(&track.parent);
@@ -51,17 +48,11 @@ pub(super) fn check(trace: &Trace) -> Result<(), String> {
     }
     waiting.sort();
     threads.sort();
-    for event in &trace.events {
+    for event in trace.events.iter().filter(|event| event.generation >= generation) {
         let EventKind::Counter(value) = event.kind else { continue };
         let is_right = match &*trace.track(event.track).name {
-            "waiting tasks" => {
-                let (open, near) = waiting.open_at(event.time);
-                value.abs_diff(open) <= near as u64
-            }
-            "threads" => {
-                let (open, near) = threads.open_at(event.time);
-                value + near >= open
-            }
+            "waiting tasks" => waiting.open_at(event.time).contains(&value),
+            "threads" => *threads.open_at(event.time).start() <= value,
             "runnable tasks" => value >= 0,
             _ => continue,
         };

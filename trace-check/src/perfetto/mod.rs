@@ -47,6 +47,8 @@ pub struct Event {
     /// Nanoseconds since boot.
     pub time: u64,
     pub sequence: u32,
+    /// The number of generations of its sequence so far, 0 before the first one.
+    pub generation: u32,
     pub track: u64,
     pub kind: EventKind,
     pub name: Rc<str>,
@@ -110,12 +112,25 @@ pub struct Sample {
 /// # Errors
 /// The first fault.
 pub fn check(bytes: &[u8]) -> Result<Trace, String> {
+    check_counters_from(1, bytes)
+}
+
+/// Reads a window of a flight recorder, and checks it likewise. In its first generation the counters may differ from the
+/// slices by those that ended after the end of the generation before, which is not there.
+///
+/// # Errors
+/// The first fault.
+pub fn check_window(bytes: &[u8]) -> Result<Trace, String> {
+    check_counters_from(2, bytes)
+}
+
+fn check_counters_from(generation: u32, bytes: &[u8]) -> Result<Trace, String> {
     let Read { tracks, mut events, samples, .. } = Read::file(bytes)?;
     events.sort_by_key(|event| event.time);
     check_flows(&events)?;
     let slices = slices(&tracks, &events)?;
     let trace = Trace { tracks, events, slices, samples };
-    counts::check(&trace)?;
+    counts::check(&trace, generation)?;
     Ok(trace)
 }
 
@@ -186,6 +201,11 @@ impl Trace {
     pub fn tracks_named(&self, name: &str) -> Vec<u64> {
         let named = self.tracks.iter().filter(|(_, track)| track.name == name);
         named.map(|(&uuid, _)| uuid).collect()
+    }
+
+    /// Returns the tracks below a track.
+    pub fn children(&self, uuid: u64) -> Vec<&Track> {
+        self.tracks.values().filter(|track| track.parent == uuid).collect()
     }
 
     /// Returns the names of a track and of those above it, the outermost first.

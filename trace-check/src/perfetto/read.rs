@@ -27,8 +27,8 @@ pub(super) struct Read {
 /// What a reader knows of a sequence.
 #[derive(Default)]
 struct Sequence {
-    /// Whether it has begun.
-    is_valid: bool,
+    /// The number of generations that have begun.
+    generation: u32,
     clock: u32,
     /// The present time of its incremental clock.
     incremental: Option<u64>,
@@ -79,7 +79,8 @@ impl Read {
         let id = packet.trusted_packet_sequence_id.filter(|&id| id != 0).ok_or("no sequence")?;
         let sequence = self.sequences.entry(id).or_default();
         if packet.sequence_flags.unwrap_or(0) & CLEARED != 0 {
-            *sequence = Sequence { is_valid: true, last: sequence.last, ..Sequence::default() };
+            let Sequence { last, generation, .. } = *sequence;
+            *sequence = Sequence { generation: generation + 1, last, ..Sequence::default() };
         }
         if let Some(defaults) = packet.trace_packet_defaults {
             sequence.clock = defaults.timestamp_clock_id.unwrap_or(BOOTTIME);
@@ -167,7 +168,7 @@ impl Sequence {
     }
 
     fn intern(&mut self, data: InternedData) -> Result<(), String> {
-        if !self.is_valid {
+        if self.generation == 0 {
             return Err("interned data before the sequence has begun".into());
         }
         for (kind, texts) in [
@@ -258,6 +259,7 @@ impl Sequence {
         Ok(Event {
             time,
             sequence,
+            generation: self.generation,
             track: event.track_uuid.unwrap_or(self.track),
             kind,
             name,

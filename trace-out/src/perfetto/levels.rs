@@ -12,8 +12,10 @@ use super::unordered::Unordered;
 /// The nanoseconds of a step.
 const STEP: u64 = 1_000_000;
 
-/// The most steps of a generation, which takes about a second. If a clock was wrong, the last one has the rest.
+/// The most steps of a generation, which takes about a second, and the most changes after its end. If a clock is wrong
+/// the last step has the rest.
 const STEPS: usize = 1 << 16;
+const LATE: usize = 1 << 16;
 
 /// What a goroutine is counted as.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,29 +40,39 @@ impl Level {
     }
 }
 
-/// The counts of a generation.
+/// The counts, and how they change in a generation.
 #[derive(Default)]
 pub(super) struct Levels {
     begin: u64,
+    end: u64,
     /// The counts at the beginning.
-    first: [i64; TRACKS.len()],
-    /// By how much they change in each step. A change after the end of the generation belongs to its last step.
+    counts: [i64; TRACKS.len()],
+    /// By how much they change in each step.
     steps: Vec<[i64; TRACKS.len()]>,
+    /// Changes after the end, which belong to the next generation: a thread may record while the generation is being
+    /// ended.
+    late: Vec<(u64, Level, Level)>,
 }
 
 impl Levels {
-    /// Begins a generation, without any goroutine.
-    pub(super) fn begin(&mut self, begin: u64) {
-        self.steps.clear();
-        (self.begin, self.first) = (begin, Default::default());
+    /// Begins a generation.
+    pub(super) fn begin(&mut self, begin: u64, end: u64) {
+        (self.begin, self.end) = (begin, end);
+        for (time, from, to) in std::mem::take(&mut self.late) {
+            self.change(time, from, to);
+        }
     }
 
     /// Counts a goroutine as something else.
     pub(super) fn change(&mut self, time: u64, from: Level, to: Level) {
+        if time > self.end && self.late.len() < LATE {
+            self.late.push((time, from, to));
+            return;
+        }
         let counts = if time <= self.begin {
-            &mut self.first
+            &mut self.counts
         } else {
-            let step = ((time - self.begin) / STEP).min(STEPS as u64 - 1) as usize;
+            let step = ((time.min(self.end) - self.begin) / STEP).min(STEPS as u64 - 1) as usize;
             if step >= self.steps.len() {
                 self.steps.resize(step + 1, Default::default());
             }
@@ -73,22 +85,19 @@ impl Levels {
         }
     }
 
-    /// Adds the counts of a generation that ends at `end`: all of them at the beginning, and then each where it has
-    /// changed.
-    pub(super) fn put(&self, end: u64, unordered: &mut Unordered) {
+    /// Ends the generation: adds all counts at its beginning, and then each where it has changed.
+    pub(super) fn put(&mut self, unordered: &mut Unordered) {
         let mut put = |at: usize, time: u64, count: i64| {
-            // A change may have been lost.
             unordered.put(TRACKS[at], time, TrackEvent::counter(count.max(0) as u64));
         };
-        let mut counts = self.first;
-        for (at, count) in counts.into_iter().enumerate() {
+        for (at, &count) in self.counts.iter().enumerate() {
             put(at, self.begin, count);
         }
-        for (number, step) in (1..).zip(&self.steps) {
-            let time = (self.begin + number * STEP).min(end);
-            for (at, by) in step.iter().enumerate().filter(|(_, by)| **by != 0) {
-                counts[at] += by;
-                put(at, time, counts[at]);
+        for (number, step) in (1..).zip(self.steps.drain(..)) {
+            let time = (self.begin + number * STEP).min(self.end);
+            for (at, by) in step.into_iter().enumerate().filter(|(_, by)| *by != 0) {
+                self.counts[at] += by;
+                put(at, time, self.counts[at]);
             }
         }
     }
@@ -96,12 +105,25 @@ impl Levels {
 
 #[cfg(test)]
 mod tests {
+    use super::super::event::Value;
     use super::*;
+
+    /// Returns what a generation adds: times, tracks and counts.
+    fn put(levels: &mut Levels) -> Vec<(u64, u64, u64)> {
+        let mut unordered = Unordered::default();
+        levels.put(&mut unordered);
+        let count = |event: TrackEvent| match event.value {
+            Value::Counter(count) => count,
+            other => panic!("{other:?}"),
+        };
+        unordered.events().iter().map(|&(time, track, event)| (time, track, count(event))).collect()
+    }
 
     #[test]
     fn a_count_has_its_value_at_the_end_of_each_step() {
+        let end = 500 + 3 * STEP + 7;
         let mut levels = Levels::default();
-        levels.begin(500);
+        levels.begin(500, end);
         // Later changes may come first.
         levels.change(500 + 3 * STEP, Level::Waiting, Level::None);
         levels.change(500, Level::None, Level::Thread);
@@ -109,8 +131,7 @@ mod tests {
         levels.change(500 + STEP / 2 + 1, Level::Runnable, Level::Waiting);
         levels.change(500 + STEP - 1, Level::None, Level::Waiting);
         levels.change(500 + STEP, Level::None, Level::Thread);
-        let mut unordered = Unordered::default();
-        levels.put(500 + 3 * STEP + 7, &mut unordered);
+        levels.change(end + 1, Level::Thread, Level::None);
         let (threads, runnable, waiting) = (track::THREADS, track::RUNNABLE, track::WAITING);
         let expected = [
             (500, threads, 1),
@@ -118,17 +139,22 @@ mod tests {
             (500, waiting, 0),
             (500 + STEP, waiting, 2),
             (500 + 2 * STEP, threads, 2),
-            (500 + 3 * STEP + 7, waiting, 1),
+            (end, waiting, 1),
         ];
-        let expected = expected.map(|(time, track, count)| (time, track, TrackEvent::counter(count)));
-        assert_eq!(unordered.events(), expected);
+        assert_eq!(put(&mut levels), expected);
+        levels.begin(end, end + 4 * STEP);
+        let expected = [(end, threads, 2), (end, runnable, 0), (end, waiting, 1), (end + STEP, threads, 1)];
+        assert_eq!(put(&mut levels), expected);
     }
 
     #[test]
-    fn a_wrong_clock_takes_no_memory() {
+    fn a_wrong_clock_takes_little_memory() {
         let mut levels = Levels::default();
-        levels.begin(500);
+        levels.begin(500, u64::MAX - 1);
         levels.change(u64::MAX / 2, Level::None, Level::Thread);
-        assert_eq!(levels.steps.len(), STEPS);
+        for _ in 0..LATE + 10 {
+            levels.change(u64::MAX, Level::None, Level::Thread);
+        }
+        assert_eq!((levels.steps.len(), levels.late.len()), (STEPS, LATE));
     }
 }

@@ -103,7 +103,7 @@ impl Encode for Perfetto {
         let end = self.schedule.in_file(generation.end);
         self.schedule.names.forget_ids();
         let procs = &mut self.schedule.procs;
-        procs.wire.begin(begin);
+        procs.wire.begin(begin, end);
         procs.each_lane(|_, _, proc, _| proc.lane.begin());
         self.schedule.begin_part(begin, tables);
         let mut writing = Writing::new(&mut self.schedule, tables, generation, self.view);

@@ -21,10 +21,14 @@ pub(super) const SHARED: u32 = 1;
 /// The sequence of samples.
 const SAMPLES: u32 = 2;
 
+/// The sequence of the counts of threads and tasks. Events that were recorded after the end of a generation would
+/// otherwise delay those of the next one.
+const COUNTS: u32 = 3;
+
 /// Returns the sequence of a P.
 #[inline]
 pub(super) fn sequence(proc: u32) -> u32 {
-    if proc == OUTSIDE { SHARED } else { SAMPLES + proc }
+    if proc == OUTSIDE { SHARED } else { COUNTS + proc }
 }
 
 /// The slice that is open on a goroutine's track.
@@ -56,9 +60,8 @@ pub(super) struct Known {
     pub(super) has_regions: bool,
     /// When it was created, or found as a task.
     pub(super) since: u64,
-    /// What it is counted as, and what it was at the end of the generation before.
+    /// What it is counted as.
     level: Level,
-    was: Level,
 }
 
 /// What is shown of a P.
@@ -111,6 +114,7 @@ pub(crate) struct Packets {
     pub(super) shared: Sequence,
     pub(super) samples: Vec<Sample>,
     sampled: Sequence,
+    counted: Sequence,
     /// The number of the last arrow.
     flows: u64,
     /// Whether slices of a collection and of a stop of the world are open.
@@ -133,6 +137,7 @@ impl Packets {
             shared: Sequence::default(),
             samples: Vec::new(),
             sampled: Sequence::default(),
+            counted: Sequence::default(),
             flows: 0,
             is_collecting: false,
             is_stopped: false,
@@ -149,17 +154,15 @@ impl Packets {
     }
 
     /// Begins a generation. The states of goroutines must follow.
-    pub(super) fn begin(&mut self, begin: u64) {
+    pub(super) fn begin(&mut self, begin: u64, end: u64) {
         self.begin = begin;
         self.shared.begin();
         self.sampled.begin();
         self.tracks.begin();
-        self.levels.begin(begin);
-        // Only those that are shown again are still there.
+        self.counted.begin();
+        self.levels.begin(begin, end);
         for index in self.goroutines.indices() {
-            let known = &mut self.goroutines[index];
-            known.was = std::mem::take(&mut known.level);
-            known.slice = (0, 0);
+            self.goroutines[index].slice = (0, 0);
         }
     }
 
@@ -198,6 +201,8 @@ impl Packets {
     ) -> u64 {
         self.events += 1;
         if proc == OUTSIDE {
+            // It is not written before what the last generation has there.
+            let time = time.max(self.shared.last());
             self.unordered.put(track, time, event);
             return time;
         }
@@ -244,7 +249,6 @@ impl Packets {
             self.set_level(index, self.begin, Level::None);
             self.goroutines[index] = Known { id, ..Known::default() };
         }
-        self.set_level(index, self.begin, self.goroutines[index].was);
         let known = &mut self.goroutines[index];
         (known.name, known.has_regions) = (start.name, false);
         self.tracks.add((id, index), known.kind, start.stack);
@@ -304,9 +308,11 @@ impl Packets {
         // A thread runs some microseconds after its creation; those that do not are tasks.
         for index in self.tracks.unknown() {
             let since = self.goroutines[index].since.max(self.begin);
-            self.levels.change(since, Level::None, Level::Runnable);
+            self.set_level(index, since, Level::Runnable);
         }
-        self.levels.put(end, &mut self.unordered);
+        let mut counts = Unordered::default();
+        self.levels.put(&mut counts);
+        counts.sort_into(COUNTS, &mut self.counted);
     }
 
     /// Ends the arrows that would end in the next generation: a reader may have only one of the two.
@@ -347,12 +353,14 @@ impl Packets {
     pub(super) fn put_shared(&mut self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
         self.shared.close(SHARED, self.boot, tables, program, out);
         self.sampled.close(SAMPLES, self.boot, tables, program, out);
+        self.counted.close(COUNTS, self.boot, tables, program, out);
     }
 
     /// The same, for a generation whose names are looked up later.
     pub(super) fn take_shared(&mut self, sequences: &mut Vec<Closed>) {
         sequences.extend(self.shared.take(SHARED, self.boot));
         sequences.extend(self.sampled.take(SAMPLES, self.boot));
+        sequences.extend(self.counted.take(COUNTS, self.boot));
     }
 }
 

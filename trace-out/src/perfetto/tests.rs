@@ -116,6 +116,43 @@ fn a_task_has_its_track_and_its_polls_are_on_the_threads() {
     assert_eq!(first.track, task);
 }
 
+/// Returns the values of a counter, with the time since the beginning of the trace in ms.
+fn counts(trace: &Trace, name: &str) -> Vec<(f64, i64)> {
+    let track = trace.tracks_named(name)[0];
+    let events = trace.events.iter().filter(|event| event.track == track);
+    let start = events.clone().map(|event| event.time).min().unwrap();
+    let value = |event: &Event| match event.kind {
+        EventKind::Counter(value) => value,
+        other => panic!("{other:?}"),
+    };
+    events.map(|event| ((event.time - start) as f64 / 1e6, value(event))).collect()
+}
+
+#[test]
+fn counters_show_how_many_tasks_could_run() {
+    let mut first = RecordedLane::new(1);
+    first
+        .status(at(0, 10), 1, 0, State::Running)
+        .put(at(0, 2_000_000), RecordKind::Create, [50, 4, 1])
+        .put(at(0, 2_100_000), RecordKind::Create, [51, 4, 1])
+        .put(at(0, 5_500_000), RecordKind::Poll, [50, 1])
+        .put(at(0, 7_500_000), RecordKind::Await, [50, 2, WaitReason::Await as u64, 1]);
+    let mut second = RecordedLane::new(1);
+    let waits = State::Waiting(WaitReason::Await).number().into();
+    let runnable = State::Runnable.number().into();
+    second
+        .status(at(1, 10), 1, 0, State::Running)
+        .put(at(1, 20), RecordKind::Status, [50, 2, waits, 0, 0, 4, 1, 0])
+        .put(at(1, 20), RecordKind::Status, [51, 0, runnable, 0, 0, 4, 1, 0])
+        .put(at(1, 1_500_000), RecordKind::Poll, [51, 1])
+        .put(at(1, 2_500_000), RecordKind::Ready, [51, 2]);
+    let trace = trace(&[vec![first], vec![second]]);
+    // The second task has not run in the first generation, so it might be a thread.
+    assert_eq!(counts(&trace, "runnable tasks"), [(0.0, 0), (3.0, 2), (6.0, 1), (1000.0, 1), (1002.0, 0)]);
+    assert_eq!(counts(&trace, "waiting tasks"), [(0.0, 0), (8.0, 1), (1000.0, 1)]);
+    assert_eq!(counts(&trace, "threads"), [(0.0, 1), (1000.0, 1)]);
+}
+
 #[test]
 fn a_file_that_was_cut_shows_what_is_complete() {
     let whole = bytes(&[polls(0), polls(1)]);

@@ -83,9 +83,9 @@ impl Tracks {
     }
 
     /// Returns the indices of the goroutines that have not run yet.
-    pub(super) fn unknown(&self) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn unknown(&self) -> Vec<u32> {
         let goroutines = self.listed.goroutines.iter().filter(|goroutine| goroutine.kind == Kind::Unknown);
-        goroutines.filter_map(|goroutine| self.index_of(goroutine.id))
+        goroutines.filter_map(|goroutine| self.index_of(goroutine.id)).collect()
     }
 
     pub(super) fn add_regions(&mut self, id: u64) {

@@ -102,14 +102,15 @@ impl Packets {
 
     /// Shows a goroutine that the trace did not know.
     fn find(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, phase: Phase, found: Found) -> u64 {
-        let kind = match found.thread_id {
+        match found.thread_id {
+            // A thread that has not begun, or a task.
+            0 if phase == Phase::Runnable => {}
             0 => {
                 self.goroutines[index].since = time;
-                Kind::Task
+                self.is_of(index, Kind::Task);
             }
-            thread => Kind::Thread(thread),
-        };
-        self.is_of(index, kind);
+            thread => drop(self.is_of(index, Kind::Thread(thread))),
+        }
         match phase {
             Phase::Running => self.run(proc, lane, time, index, 0),
             Phase::Waiting => {

@@ -37,7 +37,7 @@ pub(crate) struct Start {
 /// What was recorded of a goroutine that the trace did not know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// The kernel's number of its thread; 0 for a task.
+    /// The kernel's number of its thread; 0 for a task, and for a thread that has not begun.
     pub(crate) thread_id: u32,
     /// The id of the text that says why it waits, if the format has texts; 0 if it does not wait.
     pub(crate) text: u64,

@@ -212,7 +212,7 @@ pub struct Status {
     pub state: State,
     /// The goroutine of the thread that runs it: itself, for a thread; 0 when no thread runs it.
     pub thread: u64,
-    /// The kernel's number of that thread; 0 when no thread runs it.
+    /// The kernel's number of the thread whose goroutine it is; 0 for a task, and for a thread that has not begun.
     pub thread_id: u32,
     /// The goroutine's [`title`](rtprof_runtime::start::title), or [`NAMED_LATER`].
     pub name: StringId,
