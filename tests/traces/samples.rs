@@ -83,7 +83,9 @@ fn what_a_profile_has_the_trace_has() {
             let samples = samples_in(&trace, "during");
             assert!(!samples.is_empty(), "of 100 ms");
             assert_eq!(samples.len() as i64, count_in(&profile, "samples::during"));
-            let worker = trace.goroutine("worker");
+            // Not the only one of its name, if a sample has found the thread before it began its goroutine.
+            let worker = samples[0].argument("g").expect("it has a goroutine");
+            assert!(trace.parsed.goroutines_named("worker").any(|named| named == worker));
             let story = trace.story(worker);
             let began = story.iter().find(|event| event.event_type() == EventType::GoStart).expect("it ran");
             for sample in samples {
