@@ -1,8 +1,10 @@
-//! Sends the Rust documentation on this machine through a pipeline of threads, and records a trace for `go tool trace`.
+//! Sends the Rust documentation on this machine through a pipeline of threads, and records a trace for `go tool trace`,
+//! or for Perfetto.
 //!
 //! ```sh
 //! cargo run --release --example trace            # about 24 MiB of text
 //! cargo run --release --example trace -- 100     # about 100 MiB
+//! cargo run --release --example trace -- 24 perfetto
 //! ```
 //!
 //! ```text
@@ -25,7 +27,7 @@ use std::path::PathBuf;
 use rtprof::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use rtprof::sync::{Arc, Mutex};
 use rtprof::thread;
-use rtprof::trace::{self, Options, Task};
+use rtprof::trace::{self, Format, Options, Task};
 
 use corpus::{MIB, plain_text, words};
 
@@ -57,6 +59,11 @@ static SEEN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
 
 fn main() -> Result<(), Box<dyn Error>> {
     let budget = corpus::budget(24)?;
+    let format = match std::env::args().nth(2) {
+        Some(name) => Format::from_name(&name).ok_or_else(|| format!("{name}: no format of traces"))?,
+        None => Format::default(),
+    };
+    let file = if format == Format::Perfetto { "trace.perfetto-trace" } else { "trace.out" };
     let files = corpus::pages(&corpus::source());
     // The trace shows this goal above the curve of the heap, which samples of 64 KiB draw.
     rtprof::set_heap_goal(16 << 20);
@@ -64,8 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     // Beside the waits of threads the trace shows what they compute, by 500 samples in a second of a thread's processor
     // time.
-    let options = Options { cpu_hz: 500, ..Options::default() };
-    trace::start_with(File::create("trace.out")?, options)?;
+    let options = Options { format, cpu_hz: 500, ..Options::default() };
+    trace::start_with(File::create(file)?, options)?;
     let (pages, lines) = run(files, budget)?;
     let stats = trace::stop()?;
 
@@ -74,14 +81,20 @@ fn main() -> Result<(), Box<dyn Error>> {
         SEEN.lock().as_ref().map_or(0, HashMap::len)
     );
     println!(
-        "Wrote trace.out: {} events in {:.1} MiB over {:.1?}, {} dropped. Look at it with:\n",
+        "Wrote {file}: {} events in {:.1} MiB over {:.1?}, {} dropped. Look at it with:\n",
         stats.events,
         stats.bytes as f64 / MIB as f64,
         stats.duration,
         stats.dropped_events,
     );
-    println!("    go tool trace trace.out");
-    println!("    go tool trace -pprof=sync trace.out > sync.pb.gz && go tool pprof -top sync.pb.gz");
+    if format == Format::Perfetto {
+        println!(
+            "    https://ui.perfetto.dev, \"Open trace file\": the browser reads it, and sends it nowhere"
+        );
+    } else {
+        println!("    go tool trace {file}");
+        println!("    go tool trace -pprof=sync {file} > sync.pb.gz && go tool pprof -top sync.pb.gz");
+    }
     Ok(())
 }
 

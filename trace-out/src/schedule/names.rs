@@ -28,7 +28,7 @@ const NO_ROOT: StringId = StringId::MAX;
 /// Stands for a name where a stack's root is the same as its leaf.
 const LEAF_AS_ROOT: StringId = StringId::MAX - 1;
 
-/// A frame of a stack: the ids of strings, and a PC that no other frame has.
+/// A frame of a stack: the ids of strings, and a PC that no other frame of the part has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Frame {
     pub(crate) pc: u64,
@@ -133,7 +133,8 @@ impl<D: Definitions> Names<D> {
     }
 
     /// Returns the frame with this function, file and line. Readers identify a frame by its PC, and use the first frame
-    /// with that PC for all: so each frame has a distinct PC, and as small a one as possible.
+    /// with that PC for all: so each frame of a part has a distinct PC, and as small a one as possible. A format with
+    /// several parts needs others in the file.
     pub(super) fn frame(&mut self, function: u64, file: u64, line: u64) -> Frame {
         let next = self.frames.len() as u64 + 1;
         let pc = *self.frames.entry((function, file, line)).or_insert(next);
