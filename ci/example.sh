@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 output="$(mktemp)"
-trap 'rm -f "$output" "$output.err"' EXIT
+trap 'rm -f "$output" "$output.err" "$output.fetched"' EXIT
 go="$(ci/go.sh env)"
 [[ -z "$go" ]] || eval "$go"
 
@@ -91,6 +91,31 @@ if [[ -n "$go" ]]; then
         grep -q "$wanted" "$output" || { echo "no $wanted in the trace" >&2; exit 1; }
     done
 fi
+
+# The same for Perfetto: right by our own checker and by Perfetto's definitions, and with the example's threads and waits.
+perfetto="$(ci/readme.sh trace-perfetto)"
+perfetto_without_loss() {
+    rm -f trace.perfetto-trace
+    echo "+ $perfetto"
+    bash -euo pipefail -c "$perfetto" | tee "$output" || exit 1
+    grep -q ', 0 dropped' "$output" || { echo "the example lost events" >&2; return 1; }
+}
+within_three perfetto_without_loss
+
+# FILE WANTED...: checks a file, and that it has these lines.
+check_perfetto() {
+    local file="$1" wanted
+    shift
+    cargo run --quiet --release -p rtprof-trace-check --bin check-trace -- "$file" >"$output.fetched"
+    tail -n 1 "$output.fetched"
+    for wanted in "$@"; do
+        grep -q "$wanted" "$output.fetched" || { echo "no $wanted in $file" >&2; exit 1; }
+    done
+    ci/perfetto.sh "$file"
+}
+check_perfetto trace.perfetto-trace '"parser 0" "sync: mutex" "wait" ' '"parser 0" "running" ' '"page" "page" "task" ' \
+    '"regions" "parse" ' '"reader" "syscall" "wait" ' '"merger" "[a-z]*" "most frequent" ' '"live heap" ' \
+    ' [1-9][0-9]* samples of the processor'
 
 # The service that is slow now and then: its window has the slow request, and its wait before all others; the saver held
 # the lock, and woke the request.
@@ -260,6 +285,12 @@ if [[ -n "$go" ]]; then
         grep -q "$wanted" "$output.fetched" || { echo "no $wanted in the service's trace" >&2; exit 1; }
     done
 fi
+# The same for Perfetto: the requests are tasks, that wait for the lock and for the network.
+fetch="$(ci/readme.sh fetch-perfetto)"
+echo "+ $fetch"
+bash -euo pipefail -c "${fetch//127.0.0.1:6060/$address}"
+check_perfetto service.perfetto-trace '"GET /similar" "GET /similar" "task" ' '"GET /similar [0-9]*" "tokio: sync: [a-z]*" "wait" ' \
+    '"GET /similar [0-9]*" "network" "wait" ' '"regions" "thesaurus" ' '"waiting tasks" ' ' [1-9][0-9]* samples of the processor'
 end
 
 # The server that knows nothing of rtprof: its hot lock is first in the one profile, its slow channel in the other.

@@ -112,7 +112,7 @@ pub(crate) fn valid(bytes: Vec<u8>, stats: Stats) -> Trace {
 }
 
 /// Keeps a trace for `ci/perfetto.sh`, if that is wanted.
-fn keep(bytes: &[u8]) {
+pub(crate) fn keep(bytes: &[u8]) {
     static KEPT: AtomicUsize = AtomicUsize::new(0);
     if let Some(folder) = std::env::var_os("RTPROF_KEEP_PERFETTO") {
         let number = KEPT.fetch_add(1, Ordering::Relaxed);

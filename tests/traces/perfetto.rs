@@ -11,7 +11,7 @@ use rtprof_trace_check::perfetto::{self, Event, EventKind, Frame, Slice, Trace};
 use crate::support::contention::{thread_id, wait_until_asleep};
 use crate::support::{child, until};
 use crate::trace_go::readings;
-use crate::trace_of::{is_named, record, saved};
+use crate::trace_of::{is_named, keep, record, saved};
 use crate::trace_script::{self, ALLOCATED, GOAL, WAITS, WAKER};
 
 fn has(stack: &[Frame], function: &str) -> bool {
@@ -175,6 +175,7 @@ fn a_thread_that_waited_before_the_trace_is_a_thread() {
 fn window(flight: &FlightRecorder) -> Trace {
     let mut bytes = Vec::new();
     flight.write_to(&mut bytes).expect("a vector takes everything");
+    keep(&bytes);
     perfetto::check_window(&bytes).unwrap_or_else(|fault| {
         let path = saved(&format!("invalid-window-{}", std::process::id()), &bytes);
         panic!("{fault}\nthe window is in {}", path.display());
