@@ -84,7 +84,8 @@ fn table(page: &mut String, cmdline: bool) {
             "flight",
             flight,
             format!(
-                "Execution trace of the last seconds, if the program has enabled a flight recorder.{recorder}"
+                "Execution trace of the last seconds, in the format that the program has chosen, if it has \
+                 enabled a flight recorder.{recorder}"
             ),
         ),
         ("symbol", true, "Names of addresses (0x..+0x..), for readers of a profile without names.".into()),
@@ -240,6 +241,8 @@ samples in it (without it, with those of a profile that is taken meanwhile)</dd>
 <dt>format=perfetto</dt><dd>of trace, for Perfetto instead of Go</dd>
 <dt>format=v1</dt><dd>of trace, for Go before 1.26: v1 is read by Go 1.19 and later, v2-go1.22 by Go 1.22 and later, and v2, which
 you get without it, by Go 1.26 and later</dd>
+<dt>gzip=1</dt><dd>of trace and flight, a compressed file, which Perfetto reads too; a client that sends Accept-Encoding: gzip
+gets it compressed on the way</dd>
 <dt>threads=1</dt><dd>of profile, with the number and the name of each thread as labels of its samples</dd>
 <dt>startup=1</dt><dd>with the frames that std runs between the beginning of a thread and your first function; of trace too</dd>
 <dt>symbolize=none</dt><dd>addresses only; <code>go tool pprof</code> asks for their names at symbol</dd>

@@ -20,9 +20,9 @@
 //!
 //! `profile` takes a CPU profile for `seconds=` (30). `trace` streams a trace of `seconds=` (1), for `go tool trace` of
 //! Go 1.26 and later; with `format=v2-go1.22` of Go 1.22 and later, with `format=v1` of Go 1.19 and later;
-//! with `format=perfetto` it is for Perfetto. The process
-//! has one CPU profile and one trace at a time. `flight` has the window of the flight recorder, if the program has
-//! enabled one.
+//! with `format=perfetto` it is for Perfetto. The process has one CPU profile and one trace at a time. `flight` has the
+//! window of the flight recorder, if the program has enabled one, in the recorder's format. Both are compressed for
+//! clients that accept it, and into a file with `gzip=1`.
 //!
 //! # Costs
 //! Without requests there is no cost: one thread sleeps. Each request gets a worker thread at the program's own

@@ -22,6 +22,8 @@ pub enum Format {
     V1,
     /// Perfetto's, which ui.perfetto.dev, Android Studio and trace_processor read, without Go. Times are in
     /// nanoseconds. A file that was cut shows all but the last generation.
+    ///
+    /// A file in another format cannot be converted.
     Perfetto,
 }
 

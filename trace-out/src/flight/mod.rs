@@ -132,7 +132,7 @@ impl FlightRecorder {
     ///
     /// # Errors
     /// [`TraceError::FlightEnabled`] if this or another one is enabled; [`TraceError::FlightFormat`] if
-    /// [`Options::format`] has no windows; [`TraceError::WriterBusy`] if a trace was stopped whose data is still being
+    /// [`Options::format`] has no windows, which is the case of [`Format::V1`]; [`TraceError::WriterBusy`] if a trace was stopped whose data is still being
     /// read; others as of [`start`](super::start).
     pub fn start(&self) -> Result<(), TraceError> {
         let _untracked = hook::untracked();
