@@ -38,10 +38,10 @@ impl Coding {
             Self::File => answer::attachment(&format!("{name}.gz"), body),
             Self::Plain | Self::Transfer => answer::attachment(name, body),
         };
-        let headers = response.headers_mut();
-        headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         if self == Self::Transfer {
+            let headers = response.headers_mut();
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            headers.insert(VARY, HeaderValue::from_static("accept-encoding"));
         }
         response
     }

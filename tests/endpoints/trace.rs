@@ -141,7 +141,7 @@ fn compressed_ones(server: SocketAddr) {
         assert_eq!((answer.status, answer.header("Content-Encoding")), (200, coding), "{query}");
         let name_there = format!("attachment; filename=\"{name}\"");
         assert_eq!(answer.header("Content-Disposition"), Some(&*name_there), "{query}");
-        assert_eq!(answer.header("Vary"), Some("accept-encoding"), "{query}");
+        assert_eq!(answer.header("Vary"), coding.and(Some("accept-encoding")), "{query}");
         let head = web::ask(server, "HEAD", &target, &[header]);
         assert_eq!(head.own_headers(), answer.own_headers(), "{query}");
         let is_compressed = coding.is_some() || name.ends_with(".gz");
