@@ -289,7 +289,7 @@ fi
 fetch="$(ci/readme.sh fetch-perfetto)"
 echo "+ $fetch"
 bash -euo pipefail -c "${fetch//127.0.0.1:6060/$address}"
-check_perfetto service.perfetto-trace '"GET /similar" "GET /similar" "task" ' '"GET /similar [0-9]*" "tokio: sync: [a-z]*" "wait" ' \
+check_perfetto service.perfetto-trace '"GET /similar" "GET /similar" "task" ' '"GET /similar [0-9]*" "tokio: sync[^"]*" "wait" ' \
     '"GET /similar [0-9]*" "network" "wait" ' '"regions" "thesaurus" ' '"waiting tasks" ' ' [1-9][0-9]* samples of the processor'
 end
 
