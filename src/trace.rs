@@ -1,4 +1,5 @@
-//! Execution traces for `go tool trace`: what each thread and each async task did, to 64 ns. Go: package `runtime/trace`.
+//! Execution traces for `go tool trace`, or for Perfetto: what each thread and each async task did, to 64 ns. Go:
+//! package `runtime/trace`.
 //!
 //! ```no_run
 //! use std::fs::File;
@@ -13,7 +14,8 @@
 //! # }
 //! ```
 //!
-//! View it with `go tool trace trace.out`. While nothing is recorded, each of these functions costs a load or two.
+//! View it with `go tool trace trace.out`; a file in `Format::Perfetto` in <https://ui.perfetto.dev>. While nothing
+//! is recorded, each of these functions costs a load or two.
 
 pub use rtprof_hooks::trace::{WaitKind, syscall, wait};
 #[cfg(feature = "pprof")]

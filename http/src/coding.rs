@@ -77,8 +77,8 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
     let mut any = false;
     for coding in lists.flat_map(|list| list.split(',')) {
         let (name, parameter) = coding.split_once(';').unwrap_or((coding, ""));
-        let weight =
-            parameter.trim().strip_prefix("q=").map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
+        let parameter = parameter.trim().to_ascii_lowercase();
+        let weight = parameter.strip_prefix("q=").map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
         let is_accepted = weight.is_some_and(|weight| weight > 0.0);
         match name.trim() {
             name if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") => {
@@ -106,6 +106,7 @@ mod tests {
             ("deflate, gzip;q=1.0, *;q=0.5", true),
             ("br, zstd", false),
             ("gzip;q=0", false),
+            ("gzip;Q=0", false),
             ("gzip; q=0.000, *", false),
             ("*", true),
             ("*;q=0", false),

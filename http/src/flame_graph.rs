@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use rtprof_pprof_out::{CallTree, Snapshot, Symbolization};
 use rtprof_runtime::hook::{self, Untracked};
+use rtprof_runtime::own_files;
 use serde_json::{Value, json};
 
 use crate::html;
 use crate::worker::PIECE;
-use rtprof_runtime::own_files;
 
 /// The page, with placeholders for the title and the profile.
 const TEMPLATE: &str = include_str!("pages/flamegraph.html");

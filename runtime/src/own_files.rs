@@ -6,6 +6,7 @@
 
 /// A link to the executed file. It can be opened even when another file, or none, is at its path.
 pub const EXECUTABLE: &str = "/proc/thread-self/exe";
+
 /// Returns the name of the executed file, without its directory; empty if it cannot be read. Allocates.
 pub fn program() -> String {
     let path = std::fs::read_link(EXECUTABLE).unwrap_or_default();

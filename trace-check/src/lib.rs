@@ -2,7 +2,8 @@
 //! with it.
 //!
 //! [`validate()`] reads a whole file, of the first format ("go 1.19 trace") or the second ("go 1.22 trace" and later).
-//! [`perfetto::check`] reads a file of Perfetto. [`Checker`] follows events of the first format one by one as they are made, before they are encoded.
+//! [`perfetto::check`] reads a file of Perfetto. [`Checker`] follows events of the first format one by one as they are
+//! made, before they are encoded.
 
 #![forbid(unsafe_code)]
 

@@ -84,8 +84,8 @@ pub struct Options {
     /// default. A trace has no such limit. Go: `FlightRecorderConfig.MinAge`.
     pub min_age: Duration,
     /// Bytes of the window of a flight recorder, beyond which it drops old generations; 10 MiB by default. The window
-    /// takes up to one generation more: an eighth of this, or, of a program that records faster than one thread encodes,
-    /// up to `buffer_memory`. The file has the names of functions in addition. A trace has no such limit. Go:
+    /// takes up to one generation more: an eighth of this, or, of a program that records faster than one thread
+    /// encodes, up to `buffer_memory`. The file has the names of functions in addition. A trace has no such limit. Go:
     /// `FlightRecorderConfig.MaxBytes`.
     pub max_bytes: usize,
 }

@@ -228,7 +228,8 @@ impl<'a> LaneWriter<'a> {
         self.status(id, word, tick, (thread, goroutine.thread_id()), (name, created_by));
     }
 
-    /// Writes a goroutine's status, with its thread if it runs on one and the kernel's number, its name, and the stack that created it.
+    /// Writes a goroutine's status, with its thread if it runs on one and the kernel's number, its name, and the stack
+    /// that created it.
     fn status(
         &mut self,
         id: u64,

@@ -27,8 +27,8 @@ impl Moments {
 }
 
 /// Checks that the counter of waiting tasks is the number of tasks with such a slice, and that there are not fewer
-/// threads than threads with a slice. A counter has its value at the end of a step, or at the beginning of a generation.
-/// Counters before `generation` are left out.
+/// threads than threads with a slice. A counter has its value at the end of a step, or at the beginning of a
+/// generation. Counters before `generation` are left out.
 pub(super) fn check(trace: &Trace, generation: u32) -> Result<(), String> {
     let (mut waiting, mut threads) = (Moments::default(), Moments::default());
     let is_task = |track: &Track| {

@@ -115,8 +115,8 @@ pub fn check(bytes: &[u8]) -> Result<Trace, String> {
     check_counters_from(1, bytes)
 }
 
-/// Reads a window of a flight recorder, and checks it likewise. In its first generation the counters may differ from the
-/// slices by those that ended after the end of the generation before, which is not there.
+/// Reads a window of a flight recorder, and checks it likewise. In its first generation the counters may differ from
+/// the slices by those that ended after the end of the generation before, which is not there.
 ///
 /// # Errors
 /// The first fault.

@@ -89,9 +89,9 @@ fn report_to_stderr(reason: &str, result: &Result<PathBuf, TraceError>) {
 /// ```
 ///
 /// A file is named `flight-TIME-PROCESS-REASON.trace`, with the time in ms since 1970 and the extension of
-/// [`Options::format`](crate::Options::format), and only its owner can read it.
-/// Until it is complete its name ends in `.partial`; if the process ends meanwhile, it stays so, and `go tool trace`
-/// shows its complete generations. Clones share the directory and the intervals.
+/// [`Options::format`](crate::Options::format), and only its owner can read it. Until it is complete its name ends in
+/// `.partial`; if the process ends meanwhile, it stays so, and viewers show its complete generations. Clones share the
+/// directory and the intervals.
 #[derive(Clone)]
 pub struct WindowFiles(Arc<Inner>);
 
@@ -163,8 +163,8 @@ impl WindowFiles {
     ///
     /// The trace has the panic's text as a message of category `panic`, which anyone can read who has the trace. While
     /// another thread writes the window, the previous panic hook is called; then the thread that panics waits until the
-    /// window is written, for at most [`WindowOptions::panic_timeout`], because the process may be about to end. None is
-    /// written within [`WindowOptions::min_interval`] of the last panic's, or if the recorder is not enabled.
+    /// window is written, for at most [`WindowOptions::panic_timeout`], because the process may be about to end. None
+    /// is written within [`WindowOptions::min_interval`] of the last panic's, or if the recorder is not enabled.
     ///
     /// A hook that ends the process should be set after this one and call it, or it ends the process before the window
     /// is written. While a thread waits, std lets no other thread change the hook. Calling this again changes nothing,

@@ -132,8 +132,8 @@ impl FlightRecorder {
     ///
     /// # Errors
     /// [`TraceError::FlightEnabled`] if this or another one is enabled; [`TraceError::FlightFormat`] if
-    /// [`Options::format`] has no windows, which is the case of [`Format::V1`]; [`TraceError::WriterBusy`] if a trace was stopped whose data is still being
-    /// read; others as of [`start`](super::start).
+    /// [`Options::format`] has no windows, which is the case of [`Format::V1`]; [`TraceError::WriterBusy`] if a trace
+    /// was stopped whose data is still being read; others as of [`start`](super::start).
     pub fn start(&self) -> Result<(), TraceError> {
         let _untracked = hook::untracked();
         let options = &self.0.options;

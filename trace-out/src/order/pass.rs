@@ -131,7 +131,8 @@ impl Order {
                 sink.record(at, NONE, record);
                 Ok(())
             }
-            // Sweeps, assists, user tasks, regions, logs and calls: events of the lane's goroutine that change no state.
+            // Sweeps, assists, user tasks, regions, logs and calls: events of the lane's goroutine that change no
+            // state.
             _ => {
                 self.own_is_declared(reading)?;
                 let at = self.at(reading, tick, None);

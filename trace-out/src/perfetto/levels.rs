@@ -1,7 +1,7 @@
 //! How many threads and tasks there are over time.
 //!
-//! Problem: a count changes with each event, but Ps are read one after the other, so changes do not come in the order of
-//! time.
+//! Problem: a count changes with each event, but Ps are read one after the other, so changes do not come in the order
+//! of time.
 //! Scheme: each change is added to the step of time in which it happens. At the end of a generation the sums over the
 //! steps are the counts, each at the end of its step.
 

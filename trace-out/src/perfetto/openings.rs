@@ -1,9 +1,9 @@
 //! What is open where a generation begins.
 //!
-//! Problem: a slice may begin in one generation and end in another, and a file of a flight recorder may begin with any of
-//! them: its reader would see ends of slices that have not begun.
-//! Scheme: each generation that is kept has a list of the slices that are open at its beginning. The first one of a file
-//! begins with them. Their names are texts, because they come from earlier generations, whose ids are void.
+//! Problem: a slice may begin in one generation and end in another, and a file of a flight recorder may begin with any
+//! of them: its reader would see ends of slices that have not begun.
+//! Scheme: each generation that is kept has a list of the slices that are open at its beginning. The first one of a
+//! file begins with them. Their names are texts, because they come from earlier generations, whose ids are void.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,8 +1,8 @@
 //! Sequences of packets, in the order of time.
 //!
 //! A packet has the time since the packet before it in its sequence, and belongs to the sequence's present track unless
-//! it names another one. So the events of each P are a sequence: nearly all belong to the track of its thread, or of the
-//! task that it polls.
+//! it names another one. So the events of each P are a sequence: nearly all belong to the track of its thread, or of
+//! the task that it polls.
 
 use super::definitions::{Tables, Used};
 use super::event::{PACKET, TrackEvent, put_packet};

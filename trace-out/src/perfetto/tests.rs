@@ -1,5 +1,5 @@
-//! Properties of Perfetto's format alone. Its waits are compared with those of Go's formats in `crate::simulated` and in
-//! the tests of whole programs.
+//! Properties of Perfetto's format alone. Its waits are compared with those of Go's formats in `crate::simulated` and
+//! in the tests of whole programs.
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;

@@ -50,8 +50,8 @@ impl UserTasks {
         self.changes.push(Change { time, task, stack, begins: None });
     }
 
-    /// Adds the slices of this generation. The threads were read one after the other, so the end of a task may have come
-    /// before its beginning.
+    /// Adds the slices of this generation. The threads were read one after the other, so the end of a task may have
+    /// come before its beginning.
     pub(super) fn settle(&mut self, tracks: &mut Tracks, unordered: &mut Unordered) {
         let Self { open, changes, unmatched } = self;
         changes.sort_by_key(|change| (change.time, change.begins.is_none()));

@@ -2,8 +2,8 @@
 //!
 //! A goroutine's track has a slice while the goroutine runs and one for each wait. Between the end of a wait and the
 //! next slice it could run but did not. A thread that polls tasks has their polls on its track instead of its own
-//! slices. A region may begin before a wait and end after it; so regions, which would not nest with these slices, are on
-//! a track below.
+//! slices. A region may begin before a wait and end after it; so regions, which would not nest with these slices, are
+//! on a track below.
 //!
 //! ```text
 //!   thread     [running][sync: mutex      ]   [running]        [poll: search]  [poll: search]
@@ -20,8 +20,8 @@ use super::packets::{Known, Lane, Open, Packets, Sample, kernel_number, sequence
 use super::track;
 use super::tracks::Kind;
 
-/// A region that begins in fewer nanoseconds after the same one in the same place has no stack: it would take a fifth of
-/// what regions in a tight loop take in the file.
+/// A region that begins in fewer nanoseconds after the same one in the same place has no stack: it would take a fifth
+/// of what regions in a tight loop take in the file.
 const SAME_REGION: u64 = 10_000;
 
 impl Packets {

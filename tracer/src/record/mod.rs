@@ -124,8 +124,8 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// goroutine, number, state, thread, the kernel's number of that thread, name, stack of its creator, whether
-    /// changes were lost
+    /// goroutine, number, state, the thread that runs it, the kernel's number of the goroutine's own thread, name,
+    /// stack of its creator, whether changes were lost
     Status = 1, 8;
     /// goroutine, its name as in `Status`, stack
     Create = 2, 3;
