@@ -189,6 +189,18 @@ fn the_same_region_soon_after_has_no_stack() {
 }
 
 #[test]
+fn a_region_ends_with_its_goroutine() {
+    let mut lane = RecordedLane::new(1);
+    lane.status(at(0, 10), 1, 0, State::Running)
+        .put(at(0, 100), RecordKind::RegionBegin, [0, 5, 1])
+        .put(at(0, 200), RecordKind::RegionBegin, [0, 6, 1])
+        .put(at(0, 300), RecordKind::End, [])
+        .over();
+    let trace = trace(&[vec![lane]]);
+    assert_eq!(story(&trace, "regions"), [(0, "parse", "", Some(200)), (1, "note", "", Some(100))]);
+}
+
+#[test]
 fn a_user_task_may_end_on_a_thread_that_is_read_first() {
     let mut ends = RecordedLane::new(1);
     ends.status(at(0, 10), 1, 0, State::Running).put(at(0, 900), RecordKind::TaskEnd, [8, 1]);

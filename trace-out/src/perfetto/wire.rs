@@ -301,6 +301,7 @@ impl Wire for Packets {
     const STAND_IN_AHEAD: u64 = 0;
     const HAS_TEXTS: bool = true;
     const HAS_LONG_STOPS: bool = true;
+    const REGIONS_END_WITH_GOROUTINE: bool = false;
     const HAS_WAKER_ALWAYS: bool = false;
 
     #[inline]

@@ -296,6 +296,11 @@ impl<W: Wire> Schedule<W> {
         if self.stop_of == Some(index) {
             self.end_stop(tick);
         }
+        if !W::REGIONS_END_WITH_GOROUTINE {
+            for (task, _) in self.goroutines[index].regions.drain(..).rev() {
+                self.procs.put(proc, tick, Event::RegionEnd { task, name: 0 });
+            }
+        }
         self.procs.put(proc, tick, Event::End);
         self.goroutines[index].phase = Phase::Unknown;
         self.procs[proc].goroutine = NONE;

@@ -93,7 +93,7 @@ pub(crate) enum Event<'a> {
     TaskEnd { task: u64, stack: u64 },
     /// A region of the goroutine begins.
     RegionBegin { task: u64, name: u64, stack: u64 },
-    /// The innermost region of the goroutine ends.
+    /// The innermost region of the goroutine ends; `name` is 0 if it ends with the goroutine.
     RegionEnd { task: u64, name: u64 },
     /// A message.
     Log { task: u64, category: u64, stack: u64, message: &'a [u8], text: u64 },

@@ -32,6 +32,9 @@ pub(crate) trait Wire {
     /// goroutine.
     const HAS_LONG_STOPS: bool;
 
+    /// Whether readers end the regions of a goroutine with the goroutine. Otherwise they are ended by events.
+    const REGIONS_END_WITH_GOROUTINE: bool;
+
     /// Whether a wake-up without a known waker has a stack, of the name of the goroutine that is woken.
     const HAS_WAKER_ALWAYS: bool;
 
