@@ -7,7 +7,7 @@ use rtprof_runtime::stack::Stack;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::{Buffered, Generation, LaneRecords, Tables};
-use rtprof_tracer::record::{MAX_RECORD, RecordKind, Records, StackId, StringId, Writer};
+use rtprof_tracer::record::{MAX_RECORD, Record, RecordKind, Records, StackId, StringId, Writer};
 
 use rtprof_symbols::view::View;
 use rtprof_trace_check::{Parsed, disagreements, perfetto, validate};
@@ -247,12 +247,14 @@ fn check_perfetto_windows(clock: Clock, generations: &[Generation<'_>], what: &s
         let trace = check(&bytes).unwrap_or_else(|fault| panic!("{what}, from {from}: {fault}"));
         (from, trace)
     });
-    // How each slice ends, by its track and its end.
+    // How each slice ends, by its track and its end. Windows have one end, but may differ in the time since boot.
     let ends = |trace: &perfetto::Trace| -> BTreeMap<(u64, Option<u64>, usize), String> {
-        let slices = trace.slices.iter();
-        slices
-            .map(|slice| ((slice.begin.track, slice.end, slice.depth), slice.begin.name.to_string()))
-            .collect()
+        let last = trace.events.iter().map(|event| event.time).max().unwrap_or(0);
+        let slices = trace.slices.iter().map(|slice| {
+            let end = slice.end.map(|end| last - end);
+            ((slice.begin.track, end, slice.depth), slice.begin.name.to_string())
+        });
+        slices.collect()
     };
     let windows: Vec<_> = windows.collect();
     let whole = ends(&windows[0].1);
@@ -298,6 +300,22 @@ pub(crate) fn check_perfetto(
     let trace = perfetto::check(&bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
     let disagreement = trace.disagreement(second);
     assert!(disagreement.is_none(), "{what}: {}", disagreement.unwrap_or_default());
+    let records = generations.iter().flat_map(|generation| &generation.lanes);
+    let records = records.flat_map(|lane| &lane.buffers).flat_map(|buffer| buffer.records.clone());
+    let tasks: BTreeSet<u64> = records
+        .filter_map(|(_, record)| match record {
+            Record::Create { goroutine, is_task, .. } => is_task.then_some(goroutine),
+            Record::Status(status) => status.is_task.then_some(status.goroutine),
+            _ => None,
+        })
+        .collect();
+    for (id, track) in trace.goroutines() {
+        // Goroutines that were taken for dead have other ids.
+        if id < 1 << 40 {
+            let is_task = trace.path(track).contains(&"async tasks");
+            assert_eq!(is_task, tasks.contains(&id), "{what}: {id}, {:?}", trace.path(track));
+        }
+    }
     trace
 }
 

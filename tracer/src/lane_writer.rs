@@ -225,19 +225,21 @@ impl<'a> LaneWriter<'a> {
         let name = goroutine.with_name(|name| self.title(name, goroutine.start()));
         let created_by = goroutine.created_by().and_then(|bucket| tables::stack(bucket.stack())).unwrap_or(0);
         let thread = if word.state() == State::Running { id } else { 0 };
-        self.status(id, word, tick, (thread, goroutine.thread_id()), (name, created_by));
+        self.status(id, word, tick, Some((thread, goroutine.thread_id())), (name, created_by));
     }
 
-    /// Writes a goroutine's status, with its thread if it runs on one and the kernel's number, its name, and the stack
-    /// that created it.
+    /// Writes the status of a thread's goroutine, with its thread if it runs and the kernel's number, or of a task; with
+    /// its name, and the stack that created it.
     fn status(
         &mut self,
         id: u64,
         word: StateWord,
         tick: u64,
-        (thread, thread_id): (u64, u32),
+        own_thread: Option<(u64, u32)>,
         (name, created_by): (StringId, StackId),
     ) {
+        let (thread, thread_id) = own_thread.unwrap_or_default();
+        let is_after_loss = word.generation() == LOST_GENERATION;
         let arguments = [
             id,
             word.number(),
@@ -246,7 +248,7 @@ impl<'a> LaneWriter<'a> {
             thread_id.into(),
             name.into(),
             created_by.into(),
-            u64::from(word.generation() == LOST_GENERATION),
+            u64::from(is_after_loss) | u64::from(own_thread.is_none()) << 1,
         ];
         self.write(RecordKind::Status, tick, arguments);
     }

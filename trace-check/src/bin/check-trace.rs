@@ -1,8 +1,10 @@
 //! Checks traces in Perfetto's format, and prints what is in them.
 //!
 //! ```sh
-//! cargo run -p rtprof-trace-check --bin check-trace -- FILE...
+//! cargo run -p rtprof-trace-check --bin check-trace -- [--windows] FILE...
 //! ```
+//!
+//! With `--windows` they are windows of a flight recorder, in which slices may begin before the file.
 //!
 //! A line is a kind of slice or moment: the name of its track, its name and category, its count, and the sum of its
 //! durations in ms. Ends with status 1 if a trace is wrong.
@@ -13,17 +15,17 @@ use std::process::ExitCode;
 use rtprof_trace_check::perfetto::{self, EventKind, Trace};
 
 fn main() -> ExitCode {
-    let files: Vec<String> = std::env::args().skip(1).collect();
+    let mut files: Vec<String> = std::env::args().skip(1).collect();
+    let all = files.len();
+    files.retain(|argument| argument != "--windows");
+    let check = if files.len() == all { perfetto::check } else { perfetto::check_window };
     if files.is_empty() {
         eprintln!("which files?");
         return ExitCode::FAILURE;
     }
     let mut status = ExitCode::SUCCESS;
     for file in files {
-        match std::fs::read(&file)
-            .map_err(|error| error.to_string())
-            .and_then(|bytes| perfetto::check(&bytes))
-        {
+        match std::fs::read(&file).map_err(|error| error.to_string()).and_then(|bytes| check(&bytes)) {
             Ok(trace) => print(&file, &trace),
             Err(fault) => {
                 eprintln!("{file}: {fault}");

@@ -208,6 +208,11 @@ impl Trace {
         self.tracks.values().filter(|track| track.parent == uuid).collect()
     }
 
+    /// Returns the ids of the threads and async tasks, with their tracks.
+    pub fn goroutines(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        self.tracks.keys().filter(|&&uuid| uuid & 3 == 0).map(|&uuid| (uuid >> 2, uuid))
+    }
+
     /// Returns the names of a track and of those above it, the outermost first.
     pub fn path(&self, uuid: u64) -> Vec<&str> {
         let track = self.track(uuid);

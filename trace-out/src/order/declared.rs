@@ -64,6 +64,7 @@ impl Order {
             self.jump(at, target, owner, status.number, status.state, sink);
         } else {
             sink.introduce(at, target, owner, status);
+            self.goroutines[target].is_task = status.is_task;
             self.set(target, status.number, status.state, at);
         }
         self.goroutines[target].has_jumped = has_jumped;

@@ -25,6 +25,8 @@ pub(super) struct OrderedGoroutine {
     pub(super) declared: u32,
     /// Whether it was declared or created. Otherwise a reading waits for that.
     pub(super) is_known: bool,
+    /// Whether it is a task, once it is known.
+    pub(super) is_task: bool,
     /// Whether a declaration after a loss came, and the goroutine has not changed since.
     pub(super) has_jumped: bool,
     /// Whether no declaration of it comes in this generation, so that no reading may wait for one.
@@ -64,6 +66,7 @@ impl OrderedGoroutine {
             polled_on: 0,
             declared: 0,
             is_known: false,
+            is_task: false,
             has_jumped: false,
             is_absent: false,
             waiting: Vec::new(),

@@ -344,8 +344,8 @@ impl Order {
     fn bury(&mut self, end: u64, sink: &mut impl EventSink) {
         for index in self.goroutines.indices() {
             let goroutine = &self.goroutines[index];
-            let is_new = goroutine.state == State::Runnable && goroutine.number == 0;
-            let silent = if is_new { GENERATIONS_UNTIL_BEGUN } else { 1 };
+            let may_begin = !goroutine.is_task && goroutine.state == State::Runnable && goroutine.number == 0;
+            let silent = if may_begin { GENERATIONS_UNTIL_BEGUN } else { 1 };
             if goroutine.is_alive() && goroutine.declared + silent < self.generation {
                 let owner = self.lanes.find(goroutine.id);
                 let lane = owner.unwrap_or(SHARED);

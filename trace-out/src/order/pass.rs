@@ -23,7 +23,9 @@ impl Order {
         let is_running = |state| state == State::Running;
         match *record {
             Record::Status(ref status) => self.declare(reading, tick, status, sink),
-            Record::Create { goroutine, .. } => self.create(reading, tick, goroutine, record, sink),
+            Record::Create { goroutine, is_task, .. } => {
+                self.create(reading, tick, (goroutine, is_task), record, sink)
+            }
             Record::CreateFailed { goroutine } => {
                 let target = self.goroutines.at(goroutine);
                 if !self.is_or_stale(target, OrderedGoroutine::is_alive)? {
@@ -308,7 +310,7 @@ impl Order {
         &mut self,
         reading: &Reading<'_>,
         tick: u64,
-        goroutine: u64,
+        (goroutine, is_task): (u64, bool),
         record: &Record<'_>,
         sink: &mut impl EventSink,
     ) -> Passed {
@@ -321,6 +323,7 @@ impl Order {
         let at = self.at(reading, tick, None);
         sink.record(at, target, record);
         self.set(target, 0, State::Runnable, at);
+        self.goroutines[target].is_task = is_task;
         Ok(())
     }
 }

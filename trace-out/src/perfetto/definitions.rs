@@ -43,7 +43,6 @@ constants! {
     ASSIST = 10 "assist";
     ASSISTED = 11 "assisted";
     WAITS = 12 "waits";
-    STOP = 13 "stop of the world";
 }
 
 constants! {

@@ -37,8 +37,8 @@ use tracks::Descriptions;
 
 /// Encoder of Perfetto's format.
 ///
-/// Memory: proportional to the live goroutines, lanes and user tasks, and to the strings, stacks and events of one
-/// generation.
+/// Memory: proportional to the live goroutines, lanes and user tasks, to the strings, stacks and events of one
+/// generation, and to the places where tasks were started.
 pub(crate) struct Perfetto {
     order: Order,
     schedule: Schedule<Packets>,
@@ -71,9 +71,9 @@ impl Perfetto {
         let procs = &mut self.schedule.procs;
         procs.wire.settle();
         let mut sequences = Vec::new();
-        procs.each_lane(|packets, index, proc, _| {
+        procs.each_lane(|_, index, proc, _| {
             if index != OUTSIDE {
-                sequences.extend(proc.lane.sequence.take(sequence(index), packets.boot));
+                sequences.extend(proc.lane.sequence.take(sequence(index)));
             }
         });
         procs.wire.take_shared(&mut sequences);
@@ -83,7 +83,8 @@ impl Perfetto {
         self.openings = Openings::of(&mut procs.wire, &openings, &names.definitions, &regions);
         procs.wire.tracks.add_open(&mut openings);
         Part {
-            begin: procs.wire.boot.wrapping_add(procs.wire.begin).wrapping_sub(1),
+            boot: procs.wire.boot_now(),
+            begin: procs.wire.begin.saturating_sub(1),
             openings,
             tracks: procs.wire.tracks.take(),
             sequences,

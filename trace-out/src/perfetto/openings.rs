@@ -12,6 +12,7 @@ use super::definitions::{Tables, category, name};
 use super::packets::{Open, Packets, SHARED};
 use super::proto::{self, clock_id};
 use super::track;
+use super::user_tasks::OpenTasks;
 
 /// A slice that is open.
 struct Slice {
@@ -20,20 +21,12 @@ struct Slice {
     category: u64,
 }
 
-/// A user task that is open.
-pub(super) struct UserTask {
-    pub(super) task: u64,
-    pub(super) parent: u64,
-    pub(super) name: Arc<str>,
-}
-
 /// What is open at the end of a generation.
 #[derive(Default)]
 pub(super) struct Openings {
     /// Those of one track in the order in which they begin.
     slices: Vec<Slice>,
-    /// In the order of their ids, so that parents come first.
-    pub(super) user_tasks: Vec<UserTask>,
+    pub(super) user_tasks: OpenTasks,
     /// The names, so that slices share them.
     names: HashMap<Box<str>, Arc<str>>,
 }
@@ -66,8 +59,8 @@ impl Openings {
         if packets.is_collecting {
             openings.add(track::COLLECTIONS, name::text(name::COLLECTION), category::COLLECTOR);
         }
-        if packets.is_stopped {
-            openings.add(track::STOPS, name::text(name::STOP), category::COLLECTOR);
+        if let Some(reason) = packets.stopped {
+            openings.add(track::STOPS, &reason.text(), category::COLLECTOR);
         }
         openings
     }
@@ -115,8 +108,6 @@ impl Openings {
     /// Returns the memory that it takes, roughly.
     pub(super) fn memory(&self) -> usize {
         let names: usize = self.names.keys().map(|name| 2 * name.len()).sum();
-        let user_tasks: usize =
-            self.user_tasks.iter().map(|open| size_of::<UserTask>() + open.name.len()).sum();
-        names + user_tasks + self.slices.len() * size_of::<Slice>()
+        names + self.user_tasks.memory() + self.slices.len() * size_of::<Slice>()
     }
 }

@@ -3,7 +3,7 @@
 use rtprof_runtime::clock;
 
 use crate::dense::DenseTable;
-use crate::schedule::{OUTSIDE, Start};
+use crate::schedule::{OUTSIDE, Reason, Start};
 
 use super::definitions::{Tables, name};
 use super::event::TrackEvent;
@@ -58,8 +58,6 @@ pub(super) struct Known {
     pub(super) flow: u64,
     /// Whether it has regions in this generation.
     pub(super) has_regions: bool,
-    /// When it was created, or found as a task.
-    pub(super) since: u64,
     /// What it is counted as.
     level: Level,
 }
@@ -117,9 +115,9 @@ pub(crate) struct Packets {
     counted: Sequence,
     /// The number of the last arrow.
     flows: u64,
-    /// Whether slices of a collection and of a stop of the world are open.
+    /// Whether the slice of a collection is open, and the reason of the stop of the world whose slice is.
     pub(super) is_collecting: bool,
-    pub(super) is_stopped: bool,
+    pub(super) stopped: Option<Reason>,
     pub(super) events: u64,
 }
 
@@ -140,11 +138,17 @@ impl Packets {
             counted: Sequence::default(),
             flows: 0,
             is_collecting: false,
-            is_stopped: false,
+            stopped: None,
             events: 0,
         };
-        packets.boot = clock::boot_nanos().wrapping_sub(packets.time_of(clock::ticks()));
+        packets.boot = packets.boot_now();
         packets
+    }
+
+    /// Returns what is to be added to times of the present, to make them times since boot. The length of a tick was
+    /// measured, so over days this changes by some seconds.
+    pub(super) fn boot_now(&self) -> u64 {
+        clock::boot_nanos().wrapping_sub(self.time_of(clock::ticks()))
     }
 
     /// Converts ticks of the records to nanoseconds.
@@ -221,7 +225,10 @@ impl Packets {
         time: u64,
         event: TrackEvent,
     ) -> u64 {
-        let Known { id, changed: (last, on), .. } = self.goroutines[index];
+        let Known { id, kind, changed: (last, on), .. } = self.goroutines[index];
+        if kind == Kind::Thread(0) {
+            self.tracks.note(id, kind);
+        }
         let own = sequence(proc);
         let time = time.max(last + u64::from(on != own));
         let time = self.put(proc, lane, track::goroutine(id), time, event);
@@ -241,8 +248,8 @@ impl Packets {
         self.change(proc, lane, index, time, TrackEvent::end())
     }
 
-    /// Shows a goroutine that is new in the generation, or in the trace.
-    pub(super) fn know(&mut self, index: u32, id: u64, start: Start) {
+    /// Shows a goroutine that is new in the generation. `kind` is set where it is new in the trace.
+    pub(super) fn know(&mut self, index: u32, id: u64, kind: Option<Kind>, start: Start) {
         self.goroutines.entry(index);
         if self.goroutines[index].id != id {
             // The end of the one before was lost.
@@ -250,24 +257,26 @@ impl Packets {
             self.goroutines[index] = Known { id, ..Known::default() };
         }
         let known = &mut self.goroutines[index];
+        known.kind = kind.unwrap_or(known.kind);
         (known.name, known.has_regions) = (start.name, false);
         self.tracks.add((id, index), known.kind, start.stack);
     }
 
-    /// Notes whether a goroutine is a thread or a task, and returns what it is. After losses it may seem another thing;
-    /// the first holds.
+    /// Notes the kernel's number of a thread, which runs, and counts it.
     #[inline]
-    pub(super) fn is_of(&mut self, index: u32, kind: Kind) -> Kind {
+    pub(super) fn see_thread(&mut self, index: u32, time: u64, thread_id: u32) {
+        self.note_thread(index, thread_id);
+        self.set_level(index, time, Level::Thread);
+    }
+
+    /// Notes the kernel's number of a thread; 0 if it is unknown.
+    #[inline]
+    fn note_thread(&mut self, index: u32, thread_id: u32) {
         let known = &mut self.goroutines[index];
-        if known.kind == Kind::Unknown {
-            known.kind = kind;
-            self.tracks.note(known.id, kind);
-            let level = if kind == Kind::Task { Level::Runnable } else { Level::Thread };
-            let since = known.since.max(self.begin);
-            self.set_level(index, since, level);
-            return kind;
+        if known.kind == Kind::Thread(0) {
+            known.kind = Kind::Thread(thread_id);
+            self.tracks.note(known.id, known.kind);
         }
-        known.kind
     }
 
     /// Returns the track for events of the goroutine that runs on a P, or of the P's thread.
@@ -297,19 +306,19 @@ impl Packets {
 
     /// Has the track of a P's thread described, if it has events. After losses its goroutine may be unknown.
     pub(super) fn describe_owner(&mut self, lane: &mut Lane) {
-        if std::mem::take(&mut lane.uses_owner) {
-            self.tracks.add_thread(lane.owner, kernel_number(lane.thread_id));
+        if !std::mem::take(&mut lane.uses_owner) {
+            return;
+        }
+        let thread_id = kernel_number(lane.thread_id);
+        match self.own(lane) {
+            Some(own) => self.note_thread(own, thread_id),
+            None => self.tracks.add_thread(lane.owner, thread_id),
         }
     }
 
     /// Ends a generation.
     pub(super) fn end(&mut self, end: u64) {
         self.end_flows(end);
-        // A thread runs some microseconds after its creation; those that do not are tasks.
-        for index in self.tracks.unknown() {
-            let since = self.goroutines[index].since.max(self.begin);
-            self.set_level(index, since, Level::Runnable);
-        }
         let mut counts = Unordered::default();
         self.levels.put(&mut counts);
         counts.sort_into(COUNTS, &mut self.counted);
@@ -324,8 +333,8 @@ impl Packets {
                 let event = TrackEvent { flow_end: flow, ..TrackEvent::instant(name::CAN_RUN, 0) };
                 let time = end.max(last + 1);
                 self.goroutines[index].changed = (time, SHARED);
-                // Whether one that has not run yet is a task is still to be seen, and so where its track belongs.
-                let track = if kind == Kind::Unknown { track::OUTSIDE } else { track::goroutine(id) };
+                // A thread that has not begun has no track.
+                let track = if kind == Kind::Thread(0) { track::OUTSIDE } else { track::goroutine(id) };
                 self.unordered.put(track, time, event);
                 self.events += 1;
             }
@@ -358,9 +367,9 @@ impl Packets {
 
     /// The same, for a generation whose names are looked up later.
     pub(super) fn take_shared(&mut self, sequences: &mut Vec<Closed>) {
-        sequences.extend(self.shared.take(SHARED, self.boot));
-        sequences.extend(self.sampled.take(SAMPLES, self.boot));
-        sequences.extend(self.counted.take(COUNTS, self.boot));
+        sequences.extend(self.shared.take(SHARED));
+        sequences.extend(self.sampled.take(SAMPLES));
+        sequences.extend(self.counted.take(COUNTS));
     }
 }
 

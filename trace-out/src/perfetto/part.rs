@@ -14,7 +14,9 @@ use super::tracks::{Descriptions, Listed};
 
 /// A complete generation without its names.
 pub(crate) struct Part {
-    /// The time since boot at which its open slices begin.
+    /// What is to be added to times, to make them times since boot.
+    pub(super) boot: u64,
+    /// The time at which its open slices begin.
     pub(super) begin: u64,
     pub(super) openings: Openings,
     pub(super) tracks: Listed,
@@ -35,7 +37,8 @@ impl Part {
 pub(crate) struct PartFile {
     descriptions: Descriptions,
     program: String,
-    is_first: bool,
+    /// Of the first part, for all of them: times must not jump between two parts.
+    boot: Option<u64>,
 }
 
 impl PartFile {
@@ -44,7 +47,7 @@ impl PartFile {
         let (descriptions, program) = (Descriptions::default(), own_files::program());
         put_clocks(out);
         descriptions.begin(&program, out);
-        Self { descriptions, program, is_first: true }
+        Self { descriptions, program, boot: None }
     }
 
     /// Appends a part. It must be the one after the last one, or the first in the file. `tables` must be those of the
@@ -54,12 +57,14 @@ impl PartFile {
         define(&mut names, tables, view);
         let definitions = &names.definitions;
         self.descriptions.put(&part.tracks, definitions, out);
-        if std::mem::take(&mut self.is_first) {
+        let is_first = self.boot.is_none();
+        let boot = *self.boot.get_or_insert(part.boot);
+        if is_first {
             self.descriptions.put_open_tasks(&part.openings.user_tasks, out);
-            part.openings.put(part.begin, out);
+            part.openings.put(boot.wrapping_add(part.begin), out);
         }
         for sequence in &part.sequences {
-            sequence.put(definitions, &self.program, out);
+            sequence.put(boot, definitions, &self.program, out);
         }
     }
 }

@@ -121,24 +121,24 @@ impl Sequence {
         if self.len == 0 {
             return;
         }
-        self.head(id, boot).put(&self.used, tables, program, out);
+        self.head(id).put(boot, &self.used, tables, program, out);
         out.extend_from_slice(&self.packets[..self.len]);
         self.clear();
     }
 
     /// Takes the packets, if there are any.
-    pub(super) fn take(&mut self, id: u32, boot: u64) -> Option<Closed> {
+    pub(super) fn take(&mut self, id: u32) -> Option<Closed> {
         if self.len == 0 {
             return None;
         }
         let (packets, used) = (self.packets[..self.len].into(), std::mem::take(&mut self.used));
-        let closed = Closed { head: self.head(id, boot), packets, used };
+        let closed = Closed { head: self.head(id), packets, used };
         self.clear();
         Some(closed)
     }
 
-    fn head(&self, id: u32, boot: u64) -> Head {
-        Head { id, start: boot.wrapping_add(self.first), track: self.first_track }
+    fn head(&self, id: u32) -> Head {
+        Head { id, first: self.first, track: self.first_track }
     }
 
     fn clear(&mut self) {
@@ -158,9 +158,9 @@ pub(super) struct Closed {
 }
 
 impl Closed {
-    /// Appends the packets, after what they use.
-    pub(super) fn put(&self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
-        self.head.put(&self.used, tables, program, out);
+    /// Appends the packets, after what they use. `boot` is to be added to times, to make them times since boot.
+    pub(super) fn put(&self, boot: u64, tables: &Tables, program: &str, out: &mut Vec<u8>) {
+        self.head.put(boot, &self.used, tables, program, out);
         out.extend_from_slice(&self.packets);
     }
 
@@ -173,16 +173,16 @@ impl Closed {
 /// What precedes the packets of a sequence.
 struct Head {
     id: u32,
-    /// The time since boot of the first one.
-    start: u64,
+    /// The time of the first one.
+    first: u64,
     /// The track of the first one.
     track: u64,
 }
 
 impl Head {
-    fn put(&self, used: &Used, tables: &Tables, program: &str, out: &mut Vec<u8>) {
-        let clock =
-            |clock_id, is_incremental| proto::Clock { clock_id, timestamp: self.start, is_incremental };
+    fn put(&self, boot: u64, used: &Used, tables: &Tables, program: &str, out: &mut Vec<u8>) {
+        let timestamp = boot.wrapping_add(self.first);
+        let clock = |clock_id, is_incremental| proto::Clock { clock_id, timestamp, is_incremental };
         let packet = proto::TracePacket {
             trusted_packet_sequence_id: self.id,
             sequence_flags: proto::INCREMENTAL_STATE_CLEARED,

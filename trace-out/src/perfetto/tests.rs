@@ -3,11 +3,11 @@
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
-use rtprof_trace_check::perfetto::{Event, EventKind, Trace, check};
+use rtprof_trace_check::perfetto::{Event, EventKind, Trace, check, check_window};
 use rtprof_tracer::record::RecordKind;
 
 use super::*;
-use crate::recorded::{RecordedLane, encode, generation};
+use crate::recorded::{RecordedLane, Texts, encode, generation};
 
 const CLOCK: Clock = Clock { ticks_per_second: 1_000_000_000, start: 1_000_000 };
 const LENGTH: u64 = 1_000_000_000;
@@ -82,10 +82,10 @@ fn polls(number: u64) -> Vec<RecordedLane> {
     let changes = number * 2;
     lane.status(at(number, 10), 1, 0, State::Running);
     if number == 0 {
-        lane.put(at(0, 20), RecordKind::Create, [50, 4, 1]);
+        lane.put(at(0, 20), RecordKind::CreateAsync, [50, 4, 1]);
     } else {
         let waits = State::Waiting(WaitReason::Await).number().into();
-        lane.put(at(number, 20), RecordKind::Status, [50, changes, waits, 0, 0, 4, 1, 0]);
+        lane.put(at(number, 20), RecordKind::Status, [50, changes, waits, 0, 0, 4, 1, 2]);
     }
     lane.put(at(number, 1_000), RecordKind::Poll, [50, changes + 1])
         .put(at(number, 3_000), RecordKind::RegionBegin, [0, 5, 1])
@@ -133,8 +133,8 @@ fn counters_show_how_many_tasks_could_run() {
     let mut first = RecordedLane::new(1);
     first
         .status(at(0, 10), 1, 0, State::Running)
-        .put(at(0, 2_000_000), RecordKind::Create, [50, 4, 1])
-        .put(at(0, 2_100_000), RecordKind::Create, [51, 4, 1])
+        .put(at(0, 2_000_000), RecordKind::CreateAsync, [50, 4, 1])
+        .put(at(0, 2_100_000), RecordKind::CreateAsync, [51, 4, 1])
         .put(at(0, 5_500_000), RecordKind::Poll, [50, 1])
         .put(at(0, 7_500_000), RecordKind::Await, [50, 2, WaitReason::Await as u64, 1]);
     let mut second = RecordedLane::new(1);
@@ -142,12 +142,11 @@ fn counters_show_how_many_tasks_could_run() {
     let runnable = State::Runnable.number().into();
     second
         .status(at(1, 10), 1, 0, State::Running)
-        .put(at(1, 20), RecordKind::Status, [50, 2, waits, 0, 0, 4, 1, 0])
-        .put(at(1, 20), RecordKind::Status, [51, 0, runnable, 0, 0, 4, 1, 0])
+        .put(at(1, 20), RecordKind::Status, [50, 2, waits, 0, 0, 4, 1, 2])
+        .put(at(1, 20), RecordKind::Status, [51, 0, runnable, 0, 0, 4, 1, 2])
         .put(at(1, 1_500_000), RecordKind::Poll, [51, 1])
         .put(at(1, 2_500_000), RecordKind::Ready, [51, 2]);
     let trace = trace(&[vec![first], vec![second]]);
-    // The second task has not run in the first generation, so it might be a thread.
     assert_eq!(counts(&trace, "runnable tasks"), [(0.0, 0), (3.0, 2), (6.0, 1), (1000.0, 1), (1002.0, 0)]);
     assert_eq!(counts(&trace, "waiting tasks"), [(0.0, 0), (8.0, 1), (1000.0, 1)]);
     assert_eq!(counts(&trace, "threads"), [(0.0, 1), (1000.0, 1)]);
@@ -198,6 +197,107 @@ fn a_region_ends_with_its_goroutine() {
         .over();
     let trace = trace(&[vec![lane]]);
     assert_eq!(story(&trace, "regions"), [(0, "parse", "", Some(200)), (1, "note", "", Some(100))]);
+}
+
+#[test]
+fn so_many_open_regions_are_ended() {
+    let mut lane = RecordedLane::new(1);
+    lane.status(at(0, 10), 1, 0, State::Running);
+    for number in 0..1025 {
+        lane.put(at(0, 100 + number), RecordKind::RegionBegin, [0, 5, 1]);
+    }
+    lane.put(at(0, 2_000), RecordKind::RegionEnd, [0, 5]);
+    // Its beginning is one of those that were ended.
+    lane.put(at(0, 3_000), RecordKind::RegionEnd, [0, 5]);
+    let trace = trace(&[vec![lane]]);
+    let regions = story(&trace, "regions");
+    let (last, others) = regions.split_last().unwrap();
+    assert_eq!((*last, others.len()), ((0, "parse", "", Some(876)), 1024));
+    assert!(others.iter().all(|region| region.3.is_some()));
+}
+
+#[test]
+fn a_stop_of_the_world_without_its_end_lasts_until_the_next_one() {
+    let mut lane = RecordedLane::new(1);
+    lane.status(at(0, 10), 1, 0, State::Running)
+        .put(at(0, 100), RecordKind::StwStart, [0, 0, 1])
+        .block(at(0, 500), WaitReason::MutexLock);
+    let mut other = RecordedLane::new(2);
+    other.status(at(0, 20), 2, 0, State::Running).put(at(0, 900), RecordKind::StwStart, [1, 1, 1]).put(
+        at(0, 950),
+        RecordKind::StwDone,
+        [1],
+    );
+    let trace = trace(&[vec![lane, other]]);
+    let stops = story(&trace, "stops of the world");
+    assert_eq!(
+        stops.iter().map(|stop| stop.1).collect::<Vec<_>>(),
+        ["GC mark termination", "GC sweep termination"]
+    );
+    assert!(stops.iter().all(|stop| stop.0 == 0 && stop.3.is_some()), "{stops:?}");
+}
+
+#[test]
+fn a_thread_or_a_task_that_is_found_after_losses_is_shown_as_what_it_is() {
+    // The task is being polled, by a thread that is not known.
+    let mut first = RecordedLane::new(0);
+    first.put(at(0, 10), RecordKind::Status, [50, 3, State::Running.number().into(), 0, 0, 4, 1, 2]);
+    // It comes to wait without a record of how, which is shown on a P that stands in.
+    let mut second = RecordedLane::new(0);
+    let waits = State::Waiting(WaitReason::Await).number().into();
+    second.put(at(1, 10), RecordKind::Status, [50, 6, waits, 0, 0, 4, 1, 3]);
+    let trace = trace(&[vec![first], vec![second]]);
+    let task = trace.tracks_named("request 50")[0];
+    assert_eq!(trace.path(task)[1..], ["async tasks", "request", "request 50"]);
+}
+
+#[test]
+fn too_many_open_user_tasks_end_the_oldest() {
+    let mut lane = RecordedLane::new(1);
+    lane.status(at(0, 10), 1, 0, State::Running);
+    let most = 1 << 16;
+    for task in 1..=most + 1 {
+        lane.put(at(0, 100 + task), RecordKind::TaskCreate, [task, 0, 4, 1]);
+    }
+    let trace = trace(&[vec![lane]]);
+    let tasks = trace.slices.iter().filter(|slice| &*slice.begin.category == "task");
+    let ended: Vec<_> = tasks.filter_map(|slice| Some((slice.begin.track >> 2, slice.nanos()?))).collect();
+    assert_eq!(ended, [(1, most)]);
+}
+
+#[test]
+fn lists_of_open_user_tasks_share_what_has_not_changed() {
+    let begun: Vec<RecordedLane> = {
+        let mut lane = RecordedLane::new(1);
+        lane.status(at(0, 10), 1, 0, State::Running);
+        for task in 1..=10_000 {
+            lane.put(at(0, 100 + task), RecordKind::TaskCreate, [task, task / 2, 4, 1]);
+        }
+        vec![lane]
+    };
+    let mut ends = RecordedLane::new(1);
+    ends.status(at(1, 10), 1, 0, State::Running).put(at(1, 50), RecordKind::TaskEnd, [5_000, 1]);
+    let mut perfetto = Perfetto::new(CLOCK, View::default());
+    let texts = Texts::new();
+    let parts: Vec<Part> = (0..)
+        .zip([begun, vec![ends], Vec::new()])
+        .map(|(number, lanes)| {
+            let generation = generation(at(number, 0), at(number + 1, 0), &lanes);
+            perfetto.generation(&generation, &texts, &mut Vec::new());
+            perfetto.end_part(&texts)
+        })
+        .collect();
+    let memory: Vec<usize> = parts.iter().map(|part| part.openings.memory()).collect();
+    let (pointers, block) = (10_000 / 256 * 16, 256 * 40);
+    assert!(memory[1] > 10_000 * 32 && memory[2] < pointers + 2 * block, "{memory:?}");
+    let mut bytes = Vec::new();
+    let mut file = PartFile::begin(&mut bytes);
+    file.put(&parts[2], &texts, View::default(), &mut bytes);
+    let window = check_window(&bytes).unwrap();
+    let open = window.slices.iter().filter(|slice| &*slice.begin.category == "task").count();
+    assert_eq!(open, 9_999);
+    let parent = |task: u64| window.path(task << 2 | 2).len();
+    assert_eq!([parent(1), parent(2), parent(5_000 * 2), parent(9_999)], [3, 4, 3, 16]);
 }
 
 #[test]

@@ -1,23 +1,27 @@
 //! The descriptions of tracks: threads, and tasks, which are grouped by what they run and where they were started.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use super::definitions::Tables;
-use super::openings::{Openings, UserTask};
+use super::openings::Openings;
 use super::packets::SHARED;
 use super::proto::{self, TrackDescriptor};
 use super::track;
+use super::user_tasks::{OpenTasks, UserTask};
 
 /// What a goroutine is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Kind {
-    /// It was created, and has not run yet.
-    #[default]
-    Unknown,
-    /// A thread, with the kernel's number; 0 if that is unknown.
+    /// A thread, with the kernel's number; 0 if it has not begun, or the number is unknown.
     Thread(u32),
     Task,
+}
+
+impl Default for Kind {
+    fn default() -> Self {
+        Self::Thread(0)
+    }
 }
 
 /// A goroutine of this generation.
@@ -25,6 +29,9 @@ struct Described {
     id: u64,
     kind: Kind,
     start: u64,
+    /// Whether a thread of unknown number has slices. A thread that has not begun has no track, because a track cannot
+    /// become the kernel's thread later.
+    has_slices: bool,
 }
 
 /// The tracks of the goroutines and user tasks of a generation.
@@ -60,7 +67,7 @@ impl Tracks {
 
     pub(super) fn add(&mut self, (id, index): (u64, u32), kind: Kind, start: u64) {
         self.positions.insert(id, (self.listed.goroutines.len() as u32, index));
-        self.listed.goroutines.push(Described { id, kind, start });
+        self.listed.goroutines.push(Described { id, kind, start, has_slices: false });
     }
 
     /// Returns the index of a goroutine.
@@ -68,24 +75,18 @@ impl Tracks {
         self.positions.get(&id).map(|&(_, index)| index)
     }
 
-    /// Adds a thread, if it is not there.
+    /// Adds a thread of which only events are known.
     pub(super) fn add_thread(&mut self, id: u64, thread_id: u32) {
-        if !self.positions.contains_key(&id) {
-            self.listed.goroutines.push(Described { id, kind: Kind::Thread(thread_id), start: 0 });
-        }
+        let kind = Kind::Thread(thread_id);
+        self.listed.goroutines.push(Described { id, kind, start: 0, has_slices: true });
     }
 
-    /// Notes what a goroutine is.
+    /// Notes that a goroutine has slices, or events, and what it is.
     pub(super) fn note(&mut self, id: u64, kind: Kind) {
         if let Some(&(position, _)) = self.positions.get(&id) {
-            self.listed.goroutines[position as usize].kind = kind;
+            let goroutine = &mut self.listed.goroutines[position as usize];
+            (goroutine.kind, goroutine.has_slices) = (kind, true);
         }
-    }
-
-    /// Returns the indices of the goroutines that have not run yet.
-    pub(super) fn unknown(&self) -> Vec<u32> {
-        let goroutines = self.listed.goroutines.iter().filter(|goroutine| goroutine.kind == Kind::Unknown);
-        goroutines.filter_map(|goroutine| self.index_of(goroutine.id)).collect()
     }
 
     pub(super) fn add_regions(&mut self, id: u64) {
@@ -102,11 +103,12 @@ impl Tracks {
         openings.retain(|track| match track::of_goroutine(track) {
             None => true,
             Some((id, is_regions)) => {
-                let is_there = positions.contains_key(&id);
-                if is_there && is_regions {
+                let Some(&(position, _)) = positions.get(&id) else { return false };
+                listed.goroutines[position as usize].has_slices = true;
+                if is_regions {
                     listed.regions.push(id);
                 }
-                is_there
+                true
             }
         });
         listed.regions.sort_unstable();
@@ -157,12 +159,12 @@ impl Descriptions {
     /// Appends the descriptions of a generation's tracks that the file does not have.
     pub(super) fn put(&mut self, tracks: &Listed, tables: &Tables, out: &mut Vec<u8>) {
         let before = std::mem::take(&mut self.goroutines);
-        for &Described { id, kind, start } in &tracks.goroutines {
+        for &Described { id, kind, start, has_slices } in &tracks.goroutines {
             let uuid = track::goroutine(id);
             let described = before.get(&uuid).copied();
             // A reader would not accept that a track moves.
             let kind = described.map_or(kind, |(was, _)| was);
-            if kind == Kind::Unknown {
+            if kind == Kind::Thread(0) && !has_slices && described.is_none() {
                 continue;
             }
             let frame = tables.start_of(start).unwrap_or_default();
@@ -175,7 +177,6 @@ impl Descriptions {
                 continue;
             }
             match kind {
-                Kind::Unknown => {}
                 Kind::Thread(0) => put(out, child(uuid, track::PROCESS, name)),
                 Kind::Thread(tid) => {
                     let (tid, thread_name) = (tid.into(), name.to_owned());
@@ -194,7 +195,7 @@ impl Descriptions {
         }
         for &id in &tracks.regions {
             let uuid = track::regions(id);
-            self.goroutines.insert(uuid, (Kind::Unknown, 0));
+            self.goroutines.insert(uuid, (Kind::default(), 0));
             if !before.contains_key(&uuid) {
                 put(out, child(uuid, track::goroutine(id), "regions"));
             }
@@ -206,9 +207,11 @@ impl Descriptions {
     }
 
     /// Appends the descriptions of user tasks that are open.
-    pub(super) fn put_open_tasks(&self, tasks: &[UserTask], out: &mut Vec<u8>) {
-        for &UserTask { task, parent, ref name } in tasks {
-            let parent = if parent == 0 { track::USER_TASKS } else { track::user_task(parent) };
+    pub(super) fn put_open_tasks(&self, tasks: &OpenTasks, out: &mut Vec<u8>) {
+        let mut open = HashSet::new();
+        for &UserTask { task, parent, ref name } in tasks.iter() {
+            open.insert(task);
+            let parent = if open.contains(&parent) { track::user_task(parent) } else { track::USER_TASKS };
             put(out, child(track::user_task(task), parent, name));
         }
     }

@@ -1,17 +1,19 @@
 //! The user tasks of a trace, each on its own track. They begin and end on any thread.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 use super::definitions::{Tables, category, iid};
 use super::event::TrackEvent;
-use super::openings::UserTask;
 use super::track;
 use super::tracks::Tracks;
 use super::unordered::Unordered;
 
-/// Open tasks, beyond which no more are shown: ends that were lost would otherwise add up.
-const OPEN: usize = 1 << 20;
+/// The most open tasks. Beyond that the oldest is ended: ends that were lost would otherwise add up.
+const OPEN: usize = 1 << 16;
+
+/// The number of ids in a block.
+const BLOCK: u64 = 256;
 
 /// A beginning or an end.
 struct Change {
@@ -32,12 +34,47 @@ struct Open {
     text: Option<Arc<str>>,
 }
 
+/// A task that is open at the end of a generation.
+#[derive(Debug)]
+pub(super) struct UserTask {
+    pub(super) task: u64,
+    /// 0 for none. It may be over.
+    pub(super) parent: u64,
+    pub(super) name: Arc<str>,
+}
+
+/// The tasks that are open at the end of a generation.
+///
+/// Many tasks may be open for long, and a flight recorder keeps a list for each generation. So a list consists of
+/// blocks, and shares those without a change with the list of the generation before.
+#[derive(Debug, Default)]
+pub(super) struct OpenTasks {
+    /// In the order of the tasks' ids, so that parents come first.
+    blocks: Vec<Arc<[UserTask]>>,
+    /// The memory of the blocks that are new.
+    new: usize,
+}
+
+impl OpenTasks {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &UserTask> {
+        self.blocks.iter().flat_map(|block| block.iter())
+    }
+
+    /// Returns the memory that it takes beside the list before it, roughly.
+    pub(super) fn memory(&self) -> usize {
+        self.new + size_of_val(&*self.blocks)
+    }
+}
+
 /// The tasks that are open, and the changes in this generation.
 #[derive(Default)]
 pub(super) struct UserTasks {
-    open: HashMap<u64, Open>,
+    open: BTreeMap<u64, Open>,
     changes: Vec<Change>,
-    /// Ends of tasks that began before the trace, and tasks beyond [`OPEN`].
+    /// The blocks of the last list, by number, and the numbers of those that are out of date.
+    blocks: BTreeMap<u64, Arc<[UserTask]>>,
+    outdated: BTreeSet<u64>,
+    /// Ends of tasks that began before the trace, or were ended because there were too many.
     pub(super) unmatched: u64,
 }
 
@@ -53,14 +90,22 @@ impl UserTasks {
     /// Adds the slices of this generation. The threads were read one after the other, so the end of a task may have
     /// come before its beginning.
     pub(super) fn settle(&mut self, tracks: &mut Tracks, unordered: &mut Unordered) {
-        let Self { open, changes, unmatched } = self;
+        let Self { open, changes, outdated, unmatched, .. } = self;
+        outdated.clear();
         changes.sort_by_key(|change| (change.time, change.begins.is_none()));
         // Ends that seem older than the beginning, because the clocks of two cores differ.
         let mut early: HashMap<u64, u64> = HashMap::new();
         for Change { time, task, stack, begins } in changes.drain(..) {
             let on = track::user_task(task);
+            outdated.insert(task / BLOCK);
             match begins {
-                Some((parent, name)) if open.len() < OPEN => {
+                Some((parent, name)) => {
+                    if open.len() >= OPEN
+                        && let Some((oldest, _)) = open.pop_first()
+                    {
+                        unordered.put(track::user_task(oldest), time, TrackEvent::end());
+                        outdated.insert(oldest / BLOCK);
+                    }
                     let parent = if open.contains_key(&parent) { parent } else { 0 };
                     tracks.add_user_task(task, parent, name);
                     let event = TrackEvent { stack, ..TrackEvent::begin(iid(name), category::TASK) };
@@ -70,7 +115,6 @@ impl UserTasks {
                         None => drop(open.insert(task, Open { parent, name, text: None })),
                     }
                 }
-                Some(_) => *unmatched += 1,
                 None if open.remove(&task).is_some() => {
                     unordered.put(on, time, TrackEvent { stack, ..TrackEvent::end() });
                 }
@@ -80,19 +124,30 @@ impl UserTasks {
         *unmatched += early.len() as u64;
     }
 
-    /// Returns the tasks that are open, in the order of their ids. To be called once in each generation, with its
-    /// tables.
-    pub(super) fn open(&mut self, tables: &Tables) -> Vec<UserTask> {
-        for open in self.open.values_mut() {
-            open.text.get_or_insert_with(|| tables.string_of(open.name).into());
+    /// Returns the tasks that are open. To be called after each [`settle`](Self::settle), with the generation's tables.
+    pub(super) fn open(&mut self, tables: &Tables) -> OpenTasks {
+        let mut texts: HashMap<u64, Arc<str>> = HashMap::new();
+        let mut new = 0;
+        for number in std::mem::take(&mut self.outdated) {
+            let first = number * BLOCK;
+            let tasks = self.open.range_mut(first..first.saturating_add(BLOCK));
+            let block: Arc<[UserTask]> = tasks
+                .map(|(&task, open)| {
+                    let text = || {
+                        texts.entry(open.name).or_insert_with(|| tables.string_of(open.name).into()).clone()
+                    };
+                    let name = open.text.get_or_insert_with(text).clone();
+                    UserTask { task, parent: open.parent, name }
+                })
+                .collect();
+            if block.is_empty() {
+                self.blocks.remove(&number);
+                continue;
+            }
+            new += size_of_val(&*block);
+            self.blocks.insert(number, block);
         }
-        let tasks = self.open.iter().map(|(&task, open)| UserTask {
-            task,
-            parent: if self.open.contains_key(&open.parent) { open.parent } else { 0 },
-            name: open.text.clone().unwrap_or_default(),
-        });
-        let mut tasks: Vec<UserTask> = tasks.collect();
-        tasks.sort_unstable_by_key(|open| open.task);
-        tasks
+        new += texts.values().map(|text| text.len()).sum::<usize>();
+        OpenTasks { blocks: self.blocks.values().cloned().collect(), new }
     }
 }

@@ -28,13 +28,12 @@ impl Packets {
     /// Shows that a goroutine runs on a P.
     fn run(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, label: u64) -> u64 {
         let time = self.close(proc, lane, index, time);
-        let Known { id, name: own_name, flow, .. } = self.goroutines[index];
-        let kind = match lane.owner {
-            owner if owner == id => Kind::Thread(kernel_number(lane.thread_id)),
-            0 => Kind::Thread(0),
-            _ => Kind::Task,
-        };
-        let kind = self.is_of(index, kind);
+        let Known { id, kind, name: own_name, flow, .. } = self.goroutines[index];
+        if kind != Kind::Task {
+            // After losses it may be shown on a P that stands in for that of its thread.
+            let thread_id = if lane.owner == id { kernel_number(lane.thread_id) } else { 0 };
+            self.see_thread(index, time, thread_id);
+        }
         let mut event = TrackEvent { flow_end: flow, ..TrackEvent::begin(name::RUNNING, 0) };
         // A thread without labels any more has its name as the label.
         if label != 0 && label != own_name {
@@ -48,7 +47,7 @@ impl Packets {
         if kind == Kind::Task
             && let Some(own) = self.own(lane)
         {
-            self.is_of(own, Kind::Thread(kernel_number(lane.thread_id)));
+            self.see_thread(own, time, kernel_number(lane.thread_id));
             time = self.close(proc, lane, own, time);
             let shown = if own_name == 0 { name::POLL } else { iid(own_name) };
             time = self.change(proc, lane, own, time, TrackEvent::begin(shown, category::POLL));
@@ -102,14 +101,9 @@ impl Packets {
 
     /// Shows a goroutine that the trace did not know.
     fn find(&mut self, proc: u32, lane: &mut Lane, time: u64, index: u32, phase: Phase, found: Found) -> u64 {
-        match found.thread_id {
-            // A thread that has not begun, or a task.
-            0 if phase == Phase::Runnable => {}
-            0 => {
-                self.goroutines[index].since = time;
-                self.is_of(index, Kind::Task);
-            }
-            thread => drop(self.is_of(index, Kind::Thread(thread))),
+        if found.thread_id != 0 {
+            // It was there when the generation began.
+            self.see_thread(index, self.begin, found.thread_id);
         }
         match phase {
             Phase::Running => self.run(proc, lane, time, index, 0),
@@ -121,7 +115,10 @@ impl Packets {
                 let slice = TrackEvent::begin(name::SYSCALL, category::WAIT_BEFORE);
                 self.wait(proc, lane, time, index, slice)
             }
-            Phase::Runnable | Phase::Unknown => time,
+            Phase::Runnable | Phase::Unknown => {
+                self.set_task_level(index, time, Level::Runnable);
+                time
+            }
         }
     }
 
@@ -148,9 +145,9 @@ impl Packets {
                 time
             }
             Event::ProcStop => time,
-            Event::Create { index, goroutine, start, stack } => {
-                self.know(index, goroutine, start);
-                self.goroutines[index].since = time;
+            Event::Create { index, goroutine, is_task, start, stack } => {
+                self.know(index, goroutine, Some(kind_of(is_task)), start);
+                self.set_task_level(index, time, Level::Runnable);
                 if lane.running == 0 {
                     return time;
                 }
@@ -201,13 +198,13 @@ impl Packets {
                 self.set_task_level(index, time, Level::Runnable);
                 time
             }
-            Event::StopBegin { text, .. } => {
-                self.is_stopped = true;
+            Event::StopBegin { reason, text } => {
+                self.stopped = Some(reason);
                 let slice = TrackEvent::begin(iid(text), category::COLLECTOR);
                 self.of_process(track::STOPS, time, slice)
             }
             Event::StopEnd => {
-                if !std::mem::take(&mut self.is_stopped) {
+                if self.stopped.take().is_none() {
                     return time;
                 }
                 self.of_process(track::STOPS, time, TrackEvent::end())
@@ -277,7 +274,7 @@ impl Packets {
                 self.moment(proc, lane, time, log)
             }
             Event::Status { index, goroutine, start, phase, found, .. } => {
-                self.know(index, goroutine, start);
+                self.know(index, goroutine, found.map(|found| kind_of(found.is_task)), start);
                 match found {
                     Some(found) => self.find(proc, lane, time, index, phase, found),
                     None => time,
@@ -287,6 +284,11 @@ impl Packets {
             Event::SweepActive | Event::CollectionActive => time,
         }
     }
+}
+
+/// Returns what a goroutine is that is new in the trace.
+fn kind_of(is_task: bool) -> Kind {
+    if is_task { Kind::Task } else { Kind::default() }
 }
 
 /// Names the user task that an event belongs to; 0 for none.
@@ -301,6 +303,7 @@ impl Wire for Packets {
     const STAND_IN_AHEAD: u64 = 0;
     const HAS_TEXTS: bool = true;
     const HAS_LONG_STOPS: bool = true;
+    const STOPS_END_ALONE: bool = true;
     const REGIONS_END_WITH_GOROUTINE: bool = false;
     const HAS_WAKER_ALWAYS: bool = false;
 

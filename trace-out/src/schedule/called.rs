@@ -15,6 +15,7 @@ pub(super) struct Begun {
     pub(super) goroutine: u64,
     pub(super) name: StringId,
     pub(super) created_by: StackId,
+    pub(super) is_task: bool,
 }
 
 impl<W: Wire> Writing<'_, W> {

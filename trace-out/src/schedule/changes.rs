@@ -3,12 +3,13 @@
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::generation::Tables;
-use rtprof_tracer::record::{StackId, StringId, StwReason};
+use rtprof_tracer::record::{StackId, StwReason};
 
 use crate::awaited::AwaitedStacks;
 use crate::dense::DenseTable;
 use crate::order::{EventPosition, SHARED};
 
+use super::called::Begun;
 use super::calls::Open;
 use super::event::{Event, Start, Thread};
 use super::goroutines::{Goroutines, NONE, Phase, UsedIds};
@@ -172,13 +173,13 @@ impl<W: Wire> Schedule<W> {
         proc: u32,
         tick: u64,
         index: u32,
-        (goroutine, name): (u64, StringId),
+        Begun { goroutine, name, is_task, .. }: Begun,
         (start, stack): (Start, u64),
     ) {
         let created = self.goroutines.begin(index, goroutine, name, &mut self.ids);
         (created.sequence, created.phase, created.proc) = (1, Phase::Runnable, proc);
         created.start = start.stack;
-        let event = Event::Create { index, goroutine: created.id, start, stack };
+        let event = Event::Create { index, goroutine: created.id, is_task, start, stack };
         created.created = self.procs.put(proc, tick, event);
         created.tick = created.created;
     }
@@ -297,13 +298,18 @@ impl<W: Wire> Schedule<W> {
             self.end_stop(tick);
         }
         if !W::REGIONS_END_WITH_GOROUTINE {
-            for (task, _) in self.goroutines[index].regions.drain(..).rev() {
-                self.procs.put(proc, tick, Event::RegionEnd { task, name: 0 });
-            }
+            self.end_regions(index, proc, tick);
         }
         self.procs.put(proc, tick, Event::End);
         self.goroutines[index].phase = Phase::Unknown;
         self.procs[proc].goroutine = NONE;
+    }
+
+    /// Ends all regions of a goroutine, which runs on `proc`.
+    pub(super) fn end_regions(&mut self, index: u32, proc: u32, tick: u64) {
+        for (task, _) in self.goroutines[index].regions.drain(..).rev() {
+            self.procs.put(proc, tick, Event::RegionEnd { task, name: 0 });
+        }
     }
 
     /// Runs `act` on a lane with its P started, though no goroutine may run on it.

@@ -37,6 +37,7 @@ pub(crate) struct Start {
 /// What was recorded of a goroutine that the trace did not know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
+    pub(crate) is_task: bool,
     /// The kernel's number of its thread; 0 for a task, and for a thread that has not begun.
     pub(crate) thread_id: u32,
     /// The id of the text that says why it waits, if the format has texts; 0 if it does not wait.
@@ -51,8 +52,8 @@ pub(crate) enum Event<'a> {
     ProcStart { thread: Thread },
     /// The P stops.
     ProcStop,
-    /// A goroutine is created, which can run.
-    Create { index: u32, goroutine: u64, start: Start, stack: u64 },
+    /// A thread or a task is created, which can run.
+    Create { index: u32, goroutine: u64, is_task: bool, start: Start, stack: u64 },
     /// A goroutine begins to run, on a P on which none runs; `label` is a text that it shows, 0 for none.
     Start { changed: Changed, label: u64 },
     /// The goroutine stops, but can run.
@@ -93,7 +94,7 @@ pub(crate) enum Event<'a> {
     TaskEnd { task: u64, stack: u64 },
     /// A region of the goroutine begins.
     RegionBegin { task: u64, name: u64, stack: u64 },
-    /// The innermost region of the goroutine ends; `name` is 0 if it ends with the goroutine.
+    /// The innermost region of the goroutine ends; `name` is 0 if all of them end.
     RegionEnd { task: u64, name: u64 },
     /// A message.
     Log { task: u64, category: u64, stack: u64, message: &'a [u8], text: u64 },

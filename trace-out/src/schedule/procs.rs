@@ -32,6 +32,9 @@ pub(crate) trait Wire {
     /// goroutine.
     const HAS_LONG_STOPS: bool;
 
+    /// Whether the end of a stop of the world may be shown while its goroutine does not run.
+    const STOPS_END_ALONE: bool;
+
     /// Whether readers end the regions of a goroutine with the goroutine. Otherwise they are ended by events.
     const REGIONS_END_WITH_GOROUTINE: bool;
 

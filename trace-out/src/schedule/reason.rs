@@ -45,7 +45,7 @@ impl Reason {
         }
     }
 
-    pub(super) fn text(self) -> Cow<'static, str> {
+    pub(crate) fn text(self) -> Cow<'static, str> {
         let text = match self {
             // For the profile of the network, which wants this word alone.
             Self::Await(WaitReason::Net, _) => "network",

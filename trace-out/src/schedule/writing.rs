@@ -17,8 +17,8 @@ use super::goroutines::{NONE, Phase};
 use super::procs::{OUTSIDE, Wire};
 use super::reason::Reason;
 
-/// Open regions of a goroutine, beyond which the outer ones are forgotten: ends that were lost would otherwise add up
-/// while a flight recorder goes on for days.
+/// The most open regions of a goroutine. Ends that were lost would otherwise add up while a flight recorder goes on for
+/// days. Readers that end the regions with the goroutine may keep older ones; for others all are ended.
 const OPEN_REGIONS: usize = 1024;
 
 /// The context in which a generation's records are converted to events.
@@ -66,10 +66,9 @@ impl<W: Wire> Writing<'_, W> {
 
     /// Creates a goroutine.
     fn create(&mut self, proc: u32, tick: u64, index: u32, begun: Begun, stack: u64) {
-        let Begun { goroutine, .. } = begun;
-        let name = self.name_of(begun);
-        let start = self.schedule.names.start(name, self.tables);
-        self.schedule.create(proc, tick, index, (goroutine, name), (start, stack));
+        let begun = Begun { name: self.name_of(begun), ..begun };
+        let start = self.schedule.names.start(begun.name, self.tables);
+        self.schedule.create(proc, tick, index, begun, (start, stack));
     }
 
     /// Shows a goroutine of which the trace knows nothing in its state.
@@ -90,7 +89,7 @@ impl<W: Wire> Writing<'_, W> {
             State::Waiting(reason) => self.schedule.text_of(Reason::Wait(reason)),
             _ => 0,
         };
-        let found = Found { thread_id: status.thread_id, text };
+        let found = Found { is_task: status.is_task, thread_id: status.thread_id, text };
         self.schedule.appear(index, (begun.goroutine, name), (proc, phase), tick, found, self.tables);
     }
 
@@ -128,8 +127,8 @@ impl<W: Wire> EventSink for Writing<'_, W> {
 
     fn introduce(&mut self, at: EventPosition, goroutine: u32, owner: Option<u32>, status: &Status) {
         let tick = self.schedule.in_file(at.tick);
-        let Status { goroutine: id, name, created_by, .. } = *status;
-        let begun = Begun { goroutine: id, name, created_by };
+        let Status { goroutine: id, name, created_by, is_task, .. } = *status;
+        let begun = Begun { goroutine: id, name, created_by, is_task };
         if self.schedule.procs.wire.may_state() {
             return self.state(tick, goroutine, owner, begun, status);
         }
@@ -180,8 +179,8 @@ impl<W: Wire> EventSink for Writing<'_, W> {
             Record::Reschedule { stack, .. } => self.reschedule(at, tick, stack),
             Record::Ready { .. } => self.ready(at, tick),
             Record::Name { name, .. } => schedule.rename(target, name),
-            Record::Create { goroutine, name, stack: created_by } => {
-                let begun = Begun { goroutine, name, created_by };
+            Record::Create { goroutine, name, stack: created_by, is_task } => {
+                let begun = Begun { goroutine, name, created_by, is_task };
                 let stack = self.stack(at, created_by);
                 let proc = self.schedule.proc_of(at.lane, tick);
                 let is_stopped = !self.schedule.procs[proc].is_started;
@@ -249,9 +248,9 @@ impl<W: Wire> EventSink for Writing<'_, W> {
                 }
                 let schedule = &mut *self.schedule;
                 if let Some(index) = schedule.stop_of {
-                    if schedule.goroutines[index].phase != Phase::Running {
-                        // The end of the other stop was lost, and its goroutine is not running, so no end can be
-                        // written now.
+                    // The end of the other stop was lost.
+                    if !W::STOPS_END_ALONE && schedule.goroutines[index].phase != Phase::Running {
+                        // No end can be written now.
                         schedule.unmatched.others += 1;
                         return;
                     }
@@ -312,9 +311,12 @@ impl<W: Wire> EventSink for Writing<'_, W> {
                 let Some(proc) = self.running(at) else { return };
                 let open = &mut self.schedule.goroutines[at.goroutine].regions;
                 if open.len() >= OPEN_REGIONS {
-                    open.drain(..OPEN_REGIONS / 2);
+                    match W::REGIONS_END_WITH_GOROUTINE {
+                        true => drop(open.drain(..OPEN_REGIONS / 2)),
+                        false => self.schedule.end_regions(at.goroutine, proc, tick),
+                    }
                 }
-                open.push((task, name));
+                self.schedule.goroutines[at.goroutine].regions.push((task, name));
                 let name = self.schedule.names.string(name, self.tables);
                 self.schedule.procs.put(proc, tick, Event::RegionBegin { task, name, stack });
             }

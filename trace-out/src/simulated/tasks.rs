@@ -66,7 +66,7 @@ impl Simulation {
         }
         let is_after_loss = task.declared == 0 && self.generation > 1;
         let state = task.state.number().into();
-        let arguments = [id, task.number, state, 0, 0, id % 4, 1, is_after_loss.into()];
+        let arguments = [id, task.number, state, 0, 0, id % 4, 1, u64::from(is_after_loss) | 2];
         if self.put(lane, RecordKind::Status, arguments) {
             self.tasks.get_mut(&id).unwrap().declared = self.generation;
         }
@@ -113,7 +113,7 @@ impl Simulation {
             }
             (4, _) if self.chance(3) == 0 => {
                 let id = self.next_thread;
-                if self.put(thread, RecordKind::Create, [id, id % 4, 1]) {
+                if self.put(thread, RecordKind::CreateAsync, [id, id % 4, 1]) {
                     self.add_task(State::Runnable, 0, self.generation);
                 }
             }

@@ -127,7 +127,8 @@ fn nothing_is_missing_without_mishaps() {
         assert!((system_calls..=system_calls + 8).contains(&of(&[E::GoSysCall])), "seed {seed}");
         let ends = written(RecordKind::End) + written(RecordKind::CreateFailed) + written(RecordKind::Ready);
         assert_eq!(of(&[E::GoEnd]), ends, "seed {seed}");
-        assert_eq!(of(&[E::GoCreate]), written(RecordKind::Create) + 8 + tasks as usize, "seed {seed}");
+        let creations = written(RecordKind::Create) + written(RecordKind::CreateAsync);
+        assert_eq!(of(&[E::GoCreate]), creations + 8 + tasks as usize, "seed {seed}");
         assert_eq!(of(&[E::UserTaskCreate]), written(RecordKind::TaskCreate));
         assert_eq!(of(&[E::UserRegion]), written(RecordKind::RegionBegin) + written(RecordKind::RegionEnd));
         assert_eq!(of(&[E::HeapAlloc]), written(RecordKind::HeapAlloc));

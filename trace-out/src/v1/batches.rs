@@ -95,6 +95,7 @@ impl Wire for Batches {
     const STAND_IN_AHEAD: u64 = 100_000;
     const HAS_TEXTS: bool = false;
     const HAS_LONG_STOPS: bool = true;
+    const STOPS_END_ALONE: bool = false;
     const REGIONS_END_WITH_GOROUTINE: bool = true;
     const HAS_WAKER_ALWAYS: bool = false;
 

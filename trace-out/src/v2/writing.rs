@@ -79,7 +79,7 @@ impl Streams {
                     self.stop(proc);
                 }
             }
-            Event::Create { index, goroutine, start, stack } => {
+            Event::Create { index, goroutine, start, stack, .. } => {
                 *self.goroutines.entry(index) = Known { id: goroutine, ..Known::default() };
                 self.put_with_proc(proc, tick, E::GoCreate, [goroutine, start.stack, stack]);
             }
@@ -154,6 +154,7 @@ impl Wire for Streams {
     const HAS_TEXTS: bool = true;
     /// A reader may begin with any generation.
     const HAS_LONG_STOPS: bool = false;
+    const STOPS_END_ALONE: bool = false;
     const REGIONS_END_WITH_GOROUTINE: bool = true;
     /// For the profiles of Go 1.22 and 1.23, a wait lasts until the next event with a stack.
     const HAS_WAKER_ALWAYS: bool = true;

@@ -236,7 +236,7 @@ impl LaneWriter<'_> {
         let tick = self.now();
         // The pass that declares all tasks may come first.
         if task.change_traced(word, StateWord::new(State::Runnable, self.generation)) {
-            self.write(RecordKind::Create, tick, [task.id(), name.into(), stack.into()]);
+            self.write(RecordKind::CreateAsync, tick, [task.id(), name.into(), stack.into()]);
         }
     }
 
@@ -282,7 +282,7 @@ impl LaneWriter<'_> {
         let origin = self.origin(task);
         let is_changed = task.change_traced(word, declared);
         if is_changed {
-            self.status(id, before, tick, (0, 0), origin);
+            self.status(id, before, tick, None, origin);
         }
         is_changed
     }
@@ -312,7 +312,7 @@ impl LaneWriter<'_> {
     fn declare_changed(&mut self, task: &Task, id: u64, before: StateWord, tick: u64) {
         let origin = self.origin(task);
         // The records of the poll name the thread.
-        self.status(id, before, tick, (0, 0), origin);
+        self.status(id, before, tick, None, origin);
     }
 
     /// Returns the title of a task, and the stack that created it.

@@ -40,7 +40,7 @@
 //!
 //! | record | written by | the change of the task, and its number |
 //! |---|---|---|
-//! | `Create` | the creator | to runnable; its number is 0 |
+//! | `CreateAsync` | the creator | to runnable; its number is 0 |
 //! | `Poll`, `PollLabelled` | the thread that polls it | runnable or waiting → running, `number` |
 //! | `Await`, `AwaitSeveral` | that thread | running → waiting, `number` |
 //! | `Reschedule` | that thread | running → runnable, `number`: it was woken during the poll |
@@ -125,9 +125,9 @@ macro_rules! kinds {
 
 kinds! {
     /// goroutine, number, state, the thread that runs it, the kernel's number of the goroutine's own thread, name,
-    /// stack of its creator, whether changes were lost
+    /// stack of its creator, and a sum: 1 if changes were lost, 2 for a task
     Status = 1, 8;
-    /// goroutine, its name as in `Status`, stack
+    /// a thread's goroutine, its name as in `Status`, stack
     Create = 2, 3;
     /// goroutine: its thread could not be started
     CreateFailed = 3, 1;
@@ -199,6 +199,8 @@ kinds! {
     Ready = 36, 2;
     /// task, number, reason and the announced reasons, stacks in the order in which the poll reached them, or 0
     AwaitSeveral = 37, 8;
+    /// task, its name as in `Status`, stack
+    CreateAsync = 38, 3;
 }
 
 /// A goroutine's state after a change.
@@ -220,6 +222,8 @@ pub struct Status {
     pub created_by: StackId,
     /// Whether changes before this record were lost.
     pub is_after_loss: bool,
+    /// Whether it is a task.
+    pub is_task: bool,
 }
 
 /// A decoded record. The table of [`RecordKind`] describes each kind; "the goroutine" is the one that runs on the
@@ -228,7 +232,7 @@ pub struct Status {
 #[allow(missing_docs, reason = "the fields are the arguments of the kind of the same name")]
 pub enum Record<'a> {
     Status(Status),
-    Create { goroutine: u64, name: StringId, stack: StackId },
+    Create { goroutine: u64, name: StringId, stack: StackId, is_task: bool },
     CreateFailed { goroutine: u64 },
     Start { goroutine: u64, number: u64, labels: LabelSetId },
     Block { reason: WaitReason, stack: StackId },
@@ -282,7 +286,7 @@ mod tests {
         let mut bytes = [0; 4096];
         let mut writer = Writer::new(&mut bytes, 0);
         let huge = u64::MAX;
-        writer.put(RecordKind::Status, 5, [7, huge, State::Runnable.number().into(), 0, 17, 300, 2, 1]);
+        writer.put(RecordKind::Status, 5, [7, huge, State::Runnable.number().into(), 0, 17, 300, 2, 3]);
         writer.put(RecordKind::Block, 0, [WaitReason::Sleep as u64, 129]);
         writer.put_log(127, 3, 4, 5, b"a\0b");
         writer.put(RecordKind::Wake, 128, []);
@@ -297,6 +301,7 @@ mod tests {
             name: 300,
             created_by: 2,
             is_after_loss: true,
+            is_task: true,
         };
         let expected = [
             (105, Record::Status(status)),

@@ -73,9 +73,13 @@ impl<'a> Records<'a> {
                 thread_id: all[4] as u32,
                 name: all[5] as StringId,
                 created_by: stack_at(6),
-                is_after_loss: all[7] != 0,
+                is_after_loss: all[7] & 1 != 0,
+                is_task: all[7] & 2 != 0,
             }),
-            RecordKind::Create => Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2) },
+            RecordKind::Create | RecordKind::CreateAsync => {
+                let is_task = kind == RecordKind::CreateAsync;
+                Record::Create { goroutine: a, name: b as StringId, stack: stack_at(2), is_task }
+            }
             RecordKind::CreateFailed => Record::CreateFailed { goroutine: a },
             RecordKind::Start => Record::Start { goroutine: a, number: b, labels: LabelSetId::NONE },
             RecordKind::StartLabelled => {
