@@ -30,6 +30,25 @@ fn trace(generations: &[Vec<RecordedLane>]) -> Trace {
     check(&bytes(generations)).unwrap()
 }
 
+/// Encodes generations one after the other, to be kept.
+fn parts(perfetto: &mut Perfetto, generations: impl IntoIterator<Item = Vec<RecordedLane>>) -> Vec<Part> {
+    let parts = (0..).zip(generations).map(|(number, lanes)| {
+        let generation = generation(at(number, 0), at(number + 1, 0), &lanes);
+        perfetto.generation(&generation, &Texts::new(), &mut Vec::new());
+        perfetto.end_part(&Texts::new())
+    });
+    parts.collect()
+}
+
+fn window(parts: &[Part]) -> Trace {
+    let mut bytes = Vec::new();
+    let mut file = PartFile::begin(&mut bytes);
+    for part in parts {
+        file.put(part, &Texts::new(), View::default(), &mut bytes);
+    }
+    check_window(&bytes).unwrap()
+}
+
 /// Returns the slices of a track: depth, name, category, and how long they lasted.
 fn story<'a>(trace: &'a Trace, track: &str) -> Vec<(usize, &'a str, &'a str, Option<u64>)> {
     let tracks = trace.tracks_named(track);
@@ -252,6 +271,40 @@ fn a_thread_or_a_task_that_is_found_after_losses_is_shown_as_what_it_is() {
 }
 
 #[test]
+fn a_task_whose_records_were_lost_is_not_counted_for_long() {
+    let generations: Vec<Vec<RecordedLane>> = (0..4)
+        .map(|number| {
+            let mut lane = RecordedLane::new(1);
+            lane.status(at(number, 10), 1, 0, State::Running);
+            if number == 0 {
+                lane.put(at(0, 2_000_000), RecordKind::CreateAsync, [50, 4, 1]);
+            }
+            vec![lane]
+        })
+        .collect();
+    let counts = counts(&trace(&generations), "runnable tasks");
+    assert_eq!(counts.iter().map(|count| count.1).collect::<Vec<_>>(), [0, 1, 1, 1, 0, 0], "{counts:?}");
+}
+
+#[test]
+fn a_window_names_a_stop_by_its_reason_and_has_one_time_since_boot() {
+    let mut first = RecordedLane::new(1);
+    first.status(at(0, 10), 1, 0, State::Running).put(at(0, 100), RecordKind::StwStart, [0, 1, 1]);
+    let mut second = RecordedLane::new(1);
+    second.status(at(1, 10), 1, 0, State::Running).put(at(1, 400), RecordKind::StwDone, [0]);
+    let mut third = RecordedLane::new(1);
+    third.status(at(2, 10), 1, 0, State::Running).block(at(2, 700), WaitReason::MutexLock);
+    let mut perfetto = Perfetto::new(CLOCK, View::default());
+    let mut parts = parts(&mut perfetto, [vec![first], vec![second], vec![third]]);
+    // The clocks have drifted.
+    (parts[1].boot, parts[2].boot) = (7_000, 5_000);
+    let window = window(&parts[1..]);
+    assert_eq!(story(&window, "stops of the world"), [(0, "GC sweep termination", "collector", Some(401))]);
+    let wait = window.slices.iter().find(|slice| &*slice.begin.name == "sync: mutex").unwrap();
+    assert_eq!(wait.begin.time, 7_000 + at(2, 700));
+}
+
+#[test]
 fn too_many_open_user_tasks_end_the_oldest() {
     let mut lane = RecordedLane::new(1);
     lane.status(at(0, 10), 1, 0, State::Running);
@@ -278,22 +331,11 @@ fn lists_of_open_user_tasks_share_what_has_not_changed() {
     let mut ends = RecordedLane::new(1);
     ends.status(at(1, 10), 1, 0, State::Running).put(at(1, 50), RecordKind::TaskEnd, [5_000, 1]);
     let mut perfetto = Perfetto::new(CLOCK, View::default());
-    let texts = Texts::new();
-    let parts: Vec<Part> = (0..)
-        .zip([begun, vec![ends], Vec::new()])
-        .map(|(number, lanes)| {
-            let generation = generation(at(number, 0), at(number + 1, 0), &lanes);
-            perfetto.generation(&generation, &texts, &mut Vec::new());
-            perfetto.end_part(&texts)
-        })
-        .collect();
+    let parts = parts(&mut perfetto, [begun, vec![ends], Vec::new()]);
     let memory: Vec<usize> = parts.iter().map(|part| part.openings.memory()).collect();
     let (pointers, block) = (10_000 / 256 * 16, 256 * 40);
     assert!(memory[1] > 10_000 * 32 && memory[2] < pointers + 2 * block, "{memory:?}");
-    let mut bytes = Vec::new();
-    let mut file = PartFile::begin(&mut bytes);
-    file.put(&parts[2], &texts, View::default(), &mut bytes);
-    let window = check_window(&bytes).unwrap();
+    let window = window(&parts[2..]);
     let open = window.slices.iter().filter(|slice| &*slice.begin.category == "task").count();
     assert_eq!(open, 9_999);
     let parent = |task: u64| window.path(task << 2 | 2).len();
