@@ -13,6 +13,8 @@ pub mod trace;
 pub use rtprof_allocator::{ProfAlloc, set_alloc_free_trace};
 #[doc(inline)]
 pub use rtprof_hooks::{sync, task, thread};
+#[cfg(feature = "http")]
+pub use rtprof_http::{InitError, init};
 #[cfg(feature = "pprof")]
 pub use rtprof_pprof_out::stack;
 pub use rtprof_profiler::contention::{

@@ -34,22 +34,12 @@ const ONLY_ADD: [(&str, &[&str]); 17] = [
     ("smallvec", &["const_generics", "const_new"]),
     ("socket2", &["all"]),
     // `enable_all` of a runtime enables the compiled-in drivers: here those of sockets and time too.
-    ("tokio", &["libc", "macros", "mio", "net", "rt", "socket2", "time", "tokio-macros"]),
+    ("tokio", &["libc", "mio", "net", "rt", "socket2", "time"]),
 ];
 
 /// The crates whose default features need hardly any further crate.
-const WITH_DEFAULTS: [&str; 10] = [
-    "bytes",
-    "dashmap",
-    "flate2",
-    "http",
-    "hyper",
-    "lock_api",
-    "parking_lot_core",
-    "prost",
-    "serde_json",
-    "tokio",
-];
+const WITH_DEFAULTS: [&str; 9] =
+    ["bytes", "flate2", "http", "hyper", "lock_api", "parking_lot_core", "prost", "serde_json", "tokio"];
 
 /// Package and version.
 type Package = (String, String);
@@ -76,6 +66,27 @@ fn a_program_keeps_its_own_features() {
             }
         }
     }
+}
+
+/// A build of rtprof costs its users the time for these crates, and the trust in them.
+#[test]
+fn few_crates_are_needed() {
+    let by_default = third_party(&[]);
+    assert!(by_default.len() <= 60, "{}: {by_default:#?}", by_default.len());
+    let gimlis = by_default.iter().filter(|package| package.starts_with("gimli ")).count();
+    assert_eq!(gimlis, 1, "framehop and addr2line use different versions: {by_default:#?}");
+    let allocator_only = third_party(&["--no-default-features"]);
+    assert!((1..=20).contains(&allocator_only.len()), "{}: {allocator_only:#?}", allocator_only.len());
+}
+
+/// Returns the names and versions of the crates of others that a build of the facade needs.
+fn third_party(features: &[&str]) -> BTreeSet<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let arguments = ["--package", "rtprof", "--edges", "normal,build", "--format", "{p}"];
+    let text = tree(root, &[&arguments, features].concat());
+    let packages = text.lines().map(|line| line.trim_end_matches(" (*)"));
+    let is_other = |line: &&str| !line.is_empty() && !line.starts_with("rtprof");
+    packages.filter(is_other).map(str::to_owned).collect()
 }
 
 /// Returns the names and versions of our packages' dependencies, from the workspace's table.
@@ -111,19 +122,7 @@ fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rt
     write("Cargo.toml", &manifest);
     write("src/main.rs", "fn main() {}\n");
     std::fs::copy(root.join("Cargo.lock"), package.join("Cargo.lock")).expect("the lock file is there");
-    let tree = |network: &[&str]| {
-        let mut tree = Command::new(env!("CARGO"));
-        tree.current_dir(&package)
-            .args(["tree", "--edges", "normal", "--prefix", "none", "--format", "{p};{f}"]);
-        child::finish(tree.args(network))
-    };
-    let mut output = tree(&["--offline"]);
-    if !output.status.success() {
-        // The program needs crates that none of our builds has needed so far.
-        output = tree(&[]);
-    }
-    assert!(output.status.success(), "{}", child::report(&output));
-    let text = String::from_utf8(output.stdout).expect("a text");
+    let text = tree(&package, &["--edges", "normal", "--format", "{p};{f}"]);
     let lines = text.lines().filter_map(|line| line.split_once(';'));
     lines
         .map(|(package, features)| {
@@ -133,4 +132,21 @@ fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rt
             ((word(), word()), features.map(str::to_owned).collect())
         })
         .collect()
+}
+
+/// Returns the packages that the one in `folder` is built from, a line each.
+fn tree(folder: &Path, arguments: &[&str]) -> String {
+    let tree = |network: &[&str]| {
+        let mut tree = Command::new(env!("CARGO"));
+        child::finish(
+            tree.current_dir(folder).args(["tree", "--prefix", "none"]).args(arguments).args(network),
+        )
+    };
+    let mut output = tree(&["--offline"]);
+    if !output.status.success() {
+        // It needs crates that none of our builds has needed so far.
+        output = tree(&[]);
+    }
+    assert!(output.status.success(), "{}", child::report(&output));
+    String::from_utf8(output.stdout).expect("a text")
 }

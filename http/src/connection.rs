@@ -1,7 +1,8 @@
 //! Connections of a server, with limits on their number, time and size.
 
 use std::convert::Infallible;
-use std::pin::Pin;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -62,16 +63,12 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
     let service = service_fn(move |request| {
         let (handler, watch) = (handler.clone(), watch.clone());
         async move {
-            let response = tokio::select! {
-                biased;
-                response = answer(request, handler, is_local) => response,
+            let response = unless(watch.closed(), answer(request, handler, is_local)).await;
+            Ok::<_, Infallible>(response.unwrap_or_else(|| {
                 // The capture is abandoned. The client most likely does not read this refusal.
-                () = watch.closed() => {
-                    let refusal = Refusal::bad_request("closed before the answer was there");
-                    answer::finish(refusal.into_response())
-                }
-            };
-            Ok::<_, Infallible>(response)
+                let refusal = Refusal::bad_request("closed before the answer was there");
+                answer::finish(refusal.into_response())
+            }))
         }
     });
     http1::Builder::new()
@@ -83,6 +80,16 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
         .title_case_headers(true)
         .serve_connection(TokioIo::new(socket), service)
         .await
+}
+
+/// Returns the value of `work`, or `None` and drops it if `end` is ready first.
+async fn unless<T>(end: impl Future<Output = ()>, work: impl Future<Output = T>) -> Option<T> {
+    let (mut end, mut work) = (pin!(end), pin!(work));
+    poll_fn(|context| match work.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => end.as_mut().poll(context).map(|()| None),
+    })
+    .await
 }
 
 async fn answer(request: Request<Incoming>, handler: Handler, is_local: bool) -> Response<Body> {

@@ -62,6 +62,7 @@ mod guard;
 mod handler;
 mod html;
 mod index;
+mod init;
 mod listen;
 mod names;
 mod process;
@@ -79,6 +80,7 @@ mod worker;
 pub use body::Body;
 pub use config::Config;
 pub use handler::{Handler, handle};
+pub use init::{InitError, init};
 #[cfg(feature = "axum")]
 pub use router::router;
 pub use server::{Server, serve, serve_with};

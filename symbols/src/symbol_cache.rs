@@ -5,13 +5,13 @@
 //! so that a result remains valid if the library is loaded elsewhere. Cached data is allocated outside of the export's
 //! workspace; otherwise it would keep the workspace's memory from going back to the kernel.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 use std::time::SystemTime;
 
-use dashmap::DashMap;
 use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hook;
+use rustc_hash::FxBuildHasher;
 
 use crate::prune::Class;
 use crate::startup::Startup;
@@ -75,28 +75,20 @@ pub struct FileState {
 
 type Key = (u32, u64);
 
-/// Locks of each map. Set explicitly, because dashmap computes its default behind a lock on which every map of the
-/// process waits, in a forked child possibly for ever.
-const SHARDS: usize = 16;
-
+#[derive(Default)]
 pub(crate) struct SymbolCache {
-    modules: Mutex<HashMap<ModuleKey, u32>>,
-    files: DashMap<u32, FileState>,
-    symbols: DashMap<Key, Arc<Symbols>>,
-    functions: DashMap<Arc<Function>, ()>,
-    texts: DashMap<Arc<str>, ()>,
+    tables: RwLock<Tables>,
 }
 
-impl Default for SymbolCache {
-    fn default() -> Self {
-        Self {
-            modules: Mutex::default(),
-            files: DashMap::with_shard_amount(SHARDS),
-            symbols: DashMap::with_shard_amount(SHARDS),
-            functions: DashMap::with_shard_amount(SHARDS),
-            texts: DashMap::with_shard_amount(SHARDS),
-        }
-    }
+/// One lock has all of them: an export whose symbols are known only reads, and two that search at the same time spend
+/// their time in the debug information, not here.
+#[derive(Default)]
+struct Tables {
+    modules: HashMap<ModuleKey, u32>,
+    files: HashMap<u32, FileState>,
+    symbols: HashMap<Key, Arc<Symbols>, FxBuildHasher>,
+    functions: HashSet<Arc<Function>>,
+    texts: HashSet<Arc<str>>,
 }
 
 /// Returns the cache of the process. A forked child begins with an empty one: the parent's may be locked there by
@@ -109,45 +101,47 @@ pub(crate) fn global() -> &'static SymbolCache {
 impl SymbolCache {
     /// Returns the number of a module.
     pub(crate) fn module(&self, key: &ModuleKey) -> u32 {
-        let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let next = modules.len() as u32;
-        if let Some(&known) = modules.get(key) {
+        if let Some(&known) = self.read().modules.get(key) {
             return known;
         }
-        hook::outside_workspace(|| modules.insert(key.clone(), next));
-        next
+        self.change(|tables| {
+            let next = tables.modules.len() as u32;
+            *tables.modules.entry(key.clone()).or_insert(next)
+        })
     }
 
     /// Returns what the module's file provided when it was last opened.
     pub(crate) fn file(&self, module: u32) -> FileState {
-        self.files.get(&module).map(|state| *state).unwrap_or_default()
+        self.read().files.get(&module).copied().unwrap_or_default()
     }
 
     pub(crate) fn set_file(&self, module: u32, state: FileState) {
-        hook::outside_workspace(|| self.files.insert(module, state));
+        self.change(|tables| tables.files.insert(module, state));
     }
 
     pub(crate) fn set_unreadable(&self, module: u32) {
-        hook::outside_workspace(|| self.files.entry(module).or_default().is_unreadable = true);
+        self.change(|tables| tables.files.entry(module).or_default().is_unreadable = true);
     }
 
     /// Clears the cache if it is large. Called before a search, not during one, which would lose its results.
     pub(crate) fn make_room(&self) {
-        if self.symbols.len() >= CAPACITY {
-            self.symbols.clear();
-            self.functions.clear();
-            self.texts.clear();
+        if self.read().symbols.len() >= CAPACITY {
+            self.change(|tables| {
+                tables.symbols.clear();
+                tables.functions.clear();
+                tables.texts.clear();
+            });
         }
     }
 
     /// Returns the symbols of the place `offset` in a module.
     pub(crate) fn get(&self, module: u32, offset: u64) -> Option<Arc<Symbols>> {
-        self.symbols.get(&(module, offset)).map(|found| found.clone())
+        self.read().symbols.get(&(module, offset)).cloned()
     }
 
     /// Stores a copy of a place's symbols.
     pub(crate) fn insert(&self, module: u32, offset: u64, symbols: &Symbols) {
-        hook::outside_workspace(|| self.symbols.insert((module, offset), Arc::new(symbols.clone())));
+        self.change(|tables| tables.symbols.insert((module, offset), Arc::new(symbols.clone())));
     }
 
     /// Returns one shared function for equal ones.
@@ -158,25 +152,41 @@ impl SymbolCache {
             name,
             file: self.text(file),
         };
-        if let Some(known) = self.functions.get(&function) {
-            return known.key().clone();
+        if let Some(known) = self.read().functions.get(&function) {
+            return known.clone();
         }
-        hook::outside_workspace(|| {
+        self.change(|tables| {
+            // Another thread may have been faster.
+            if let Some(known) = tables.functions.get(&function) {
+                return known.clone();
+            }
             let function = Arc::new(function);
-            self.functions.insert(function.clone(), ());
+            tables.functions.insert(function.clone());
             function
         })
     }
 
     fn text(&self, text: &str) -> Arc<str> {
-        if let Some(known) = self.texts.get(text) {
-            return known.key().clone();
+        if let Some(known) = self.read().texts.get(text) {
+            return known.clone();
         }
-        hook::outside_workspace(|| {
+        self.change(|tables| {
+            if let Some(known) = tables.texts.get(text) {
+                return known.clone();
+            }
             let text: Arc<str> = Arc::from(text);
-            self.texts.insert(text.clone(), ());
+            tables.texts.insert(text.clone());
             text
         })
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Tables> {
+        self.tables.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the tables, with memory that is not the export's.
+    fn change<T>(&self, change: impl FnOnce(&mut Tables) -> T) -> T {
+        hook::outside_workspace(|| change(&mut self.tables.write().unwrap_or_else(PoisonError::into_inner)))
     }
 }
 

@@ -1,0 +1,260 @@
+//! Starts a service's profiling as the environment says.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::str::FromStr;
+
+use rtprof_profiler::contention::{block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction};
+use rtprof_profiler::rate::set_mem_profile_rate;
+
+use crate::{Config, Server, serve_with};
+
+const SWITCH: &str = "RTPROF";
+const ADDRESS: &str = "RTPROF_ADDR";
+const ALLOW_REMOTE: &str = "RTPROF_ALLOW_REMOTE";
+const TOKEN: &str = "RTPROF_TOKEN";
+const MEM_RATE: &str = "RTPROF_MEM_PROFILE_RATE";
+const BLOCK_RATE: &str = "RTPROF_BLOCK_PROFILE_RATE";
+const MUTEX_FRACTION: &str = "RTPROF_MUTEX_PROFILE_FRACTION";
+
+const DEFAULT_ADDRESS: &str = "127.0.0.1:6060";
+/// Every wait of 10 µs and more, shorter ones in proportion.
+const DEFAULT_BLOCK_RATE: u64 = 10_000;
+/// One contended unlock in ten.
+const DEFAULT_MUTEX_FRACTION: i64 = 10;
+
+/// Starts profiling for a service: serves `/debug/pprof/` on a thread of rtprof, and switches the block and mutex
+/// profiles on at rates for production. Call it once, at the beginning of `main`. The operator changes what it does
+/// by environment variables:
+///
+/// | variable | value | default |
+/// |---|---|---|
+/// | `RTPROF` | `off`: no server, no samples | `on` |
+/// | `RTPROF_ADDR` | address and port of the server; port 0 is any free one; `off`: no server | `127.0.0.1:6060` |
+/// | `RTPROF_ALLOW_REMOTE` | `on`: the address may be one that other machines reach ([`Config::allow_remote`]) | `off` |
+/// | `RTPROF_TOKEN` | the token that requests must carry ([`Config::token`]) | none |
+/// | `RTPROF_MEM_PROFILE_RATE` | allocated bytes per sample; 1 records all, 0 nothing | as before, 524288 |
+/// | `RTPROF_BLOCK_PROFILE_RATE` | nanoseconds of waiting per sample; 1 records all, 0 nothing | 10000 |
+/// | `RTPROF_MUTEX_PROFILE_FRACTION` | contended unlocks per sample; 1 records all, 0 nothing | 10 |
+///
+/// An empty variable counts as absent. Rates that the program has set before the call remain, unless a variable is
+/// set. The heap profile needs the program's `#[global_allocator]` in any case.
+///
+/// Returns the server, which runs on if it is dropped; `None` if it is switched off.
+///
+/// Go: `import _ "net/http/pprof"`, `http.ListenAndServe`, and the variables of `GODEBUG`.
+///
+/// ```
+/// # // A test must not depend on a free port 6060.
+/// # // SAFETY: no other thread runs.
+/// # unsafe { std::env::set_var("RTPROF_ADDR", "127.0.0.1:0") };
+/// rtprof_http::init()?;
+/// # Ok::<(), rtprof_http::InitError>(())
+/// ```
+///
+/// # Errors
+/// Fails if a variable has a value that it cannot have, and then changes nothing. Fails if the server cannot be started
+/// ([`serve_with`]), for example because another process has the port; the rates are set nevertheless. A service that
+/// prefers to run without profiles logs the error and goes on.
+pub fn init() -> Result<Option<Server>, InitError> {
+    Settings::read(|name| std::env::var_os(name))?.apply()
+}
+
+/// Why [`init`] failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InitError {
+    /// A variable has a value that it cannot have.
+    #[non_exhaustive]
+    Variable {
+        /// The name of the variable.
+        name: &'static str,
+        /// Its value.
+        value: String,
+        /// What it may be.
+        expected: &'static str,
+    },
+    /// The server could not be started.
+    Serve(io::Error),
+}
+
+impl fmt::Display for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Variable { name, value, expected } => {
+                write!(f, "the variable {name} is {value:?}, but must be {expected}")
+            }
+            Self::Serve(error) => write!(
+                f,
+                "{error}. {ADDRESS} sets the address of profiles ({ADDRESS}=off: none); {ALLOW_REMOTE}=on allows one \
+                 that other machines reach, for which {TOKEN} should be set"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InitError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Serve(error) => Some(error),
+            Self::Variable { .. } => None,
+        }
+    }
+}
+
+impl From<InitError> for io::Error {
+    fn from(error: InitError) -> Self {
+        let kind = match &error {
+            InitError::Variable { .. } => io::ErrorKind::InvalidInput,
+            InitError::Serve(error) => error.kind(),
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// What the variables say.
+#[derive(Debug, PartialEq)]
+struct Settings {
+    is_on: bool,
+    /// `None` for no server.
+    address: Option<String>,
+    allow_remote: bool,
+    token: Option<String>,
+    mem_rate: Option<usize>,
+    block_rate: Option<u64>,
+    mutex_fraction: Option<i64>,
+}
+
+impl Settings {
+    /// Reads all variables before anything is changed.
+    fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, InitError> {
+        let text = |name: &'static str| match variable(name).map(OsString::into_string) {
+            None => Ok(None),
+            Some(Ok(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+            Some(Err(value)) => {
+                let value = value.to_string_lossy().into_owned();
+                Err(InitError::Variable { name, value, expected: "UTF-8" })
+            }
+        };
+        Ok(Self {
+            is_on: switch(SWITCH, text(SWITCH)?)?.unwrap_or(true),
+            address: match text(ADDRESS)? {
+                None => Some(DEFAULT_ADDRESS.to_owned()),
+                Some(address) => (address != "off").then_some(address),
+            },
+            allow_remote: switch(ALLOW_REMOTE, text(ALLOW_REMOTE)?)?.unwrap_or(false),
+            token: text(TOKEN)?,
+            mem_rate: number(MEM_RATE, text(MEM_RATE)?, "a number of bytes, 0 for no samples")?,
+            block_rate: number(BLOCK_RATE, text(BLOCK_RATE)?, "a number of nanoseconds, 0 for no samples")?,
+            mutex_fraction: number::<u32>(
+                MUTEX_FRACTION,
+                text(MUTEX_FRACTION)?,
+                "a count, 0 for no samples",
+            )?
+            .map(i64::from),
+        })
+    }
+
+    fn apply(self) -> Result<Option<Server>, InitError> {
+        if !self.is_on {
+            set_mem_profile_rate(0);
+            set_block_profile_rate(0);
+            set_mutex_profile_fraction(0);
+            return Ok(None);
+        }
+        if let Some(bytes) = self.mem_rate {
+            set_mem_profile_rate(bytes);
+        }
+        // Without a variable, a rate that the program has set remains.
+        let block = self.block_rate.or((block_profile_rate() == 0).then_some(DEFAULT_BLOCK_RATE));
+        if let Some(nanos) = block {
+            set_block_profile_rate(nanos);
+        }
+        let is_unset = set_mutex_profile_fraction(-1) == 0;
+        if let Some(fraction) = self.mutex_fraction.or(is_unset.then_some(DEFAULT_MUTEX_FRACTION)) {
+            set_mutex_profile_fraction(fraction);
+        }
+        let Some(address) = self.address else { return Ok(None) };
+        let config = Config { allow_remote: self.allow_remote, token: self.token, ..Config::default() };
+        serve_with(&*address, config).map(Some).map_err(InitError::Serve)
+    }
+}
+
+fn switch(name: &'static str, value: Option<String>) -> Result<Option<bool>, InitError> {
+    let Some(value) = value else { return Ok(None) };
+    match &*value.to_ascii_lowercase() {
+        "on" | "1" | "true" => Ok(Some(true)),
+        "off" | "0" | "false" => Ok(Some(false)),
+        _ => Err(InitError::Variable { name, value, expected: "on or off" }),
+    }
+}
+
+fn number<T: FromStr>(
+    name: &'static str,
+    value: Option<String>,
+    expected: &'static str,
+) -> Result<Option<T>, InitError> {
+    value.map(|value| value.parse().map_err(|_| InitError::Variable { name, value, expected })).transpose()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Result<Settings, String> {
+        let find = |name: &str| variables.iter().find(|(known, _)| *known == name);
+        Settings::read(|name| find(name).map(|(_, value)| value.into())).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn variables_replace_defaults() {
+        let defaults = read(&[]).unwrap();
+        assert!(defaults.is_on && !defaults.allow_remote);
+        assert_eq!(defaults.address.as_deref(), Some("127.0.0.1:6060"));
+        assert_eq!((defaults.mem_rate, defaults.block_rate, defaults.mutex_fraction), (None, None, None));
+        // Kubernetes sets variables that begin with the name of a service.
+        assert_eq!(
+            read(&[("RTPROF_ADDR", " "), ("RTPROF", ""), ("RTPROF_PORT", "tcp://10.0.0.1")]),
+            Ok(defaults)
+        );
+        let set = read(&[
+            ("RTPROF_ADDR", "0.0.0.0:7070"),
+            ("RTPROF_ALLOW_REMOTE", "on"),
+            ("RTPROF_TOKEN", "s3cret"),
+            ("RTPROF_MEM_PROFILE_RATE", "1"),
+            ("RTPROF_BLOCK_PROFILE_RATE", "0"),
+            ("RTPROF_MUTEX_PROFILE_FRACTION", "100"),
+        ]);
+        let expected = Settings {
+            is_on: true,
+            address: Some("0.0.0.0:7070".to_owned()),
+            allow_remote: true,
+            token: Some("s3cret".to_owned()),
+            mem_rate: Some(1),
+            block_rate: Some(0),
+            mutex_fraction: Some(100),
+        };
+        assert_eq!(set, Ok(expected));
+        assert_eq!(read(&[("RTPROF_ADDR", "off")]).unwrap().address, None);
+        assert!(!read(&[("RTPROF", "OFF")]).unwrap().is_on);
+    }
+
+    #[test]
+    fn impossible_values_are_named() {
+        for (name, value) in [
+            ("RTPROF", "maybe"),
+            ("RTPROF_ALLOW_REMOTE", "127.0.0.1"),
+            ("RTPROF_MEM_PROFILE_RATE", "512k"),
+            ("RTPROF_BLOCK_PROFILE_RATE", "-1"),
+            ("RTPROF_MUTEX_PROFILE_FRACTION", "-1"),
+        ] {
+            let error = read(&[(name, value)]).unwrap_err();
+            assert!(error.contains(name) && error.contains(value) && error.contains("must be"), "{error}");
+        }
+        let error = Settings::read(|_| Some(OsString::from_vec(vec![0xff]))).unwrap_err();
+        assert!(error.to_string().contains("UTF-8"), "{error}");
+    }
+}
