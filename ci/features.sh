@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# What is behind features that are off by default: axum's routes, and the guide that shows them (their end-to-end test is in
-# ci/release.sh); spawning on tokio's runtimes; and waits of unmodified code, beside which our own locks count each wait once.
+# What is behind features that are off by default: axum's routes, and the guide that shows them (their end-to-end test
+# is in ci/release.sh); spawning on tokio's runtimes; spans of the crate tracing; and waits of unmodified code, beside
+# which our own locks count each wait once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,9 +9,9 @@ export RTPROF_REQUIRE_GO=1
 ci/go.sh
 cargo test -p rtprof-http --all-features --no-fail-fast
 cargo test -p rtprof --doc --features axum
-cargo test --features tokio --no-fail-fast --test tasks -- spawning::
-cargo test --features tokio --no-fail-fast --test task_traces -- tasks_that_block
-cargo test -p rtprof-hooks --features tokio --doc
+cargo test --features tokio,tracing --no-fail-fast --test tasks -- spawning::
+cargo test --features tokio,tracing --no-fail-fast --test task_traces -- tasks_that_block spans::
+cargo test -p rtprof-hooks --features tokio,tracing --doc
 cargo test -p rtprof-hooks --features interpose --lib --no-fail-fast
 cargo test --features interpose --no-fail-fast --test unmodified
 cargo test --features interpose --no-fail-fast --test waits -- truth channels:: conditions kinds::semaphores

@@ -9,6 +9,8 @@ pub mod http;
 #[cfg(feature = "pprof")]
 pub mod pprof;
 pub mod trace;
+#[cfg(feature = "tracing")]
+pub mod tracing;
 
 pub use rtprof_allocator::{ProfAlloc, set_alloc_free_trace};
 #[doc(inline)]

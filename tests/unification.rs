@@ -15,7 +15,7 @@ use support::child;
 
 /// Features that only add items, which do not affect a program that does not name them. Read the crate before adding to
 /// this list.
-const ONLY_ADD: [(&str, &[&str]); 17] = [
+const ONLY_ADD: [(&str, &[&str]); 19] = [
     ("addr2line", &["loader", "std"]),
     ("base64", &["alloc"]),
     ("bitflags", &["std"]),
@@ -33,6 +33,9 @@ const ONLY_ADD: [(&str, &[&str]); 17] = [
     ("serde_json", &["default", "std"]),
     ("smallvec", &["const_generics", "const_new"]),
     ("socket2", &["all"]),
+    // Global subscribers, and those of a thread, need them.
+    ("tracing-core", &["once_cell", "std"]),
+    ("tracing-subscriber", &["alloc", "registry", "sharded-slab", "std", "thread_local"]),
     // `enable_all` of a runtime enables the compiled-in drivers: here those of sockets and time too.
     ("tokio", &["libc", "mio", "net", "rt", "socket2", "time"]),
 ];
@@ -116,7 +119,7 @@ fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rt
         manifest += &format!("{name} = {{ version = \"{version}\", default-features = {has_defaults} }}\n");
     }
     if has_rtprof {
-        manifest += &format!("rtprof = {{ path = {root:?}, features = [\"axum\"] }}\n");
+        manifest += &format!("rtprof = {{ path = {root:?}, features = [\"axum\", \"tokio\", \"tracing\"] }}\n");
     }
     let write = |name: &str, text: &str| std::fs::write(package.join(name), text).expect("it can be written");
     write("Cargo.toml", &manifest);

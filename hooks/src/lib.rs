@@ -25,6 +25,8 @@ pub mod task;
 pub mod thread;
 #[cfg(not(loom))]
 pub mod trace;
+#[cfg(all(feature = "tracing", not(loom)))]
+pub mod tracing;
 
 mod account;
 mod charged_queue;

@@ -87,6 +87,17 @@ pub(crate) fn is_interposed(name: &str) -> bool {
     in_crate(name, "rtprof_hooks::interpose") && !is_interposed_start(name)
 }
 
+/// Whether a function belongs to our layer for the spans of the crate tracing.
+pub(crate) fn is_span_layer(name: &str) -> bool {
+    in_crate(name, "rtprof_hooks::tracing")
+}
+
+/// Whether a function belongs to the crate tracing, which passes a span on to the layers. Some of them run the
+/// program's closures, so that a match says nothing about the frames beneath.
+pub(crate) fn is_dispatch(name: &str) -> bool {
+    ["tracing", "tracing_core", "tracing_subscriber"].iter().any(|krate| in_crate(name, krate))
+}
+
 /// Whether a function only makes the system call with which locks wait and wake.
 pub(crate) fn is_system_call(name: &str) -> bool {
     in_crate(name, "parking_lot_core::thread_parker")
@@ -213,7 +224,7 @@ mod tests {
 
     /// Modules of the hooks that run code of the program, have no function in a recorded stack, or whose functions are
     /// known by their names.
-    const OTHER_MODULES: [&str; 35] = [
+    const OTHER_MODULES: [&str; 36] = [
         "frame",
         "interpose",
         "sync::condvar",
@@ -249,6 +260,7 @@ mod tests {
         "thread::spawn",
         "thread::yields",
         "trace",
+        "tracing",
     ];
 
     fn modules_in(folder: &std::path::Path, parent: &str, found: &mut Vec<String>) {

@@ -35,6 +35,10 @@ pub(crate) enum Class {
     Interposed,
     /// A function that makes a system call for a lock: hidden if only interposed functions lie beneath.
     SystemCall,
+    /// Our layer for the spans of the crate tracing: hidden at the leaf, as [`Hook`](Self::Hook) is.
+    Spans,
+    /// The crate tracing: hidden over our layer. Elsewhere it is shown; its writers allocate and have locks.
+    Dispatch,
     /// Shown.
     Shown,
 }
@@ -53,7 +57,7 @@ impl Machinery {
     fn is_layer(self, class: Class) -> bool {
         match self {
             Self::Allocator => matches!(class, Class::Entry | Class::Layer),
-            Self::Hooks => matches!(class, Class::Layer | Class::Hook | Class::SystemCall),
+            Self::Hooks => matches!(class, Class::Layer | Class::Hook | Class::SystemCall | Class::Spans),
         }
     }
 
@@ -62,7 +66,7 @@ impl Machinery {
     fn is_glue(self, class: Class) -> bool {
         self.is_layer(class)
             || match self {
-                Self::Allocator => matches!(class, Class::Container | Class::Hook),
+                Self::Allocator => matches!(class, Class::Container | Class::Hook | Class::Spans),
                 Self::Hooks => matches!(class, Class::Container | Class::Library),
             }
     }
@@ -102,6 +106,10 @@ pub(crate) fn classify(name: &str, file: &str, inlines_known: bool) -> Class {
         Class::Interposed
     } else if hook_names::is_system_call(name) {
         Class::SystemCall
+    } else if hook_names::is_span_layer(name) {
+        Class::Spans
+    } else if inlines_known && hook_names::is_dispatch(name) {
+        Class::Dispatch
     } else if hook_names::is_hook(name, inlines_known) {
         Class::Hook
     } else if inlines_known && is_library && in_crate(name, "std") || name == "__rust_try" {
@@ -250,9 +258,9 @@ pub(crate) fn cut<'a>(
         None => Cut::NONE,
     };
     if machinery == Machinery::Hooks
-        && let Some(interposed) = interposed(frames, &classes)
+        && let Some(beyond) = beyond_gate(frames, &classes)
     {
-        return interposed;
+        return beyond;
     }
     let hide = |mut cut: Cut, is_hidden: fn(Machinery, Class) -> bool| {
         while cut.frames < frames {
@@ -276,23 +284,29 @@ pub(crate) fn cut<'a>(
     }
 }
 
-/// Finds the cut of a stack with an interposed function: hides that function, and those that made the system call. The
-/// lock belongs to other code, whose functions name it, and stay visible.
-fn interposed<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Option<Cut> {
+/// Finds the cut of a stack that came to the hooks through a gate: an interposed function, or our layer for spans. It
+/// hides the gate and what lies beneath it, and of the other code's functions over it:
+///
+/// - those that make the system call of a lock. The functions of the lock name it, and stay visible;
+/// - those of the crate tracing, between the span and our layer.
+fn beyond_gate<'a>(frames: usize, classes: &impl Fn(usize) -> &'a [Class]) -> Option<Cut> {
     let lines = (0..frames).flat_map(|frame| {
         let classes = classes(frame);
         // An address without symbols counts as one line, of an unknown class.
         (0..classes.len().max(1)).map(move |line| (frame, line, classes.get(line).copied()))
     });
-    let mut is_interposed = false;
+    let mut gate = None;
     for (frame, line, class) in lines {
-        match class {
-            Some(Class::Interposed) => is_interposed = true,
-            // Callees of the interposed function: the recording, closures. Not the program's code, which may be a
-            // signal handler.
-            Some(Class::Layer | Class::Hook | Class::Container | Class::Library) if !is_interposed => {}
-            Some(Class::SystemCall) if is_interposed => {}
-            _ => return is_interposed.then_some(Cut { frames: frame, lines: line }),
+        match (gate, class) {
+            (None, Some(Class::Interposed | Class::Spans)) => gate = class,
+            // Callees of the gate: the recording, closures. Not the program's code, which may be a signal handler.
+            (None, Some(Class::Layer | Class::Hook | Class::Container | Class::Library)) => {}
+            (Some(Class::Interposed), Some(Class::Interposed | Class::SystemCall)) => {}
+            (
+                Some(Class::Spans),
+                Some(Class::Spans | Class::Dispatch | Class::Layer | Class::Container | Class::Library),
+            ) => {}
+            _ => return gate.map(|_| Cut { frames: frame, lines: line }),
         }
     }
     None

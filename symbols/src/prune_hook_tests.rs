@@ -163,6 +163,26 @@ fn a_lock_in_an_allocator_shows_the_allocator() {
 }
 
 #[test]
+fn a_span_shows_who_entered_it() {
+    let through = |layer: &'static str| -> Vec<String> {
+        waiting(&[
+            &["rtprof_runtime::stack::capture", "rtprof_tracer::region::start", layer],
+            &["<tracing_subscriber::layer::Layered<L,S> as tracing_core::subscriber::Subscriber>::enter"],
+            &["tracing_core::dispatcher::Dispatch::enter", "tracing::span::Span::do_enter"],
+            &["tracing::span::Span::in_scope", "app::handle"],
+            &["app::main"],
+        ])
+    };
+    assert_eq!(
+        through("<rtprof_hooks::tracing::Layer as tracing_subscriber::layer::Layer<S>>::on_enter"),
+        ["app::handle", "app::main"]
+    );
+    // A lock of the crate tracing, and of another layer, is its own.
+    let other = "<tracing_subscriber::fmt::Layer<S> as tracing_subscriber::layer::Layer<S>>::on_enter";
+    assert_eq!(through(other)[0], other);
+}
+
+#[test]
 fn a_wait_without_a_program_keeps_what_it_has() {
     assert_eq!(
         waiting(&[&["rtprof_runtime::stack::marker::too_many_distinct_stacks"]]),

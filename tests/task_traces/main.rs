@@ -11,6 +11,8 @@ mod order;
 mod regions;
 mod samples;
 mod script;
+#[cfg(feature = "tracing")]
+mod spans;
 mod storms;
 #[path = "../support/mod.rs"]
 mod support;

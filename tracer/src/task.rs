@@ -61,6 +61,11 @@ impl Suspended {
         self.0 = CURRENT.with(|current| current.replace(self.0));
     }
 
+    /// `task` is current.
+    pub fn of(task: &Task) -> Self {
+        Self(task.identity)
+    }
+
     /// Whether no task is current.
     #[inline]
     pub fn is_none(&self) -> bool {
@@ -155,6 +160,11 @@ impl Task {
 
     /// Ends the task, as dropping it does. Go: `Task.End`.
     pub fn end(self) {}
+
+    /// Whether the trace that is being written has the task.
+    pub fn is_recorded(&self) -> bool {
+        is_enabled() && self.is_of_this_trace()
+    }
 
     fn is_of_this_trace(&self) -> bool {
         self.identity.session != 0 && self.identity.session == session()
