@@ -10,7 +10,7 @@ ci/go.sh
 cargo test -p rtprof-http --all-features --no-fail-fast
 cargo test -p rtprof --doc --features axum
 cargo test --features tokio,tracing --no-fail-fast --test tasks -- spawning::
-cargo test --features tokio,tracing --no-fail-fast --test task_traces -- tasks_that_block spans::
+cargo test --features tokio,tracing --no-fail-fast --test task_traces -- tasks_that_block spans:: workers::
 cargo test -p rtprof-hooks --features tokio,tracing --doc
 cargo test -p rtprof-hooks --features interpose --lib --no-fail-fast
 cargo test --features interpose --no-fail-fast --test unmodified

@@ -119,7 +119,8 @@ fn features(root: &Path, shared: &[(String, String)], has_defaults: bool, has_rt
         manifest += &format!("{name} = {{ version = \"{version}\", default-features = {has_defaults} }}\n");
     }
     if has_rtprof {
-        manifest += &format!("rtprof = {{ path = {root:?}, features = [\"axum\", \"tokio\", \"tracing\"] }}\n");
+        manifest +=
+            &format!("rtprof = {{ path = {root:?}, features = [\"axum\", \"tokio\", \"tracing\"] }}\n");
     }
     let write = |name: &str, text: &str| std::fs::write(package.join(name), text).expect("it can be written");
     write("Cargo.toml", &manifest);

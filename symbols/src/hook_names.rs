@@ -224,7 +224,7 @@ mod tests {
 
     /// Modules of the hooks that run code of the program, have no function in a recorded stack, or whose functions are
     /// known by their names.
-    const OTHER_MODULES: [&str; 36] = [
+    const OTHER_MODULES: [&str; 37] = [
         "frame",
         "interpose",
         "sync::condvar",
@@ -248,6 +248,7 @@ mod tests {
         "task::spawn",
         "task::tracked",
         "task::waits",
+        "task::workers",
         "thread",
         "thread::builder",
         "thread::creator",

@@ -22,6 +22,8 @@ mod trace_go;
 #[path = "../support/trace.rs"]
 #[allow(dead_code, reason = "every test uses its own part of this")]
 mod trace_of;
+#[cfg(feature = "tokio")]
+mod workers;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();

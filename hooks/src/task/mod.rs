@@ -51,6 +51,8 @@ mod spawn;
 mod tracked;
 mod waits;
 mod waker;
+#[cfg(feature = "tokio")]
+mod workers;
 
 pub use instrumented::Instrumented;
 #[cfg(feature = "tokio")]
@@ -61,6 +63,8 @@ pub use rtprof_runtime::task::{AwaitStacks, await_stacks, set_await_stacks};
 #[cfg(feature = "tokio")]
 pub use spawn::{spawn, spawn_blocking, spawn_local, spawn_named};
 pub use waits::{Waits, wait};
+#[cfg(feature = "tokio")]
+pub use workers::observe_workers;
 
 /// Makes `future` a task in profiles. Go: the `go` statement.
 #[track_caller]

@@ -1,0 +1,46 @@
+//! The threads of tokio's runtimes.
+
+use rtprof_runtime::clock;
+use rtprof_runtime::goroutine;
+use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_tracer::{is_enabled, states};
+use tokio::runtime::Builder;
+
+/// Makes the threads of a runtime goroutines from their start, and shows in traces when its workers have nothing to do:
+/// as a wait for the network, which is where they wait for sockets, timers and tasks. So a trace has idle workers and
+/// workers that poll tasks which are not instrumented; without this it has a worker from its first event on.
+///
+/// ```
+/// # use rtprof_hooks as rtprof;
+/// use tokio::runtime::Builder;
+///
+/// let runtime = rtprof::task::observe_workers(&mut Builder::new_multi_thread()).build()?;
+/// runtime.block_on(rtprof::task::instrument(async { /* the service */ }));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// It sets `on_thread_start`, `on_thread_park` and `on_thread_unpark`, of which a builder has one each. While no trace
+/// is recorded, a worker that has nothing to do takes a load more.
+pub fn observe_workers(builder: &mut Builder) -> &mut Builder {
+    builder
+        .on_thread_start(|| {
+            goroutine::current();
+        })
+        .on_thread_park(parks)
+        .on_thread_unpark(unparks)
+}
+
+fn parks() {
+    if is_enabled()
+        && let Some(own) = goroutine::current()
+    {
+        // The worker's stack is recorded here, and not kept: this function returns before the worker sleeps.
+        states::announce(own, WaitReason::Net, clock::ticks());
+    }
+}
+
+fn unparks() {
+    if let Some(own) = goroutine::known() {
+        states::resume(own);
+    }
+}
