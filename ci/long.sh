@@ -45,6 +45,7 @@ step 'damaged debug information' damaged_debug_information
 step 'fuzz targets' ci/fuzz.sh
 step 'benchmarks' ci/benches.sh run
 step 'beside four busy loops' beside_busy_loops
+step 'crates as they are published' ci/package.sh verify
 step 'the oldest compiler' ci/msrv.sh
 
 echo "=== long"
