@@ -60,7 +60,10 @@ static SEEN: Mutex<Option<HashMap<String, usize>>> = Mutex::new(None);
 fn main() -> Result<(), Box<dyn Error>> {
     let budget = corpus::budget(24)?;
     let format = match std::env::args().nth(2) {
-        Some(name) => Format::from_name(&name).ok_or_else(|| format!("{name}: no format of traces"))?,
+        Some(name) => Format::from_name(&name).ok_or_else(|| {
+            let names: Vec<&str> = Format::ALL.iter().map(|format| format.name()).collect();
+            format!("{name} is no format of traces; the formats are {}", names.join(", "))
+        })?,
         None => Format::default(),
     };
     let file = if format == Format::Perfetto { "trace.perfetto-trace" } else { "trace.out" };

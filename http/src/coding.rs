@@ -74,21 +74,21 @@ impl Coding {
 /// Whether a request accepts an answer in gzip: RFC 9110, section 12.5.3.
 fn accepts_gzip(headers: &HeaderMap) -> bool {
     let lists = headers.get_all(ACCEPT_ENCODING).iter().filter_map(|list| list.to_str().ok());
-    let mut any = false;
+    // The weights of gzip, of a plain answer, and of all that are not named.
+    let (mut gzip, mut plain, mut others) = (None::<f32>, None, None);
     for coding in lists.flat_map(|list| list.split(',')) {
         let (name, parameter) = coding.split_once(';').unwrap_or((coding, ""));
         let parameter = parameter.trim().to_ascii_lowercase();
-        let weight = parameter.strip_prefix("q=").map_or(Some(1.0), |weight| weight.parse::<f32>().ok());
-        let is_accepted = weight.is_some_and(|weight| weight > 0.0);
-        match name.trim() {
-            name if name.eq_ignore_ascii_case("gzip") || name.eq_ignore_ascii_case("x-gzip") => {
-                return is_accepted;
-            }
-            "*" => any = is_accepted,
+        let weight = parameter.strip_prefix("q=").map_or(1.0, |weight| weight.parse().unwrap_or(0.0));
+        match &*name.trim().to_ascii_lowercase() {
+            "gzip" | "x-gzip" => gzip = Some(gzip.map_or(weight, |other| weight.max(other))),
+            "identity" => plain = Some(weight),
+            "*" => others = Some(weight),
             _ => {}
         }
     }
-    any
+    let gzip = gzip.or(others).unwrap_or(0.0);
+    gzip > 0.0 && gzip >= plain.unwrap_or(0.0)
 }
 
 #[cfg(test)]
@@ -113,6 +113,9 @@ mod tests {
             ("identity", false),
             ("gzip;q=x", false),
             ("gzipped", false),
+            ("x-gzip;q=0, gzip", true),
+            ("identity, gzip;q=0.1", false),
+            ("identity;q=0.5, gzip", true),
         ];
         for (accepted, expected) in cases {
             let headers = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static(accepted))]);

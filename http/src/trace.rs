@@ -1,6 +1,6 @@
 //! Records a trace and streams it to the client, or the window of the flight recorder. Go: `pprof.Trace`.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::time::Duration;
 
 use http::{Response, StatusCode};
@@ -38,10 +38,23 @@ pub(crate) fn answer(
     worker.begin_waiting(move |body| coding.attachment(name, body))?;
     reader.stop_after(length);
     reader.stop_when(worker.is_gone());
-    coding.write(worker, |w| {
-        io::copy(&mut reader, w)?;
-        Ok(())
-    })
+    coding.write(worker, |w| Ok(copy(&mut reader, w)?))
+}
+
+/// Copies a trace that is being recorded, and sends each part of it before it waits for the next one: a compressor would
+/// keep what it has until the end.
+fn copy(reader: &mut impl Read, w: &mut dyn Write) -> io::Result<()> {
+    let mut buffer = vec![0; 32 << 10];
+    loop {
+        let len = reader.read(&mut buffer)?;
+        if len == 0 {
+            return Ok(());
+        }
+        w.write_all(&buffer[..len])?;
+        if len < buffer.len() {
+            w.flush()?;
+        }
+    }
 }
 
 /// Returns the answer to a HEAD, without a body; nothing is recorded.

@@ -1,6 +1,6 @@
 //! `/debug/pprof/trace`: a trace that streams, one at a time.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -314,5 +314,30 @@ fn samples_of_the_processor_if_asked_for() {
             drop(client);
             until("the trace is over, and its samples", || !trace::is_enabled() && !is_sampled());
         });
+    });
+}
+
+/// A compressed trace reaches the client while it is recorded, as an uncompressed one does.
+#[test]
+fn a_compressed_trace_is_sent_in_parts() {
+    child::isolated("a_compressed_trace_is_sent_in_parts", || {
+        let server = serve("127.0.0.1:0").expect("a port is free");
+        let mut connection = Connection::open(server.local_addr()).expect("the server listens");
+        let target = "/debug/pprof/trace?seconds=600&format=perfetto";
+        let request = format!("GET {target} HTTP/1.1\r\nHost: localhost\r\nAccept-Encoding: gzip\r\n\r\n");
+        connection.send(request).expect("it reads");
+        let head = connection.head().expect("it answers");
+        assert_eq!((head.status, head.header("Content-Encoding")), (200, Some("gzip")));
+        let mut sent = Vec::new();
+        let mut lengths = std::collections::BTreeSet::from([0]);
+        while lengths.len() < 4 {
+            sent.extend(connection.chunk().expect("more comes before the trace is over"));
+            let mut unpacked = Vec::new();
+            // The end is missing.
+            let _ = flate2::read::GzDecoder::new(&*sent).read_to_end(&mut unpacked);
+            lengths.insert(unpacked.len());
+        }
+        drop(connection);
+        server.shutdown();
     });
 }

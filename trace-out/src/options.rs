@@ -21,7 +21,7 @@ pub enum Format {
     /// none. Times are in units of at most a nanosecond.
     V1,
     /// Perfetto's, which ui.perfetto.dev, Android Studio and trace_processor read, without Go. Times are in
-    /// nanoseconds. A file that was cut shows all but the last generation.
+    /// nanoseconds. A file that was cut shows what is in it.
     ///
     /// A file in another format cannot be converted.
     Perfetto,

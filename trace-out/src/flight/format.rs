@@ -38,6 +38,14 @@ pub(super) fn version(format: Format) -> Result<Option<Version>, TraceError> {
     }
 }
 
+/// Returns how many times as large as its records a generation of this format is, at most.
+pub(super) fn growth(format: Format) -> usize {
+    match format {
+        Format::V1 | Format::V2 | Format::V2Go122 => 1,
+        Format::Perfetto => 4,
+    }
+}
+
 impl Encoder {
     /// `procs` is the number of goroutines that can run at once.
     ///

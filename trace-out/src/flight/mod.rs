@@ -317,7 +317,7 @@ impl Live {
     fn start(options: &Options) -> Result<Self, TraceError> {
         // Measured before the first event, because it may take a few milliseconds.
         let ticks_per_second = clock::ticks_per_second();
-        let full = (options.max_bytes / GENERATIONS).max(LEAST);
+        let full = (options.max_bytes / GENERATIONS / format::growth(options.format)).max(LEAST);
         // Records for more than a window would be encoded in vain.
         let limits = Limits { memory: options.buffer_memory, full, backlog: options.max_bytes.max(2 * full) };
         let consumer = Consumer::start(Kind::Flight, limits)?;

@@ -101,9 +101,9 @@ impl TrackEvent {
         Self { name, category, ..Self::default() }
     }
 
-    /// The value of a counter from now on.
+    /// The value of a counter from now on. The format's values are signed.
     pub(super) fn counter(value: u64) -> Self {
-        Self { of: Type::Counter, value: Value::Counter(value), ..Self::default() }
+        Self { of: Type::Counter, value: Value::Counter(value.min(i64::MAX as u64)), ..Self::default() }
     }
 
     /// Notes the ids that it uses.

@@ -88,6 +88,7 @@ impl Levels {
     /// Ends the generation: adds all counts at its beginning, and then each where it has changed.
     pub(super) fn put(&mut self, unordered: &mut Unordered) {
         let mut put = |at: usize, time: u64, count: i64| {
+            self_check!(count >= 0, "{count} on {}", TRACKS[at]);
             unordered.put(TRACKS[at], time, TrackEvent::counter(count.max(0) as u64));
         };
         for (at, &count) in self.counts.iter().enumerate() {

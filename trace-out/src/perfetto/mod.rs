@@ -1,8 +1,9 @@
 //! Perfetto's format, a sequence of `TracePacket` messages, which ui.perfetto.dev and trace_processor read.
 //!
-//! A file consists of generations, each complete in itself but for the descriptions of tracks: a file that was cut is
-//! readable. Within a generation each P has a sequence of packets, with the texts and stacks that it uses at its
-//! beginning. Readers sort all packets by time.
+//! A file consists of generations, each complete in itself but for the descriptions of tracks. Within a generation each
+//! P has a sequence of packets, whose texts and stacks come first. Readers sort all packets by time. The packets
+//! of all Ps are in an order in which causes precede effects, so that a file which was cut shows all that is in it
+//! rightly.
 
 mod definitions;
 mod event;
@@ -70,13 +71,13 @@ impl Perfetto {
     pub(crate) fn end_part(&mut self, tables: &dyn Tables) -> Part {
         let procs = &mut self.schedule.procs;
         procs.wire.settle();
-        let mut sequences = Vec::new();
+        let mut heads = Vec::new();
         procs.each_lane(|_, index, proc, _| {
             if index != OUTSIDE {
-                sequences.extend(proc.lane.sequence.take(sequence(index)));
+                heads.extend(proc.lane.sequence.take_head(sequence(index)));
             }
         });
-        procs.wire.take_shared(&mut sequences);
+        let packets = procs.wire.take(heads);
         let mut openings = std::mem::take(&mut self.openings);
         let regions = self.schedule.open_regions(tables);
         let Schedule { procs, names, .. } = &mut self.schedule;
@@ -87,7 +88,7 @@ impl Perfetto {
             begin: procs.wire.begin.saturating_sub(1),
             openings,
             tracks: procs.wire.tracks.take(),
-            sequences,
+            packets,
             names: names.take_part(),
         }
     }
@@ -120,13 +121,16 @@ impl Encode for Perfetto {
         let Self { schedule: Schedule { procs, names, .. }, descriptions, program, .. } = self;
         procs.wire.settle();
         descriptions.put(&procs.wire.tracks.listed, &names.definitions, out);
+        procs.wire.put_shared(&names.definitions, program, out);
         procs.each_lane(|packets, index, proc, _| {
-            if index != OUTSIDE {
-                let lane = &mut proc.lane;
-                lane.sequence.close(sequence(index), packets.boot, &names.definitions, program, out);
+            if index != OUTSIDE
+                && let Some(head) = proc.lane.sequence.take_head(sequence(index))
+            {
+                head.put(packets.boot, &names.definitions, program, out);
             }
         });
-        procs.wire.put_shared(&names.definitions, program, out);
+        procs.wire.body.close(out);
+        procs.wire.put_rest(&names.definitions, program, out);
     }
 
     /// Every generation is complete.

@@ -9,7 +9,7 @@ use super::definitions::{Tables, name};
 use super::event::TrackEvent;
 use super::levels::{Level, Levels};
 use super::proto;
-use super::sequence::{Closed, Sequence};
+use super::sequence::{Apart, Body, Closed, Head, Sequence};
 use super::track;
 use super::tracks::{Kind, Tracks};
 use super::unordered::Unordered;
@@ -109,10 +109,12 @@ pub(crate) struct Packets {
     pub(super) user_tasks: UserTasks,
     pub(super) unordered: Unordered,
     levels: Levels,
-    pub(super) shared: Sequence,
+    /// The events of Ps.
+    pub(super) body: Body,
+    shared: Apart,
     pub(super) samples: Vec<Sample>,
-    sampled: Sequence,
-    counted: Sequence,
+    sampled: Apart,
+    counted: Apart,
     /// The number of the last arrow.
     flows: u64,
     /// Whether the slice of a collection is open, and the reason of the stop of the world whose slice is.
@@ -132,10 +134,11 @@ impl Packets {
             user_tasks: UserTasks::default(),
             unordered: Unordered::default(),
             levels: Levels::default(),
-            shared: Sequence::default(),
+            body: Body::default(),
+            shared: Apart::default(),
             samples: Vec::new(),
-            sampled: Sequence::default(),
-            counted: Sequence::default(),
+            sampled: Apart::default(),
+            counted: Apart::default(),
             flows: 0,
             is_collecting: false,
             stopped: None,
@@ -160,10 +163,10 @@ impl Packets {
     /// Begins a generation. The states of goroutines must follow.
     pub(super) fn begin(&mut self, begin: u64, end: u64) {
         self.begin = begin;
-        self.shared.begin();
-        self.sampled.begin();
+        self.shared.sequence.begin();
+        self.sampled.sequence.begin();
+        self.counted.sequence.begin();
         self.tracks.begin();
-        self.counted.begin();
         self.levels.begin(begin, end);
         for index in self.goroutines.indices() {
             self.goroutines[index].slice = (0, 0);
@@ -206,16 +209,16 @@ impl Packets {
         self.events += 1;
         if proc == OUTSIDE {
             // It is not written before what the last generation has there.
-            let time = time.max(self.shared.last());
+            let time = time.max(self.shared.sequence.last());
             self.unordered.put(track, time, event);
             return time;
         }
-        lane.sequence.put(sequence(proc), track, time, &event);
+        lane.sequence.put(&mut self.body, sequence(proc), track, time, &event);
         lane.sequence.last()
     }
 
-    /// Writes a change of a goroutine's slices on a P. Readers sort the packets of all sequences by their times, so
-    /// those of one track have to differ in time if they are in two sequences.
+    /// Writes a change of a goroutine's slices on a P. Readers sort the packets of all sequences by their times. So two
+    /// packets of one track that are in different sequences must have different times.
     #[inline]
     pub(super) fn change(
         &mut self,
@@ -354,22 +357,30 @@ impl Packets {
                 callstack_iid: stack,
                 cpu_mode: USER,
             };
-            self.sampled.put_sample(SAMPLES, time, sample);
+            self.sampled.sequence.put_sample(&mut self.sampled.body, SAMPLES, time, sample);
         }
     }
 
-    /// Appends all packets but those of Ps to `out`. They come last, because counters are about all others.
+    /// Appends the packets of no P to `out`, before those of Ps. In a file that is cut after them, an end of a slice
+    /// without its beginning does no harm, unlike a slice without its end.
     pub(super) fn put_shared(&mut self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
         self.shared.close(SHARED, self.boot, tables, program, out);
+    }
+
+    /// Appends samples and counts to `out`, after the packets of Ps.
+    pub(super) fn put_rest(&mut self, tables: &Tables, program: &str, out: &mut Vec<u8>) {
         self.sampled.close(SAMPLES, self.boot, tables, program, out);
         self.counted.close(COUNTS, self.boot, tables, program, out);
     }
 
-    /// The same, for a generation whose names are looked up later.
-    pub(super) fn take_shared(&mut self, sequences: &mut Vec<Closed>) {
-        sequences.extend(self.shared.take(SHARED));
-        sequences.extend(self.sampled.take(SAMPLES));
-        sequences.extend(self.counted.take(COUNTS));
+    /// Takes all packets, for a generation whose names are looked up later. `heads` are those of Ps.
+    pub(super) fn take(&mut self, heads: Vec<Head>) -> [Closed; 4] {
+        [
+            self.shared.take(SHARED),
+            Closed::new(heads, &mut self.body),
+            self.sampled.take(SAMPLES),
+            self.counted.take(COUNTS),
+        ]
     }
 }
 

@@ -20,16 +20,17 @@ pub(crate) struct Part {
     pub(super) begin: u64,
     pub(super) openings: Openings,
     pub(super) tracks: Listed,
-    pub(super) sequences: Vec<Closed>,
+    /// In the order of the file.
+    pub(super) packets: [Closed; 4],
     pub(super) names: Names<Tables>,
 }
 
 impl Part {
     /// Returns the memory that it takes, roughly.
     pub(crate) fn memory(&self) -> usize {
-        let sequences: usize = self.sequences.iter().map(Closed::memory).sum();
+        let packets: usize = self.packets.iter().map(Closed::memory).sum();
         let names = self.names.memory() + self.names.definitions.memory();
-        self.openings.memory() + self.tracks.memory() + sequences + names
+        self.openings.memory() + self.tracks.memory() + packets + names
     }
 }
 
@@ -56,15 +57,18 @@ impl PartFile {
         let mut names = part.names.clone();
         define(&mut names, tables, view);
         let definitions = &names.definitions;
-        self.descriptions.put(&part.tracks, definitions, out);
         let is_first = self.boot.is_none();
         let boot = *self.boot.get_or_insert(part.boot);
         if is_first {
+            // Tasks that begin in this part may be children of these.
             self.descriptions.put_open_tasks(&part.openings.user_tasks, out);
+        }
+        self.descriptions.put(&part.tracks, definitions, out);
+        if is_first {
             part.openings.put(boot.wrapping_add(part.begin), out);
         }
-        for sequence in &part.sequences {
-            sequence.put(boot, definitions, &self.program, out);
+        for packets in &part.packets {
+            packets.put(boot, definitions, &self.program, out);
         }
     }
 }

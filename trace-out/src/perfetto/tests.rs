@@ -165,16 +165,17 @@ fn counters_show_how_many_tasks_could_run() {
         .put(at(1, 20), RecordKind::Status, [51, 0, runnable, 0, 0, 4, 1, 2])
         .put(at(1, 1_500_000), RecordKind::Poll, [51, 1])
         .put(at(1, 2_500_000), RecordKind::Ready, [51, 2]);
-    let trace = trace(&[vec![first], vec![second]]);
+    let mut ends = RecordedLane::new(2);
+    ends.status(at(0, 20), 2, 0, State::Running).put(at(0, 4_200_000), RecordKind::End, []).over();
+    let trace = trace(&[vec![first, ends], vec![second]]);
     assert_eq!(counts(&trace, "runnable tasks"), [(0.0, 0), (3.0, 2), (6.0, 1), (1000.0, 1), (1002.0, 0)]);
     assert_eq!(counts(&trace, "waiting tasks"), [(0.0, 0), (8.0, 1), (1000.0, 1)]);
-    assert_eq!(counts(&trace, "threads"), [(0.0, 1), (1000.0, 1)]);
+    assert_eq!(counts(&trace, "threads"), [(0.0, 2), (5.0, 1), (1000.0, 1)]);
 }
 
-#[test]
-fn a_file_that_was_cut_shows_what_is_complete() {
-    let whole = bytes(&[polls(0), polls(1)]);
-    let mut rest = &whole[..];
+/// Checks all beginnings of a file. Only arrows may miss their ends.
+fn check_beginnings(whole: &[u8], mut check_one: impl FnMut(&Trace)) {
+    let mut rest = whole;
     let mut most = 0;
     while !rest.is_empty() {
         prost::encoding::decode_key(&mut rest).unwrap();
@@ -184,12 +185,51 @@ fn a_file_that_was_cut_shows_what_is_complete() {
             Ok(trace) => {
                 assert!(trace.events.len() >= most);
                 most = trace.events.len();
+                check_one(&trace);
             }
-            // Only an arrow may miss its end.
             Err(fault) => assert!(fault.contains("its flow has no end"), "{fault}"),
         }
     }
     assert!(most > 10, "{most}");
+}
+
+#[test]
+fn a_file_that_was_cut_shows_what_is_complete() {
+    check_beginnings(&bytes(&[polls(0), polls(1)]), |_| {});
+}
+
+#[test]
+fn in_a_file_that_was_cut_waits_end_as_they_did() {
+    let mut waiter = RecordedLane::new(1);
+    waiter.status(at(0, 10), 1, 0, State::Running);
+    let mut holder = RecordedLane::new(2);
+    holder.status(at(0, 20), 2, 0, State::Running);
+    for round in 0..20 {
+        waiter.block(at(0, round * 1_000 + 100), WaitReason::MutexLock).put(
+            at(0, round * 1_000 + 300),
+            RecordKind::Start,
+            [1, round * 2 + 3],
+        );
+        holder.put(at(0, round * 1_000 + 200), RecordKind::Unblock, [1, round * 2 + 2, 1]);
+    }
+    let mut depths = 0;
+    check_beginnings(&bytes(&[vec![waiter, holder]]), |trace| {
+        depths += trace.slices.len();
+        assert!(trace.slices.iter().all(|slice| slice.depth == 0), "{:?}", trace.slices);
+    });
+    assert!(depths > 100, "{depths}");
+}
+
+#[test]
+fn a_window_has_the_parents_of_its_user_tasks() {
+    let mut begins = RecordedLane::new(1);
+    begins.status(at(0, 10), 1, 0, State::Running).put(at(0, 100), RecordKind::TaskCreate, [7, 0, 4, 1]);
+    let mut has_child = RecordedLane::new(1);
+    has_child.status(at(1, 10), 1, 0, State::Running).put(at(1, 50), RecordKind::TaskCreate, [9, 7, 5, 1]);
+    let parts = parts(&mut Perfetto::new(CLOCK, View::default()), [vec![begins], vec![has_child]]);
+    let window = window(&parts[1..]);
+    let child = window.tracks_named("parse")[0];
+    assert_eq!(window.path(child)[window.path(child).len() - 2..], ["request", "parse"]);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Events that come in no order, because several threads have them: they are sorted at the end of a generation.
 
 use super::event::TrackEvent;
-use super::sequence::Sequence;
+use super::sequence::Apart;
 
 /// The events of a sequence, with their tracks and times.
 #[derive(Default)]
@@ -20,10 +20,10 @@ impl Unordered {
     }
 
     /// Moves all events to a sequence. Those of one time keep their order.
-    pub(super) fn sort_into(&mut self, id: u32, sequence: &mut Sequence) {
+    pub(super) fn sort_into(&mut self, id: u32, to: &mut Apart) {
         self.events.sort_by_key(|&(time, ..)| time);
         for (time, track, event) in self.events.drain(..) {
-            sequence.put(id, track, time, &event);
+            to.sequence.put(&mut to.body, id, track, time, &event);
         }
     }
 }
