@@ -77,7 +77,7 @@ impl Perfetto {
                 heads.extend(proc.lane.sequence.take_head(sequence(index)));
             }
         });
-        let packets = procs.wire.take(heads);
+        let packets = procs.wire.take(heads).into();
         let mut openings = std::mem::take(&mut self.openings);
         let regions = self.schedule.open_regions(tables);
         let Schedule { procs, names, .. } = &mut self.schedule;

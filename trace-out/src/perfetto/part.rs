@@ -21,7 +21,7 @@ pub(crate) struct Part {
     pub(super) openings: Openings,
     pub(super) tracks: Listed,
     /// In the order of the file.
-    pub(super) packets: [Closed; 4],
+    pub(super) packets: Box<[Closed]>,
     pub(super) names: Names<Tables>,
 }
 
@@ -67,7 +67,7 @@ impl PartFile {
         if is_first {
             part.openings.put(boot.wrapping_add(part.begin), out);
         }
-        for packets in &part.packets {
+        for packets in &*part.packets {
             packets.put(boot, definitions, &self.program, out);
         }
     }
