@@ -50,7 +50,7 @@ check example main heap.pb.gz allocs.pb.gz
 # The hot function stands high among all: a fifth of the time, of which it has the most that is not compression.
 check cpu is_stop_word cpu.pb.gz
 if [[ -n "$go" ]]; then
-    share="$(go tool pprof -top -cum cpu.pb.gz | awk '$NF == "cpu::is_stop_word" { print int($5) }')"
+    share="$(go tool pprof -top -cum cpu.pb.gz | awk '$NF == "hot_function::is_stop_word" { print int($5) }')"
     ((${share:-0} >= 8)) || { echo "is_stop_word has ${share:-no} % of cpu.pb.gz" >&2; exit 1; }
 fi
 
@@ -64,7 +64,7 @@ contention() {
         read -r file rows function <<<"$wanted"
         # The rows below the titles.
         first="$(go tool pprof -top "$file" | awk -v rows="$rows" 'found && found++ <= rows; /flat%/ { found = 1 }')"
-        grep -q "contention::$function$" <<<"$first" || { echo "$file begins with: $first" >&2; return 1; }
+        grep -q "hot_lock::$function$" <<<"$first" || { echo "$file begins with: $first" >&2; return 1; }
     done
 }
 within_three contention
@@ -84,7 +84,7 @@ if [[ -n "$go" ]]; then
     look="$(ci/readme.sh trace-look | sed '$d')"
     echo "+ $look"
     bash -euo pipefail -c "$look" | tee "$output"
-    grep -q 'trace::remember$' "$output" || { echo "the hot lock is not in the profile of waits" >&2; exit 1; }
+    grep -q 'pipeline::remember$' "$output" || { echo "the hot lock is not in the profile of waits" >&2; exit 1; }
     go tool trace -d=parsed trace.out >"$output"
     for wanted in 'parser 0' 'merger' 'TaskBegin .*Type="page"' 'RegionBegin .*Type="parse"' 'Log .*most frequent' \
         'Metric .*heap/objects:bytes'; do
@@ -134,12 +134,12 @@ flight() {
     echo "+ $look"
     bash -euo pipefail -c "$look" | tee "$output" || exit 1
     # Unless the machine was slow before the lock was.
-    awk 'found { print; exit } /flat%/ { found = 1 }' "$output" | grep -q 'flight::Index::look_up' ||
+    awk 'found { print; exit } /flat%/ { found = 1 }' "$output" | grep -q 'slow_request::Index::look_up' ||
         { echo "the request's wait for the lock is not first" >&2; return 1; }
     go tool trace -d=parsed "$window" >"$output" || exit 1
     grep -q 'Log .*Category="slow" Message="search took ' "$output" ||
         { echo "no slow request in the window" >&2; exit 1; }
-    grep -A 2 'Waiting->Runnable' "$output" | grep -q 'flight::Index::save ' ||
+    grep -A 2 'Waiting->Runnable' "$output" | grep -q 'slow_request::Index::save ' ||
         { echo "the window does not show who held the lock" >&2; return 1; }
 }
 within_three flight
@@ -204,14 +204,14 @@ look() {
 # The program that hangs tells in which two lines.
 names_both_locks() {
     local number numbers
-    numbers="$(guilty examples/hang.rs)" || exit 1
+    numbers="$(guilty examples/deadlock.rs)" || exit 1
     for number in $numbers; do
-        grep -A 2 'sync.Mutex.Lock' "$output.fetched" | grep -q "examples/hang.rs:$number " || return 1
+        grep -A 2 'sync.Mutex.Lock' "$output.fetched" | grep -q "examples/deadlock.rs:$number " || return 1
     done
     # The other two tell where they are as well: one computes, one waits for a line.
-    grep -A 40 'hang::sort_for_ever"' "$output.fetched" | grep -q '^hang::sort_for_ever(' || return 1
-    grep -A 40 'hang::read_a_line"' "$output.fetched" | grep -q '^hang::read_a_line(' || return 1
-    grep -A 2 'hang::read_a_line"' "$output.fetched" | grep -q '^goroutine .* \[syscall[],]' || return 1
+    grep -A 40 'deadlock::sort_for_ever"' "$output.fetched" | grep -q '^deadlock::sort_for_ever(' || return 1
+    grep -A 40 'deadlock::read_a_line"' "$output.fetched" | grep -q '^deadlock::read_a_line(' || return 1
+    grep -A 2 'deadlock::read_a_line"' "$output.fetched" | grep -q '^goroutine .* \[syscall[],]' || return 1
 }
 look hang hang-look names_both_locks
 head -n 24 "$output.fetched"

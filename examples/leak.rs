@@ -2,8 +2,8 @@
 //! the index, leaks some memory on purpose, and writes its own heap profile.
 //!
 //! ```sh
-//! cargo run --release --example heap            # about 48 MiB of text
-//! cargo run --release --example heap -- 200     # about 200 MiB
+//! cargo run --release --example leak            # about 48 MiB of text
+//! cargo run --release --example leak -- 200     # about 200 MiB
 //! ```
 //!
 //! The profile shows two things. The index (`Index::add` and the word strings below it) is alive on purpose.

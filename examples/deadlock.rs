@@ -2,7 +2,7 @@
 //! input and the other one computes.
 //!
 //! ```sh
-//! cargo run --release --example hang
+//! cargo run --release --example deadlock
 //! ```
 //!
 //! and in another shell

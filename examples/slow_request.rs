@@ -2,8 +2,8 @@
 //! first slow request writes the last seconds to a file.
 //!
 //! ```sh
-//! cargo run --release --example flight            # an index of 48 MiB of text
-//! cargo run --release --example flight -- 100     # an index of 100 MiB of text
+//! cargo run --release --example slow_request            # an index of 48 MiB of text
+//! cargo run --release --example slow_request -- 100     # an index of 100 MiB of text
 //! ```
 //!
 //! ```text

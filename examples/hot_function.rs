@@ -2,14 +2,14 @@
 //! pages, strip their tags, count their words and compress them. Writes a CPU profile of this work.
 //!
 //! ```sh
-//! cargo run --release --example cpu            # about 48 MiB of text
-//! cargo run --release --example cpu -- 200     # about 200 MiB
+//! cargo run --release --example hot_function            # about 48 MiB of text
+//! cargo run --release --example hot_function -- 200     # about 200 MiB
 //! ```
 //!
 //! With an address, the program writes no profile, but serves profiles at the address while it works:
 //!
 //! ```sh
-//! cargo run --release --example cpu -- 1000 127.0.0.1:6060 &
+//! cargo run --release --example hot_function -- 1000 127.0.0.1:6060 &
 //! go tool pprof -top 'http://127.0.0.1:6060/debug/pprof/profile?seconds=5'
 //! ```
 //!

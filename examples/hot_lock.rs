@@ -2,8 +2,8 @@
 //! profiles that show where.
 //!
 //! ```sh
-//! cargo run --release --example contention            # about 48 MiB of text
-//! cargo run --release --example contention -- 100     # about 100 MiB
+//! cargo run --release --example hot_lock            # about 48 MiB of text
+//! cargo run --release --example hot_lock -- 100     # about 100 MiB
 //! ```
 //!
 //! The program has three faults:

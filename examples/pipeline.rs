@@ -2,9 +2,9 @@
 //! or for Perfetto.
 //!
 //! ```sh
-//! cargo run --release --example trace            # about 24 MiB of text
-//! cargo run --release --example trace -- 100     # about 100 MiB
-//! cargo run --release --example trace -- 24 perfetto
+//! cargo run --release --example pipeline            # about 24 MiB of text
+//! cargo run --release --example pipeline -- 100     # about 100 MiB
+//! cargo run --release --example pipeline -- 24 perfetto
 //! ```
 //!
 //! ```text
