@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's examples write their profiles, and `go tool pprof` reads them without a complaint.
+# The examples of the README and of docs/examples.md write their profiles, and `go tool pprof` reads them without a complaint.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -1,5 +1,9 @@
 //! The guides, included so that their examples are compiled.
 
+#[cfg(feature = "http")]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
 #[doc = include_str!("../docs/contention.md")]
 mod contention {}
 

@@ -1,4 +1,5 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("lib.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 pub mod collector;
