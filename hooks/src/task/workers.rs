@@ -14,7 +14,8 @@ use tokio::runtime::Builder;
 /// # use rtprof_hooks as rtprof;
 /// use tokio::runtime::Builder;
 ///
-/// let runtime = rtprof::task::observe_workers(&mut Builder::new_multi_thread()).build()?;
+/// // Likewise with `Builder::new_multi_thread()`.
+/// let runtime = rtprof::task::observe_workers(Builder::new_current_thread().enable_all()).build()?;
 /// runtime.block_on(rtprof::task::instrument(async { /* the service */ }));
 /// # Ok::<(), std::io::Error>(())
 /// ```
