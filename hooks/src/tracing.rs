@@ -2,6 +2,7 @@
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rtprof_tracer::{Region, Suspended, Task, is_enabled, log, start_region};
 use tracing_core::field::{Field, Visit};
@@ -34,7 +35,7 @@ thread_local! {
 /// tracing_subscriber::registry().with(rtprof_hooks::tracing::layer()).init();
 /// ```
 ///
-/// While nothing is recorded, a span or an event costs a load or two. Where every function is a span, give the layer a
+/// While nothing is recorded, a span or an event costs a few loads. Where every function is a span, give the layer a
 /// filter (`with_filter(LevelFilter::INFO)`): a span takes two events of a trace, and two more each time that it is
 /// entered.
 ///
@@ -61,6 +62,22 @@ struct Entered {
 
 /// What the registry keeps with a span: its task in the trace that is written.
 struct SpanTask(Task);
+
+/// How many there are: while there is none, spans that are closed need not be looked up.
+static SPAN_TASKS: AtomicUsize = AtomicUsize::new(0);
+
+impl SpanTask {
+    fn new(task: Task) -> Self {
+        SPAN_TASKS.fetch_add(1, Ordering::Relaxed);
+        Self(task)
+    }
+}
+
+impl Drop for SpanTask {
+    fn drop(&mut self) {
+        SPAN_TASKS.fetch_sub(1, Ordering::Relaxed);
+    }
+}
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Layer {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
@@ -108,7 +125,10 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
 
     fn on_close(&self, id: Id, context: Context<'_, S>) {
         // The task ends here. The registry would end it when it uses the span's place again.
-        if let Some(span) = context.span(&id) {
+        // A thread that closes a span with a task has seen that task begin.
+        if SPAN_TASKS.load(Ordering::Relaxed) != 0
+            && let Some(span) = context.span(&id)
+        {
             let task = span.extensions_mut().remove::<SpanTask>();
             drop(task);
         }
@@ -137,11 +157,12 @@ fn begin<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) {
             None => Task::new(span.name()),
         };
         current.swap();
+        let task = SpanTask::new(task);
         // A span that two threads enter at the same time: the task of the first remains.
         let mut extensions = span.extensions_mut();
         let stale = match extensions.get_mut::<SpanTask>() {
-            Some(known) if known.0.is_recorded() => Some(SpanTask(task)),
-            _ => extensions.replace(SpanTask(task)),
+            Some(known) if known.0.is_recorded() => Some(task),
+            _ => extensions.replace(task),
         };
         drop(extensions);
         drop(stale);

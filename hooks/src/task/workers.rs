@@ -7,8 +7,9 @@ use rtprof_tracer::{is_enabled, states};
 use tokio::runtime::Builder;
 
 /// Makes the threads of a runtime goroutines from their start, and shows in traces when its workers have nothing to do:
-/// as a wait for the network, which is where they wait for sockets, timers and tasks. So a trace has idle workers and
-/// workers that poll tasks which are not instrumented; without this it has a worker from its first event on.
+/// as a wait for the network, which is where they wait for sockets, timers and tasks. A worker runs from its wake until
+/// it polls a task of [`task`](crate::task), or has nothing to do again. Without this a trace has a worker from its
+/// first event on.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;

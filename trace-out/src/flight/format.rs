@@ -42,7 +42,7 @@ pub(super) fn version(format: Format) -> Result<Option<Version>, TraceError> {
 pub(super) fn growth(format: Format) -> usize {
     match format {
         Format::V1 | Format::V2 | Format::V2Go122 => 1,
-        Format::Perfetto => 4,
+        Format::Perfetto => 5,
     }
 }
 
