@@ -5,10 +5,16 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy -p rtprof-benches --all-targets -- -D warnings
-cargo test -p rtprof-benches --lib --no-fail-fast
+cargo test -p rtprof-benches --lib --bin bench --no-fail-fast
 [[ "${1:-}" == run ]] || exit 0
-table="$(cargo run --release -p rtprof-benches --bin bench -- --quick)"
+report="$(mktemp -d)"
+trap 'rm -rf "$report"' EXIT
+table="$(cargo run --release -p rtprof-benches --bin bench -- --quick --report "$report")"
 printf '%s\n' "$table"
 for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong' 'latency of a tokio service' 'heap profile, 10000 records' 'clients at once' 'region begin, 10 frames' 'call: epoll_wait' 'request to a server of tokio' 'goroutine profile, 10000 tasks that wait'; do
     grep -q "$row" <<<"$table" || { echo "the table has no row '$row'" >&2; exit 1; }
 done
+# A quick run has no jemalloc; every other budget has a figure.
+missing="$(grep 'not measured' "$report/budgets.md" | grep -v 'jemalloc' || true)"
+[[ -z "$missing" ]] || { echo "budgets without a figure: $missing" >&2; exit 1; }
+grep -q '</svg>' "$report/budgets.svg"

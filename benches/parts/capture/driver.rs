@@ -5,6 +5,7 @@ use std::io;
 use rtprof_benches::statistics::{max, median};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::{SAMPLE_10_TABLES, SAMPLE_32_TABLES};
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
@@ -40,7 +41,12 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             for (method, captures) in methods.iter().zip(&results) {
                 let row = captures.row(format!("one stack, {frames} frames{name}"), method);
                 table.add(if method.1 == UNWINDER.1 {
-                    row
+                    let alone = median(&captures.nanos);
+                    match (build, frames) {
+                        (Build::Plain, _) => row,
+                        (_, 10) => row.beside(&SAMPLE_10_TABLES, "_Unwind_Backtrace alone", alone),
+                        (_, _) => row.beside(&SAMPLE_32_TABLES, "_Unwind_Backtrace alone", alone),
+                    }
                 } else {
                     row.against(UNWINDER.1, &captures.nanos, &results[0].nanos, Unit::Nanos)
                 });

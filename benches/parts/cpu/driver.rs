@@ -6,6 +6,7 @@ use rtprof_benches::busy::KINDS;
 use rtprof_benches::statistics::{median, min, ratio};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::CPU_SAMPLES;
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::order::Order;
@@ -71,7 +72,7 @@ fn delivered(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Res
                 let delivery = &deliveries[place];
                 let what = format!("samples of a thread, {}, at {hz} Hz", kind.name);
                 let row = Row::of(what, sampler.who, &delivery.came, Unit::Percent);
-                table.add(delivery.judged(row, sampler, kind.name));
+                table.add(delivery.judged(row, sampler, kind.name, hz));
             }
         }
     }
@@ -79,9 +80,10 @@ fn delivered(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Res
 }
 
 impl Delivery {
-    fn judged(&self, row: Row, sampler: &Sampler, kind: &str) -> Row {
+    fn judged(&self, row: Row, sampler: &Sampler, kind: &str, hz: usize) -> Row {
         let total = self.charged / self.due * 100.0;
         let row = match sampler.source {
+            "none" if hz == 1_000 => return row.beside(&CPU_SAMPLES, "pprof-rs", median(&self.came)),
             "none" => return row,
             _ => row.notes(format!(
                 "they stand for {total:.1} % of its time, {} of {} samples without a stack",
@@ -90,7 +92,9 @@ impl Delivery {
         };
         let came = median(&self.came);
         match (sampler.source, kind) {
-            ("perf", "steady") => row.budget("≥ 99 %", came >= 99.0, "pprof-rs 25 % at 1000 Hz"),
+            ("perf", _) if hz == 1_000 => row.keeps(&CPU_SAMPLES, came).anchor("pprof-rs 25 %"),
+            ("perf", "steady") => row.budget("≥ 99 %", came >= 99.0, ""),
+            // At 100 Hz a few samples more or less are some percent.
             ("perf", _) => row.budget("90 to 110 % of its share", (came - 100.0).abs() <= 10.0, ""),
             // Exact up to a whole sample in each stretch.
             _ => {

@@ -5,6 +5,7 @@ use std::io;
 use rtprof_benches::statistics::{excess, max, median, min};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::{BLOCK_EVENT, Budget, MUTEX_EVENT};
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
@@ -20,8 +21,8 @@ struct Case {
     rate: usize,
     frames: usize,
     count: usize,
-    /// The budget of a recorded event, in nanoseconds.
-    budget: Option<f64>,
+    /// The budget of a recorded event.
+    budget: Option<&'static Budget>,
     anchor: &'static str,
 }
 
@@ -29,7 +30,7 @@ const fn recorded(
     name: &'static str,
     profile: &'static str,
     frames: usize,
-    budget: f64,
+    budget: &'static Budget,
     anchor: &'static str,
 ) -> Case {
     Case { name, profile, rate: 1, frames, count: 10_000, budget: Some(budget), anchor }
@@ -40,10 +41,10 @@ const fn passed_over(name: &'static str, profile: &'static str, rate: usize, anc
 }
 
 const CASES: [Case; 6] = [
-    recorded("one block event, hot", "block", 10, 100.0, "Go 167 ns"),
-    recorded("one block event, hot", "block", 32, 100.0, "Go 328 ns at ~30"),
-    recorded("one mutex event, hot", "mutex", 10, 150.0, "Go 251 ns"),
-    recorded("one mutex event, hot", "mutex", 32, 150.0, ""),
+    recorded("one block event, hot", "block", 10, &BLOCK_EVENT, "Go 167 ns"),
+    recorded("one block event, hot", "block", 32, &BLOCK_EVENT, "Go 328 ns at ~30"),
+    recorded("one mutex event, hot", "mutex", 10, &MUTEX_EVENT, "Go 251 ns"),
+    recorded("one mutex event, hot", "mutex", 32, &MUTEX_EVENT, ""),
     passed_over("one block event that is not sampled (10000)", "block", 10_000, "Go 73 ns, with the clock"),
     passed_over("one mutex event, 1 in 100 sampled", "mutex", 100, ""),
 ];
@@ -117,9 +118,7 @@ impl Flips {
         .against("profile off", &self.on, &self.off, Unit::Nanos)
         .notes(format!("slowest way {}", Unit::Nanos.show(max(&self.by_process))));
         match case.budget {
-            Some(limit) => {
-                row.samples(self.events).budget(format!("≤ {limit:.0} ns"), cost <= limit, case.anchor)
-            }
+            Some(budget) => row.samples(self.events).keeps(budget, cost).anchor(case.anchor),
             None => row.anchor(case.anchor),
         }
     }

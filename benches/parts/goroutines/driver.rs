@@ -7,6 +7,7 @@ use std::time::Instant;
 use rtprof_benches::statistics::{excess, median};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::STALL;
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
@@ -54,7 +55,8 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
                     Unit::Millis,
                 )
                 .against("as long without", &with, &without, Unit::Millis)
-                .budget("≤ 0.1 ms over idle", over <= 0.1, "Go 0.14 to 0.17 ms"),
+                .keeps(&STALL, over)
+                .anchor("Go 0.14 to 0.17 ms"),
             );
             if kind == "kernel" && effort.peers {
                 debugger(&child, count, table)?;

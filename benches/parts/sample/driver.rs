@@ -7,27 +7,31 @@ use rtprof_benches::sizes::Sizes;
 use rtprof_benches::statistics::{excess, max, median, min};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::{self, Budget};
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
 
-/// A build with its budgets for 10 and 32 frames in nanoseconds.
+/// A build with its budgets for 10 and 32 frames.
 struct Side {
     build: Build,
     name: &'static str,
-    budgets: [(f64, &'static str); 2],
+    budgets: [(&'static Budget, &'static str); 2],
 }
 
 const SIDES: [Side; 2] = [
     Side {
         build: Build::Plain,
         name: "rtprof, frame pointers",
-        budgets: [(250.0, "Go 1312 ns"), (300.0, "Go 2248 ns")],
+        budgets: [(&budgets::SAMPLE_10, "Go 1312 ns"), (&budgets::SAMPLE_32, "Go 2248 ns")],
     },
     Side {
         build: Build::NoFramePointers,
         name: "rtprof, no frame pointers",
-        budgets: [(500.0, "_Unwind_Backtrace alone 1.95 µs"), (900.0, "_Unwind_Backtrace alone 5.1 µs")],
+        budgets: [
+            (&budgets::SAMPLE_10_TABLES, "_Unwind_Backtrace alone 1.95 µs"),
+            (&budgets::SAMPLE_32_TABLES, "_Unwind_Backtrace alone 5.1 µs"),
+        ],
     },
 ];
 
@@ -86,9 +90,7 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
         for (place, (case, result)) in CASES.iter().zip(&results).enumerate() {
             let row = result.row(case, side);
             table.add(match side.budgets.get(place) {
-                Some(&(limit, anchor)) => {
-                    row.budget(format!("≤ {limit:.0} ns"), result.cost(case) <= limit, anchor)
-                }
+                Some(&(budget, anchor)) => row.keeps(budget, result.cost(case)).anchor(anchor),
                 None => row,
             });
         }

@@ -5,6 +5,7 @@ use std::io;
 use rtprof_benches::statistics::{excess, median, ratio};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::{STALL, TASKS_10_000, TASKS_100_000};
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::order::Order;
@@ -207,8 +208,8 @@ fn snapshots(binaries: &Binaries, effort: &Effort, count: usize, table: &mut Tab
     let row = Row::of(what("goroutine profile"), "goroutine_profile", &millis, Unit::Millis)
         .notes(format!("{:.0} ns a task", median(&millis) * 1e6 / count as f64));
     table.add(match count {
-        10_000 => row.budget("≤ 4 ms", median(&millis) <= 4.0, "Go 7.2 ms"),
-        100_000 => row.budget("≤ 40 ms", median(&millis) <= 40.0, "Go 66 ms"),
+        10_000 => row.keeps(&TASKS_10_000, median(&millis)).anchor("Go 7.2 ms"),
+        100_000 => row.keeps(&TASKS_100_000, median(&millis)).anchor("Go 66 ms"),
         _ => row,
     });
     let pauses = child.ask(&format!("stall {}", effort.snapshots))?;
@@ -217,7 +218,8 @@ fn snapshots(binaries: &Binaries, effort: &Effort, count: usize, table: &mut Tab
     table.add(
         Row::of(what("longest pause of a task that runs"), "goroutine_profile", &with, Unit::Millis)
             .against("as long without", &with, &without, Unit::Millis)
-            .budget("≤ 0.1 ms over idle", over <= 0.1, "Go 0.14 to 0.17 ms"),
+            .keeps(&STALL, over)
+            .anchor("Go 0.14 to 0.17 ms"),
     );
     Ok(())
 }

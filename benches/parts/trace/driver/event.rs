@@ -5,6 +5,7 @@ use std::io;
 use rtprof_benches::statistics::{excess, max, median, min, ratio};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::{Budget, TRACE_PLAIN, TRACE_STACK};
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::order::Order;
@@ -19,12 +20,16 @@ struct Case {
     /// Frames of the recorded stack, including the tracer's own frame; 0 if no stack is recorded.
     frames: usize,
     threads: usize,
-    /// The budget in nanoseconds.
-    budget: Option<f64>,
+    budget: Option<&'static Budget>,
     anchor: &'static str,
 }
 
-const fn case(name: &'static str, kind: &'static str, frames: usize, budget: Option<f64>) -> Case {
+const fn case(
+    name: &'static str,
+    kind: &'static str,
+    frames: usize,
+    budget: Option<&'static Budget>,
+) -> Case {
     Case { name, kind, frames, threads: 1, budget, anchor: "" }
 }
 
@@ -34,8 +39,8 @@ const fn by_two(name: &'static str, kind: &'static str, frames: usize) -> Case {
     Case { threads: 2, ..case(name, kind, frames, None) }
 }
 
-const WITHOUT: Option<f64> = Some(25.0);
-const WITH_TEN: Option<f64> = Some(45.0);
+const WITHOUT: Option<&Budget> = Some(&TRACE_PLAIN);
+const WITH_TEN: Option<&Budget> = Some(&TRACE_STACK);
 const GO: &str = "Go 1.21 50 ns, 1.27 87 ns";
 
 const CASES: [Case; 8] = [
@@ -168,7 +173,7 @@ impl Costs {
         };
         let row = row.notes(format!("slowest way {}", Unit::Nanos.show(max(&self.by_process))));
         match case.budget {
-            Some(limit) => row.budget(format!("≤ {limit:.0} ns"), cost <= limit, case.anchor),
+            Some(budget) => row.keeps(budget, cost).anchor(case.anchor),
             None => row.anchor(case.anchor),
         }
     }
@@ -212,7 +217,15 @@ fn spans(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<
     for ((who, anchor), values) in others.zip(&nanos[1..]) {
         let row = Row::of("a span: begun and ended", who, values, Unit::Nanos).anchor(anchor);
         let row = row.against(name, values, &nanos[0], Unit::Nanos);
-        table.add(if who == super::AGAIN { row } else { row.notes(slower(ratio(values, &nanos[0]))) });
+        table.add(match who {
+            super::AGAIN => row,
+            // An event is one end of a span.
+            _ => row.notes(slower(ratio(values, &nanos[0]))).beside(
+                &TRACE_PLAIN,
+                who.split(',').next().unwrap_or(who),
+                median(values) / 2.0,
+            ),
+        });
     }
     Ok(())
 }

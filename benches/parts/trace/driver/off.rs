@@ -5,6 +5,7 @@ use std::io;
 use rtprof_benches::statistics::excess;
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::TRACE_OFF;
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::order::Order;
@@ -24,9 +25,6 @@ const HOOKS: [(&str, &str); 7] = [
     ("syscall", "trace::syscall"),
     ("wait", "trace::wait"),
 ];
-
-/// The budget in nanoseconds.
-const BUDGET: f64 = 1.0;
 
 /// Measures all hooks and adds their rows.
 pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -> io::Result<()> {
@@ -49,7 +47,7 @@ pub(super) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             _ => row.against(HOOKS[0].1, &nanos[place], &nanos[0], Unit::Nanos),
         };
         let more = excess(&nanos[place], &nanos[0]);
-        table.add(if place > 1 { row.budget("≤ +1 ns", more <= BUDGET, "") } else { row });
+        table.add(if place > 1 { row.keeps(&TRACE_OFF, more) } else { row });
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 use std::io;
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::TRACE_BYTES;
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
@@ -46,9 +47,6 @@ const CASES: [Case; 6] = [
     },
 ];
 
-/// The budget in bytes.
-const BUDGET: f64 = 5.0;
-
 /// Measures each case in a separate trace.
 pub(super) fn measure(binaries: &Binaries, _: &Effort, table: &mut Table) -> io::Result<()> {
     for case in &CASES {
@@ -64,13 +62,14 @@ pub(super) fn measure(binaries: &Binaries, _: &Effort, table: &mut Table) -> io:
         let (each, in_buffers) = row("in the buffers", recorded);
         table.add(match case.name {
             "logs of 24 bytes" => in_buffers,
-            _ => in_buffers.budget("≤ 5 B", each <= BUDGET, ""),
+            _ => in_buffers.budget(TRACE_BYTES.show_limit(), TRACE_BYTES.is_met(each), ""),
         });
         let (each, in_file) = row("in the file, for one in the buffers", bytes);
         table.add(match case.is_compact {
-            true => in_file.budget("≤ 5 B", each <= BUDGET, case.anchor),
-            false => in_file.anchor(case.anchor),
+            true => in_file.keeps(&TRACE_BYTES, each),
+            false => in_file,
         });
+        table.amend(|row| row.anchor = case.anchor);
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use rtprof_benches::sizes::Sizes;
 use rtprof_benches::statistics::{excess, median, ratio};
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets;
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::order::Order;
@@ -33,6 +34,8 @@ const JEMALLOC: &str = "jemalloc";
 const JEMALLOC_RTPROF: &str = "rtprof over jemalloc";
 const JEMALLOC_PROFILING: &str = "jemalloc, its profiler on";
 const MIMALLOC: &str = "mimalloc";
+const STATS: &str = "stats_alloc over System";
+const DHAT: &str = "dhat, profiling";
 
 const fn own(name: &'static str, binary: &'static str, set_up: Option<&'static str>) -> Contender {
     Contender { name, build: Build::Plain, binary, set_up, against: NONE, slow: false, peer: false }
@@ -58,8 +61,8 @@ const CONTENDERS: [Contender; 12] = [
     },
     peer(MIMALLOC, "subject-mimalloc", NONE),
     peer("rtprof over mimalloc", "subject-mimalloc-rtprof", MIMALLOC),
-    peer("stats_alloc over System", "subject-stats-alloc", NONE),
-    Contender { slow: true, ..peer("dhat, profiling", "subject-dhat", NONE) },
+    peer(STATS, "subject-stats-alloc", NONE),
+    Contender { slow: true, ..peer(DHAT, "subject-dhat", NONE) },
 ];
 
 /// One measured loop.
@@ -180,10 +183,9 @@ impl<'a> Results<'a> {
             row = row.samples(self.samples[number][self.place(contender.name)]);
         }
         if contender.name == RTPROF {
-            self.against_budget(number, case, self.per_sample(number, case, row))
-        } else {
-            row
+            row = self.per_sample(number, case, row);
         }
+        self.of_budget(number, case, contender, row)
     }
 
     /// Adds the cost of a sample at the default rate, if enough samples are taken to know it. Such a sample comes after
@@ -197,14 +199,23 @@ impl<'a> Results<'a> {
         row.notes(format!("{} a sample, by the difference to rate 0", Unit::Nanos.show(more / probability)))
     }
 
-    fn against_budget(&self, number: usize, case: &Case, row: Row) -> Row {
-        let (ours, system) = (self.of(number, RTPROF), self.of(number, NONE));
-        let (times, more) = (ratio(ours, system), excess(ours, system));
-        match (case.shape, case.sizes) {
-            (Shape::Pair, Sizes::Fixed(64)) => {
-                row.budget("≤ 1.15×, ≤ +2.0 ns", times <= 1.15 && more <= 2.0, "prototype 14.9 over 12.9 ns")
+    /// Adds what the contender adds to System, if that has a budget. Of the peers, the allocators are left out: they
+    /// replace System.
+    fn of_budget(&self, number: usize, case: &Case, contender: &Contender, row: Row) -> Row {
+        let (nanos, system) = (self.of(number, contender.name), self.of(number, NONE));
+        let (times, more) = (ratio(nanos, system), excess(nanos, system));
+        match (contender.name, case.shape, case.sizes) {
+            (RTPROF, Shape::Pair, Sizes::Fixed(64)) => row
+                .keeps(&budgets::PAIR_TIMES, times)
+                .keeps(&budgets::PAIR_MORE, more)
+                .anchor("prototype 14.9 over 12.9 ns"),
+            (RTPROF, Shape::Ring, _) => row.keeps(&budgets::RING, times),
+            (STATS | DHAT, Shape::Pair, Sizes::Fixed(64)) if case.threads == 1 => row
+                .beside(&budgets::PAIR_TIMES, contender.name, times)
+                .beside(&budgets::PAIR_MORE, contender.name, more),
+            (STATS | DHAT, Shape::Ring, _) if case.threads == 1 => {
+                row.beside(&budgets::RING, contender.name, times)
             }
-            (Shape::Ring, _) => row.budget("≤ 1.05×", times <= 1.05, ""),
             _ => row,
         }
     }
@@ -229,6 +240,9 @@ impl<'a> Results<'a> {
             against: JEMALLOC_PROFILING.to_owned(),
             ..Row::default()
         }
-        .budget("≤ 0.5×", theirs > 0.0 && share <= 0.5, anchor)
+        .anchor(anchor)
+        // If the difference of theirs is lost in noise, nothing can be said.
+        .keeps(&budgets::JEMALLOC, if theirs > 0.0 { share * 100.0 } else { f64::INFINITY })
+        .beside(&budgets::JEMALLOC, "jemalloc's own profiler", 100.0)
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use rtprof_benches::statistics::excess;
 
 use crate::binaries::{Binaries, Build};
+use crate::budgets::MEMORY;
 use crate::child::Child;
 use crate::effort::Effort;
 use crate::table::{Row, Table, Unit};
@@ -53,9 +54,8 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
             row = row.samples(samples[place]);
         }
         if *name == RTPROF {
-            let share = excess(&resident[place], &resident[0]) / heap;
-            row = row.budget("≤ 1 % of the heap", share <= 0.01, "");
-            row.notes = format!("{:.2} % of the heap", share * 100.0);
+            let percent = excess(&resident[place], &resident[0]) / heap * 100.0;
+            row = row.keeps(&MEMORY, percent).notes(format!("{percent:.2} % of the heap"));
         }
         table.add(row);
     }

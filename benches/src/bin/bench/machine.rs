@@ -14,24 +14,25 @@ pub(crate) fn load() -> String {
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// Prints the heading of the table.
-pub(crate) fn describe(effort: &Effort, load_before: &str, took: Duration) {
-    println!("# rtprof benchmarks ({})\n", effort.name);
-    println!("- CPU: {}, {} cores", cpu(), std::thread::available_parallelism().map_or(0, usize::from));
-    println!(
-        "- kernel: {}; {}",
-        first_line(fs::read_to_string("/proc/sys/kernel/osrelease").ok()),
-        libc_version()
-    );
-    println!("- {}", output(Command::new(rustc()).arg("--version")));
-    println!("- commit: {}", commit());
-    println!("- peers: {}", peers(if effort.peers { &PEERS } else { &LOCKS }));
-    println!("- load average before: {load_before}; after: {}; took {:.0} s\n", load(), took.as_secs_f64());
-    println!(
-        "Medians and minima over rounds in which all contenders take their turn. × and + are medians of the quotients \
-         and differences within a round, so noise that hits a whole round cancels. Anchors come from other runs on \
-         machines of the same kind.\n"
-    );
+/// Returns the lines on the machine and the run, for the heading of a table.
+pub(crate) fn describe(effort: &Effort, load_before: &str, took: Duration) -> String {
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let kernel = first_line(fs::read_to_string("/proc/sys/kernel/osrelease").ok());
+    let peers = peers(if effort.peers { &PEERS } else { &LOCKS });
+    [
+        format!("- run: {}", effort.name),
+        format!("- CPU: {}, {cores} cores", cpu()),
+        format!("- kernel: {kernel}; {}", libc_version()),
+        format!("- {}", output(Command::new(rustc()).arg("--version"))),
+        format!("- commit: {}", commit()),
+        format!("- peers: {peers}"),
+        format!(
+            "- load average before: {load_before}; after: {}; took {:.0} s\n",
+            load(),
+            took.as_secs_f64()
+        ),
+    ]
+    .join("\n")
 }
 
 fn cpu() -> String {

@@ -1,15 +1,17 @@
 //! The driver: builds the binaries, runs them in turn, prints one table.
 //!
 //! `cargo run --release -p rtprof-benches --bin bench` runs everything; `-- --quick` makes a smoke run without the C
-//! and C++ allocators; names of parts as arguments run only these.
+//! and C++ allocators; names of parts as arguments run only these; `--report DIR` also writes the report on the budgets.
 //!
 //! The measured program and its driver stand side by side, in `parts/NAME/main.rs` and `parts/NAME/driver.rs`. They are
 //! two programs, because the measured one is linked with its own allocator, and the driver without rtprof.
 
 mod allocation;
 mod binaries;
+mod budgets;
 #[path = "../../../parts/capture/driver.rs"]
 mod capture;
+mod chart;
 mod child;
 #[path = "../../../parts/cpu/driver.rs"]
 mod cpu;
@@ -27,6 +29,7 @@ mod http;
 mod interpose;
 mod machine;
 mod order;
+mod report;
 #[path = "../../../parts/sample/driver.rs"]
 mod sample;
 mod table;
@@ -40,6 +43,7 @@ mod uncontended;
 mod wait;
 
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -67,19 +71,25 @@ const PARTS: [(&str, Part); 14] = [
     ("cpu", cpu::measure),
 ];
 
-const USAGE: &str = "usage: bench [--quick] [PART]...\n\
+const USAGE: &str = "usage: bench [--quick] [--report DIR] [PART]...\n\
     \n\
-    --quick   rtprof and its baselines only, few rounds\n\
-    PART      only these parts of the table: allocation sample capture uncontended event wait interpose export\n          \
-    footprint goroutines tasks http trace cpu";
+    --quick       rtprof and its baselines only, few rounds\n\
+    --report DIR  also writes budgets.md, budgets.svg and table.md into DIR\n\
+    PART          only these parts of the table: allocation sample capture uncontended event wait interpose\n              \
+    export footprint goroutines tasks http trace cpu";
 
 fn main() -> ExitCode {
     let mut effort = Effort::FULL;
     let mut parts = vec![];
-    for argument in std::env::args().skip(1) {
+    let mut report = None;
+    let mut arguments = std::env::args().skip(1);
+    while let Some(argument) = arguments.next() {
         match PARTS.iter().find(|(name, _)| *name == argument) {
             Some(part) => parts.push(*part),
             None if argument == "--quick" => effort = Effort::QUICK,
+            None if argument == "--report" && arguments.len() > 0 => {
+                report = arguments.next().map(PathBuf::from);
+            }
             None => {
                 eprintln!("{USAGE}");
                 return ExitCode::FAILURE;
@@ -89,7 +99,7 @@ fn main() -> ExitCode {
     if parts.is_empty() {
         parts.extend(PARTS);
     }
-    match run(&effort, &parts) {
+    match run(&effort, &parts, report.as_deref()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("bench: {error}");
@@ -98,7 +108,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
+fn run(effort: &Effort, parts: &[(&str, Part)], report: Option<&Path>) -> io::Result<()> {
     let has = |wanted| parts.iter().any(|(name, _)| *name == wanted);
     let binaries = Binaries::build(Wanted {
         allocators: effort.peers && has("allocation"),
@@ -114,7 +124,7 @@ fn run(effort: &Effort, parts: &[(&str, Part)]) -> io::Result<()> {
         eprintln!("bench: {name} ({:.0} s so far)", start.elapsed().as_secs_f64());
         measure(&binaries, effort, &mut table)?;
     }
-    machine::describe(effort, &load_before, start.elapsed());
-    print!("{table}");
-    Ok(())
+    let machine = machine::describe(effort, &load_before, start.elapsed());
+    println!("# rtprof benchmarks\n\n{machine}\n{table}");
+    report.map_or(Ok(()), |directory| report::write(directory, &machine, &table))
 }

@@ -4,13 +4,24 @@ use std::fmt;
 
 use rtprof_benches::statistics::{excess, median, min, ratio};
 
-/// A limit from the design, and whether the measurement keeps it.
+use crate::budgets::Budget;
+
+/// A limit, and whether the measurement keeps it.
 #[derive(Clone)]
-pub(crate) struct Budget {
+pub(crate) struct Verdict {
     /// The limit as a reader sees it.
     pub(crate) limit: String,
     /// Whether the measurement keeps it.
     pub(crate) met: bool,
+}
+
+/// A value of a budget's quantity, for the report.
+#[derive(Clone)]
+pub(crate) struct Figure {
+    pub(crate) budget: &'static Budget,
+    pub(crate) value: f64,
+    /// The project, if it is not rtprof.
+    pub(crate) other: Option<&'static str>,
 }
 
 /// A row. Empty cells stay empty.
@@ -30,7 +41,8 @@ pub(crate) struct Row {
     pub(crate) against: String,
     /// Samples taken, and dropped.
     pub(crate) samples: String,
-    pub(crate) budget: Option<Budget>,
+    pub(crate) verdict: Option<Verdict>,
+    pub(crate) figures: Vec<Figure>,
     /// The cost of the same elsewhere, from an earlier measurement.
     pub(crate) anchor: &'static str,
     /// Remarks that the figures do not show.
@@ -48,6 +60,17 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
+    /// Returns its symbol.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Nanos => "ns",
+            Self::Millis => "ms",
+            Self::Bytes => "B",
+            Self::MebiBytes => "MiB",
+            Self::Percent => "%",
+        }
+    }
+
     /// Formats a value in this unit.
     pub(crate) fn show(self, value: f64) -> String {
         match self {
@@ -98,10 +121,27 @@ impl Row {
         self
     }
 
-    /// Sets the row's budget.
+    /// Sets a limit that concerns this part only.
     pub(crate) fn budget(mut self, limit: impl Into<String>, met: bool, anchor: &'static str) -> Self {
-        self.budget = Some(Budget { limit: limit.into(), met });
+        self.verdict = Some(Verdict { limit: limit.into(), met });
         self.anchor(anchor)
+    }
+
+    /// Sets rtprof's value of a budget's quantity. A row can have several; its verdict is about all of them.
+    pub(crate) fn keeps(mut self, budget: &'static Budget, value: f64) -> Self {
+        let (limit, met) = (budget.show_limit(), budget.is_met(value));
+        self.verdict = Some(match self.verdict {
+            None => Verdict { limit, met },
+            Some(before) => Verdict { limit: format!("{}, {limit}", before.limit), met: before.met && met },
+        });
+        self.figures.push(Figure { budget, value, other: None });
+        self
+    }
+
+    /// Sets another project's value of a budget's quantity.
+    pub(crate) fn beside(mut self, budget: &'static Budget, other: &'static str, value: f64) -> Self {
+        self.figures.push(Figure { budget, value, other: Some(other) });
+        self
     }
 
     /// Sets the cost of the same elsewhere.
@@ -121,6 +161,11 @@ impl Table {
     /// Adds a row below the others.
     pub(crate) fn add(&mut self, row: Row) {
         self.rows.push(row);
+    }
+
+    /// Returns all rows.
+    pub(crate) fn rows(&self) -> &[Row] {
+        &self.rows
     }
 
     /// Changes the row that was added last.
@@ -144,11 +189,17 @@ const HEADINGS: [&str; 12] = [
     "notes",
 ];
 
+/// Explains the columns.
+const LEGEND: &str = "Medians and minima over rounds in which all contenders take their turn. × and + are medians of \
+    the quotients and differences within a round, so noise that hits a whole round cancels. Anchors come from other \
+    runs on machines of the same kind.\n\n";
+
 impl fmt::Display for Table {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(LEGEND)?;
         let cells = self.rows.iter().map(|row| {
-            let (limit, met) = match &row.budget {
-                Some(budget) => (budget.limit.as_str(), if budget.met { "yes" } else { "**no**" }),
+            let (limit, met) = match &row.verdict {
+                Some(verdict) => (verdict.limit.as_str(), if verdict.met { "yes" } else { "**no**" }),
                 None => ("", ""),
             };
             [
@@ -182,9 +233,9 @@ impl fmt::Display for Table {
                 writeln!(out, "|")?;
             }
         }
-        let budgets: Vec<bool> =
-            self.rows.iter().filter_map(|row| row.budget.as_ref().map(|b| b.met)).collect();
-        let met = budgets.iter().filter(|&&met| met).count();
-        writeln!(out, "\n{met} of {} budgets met.", budgets.len())
+        let verdicts: Vec<bool> =
+            self.rows.iter().filter_map(|row| row.verdict.as_ref().map(|verdict| verdict.met)).collect();
+        let met = verdicts.iter().filter(|&&met| met).count();
+        writeln!(out, "\n{met} of {} budgets met.", verdicts.len())
     }
 }

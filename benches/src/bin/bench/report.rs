@@ -1,0 +1,125 @@
+//! The report on the budgets: a Markdown page, a chart, and the whole table.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::budgets::{ALL, Budget};
+use crate::chart;
+use crate::table::{Row, Table};
+
+/// Writes `budgets.md`, `budgets.svg` and `table.md` into a directory, which is created.
+pub(crate) fn write(directory: &Path, machine: &str, table: &Table) -> io::Result<()> {
+    fs::create_dir_all(directory)?;
+    let bands: Vec<Band<'_>> = ALL.iter().map(|budget| Band::of(budget, table)).collect();
+    fs::write(directory.join("budgets.md"), page(&bands, machine))?;
+    fs::write(directory.join("budgets.svg"), chart::draw(&bands)?)?;
+    fs::write(directory.join("table.md"), format!("# All measurements\n\n{machine}\n{table}"))
+}
+
+/// A budget with everything that was measured of it.
+pub(crate) struct Band<'a> {
+    pub(crate) budget: &'static Budget,
+    /// rtprof's rows, and their values.
+    pub(crate) ours: Vec<(&'a Row, f64)>,
+    /// The names of others, their values, and whether they were measured in the same run.
+    pub(crate) others: Vec<(&'a str, f64, bool)>,
+}
+
+impl<'a> Band<'a> {
+    fn of(budget: &'static Budget, table: &'a Table) -> Self {
+        let mut band = Self { budget, ours: vec![], others: vec![] };
+        for row in table.rows() {
+            for figure in row.figures.iter().filter(|figure| std::ptr::eq(figure.budget, budget)) {
+                match figure.other {
+                    Some(name) => band.others.push((name, figure.value, true)),
+                    None => band.ours.push((row, figure.value)),
+                }
+            }
+        }
+        band.others.extend(budget.elsewhere.iter().map(|&(name, value)| (name, value, false)));
+        band
+    }
+}
+
+fn page(bands: &[Band<'_>], machine: &str) -> String {
+    let values = || bands.iter().flat_map(|band| band.ours.iter().map(|(_, value)| (band.budget, *value)));
+    let met = values().filter(|(budget, value)| budget.is_met(*value)).count();
+    let mut page = format!(
+        "# Budgets\n\n\
+        {met} of {} measurements are within their budgets.\n\n\
+        ![The share of each budget that is used up](budgets.svg)\n\n\
+        A budget is used up at 100 %. Of a multiple, the part above 1 counts, and of the samples that must arrive, those \
+        that are missing. Figures of others with a star come from another time and a machine of the same kind, all \
+        other figures from this run:\n\n{machine}\n\
+        | budget | limit | case | measured | used | others |\n|---|---|---|---|---|---|\n",
+        values().count(),
+    );
+    for band in bands {
+        let Band { budget, ours, others } = band;
+        let mut others: Vec<String> = others
+            .iter()
+            .map(|(name, value, is_now)| {
+                format!("{name}: {}{}", budget.show(*value), if *is_now { "" } else { "\\*" })
+            })
+            .collect();
+        if ours.is_empty() {
+            let _ = writeln!(
+                page,
+                "| {} | {} | not measured: part `{}` | | | {} |",
+                budget.what,
+                budget.show_limit(),
+                budget.part,
+                others.join(", ")
+            );
+        }
+        let mut begins = (budget.what, budget.show_limit());
+        for (row, value) in ours {
+            let used = format!("{:.0} %", budget.share(*value) * 100.0);
+            let used = if budget.is_met(*value) { used } else { format!("**{used}**") };
+            let _ = writeln!(
+                page,
+                "| {} | {} | {}; {} | {} | {used} | {} |",
+                begins.0,
+                begins.1,
+                row.what,
+                row.who,
+                budget.show(*value),
+                std::mem::take(&mut others).join(", ")
+            );
+            begins = ("", String::new());
+        }
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budgets;
+
+    #[test]
+    fn every_budget_has_a_line_also_if_it_was_not_measured() {
+        let mut table = Table::default();
+        let row = |who: &str| Row { what: "pairs".to_owned(), who: who.to_owned(), ..Row::default() };
+        table.add(row("ours").keeps(&budgets::PAIR_MORE, 1.0).keeps(&budgets::PAIR_TIMES, 1.3));
+        table.add(row("theirs").beside(&budgets::PAIR_MORE, "dhat", 1320.0));
+        let bands: Vec<Band<'_>> = ALL.iter().map(|budget| Band::of(budget, &table)).collect();
+        let page = page(&bands, "- CPU: of a test\n");
+        let line = |of: &str| page.lines().find(|line| line.contains(of)).unwrap_or_else(|| panic!("{page}"));
+        assert!(page.contains("1 of 2 measurements are within their budgets"), "{page}");
+        let more = line("≤ +2 ns");
+        assert!(more.contains("pairs; ours | +1.0 ns | 50 % | dhat: +1320 ns |"), "{more}");
+        assert!(line("≤ 1.15×").contains("1.300× | **200 %** |"), "{page}");
+        assert!(
+            line(budgets::EXPORT.what).contains("not measured: part `export` | | | Go: 20.60 ms\\* |"),
+            "{page}"
+        );
+        let chart = chart::draw(&bands).expect("a chart without a file");
+        for budget in ALL {
+            assert!(chart.contains(budget.what), "{}", budget.what);
+        }
+        assert!(chart.contains("dhat"), "{chart}");
+    }
+}
