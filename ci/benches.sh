@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 cargo clippy -p rtprof-benches --all-targets -- -D warnings
-cargo test -p rtprof-benches --lib --bin bench --no-fail-fast
+cargo test -p rtprof-benches --lib --bin bench --bin slower --no-fail-fast
 [[ "${1:-}" == run ]] || exit 0
 report="$(mktemp -d)"
 trap 'rm -rf "$report"' EXIT

@@ -44,8 +44,10 @@ step 'sanitizers' ci/sanitizers.sh
 step 'damaged debug information' damaged_debug_information
 step 'fuzz targets' ci/fuzz.sh
 step 'benchmarks' ci/benches.sh run
+step 'nothing became much slower' ci/regressions.sh
 step 'beside four busy loops' beside_busy_loops
 step 'crates as they are published' ci/package.sh verify
+step 'changes of the public interface' ci/semver.sh
 step 'the oldest compiler' ci/msrv.sh
 
 echo "=== long"

@@ -6,6 +6,8 @@ use plotters::coord::types::RangedCoordf64;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
+use rtprof_benches::statistics::max;
+
 use crate::report::Band;
 
 /// The axis, in shares of a budget. Smaller and larger values stand at its ends.
@@ -77,15 +79,17 @@ fn plot<'a>(
             &(EmptyElement::at((AXIS.start, middle))
                 + Text::new(name, (-14, 0), text(13, &INK, HPos::Right))),
         )?;
-        for (number, (name, value, is_now)) in band.others.iter().enumerate() {
+        for (number, other) in band.others.iter().enumerate() {
+            for value in &other.values {
+                let at = (on_axis(budget.share(*value)), middle);
+                plane.draw(&Circle::new(at, 4, GREY.stroke_width(1)))?;
+            }
             // Names of neighbours stand above and below in turns.
             let aside = if number % 2 == 0 { 10 } else { -10 };
-            let name = format!("{name}{}", if *is_now { "" } else { "*" });
-            plane.draw(
-                &(EmptyElement::at((on_axis(budget.share(*value)), middle))
-                    + Circle::new((0, 0), 4, GREY.stroke_width(1))
-                    + Text::new(name, (0, aside), text(11, &GREY, HPos::Center))),
-            )?;
+            let name = format!("{}{}", other.name, if other.is_now { "" } else { "*" });
+            let at = (on_axis(budget.share(max(&other.values))), middle);
+            plane
+                .draw(&(EmptyElement::at(at) + Text::new(name, (0, aside), text(11, &GREY, HPos::Center))))?;
         }
         for (_, value) in &band.ours {
             let colour = if budget.is_met(*value) { WITHIN } else { BEYOND };

@@ -7,15 +7,27 @@ use std::time::Duration;
 use crate::binaries::workspace;
 use crate::effort::Effort;
 
-/// Returns the load of the machine over the last minute, five and fifteen. Read before the first measurement, it shows
-/// whether the machine was idle.
-pub(crate) fn load() -> String {
+/// What is known before the first measurement.
+pub(crate) struct Before {
+    /// The sources that are about to be built. They may be edited while their benchmarks run.
+    commit: String,
+    /// Shows whether the machine was idle.
+    load: String,
+}
+
+/// Call before the binaries are built.
+pub(crate) fn before() -> Before {
+    Before { commit: commit(), load: load() }
+}
+
+/// Returns the load of the machine over the last minute, five and fifteen.
+fn load() -> String {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     text.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
 }
 
 /// Returns the lines on the machine and the run, for the heading of a table.
-pub(crate) fn describe(effort: &Effort, load_before: &str, took: Duration) -> String {
+pub(crate) fn describe(effort: &Effort, before: &Before, took: Duration) -> String {
     let cores = std::thread::available_parallelism().map_or(0, usize::from);
     let kernel = first_line(fs::read_to_string("/proc/sys/kernel/osrelease").ok());
     let peers = peers(if effort.peers { &PEERS } else { &LOCKS });
@@ -24,10 +36,11 @@ pub(crate) fn describe(effort: &Effort, load_before: &str, took: Duration) -> St
         format!("- CPU: {}, {cores} cores", cpu()),
         format!("- kernel: {kernel}; {}", libc_version()),
         format!("- {}", output(Command::new(rustc()).arg("--version"))),
-        format!("- commit: {}", commit()),
+        format!("- commit: {}", before.commit),
         format!("- peers: {peers}"),
         format!(
-            "- load average before: {load_before}; after: {}; took {:.0} s\n",
+            "- load average before: {}; after: {}; took {:.0} s\n",
+            before.load,
             load(),
             took.as_secs_f64()
         ),

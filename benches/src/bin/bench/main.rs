@@ -109,6 +109,7 @@ fn main() -> ExitCode {
 }
 
 fn run(effort: &Effort, parts: &[(&str, Part)], report: Option<&Path>) -> io::Result<()> {
+    let before = machine::before();
     let has = |wanted| parts.iter().any(|(name, _)| *name == wanted);
     let binaries = Binaries::build(Wanted {
         allocators: effort.peers && has("allocation"),
@@ -117,14 +118,13 @@ fn run(effort: &Effort, parts: &[(&str, Part)], report: Option<&Path>) -> io::Re
         task_followers: effort.peers && has("tasks"),
         interposed: has("interpose"),
     })?;
-    let load_before = machine::load();
     let start = Instant::now();
     let mut table = Table::default();
     for (name, measure) in parts {
         eprintln!("bench: {name} ({:.0} s so far)", start.elapsed().as_secs_f64());
         measure(&binaries, effort, &mut table)?;
     }
-    let machine = machine::describe(effort, &load_before, start.elapsed());
+    let machine = machine::describe(effort, &before, start.elapsed());
     println!("# rtprof benchmarks\n\n{machine}\n{table}");
     report.map_or(Ok(()), |directory| report::write(directory, &machine, &table))
 }

@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Whether the public interface has changed as the versions say: cargo-semver-checks compares every published crate with
+# itself at a commit, by default the last release. Where the tool is not installed, or before the first release, this
+# says so.
+#
+#   ci/semver.sh [COMMIT]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+base="${1:-$(git describe --tags --abbrev=0 --match 'v*' 2>/dev/null || true)}"
+if [[ -z "$base" ]]; then
+    echo "SKIPPED: there is no release yet; name a commit to compare with" >&2
+    exit 0
+fi
+if ! cargo semver-checks --version >/dev/null 2>&1; then
+    echo "SKIPPED: 'cargo install --locked cargo-semver-checks' brings the tool" >&2
+    exit 0
+fi
+cargo semver-checks --workspace --exclude rtprof-benches --exclude rtprof-trace-check --baseline-rev "$base"
