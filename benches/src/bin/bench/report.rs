@@ -17,7 +17,7 @@ pub(crate) fn write(directory: &Path, machine: &str, table: &Table) -> io::Resul
     let bands: Vec<Band<'_>> = ALL.iter().map(|budget| Band::of(budget, table)).collect();
     fs::write(directory.join("budgets.md"), page(&bands, machine))?;
     fs::write(directory.join("budgets.svg"), chart::draw(&bands)?)?;
-    fs::write(directory.join("table.md"), format!("# All measurements\n\n{machine}\n{table}"))
+    fs::write(directory.join("table.md"), format!("# All measurements\n\n{machine}\n{table:#}"))
 }
 
 /// A budget with everything that was measured of it.

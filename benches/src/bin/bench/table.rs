@@ -194,6 +194,7 @@ const LEGEND: &str = "Medians and minima over rounds in which all contenders tak
     the quotients and differences within a round, so noise that hits a whole round cancels. Anchors come from other \
     runs on machines of the same kind.\n\n";
 
+/// With `{:#}` the columns are not aligned: the notes of one row would make all rows of a file long.
 impl fmt::Display for Table {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(LEGEND)?;
@@ -218,8 +219,9 @@ impl fmt::Display for Table {
             ]
         });
         let lines: Vec<[&str; 12]> = std::iter::once(HEADINGS).chain(cells).collect();
-        let widths: [usize; 12] = std::array::from_fn(|column| {
-            lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0)
+        let widths: [usize; 12] = std::array::from_fn(|column| match out.alternate() {
+            true => 0,
+            false => lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0),
         });
         for (number, line) in lines.iter().enumerate() {
             for (cell, width) in line.iter().zip(widths) {
@@ -228,7 +230,7 @@ impl fmt::Display for Table {
             writeln!(out, "|")?;
             if number == 0 {
                 for width in widths {
-                    write!(out, "|{}", "-".repeat(width + 2))?;
+                    write!(out, "|{}", "-".repeat(width.max(1) + 2))?;
                 }
                 writeln!(out, "|")?;
             }
