@@ -71,10 +71,14 @@ pub(crate) fn measure(binaries: &Binaries, effort: &Effort, table: &mut Table) -
     for ((kind, what), results) in KINDS.iter().zip(&results) {
         for (contender, nanos) in CONTENDERS.iter().zip(results) {
             let row = Row::of(*what, contender.who, nanos, Unit::Nanos);
-            table.add(if contender.who == BASELINE {
-                row.notes(format!("{} pairs, {COPIES} copies of the code", nanos.len()))
-            } else {
-                compared(row, nanos, &results[0], if *kind == "mutex" { contender.who } else { "" })
+            let times = ratio(nanos, &results[0]);
+            table.add(match (*kind, contender.who) {
+                (_, BASELINE) => row.notes(format!("{} pairs, {COPIES} copies of the code", nanos.len())),
+                ("mutex", OURS) => {
+                    compared(row, nanos, &results[0]).keeps(&MUTEX, times).anchor("Go 1.00 to 1.015×")
+                }
+                ("mutex", STD) => compared(row, nanos, &results[0]).beside(&MUTEX, STD, times),
+                _ => compared(row, nanos, &results[0]),
             });
         }
     }
@@ -90,20 +94,15 @@ fn turn(child: &mut Child, kind: &str, contender: &Contender, copy: usize) -> io
     Ok(nanos)
 }
 
-fn compared(row: Row, nanos: &[f64], baseline: &[f64], mutex_of: &str) -> Row {
+fn compared(row: Row, nanos: &[f64], baseline: &[f64]) -> Row {
     let of_copy = |values: &[f64], copy: usize| -> Vec<f64> {
         values.iter().copied().skip(copy).step_by(COPIES).collect()
     };
     let by_copy: Vec<f64> =
         (0..COPIES).map(|copy| ratio(&of_copy(nanos, copy), &of_copy(baseline, copy))).collect();
-    let row = row.against(BASELINE, nanos, baseline, Unit::Nanos).notes(format!(
+    row.against(BASELINE, nanos, baseline, Unit::Nanos).notes(format!(
         "by copy {:.3} to {:.3}",
         min(&by_copy),
         max(&by_copy)
-    ));
-    match mutex_of {
-        OURS => row.keeps(&MUTEX, ratio(nanos, baseline)).anchor("Go 1.00 to 1.015×"),
-        STD => row.beside(&MUTEX, STD, ratio(nanos, baseline)),
-        _ => row,
-    }
+    ))
 }
