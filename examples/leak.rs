@@ -1,13 +1,13 @@
-//! Indexes the Rust documentation on this machine (or this repository, if the documentation is missing), keeps part of
-//! the index, leaks some memory on purpose, and writes its own heap profile.
+//! Indexes the Rust documentation on this machine (or this repository, if the documentation is missing) again and again,
+//! as a search service does, leaks some memory on purpose, and writes its own heap profile.
 //!
 //! ```sh
-//! cargo run --release --example leak            # about 48 MiB of text
+//! cargo run --release --example leak            # about 96 MiB of text
 //! cargo run --release --example leak -- 200     # about 200 MiB
 //! ```
 //!
-//! The profile shows two things. The index (`Index::add` and the word strings below it) is alive on purpose.
-//! `remember_page`, the leak, keeps a copy of every page's beginning in a list that is never emptied.
+//! Each round replaces the index, so what it holds (`Index::add`, and the list of files in `collect`) stays the same.
+//! `remember_page`, the leak, copies every page into a list that is never emptied: it grows with each round.
 
 mod corpus;
 
@@ -19,35 +19,49 @@ use std::sync::Mutex;
 use std::time::Instant;
 
 use corpus::{MIB, plain_text, words};
+use rtprof::pprof::heap_top;
 
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+
+/// How often everything is indexed.
+const ROUNDS: usize = 4;
 
 /// The leak: pages for a "recently seen" list whose reader was never written.
 static SEEN: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let budget = corpus::budget(48)?;
+    let budget = corpus::budget(96)?;
     let root = corpus::source();
     let files = corpus::pages(&root);
 
     let start = Instant::now();
-    let (mut index, bytes) = build(&files, budget);
-    println!(
-        "indexed {} files, {:.1} MiB of {}, {} words, in {:.1?}",
-        index.pages.len(),
-        bytes as f64 / MIB as f64,
-        root.display(),
-        index.words.len(),
-        start.elapsed(),
-    );
-    index.forget_rare_words(3);
+    let mut index = Index::default();
+    let mut first_round = HashMap::new();
+    for round in 1..=ROUNDS {
+        drop(index);
+        let (built, bytes) = build(&files, budget / ROUNDS);
+        index = built;
+        println!(
+            "round {round}: {} files, {:.1} MiB of {}, {} words, after {:.1?}",
+            index.pages.len(),
+            bytes as f64 / MIB as f64,
+            root.display(),
+            index.words.len(),
+            start.elapsed(),
+        );
+        index.forget_rare_words(3);
+        if round == 1 {
+            let entries = heap_top(usize::MAX).into_iter();
+            first_round = entries.map(|entry| (entry.function, entry.inuse_space)).collect();
+        }
+    }
 
     rtprof::pprof::write_heap_profile(File::create("heap.pb.gz")?)?;
     let allocs = rtprof::pprof::lookup("allocs").ok_or("the allocs profile is built in")?;
     allocs.write_to(&mut File::create("allocs.pb.gz")?, 0)?;
 
-    print_top(15);
+    print_top(7, &first_round);
     println!("\nWrote heap.pb.gz and allocs.pb.gz. Look at them with:\n");
     println!("    go tool pprof -top heap.pb.gz");
     println!("    go tool pprof -http=localhost:8080 allocs.pb.gz");
@@ -102,8 +116,8 @@ fn build_part(files: &[PathBuf], budget: usize) -> (Index, usize) {
 
 #[inline(never)]
 fn remember_page(text: &str) {
-    let beginning: String = text.chars().take(4096).collect();
-    SEEN.lock().expect("nobody panics while holding it").push(beginning);
+    let page = text.to_owned();
+    SEEN.lock().expect("no thread panics while it holds the lock").push(page);
 }
 
 impl Index {
@@ -133,16 +147,15 @@ impl Index {
     }
 }
 
-fn print_top(n: usize) {
+fn print_top(n: usize, first_round: &HashMap<String, i64>) {
     let mib = |bytes: i64| bytes as f64 / MIB as f64;
-    println!("\n{:>10} {:>10} {:>10} {:>10}  function", "in use", "objects", "allocated", "objects");
-    for entry in rtprof::pprof::heap_top(n) {
+    println!("\n{:>10} {:>14} {:>10}  function", "in use", "after round 1", "allocated");
+    for entry in heap_top(n) {
         println!(
-            "{:>6.2} MiB {:>10} {:>6.1} MiB {:>10}  {}",
+            "{:>6.2} MiB {:>10.2} MiB {:>6.1} MiB  {}",
             mib(entry.inuse_space),
-            entry.inuse_objects,
+            mib(first_round.get(&entry.function).copied().unwrap_or(0)),
             mib(entry.alloc_space),
-            entry.alloc_objects,
             entry.function,
         );
     }

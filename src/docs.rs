@@ -1,6 +1,7 @@
 //! The guides, included so that their examples are compiled.
 
-#[cfg(feature = "http")]
+/// Compiled with a service that spawns tasks.
+#[cfg(all(feature = "http", feature = "tokio"))]
 #[doc = include_str!("../README.md")]
 mod readme {}
 

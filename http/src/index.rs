@@ -18,7 +18,9 @@ const STYLE: &str = include_str!("pages/index.css");
 fn description(name: &str) -> &'static str {
     match name {
         "allocs" => "What was ever allocated, by the stack that did: heap, shown by alloc_space.",
-        "block" => "Where threads waited: locks, channels, joins of rtprof::sync and rtprof::thread.",
+        "block" => {
+            "Where threads waited for locks, channels and joins, and async tasks for anything that they await."
+        }
         "goroutine" => "Where every thread and async task is, and what it waits for.",
         "goroutineleak" => "Async tasks that wait for ever: an estimate, by wakers that are gone.",
         "heap" => "What is in use, by the stack that allocated it.",
@@ -229,11 +231,11 @@ const PARAMETERS: &str = r#"<h2>Parameters</h2>
 <dl class="parameters">
 <dt>debug=1</dt><dd>the profile as text; without it, profile.proto for <code>go tool pprof</code></dd>
 <dt>debug=2</dt><dd>of goroutine and goroutineleak, each by itself with its name and for how long it has waited, as a Go program that panics prints them</dd>
-<dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; not of the program's own profiles</dd>
+<dt>seconds=N</dt><dd>what is added in the next N seconds, instead of all since the program began; profiles that the program itself has added do not have this</dd>
 <dt>gc=1</dt><dd>of heap, for Go's tools; it makes a difference only in programs that use rtprof::collector</dd>
 <dt>format=flamegraph</dt><dd>a page to look at, without a network</dd>
 <dt>format=collapsed</dt><dd>a line for each stack, for flame graph tools</dd>
-<dt>sample_index=NAME</dt><dd>of those two, the value: alloc_space, inuse_objects, delay, ..</dd>
+<dt>sample_index=NAME</dt><dd>with format=flamegraph or collapsed, the value to show: alloc_space, inuse_objects, delay, ..</dd>
 <dt>symbolize=full</dt><dd>all names, however long it takes to find them; without it a file has those that are found within
 6 s, or 2 s after its seconds</dd>
 <dt>hz=N</dt><dd>of profile, N samples in a second of a thread's processor time instead of 100; of trace, with so many
