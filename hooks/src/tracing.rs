@@ -2,7 +2,8 @@
 
 use std::cell::RefCell;
 use std::fmt::{self, Write};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rtprof_tracer::{Region, Suspended, Task, is_enabled, log, start_region};
 use tracing_core::field::{Field, Visit};
@@ -11,9 +12,9 @@ use tracing_core::{Event, Subscriber};
 use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
-/// Entered spans of one thread beyond which the oldest is forgotten. A guard that is held across an await is dropped on
-/// another thread, and its span remains here.
-const ENTERED: usize = 128;
+/// Entered spans of one thread beyond which the older half is forgotten. A guard that is held across an await is dropped
+/// on another thread, and its span remains here. Recursion does not reach this: a thread's stack ends before.
+const ENTERED: usize = 8192;
 
 thread_local! {
     static STACK: RefCell<Vec<Entered>> = const { RefCell::new(Vec::new()) };
@@ -29,30 +30,42 @@ thread_local! {
 /// Other regions and messages of a goroutine that is in a span belong to the span's task.
 ///
 /// ```
-/// use tracing_subscriber::layer::SubscriberExt;
+/// use tracing_subscriber::filter::LevelFilter;
+/// use tracing_subscriber::layer::{Layer, SubscriberExt};
 /// use tracing_subscriber::util::SubscriberInitExt;
 ///
-/// tracing_subscriber::registry().with(rtprof_hooks::tracing::layer()).init();
+/// let layer = rtprof_hooks::tracing::layer().with_filter(LevelFilter::INFO);
+/// tracing_subscriber::registry().with(layer).init();
 /// ```
 ///
-/// While nothing is recorded, a span or an event costs a few loads. Where every function is a span, give the layer a
-/// filter (`with_filter(LevelFilter::INFO)`): a span takes two events of a trace, and two more each time that it is
-/// entered.
+/// While nothing is recorded, the layer itself costs a few loads for a span or an event. Without a filter it wants spans
+/// and events of every level, though, which the registry then makes: that takes some 60 ns for a span that no other layer
+/// wants. And a span takes two events of a trace, and two more each time that it is entered.
 ///
 /// A span that exists when a trace begins is in it from the first time that it is entered. A span that is entered when
 /// a trace begins is in it from the next time.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Layer {
-    _private: (),
+    /// Subscribers number their spans each from 1, and one thread may use several subscribers.
+    number: u64,
+}
+
+impl Default for Layer {
+    fn default() -> Self {
+        layer()
+    }
 }
 
 /// Returns the layer: `tracing_subscriber::registry().with(rtprof::tracing::layer())`.
+#[must_use = "a subscriber has to have it"]
 pub fn layer() -> Layer {
-    Layer { _private: () }
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    Layer { number: LAST.fetch_add(1, Ordering::Relaxed) }
 }
 
 /// A span that this thread is in.
 struct Entered {
+    layer: u64,
     span: Id,
     /// The task that was current before.
     before: Suspended,
@@ -60,23 +73,29 @@ struct Entered {
     _region: Region,
 }
 
-/// What the registry keeps with a span: its task in the trace that is written.
+/// What the registry keeps with a span, and drops when the span is closed: its task in the trace that is written.
 struct SpanTask(Task);
 
-/// How many there are: while there is none, spans that are closed need not be looked up.
-static SPAN_TASKS: AtomicUsize = AtomicUsize::new(0);
+/// A task that is current until this is dropped.
+struct Current(Suspended);
 
-impl SpanTask {
-    fn new(task: Task) -> Self {
-        SPAN_TASKS.fetch_add(1, Ordering::Relaxed);
+impl Current {
+    fn new(mut task: Suspended) -> Self {
+        task.swap();
         Self(task)
     }
 }
 
-impl Drop for SpanTask {
+impl Drop for Current {
     fn drop(&mut self) {
-        SPAN_TASKS.fetch_sub(1, Ordering::Relaxed);
+        self.0.swap();
     }
+}
+
+/// Runs `f`, which looks into the registry's data of a span. The registry panics then if another layer has panicked while
+/// it had the data, for example in a value's `Debug`. Without rtprof the program would go on.
+fn caught<T>(f: impl FnOnce() -> T) -> Option<T> {
+    catch_unwind(AssertUnwindSafe(f)).ok()
 }
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for Layer {
@@ -84,7 +103,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         if is_enabled()
             && let Some(span) = context.span(id)
         {
-            begin(&span);
+            caught(|| begin(&span));
             log_fields(&span, |visitor| attributes.record(visitor));
         }
     }
@@ -101,12 +120,12 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         if is_enabled()
             && let Some(span) = context.span(id)
         {
-            enter(&span);
+            self.enter(&span);
         }
     }
 
     fn on_exit(&self, id: &Id, _: Context<'_, S>) {
-        exit(id);
+        self.exit(id);
     }
 
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
@@ -116,22 +135,49 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> tracing_subscriber::Layer<S> for La
         let metadata = event.metadata();
         let mut text = Text(metadata.level().to_string());
         event.record(&mut text);
-        // The span is another than the thread is in if the program has named one.
-        match context.event_span(event).filter(|_| !event.is_contextual()) {
-            Some(span) => within(&span, || log(metadata.target(), &text.0)),
-            None => log(metadata.target(), &text.0),
-        }
+        // The program may have named another span than the one the thread is in, or none.
+        let named = (!event.is_contextual()).then(|| context.event_span(event));
+        let _current = named.map(|span| Current::new(span.map_or(Suspended::NONE, |span| task_of(&span))));
+        log(metadata.target(), &text.0);
+    }
+}
+
+impl Layer {
+    fn enter<'a, R: LookupSpan<'a>>(&self, span: &SpanRef<'a, R>) {
+        caught(|| begin(span));
+        let task = task_of(span);
+        // On a thread that ends, the span is not entered.
+        let _ = STACK.try_with(|stack| {
+            let mut before = task;
+            before.swap();
+            let region = start_region(span.name());
+            let entered = Entered { layer: self.number, span: span.id(), before, _region: region };
+            let forgotten = {
+                let mut stack = stack.borrow_mut();
+                let oldest = if stack.len() < ENTERED { 0 } else { ENTERED / 2 };
+                let forgotten: Vec<Entered> = stack.drain(..oldest).collect();
+                stack.push(entered);
+                forgotten
+            };
+            drop(forgotten);
+        });
     }
 
-    fn on_close(&self, id: Id, context: Context<'_, S>) {
-        // The task ends here. The registry would end it when it uses the span's place again.
-        // A thread that closes a span with a task has seen that task begin.
-        if SPAN_TASKS.load(Ordering::Relaxed) != 0
-            && let Some(span) = context.span(&id)
-        {
-            let task = span.extensions_mut().remove::<SpanTask>();
-            drop(task);
-        }
+    /// Leaves a span. It need not be the last that the thread has entered.
+    fn exit(&self, span: &Id) {
+        let left = STACK.try_with(|stack| {
+            let mut stack = stack.borrow_mut();
+            let at =
+                stack.iter().rposition(|entered| entered.layer == self.number && entered.span == *span)?;
+            let mut left = stack.remove(at);
+            match stack.get_mut(at) {
+                // The span entered after it is still current, and returns to what was before both.
+                Some(next) => core::mem::swap(&mut next.before, &mut left.before),
+                None => left.before.swap(),
+            }
+            Some(left)
+        });
+        drop(left);
     }
 }
 
@@ -147,8 +193,7 @@ fn begin<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) {
             continue;
         }
         // A task that begins is current. This one is only where its span is entered.
-        let mut current = Suspended::NONE;
-        current.swap();
+        let current = Current::new(Suspended::NONE);
         let task = match span.parent() {
             Some(parent) => match parent.extensions().get::<SpanTask>() {
                 Some(parent) => parent.0.child(span.name()),
@@ -156,8 +201,8 @@ fn begin<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) {
             },
             None => Task::new(span.name()),
         };
-        current.swap();
-        let task = SpanTask::new(task);
+        drop(current);
+        let task = SpanTask(task);
         // A span that two threads enter at the same time: the task of the first remains.
         let mut extensions = span.extensions_mut();
         let stale = match extensions.get_mut::<SpanTask>() {
@@ -169,48 +214,10 @@ fn begin<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) {
     }
 }
 
-fn enter<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) {
-    begin(span);
-    let mut before = current_in(span);
-    before.swap();
-    let entered = Entered { span: span.id(), before, _region: start_region(span.name()) };
-    // On a thread that ends, the span is not entered.
-    let _ = STACK.try_with(|stack| {
-        let mut stack = stack.borrow_mut();
-        if stack.len() == ENTERED {
-            stack.remove(0);
-        }
-        stack.push(entered);
-    });
-}
-
-/// Leaves a span. It need not be the last that the thread has entered.
-fn exit(span: &Id) {
-    let left = STACK.try_with(|stack| {
-        let mut stack = stack.borrow_mut();
-        let at = stack.iter().rposition(|entered| entered.span == *span)?;
-        let mut left = stack.remove(at);
-        match stack.get_mut(at) {
-            // The span entered after it is still current, and returns to what was before both.
-            Some(next) => core::mem::swap(&mut next.before, &mut left.before),
-            None => left.before.swap(),
-        }
-        Some(left)
-    });
-    drop(left);
-}
-
 /// Returns the task of a span, to make it current.
-fn current_in<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) -> Suspended {
-    span.extensions().get::<SpanTask>().map_or(Suspended::NONE, |task| Suspended::of(&task.0))
-}
-
-/// Runs `f` while the span's task is current.
-fn within<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>, f: impl FnOnce()) {
-    let mut current = current_in(span);
-    current.swap();
-    f();
-    current.swap();
+fn task_of<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>) -> Suspended {
+    let task = caught(|| span.extensions().get::<SpanTask>().map(|task| Suspended::of(&task.0)));
+    task.flatten().unwrap_or(Suspended::NONE)
 }
 
 /// Writes the fields of a span, if it has any, as a message of its task.
@@ -218,7 +225,8 @@ fn log_fields<'a, R: LookupSpan<'a>>(span: &SpanRef<'a, R>, record: impl FnOnce(
     let mut text = Text(String::new());
     record(&mut text);
     if !text.0.is_empty() {
-        within(span, || log("fields", &text.0));
+        let _current = Current::new(task_of(span));
+        log("fields", &text.0);
     }
 }
 

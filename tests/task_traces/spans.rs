@@ -6,9 +6,12 @@ use std::thread;
 
 use rtprof::task::Instrument;
 use rtprof_trace_check::{Event, EventType};
-use tracing::{Span, debug_span, info, info_span, warn};
+use tracing::dispatcher::with_default;
+use tracing::span::{Id, Record};
+use tracing::{Span, Subscriber, debug_span, info, info_span, warn};
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::{Layer, SubscriberExt};
+use tracing_subscriber::layer::{self, Layer, SubscriberExt};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::support::child;
 use crate::trace_go;
@@ -120,6 +123,112 @@ fn spans_left_in_any_order() {
         ];
         assert_eq!(logs(&trace), expected.map(|(text, task)| (text.to_owned(), task)));
         trace_go::check("spans-order", &trace, &[]);
+    });
+}
+
+/// The parent that the program names for an event counts, also if it is none, or not in the trace.
+#[test]
+fn events_with_a_parent() {
+    child::isolated("events_with_a_parent", || {
+        subscribe();
+        let trace = record(|| {
+            let other = info_span!("other");
+            let fine = debug_span!("too fine");
+            info_span!("current").in_scope(|| {
+                info!("here");
+                info!(parent: &other, "there");
+                info!(parent: None, "nowhere");
+                info!(parent: &fine, "hidden");
+            });
+        });
+        let tasks = tasks(&trace);
+        let [("other", other, 0), ("current", current, 0)] = tasks[..] else { panic!("{tasks:?}") };
+        let expected = [("here", current), ("there", other), ("nowhere", 0), ("hidden", 0)];
+        let expected = expected.map(|(text, task)| (format!("task_traces::spans: INFO {text}"), task));
+        assert_eq!(logs(&trace), expected);
+    });
+}
+
+/// Each of many spans inside each other has its region, and each event its span.
+#[test]
+fn spans_of_a_deep_recursion() {
+    const DEPTH: usize = 500;
+    fn descend(depth: usize) {
+        info_span!("level").in_scope(|| {
+            if depth > 1 {
+                descend(depth - 1);
+            }
+            info!("back");
+        });
+    }
+    child::isolated("spans_of_a_deep_recursion", || {
+        subscribe();
+        let trace = record(|| descend(DEPTH));
+        trace.assert_whole();
+        let tasks: Vec<u64> = tasks(&trace).into_iter().map(|(_, task, _)| task).collect();
+        let inner_first: Vec<u64> = tasks.iter().rev().copied().collect();
+        let begins = tasks.iter().map(|&task| ("level", task, true));
+        let ends = inner_first.iter().map(|&task| ("level", task, false));
+        assert_eq!(tasks.len(), DEPTH);
+        assert_eq!(regions(&trace), begins.chain(ends).collect::<Vec<_>>());
+        assert_eq!(logs(&trace).into_iter().map(|(_, task)| task).collect::<Vec<_>>(), inner_first);
+        assert_eq!(ended(&trace), inner_first);
+    });
+}
+
+/// Two subscribers of one thread number their spans alike.
+#[test]
+fn spans_of_two_subscribers() {
+    child::isolated("spans_of_two_subscribers", || {
+        let new = || tracing::Dispatch::new(tracing_subscriber::registry().with(rtprof::tracing::layer()));
+        let (one, two) = (new(), new());
+        let trace = record(|| {
+            let (outer, inner) =
+                (with_default(&one, || info_span!("outer")), with_default(&two, || info_span!("inner")));
+            assert_eq!(outer.id(), inner.id(), "this test is about equal numbers");
+            let (outer, inner) = (outer.entered(), inner.entered());
+            drop(outer);
+            with_default(&two, || info!("in inner"));
+            drop(inner);
+        });
+        let tasks = tasks(&trace);
+        let [("outer", ..), ("inner", inner, _)] = tasks[..] else { panic!("{tasks:?}") };
+        assert_eq!(logs(&trace), [("task_traces::spans: INFO in inner".to_owned(), inner)]);
+    });
+}
+
+/// Another layer that panics while it has a span's data, as one that formats a value whose `Debug` panics: a program that
+/// survives this without a trace survives it with one.
+#[test]
+fn a_panic_in_another_layer() {
+    struct Panics;
+
+    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Panics {
+        fn on_record(&self, span: &Id, _: &Record<'_>, context: layer::Context<'_, S>) {
+            let span = context.span(span).expect("it is open");
+            let _data = span.extensions_mut();
+            panic!("another layer has a defect");
+        }
+    }
+
+    child::isolated("a_panic_in_another_layer", || {
+        let subscriber = tracing_subscriber::registry().with(Panics).with(rtprof::tracing::layer());
+        tracing::subscriber::set_global_default(subscriber).expect("it is the only one");
+        let trace = record(|| {
+            let broken = info_span!("broken", value = tracing::field::Empty);
+            let kept = broken.clone();
+            let thread = thread::spawn(move || {
+                let _entered = broken.enter();
+                broken.record("value", 1);
+            });
+            thread.join().expect_err("the other layer panics");
+            kept.in_scope(|| info_span!("inner").in_scope(|| info!("goes on")));
+            info!(parent: &kept, "after");
+        });
+        let texts: Vec<String> = logs(&trace).into_iter().map(|(text, _)| text).collect();
+        assert_eq!(texts, ["goes on", "after"].map(|text| format!("task_traces::spans: INFO {text}")));
+        let broken = tasks(&trace)[0].1;
+        assert!(ended(&trace).contains(&broken), "the registry drops the task when the span is closed");
     });
 }
 
