@@ -15,6 +15,7 @@ for row in 'rtprof, block 1, mutex 1' 'one mutex event, hot' 'channel ping-pong'
     grep -q "$row" <<<"$table" || { echo "the table has no row '$row'" >&2; exit 1; }
 done
 # A quick run has no jemalloc; every other budget has a figure.
+[[ -s "$report/budgets.md" ]]
 missing="$(grep 'not measured' "$report/budgets.md" | grep -v 'jemalloc' || true)"
 [[ -z "$missing" ]] || { echo "budgets without a figure: $missing" >&2; exit 1; }
 grep -q '</svg>' "$report/budgets.svg"

@@ -5,14 +5,22 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
+if (($# == 0)) && [[ "$(git rev-parse --is-shallow-repository)" == true ]]; then
+    echo "this clone does not have the commit of the last report: name one, or fetch it with git fetch --unshallow" >&2
+    exit 2
+fi
 base="${1:-$(git log -1 --format=%h -- docs/overhead/table.md)}"
 git rev-parse --verify --quiet "$base^{commit}" >/dev/null || { echo "no commit '$base'" >&2; exit 2; }
 work="$PWD/target/regressions"
-rm -rf "$work/before" "$work/tables"
+# A folder for each commit: the files of an older one look older than what was built for a newer one, and cargo would not
+# build them again.
+built="$work/target-$(git rev-parse "$base^{commit}")"
+mkdir -p "$work"
+find "$work" -mindepth 1 -maxdepth 1 ! -path "$built" -exec rm -rf {} +
 mkdir -p "$work/before" "$work/tables"
 git archive "$base" | tar -x -C "$work/before"
 
-before() { (cd "$work/before" && CARGO_TARGET_DIR="$work/target" cargo run --release -q -p rtprof-benches --bin bench -- --quick); }
+before() { (cd "$work/before" && CARGO_TARGET_DIR="$built" cargo run --release -q -p rtprof-benches --bin bench -- --quick); }
 after() { cargo run --release -q -p rtprof-benches --bin bench -- --quick; }
 
 echo "compared with $(git log -1 --format='%h %s' "$base")"

@@ -348,6 +348,13 @@ fn two_servers_are_two() {
 #[track_caller]
 fn with_variables(scenario: &str, variables: &[(&str, &str)], check: impl FnOnce()) {
     let set = |command: &mut std::process::Command| {
+        // Not the variables of who runs the tests.
+        for (name, _) in std::env::vars_os() {
+            let is_ours = |name: &str| name.starts_with("RTPROF") && !name.starts_with("RTPROF_TEST");
+            if name.to_str().is_some_and(is_ours) {
+                command.env_remove(name);
+            }
+        }
         for (name, value) in variables {
             command.env(name, value);
         }
@@ -404,9 +411,15 @@ fn init_follows_the_environment() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = taken.local_addr().expect("it is bound").to_string();
     with_variables("a port in use", &[("RTPROF_ADDR", &*address)], || {
-        let error = std::io::Error::from(rtprof::init().expect_err("it is in use"));
+        let error = rtprof::init().expect_err("it is in use");
+        assert!(std::error::Error::source(&error).is_none(), "its text is in the error's");
+        // What a `main` shows that returns the error.
+        let shown = format!("{error:?}");
+        assert!(shown.contains("Address already in use") && shown.contains("RTPROF_ADDR"), "{shown}");
+        assert!(!shown.contains("RTPROF_ALLOW_REMOTE"), "{shown}");
+        let error = std::io::Error::from(error);
         assert_eq!(error.kind(), ErrorKind::AddrInUse);
-        assert!(error.to_string().contains("RTPROF_ADDR"), "{error}");
+        assert_eq!(error.to_string(), shown);
     });
     with_variables("an address for others", &[("RTPROF_ADDR", "0.0.0.0:0")], || {
         let error = rtprof::init().expect_err("others reach it").to_string();

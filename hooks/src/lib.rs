@@ -16,6 +16,7 @@
 //! Taking a free lock is one compare-and-swap, as without rtprof: it reads no clock, no thread-local and no flag.
 
 // Models use a part of this crate.
+#![cfg_attr(docsrs, feature(doc_cfg), doc(auto_cfg(hide(loom))))]
 #![cfg_attr(loom, allow(dead_code, unreachable_pub, unused_imports))]
 
 pub mod sync;

@@ -8,6 +8,7 @@ use std::str::FromStr;
 use rtprof_profiler::contention::{block_profile_rate, set_block_profile_rate, set_mutex_profile_fraction};
 use rtprof_profiler::rate::set_mem_profile_rate;
 
+use crate::listen::ReachedByOthers;
 use crate::{Config, Server, serve_with};
 
 const SWITCH: &str = "RTPROF";
@@ -38,8 +39,9 @@ const DEFAULT_MUTEX_FRACTION: i64 = 10;
 /// | `RTPROF_BLOCK_PROFILE_RATE` | nanoseconds of waiting per sample; 1 records all, 0 nothing | 10000 |
 /// | `RTPROF_MUTEX_PROFILE_FRACTION` | contended unlocks per sample; 1 records all, 0 nothing | 10 |
 ///
-/// An empty variable counts as absent. Rates that the program has set before the call remain, unless a variable is
-/// set. The heap profile needs the program's `#[global_allocator]` in any case.
+/// An empty variable counts as absent; with `RTPROF=off` the others are not read. Rates other than 0 that the program
+/// has set before the call remain, unless a variable is set; so does a heap rate of 0. The heap profile needs the
+/// program's `#[global_allocator]` in any case.
 ///
 /// Returns the server, which runs on if it is dropped; `None` if it is switched off.
 ///
@@ -61,8 +63,8 @@ pub fn init() -> Result<Option<Server>, InitError> {
     Settings::read(|name| std::env::var_os(name))?.apply()
 }
 
-/// Why [`init`] failed.
-#[derive(Debug)]
+/// Why [`init`] failed. `Debug` prints the same sentences as `Display`, because that is what a `main` shows that returns
+/// the error.
 #[non_exhaustive]
 pub enum InitError {
     /// A variable has a value that it cannot have.
@@ -85,19 +87,33 @@ impl fmt::Display for InitError {
             Self::Variable { name, value, expected } => {
                 write!(f, "the variable {name} is {value:?}, but must be {expected}")
             }
-            Self::Serve(error) => write!(
-                f,
-                "{error}. {ADDRESS} sets the address of profiles ({ADDRESS}=off: none); {ALLOW_REMOTE}=on allows one \
-                 that other machines reach, for which {TOKEN} should be set"
-            ),
+            Self::Serve(error) => match error.get_ref().and_then(|error| error.downcast_ref()) {
+                Some(ReachedByOthers(address)) => write!(
+                    f,
+                    "{address} can be reached from other machines, and profiles tell names, paths and labels; serve on \
+                     127.0.0.1, or allow it with the variable {ALLOW_REMOTE}=on and set a token in {TOKEN}"
+                ),
+                None => write!(
+                    f,
+                    "{error}. The variable {ADDRESS} sets another address and port (port 0 is any free one), and \
+                     {ADDRESS}=off starts no server"
+                ),
+            },
         }
+    }
+}
+
+impl fmt::Debug for InitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
     }
 }
 
 impl std::error::Error for InitError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::Serve(error) => Some(error),
+            // `Display` has the text of this error.
+            Self::Serve(error) => error.source(),
             Self::Variable { .. } => None,
         }
     }
@@ -127,21 +143,43 @@ struct Settings {
 }
 
 impl Settings {
+    const OFF: Self = Self {
+        is_on: false,
+        address: None,
+        allow_remote: false,
+        token: None,
+        mem_rate: None,
+        block_rate: None,
+        mutex_fraction: None,
+    };
+
     /// Reads all variables before anything is changed.
     fn read(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, InitError> {
         let text = |name: &'static str| match variable(name).map(OsString::into_string) {
             None => Ok(None),
             Some(Ok(text)) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
             Some(Err(value)) => {
-                let value = value.to_string_lossy().into_owned();
+                // A token is a secret, also a wrong one.
+                let value =
+                    if name == TOKEN { "..".to_owned() } else { value.to_string_lossy().into_owned() };
                 Err(InitError::Variable { name, value, expected: "UTF-8" })
             }
         };
+        // The operator who switches everything off is not held up by another variable.
+        if switch(SWITCH, text(SWITCH)?)? == Some(false) {
+            return Ok(Self::OFF);
+        }
         Ok(Self {
-            is_on: switch(SWITCH, text(SWITCH)?)?.unwrap_or(true),
+            is_on: true,
             address: match text(ADDRESS)? {
                 None => Some(DEFAULT_ADDRESS.to_owned()),
-                Some(address) => (address != "off").then_some(address),
+                Some(value) if value.eq_ignore_ascii_case("off") => None,
+                Some(value) if value.starts_with(':') => {
+                    let expected =
+                        "an address with a port, as 127.0.0.1:6060, or 0.0.0.0:6060 for all networks";
+                    return Err(InitError::Variable { name: ADDRESS, value, expected });
+                }
+                address => address,
             },
             allow_remote: switch(ALLOW_REMOTE, text(ALLOW_REMOTE)?)?.unwrap_or(false),
             token: text(TOKEN)?,
@@ -150,7 +188,7 @@ impl Settings {
             mutex_fraction: number::<u32>(
                 MUTEX_FRACTION,
                 text(MUTEX_FRACTION)?,
-                "a count, 0 for no samples",
+                "a number up to 4294967295, 0 for no samples",
             )?
             .map(i64::from),
         })
@@ -239,22 +277,27 @@ mod tests {
         };
         assert_eq!(set, Ok(expected));
         assert_eq!(read(&[("RTPROF_ADDR", "off")]).unwrap().address, None);
-        assert!(!read(&[("RTPROF", "OFF")]).unwrap().is_on);
+        assert_eq!(read(&[("RTPROF_ADDR", "OFF")]).unwrap().address, None);
+        assert_eq!(read(&[("RTPROF", "OFF"), ("RTPROF_BLOCK_PROFILE_RATE", "x")]), Ok(Settings::OFF));
     }
 
     #[test]
     fn impossible_values_are_named() {
         for (name, value) in [
             ("RTPROF", "maybe"),
+            ("RTPROF_ADDR", ":6060"),
             ("RTPROF_ALLOW_REMOTE", "127.0.0.1"),
             ("RTPROF_MEM_PROFILE_RATE", "512k"),
             ("RTPROF_BLOCK_PROFILE_RATE", "-1"),
-            ("RTPROF_MUTEX_PROFILE_FRACTION", "-1"),
+            ("RTPROF_MUTEX_PROFILE_FRACTION", "4294967296"),
         ] {
             let error = read(&[(name, value)]).unwrap_err();
             assert!(error.contains(name) && error.contains(value) && error.contains("must be"), "{error}");
         }
         let error = Settings::read(|_| Some(OsString::from_vec(vec![0xff]))).unwrap_err();
         assert!(error.to_string().contains("UTF-8"), "{error}");
+        let token = |name: &str| (name == TOKEN).then(|| OsString::from_vec(b"s3cret\xff".to_vec()));
+        let error = Settings::read(token).unwrap_err();
+        assert!(error.to_string().contains(TOKEN) && !error.to_string().contains("s3cret"), "{error}");
     }
 }

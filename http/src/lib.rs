@@ -42,6 +42,7 @@
 //! # Platforms
 //! The server works on every platform; the contents of profiles depend on the recorders.
 
+#![cfg_attr(docsrs, feature(doc_cfg))]
 #![forbid(unsafe_code)]
 
 mod answer;

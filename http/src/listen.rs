@@ -1,5 +1,6 @@
 //! Resolves and binds the address of a server.
 
+use std::fmt;
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -17,17 +18,30 @@ pub(crate) fn bind(addresses: impl ToSocketAddrs, allow_remote: bool) -> io::Res
     }
     let remote = addresses.iter().find(|address| !address.ip().to_canonical().is_loopback());
     if let Some(remote) = remote.filter(|_| !allow_remote) {
-        let message = format!(
-            "{remote} can be reached from other machines, and profiles tell names, paths and labels; serve on \
-             127.0.0.1, or allow it with Config::allow_remote and set Config::token"
-        );
-        return Err(io::Error::new(io::ErrorKind::PermissionDenied, message));
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, ReachedByOthers(*remote)));
     }
     let listener = TcpListener::bind(&addresses[..])
         .map_err(|error| explained(error, &format!("cannot serve profiles on {}", list(&addresses))))?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }
+
+/// The address that is refused because other machines reach it.
+#[derive(Debug)]
+pub(crate) struct ReachedByOthers(pub(crate) SocketAddr);
+
+impl fmt::Display for ReachedByOthers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} can be reached from other machines, and profiles tell names, paths and labels; serve on 127.0.0.1, or \
+             allow it with Config::allow_remote and set Config::token",
+            self.0
+        )
+    }
+}
+
+impl std::error::Error for ReachedByOthers {}
 
 fn explained(error: io::Error, what: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{what}: {error}"))

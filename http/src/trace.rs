@@ -51,9 +51,7 @@ fn copy(reader: &mut impl Read, w: &mut dyn Write) -> io::Result<()> {
             return Ok(());
         }
         w.write_all(&buffer[..len])?;
-        if len < buffer.len() {
-            w.flush()?;
-        }
+        w.flush()?;
     }
 }
 
