@@ -8,8 +8,8 @@ use tokio::runtime::Builder;
 
 /// Makes the threads of a runtime goroutines from their start, and shows in traces when its workers have nothing to do:
 /// as a wait for the network, which is where they wait for sockets, timers and tasks. A worker runs from its wake until
-/// it polls a task of [`task`](crate::task), or has nothing to do again. Without this a trace has a worker from its
-/// first event on.
+/// it polls a task of [`task`](crate::task), or has nothing to do again. A worker that has nothing to do when the trace
+/// begins is in a system call until it wakes. Without this a trace has a worker from its first event on.
 ///
 /// ```
 /// # use rtprof_hooks as rtprof;
