@@ -51,7 +51,9 @@ within_three() {
 leak() {
     check example remember_page heap.pb.gz allocs.pb.gz
     [[ -n "$go" ]] || return 0
-    go tool pprof -top -nodecount=1 heap.pb.gz | grep -q 'leak::remember_page$' || { echo "the leak is not first" >&2; return 1; }
+    local top
+    top="$(go tool pprof -top -nodecount=1 heap.pb.gz)"
+    grep -q 'leak::remember_page$' <<<"$top" || { echo "the leak is not first: $top" >&2; return 1; }
 }
 within_three leak
 

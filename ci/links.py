@@ -27,7 +27,8 @@ def anchor(heading):
 def main():
     files = tracked()
     texts = {name: without_code((ROOT / name).read_text()) for name in files if name.endswith(".md")}
-    anchors = {name: {anchor(heading) for heading in re.findall(r"^#+ (.*)", text, re.MULTILINE)} for name, text in texts.items()}
+    headings = {name: re.findall(r"^#+ (.*)", text, re.MULTILINE) for name, text in texts.items()}
+    anchors = {name: set(map(anchor, found)) for name, found in headings.items()}
     wrong = []
     for name, text in texts.items():
         folder = pathlib.PurePosixPath(name).parent
@@ -44,7 +45,8 @@ def main():
             # A path may leave out the crate's folder.
             if not any(known == path or known.endswith(f"/{path}") for known in files) and not path.startswith("target/"):
                 wrong.append(f"{name}: no path {path}")
-    sys.exit("\n".join(wrong))
+    if wrong:
+        sys.exit("\n".join(wrong))
 
 
 main()

@@ -13,7 +13,7 @@ use tracing_subscriber::layer::Context;
 use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 /// Entered spans of one thread beyond which the older half is forgotten. A guard that is held across an await is dropped
-/// on another thread, and its span remains here. Recursion does not reach this: a thread's stack ends before.
+/// on another thread, and its span remains here. Spans that are nested more deeply lose their outer regions.
 const ENTERED: usize = 8192;
 
 thread_local! {

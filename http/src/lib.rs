@@ -4,7 +4,7 @@
 //! program:
 //!
 //! ```no_run
-//! rtprof_http::serve("127.0.0.1:6060")?; // on a thread of its own; runs on when the result is dropped
+//! rtprof_http::serve("127.0.0.1:6060")?; // on a separate thread; runs on when the result is dropped
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
