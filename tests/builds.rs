@@ -150,6 +150,18 @@ fn check(what: &str, profile: &Profile, names: Names) {
     assert!(mapping.has_functions, "{what}: has_functions is truthful");
     let lines = names == Names::Lines;
     assert_eq!((mapping.has_line_numbers, mapping.has_inline_frames), (lines, lines), "{what}");
+    check_comment(what, profile, (!lines).then_some(NO_DEBUG_INFORMATION));
+}
+
+const NO_DEBUG_INFORMATION: &str = "the program has no debug information";
+const STRIPPED: &str = "the program is stripped";
+
+/// Checks that a comment says what the build leaves out, and only that.
+fn check_comment(what: &str, profile: &Profile, expected: Option<&str>) {
+    let comments = profile.comments();
+    for words in [NO_DEBUG_INFORMATION, STRIPPED] {
+        assert_eq!(comments.contains(words), Some(words) == expected, "{what}: {comments}");
+    }
 }
 
 /// Checks that a channel's allocations are charged to the function that uses the channel.
@@ -297,4 +309,5 @@ fn check_addresses(what: &str, profile: &Profile) {
     let mapping = mapping.unwrap_or_else(|| panic!("{what}: the binary is among the mappings"));
     assert!(!profile.text(mapping.build_id).is_empty(), "{what}: with its build id");
     assert!(!mapping.has_functions && !mapping.has_line_numbers, "{what}: the flags are truthful");
+    check_comment(what, profile, Some(STRIPPED));
 }

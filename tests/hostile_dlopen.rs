@@ -57,6 +57,26 @@ fn stack_goes_through_a_library() {
     });
 }
 
+/// A library that was deleted or replaced on the disk while it is loaded, as by an update.
+#[test]
+fn a_library_whose_file_is_gone_is_in_a_comment() {
+    let test = "a_library_whose_file_is_gone_is_in_a_comment";
+    let libraries = libraries(test);
+    child::isolated(test, || {
+        let [kept, gone] = [&libraries[0], &libraries[1]];
+        let loaded = [kept, gone].map(|path| Library::open(path));
+        rtprof::refresh_modules();
+        std::fs::remove_file(gone).expect("the build's own folder can be written");
+        rtprof::set_mem_profile_rate(1);
+        loaded.iter().for_each(through_the_library);
+        rtprof::set_mem_profile_rate(0);
+        let comments = Profile::heap().comments();
+        let comment = format!("have no names, because {} cannot be read", gone.display());
+        assert!(comments.contains(&comment), "{comments}");
+        assert_eq!(comments.matches("cannot be read").count(), 1, "{comments}");
+    });
+}
+
 /// The symbols of a library come from a linker, and are to be trusted no more than any file.
 #[test]
 fn a_symbol_with_an_impossible_size_is_harmless() {

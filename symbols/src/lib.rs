@@ -7,6 +7,7 @@
 //! | [`symbolizer`], [`symbol_cache`], `search` | known symbols, and look-ups that do not delay the program |
 //! | `file_symbols`, [`object_file`] | symbols from the file of a module |
 //! | `names`, `source_path` | names as a reader wants them |
+//! | `program` | what the build of the program leaves out |
 //! | [`prune`], [`hook_names`], [`startup`], `wakes` | which functions are machinery: allocators, hooks, start-up |
 //! | [`locations`], [`frames`] | the resolved stacks of one export, and the visible part of each |
 //!
@@ -25,6 +26,7 @@ pub mod locations;
 mod names;
 pub mod object_file;
 mod owners;
+mod program;
 mod progress;
 pub mod prune;
 mod search;

@@ -9,6 +9,7 @@ use rtprof_runtime::stack::Stack;
 
 use crate::frames::{Address, Frames, ThreadStart, Visible};
 use crate::hash::AddressMap;
+use crate::program;
 use crate::prune::{self, Class, Cut, Machinery};
 use crate::startup::{self, Hidden};
 use crate::symbol_cache::{FileState, Symbols};
@@ -276,7 +277,15 @@ impl Locations {
 
     /// Returns the comments of a profile, followed by remarks on its addresses.
     pub fn comments(&self, of_profile: &[String]) -> Vec<String> {
-        of_profile.iter().cloned().chain(self.symbolizer.comments()).collect()
+        let of_profile = of_profile.iter().cloned();
+        of_profile.chain(self.symbolizer.comments()).chain(self.comment_on_program()).collect()
+    }
+
+    fn comment_on_program(&self) -> Option<String> {
+        let modules = self.symbolizer.modules();
+        let program = modules.iter().position(|module| module.is_main_executable)?;
+        let addresses = self.addresses.iter().filter(|address| address.module == Some(program));
+        program::comment(self.file_state(program), addresses.map(|address| &address.symbols))
     }
 }
 

@@ -69,6 +69,8 @@ pub struct FileState {
     pub has_symbol_table: bool,
     /// Whether the file, or one beside it, has line tables.
     pub has_lines: bool,
+    /// Whether the file was read once; otherwise the rest is not known.
+    pub(crate) is_read: bool,
     /// Whether the last attempt to read the file failed.
     pub(crate) is_unreadable: bool,
 }

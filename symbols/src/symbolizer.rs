@@ -1,5 +1,6 @@
 //! Resolves addresses to functions, files and lines.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use rtprof_runtime::hook;
@@ -165,7 +166,23 @@ impl Symbolizer {
                  meanwhile are in later profiles"
             )
         });
-        self.owners.comments().chain(late)
+        self.owners.comments().chain(self.unreadable()).chain(late)
+    }
+
+    /// Returns a remark for each file that cannot be read. The kernel's page, whose path is empty, has none.
+    fn unreadable(&self) -> impl Iterator<Item = String> {
+        let mut addresses = BTreeMap::new();
+        for missing in &self.missing {
+            let path = &*self.modules()[missing.module].path;
+            if !path.is_empty() && self.cache.file(missing.key).is_unreadable {
+                *addresses.entry(path).or_insert(0) += 1;
+            }
+        }
+        addresses.into_iter().map(|(path, addresses)| {
+            format!(
+                "{addresses} addresses have no names, because {path} cannot be read or was replaced since it was loaded"
+            )
+        })
     }
 }
 

@@ -93,6 +93,7 @@ impl<'a> ObjectFile<'a> {
         let state = FileState {
             has_symbol_table: !elf.elf_symbol_table().is_empty(),
             has_lines: debug.is_some() && has_section(".debug_line"),
+            is_read: true,
             is_unreadable: false,
         };
         Some(Self { debug, functions: Functions::of(bytes, &elf), state })
