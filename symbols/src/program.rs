@@ -34,8 +34,8 @@ pub(crate) fn comment<'a>(
         ));
     }
     (named > 0 && located == 0).then(|| {
-        "inlined functions, files and lines are missing, because the program has no debug information: build it with \
-         debug = 1"
+        "inlined functions, files and lines are missing, because the program has no debug information: set \
+         debug = 1 in the Cargo profile"
             .into()
     })
 }

@@ -1,24 +1,33 @@
 //! Threads of a runtime of tokio in traces.
 
 use rtprof_trace_check::EventType;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Runtime};
 
 use crate::support::{child, until};
 use crate::trace_go;
 use crate::trace_of::record;
+
+/// Starts a runtime with two workers, which have the name `server`.
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    let builder = builder.worker_threads(2).thread_name("server");
+    rtprof::task::observe_workers(builder).build().expect("there are threads")
+}
+
+fn until_idle(runtime: &Runtime) {
+    let metrics = runtime.metrics();
+    let is_parked = |worker| metrics.worker_park_unpark_count(worker) % 2 == 1;
+    until("both workers have nothing to do", || (0..2).all(is_parked));
+}
 
 /// A worker is in the trace while it has nothing to do, and runs while it polls a task that is not instrumented.
 #[test]
 fn idle_workers_wait() {
     child::isolated("idle_workers_wait", || {
         let trace = record(|| {
-            let mut builder = Builder::new_multi_thread();
-            let builder = builder.worker_threads(2).thread_name("server");
-            let runtime = rtprof::task::observe_workers(builder).build().expect("there are threads");
+            let runtime = runtime();
             for _ in 0..3 {
-                let metrics = runtime.metrics();
-                let is_parked = |worker| metrics.worker_park_unpark_count(worker) % 2 == 1;
-                until("both workers have nothing to do", || (0..2).all(is_parked));
+                until_idle(&runtime);
                 runtime
                     .block_on(runtime.spawn(async { rtprof::trace::log("note", "polled") }))
                     .expect("it ends");
@@ -38,5 +47,30 @@ fn idle_workers_wait() {
         let mut polled = trace.parsed.events_of(EventType::UserLog);
         assert!(polled.clone().count() == 3 && polled.all(|log| workers.contains(&log.g())));
         trace_go::check("workers", &trace, &[]);
+    });
+}
+
+/// A worker that has nothing to do when the trace begins waits from its beginning.
+#[test]
+fn workers_that_were_idle_before_wait() {
+    child::isolated("workers_that_were_idle_before_wait", || {
+        let runtime = runtime();
+        // The second trace begins after a wait that the first has recorded.
+        for _ in 0..2 {
+            until_idle(&runtime);
+            let trace = record(|| {
+                runtime.block_on(runtime.spawn(async {})).expect("it ends");
+                until_idle(&runtime);
+            });
+            trace.assert_whole();
+            let workers: Vec<u64> = trace.parsed.goroutines_named("server").collect();
+            assert_eq!(workers.len(), 2);
+            for worker in workers {
+                let story = trace.story(worker);
+                let first: Vec<_> = story.iter().take(3).map(|event| event.event_type()).collect();
+                // How the reader of a trace shows a goroutine whose first status is a wait.
+                assert_eq!(first, [EventType::GoCreate, EventType::GoStartLocal, EventType::GoBlock]);
+            }
+        }
     });
 }
