@@ -1,7 +1,7 @@
 //! The locations and mappings of a profile: the parts of addresses to which its samples refer, with their ids.
 
 use rtprof_symbols::frames::{Piece, Visible};
-use rtprof_symbols::locations::{Locations, file_name};
+use rtprof_symbols::locations::Locations;
 use rtprof_symbols::object_file::hex;
 use rtprof_symbols::symbol_cache::Symbols;
 
@@ -91,18 +91,18 @@ impl LocationIds {
                 let pages = MappedPages::of(module);
                 let state = locations.file_state(at);
                 let has_functions = found.settled(found.named, state.has_symbol_table);
-                let has_lines = found.settled(found.lined, state.has_lines);
+                let has_lines = found.settled(found.lined, state.has_lines());
                 proto::Mapping {
                     id: at as u64 + 1,
                     memory_start: pages.start as u64,
                     memory_limit: pages.limit as u64,
                     file_offset: pages.file_offset,
-                    filename: strings.index(file_name(&module.path)),
+                    filename: strings.index(&module.path),
                     build_id: strings.index(&hex(&module.build_id)),
                     has_functions,
                     has_filenames: has_lines,
                     has_line_numbers: has_lines,
-                    has_inline_frames: has_lines && state.has_lines,
+                    has_inline_frames: has_lines && state.has_inlined_functions(),
                 }
             })
             .collect()

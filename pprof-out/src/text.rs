@@ -7,7 +7,6 @@ use rtprof_runtime::modules::Module;
 
 use crate::mapped_pages::MappedPages;
 use rtprof_symbols::frames::Frames;
-use rtprof_symbols::locations::file_name;
 use rtprof_symbols::object_file::hex;
 use rtprof_symbols::symbol_cache::Line;
 
@@ -118,7 +117,7 @@ pub(crate) fn mapped_libraries(text: &mut String, modules: impl Iterator<Item = 
             "{:x}-{:x}: {} (@{:x}) {}",
             pages.start,
             pages.limit,
-            file_name(&module.path),
+            module.path,
             pages.file_offset,
             hex(&module.build_id)
         );

@@ -7,7 +7,7 @@ use crate::object_file::{ObjectFile, Store};
 use crate::progress::Progress;
 use crate::prune::classify;
 use crate::startup::Startup;
-use crate::symbol_cache::{FileState, Line, SymbolCache, Symbols};
+use crate::symbol_cache::{DebugState, FileState, Line, SymbolCache, Symbols};
 
 /// Looks up places in the file of `module`, and caches the results under `key`. Places stay unknown, and are not
 /// cached, if the file is missing, is written to meanwhile, or cannot be read for a temporary reason: the next attempt
@@ -37,16 +37,36 @@ fn read(
     progress: &Progress,
 ) -> Option<(FileState, Vec<(u64, Symbols)>)> {
     let file = ObjectFile::open(module, store)?;
+    let mut state = file.state();
+    let mut found = Vec::with_capacity(places.len());
     if store.has_failed() {
         // Part of the file could not be read, so no result is reliable.
-        return Some((file.state(), Vec::new()));
+        return Some((state, found));
     }
-    let symbols = |&place: &u64| {
+    for &place in places {
         progress.note();
         let symbols = symbols(&file, place, cache);
-        (!store.has_failed()).then_some((place, symbols))
-    };
-    Some((file.state(), places.iter().filter_map(symbols).collect()))
+        let has_missed_unit = file.has_missed_unit();
+        if !store.has_failed() {
+            found.push((place, symbols));
+            if has_missed_unit {
+                state.debug = DebugState::WithoutUnits;
+            }
+        }
+    }
+    if state.debug == DebugState::Whole && module.contains(own_address()) {
+        let mut is_ours = false;
+        file.lines(own_address().wrapping_sub(module.bias) as u64, |line| is_ours |= line.line != 0);
+        if !is_ours && !store.has_failed() {
+            state.debug = DebugState::NotOurs;
+        }
+    }
+    Some((state, found))
+}
+
+/// Returns the address of a function of rtprof, which is built together with the program.
+pub(crate) fn own_address() -> usize {
+    own_address as fn() -> usize as usize
 }
 
 /// A line whose name is not decided yet.

@@ -238,7 +238,7 @@ impl Locations {
             module.map(|at| self.symbolizer.modules()[at]).filter(|module| !module.is_main_executable);
         match library {
             Some(module) => {
-                let name = file_name(&module.path).rsplit('/').next().unwrap_or_default();
+                let name = module.path.rsplit('/').next().unwrap_or_default();
                 format!("[{}]", name.trim_matches(['[', ']'])).into()
             }
             None => format!("{return_address:#x}").into(),
@@ -281,15 +281,10 @@ impl Locations {
         of_profile.chain(self.symbolizer.comments()).chain(self.comment_on_program()).collect()
     }
 
+    /// Returns what the build of the program leaves out, once all its symbols are known.
     fn comment_on_program(&self) -> Option<String> {
-        let modules = self.symbolizer.modules();
-        let program = modules.iter().position(|module| module.is_main_executable)?;
-        let addresses = self.addresses.iter().filter(|address| address.module == Some(program));
-        program::comment(self.file_state(program), addresses.map(|address| &address.symbols))
+        let at = self.symbolizer.own_module().filter(|at| !self.symbolizer.lacks_symbols_of(*at))?;
+        let addresses = self.addresses.iter().filter(|address| address.module == Some(at));
+        program::comment(self.modules()[at], self.file_state(at), addresses.map(|address| &address.symbols))
     }
-}
-
-/// Returns the name of a module's file. pprof knows the kernel's page by this name and does not look for its file.
-pub fn file_name(path: &str) -> &str {
-    if path.is_empty() { "[vdso]" } else { path }
 }

@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rtprof_runtime::modules::{CaptureSpan, ClockTime, History, Module, Owner};
 
-use crate::locations::file_name;
-
 /// The modules of the process, and the addresses without a certain owner. Modules are numbered as in
 /// [`modules`](Self::modules).
 pub(crate) struct Owners {
@@ -64,8 +62,7 @@ impl Owners {
     /// Returns remarks for the reader on addresses without names.
     pub(crate) fn comments(&self) -> impl Iterator<Item = String> {
         self.contested.iter().map(|(modules, addresses)| {
-            let modules: Vec<&str> =
-                modules.iter().map(|&module| file_name(&self.modules()[module].path)).collect();
+            let modules: Vec<&str> = modules.iter().map(|&module| &*self.modules()[module].path).collect();
             let more = addresses.len().saturating_sub(SHOWN);
             let shown = addresses.iter().take(SHOWN);
             let mut addresses: Vec<String> =

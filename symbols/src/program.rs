@@ -2,15 +2,24 @@
 
 use std::sync::Arc;
 
-use crate::source_path;
-use crate::symbol_cache::{FileState, Line, Symbols};
+use rtprof_runtime::modules::Module;
 
-/// Returns what the profile lacks because of how the program was built, where `file` is what the program's file
-/// provides and `symbols` are those of all addresses in it.
-///
-/// Libraries have no such comment: most systems install them stripped, and their functions are shown by the name of the
-/// library.
+use crate::source_path;
+use crate::symbol_cache::{DebugState, FileState, Line, Symbols};
+
+/// Returns what the profile lacks because of how `program` was built, where `file` is what its file provides and
+/// `symbols` are those of all addresses in it.
 pub(crate) fn comment<'a>(
+    program: &Module,
+    file: FileState,
+    symbols: impl Iterator<Item = &'a Arc<Symbols>>,
+) -> Option<String> {
+    let name = if program.is_main_executable { "the program" } else { &program.path };
+    comment_on(name, file, symbols)
+}
+
+fn comment_on<'a>(
+    name: &str,
     file: FileState,
     symbols: impl Iterator<Item = &'a Arc<Symbols>>,
 ) -> Option<String> {
@@ -27,22 +36,44 @@ pub(crate) fn comment<'a>(
             }
         }
     }
-    if nameless > 0 && !file.has_symbol_table {
-        return Some(format!(
-            "{nameless} addresses have no names, because the program is stripped: give go tool pprof an unstripped copy \
-             of the same build that has debug information"
-        ));
+    if named + nameless == 0 {
+        return None;
     }
-    (named > 0 && located == 0).then(|| {
-        "inlined functions, files and lines are missing, because the program has no debug information: set \
-         debug = 1 in the Cargo profile"
-            .into()
-    })
+    let lines = "inlined functions, files and lines";
+    let (missing, cause) = match file.debug {
+        DebugState::Absent if nameless > 0 && !file.has_symbol_table => {
+            return Some(format!(
+                "{} no names, because {name} is stripped: give go tool pprof an unstripped copy of the same build that \
+                 has debug information",
+                addresses_have(nameless)
+            ));
+        }
+        DebugState::Unreadable => {
+            (lines, "has debug information that is damaged, or that is compressed and larger than 256 MiB")
+        }
+        DebugState::WithoutUnits => (
+            "inlined functions",
+            "has split debug information that was not found: put its .dwp file in its folder",
+        ),
+        DebugState::Absent | DebugState::NotOurs if named > 0 && located == 0 => {
+            (lines, "has no debug information: set debug = 1 in the Cargo profile")
+        }
+        DebugState::Absent | DebugState::NotOurs | DebugState::Whole => return None,
+    };
+    Some(format!("{missing} are missing, because {name} {cause}"))
 }
 
 /// Whether the debug information of the program's own build has this line. The standard library comes with lines.
 fn is_located(line: &Line) -> bool {
     line.line != 0 && !source_path::is_library(&line.function.file)
+}
+
+/// Returns `1 address has` or `2 addresses have`.
+pub(crate) fn addresses_have(number: usize) -> String {
+    match number {
+        1 => "1 address has".into(),
+        _ => format!("{number} addresses have"),
+    }
 }
 
 #[cfg(test)]
@@ -52,7 +83,7 @@ mod tests {
 
     const LIBRARY: &str = "/rustc/5980/library/std/src/thread/mod.rs";
     const WHOLE: FileState =
-        FileState { has_symbol_table: true, has_lines: true, is_read: true, is_unreadable: false };
+        FileState { has_symbol_table: true, debug: DebugState::Whole, is_read: true, is_unreadable: false };
 
     fn address(lines: &[(&str, u32)]) -> Arc<Symbols> {
         let line = |&(file, line): &(&str, u32)| {
@@ -64,19 +95,41 @@ mod tests {
 
     #[test]
     fn the_comment_names_what_the_build_lacks() {
-        let stripped = FileState { has_symbol_table: false, has_lines: false, ..WHOLE };
+        let without = FileState { debug: DebugState::Absent, ..WHOLE };
+        let stripped = FileState { has_symbol_table: false, ..without };
+        let std_only = FileState { debug: DebugState::NotOurs, ..WHOLE };
         let unread = FileState { is_read: false, ..stripped };
+        let damaged = FileState { debug: DebugState::Unreadable, ..WHOLE };
+        let split = FileState { debug: DebugState::WithoutUnits, ..WHOLE };
+        let unnamed = FileState { has_symbol_table: false, ..WHOLE };
         let (nothing, name) = (address(&[]), address(&[("", 0)]));
         let (program, library) = (address(&[(LIBRARY, 7), ("src/main.rs", 3)]), address(&[(LIBRARY, 7)]));
         let has = |file, addresses: &[&Arc<Symbols>], words: &str| {
-            let comment = comment(file, addresses.iter().copied()).unwrap_or_default();
+            let comment = comment_on("the program", file, addresses.iter().copied()).unwrap_or_default();
             assert!(comment.is_empty() == words.is_empty() && comment.contains(words), "{comment}");
         };
-        has(stripped, &[&nothing, &nothing], "2 addresses have no names, because the program is stripped");
-        has(WHOLE, &[&name, &library], "the program has no debug information");
+        has(stripped, &[&nothing], "1 address has no names, because the program is stripped");
+        has(
+            stripped,
+            &[&nothing, &name, &nothing],
+            "2 addresses have no names, because the program is stripped",
+        );
+        // Only names that a library exports are known.
+        has(stripped, &[&name], "the program has no debug information");
+        has(without, &[&name, &nothing], "the program has no debug information");
+        has(std_only, &[&name, &library], "the program has no debug information");
+        has(damaged, &[&name], "damaged");
+        has(split, &[&program], "inlined functions are missing, because the program has split");
+        // The program has debug information, but rtprof has none.
+        has(std_only, &[&name, &library, &program], "");
+        // A stack of a thread that has just begun.
+        has(WHOLE, &[&library], "");
         // A library without debug information is linked into the program, or the linker's own code.
         has(WHOLE, &[&name, &library, &program, &nothing], "");
-        has(WHOLE, &[], "");
+        has(unnamed, &[&program, &nothing], "");
+        for file in [WHOLE, damaged, split, std_only, stripped] {
+            has(file, &[], "");
+        }
         has(unread, &[&nothing], "");
     }
 }

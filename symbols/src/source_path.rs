@@ -27,6 +27,8 @@ pub(crate) fn module_of(file: &str) -> Option<String> {
 pub(crate) fn is_library(file: &str) -> bool {
     file.starts_with("/rustc/") && file.contains("/library/")
         || file.contains("/rustlib/src/rust/library/")
+        // Debian's.
+        || file.starts_with("/usr/src/rustc-") && file.contains("/library/")
         || file.starts_with("/rust/deps/")
         || file.contains("/registry/src/") && file.contains("/hashbrown-")
 }
@@ -98,6 +100,7 @@ mod tests {
                 "/home/u/.rustup/toolchains/stable/lib/rustlib/src/rust/library/core/src/iter/traits/iterator.rs",
                 Some("core::iter::traits::iterator"),
             ),
+            ("/usr/src/rustc-1.85.0/library/std/src/thread/mod.rs", Some("std::thread")),
             ("/rust/deps/hashbrown-0.15.2/src/raw/mod.rs", Some("hashbrown::raw")),
             (
                 "/home/u/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/serde-json-1.0.1/src/de.rs",
@@ -115,6 +118,14 @@ mod tests {
         ] {
             assert_eq!(module_of(file).as_deref(), module, "{file}");
         }
+    }
+
+    #[test]
+    fn the_library_is_known_by_its_folders() {
+        for file in ["/rustc/5980/library/std/src/lib.rs", "/usr/src/rustc-1.85.0/library/std/src/lib.rs"] {
+            assert!(is_library(file), "{file}");
+        }
+        assert!(!is_library("/usr/src/app/library/src/lib.rs"));
     }
 
     /// Checks each member of the workspace, so that a new one is not forgotten.

@@ -67,12 +67,40 @@ pub(crate) enum ModuleKey {
 pub struct FileState {
     /// Whether the file has its full symbol table, not only the names that it exports.
     pub has_symbol_table: bool,
-    /// Whether the file, or one beside it, has line tables.
-    pub has_lines: bool,
+    /// Its debug information, or that of a file beside it.
+    pub debug: DebugState,
     /// Whether the file was read once; otherwise the rest is not known.
     pub(crate) is_read: bool,
     /// Whether the last attempt to read the file failed.
     pub(crate) is_unreadable: bool,
+}
+
+/// The debug information of a file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DebugState {
+    /// There is none.
+    #[default]
+    Absent,
+    /// It cannot be parsed, or takes more memory than we use.
+    Unreadable,
+    /// There are line tables, but a file with a part of the split debug information is missing.
+    WithoutUnits,
+    /// There are line tables, but none of rtprof's functions, and so most likely only those of the standard library.
+    NotOurs,
+    /// It has line tables.
+    Whole,
+}
+
+impl FileState {
+    /// Whether the file, or one beside it, has line tables.
+    pub fn has_lines(&self) -> bool {
+        !matches!(self.debug, DebugState::Absent | DebugState::Unreadable)
+    }
+
+    /// Whether inlined functions are known too.
+    pub fn has_inlined_functions(&self) -> bool {
+        matches!(self.debug, DebugState::NotOurs | DebugState::Whole)
+    }
 }
 
 type Key = (u32, u64);
@@ -117,8 +145,16 @@ impl SymbolCache {
         self.read().files.get(&module).copied().unwrap_or_default()
     }
 
-    pub(crate) fn set_file(&self, module: u32, state: FileState) {
-        self.change(|tables| tables.files.insert(module, state));
+    /// Notes what the module's file provides. A part of it that was missing once counts as missing for ever, because
+    /// symbols that were found without it stay in the cache.
+    pub(crate) fn set_file(&self, module: u32, mut state: FileState) {
+        self.change(|tables| {
+            let known = tables.files.entry(module).or_default();
+            if known.debug == DebugState::WithoutUnits && state.has_lines() {
+                state.debug = DebugState::WithoutUnits;
+            }
+            *known = state;
+        });
     }
 
     pub(crate) fn set_unreadable(&self, module: u32) {

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use rtprof_runtime::hook;
 use rtprof_runtime::modules::Module;
 
+use crate::file_symbols;
 use crate::owners::Owners;
+use crate::program::addresses_have;
 use crate::search::{self, Part, Priority, Search};
 use crate::symbol_cache::{self, FileState, ModuleKey, SymbolCache, Symbols};
 
@@ -162,25 +164,38 @@ impl Symbolizer {
     pub(crate) fn comments(&self) -> impl Iterator<Item = String> {
         let late = Some(self.late()).filter(|late| *late > 0).map(|late| {
             format!(
-                "{late} addresses have no names yet: their debug information was not read in time; names that are found \
-                 meanwhile are in later profiles"
+                "{} no names yet: their debug information was not read in time; names that are found meanwhile are in \
+                 later profiles",
+                addresses_have(late)
             )
         });
         self.owners.comments().chain(self.unreadable()).chain(late)
     }
 
-    /// Returns a remark for each file that cannot be read. The kernel's page, whose path is empty, has none.
+    /// Whether the symbols of an address of this module are not known yet.
+    pub(crate) fn lacks_symbols_of(&self, module: usize) -> bool {
+        self.missing.iter().any(|missing| missing.module == module)
+    }
+
+    /// Returns the module that contains rtprof: the program, or a library of a program in another language.
+    pub(crate) fn own_module(&self) -> Option<usize> {
+        // A return address, which is one past the call.
+        self.owners.settled(file_symbols::own_address() + 1).0
+    }
+
+    /// Returns a remark for each file that cannot be read. The kernel's page (`[vdso]`) has no file.
     fn unreadable(&self) -> impl Iterator<Item = String> {
         let mut addresses = BTreeMap::new();
         for missing in &self.missing {
             let path = &*self.modules()[missing.module].path;
-            if !path.is_empty() && self.cache.file(missing.key).is_unreadable {
+            if !path.starts_with('[') && self.cache.file(missing.key).is_unreadable {
                 *addresses.entry(path).or_insert(0) += 1;
             }
         }
         addresses.into_iter().map(|(path, addresses)| {
             format!(
-                "{addresses} addresses have no names, because {path} cannot be read or was replaced since it was loaded"
+                "{} no names, because {path} cannot be read or was replaced since it was loaded",
+                addresses_have(addresses)
             )
         })
     }
@@ -242,5 +257,23 @@ mod tests {
         for (&(_, module), symbols) in owned.iter().zip(symbolizer.resolve(&owned)) {
             assert!(module.is_none() && symbols.lines.is_empty());
         }
+    }
+
+    #[test]
+    fn the_kernels_page_is_no_missing_file() {
+        let mut symbolizer = Symbolizer::new(Symbolization::Full);
+        let modules = symbolizer.modules();
+        // Some sandboxes have no such page.
+        let Some(page) = modules.iter().position(|module| module.path == "[vdso]") else { return };
+        let wanted = [(modules[page].start + 1, Some(page))];
+        assert!(symbolizer.resolve(&wanted)[0].lines.is_empty());
+        assert_eq!(symbolizer.comments().collect::<Vec<_>>(), Vec::<String>::new());
+    }
+
+    #[test]
+    fn this_test_contains_rtprof() {
+        let symbolizer = Symbolizer::new(Symbolization::Full);
+        let own = symbolizer.own_module().expect("the loader lists it");
+        assert!(symbolizer.modules()[own].is_main_executable);
     }
 }

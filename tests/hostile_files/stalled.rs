@@ -138,7 +138,7 @@ fn a_forked_child_waits_for_no_mount() {
 /// server is shut down.
 #[test]
 fn a_mount_that_does_not_answer_holds_up_nothing() {
-    const LATE: &str = "have no names yet";
+    const LATE: &str = "no names yet";
     child::isolated("a_mount_that_does_not_answer_holds_up_nothing", || {
         rtprof::set_mem_profile_rate(1);
         workload::every_kind();

@@ -26,7 +26,8 @@ pub use span::{CaptureSpan, ClockTime};
 /// One executable segment of a program or library.
 #[derive(Debug)]
 pub struct Module {
-    /// Absolute path, or a name in brackets where there is no file (`[vdso]`).
+    /// Absolute path, or a name in brackets where there is no file (`[vdso]`): pprof does not look for a file of such a
+    /// name.
     pub path: String,
     /// First run-time address of the segment.
     pub start: usize,

@@ -1,5 +1,6 @@
 //! Debug information (DWARF): lines and inlined functions of addresses.
 
+use std::cell::Cell;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -55,6 +56,8 @@ pub(super) struct DebugInfo<'a> {
     context: Context<Section<'a>>,
     /// The split debug information of all units, in one file beside the program's.
     package: Option<DwarfPackage<Section<'a>>>,
+    /// Whether a unit was found neither in the package nor in a file by itself.
+    missed_unit: Cell<bool>,
 }
 
 impl<'a> DebugInfo<'a> {
@@ -63,7 +66,8 @@ impl<'a> DebugInfo<'a> {
         let mut dwarf = Dwarf::load(|id| load(id, id.name(), bytes, elf, store)).ok()?;
         dwarf.populate_abbreviations_cache(addr2line::gimli::AbbreviationsCacheStrategy::Duplicates);
         let context = Context::from_dwarf(dwarf).ok()?;
-        Some(Self { store, context, package: package(&package_path(path), store) })
+        let package = package(&package_path(path), store);
+        Some(Self { store, context, package, missed_unit: Cell::new(false) })
     }
 
     /// Returns the frames at an address, innermost first.
@@ -77,10 +81,19 @@ impl<'a> DebugInfo<'a> {
             match found {
                 LookupResult::Output(frames) => return frames,
                 LookupResult::Load { load, continuation } => {
-                    found = continuation.resume(self.split_unit(&load));
+                    let unit = self.split_unit(&load);
+                    if unit.is_none() {
+                        self.missed_unit.set(true);
+                    }
+                    found = continuation.resume(unit);
                 }
             }
         }
+    }
+
+    /// Whether a look-up since the last call has missed a unit, and with it the inlined functions.
+    pub(super) fn has_missed_unit(&self) -> bool {
+        self.missed_unit.replace(false)
     }
 
     /// Loads a unit whose debug information the linker left in another file.

@@ -16,7 +16,7 @@ use object::{Endianness, Object, ObjectSection, ReadCache};
 use rtprof_runtime::modules::Module;
 use rtprof_runtime::own_files;
 
-use crate::symbol_cache::FileState;
+use crate::symbol_cache::{DebugState, FileState};
 use bytes::FileBytes;
 use debug::DebugInfo;
 use functions::Functions;
@@ -65,7 +65,7 @@ impl<'a> ObjectFile<'a> {
         // milliseconds to read, only for the name of the function that called main.
         if module.is_main_executable
             && has_build_id
-            && best.as_ref().is_none_or(|file| !file.state.has_lines)
+            && best.as_ref().is_none_or(|file| !file.state.has_lines())
             && let Some(debug) = installed_debug_file(&module.build_id)
             && let Some(file) = Self::open_matching(&debug, &module.build_id, |_| true, store)
         {
@@ -92,7 +92,11 @@ impl<'a> ObjectFile<'a> {
         let debug = DebugInfo::of(path, bytes, &elf, store);
         let state = FileState {
             has_symbol_table: !elf.elf_symbol_table().is_empty(),
-            has_lines: debug.is_some() && has_section(".debug_line"),
+            debug: match has_section(".debug_line") {
+                true if debug.is_some() => DebugState::Whole,
+                true => DebugState::Unreadable,
+                false => DebugState::Absent,
+            },
             is_read: true,
             is_unreadable: false,
         };
@@ -101,6 +105,12 @@ impl<'a> ObjectFile<'a> {
 
     pub(crate) fn state(&self) -> FileState {
         self.state
+    }
+
+    /// Whether a look-up since the last call has missed a part of split debug information, and with it the inlined
+    /// functions.
+    pub(crate) fn has_missed_unit(&self) -> bool {
+        self.debug.as_ref().is_some_and(|debug| debug.has_missed_unit())
     }
 
     /// Returns the function whose code contains `address`.
