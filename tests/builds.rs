@@ -16,7 +16,7 @@ use std::sync::Mutex;
 
 use rtprof_trace_check::{EventType, Parsed};
 use support::fixture::{Fixture, succeed};
-use support::profile::{Frame, Profile, Sample};
+use support::profile::{Frame, Mapping, Profile, Sample};
 use support::{child, go};
 
 const SOURCE: &str = include_str!("fixtures/chain/src/main.rs");
@@ -144,8 +144,7 @@ fn check(what: &str, profile: &Profile, names: Names) {
     check_chain(what, &sample(profile, 50_001), &main, "main", names);
     let thread = ["leaf", "inlined", "middle", "outer", "on_a_thread"];
     check_chain(what, &sample(profile, 70_001), &thread, "thread start", names);
-    let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename).ends_with("/chain"));
-    let mapping = mapping.unwrap_or_else(|| panic!("{what}: the binary is among the mappings"));
+    let mapping = mapping(what, profile);
     assert!(!profile.text(mapping.build_id).is_empty(), "{what}: with its build id");
     assert!(mapping.has_functions, "{what}: has_functions is truthful");
     let lines = names == Names::Lines;
@@ -153,13 +152,20 @@ fn check(what: &str, profile: &Profile, names: Names) {
     check_comment(what, profile, (!lines).then_some(NO_DEBUG_INFORMATION));
 }
 
+fn mapping<'p>(what: &str, profile: &'p Profile) -> &'p Mapping {
+    let mut mappings = profile.mapping.iter();
+    let found = mappings.find(|mapping| profile.text(mapping.filename).ends_with("/chain"));
+    found.unwrap_or_else(|| panic!("{what}: the binary is among the mappings"))
+}
+
 const NO_DEBUG_INFORMATION: &str = "the program has no debug information";
 const STRIPPED: &str = "the program is stripped";
+const WITHOUT_PACKAGE: &str = "the program has split debug information that was not found";
 
 /// Checks that a comment says what the build leaves out, and only that.
 fn check_comment(what: &str, profile: &Profile, expected: Option<&str>) {
     let comments = profile.comments();
-    for words in [NO_DEBUG_INFORMATION, STRIPPED] {
+    for words in [NO_DEBUG_INFORMATION, STRIPPED, WITHOUT_PACKAGE] {
         assert_eq!(comments.contains(words), Some(words) == expected, "{what}: {comments}");
     }
 }
@@ -261,6 +267,20 @@ fn split_debug_information(flags: Flags) {
     let split = "profile.release.split-debuginfo='packed'";
     let arguments = ["--release", "--config", "profile.release.debug=2", "--config", split];
     check_build(flags, &arguments, Names::Lines);
+    // The package with the debug information stays behind.
+    let whole = build(flags, &arguments);
+    let alone = folder_beside(&whole, "without-package").join("chain");
+    std::fs::copy(&whole, &alone).expect("the build's own folder can be written");
+    let profile = run(&alone).profile;
+    check_comment(flags.0, &profile, Some(WITHOUT_PACKAGE));
+    let mapping = mapping(flags.0, &profile);
+    assert!(mapping.has_line_numbers && !mapping.has_inline_frames, "{}: the flags are truthful", flags.0);
+}
+
+fn folder_beside(binary: &Path, name: &str) -> PathBuf {
+    let folder = binary.with_file_name(name);
+    std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
+    folder
 }
 
 fn fat_lto(flags: Flags) {
@@ -274,9 +294,7 @@ fn fat_lto(flags: Flags) {
 fn stripped(flags: Flags) {
     let what = flags.0;
     let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);
-    let directory = whole.with_file_name("stripped");
-    std::fs::create_dir_all(&directory).expect("the build's own folder can be written");
-    let binary = directory.join("chain");
+    let binary = folder_beside(&whole, "stripped").join("chain");
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&binary).arg(&whole);
     assert!(child::finish(&mut strip).status.success(), "{strip:?}");
@@ -305,8 +323,7 @@ fn check_addresses(what: &str, profile: &Profile) {
     let sample = sample(profile, 70_001);
     assert!(!sample.has("chain::"), "{what}: it is not stripped, or names are made up");
     assert!(sample.frames.len() > 6, "{what}: the stack is whole: {:#?}", sample.frames);
-    let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename).ends_with("/chain"));
-    let mapping = mapping.unwrap_or_else(|| panic!("{what}: the binary is among the mappings"));
+    let mapping = mapping(what, profile);
     assert!(!profile.text(mapping.build_id).is_empty(), "{what}: with its build id");
     assert!(!mapping.has_functions && !mapping.has_line_numbers, "{what}: the flags are truthful");
     check_comment(what, profile, Some(STRIPPED));
