@@ -71,7 +71,7 @@ fn a_library_whose_file_is_gone_is_in_a_comment() {
         loaded.iter().for_each(through_the_library);
         rtprof::set_mem_profile_rate(0);
         let comments = Profile::heap().comments();
-        let comment = format!("have no names, because {} cannot be read", gone.display());
+        let comment = format!("no names, because {} cannot be read", gone.display());
         assert!(comments.contains(&comment), "{comments}");
         assert_eq!(comments.matches("cannot be read").count(), 1, "{comments}");
     });
