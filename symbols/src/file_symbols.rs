@@ -4,6 +4,7 @@ use rtprof_runtime::modules::Module;
 
 use crate::names::{self, Home, Name};
 use crate::object_file::{ObjectFile, Store};
+use crate::program;
 use crate::progress::Progress;
 use crate::prune::classify;
 use crate::startup::Startup;
@@ -54,7 +55,10 @@ fn read(
             }
         }
     }
-    if state.debug == DebugState::Whole && module.contains(own_address()) {
+    // One line of the program shows that the lines are not only the standard library's. Otherwise a function of rtprof
+    // shows it; finding that in every search would cost the reading of one more unit.
+    let has_own_lines = found.iter().any(|(_, symbols)| program::has_own_line(symbols));
+    if state.debug == DebugState::Whole && !has_own_lines && module.contains(own_address()) {
         let mut is_ours = false;
         file.lines(own_address().wrapping_sub(module.bias) as u64, |line| is_ours |= line.line != 0);
         if !is_ours && !store.has_failed() {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use rtprof_runtime::modules::Module;
 
 use crate::source_path;
-use crate::symbol_cache::{DebugState, FileState, Line, Symbols};
+use crate::symbol_cache::{DebugState, FileState, Symbols};
 
 /// Returns what the profile lacks because of how `program` was built, where `file` is what its file provides and
 /// `symbols` are those of all addresses in it.
@@ -28,13 +28,11 @@ fn comment_on<'a>(
     }
     let (mut nameless, mut named, mut located) = (0, 0, 0);
     for symbols in symbols {
-        match &*symbols.lines {
-            [] => nameless += 1,
-            lines => {
-                named += 1;
-                located += usize::from(lines.iter().any(is_located));
-            }
+        match symbols.lines.is_empty() {
+            true => nameless += 1,
+            false => named += 1,
         }
+        located += usize::from(has_own_line(symbols));
     }
     if named + nameless == 0 {
         return None;
@@ -63,9 +61,9 @@ fn comment_on<'a>(
     Some(format!("{missing} are missing, because {name} {cause}"))
 }
 
-/// Whether the debug information of the program's own build has this line. The standard library comes with lines.
-fn is_located(line: &Line) -> bool {
-    line.line != 0 && !source_path::is_library(&line.function.file)
+/// Whether the address has a line outside the standard library, which comes with lines in any build.
+pub(crate) fn has_own_line(symbols: &Symbols) -> bool {
+    symbols.lines.iter().any(|line| line.line != 0 && !source_path::is_library(&line.function.file))
 }
 
 /// Returns `1 address has` or `2 addresses have`.
@@ -79,7 +77,7 @@ pub(crate) fn addresses_have(number: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::symbol_cache::Function;
+    use crate::symbol_cache::{Function, Line};
 
     const LIBRARY: &str = "/rustc/5980/library/std/src/thread/mod.rs";
     const WHOLE: FileState =

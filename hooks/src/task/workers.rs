@@ -22,7 +22,7 @@ use tokio::runtime::Builder;
 /// ```
 ///
 /// It sets `on_thread_start`, `on_thread_park` and `on_thread_unpark`, of which a builder has one each. While no trace
-/// is recorded, a worker that goes to sleep and wakes takes 23 ns more (2-core x86-64 virtual machine).
+/// is recorded, a worker that goes to sleep notes the time and its state, and its state again when it wakes.
 pub fn observe_workers(builder: &mut Builder) -> &mut Builder {
     builder
         .on_thread_start(|| {
