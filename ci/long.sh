@@ -20,8 +20,8 @@ all_without_frame_pointers() {
     RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers" cargo test --no-fail-fast
 }
 release_under_stress() {
-    RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast \
-        --test 'hostile_*' --test 'interop*' --test endpoints --test heap --test task_traces --test traces --test truth --test waits
+    RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast --tests &&
+        RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features interpose --no-fail-fast --test unmodified
 }
 damaged_debug_information() {
     RTPROF_FUZZ_SECS=60 cargo test -p rtprof-symbols --lib damaged_files_are_harmless
@@ -37,6 +37,7 @@ beside_busy_loops() {
 
 step 'all tests without frame pointers' all_without_frame_pointers
 step 'a release build under stress' release_under_stress
+step 'models with more preemptions' ci/loom.sh all
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
 step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc
 step 'every kind of build' ci/builds.sh all

@@ -96,8 +96,8 @@ fn a_signal_handler_logs() {
         // SAFETY: the handler only calls trace::log, which may be called in a handler.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         const SIGNALS: u64 = 1000;
-        // Some 20 MiB, which fit into the buffers: the result does not depend on the speed of the writer.
-        const EVENTS: usize = 30_000;
+        // Some 10 MiB, which fit into the buffers: the result does not depend on the speed of the writer.
+        const EVENTS: usize = 15_000;
         let (parsed, stats) = traced(|| {
             let background = &Background::default();
             std::thread::scope(|s| {

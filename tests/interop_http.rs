@@ -216,6 +216,28 @@ fn profiles_that_are_off_are_fetched() {
     });
 }
 
+/// Fetches what a profile counts within a second, and checks that this is there, and the length that pprof shows.
+fn fetch_seconds(go: &Go, address: SocketAddr, name: &str, kind: &str, function: &str) {
+    let index = format!("-sample_index={kind}");
+    // By default pprof waits only half a second longer than the requested second.
+    let options = ["-top", "-seconds=1", "-timeout=200", &index];
+    let fetched = fetch(go, &[&options[..], &[&named_url(address, name)]].concat());
+    let text = &fetched.text;
+    let shown = text.split("Duration: ").nth(1).expect(text).split(',').next().expect(text);
+    assert!(text.contains(&format!("interop_http::{function}")), "Go {}: {text}", go.version);
+    let (value, unit) = match kind {
+        "alloc_space" => (1, "B"),
+        "cpu" => (1, "ns"),
+        _ => (0, "count"),
+    };
+    check_top(go, &fetched, kind, unit, value);
+    let profile = fetched.read();
+    let length = profile.duration_nanos as f64 / 1e9;
+    assert!((1.0..200.0).contains(&length), "{name}");
+    let off = (top::seconds(shown) - length).abs();
+    assert!(off <= 0.01 * length, "Go {}: {shown} for {length} s", go.version);
+}
+
 #[test]
 fn seconds_are_waited_for() {
     child::isolated("seconds_are_waited_for", || {
@@ -235,31 +257,20 @@ fn seconds_are_waited_for() {
             // A thread that waits between its steps may get no CPU sample in a second; this thread only computes.
             scope.spawn(|| background.repeat(search_the_index));
             for go in go::toolchains("seconds_are_waited_for") {
-                for (name, kind, function) in [
+                // Each of these waits for a second: all at once.
+                let all = [
                     ("heap", "alloc_space", "keep_documents"),
                     ("allocs", "alloc_space", "keep_documents"),
                     ("block", "contentions", "update_the_index"),
                     ("mutex", "contentions", "update_the_index"),
                     ("profile", "cpu", "search_the_index"),
-                ] {
-                    let index = format!("-sample_index={kind}");
-                    // By default pprof waits only half a second longer than the requested second.
-                    let options = ["-top", "-seconds=1", "-timeout=200", &index];
-                    let fetched = fetch(&go, &[&options[..], &[&named_url(address, name)]].concat());
-                    let text = &fetched.text;
-                    let shown = text.split("Duration: ").nth(1).expect(text).split(',').next().expect(text);
-                    assert!(text.contains(&format!("interop_http::{function}")), "Go {}: {text}", go.version);
-                    let (value, unit) = match kind {
-                        "alloc_space" => (1, "B"),
-                        "cpu" => (1, "ns"),
-                        _ => (0, "count"),
-                    };
-                    check_top(&go, &fetched, kind, unit, value);
-                    let profile = fetched.read();
-                    let length = profile.duration_nanos as f64 / 1e9;
-                    assert!((1.0..200.0).contains(&length), "{name}");
-                    let off = (top::seconds(shown) - length).abs();
-                    assert!(off <= 0.01 * length, "Go {}: {shown} for {length} s", go.version);
+                ];
+                let fetches = all.map(|(name, kind, function)| {
+                    let go = go.clone();
+                    scope.spawn(move || fetch_seconds(&go, address, name, kind, function))
+                });
+                for fetch in fetches {
+                    fetch.join().expect("a fetch that failed has said why");
                 }
             }
         });

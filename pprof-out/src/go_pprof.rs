@@ -26,7 +26,7 @@ pub(crate) struct Raw {
 pub(crate) fn toolchains() -> Vec<Go> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).with_file_name("target").join("go");
     let (found, missing): (Vec<_>, Vec<_>) =
-        VERSIONS.into_iter().partition(|version| home.join(version).join("ready").exists());
+        VERSIONS.into_iter().partition(|version| home.join(version).join("tool/ready").exists());
     if !missing.is_empty() {
         let message = format!("Go {} is absent; `ci/go.sh` installs it", missing.join(" and "));
         assert!(std::env::var("RTPROF_REQUIRE_GO").as_deref() != Ok("1"), "{message}");
@@ -43,20 +43,14 @@ impl Go {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("rtprof-{}-{number}.profile", std::process::id()));
         std::fs::write(&path, profile).unwrap();
-        let root = self.home.join(self.version).join("go");
+        let home = self.home.join(self.version);
         // The machine's settings must not influence a test; ci/go.sh uses the same.
-        let output = Command::new(root.join("bin/go"))
+        let output = Command::new(home.join("tool/pprof"))
             .env_remove("PPROF_BINARY_PATH")
             .env_remove("PPROF_TOOLS")
-            .env("GOROOT", root)
-            .env("GOTOOLCHAIN", "local")
-            .env("GOFLAGS", "-mod=mod")
-            .env("GOENV", "off")
-            .env("GOTELEMETRY", "off")
-            .env("GOPATH", self.home.join("path"))
-            .env("GOCACHE", self.home.join("cache"))
+            .env("GOROOT", home.join("go"))
             .env("PPROF_TMPDIR", self.home.join("pprof"))
-            .args(["tool", "pprof", "-symbolize=none", "-raw"])
+            .args(["-symbolize=none", "-raw"])
             .arg(&path)
             .output()
             .unwrap();

@@ -353,7 +353,7 @@ fn a_thread_that_takes_signals_itself_holds_up_nothing() {
                 });
             });
             until("it has begun", || find("takes").is_some());
-            for _ in 0..100 {
+            for _ in 0..30 {
                 assert!(find("takes").is_some());
             }
         });

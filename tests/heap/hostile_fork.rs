@@ -84,7 +84,7 @@ fn fork_during_the_first_export() {
             let exporting = std::thread::spawn(|| {
                 rtprof::pprof::write_heap_profile(std::io::sink()).expect("a sink takes everything");
             });
-            for fork in 0..8 {
+            for fork in 0..4 {
                 fork_once(8 * fork);
             }
             exporting.join().expect("the export ends well");

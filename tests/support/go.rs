@@ -6,7 +6,6 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -20,7 +19,7 @@ const NEWEST: &str = "1.27.3";
 const OLDEST: &str = "1.21.13";
 const BETWEEN: &str = "1.23.9";
 
-/// How long a viewer may take until it listens. The newest Go builds the viewer at its first use.
+/// How long a viewer may take to read a trace, until it listens.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 /// An installed toolchain.
@@ -50,7 +49,7 @@ pub(crate) fn trace_toolchains(test: &str) -> Vec<(Go, &'static str)> {
 fn installed(test: &str, versions: &[&'static str]) -> Vec<Go> {
     let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("target/go");
     let (found, missing): (Vec<_>, Vec<_>) =
-        versions.iter().copied().partition(|version| home.join(version).join("ready").exists());
+        versions.iter().copied().partition(|version| home.join(version).join("tool/ready").exists());
     if !missing.is_empty() {
         let message = format!("Go {} is absent; `ci/go.sh` installs it", missing.join(" and "));
         assert!(std::env::var("RTPROF_REQUIRE_GO").as_deref() != Ok("1"), "{message}");
@@ -81,14 +80,15 @@ impl Go {
         self.tool("pprof")
     }
 
+    /// Returns the command `go tool NAME`, but that it runs the tool itself, as `ci/go.sh` has found it.
     fn tool(&self, name: &str) -> Command {
-        let root = self.home.join(self.version).join("go");
-        let mut command = Command::new(root.join("bin/go"));
+        let version = self.home.join(self.version);
+        let mut command = Command::new(version.join("tool").join(name));
         // Settings of the machine must not influence a test; ci/go.sh uses the same environment.
         command
             .env_remove("PPROF_BINARY_PATH")
             .env_remove("PPROF_TOOLS")
-            .env("GOROOT", root)
+            .env("GOROOT", version.join("go"))
             .env("GOTOOLCHAIN", "local")
             .env("GOFLAGS", "-mod=mod")
             .env("GOENV", "off")
@@ -96,8 +96,7 @@ impl Go {
             .env("GOPATH", self.home.join("path"))
             .env("GOCACHE", self.home.join("cache"))
             .env("PPROF_TMPDIR", self.home.join("pprof"))
-            .env("BROWSER", "/bin/true")
-            .args(["tool", name]);
+            .env("BROWSER", "/bin/true");
         command
     }
 
@@ -148,8 +147,7 @@ impl Go {
     /// Opens a trace as its user would: `go tool trace FILE`.
     pub(crate) fn view(&self, path: &Path) -> Viewer {
         let mut command = self.tool("trace");
-        // `go tool` is the tool's parent, so both can be ended only as a group.
-        command.arg("-http=127.0.0.1:0").arg(path).process_group(0);
+        command.arg("-http=127.0.0.1:0").arg(path);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("cannot start {command:?}: {error}"));
         let stderr = BufReader::new(child.stderr.take().expect("it is a pipe"));
@@ -200,10 +198,7 @@ impl Viewer {
     }
 
     fn end(&mut self) -> String {
-        let group = self.child.id() as i32;
-        // SAFETY: a plain system call; the child founded the group and has not been waited for, so its id is not
-        // reused.
-        unsafe { libc::kill(-group, libc::SIGKILL) };
+        self.child.kill().expect("a child can be killed");
         self.child.wait().expect("a killed child can be waited for");
         self.said.take().map_or(String::new(), |said| said.join().expect("reading a pipe does not panic"))
     }

@@ -222,8 +222,8 @@ impl Write for Gated<'_> {
 /// More is recorded than the writer accepts: whole buffers are dropped, and the rest is valid.
 #[test]
 fn dropped_buffers() {
-    /// Some 9 KB each: several times the buffer memory before the gate is open.
-    const TASKS: [usize; 2] = [500, 100];
+    /// Some 9 KB each: twice the buffer memory by each thread before the gate is open.
+    const TASKS: [usize; 2] = [250, 50];
     fn flood() {
         let _task = trace::Task::new("flood");
         for _ in 0..200 {

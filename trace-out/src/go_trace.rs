@@ -19,7 +19,8 @@ pub(crate) fn reads(trace: &[u8], what: &str) {
     let path = std::env::temp_dir().join(format!("rtprof-{}-{number}-{what}.trace", std::process::id()));
     std::fs::write(&path, trace).unwrap();
     for (version, print) in VERSIONS {
-        if !home.join(version).join("ready").exists() {
+        let home = home.join(version);
+        if !home.join("tool/ready").exists() {
             assert!(std::env::var("RTPROF_REQUIRE_GO").as_deref() != Ok("1"), "Go {version} is absent");
             eprintln!("SKIPPED: Go {version} is absent; `ci/go.sh` installs it");
             continue;
@@ -27,18 +28,11 @@ pub(crate) fn reads(trace: &[u8], what: &str) {
         if version == OLDEST && !trace.starts_with(b"go 1.19") {
             continue;
         }
-        let root = home.join(version).join("go");
         for mode in [print, "-pprof=sync", "-pprof=net", "-pprof=syscall", "-pprof=sched"] {
-            let output = Command::new(root.join("bin/go"))
-                .env("GOROOT", &root)
-                .env("GOTOOLCHAIN", "local")
-                .env("GOFLAGS", "-mod=mod")
-                .env("GOENV", "off")
-                .env("GOTELEMETRY", "off")
-                .env("GOPATH", home.join("path"))
-                .env("GOCACHE", home.join("cache"))
+            let output = Command::new(home.join("tool/trace"))
+                .env("GOROOT", home.join("go"))
                 .env("BROWSER", "/bin/true")
-                .args(["tool", "trace", mode])
+                .arg(mode)
                 .arg(&path)
                 .output()
                 .unwrap();
