@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What is behind features that are off by default: axum's routes, and the guide that shows them; spawning on tokio's runtimes; spans of the crate tracing; and waits of unmodified code, beside
-# which our own locks count each wait once.
+# What is behind features that are off by default: axum's routes, and the guide that shows them; spawning on tokio's
+# runtimes; spans of the crate tracing; and waits of unmodified code, beside which our own locks count each wait once.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

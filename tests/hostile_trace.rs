@@ -19,7 +19,7 @@ use rtprof::trace::{self, Task, TraceError, WaitKind};
 use rtprof_trace_check::{EventType, Parsed};
 use support::address_space::{limit_address_space, mapped};
 use support::fork;
-use support::{Background, PATIENCE, child, stress, until};
+use support::{Background, PATIENCE, child, rounds, stress, until};
 
 /// An allocator that counts the allocations of each thread.
 struct Counting;
@@ -96,8 +96,8 @@ fn a_signal_handler_logs() {
         // SAFETY: the handler only calls trace::log, which may be called in a handler.
         unsafe { libc::signal(libc::SIGUSR1, handler as *const () as libc::sighandler_t) };
         const SIGNALS: u64 = 1000;
-        // Some 10 MiB, which fit into the buffers: the result does not depend on the speed of the writer.
-        const EVENTS: usize = 15_000;
+        // At most some 20 MiB, which fit into the buffers: the result does not depend on the speed of the writer.
+        let events = rounds(15_000, 30_000);
         let (parsed, stats) = traced(|| {
             let background = &Background::default();
             std::thread::scope(|s| {
@@ -108,7 +108,7 @@ fn a_signal_handler_logs() {
                         s.spawn(move || {
                             // SAFETY: the call returns the thread's own handle.
                             send.send(unsafe { libc::pthread_self() }).expect("it listens");
-                            (1..EVENTS).for_each(every_event);
+                            (1..events).for_each(every_event);
                             // The thread goes on without events until the last signal is sent.
                             background.repeat(std::thread::yield_now);
                         });

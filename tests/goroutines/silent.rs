@@ -12,7 +12,7 @@ use rtprof::{GoroutineState, goroutine_profile, set_thread_signals, thread, thre
 
 use crate::asked::start;
 use crate::names::{Names, find, wait_for_end_of_search};
-use crate::support::{Background, child, fork, sandbox, skipped, until};
+use crate::support::{Background, child, fork, rounds, sandbox, skipped, until};
 
 fn comments() -> String {
     let mut text = Vec::new();
@@ -353,7 +353,7 @@ fn a_thread_that_takes_signals_itself_holds_up_nothing() {
                 });
             });
             until("it has begun", || find("takes").is_some());
-            for _ in 0..30 {
+            for _ in 0..rounds(30, 100) {
                 assert!(find("takes").is_some());
             }
         });

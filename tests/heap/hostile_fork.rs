@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use crate::support::fork;
 use crate::support::profile::{INUSE_OBJECTS, Profile};
-use crate::support::{Background, stress, workload};
+use crate::support::{Background, rounds, stress, workload};
 
 const RATE: usize = 64;
 
@@ -84,7 +84,7 @@ fn fork_during_the_first_export() {
             let exporting = std::thread::spawn(|| {
                 rtprof::pprof::write_heap_profile(std::io::sink()).expect("a sink takes everything");
             });
-            for fork in 0..4 {
+            for fork in 0..rounds(4, 8) {
                 fork_once(8 * fork);
             }
             exporting.join().expect("the export ends well");

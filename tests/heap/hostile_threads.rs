@@ -12,7 +12,7 @@ use rtprof::StackMode;
 
 use crate::support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
 use crate::support::random::Random;
-use crate::support::{child, stress};
+use crate::support::{child, rounds, stress};
 
 #[inline(never)]
 fn storm_object(size: usize) -> Vec<u8> {
@@ -99,7 +99,7 @@ fn knobs_turned_under_load() {
 fn turn_knobs() {
     let mut random = Random::new(99);
     let (started, mut turns) = (Instant::now(), 0_u64);
-    while started.elapsed() < stress() || turns < 200 {
+    while started.elapsed() < stress() || turns < rounds(200, 500) {
         let rates = [0, 1, 1, 2, 100, 4096, 512 << 10, usize::MAX];
         rtprof::set_mem_profile_rate(rates[random.below(rates.len())]);
         let modes = [StackMode::Auto, StackMode::FramePointers, StackMode::Unwind];

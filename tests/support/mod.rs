@@ -47,6 +47,11 @@ pub(crate) fn stress() -> Duration {
     Duration::from_secs_f64(seconds.unwrap_or(1.0))
 }
 
+/// Returns `all` in a long run (`RTPROF_STRESS_SECS` of 30 and more, as in `ci/long.sh`), otherwise `few`.
+pub(crate) fn rounds<N>(few: N, all: N) -> N {
+    if stress() >= Duration::from_secs(30) { all } else { few }
+}
+
 /// Work for threads beside a test's own; ends with the test.
 #[derive(Default)]
 pub(crate) struct Background {

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use rtprof::task::Instrument;
 use rtprof::trace;
@@ -12,7 +12,7 @@ use rtprof_trace_check::EventType;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::support::{PATIENCE, child, stress};
+use crate::support::{PATIENCE, child, rounds, stress};
 use crate::trace_go;
 use crate::trace_of::{Trace, record};
 
@@ -21,7 +21,7 @@ const TASKS: usize = 8;
 const MESSAGES: u64 = 12;
 /// Messages in a trace, which make five events each.
 fn limit() -> u64 {
-    if stress() >= Duration::from_secs(30) { 20_000 } else { 5_000 }
+    rounds(5_000, 20_000)
 }
 
 /// Receives messages and sends each on, to another task under another number.

@@ -14,7 +14,7 @@ use rtprof_trace_check::EventType;
 use rtprof_trace_out::self_check;
 
 use crate::support::contention::{thread_id, wait_until_asleep};
-use crate::support::{Background, child, go, stress, until};
+use crate::support::{Background, child, go, rounds, stress, until};
 use crate::trace_go::{Reading, check, check_events, check_pages, check_profiles, readings};
 use crate::trace_of::{Kept, record, record_with, saved, valid};
 use crate::trace_script;
@@ -175,7 +175,7 @@ fn churn(lock: &Mutex<u64>, round: usize) {
 fn many_starts_under_load() {
     child::isolated("many_starts_under_load", || {
         let (traces, shown) = if cfg!(debug_assertions) { (30, 2) } else { (100, 5) };
-        let (traces, shown) = if stress() >= Duration::from_secs(30) { (1000, 15) } else { (traces, shown) };
+        let (traces, shown) = rounds((traces, shown), (1000, 15));
         let (background, lock, rounds) = (Background::default(), Mutex::new(0), AtomicUsize::new(0));
         let mut events = 0;
         std::thread::scope(|scope| {
@@ -222,8 +222,6 @@ impl Write for Gated<'_> {
 /// More is recorded than the writer accepts: whole buffers are dropped, and the rest is valid.
 #[test]
 fn dropped_buffers() {
-    /// Some 9 KB each: twice the buffer memory by each thread before the gate is open.
-    const TASKS: [usize; 2] = [250, 50];
     fn flood() {
         let _task = trace::Task::new("flood");
         for _ in 0..200 {
@@ -240,9 +238,11 @@ fn dropped_buffers() {
         OPEN.store(false, Relaxed);
         let (lock, background, begun) = (Mutex::new(0), Background::default(), AtomicUsize::new(0));
         let begun = &begun;
+        // Some 9 KB each: each thread records twice the buffer memory, or more, before the gate is open.
+        let [while_closed, while_open] = rounds([250, 50], [500, 100]);
         std::thread::scope(|scope| {
             let _ends = background.ends_here();
-            for tasks in TASKS {
+            for tasks in [while_closed, while_open] {
                 let floods = [0, 1].map(|number| {
                     scope.spawn(move || {
                         for _ in 0..tasks {
@@ -255,7 +255,7 @@ fn dropped_buffers() {
                         }
                     })
                 });
-                if tasks == TASKS[0] {
+                if tasks == while_closed {
                     // Each new thread takes a buffer: by then the floods have theirs.
                     until("both have begun", || begun.load(Relaxed) == 0b11);
                     scope.spawn(|| background.repeat(|| churn(&lock, 0)));

@@ -16,7 +16,7 @@ use rtprof_trace_check::{Event, EventType};
 use crate::support::contention::{
     About, Moment, Seen, awake, record_everything, thread_id, wait_until_asleep,
 };
-use crate::support::{child, stress};
+use crate::support::{child, rounds};
 use crate::trace_go::{Reading, readings};
 use crate::trace_of::{Trace, check_stack, has, is_named, record, record_with};
 
@@ -293,7 +293,7 @@ fn causes_are_older_than_effects() {
         // In traces of some 2*10^5 events each, because validation keeps the whole trace in memory: 2*10^6 in a release
         // build, 10^7 in a long run.
         let traces = if cfg!(debug_assertions) { 1 } else { 10 };
-        let traces = if stress() >= Duration::from_secs(30) { 50 } else { traces };
+        let traces = rounds(traces, 50);
         let rounds = if cfg!(debug_assertions) { 4_000 } else { 10_000 };
         let (mut events, mut lifted, mut largest) = (0, 0, Duration::ZERO);
         for _ in 0..traces {
