@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What an allocator below ours may break, over those that are named (tests/allocators), as a release build with frame
-# pointers. Without frame pointers: ci/no-frame-pointers.sh.
+# What an allocator below ours may break, over those that are named, as a release build with frame pointers. Without frame
+# pointers: ci/no-frame-pointers.sh.
 #
 #   ci/allocators.sh mimalloc jemalloc
 set -euo pipefail
@@ -8,8 +8,8 @@ cd "$(dirname "$0")/.."
 
 for inner in "$@"; do
     echo "over $inner"
-    cargo test --manifest-path tests/allocators/Cargo.toml --target-dir target --features "$inner" --release \
-        --no-fail-fast
-    cargo test --manifest-path tests/allocators/Cargo.toml --target-dir target --features "$inner,interpose" --release \
-        --no-fail-fast --test unmodified
+    test=(cargo test --profile release-tests --no-default-features --no-fail-fast)
+    inner="rtprof-test-support/$inner"
+    "${test[@]}" --features "pprof,$inner" --test profilers --test truth --test hostile_locks_memory --test hostile_reentry
+    "${test[@]}" --features "pprof,interpose,$inner" --test unmodified
 done

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Brings the browser that the tests of our pages look through: no dependency of the project but of these tests.
-# `cargo test --test browser` runs them; where there is no browser they say so and skip, with
+# `cargo test --test readers browser` runs them; where there is no browser they say so and skip, with
 # RTPROF_REQUIRE_BROWSER=1, as in .ci/run, they fail.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# The names that tests/support/browser.rs looks for.
+# The names that test-support/src/browser.rs looks for.
 installed() {
     command -v chromium || command -v chromium-browser || command -v google-chrome ||
         command -v google-chrome-stable

@@ -6,12 +6,12 @@ cd "$(dirname "$0")/.."
 
 export RTPROF_REQUIRE_GO=1
 ci/go.sh
+features=axum,tokio,tracing
 cargo test -p rtprof-http --all-features --no-fail-fast
-cargo test -p rtprof --doc --features axum,tokio
-cargo test --features axum --no-fail-fast --test http_axum
-cargo test --features tokio,tracing --no-fail-fast --test tasks -- spawning::
-cargo test --features tokio,tracing --no-fail-fast --test task_traces -- tasks_that_block spans:: workers::
+cargo test -p rtprof --doc --features "$features"
+cargo test --features "$features" --no-fail-fast --test readers -- http_axum::
+cargo test --features "$features" --no-fail-fast --test profilers -- spawning:: tasks_that_block spans:: workers::
 cargo test -p rtprof-hooks --features tokio,tracing --doc
 cargo test -p rtprof-hooks --features interpose --lib --no-fail-fast
 cargo test --features interpose --no-fail-fast --test unmodified
-cargo test --features interpose --no-fail-fast --test waits -- truth channels:: conditions kinds::semaphores
+cargo test --features interpose --no-fail-fast --test profilers -- waits::truth waits::channels:: waits::conditions waits::kinds::semaphores

@@ -26,7 +26,7 @@ absent() {
 }
 
 # Settings that keep a toolchain inside its own folder: no other Go of this machine, no download of a
-# newer one, no browser. The tests set the same (tests/support/go.rs).
+# newer one, no browser. The tests set the same (test-support/src/go.rs).
 settings() {
     local version="$1"
     export GOROOT="$home/$version/go" GOTOOLCHAIN=local GOFLAGS=-mod=mod GOPATH="$home/path"

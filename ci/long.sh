@@ -39,7 +39,8 @@ step 'all tests without frame pointers' all_without_frame_pointers
 step 'a release build under stress' release_under_stress
 step 'models with more preemptions' ci/loom.sh all
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
-step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc
+step 'over mimalloc, without frame pointers' ci/no-frame-pointers.sh mimalloc all
+step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc all
 step 'every kind of build' ci/builds.sh all
 step 'sanitizers' ci/sanitizers.sh
 step 'damaged debug information' damaged_debug_information

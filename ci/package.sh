@@ -8,7 +8,7 @@ verify=(--no-verify)
 [[ "${1:-}" != verify ]] || verify=()
 log="$(mktemp)"
 trap 'rm -f "$log"' EXIT
-cargo package --workspace --exclude rtprof-benches --exclude rtprof-trace-check --allow-dirty \
+cargo package --workspace --exclude rtprof-benches --exclude rtprof-trace-check --exclude rtprof-test-support --allow-dirty \
     ${verify[@]+"${verify[@]}"} 2>&1 | tee "$log"
 if grep '^warning' "$log"; then
     echo "cargo package warns" >&2

@@ -6,5 +6,7 @@ cd "$(dirname "$0")/.."
 ci/fmt.sh
 cargo clippy --all-targets --all-features -- -D warnings
 export RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-0.3}"
-cargo test --no-fail-fast --lib --test truth --test heap --test waits --test traces --test http_contract \
-    --test http_server --test hostile_reentry --test goroutines --test tasks --test task_traces
+cargo test --no-fail-fast --lib
+cargo test --no-fail-fast --test truth --test hostile_reentry
+cargo test --no-fail-fast --test profilers -- goroutines:: heap:: tasks:: traces:: waits::
+cargo test --no-fail-fast --test readers -- http_

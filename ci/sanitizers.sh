@@ -9,10 +9,10 @@ cd "$(dirname "$0")/.."
 leaks='what_a_sampled_object_holds_is_no_leak'
 
 if command -v valgrind >/dev/null; then
-    binary="$(cargo test --no-run --test heap 2>&1 | sed -n 's/.*(\(.*heap-.*\)).*/\1/p')"
+    binary="$(cargo test --no-run --test profilers 2>&1 | sed -n 's/.*(\(.*profilers-.*\)).*/\1/p')"
     # It finds the child by its own path, which would be Valgrind's otherwise.
     valgrind --quiet --trace-children=yes --leak-check=full --show-leak-kinds=definite,indirect --errors-for-leak-kinds=definite,indirect \
-        --error-exitcode=9 "$binary" --include-ignored --test-threads=1 --exact "layouts::$leaks"
+        --error-exitcode=9 "$binary" --include-ignored --test-threads=1 --exact "heap::layouts::$leaks"
 else
     echo 'SKIPPED: Valgrind is not installed' >&2
 fi
@@ -27,10 +27,10 @@ sanitized() { cargo +nightly test --target "$(rustc -vV | sed -n 's/^host: //p')
 # Data structures, wakers and hooks by themselves.
 sanitized --no-fail-fast --lib -p rtprof-runtime -p rtprof-profiler -p rtprof-tracer -p rtprof-allocator -p rtprof-hooks -- \
     --skip what_a_handler_does_not_leave_is_not_freed --skip modules::history
-sanitized --test heap -- --include-ignored "$leaks" a_leaked_large_object_is_reported
-sanitized --no-fail-fast --test heap --test hostile_locks --test hostile_reentry --test profile_api --test tasks \
-    --test traces --test truth --test waits -- \
-    --skip hostile_limit --skip it_goes_back_after_exports --skip thread_destructors \
+sanitized --test profilers -- --include-ignored "$leaks" a_leaked_large_object_is_reported
+sanitized --no-fail-fast --test hostile_reentry --test truth
+sanitized --no-fail-fast --test profilers -- heap:: hostile_locks:: profile_api:: tasks:: traces:: waits:: \
+    --skip task_traces:: --skip hostile_limit --skip it_goes_back_after_exports --skip thread_destructors \
     --skip storms_of_threads_that_exit_after_a_wait --skip a_task_that_is_polled_has_its_part_of_the_stack \
     --skip no_wake_is_lost_and_no_slot
 

@@ -6,8 +6,6 @@
 //! (parking_lot_core allocates at the first wait of a thread; each thread has made this wait before.)
 #![cfg(feature = "pprof")]
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -20,11 +18,11 @@ use rtprof::sync::{
     Condvar, Mutex, MutexGuard, RawMutex, RawRwLock, RwLock, RwLockReadGuard, RwLockUpgradableReadGuard,
     RwLockWriteGuard, Semaphore,
 };
-use support::address_space::{limit_address_space, limited_to, mapped};
-use support::child;
-use support::contention::{Seen, record_everything};
-use support::profile::{ALLOC_OBJECTS, Profile};
-use support::random::Random;
+use test_support::address_space::{limit_address_space, limited_to, mapped};
+use test_support::child;
+use test_support::contention::{Seen, record_everything};
+use test_support::profile::{ALLOC_OBJECTS, Profile};
+use test_support::random::Random;
 
 /// An allocator that aborts when called while this thread is inside a lock or an unlock.
 struct Strict(rtprof::ProfAlloc);
@@ -176,7 +174,7 @@ fn run(mode: StackMode) {
                 // All threads have started, so parking_lot_core need not grow its table for a later one.
                 ready.wait();
                 let (mut random, started, mut rounds) = (Random::new(seed), Instant::now(), 0);
-                while started.elapsed() < support::stress() / 6 || rounds < 300 {
+                while started.elapsed() < test_support::stress() / 6 || rounds < 300 {
                     locks.every_way(&mut random);
                     rounds += 1;
                 }
@@ -235,7 +233,7 @@ fn limited_while_it_runs() {
         *lock.lock() += 1;
         limit_address_space(unlimited);
 
-        let profile = support::contention::written("block");
+        let profile = test_support::contention::written("block");
         let [waits, ..] = profile.totals_of("on_many_stacks");
         println!("{waits} waits\n{}", profile.comments());
         assert!(waits < 1 << DEPTH, "the limit was felt, or this test tests nothing");
@@ -243,7 +241,7 @@ fn limited_while_it_runs() {
 
         // With memory again, recording goes on.
         on_many_stacks(4, &lock);
-        let [after, ..] = support::contention::written("block").totals_of("on_many_stacks");
+        let [after, ..] = test_support::contention::written("block").totals_of("on_many_stacks");
         assert_eq!(after - waits, 1 << 4);
         assert_eq!(*lock.lock(), 1);
     });

@@ -4,9 +4,6 @@
 //! for each case, with a limit as set by `ulimit -s`.
 
 #[cfg(target_os = "linux")]
-mod support;
-
-#[cfg(target_os = "linux")]
 #[global_allocator]
 static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
 
@@ -26,8 +23,8 @@ mod linux {
     use std::os::unix::process::CommandExt;
     use std::process::Command;
 
-    use crate::support::child;
-    use crate::support::room::{ENOUGH, LEAST, ROUNDS, deeper, given_up, profile, recorded, some_objects};
+    use test_support::child;
+    use test_support::room::{ENOUGH, LEAST, ROUNDS, deeper, given_up, profile, recorded, some_objects};
 
     pub(crate) const LEFT: &str = "RTPROF_TEST_STACK_LEFT";
 

@@ -5,18 +5,16 @@
 //! runs through it, with every allocation sampled, in both capture modes.
 #![cfg(feature = "pprof")]
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use rtprof::StackMode;
-use support::child;
-use support::inner::INNER;
-use support::profile::Profile;
-use support::workload;
+use test_support::child;
+use test_support::inner::INNER;
+use test_support::profile::Profile;
+use test_support::workload;
 
 /// An allocator that aborts when a thread enters it twice.
 struct Once<A>(A);

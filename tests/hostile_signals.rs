@@ -4,16 +4,14 @@
 //! and lost samples are counted.
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout, alloc};
 use std::hint::black_box;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
-use support::profile::{ALLOC_OBJECTS, Profile};
-use support::{PATIENCE, child};
+use test_support::profile::{ALLOC_OBJECTS, Profile};
+use test_support::{PATIENCE, child};
 
 /// An allocator that grants memory and frees none: safe to call in a signal handler.
 struct Bump;

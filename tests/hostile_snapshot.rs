@@ -2,8 +2,6 @@
 //! allocation, or another snapshot; by a foreign lock while its waiter waits; by the writer of a trace.
 #![cfg(feature = "pprof")]
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
@@ -12,8 +10,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use rtprof::pprof::lookup;
 use rtprof::{goroutine_profile, num_goroutine, thread, trace};
-use support::inner::INNER;
-use support::{Background, child, until};
+use test_support::inner::INNER;
+use test_support::{Background, child, until};
 
 /// An allocator that takes a snapshot whenever it is called, except during its own snapshot.
 struct Asks;

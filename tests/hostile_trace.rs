@@ -1,11 +1,7 @@
 //! Traces while threads end in the middle of an event, processes fork, regions panic and signal handlers log.
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
-mod support;
 #[allow(dead_code, reason = "every test uses its own part of this")]
-#[path = "support/trace.rs"]
-mod trace_of;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io;
@@ -17,9 +13,10 @@ use rtprof::sync::mpsc::sync_channel;
 use rtprof::thread;
 use rtprof::trace::{self, Task, TraceError, WaitKind};
 use rtprof_trace_check::{EventType, Parsed};
-use support::address_space::{limit_address_space, mapped};
-use support::fork;
-use support::{Background, PATIENCE, child, rounds, stress, until};
+use test_support::address_space::{limit_address_space, mapped};
+use test_support::fork;
+use test_support::recording;
+use test_support::{Background, PATIENCE, child, rounds, stress, until};
 
 /// An allocator that counts the allocations of each thread.
 struct Counting;
@@ -47,7 +44,7 @@ static ALLOC: rtprof::ProfAlloc<Counting> = rtprof::ProfAlloc::new(Counting);
 
 /// Records a trace of `body`.
 fn traced(body: impl FnOnce()) -> (Parsed, trace::Stats) {
-    let trace = trace_of::record(body);
+    let trace = recording::record(body);
     (trace.parsed, trace.stats)
 }
 

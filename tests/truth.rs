@@ -12,18 +12,16 @@
 //! in this case one object may be missed; two are missed once in 10^9 checks.
 #![cfg(feature = "pprof")]
 
-mod support;
-
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::Relaxed};
 
-use support::child;
-use support::inner::{INNER, Inner};
-use support::profile::{ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE, Profile};
-use support::random::Random;
-use support::workload;
+use test_support::child;
+use test_support::inner::{INNER, Inner};
+use test_support::profile::{ALLOC_OBJECTS, ALLOC_SPACE, INUSE_OBJECTS, INUSE_SPACE, Profile};
+use test_support::random::Random;
+use test_support::workload;
 
 const SIZES: [usize; 4] = [16, 1 << 10, 100 << 10, 8 << 20];
 const RATES: [usize; 4] = [1, 4 << 10, 64 << 10, 512 << 10];

@@ -1,8 +1,11 @@
+use test_support::go;
+use test_support::go_raw::raw;
+
 use super::*;
+use crate::decoded;
 use crate::kind::CountLeaf;
 use crate::proto::Profile;
 use crate::taken::Taken;
-use crate::{decoded, go_pprof};
 
 /// Two ticks are a nanosecond.
 const TICKS_PER_SECOND: u64 = 2_000_000_000;
@@ -251,12 +254,12 @@ fn the_profiles_of_the_process() {
 /// `go tool pprof` must read the same values from both forms.
 #[test]
 fn go_reads_the_same_from_both_forms() {
-    for go in go_pprof::toolchains() {
+    for go in go::toolchains("go_reads_the_same_from_both_forms") {
         for kind in [Contention::Block, Contention::Mutex] {
             for fraction in [0, 1, 10] {
                 let records = synthetic(kind, fraction);
                 for form in [encoded(&records), text_of(&records).into_bytes()] {
-                    let read = go.raw(&form);
+                    let read = raw(&go, &form);
                     let values = [[40, 4_500], [30, 2_500], [2, 2_500], [1, 3]];
                     assert_eq!(read.head, ["contentions count", "1", "contentions/count delay/nanoseconds"]);
                     assert_eq!(read.values, values, "{kind:?} at fraction {fraction}");
@@ -264,7 +267,7 @@ fn go_reads_the_same_from_both_forms() {
             }
         }
         for form in [encoded(&extreme(1)), text_of(&extreme(1)).into_bytes()] {
-            let [count, nanos] = go.raw(&form).values[0][..] else { panic!("two values") };
+            let [count, nanos] = raw(&go, &form).values[0][..] else { panic!("two values") };
             assert!(count == i64::MAX && nanos > i64::MAX / 1000 * 999, "{nanos}");
         }
     }
@@ -272,11 +275,11 @@ fn go_reads_the_same_from_both_forms() {
 
 #[test]
 fn go_reads_profiles_of_nothing_and_of_counts() {
-    for go in go_pprof::toolchains() {
+    for go in go::toolchains("go_reads_profiles_of_nothing_and_of_counts") {
         for kind in [Contention::Block, Contention::Mutex] {
             let nothing = nothing(kind, 0);
             for form in [encoded(&nothing), text_of(&nothing).into_bytes()] {
-                assert!(go.raw(&form).values.is_empty());
+                assert!(raw(&go, &form).values.is_empty());
             }
         }
         for values in [vec![], vec![[5], [2]]] {
@@ -285,7 +288,7 @@ fn go_reads_profiles_of_nothing_and_of_counts() {
             let records = values.iter().map(record).collect();
             let threads = Snapshot::new(kind, records, vec!["2 samples were lost: no memory".into()]);
             for form in [encoded(&threads), text_of(&threads).into_bytes()] {
-                let read = go.raw(&form);
+                let read = raw(&go, &form);
                 assert_eq!(read.head, ["threadcreate count", "1", "threadcreate/count"]);
                 assert_eq!(read.values, values);
             }

@@ -48,8 +48,6 @@ mod functions;
 #[cfg(fuzzing)]
 #[doc(hidden)]
 pub mod fuzzing;
-#[cfg(test)]
-mod go_pprof;
 mod goroutine_dump;
 mod goroutines;
 mod heap;

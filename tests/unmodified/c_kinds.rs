@@ -10,15 +10,15 @@ use std::sync::mpsc;
 use std::thread::{Builder, Scope, ScopedJoinHandle, scope, sleep};
 
 use rtprof_trace_check::{Event, EventType};
+use test_support::contention::{
+    About, Moment, NONE, Seen, queue, record_everything, sleep_number, thread_id, wait_until_asleep,
+};
+use test_support::recording::{Trace, has, record};
+use test_support::{child, fork, until};
 
 use crate::c_lock::CLock;
 use crate::c_locks::unlocks;
 use crate::locks::{Ends, HOLD, scripted, waiter};
-use crate::support::contention::{
-    About, Moment, NONE, Seen, queue, record_everything, sleep_number, thread_id, wait_until_asleep,
-};
-use crate::support::{child, fork, until};
-use crate::trace_of::{Trace, has, record};
 
 fn all_kinds() -> impl Iterator<Item = Box<CLock>> {
     let mut kinds =

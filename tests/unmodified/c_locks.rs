@@ -7,16 +7,16 @@ use std::thread::{Builder, scope, sleep};
 use std::time::Duration;
 
 use rtprof_trace_check::EventType;
+use test_support::contention::{
+    About, Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
+};
+use test_support::recording::{has, record};
+use test_support::{Background, child, until};
 
 #[cfg(target_env = "gnu")]
 use crate::c_lock::pthread_mutex_clocklock;
 use crate::c_lock::{By, CLock};
 use crate::locks::{Ends, HOLD, scripted, waiter, waker};
-use crate::support::contention::{
-    About, Moment, NONE, Seen, in_vain, queue, record_everything, thread_id, wait_until_asleep,
-};
-use crate::support::{Background, child, until};
-use crate::trace_of::{has, record};
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use rtprof::{BlockKinds, set_block_profile_kinds};
 use rtprof_trace_check::{Event, EventType};
-
-use crate::scenes::{SCENES, Scene, connected, pipe, read_byte, stream, write_byte};
-use crate::support::contention::{
+use test_support::contention::{
     About, Moment, NONE, Seen, queue, record_everything, thread_id, wait_until_asleep,
 };
-use crate::support::processor::burn;
-use crate::support::{PATIENCE, child, until};
-use crate::trace_of::{Trace, has, record};
+use test_support::processor::burn;
+use test_support::recording::{Trace, has, record};
+use test_support::{PATIENCE, child, until};
+
+use crate::scenes::{SCENES, Scene, connected, pipe, read_byte, stream, write_byte};
 
 const HOLD: Duration = Duration::from_millis(10);
 

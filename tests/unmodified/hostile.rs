@@ -9,9 +9,9 @@ use std::sync::{Mutex, mpsc};
 use std::thread::{scope, spawn};
 use std::time::{Duration, Instant};
 
-use crate::support::contention::{Seen, record_everything, record_nothing, thread_id, wait_until_asleep};
-use crate::support::{Background, child, fork, stress, until};
-use crate::trace_of::record;
+use test_support::contention::{Seen, record_everything, record_nothing, thread_id, wait_until_asleep};
+use test_support::recording::record;
+use test_support::{Background, child, fork, stress, until};
 
 fn futex(word: &AtomicU32, operation: i32, value: u32, timeout: Option<Duration>) -> i64 {
     let time = timeout.map(|timeout| libc::timespec {

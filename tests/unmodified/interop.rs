@@ -1,9 +1,10 @@
 //! The real `go tool trace`, of both versions, reads the traces of unmodified code.
 
+use test_support::child;
+use test_support::trace_go::check;
+
 use crate::calls::{ended_in, recorded_calls};
 use crate::scenes::{pipe, stream};
-use crate::support::child;
-use crate::trace_go::check;
 use crate::traces::recorded;
 
 #[test]

@@ -16,10 +16,9 @@ use std::time::Instant;
 
 use rtprof::{BlockKinds, set_block_profile_kinds};
 use rtprof_trace_check::EventType;
-
-use crate::support::contention::{record_everything, thread_id, wait_until_asleep};
-use crate::support::{Background, child, fork, stress, until};
-use crate::trace_of::record;
+use test_support::contention::{record_everything, thread_id, wait_until_asleep};
+use test_support::recording::record;
+use test_support::{Background, child, fork, stress, until};
 
 fn handle(signal: i32, handler: extern "C" fn(i32), flags: i32) {
     // SAFETY: an all-zero `sigaction` is valid; the handler is a function, so it is always valid.

@@ -11,9 +11,9 @@ use std::sync::{Arc, Barrier, Condvar, Mutex, OnceLock, RwLock, mpsc};
 use std::thread::{park, scope, sleep, spawn};
 use std::time::Duration;
 
-use crate::support::child;
-use crate::support::contention::{About, Moment, NONE, Seen, in_vain, queue, record_everything};
-use crate::support::profile::Sample;
+use test_support::child;
+use test_support::contention::{About, Moment, NONE, Seen, in_vain, queue, record_everything};
+use test_support::profile::Sample;
 
 pub(crate) const HOLD: Duration = Duration::from_millis(40);
 
@@ -77,7 +77,7 @@ pub(crate) fn scripted<T: Send>(
 
 /// Returns whether a function of the stack has `primitive` in its name. The test's own functions do not count.
 fn names(sample: &Sample, primitive: &str) -> bool {
-    let is_ours = |name: &str| name.trim_start_matches('<').starts_with(env!("CARGO_CRATE_NAME"));
+    let is_ours = |name: &str| name.trim_start_matches('<').starts_with("unmodified");
     let mut functions = sample.frames.iter().map(|frame| &frame.function);
     functions.any(|name| name.contains(primitive) && !is_ours(name))
 }

@@ -17,15 +17,7 @@ mod programs;
 mod results;
 mod sandboxed;
 mod scenes;
-#[path = "../support/mod.rs"]
-mod support;
 mod threads;
-#[path = "../support/trace_go.rs"]
-#[allow(dead_code, reason = "every test uses its own part of this")]
-mod trace_go;
-#[path = "../support/trace.rs"]
-#[allow(dead_code, reason = "every test uses its own part of this")]
-mod trace_of;
 mod traces;
 
 #[global_allocator]

@@ -11,13 +11,12 @@ use std::time::{Duration, Instant};
 
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
 use rtprof_trace_check::EventType;
+use test_support::child;
+use test_support::contention::{thread_id, wait_until_asleep};
+use test_support::processor;
+use test_support::recording::{Trace, record};
+use test_support::trace_go::check;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-use crate::support::child;
-use crate::support::contention::{thread_id, wait_until_asleep};
-use crate::support::processor;
-use crate::trace_go::check;
-use crate::trace_of::{Trace, record};
 
 /// The times of a thread.
 #[derive(Clone, Copy, Debug)]

@@ -7,10 +7,9 @@ use std::ptr::{null, null_mut};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use rtprof::{BlockKinds, set_block_profile_kinds};
-
-use crate::support::child;
-use crate::support::contention::record_everything;
-use crate::trace_of::record;
+use test_support::child;
+use test_support::contention::record_everything;
+use test_support::recording::record;
 
 /// A number that no call leaves in `errno`.
 const UNTOUCHED: i32 = 4000;

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use rtprof::trace::{Format, Options};
 use rtprof::{BlockKinds, set_block_profile_kinds};
-
-use crate::support::contention::record_everything;
-use crate::support::{child, sandbox, until};
-use crate::trace_of::Kept;
+use test_support::contention::record_everything;
+use test_support::recording::Kept;
+use test_support::{child, sandbox, until};
 
 /// The system calls of std and the C library for threads, locks, memory, time and sockets.
 const NEEDED: [libc::c_long; 31] = [

@@ -6,11 +6,10 @@ use std::thread::{Builder, sleep, spawn};
 use std::time::Duration;
 
 use rtprof::pprof;
-
-use crate::support::child;
-use crate::support::contention::{NONE, Seen, record_everything};
-use crate::support::profile::Profile;
-use crate::support::until;
+use test_support::child;
+use test_support::contention::{NONE, Seen, record_everything};
+use test_support::profile::Profile;
+use test_support::until;
 
 #[inline(never)]
 fn creates_threads(count: usize) {
@@ -114,8 +113,8 @@ fn both_kinds_of_locks_count_a_wait_once() {
         std::thread::scope(|scope| {
             let (held, also_held) = (ours.lock(), theirs.lock().unwrap());
             let wait = || waits(|| drop(ours.lock()));
-            let first = crate::support::contention::queue(scope, wait);
-            let second = crate::support::contention::queue(scope, || waits(|| drop(theirs.lock().unwrap())));
+            let first = test_support::contention::queue(scope, wait);
+            let second = test_support::contention::queue(scope, || waits(|| drop(theirs.lock().unwrap())));
             drop((held, also_held));
             first.thread.join().unwrap();
             second.thread.join().unwrap();
@@ -124,7 +123,7 @@ fn both_kinds_of_locks_count_a_wait_once() {
         let (send, receive) = mpsc::channel::<()>();
         let thread = rtprof::thread::spawn(move || receive.recv().is_err());
         std::thread::scope(|scope| {
-            let joins = crate::support::contention::queue(scope, || waits(|| drop(thread.join())));
+            let joins = test_support::contention::queue(scope, || waits(|| drop(thread.join())));
             drop(send);
             joins.thread.join().unwrap();
         });

@@ -6,11 +6,10 @@ use std::thread::{Builder, sleep, spawn};
 use std::time::Duration;
 
 use rtprof_trace_check::EventType;
-
-use crate::support::child;
-use crate::support::contention::wait_until_asleep;
-use crate::support::contention::{Moment, thread_id};
-use crate::trace_of::{Trace, has, record};
+use test_support::child;
+use test_support::contention::wait_until_asleep;
+use test_support::contention::{Moment, thread_id};
+use test_support::recording::{Trace, has, record};
 
 #[inline(never)]
 fn receives(receive: &mpsc::Receiver<()>) {

@@ -25,8 +25,6 @@ mod awaited;
 mod dense;
 mod error;
 mod flight;
-#[cfg(test)]
-mod go_trace;
 mod options;
 mod order;
 mod perfetto;

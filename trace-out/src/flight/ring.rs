@@ -71,7 +71,7 @@ mod tests {
         for (at, &memory) in memory.iter().enumerate() {
             let begin = (at as u64 + 1) * second;
             ring.push_at(begin + second, begin, memory, Arc::new(Part::Go(v2::Part::empty())));
-            assert_eq!(ring.memory(), ring.kept.iter().map(|kept| kept.memory).sum());
+            assert_eq!(ring.memory(), ring.kept.iter().map(|kept| kept.memory).sum::<usize>());
         }
         ring.kept.iter().map(|kept| kept.memory).collect()
     }

@@ -4,19 +4,18 @@ use std::collections::HashMap;
 
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
+use rtprof_symbols::view::View;
+use rtprof_trace_check::{EventType, Parsed, validate};
 use rtprof_tracer::record::RecordKind;
+use test_support::{go_raw, rounds};
 
-use crate::go_trace;
 use crate::recorded::{
     RecordedLane, Texts, check_lost_generation, check_perfetto, check_second, check_windows, encode,
     generation,
 };
 use crate::simulated::{Mishaps, Simulation};
-
 use crate::v1::V1;
 use crate::{Clock, Counts, Encode, Format};
-use rtprof_symbols::view::View;
-use rtprof_trace_check::{EventType, Parsed, validate};
 
 const CLOCK: Clock = Clock { ticks_per_second: 2_900_000_000, start: 5_000_000 };
 
@@ -42,7 +41,11 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
     let (read, end) = (read.collect::<Vec<_>>(), simulation.now + 1_000_000);
     let bytes = encode(&mut v1, &read, end);
     if seed.is_multiple_of(10) {
-        go_trace::reads(&bytes, &format!("simulation-{seed}-{}", mishaps.loss));
+        go_raw::trace_is_read(
+            "traces of random programs",
+            &bytes,
+            &format!("simulation-{seed}-{}", mishaps.loss),
+        );
     }
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("seed {seed}: {invalid}"));
     let (second, parsed_second) = check_second(&parsed, CLOCK, (&read, end), &format!("seed {seed}"));
@@ -52,7 +55,11 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
         check_lost_generation(CLOCK, &read, end, &format!("seed {seed}"));
     }
     if seed.is_multiple_of(10) {
-        go_trace::reads(&second, &format!("simulation-{seed}-{}-v2", mishaps.loss));
+        go_raw::trace_is_read(
+            "traces of random programs",
+            &second,
+            &format!("simulation-{seed}-{}-v2", mishaps.loss),
+        );
     }
     Run { parsed, counts: v1.counts(), simulation }
 }
@@ -101,11 +108,9 @@ fn check_ends(run: &Run, seed: u64) {
     }
 }
 
-/// Returns a third of the seeds below `all`; all of them in a long run (`RTPROF_STRESS_SECS` of 30 and more).
+/// Returns a third of the seeds below `all`; all of them in a long run.
 fn seeds(all: u64) -> impl Iterator<Item = u64> {
-    let seconds = std::env::var("RTPROF_STRESS_SECS").ok().and_then(|text| text.parse::<f64>().ok());
-    let is_long = seconds.is_some_and(|seconds| seconds >= 30.0);
-    (0..all).step_by(if is_long { 1 } else { 3 })
+    (0..all).step_by(rounds(3, 1))
 }
 
 #[test]

@@ -1,0 +1,69 @@
+//! Forked children that must end with success.
+
+use std::os::unix::process::CommandExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::child;
+
+/// The time after which its alarm ends a child that hangs.
+const PATIENCE_SECONDS: u32 = 120;
+
+/// As [`child::isolated_as`], for a test whose forked children start threads.
+///
+/// Each thread of std that starts or ends holds std's lock of the list of guard pages for a moment. A child forked in
+/// that moment never gets the lock, so that none of its threads starts; rtprof cannot prevent this. std keeps no such
+/// list if the process starts with other dispositions of the two signals than the default. (Ignoring the signals has no
+/// other effect: the kernel still ends a process that faults.)
+#[track_caller]
+pub fn isolated(test: &str, scenario: &str, body: impl FnOnce()) {
+    let ignore_faults = || {
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            // SAFETY: a plain system call.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        Ok(())
+    };
+    let set = |command: &mut std::process::Command| {
+        // SAFETY: the closure makes only system calls.
+        unsafe { command.pre_exec(ignore_faults) };
+    };
+    child::isolated_with(test, scenario, set, body);
+}
+
+/// Forks as the C library does, which keeps its allocator usable in the child, and calls the registered fork handlers.
+pub fn fork() -> i32 {
+    // SAFETY: the child calls only the allocator and rtprof, both of which must work in a forked child.
+    unsafe { libc::fork() }
+}
+
+/// Forks by the system call alone, so that no library learns of it. No other thread may run.
+pub fn bare_fork() -> i32 {
+    // SAFETY: with these arguments the child is a full copy, and no other thread runs, so no lock is held.
+    unsafe { libc::syscall(libc::SYS_clone, libc::SIGCHLD, 0, 0, 0, 0) as i32 }
+}
+
+/// Runs `body` in a forked child of [`isolated`], and fails unless the child ends with success and in time.
+pub fn in_a_child(what: &str, body: impl FnOnce()) {
+    in_a_child_by(fork, what, body);
+}
+
+/// As [`in_a_child`], in a child that `make` makes.
+pub fn in_a_child_by(make: fn() -> i32, what: &str, body: impl FnOnce()) {
+    let pid = make();
+    assert!(pid >= 0, "fork: {}", std::io::Error::last_os_error());
+    if pid == 0 {
+        // SAFETY: a plain system call.
+        unsafe { libc::alarm(PATIENCE_SECONDS) };
+        let result = catch_unwind(AssertUnwindSafe(body));
+        // SAFETY: ends the child without the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(result.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` outlives the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert!(
+        libc::WIFEXITED(status) && libc::WEXITSTATUS(status) == 0,
+        "{what}: the child ended with status {status:#x}; {} is its alarm",
+        libc::SIGALRM
+    );
+}
