@@ -54,6 +54,10 @@ leak() {
     local top
     top="$(go tool pprof -top -nodecount=1 heap.pb.gz)"
     grep -q 'leak::remember_page$' <<<"$top" || { echo "the leak is not first: $top" >&2; return 1; }
+    # Its stack is whole: from the program's function to the start of its thread.
+    go tool pprof -traces heap.pb.gz >"$output" || exit 1
+    awk '/leak::remember_page$/ { inside = 1 } /^-----/ { inside = 0 } inside && /thread start$/ { found = 1 } END { exit !found }' "$output" ||
+        { echo "the stack of the leak ends early:" >&2; cat "$output" >&2; exit 1; }
 }
 within_three leak
 

@@ -30,7 +30,7 @@ sanitized --no-fail-fast --lib -p rtprof-runtime -p rtprof-profiler -p rtprof-tr
 sanitized --test profilers -- --include-ignored "$leaks" a_leaked_large_object_is_reported
 sanitized --no-fail-fast --test hostile_reentry --test truth
 sanitized --no-fail-fast --test profilers -- heap:: hostile_locks:: profile_api:: tasks:: traces:: waits:: \
-    --skip task_traces:: --skip hostile_limit --skip it_goes_back_after_exports --skip thread_destructors \
+    --skip cpu:: --skip goroutines:: --skip task_traces:: --skip hostile_limit --skip it_goes_back_after_exports --skip thread_destructors \
     --skip storms_of_threads_that_exit_after_a_wait --skip a_task_that_is_polled_has_its_part_of_the_stack \
     --skip no_wake_is_lost_and_no_slot
 

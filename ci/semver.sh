@@ -17,4 +17,4 @@ if ! cargo semver-checks --version >/dev/null 2>&1; then
     echo "SKIPPED: 'cargo install --locked cargo-semver-checks' brings the tool" >&2
     exit 0
 fi
-cargo semver-checks --workspace --exclude rtprof-benches --exclude rtprof-trace-check --baseline-rev "$base"
+cargo semver-checks --workspace --exclude rtprof-benches --exclude rtprof-trace-check --exclude rtprof-test-support --baseline-rev "$base"

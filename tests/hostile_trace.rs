@@ -1,7 +1,6 @@
 //! Traces while threads end in the middle of an event, processes fork, regions panic and signal handlers log.
 #![cfg(all(feature = "pprof", target_os = "linux"))]
 
-#[allow(dead_code, reason = "every test uses its own part of this")]
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 use std::io;

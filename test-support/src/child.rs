@@ -18,6 +18,7 @@ use std::io::{Read, Write};
 use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 const SCENARIO: &str = "RTPROF_TEST_SCENARIO";
@@ -44,10 +45,21 @@ pub fn isolated_as(test: &str, scenario: &str, body: impl FnOnce()) {
 #[track_caller]
 pub fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Command), body: impl FnOnce()) {
     if is(test, scenario) {
-        body();
+        run(body);
     } else if !any() {
         judge(test, output(test, scenario, set));
     }
+    // Otherwise this is the child of another scenario of the same test, whose turn comes, or was.
+    assert!(!IN_BODY.load(Relaxed), "{test} is isolated already, so this would never run");
+}
+
+/// Whether this process runs the body of an isolated test.
+static IN_BODY: AtomicBool = AtomicBool::new(false);
+
+fn run(body: impl FnOnce()) {
+    IN_BODY.store(true, Relaxed);
+    body();
+    IN_BODY.store(false, Relaxed);
 }
 
 /// As [`isolated`], in a child whose executable is a copy in `folder`, which the test may modify.

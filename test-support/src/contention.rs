@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::profile::{Profile, Sample};
 use crate::random::Random;
+use crate::recording::is_named;
 use crate::{Background, is_interposed};
 
 /// Records every wait and every contended unlock from here on.
@@ -46,7 +47,7 @@ const NOT_CAPTURED: &str = "stack_not_captured";
 /// Returns the block or mutex profile as it is written, after checking the properties of every such profile.
 pub fn written(name: &str) -> Profile {
     let profile = written_unmodified(name);
-    // std's own waits are in the profile then too.
+    // With `interpose`, std's own waits are in the profile too.
     if is_interposed() {
         return profile;
     }
@@ -69,7 +70,7 @@ fn is_stds(sample: &Sample) -> bool {
 }
 
 /// As [`written`], for waits in locks that are not ours: their functions are part of the stack.
-pub fn written_unmodified(name: &str) -> Profile {
+fn written_unmodified(name: &str) -> Profile {
     let mut bytes = Vec::new();
     let profile = rtprof::pprof::lookup(name).expect("it is built in");
     profile.write_to(&mut bytes, 0).expect("a vector takes everything");
@@ -147,11 +148,6 @@ fn waits(profile: &Profile, function: &str, without_stds: bool) -> Waits {
         }
     }
     sum
-}
-
-/// Returns whether a path has this segment: `holder` in `test::holder::<T>`, but not in `test::a_holder`.
-fn is_named(path: &str, function: &str) -> bool {
-    path.split("::").any(|segment| segment == function)
 }
 
 /// Returns the name of the innermost function of each sample, without path and types.

@@ -7,8 +7,8 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate is in a folder of the repository")
 }
 
-/// Returns the build's own folder for files of tests, as Cargo names it to integration tests alone
-/// (`CARGO_TARGET_TMPDIR`): `tmp` beside the folders of the profiles.
+/// Returns the build's own folder for files of tests: `tmp`, next to `debug` and `release`. Cargo gives this path
+/// (`CARGO_TARGET_TMPDIR`) only to integration tests.
 pub fn tmp() -> PathBuf {
     let program = std::env::current_exe().expect("a test knows its own binary");
     let is = |folder: &Path, name: &str| folder.file_name().is_some_and(|known| known == name);

@@ -1,6 +1,7 @@
 //! A profile as `go tool pprof -raw` reads it, and a trace as `go tool trace` does, from bytes.
 
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::folder;
@@ -25,9 +26,10 @@ pub fn raw(go: &Go, profile: &[u8]) -> Raw {
 }
 
 /// Checks that every installed Go that knows the format reads the trace, and makes profiles of it.
-pub fn trace_is_read(test: &str, trace: &[u8], what: &str) {
+pub fn trace_is_read(trace: &[u8], what: &str) {
+    static TOOLCHAINS: LazyLock<Vec<Go>> = LazyLock::new(|| go::toolchains("traces by go tool trace"));
     let path = saved(trace, "trace");
-    for go in go::toolchains(test) {
+    for go in &*TOOLCHAINS {
         if !go.reads_second() && !trace.starts_with(b"go 1.19") {
             continue;
         }

@@ -3,7 +3,8 @@
 use std::ffi::c_void;
 
 /// Returns whether a function of this program stands in for the C library's. Asked of the linked program, because
-/// Cargo does not tell one package about the features of another.
+/// Cargo does not tell one package about the features of another. A static program has the C library in it: then this
+/// returns true, so that a test does not ask for what only holds without the feature.
 pub fn is_interposed() -> bool {
     let lock = libc::pthread_mutex_lock as *const c_void;
     module_of(lock) == module_of(is_interposed as *const c_void)

@@ -148,10 +148,6 @@ pub fn saved(name: &str, bytes: &[u8]) -> PathBuf {
 }
 
 impl Trace {
-    pub fn save(&self, name: &str) -> PathBuf {
-        saved(name, &self.bytes)
-    }
-
     /// Returns the same trace in the first format.
     #[track_caller]
     pub fn in_first_format(&self) -> Trace {

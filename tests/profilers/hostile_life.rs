@@ -13,7 +13,7 @@ use test_support::{child, dying};
 /// Objects made before main, freed or grown after it.
 static EARLY: [AtomicPtr<Vec<u64>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
 
-/// The constructors run in every test of this program.
+/// The constructors run in every process of this program, so they act only in this test's child.
 const BEFORE_MAIN: &str = "hostile_life::before_main";
 
 extern "C" fn very_early() {

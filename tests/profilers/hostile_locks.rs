@@ -31,7 +31,7 @@ fn wait_in_vain(lock: &Mutex<u64>, timeout: Duration) {
 static EARLY: AtomicU64 = AtomicU64::new(0);
 static EARLY_LOCK: Mutex<u64> = Mutex::new(0);
 
-/// The constructors run in every test of this program.
+/// The constructors run in every process of this program, so they act only in this test's child.
 const BEFORE_MAIN: &str = "hostile_locks::before_main";
 
 extern "C" fn very_early() {

@@ -381,7 +381,6 @@ fn served_pages_work() {
             is_clean(&mut browser, &index);
         }
         browser.follow("a[href='heap?format=flamegraph']");
-        // Only ratios are compared, because some objects of other tests are freed by now.
         let both = width(&mut browser, "readers::browser::keeps_both");
         about(width(&mut browser, "readers::browser::keeps_much"), both * 64.0 / 80.0);
         server.shutdown();

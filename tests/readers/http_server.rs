@@ -383,67 +383,65 @@ fn with_variables(scenario: &str, variables: &[(&str, &str)], check: impl FnOnce
 
 #[test]
 fn init_follows_the_environment() {
-    child::isolated("init_follows_the_environment", || {
-        let rates = || {
-            let fraction = rtprof::set_mutex_profile_fraction(-1);
-            (rtprof::mem_profile_rate(), rtprof::block_profile_rate(), fraction)
-        };
-        let any_port = ("RTPROF_ADDR", "127.0.0.1:0");
-        with_variables("defaults", &[any_port], || {
-            let server = rtprof::init().expect("a port is free").expect("it is on");
-            assert_eq!(rates(), (512 << 10, 10_000, 10));
-            assert_eq!(web::get(server.local_addr(), "/debug/pprof/mutex?debug=1").status, 200);
-        });
-        with_variables("a program's rates", &[any_port], || {
-            rtprof::set_mem_profile_rate(4096);
-            rtprof::set_block_profile_rate(1);
-            rtprof::set_mutex_profile_fraction(2);
-            rtprof::init().expect("a port is free");
-            assert_eq!(rates(), (4096, 1, 2));
-        });
-        let set = [
-            any_port,
-            ("RTPROF_TOKEN", "s3cret"),
-            ("RTPROF_MEM_PROFILE_RATE", "1"),
-            ("RTPROF_BLOCK_PROFILE_RATE", "0"),
-            ("RTPROF_MUTEX_PROFILE_FRACTION", "3"),
-        ];
-        with_variables("variables", &set, || {
-            rtprof::set_block_profile_rate(1);
-            let server = rtprof::init().expect("a port is free").expect("it is on");
-            assert_eq!(rates(), (1, 0, 3));
-            assert_eq!(web::get(server.local_addr(), "/debug/pprof/heap").status, 401);
-        });
-        with_variables("off", &[("RTPROF", "off"), any_port], || {
-            assert!(rtprof::init().expect("nothing can fail").is_none());
-            assert_eq!(rates(), (0, 0, 0));
-        });
-        with_variables("no server", &[("RTPROF_ADDR", "off")], || {
-            assert!(rtprof::init().expect("nothing can fail").is_none());
-            assert_eq!(rates(), (512 << 10, 10_000, 10));
-        });
-        let wrong = [any_port, ("RTPROF_MEM_PROFILE_RATE", "1"), ("RTPROF_BLOCK_PROFILE_RATE", "1ms")];
-        with_variables("an impossible value", &wrong, || {
-            let error = rtprof::init().expect_err("it is no number").to_string();
-            assert!(error.contains("RTPROF_BLOCK_PROFILE_RATE is \"1ms\""), "{error}");
-            assert_eq!(rates(), (512 << 10, 0, 0), "changed in part");
-        });
-        let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
-        let address = taken.local_addr().expect("it is bound").to_string();
-        with_variables("a port in use", &[("RTPROF_ADDR", &*address)], || {
-            let error = rtprof::init().expect_err("it is in use");
-            assert!(std::error::Error::source(&error).is_none(), "its text is in the error's");
-            // What a `main` shows that returns the error.
-            let shown = format!("{error:?}");
-            assert!(shown.contains("Address already in use") && shown.contains("RTPROF_ADDR"), "{shown}");
-            assert!(!shown.contains("RTPROF_ALLOW_REMOTE"), "{shown}");
-            let error = std::io::Error::from(error);
-            assert_eq!(error.kind(), ErrorKind::AddrInUse);
-            assert_eq!(error.to_string(), shown);
-        });
-        with_variables("an address for others", &[("RTPROF_ADDR", "0.0.0.0:0")], || {
-            let error = rtprof::init().expect_err("others reach it").to_string();
-            assert!(error.contains("RTPROF_ALLOW_REMOTE=on"), "{error}");
-        });
+    let rates = || {
+        let fraction = rtprof::set_mutex_profile_fraction(-1);
+        (rtprof::mem_profile_rate(), rtprof::block_profile_rate(), fraction)
+    };
+    let any_port = ("RTPROF_ADDR", "127.0.0.1:0");
+    with_variables("defaults", &[any_port], || {
+        let server = rtprof::init().expect("a port is free").expect("it is on");
+        assert_eq!(rates(), (512 << 10, 10_000, 10));
+        assert_eq!(web::get(server.local_addr(), "/debug/pprof/mutex?debug=1").status, 200);
+    });
+    with_variables("a program's rates", &[any_port], || {
+        rtprof::set_mem_profile_rate(4096);
+        rtprof::set_block_profile_rate(1);
+        rtprof::set_mutex_profile_fraction(2);
+        rtprof::init().expect("a port is free");
+        assert_eq!(rates(), (4096, 1, 2));
+    });
+    let set = [
+        any_port,
+        ("RTPROF_TOKEN", "s3cret"),
+        ("RTPROF_MEM_PROFILE_RATE", "1"),
+        ("RTPROF_BLOCK_PROFILE_RATE", "0"),
+        ("RTPROF_MUTEX_PROFILE_FRACTION", "3"),
+    ];
+    with_variables("variables", &set, || {
+        rtprof::set_block_profile_rate(1);
+        let server = rtprof::init().expect("a port is free").expect("it is on");
+        assert_eq!(rates(), (1, 0, 3));
+        assert_eq!(web::get(server.local_addr(), "/debug/pprof/heap").status, 401);
+    });
+    with_variables("off", &[("RTPROF", "off"), any_port], || {
+        assert!(rtprof::init().expect("nothing can fail").is_none());
+        assert_eq!(rates(), (0, 0, 0));
+    });
+    with_variables("no server", &[("RTPROF_ADDR", "off")], || {
+        assert!(rtprof::init().expect("nothing can fail").is_none());
+        assert_eq!(rates(), (512 << 10, 10_000, 10));
+    });
+    let wrong = [any_port, ("RTPROF_MEM_PROFILE_RATE", "1"), ("RTPROF_BLOCK_PROFILE_RATE", "1ms")];
+    with_variables("an impossible value", &wrong, || {
+        let error = rtprof::init().expect_err("it is no number").to_string();
+        assert!(error.contains("RTPROF_BLOCK_PROFILE_RATE is \"1ms\""), "{error}");
+        assert_eq!(rates(), (512 << 10, 0, 0), "changed in part");
+    });
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = taken.local_addr().expect("it is bound").to_string();
+    with_variables("a port in use", &[("RTPROF_ADDR", &*address)], || {
+        let error = rtprof::init().expect_err("it is in use");
+        assert!(std::error::Error::source(&error).is_none(), "its text is in the error's");
+        // What a `main` shows that returns the error.
+        let shown = format!("{error:?}");
+        assert!(shown.contains("Address already in use") && shown.contains("RTPROF_ADDR"), "{shown}");
+        assert!(!shown.contains("RTPROF_ALLOW_REMOTE"), "{shown}");
+        let error = std::io::Error::from(error);
+        assert_eq!(error.kind(), ErrorKind::AddrInUse);
+        assert_eq!(error.to_string(), shown);
+    });
+    with_variables("an address for others", &[("RTPROF_ADDR", "0.0.0.0:0")], || {
+        let error = rtprof::init().expect_err("others reach it").to_string();
+        assert!(error.contains("RTPROF_ALLOW_REMOTE=on"), "{error}");
     });
 }

@@ -1,6 +1,6 @@
 //! The real `go tool pprof` reads our profiles, prints the same numbers, and gives no warning.
 //!
-//! Every number that it prints is compared with our own reading of the same file (support/profile.rs), which truth.rs
+//! Every number that it prints is compared with our own reading of the same file (`test_support::profile`), which truth.rs
 //! compares with exact totals: so a user sees exactly the allocations.
 
 use std::hint::black_box;

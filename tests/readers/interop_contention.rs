@@ -1,7 +1,7 @@
 //! The real `go tool pprof` reads block, mutex and threadcreate profiles, prints the same numbers, and gives no
 //! warning.
 //!
-//! Its numbers are compared with our own reading of the same file (support/profile.rs), which waits/truth.rs compares
+//! Its numbers are compared with our own reading of the same file (`test_support::profile`), which tests/profilers/waits/truth.rs compares
 //! with the times that threads have measured.
 
 use std::hint::black_box;

@@ -1,6 +1,6 @@
 //! Waits for locks, channels and conditions of std, parking_lot and crossbeam, and their charges.
 //!
-//! A thread waits for an event whose time is known (support/contention.rs). In the block profile its wait is as long as
+//! A thread waits for an event whose time is known (`test_support::contention`). In the block profile its wait is as long as
 //! the thread has measured, and has the names of the primitive and of the function that used it. A thread that unlocked
 //! a lock has the same time in the mutex profile; a thread that sent a message or notified a condition is not in this
 //! profile.

@@ -20,5 +20,7 @@ mod scenes;
 mod threads;
 mod traces;
 
+use test_support::inner::{INNER, Inner};
+
 #[global_allocator]
-static ALLOC: rtprof::ProfAlloc = rtprof::ProfAlloc::system();
+static ALLOC: rtprof::ProfAlloc<Inner> = rtprof::ProfAlloc::new(INNER);

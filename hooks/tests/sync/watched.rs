@@ -1,4 +1,5 @@
-//! Threads whose waits a test can see, and patience.
+//! Threads whose waits a test can see, and patience. (test-support has some of this too, but these tests cannot use it: it
+//! depends on this crate, and with the feature `interpose` a unit test would have its C functions twice.)
 
 use std::sync::mpsc;
 use std::thread::JoinHandle;

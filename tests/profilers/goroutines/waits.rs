@@ -248,16 +248,23 @@ fn a_slice_takes_all_or_nothing() {
 /// The thread that takes the snapshot comes first, with the stack of the call, even if it has announced a wait.
 #[test]
 fn the_current_one_comes_first_and_runs() {
-    let check = |all: Vec<GoroutineRecord>, name: &str| {
-        assert_eq!((&*all[0].name, all[0].wait_reason()), (name, None));
-        assert!(all[1..].is_sorted_by_key(|goroutine| goroutine.id));
-    };
-    let asks = move || {
-        check(goroutine_profile(), "asks");
-        check(trace::wait(WaitKind::Recv, goroutine_profile), "asks");
-        let own = rtprof::stack(false);
-        assert!(own.contains("the_current_one_comes_first_and_runs::{"), "{own}");
-        assert!(own.trim_end().lines().count() > 4 && !own.contains("\n\n"), "{own}");
-    };
-    thread::Builder::new().name("asks".into()).spawn(asks).expect("a thread").join().expect("all is right");
+    child::isolated("the_current_one_comes_first_and_runs", || {
+        let check = |all: Vec<GoroutineRecord>, name: &str| {
+            assert_eq!((&*all[0].name, all[0].wait_reason()), (name, None));
+            assert!(all[1..].is_sorted_by_key(|goroutine| goroutine.id));
+        };
+        let asks = move || {
+            check(goroutine_profile(), "asks");
+            check(trace::wait(WaitKind::Recv, goroutine_profile), "asks");
+            let own = rtprof::stack(false);
+            assert!(own.contains("the_current_one_comes_first_and_runs::{"), "{own}");
+            assert!(own.trim_end().lines().count() > 4 && !own.contains("\n\n"), "{own}");
+        };
+        thread::Builder::new()
+            .name("asks".into())
+            .spawn(asks)
+            .expect("a thread")
+            .join()
+            .expect("all is right");
+    });
 }

@@ -1,7 +1,7 @@
 //! Everything that a trace can show is in it: with the right goroutine, at the right place of the program, and with its
 //! name.
 //!
-//! One program does each thing once (support/trace_script.rs), and the trace is read back with the validator, which
+//! One program does each thing once (`test_support::trace_script`), and the trace is read back with the validator, which
 //! knows the rules of Go's tools.
 
 use std::collections::BTreeSet;

@@ -1,7 +1,7 @@
 //! A trace in Perfetto's format shows what Go's formats do: the same waits, of the same threads, ended by the same ones.
 //!
 //! Every trace that the tests record is checked for its form, and its waits are compared with those of Go's format
-//! (support/trace.rs).
+//! (`test_support::recording`).
 
 use rtprof::sync::{Arc, Mutex};
 use rtprof::thread;

@@ -1,7 +1,7 @@
 //! Truth: profiles of waiters and holders agree with the times that the threads have measured.
 //!
 //! Everything is recorded (rate and fraction 1), so nothing is left to chance: each number lies in an interval that
-//! follows from the instants around the lock's own (support/contention.rs). A test's threads are identified by the
+//! follows from the instants around the lock's own (`test_support::contention`). A test's threads are identified by the
 //! function in which they do everything: `holder`, `second`, ..
 
 use std::hint::black_box;

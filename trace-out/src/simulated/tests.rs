@@ -41,11 +41,7 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
     let (read, end) = (read.collect::<Vec<_>>(), simulation.now + 1_000_000);
     let bytes = encode(&mut v1, &read, end);
     if seed.is_multiple_of(10) {
-        go_raw::trace_is_read(
-            "traces of random programs",
-            &bytes,
-            &format!("simulation-{seed}-{}", mishaps.loss),
-        );
+        go_raw::trace_is_read(&bytes, &format!("simulation-{seed}-{}", mishaps.loss));
     }
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("seed {seed}: {invalid}"));
     let (second, parsed_second) = check_second(&parsed, CLOCK, (&read, end), &format!("seed {seed}"));
@@ -55,11 +51,7 @@ fn run(seed: u64, threads: u64, generations: usize, steps: usize, mishaps: Misha
         check_lost_generation(CLOCK, &read, end, &format!("seed {seed}"));
     }
     if seed.is_multiple_of(10) {
-        go_raw::trace_is_read(
-            "traces of random programs",
-            &second,
-            &format!("simulation-{seed}-{}-v2", mishaps.loss),
-        );
+        go_raw::trace_is_read(&second, &format!("simulation-{seed}-{}-v2", mishaps.loss));
     }
     Run { parsed, counts: v1.counts(), simulation }
 }
