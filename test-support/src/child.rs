@@ -66,7 +66,7 @@ fn run(body: impl FnOnce()) {
 #[track_caller]
 pub fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
     if is(test, "") {
-        body();
+        run(body);
     } else if !any() {
         let program = folder.join("program");
         std::fs::create_dir_all(folder).expect("the build's own folder can be written");
@@ -81,7 +81,7 @@ pub fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
 #[track_caller]
 pub fn isolated_by_loader(loader: &Path, test: &str, body: impl FnOnce()) {
     if is(test, "") {
-        body();
+        run(body);
     } else if !any() {
         let mut command = Command::new(loader);
         command.arg(own_binary());
@@ -178,7 +178,7 @@ pub fn finish(command: &mut Command) -> Output {
 #[track_caller]
 pub fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
     if is(test, "") {
-        body();
+        run(body);
     } else if !any() {
         let output = output(test, "", |_| {});
         assert_eq!(signal(output.status), Some(libc::SIGABRT), "{}", report(&output));

@@ -140,8 +140,8 @@ impl Go {
         String::from_utf8(self.trace(argument, path)).expect("it prints UTF-8")
     }
 
-    #[cfg(feature = "rtprof")]
     /// Returns the profile that `go tool trace -pprof=KIND` makes of a trace.
+    #[cfg(feature = "rtprof")]
     pub fn trace_profile(&self, kind: &str, path: &Path) -> Profile {
         Profile::read(&self.trace(&format!("-pprof={kind}"), path))
     }

@@ -13,7 +13,7 @@ use test_support::child;
 use test_support::profile::Profile;
 use test_support::web::{self, Answer, End};
 
-/// Returns the server that all tests share, except those that configure one.
+/// Returns the server of this test, unless it configures one.
 fn server() -> SocketAddr {
     static ADDRESS: OnceLock<SocketAddr> = OnceLock::new();
     *ADDRESS.get_or_init(|| serve("127.0.0.1:0").expect("a port is free").local_addr())
