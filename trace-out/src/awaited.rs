@@ -350,15 +350,19 @@ fn are_awaited_at_once(one: &Path, other: &Path) -> bool {
     let at = if pairs().nth(same).is_some_and(is_left_here) { Some(same) } else { same.checked_sub(1) };
     let nth = |at: usize| one.iter().rev().nth(at);
     let Some((at, step)) = at.and_then(|at| Some((at, nth(at)?))) else { return false };
-    // Std's functions stand between closures that are called through references.
-    let mut callers =
-        (0..at).rev().filter_map(nth).filter(|step| !in_crate(&step.function, "core::ops::function"));
-    let (caller, outer) = (callers.next(), callers.next());
-    let is_polled = |step: Option<&Step>| step.is_some_and(|caller| is_poll_fn(&caller.function));
-    // `futures::select!` has a closure for each branch, which are called by the closure that `PollFn` calls.
-    let is_branch =
-        is_polled(outer) && caller.is_some_and(|caller| is_inside(&step.function, &caller.function));
-    !is_closure(&step.function) || step.line == 0 || is_polled(caller) || is_branch
+    let polls_several = |at: usize| {
+        // Std's functions stand between closures that are called through references.
+        let mut callers =
+            (0..at).rev().filter_map(nth).filter(|step| !in_crate(&step.function, "core::ops::function"));
+        let (caller, outer) = (callers.next(), callers.next());
+        let is_polled = |step: Option<&Step>| step.is_some_and(|caller| is_poll_fn(&caller.function));
+        // `futures::select!` has a closure for each branch, which are called by the closure that `PollFn` calls.
+        let is_inside =
+            |step: &Step| caller.is_some_and(|caller| is_inside(&step.function, &caller.function));
+        is_polled(caller) || is_polled(outer) && nth(at).is_some_and(is_inside)
+    };
+    // Of the functions that are inlined there and call at the same line, each may be the one with two calls.
+    !is_closure(&step.function) || step.line == 0 || (common.min(at)..=at).any(polls_several)
 }
 
 /// Whether a closure is defined in the body of a function.

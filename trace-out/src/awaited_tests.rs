@@ -139,6 +139,21 @@ fn awaits_that_are_over_do_not_count() {
     // The same, inlined in the function that polls it.
     let inlined = |address| at(address, 2, at(address, 1, branch(receive)));
     assert_eq!(left(&[inlined(1), inlined(2)]), (select, 0));
+    // The same, with a part of the future.
+    let deeper = |address| {
+        let chain = [(of, 3), (poll_fn, 1), ("app::serve::{{closure}}::{{closure}}", 3), receive];
+        let mut path = path(&[&chain[..], &[("<tokio::sync::mpsc::chan::Rx<T, S>>::recv", 9)]].concat());
+        path[1..4].iter_mut().for_each(|step| step.address = address);
+        path
+    };
+    assert_eq!(left(&[deeper(1), deeper(2)]), (select, 0));
+    // Two awaits, one after the other, of which a part is inlined.
+    let after_each_other = |line| {
+        let mut path = path(&[(of, line), receive, ("<tokio::sync::mpsc::chan::Rx<T, S>>::recv", 9)]);
+        path[1..3].iter_mut().for_each(|step| step.address = line as usize);
+        path
+    };
+    assert_eq!(left(&[after_each_other(1), after_each_other(2)]), (receives, 1));
     assert_eq!(left(&[]), (UNKNOWN, 0));
 }
 
