@@ -55,13 +55,14 @@ mod by_unwind_tables {
     kinds_of_build!(("unwind-tables", ""));
 }
 
-/// Builds the fixture. The builds of one test binary share folders, so they take turns.
-fn build(flags: Flags, arguments: &[&str]) -> PathBuf {
+/// Builds the fixture, whose own crate is compiled with the options of `last` too. The builds of one test binary share
+/// folders, so they take turns.
+fn build(flags: Flags, arguments: &[&str], last: &[&str]) -> PathBuf {
     static TURN: Mutex<()> = Mutex::new(());
     let _turn = TURN.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let target = folder::tmp().join(format!("builds-{}", flags.0));
-    let mut command = Fixture::copied("chain").cargo("build", &target, flags.1);
-    succeed(command.args(arguments));
+    let mut command = Fixture::copied("chain").cargo("rustc", &target, flags.1);
+    succeed(command.args(arguments).arg("--").args(last));
     let built = target.join(if arguments.contains(&"--release") { "release" } else { "debug" });
     built.join("chain")
 }
@@ -236,7 +237,11 @@ fn check_trace(what: &str, trace: &Parsed, names: Names) {
 }
 
 fn check_build(flags: Flags, arguments: &[&str], names: Names) {
-    let written = run(&build(flags, arguments));
+    check_built(flags, &build(flags, arguments, &[]), names);
+}
+
+fn check_built(flags: Flags, binary: &Path, names: Names) {
+    let written = run(binary);
     check(flags.0, &written.profile, names);
     check_trace(flags.0, &written.trace, names);
     if names == Names::Lines {
@@ -262,11 +267,15 @@ fn line_tables_only(flags: Flags) {
 }
 
 fn split_debug_information(flags: Flags) {
-    let split = "profile.release.split-debuginfo='packed'";
-    let arguments = ["--release", "--config", "profile.release.debug=2", "--config", split];
-    check_build(flags, &arguments, Names::Lines);
+    // For the program alone: the dependencies, which have none, are those of the other builds.
+    let arguments = ["--release", "--config", "profile.release.debug=2"];
+    // Of an earlier run.
+    let package = folder::tmp().join(format!("builds-{}/release/chain.dwp", flags.0));
+    std::fs::remove_file(&package).ok();
+    let whole = build(flags, &arguments, &["-Csplit-debuginfo=packed"]);
+    assert!(package.exists(), "{}: it is split", flags.0);
+    check_built(flags, &whole, Names::Lines);
     // The package with the debug information stays behind.
-    let whole = build(flags, &arguments);
     let alone = folder_beside(&whole, "without-package").join("chain");
     std::fs::copy(&whole, &alone).expect("the build's own folder can be written");
     let profile = run(&alone).profile;
@@ -291,7 +300,7 @@ fn fat_lto(flags: Flags) {
 /// by the build id.
 fn stripped(flags: Flags) {
     let what = flags.0;
-    let whole = build(flags, &["--release", "--config", "profile.release.debug=2"]);
+    let whole = build(flags, &["--release", "--config", "profile.release.debug=2"], &[]);
     let binary = folder_beside(&whole, "stripped").join("chain");
     let mut strip = Command::new("strip");
     strip.arg("-o").arg(&binary).arg(&whole);

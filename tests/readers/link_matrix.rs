@@ -37,9 +37,19 @@ struct Build {
     /// The part of the target's name after the architecture, for another target.
     target: Option<&'static str>,
     arguments: &'static [&'static str],
+    /// Flags for the program alone, whose dependencies are those of other builds.
+    last: &'static [&'static str],
 }
 
-const PLAIN: Build = Build { name: "links", toolchain: None, flags: "", target: None, arguments: &[] };
+/// In the folder of tests/readers/builds.rs, which builds dependencies with the same flags.
+const PLAIN: Build = Build {
+    name: "builds-unwind-tables",
+    toolchain: None,
+    flags: "",
+    target: None,
+    arguments: &[],
+    last: &[],
+};
 const RELEASE: Build = Build { arguments: &["--release"], ..PLAIN };
 
 impl Build {
@@ -75,13 +85,18 @@ impl Build {
         }
         let target = tmp(self.name);
         let fixture = Fixture::copied("waits");
-        let mut command = fixture.cargo("build", &target, self.flags);
+        let verb = if self.last.is_empty() { "build" } else { "rustc" };
+        let mut command = fixture.cargo(verb, &target, self.flags);
         if let Some(toolchain) = self.toolchain {
             // Rustup chooses the toolchain for tools that are called by their name alone.
             command.env("RUSTUP_TOOLCHAIN", toolchain);
         }
         command.args(self.target().iter().flat_map(|target| ["--target", target]));
-        succeed(command.args(self.arguments));
+        command.args(self.arguments);
+        if !self.last.is_empty() {
+            command.args(["--bin", "waits", "--"]).args(self.last);
+        }
+        succeed(&mut command);
         let built = self.target().map_or(target.clone(), |name| target.join(name));
         Some(built.join(if self.is_release() { "release" } else { "debug" }))
     }
@@ -126,7 +141,6 @@ macro_rules! linked {
 }
 
 const GNU_LD: &str = "-Clink-arg=-fuse-ld=bfd";
-const STRIPPED: [&str; 3] = ["--release", "--config", "profile.release.strip='symbols'"];
 const THIN_LTO: [&str; 3] = ["--release", "--config", "profile.release.lto='thin'"];
 const FAT_LTO: [&str; 3] = ["--release", "--config", "profile.release.lto='fat'"];
 const MUSL: Option<&str> = Some("unknown-linux-musl");
@@ -137,8 +151,8 @@ linked! {
     release: RELEASE;
     thin_lto: Build { arguments: &THIN_LTO, ..RELEASE };
     fat_lto: Build { arguments: &FAT_LTO, ..RELEASE };
-    gnu_ld: Build { name: "links-gnu-ld", flags: GNU_LD, ..PLAIN };
-    gnu_ld_stripped: Build { name: "links-gnu-ld", flags: GNU_LD, arguments: &STRIPPED, ..PLAIN };
+    gnu_ld: Build { last: &[GNU_LD], ..PLAIN };
+    gnu_ld_stripped: Build { last: &[GNU_LD, "-Cstrip=symbols"], ..RELEASE };
     standard_library_apart: Build { name: "links-dynamic", flags: "-Cprefer-dynamic", ..PLAIN };
     c_library_inside: Build {
         // With an explicit target, because otherwise procedural macros would be built with these flags too.
@@ -161,7 +175,7 @@ fn cargo_test() {
 #[ignore = "builds a program in many ways; ci/builds.sh runs it"]
 fn loaded_by_another_program() {
     let _turn = turn();
-    let folder = PLAIN.make("loaded_by_another_program").expect("it needs nothing special");
+    let folder = RELEASE.make("loaded_by_another_program").expect("it needs nothing special");
     succeed(Command::new(folder.join("host")).arg(folder.join("libwaits.so")));
 }
 

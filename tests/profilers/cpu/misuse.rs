@@ -7,7 +7,7 @@ use std::time::Duration;
 use rtprof::pprof::{self, CpuCapture, CpuProfileError, CpuProfileOptions, CpuSource, Symbolization};
 use test_support::processor::burn;
 use test_support::signals::disposition;
-use test_support::{child, descriptors, until};
+use test_support::{child, descriptors, rounds, until};
 
 use super::work::{Shared, by, profiled, sum};
 
@@ -61,7 +61,7 @@ fn nothing_is_left_behind() {
             round();
             until("its thread has ended", || threads() <= 2);
             let before = (descriptors::open(), disposition(libc::SIGURG));
-            (0..20).for_each(|_| round());
+            (0..rounds(8, 20)).for_each(|_| round());
             assert_eq!((descriptors::open(), disposition(libc::SIGURG)), before);
             until("its threads have ended", || threads() <= 2);
             assert_eq!(before.1, libc::SIG_DFL);

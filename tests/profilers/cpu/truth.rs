@@ -223,14 +223,25 @@ fn time_in_the_c_library_is_its_callers() {
                 times = [copied - start, allocated - copied, used() - allocated];
             };
             let ((), profile, _) = profiled(by(source, 1000), work);
+            // On a busy machine the kernel's ticks may miss a thread with a timer. What they missed is counted apart.
+            let missed = match source {
+                CpuSource::Timers => samples_of(&profile, "cpu_time_not_sampled") as f64,
+                _ => 0.0,
+            };
+            let (mut all_found, mut all_due) = (missed, 0.0);
             for (function, time) in ["copies", "allocates", "asks_the_kernel"].into_iter().zip(times) {
                 let due = time.as_secs_f64() * 1000.0;
+                let (least, most) = (due * 0.9 - 20.0, due * 1.1 + 20.0);
                 let found = samples_of(&profile, &format!("truth::{function}")) as f64;
-                assert!((found - due).abs() <= 20.0 + due / 10.0, "{function}: {found} of {due}, {source:?}");
+                let is_right = found >= 1.0 && found <= most && found + missed >= least;
+                assert!(is_right, "{function}: {found} of {due}, {missed} missed, {source:?}");
+                (all_found, all_due) = (all_found + found, all_due + due);
                 let whole = |sample: &&Sample| sample.has("main") || sample.has("time_in_the_c_library");
                 let samples = profile.samples_of(&format!("truth::{function}"));
                 assert_eq!(samples.iter().filter(whole).count(), samples.len(), "each goes on to the test");
             }
+            let is_right = (all_found - all_due).abs() <= 20.0 + all_due / 10.0;
+            assert!(is_right, "{all_found} of {all_due}, {missed} of them missed, {source:?}");
         });
     }
 }

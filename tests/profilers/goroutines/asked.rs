@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rtprof::pprof::{labels, lookup, set_labels};
 use rtprof::{GoroutineRecord, GoroutineState, goroutine_profile, num_goroutine, thread};
-use test_support::{Background, PATIENCE, child, until};
+use test_support::{Background, PATIENCE, child, rounds, until};
 
 use super::names::{Names, find, wait_for_end_of_search};
 
@@ -91,7 +91,7 @@ fn a_thread_that_runs_tells_where() {
                 let all = goroutine_profile();
                 ROLES.iter().all(|(_, name)| where_it_is(&all, name).is_ok())
             });
-            for _ in 0..12 {
+            for _ in 0..rounds(5, 12) {
                 let all = goroutine_profile();
                 for (id, (_, name)) in ids.iter_mut().zip(ROLES) {
                     let now = match where_it_is(&all, name) {

@@ -18,7 +18,7 @@ fn a_child_has_itself() {
             scope.spawn(|| background.repeat(|| thread::sleep(std::time::Duration::from_micros(1))));
             let _ends = background.ends_here();
             until("all are there", || goroutine_profile().len() >= 5);
-            for number in 0..rounds(10, 30) {
+            for number in 0..rounds(6, 30) {
                 fork::in_a_child("a snapshot", || {
                     let all = goroutine_profile();
                     assert_eq!(all.len(), 1, "{number}: {all:?}");

@@ -8,12 +8,11 @@ use std::sync::mpsc;
 use std::time::Instant;
 
 use rtprof::{goroutine_profile, num_goroutine, thread};
-use test_support::{Background, child, stress, until};
+use test_support::{Background, child, rounds, stress, until};
 
 use super::asked::start;
 use super::names::{Names, find, wait_for_end_of_search};
 
-const LEAST_SNAPSHOTS: usize = 300;
 /// Threads that live at one time.
 const AT_ONCE: usize = 40;
 
@@ -42,7 +41,7 @@ fn none_is_lost_when_others_end() {
                 });
             }
             let (started, mut snapshots, mut checked) = (Instant::now(), 0, 0);
-            while snapshots < LEAST_SNAPSHOTS || started.elapsed() < stress() || checked == 0 {
+            while snapshots < rounds(100, 300) || started.elapsed() < stress() || checked == 0 {
                 let before = numbers();
                 let all = goroutine_profile();
                 let after = numbers();

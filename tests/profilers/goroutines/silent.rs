@@ -353,7 +353,7 @@ fn a_thread_that_takes_signals_itself_holds_up_nothing() {
                 });
             });
             until("it has begun", || find("takes").is_some());
-            for _ in 0..rounds(30, 100) {
+            for _ in 0..rounds(12, 100) {
                 assert!(find("takes").is_some());
             }
         });

@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use rtprof::sync::mpsc::{self, Receiver, Sender};
 use rtprof::sync::{Condvar, Mutex};
 use rtprof::{GoroutineRecord, goroutine_profile, thread};
-use test_support::{Background, child, stress};
+use test_support::{Background, child, rounds, stress};
 
 use super::names::Names;
 
 const WORKERS: usize = 6;
-const LEAST_SNAPSHOTS: usize = 200;
 
 macro_rules! roles {
     ($($role:ident($($parameter:ident: $kind:ty),*) $body:expr;)*) => {
@@ -109,7 +108,7 @@ fn nothing_is_missing_double_or_mixed_under_load() {
             let mut names = Names::default();
             let (mut snapshots, mut waiting) = (0, HashSet::new());
             let start = Instant::now();
-            while snapshots < LEAST_SNAPSHOTS || start.elapsed() < stress() {
+            while snapshots < rounds(70, 200) || start.elapsed() < stress() {
                 let gone = ended.lock().expect("nobody panics").clone();
                 let all = goroutine_profile();
                 snapshots += 1;

@@ -77,7 +77,7 @@ fn fork_while_sampling() {
 /// made.
 #[test]
 fn fork_during_the_first_export() {
-    for round in 0..4 {
+    for round in 0..rounds(2, 4) {
         fork::isolated("fork_during_the_first_export", &round.to_string(), || {
             rtprof::set_mem_profile_rate(1);
             workload::every_kind();

@@ -20,7 +20,7 @@ const TASKS: usize = 8;
 const MESSAGES: u64 = 12;
 /// Messages in a trace, which make five events each.
 fn limit() -> u64 {
-    rounds(5_000, 20_000)
+    rounds(3_000, 20_000)
 }
 
 /// Receives messages and sends each on, to another task under another number.

@@ -10,7 +10,7 @@ use rtprof::trace::{self, FlightRecorder, Format, Options, Reader, Stats, TraceE
 use rtprof::{GoroutineState, collector, thread};
 use rtprof_trace_check::{EventType, Parsed};
 use test_support::recording::{self, assert_works, is_named, saved};
-use test_support::{Background, PATIENCE, child, fork, go, until};
+use test_support::{Background, PATIENCE, child, fork, go, rounds, until};
 
 /// Returns a window, which must be valid.
 #[track_caller]
@@ -193,7 +193,7 @@ fn a_slow_reader_of_a_trace_costs_the_window_nothing() {
         let flight = started(Options { max_bytes: 1 << 20, min_age: PATIENCE, ..Options::default() });
         let options = Options { buffer_memory: 1 << 20, ..Options::default() };
         let mut reader = Reader::start_with(options).expect("no other trace goes on");
-        let enough = 8 << 20;
+        let enough = rounds(4, 8) << 20;
         until("much was recorded", || {
             for _ in 0..1000 {
                 trace::with_region("region", || ());
@@ -235,8 +235,8 @@ fn old_generations_are_dropped() {
         let (max_bytes, buffer_memory) = (1 << 20, 1 << 20);
         let flight = started(Options { max_bytes, buffer_memory, min_age: PATIENCE, ..Options::default() });
         let mut largest = 0;
-        let enough = 20 * max_bytes as u64;
-        until("twenty times the window was recorded", || {
+        let enough = rounds(8, 20) * max_bytes as u64;
+        until("many times the window was recorded", || {
             for _ in 0..10_000 {
                 trace::with_region("region", || ());
             }
@@ -312,7 +312,8 @@ fn a_program_that_records_too_fast() {
 #[test]
 fn a_storm_of_windows() {
     child::isolated("a_storm_of_windows", || {
-        let wanted = std::env::var("RTPROF_WINDOWS").map_or(100, |n| n.parse().expect("a number"));
+        let wanted =
+            std::env::var("RTPROF_WINDOWS").map_or(rounds(40, 100), |n| n.parse().expect("a number"));
         let options =
             Options { max_bytes: 256 << 10, min_age: Duration::from_millis(500), ..Options::default() };
         let flight = started(options);

@@ -51,11 +51,11 @@ fn block_on<T>(mut future: Pin<&mut impl Future<Output = T>>, polls: &mut Durati
     }
 }
 
-fn run<T>(future: impl Future<Output = T>) -> T {
+pub(super) fn run<T>(future: impl Future<Output = T>) -> T {
     block_on(pin!(future), &mut Duration::default())
 }
 
-fn get(path: &str) -> Request<String> {
+pub(super) fn get(path: &str) -> Request<String> {
     Request::get(format!("/debug/pprof/{path}")).body(String::new()).expect("a request")
 }
 
@@ -65,7 +65,7 @@ async fn piece(body: &mut Body) -> Option<io::Result<Bytes>> {
     Some(frame.map(|frame| frame.into_data().expect("there are no trailers")))
 }
 
-async fn whole(mut body: Body) -> io::Result<Vec<u8>> {
+pub(super) async fn whole(mut body: Body) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     while let Some(piece) = piece(&mut body).await {
         bytes.extend_from_slice(&piece?);
@@ -75,7 +75,7 @@ async fn whole(mut body: Body) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the status and the body of an answer.
-fn ask<B>(handler: &Handler, request: Request<B>) -> (u16, Vec<u8>)
+pub(super) fn ask<B>(handler: &Handler, request: Request<B>) -> (u16, Vec<u8>)
 where
     B: http_body::Body,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
@@ -248,16 +248,17 @@ fn polls_take_no_time() {
 }
 
 /// Polls the future once.
-fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
+pub(super) fn poll<T>(future: Pin<&mut impl Future<Output = T>>) -> Poll<T> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
 
 /// Sends another client's request, which gets its permit only when the capture before it has ended.
 fn wait_behind(handler: &Handler, end: impl FnOnce()) {
-    let mut second = Box::pin(handler.handle(get("mutex")));
+    let mut second = Box::pin(handler.handle(get("mutex?symbolize=none")));
     for _ in 0..20 {
         assert!(poll(second.as_mut()).is_pending(), "there is a place for one capture only");
-        sleep(Duration::from_millis(10));
+        // A later request, which needs no permit, and takes the server as long.
+        assert_eq!(ask(handler, get("symbol")).0, 200);
     }
     end();
     // The request would be refused after ten seconds.
