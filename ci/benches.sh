@@ -1,12 +1,10 @@
 #!/usr/bin/env bash
-# The benchmarks build and pass their own tests, without the peers, which need minutes to compile. With `run`, as in
-# ci/long.sh, they print their table in its quick form; what it says is for a quiet machine to tell.
+# The benchmarks, without the peers, pass their own tests and print their table in its quick form; what it says is for a quiet
+# machine to tell. That they compile is a matter of ci/clippy.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-cargo clippy -p rtprof-benches --all-targets -- -D warnings
 cargo test -p rtprof-benches --lib --bin bench --bin slower --no-fail-fast
-[[ "${1:-}" == run ]] || exit 0
 report="$(mktemp -d)"
 trap 'rm -rf "$report"' EXIT
 table="$(cargo run --release -p rtprof-benches --bin bench -- --quick --report "$report")"

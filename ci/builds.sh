@@ -6,6 +6,6 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 kinds=(builds::by_unwind_tables::{release_without_debug_information,split_debug_information,stripped})
-links=(link_matrix::{debug,loaded_by_another_program,gnu_ld_stripped,musl_fat_lto})
+links=(link_matrix::{release,loaded_by_another_program,gnu_ld_stripped,musl_fat_lto})
 [[ "${1:-}" != all ]] || kinds=(builds::) links=(link_matrix::)
 cargo test --test readers -- --ignored --test-threads=1 "${kinds[@]}" "${links[@]}"

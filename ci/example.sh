@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
 # The examples of the README and of docs/examples.md write their profiles, and `go tool pprof` reads them without a complaint.
+# `build` compiles them and runs nothing.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+
+# All at once, so that they are linked side by side.
+cargo build --release --examples
+cargo build --release --features axum --example service
+cargo build --release --features interpose --example unmodified
+cargo build --release -p rtprof-trace-check --bin check-trace
+[[ "${1:-}" != build ]] || exit 0
 
 output="$(mktemp)"
 trap 'rm -f "$output" "$output.err" "$output.fetched"' EXIT
@@ -194,12 +202,10 @@ guilty() {
 # RUN LOOK NAMES: runs one command of the README in the background, on any port as its own may be taken, and another one until
 # NAMES finds in $output.fetched what it has to say.
 look() {
-    local run look ends example
+    local run look ends
     run="$(ci/readme.sh "$1")"
-    example="${run##*--example }"
     run="$run -- 127.0.0.1:0"
     echo "+ $run &"
-    cargo build --release --example "$example"
     # Its input stays open, and empty.
     start "$run < <(exec sleep 1000 2>/dev/null)"
     ends=$((SECONDS + 60))
@@ -247,7 +253,6 @@ grep -A 12 '"report"' "$output.fetched"
 # The service answers what the README has us type; on any port too.
 service="$(ci/readme.sh service) -- 127.0.0.1:0"
 echo "+ $service &"
-cargo build --release --features axum --example service
 start "$service"
 grep -q 'go tool pprof' "$output" || { echo "it does not print the command to type next" >&2; exit 1; }
 
@@ -311,7 +316,6 @@ end
 [[ -n "$go" ]] || exit 0
 unmodified="$(ci/readme.sh unmodified) -- 127.0.0.1:0"
 echo "+ $unmodified &"
-cargo build --release --features interpose --example unmodified
 start "$unmodified"
 while IFS= read -r line; do
     echo "+ $line"

@@ -1,17 +1,26 @@
 #!/usr/bin/env bash
 # What is behind features that are off by default: axum's routes, and the guide that shows them; spawning on tokio's
-# runtimes; spans of the crate tracing; and waits of unmodified code, beside which our own locks count each wait once.
+# runtimes; spans of the crate tracing; and waits of unmodified code, beside which our own locks count each wait once. All
+# of them in one build, as in a service; `apart`, as in ci/long.sh, also those of users' code without `interpose`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 export RTPROF_REQUIRE_GO=1
 ci/go.sh
-features=axum,tokio,tracing
-cargo test -p rtprof-http --all-features --no-fail-fast
-cargo test -p rtprof --doc --features "$features"
-cargo test --features "$features" --no-fail-fast --test readers -- http_axum::
-cargo test --features "$features" --no-fail-fast --test profilers -- spawning:: tasks_that_block spans:: workers::
-cargo test -p rtprof-hooks --features tokio,tracing --doc
-cargo test -p rtprof-hooks --features interpose --lib --no-fail-fast
-cargo test --features interpose --no-fail-fast --test unmodified
-cargo test --features interpose --no-fail-fast --test profilers -- waits::truth waits::channels:: waits::conditions waits::kinds::semaphores
+# One command for the three crates, because of each other's features: what one of them needs is compiled once.
+features=rtprof/axum,rtprof/tokio,rtprof/tracing
+modules=(spawning:: tasks_that_block spans:: workers::)
+check() {
+    local test=(cargo test -p rtprof -p rtprof-http -p rtprof-hooks --features "$1" --no-fail-fast)
+    shift
+    # Side by side, before the first of them runs.
+    "${test[@]}" --no-run --lib --test readers --test profilers "$@"
+    "${test[@]}" --lib
+    "${test[@]}" --doc
+    "${test[@]}" --test readers -- http_axum::
+    "${test[@]}" --test profilers -- "${modules[@]}"
+    (($# == 0)) || "${test[@]}" "$@"
+}
+[[ "${1:-}" != apart ]] || check "$features"
+modules+=(waits::truth waits::channels:: waits::conditions waits::kinds::semaphores)
+check "$features,rtprof/interpose" --test unmodified

@@ -24,7 +24,9 @@ release_under_stress() {
         RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features interpose --no-fail-fast --test unmodified
 }
 damaged_debug_information() {
-    RTPROF_FUZZ_SECS=60 cargo test -p rtprof-symbols --lib damaged_files_are_harmless
+    # With the parsers' own assertions, which the dev profile leaves out.
+    RTPROF_FUZZ_SECS=60 cargo test -p rtprof-symbols --lib damaged_files_are_harmless \
+        --config=profile.dev.package.{addr2line,gimli,object}.debug-assertions=true
 }
 # A test that leans on the machine's mood shows it here: the debug binaries beside busy loops.
 beside_busy_loops() {
@@ -38,6 +40,7 @@ beside_busy_loops() {
 step 'all tests without frame pointers' all_without_frame_pointers
 step 'a release build under stress' release_under_stress
 step 'models with more preemptions' ci/loom.sh all
+step 'features without interposed functions' ci/features.sh apart
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc
 step 'over mimalloc, without frame pointers' ci/no-frame-pointers.sh mimalloc all
 step 'over jemalloc, without frame pointers' ci/no-frame-pointers.sh jemalloc all
@@ -45,7 +48,7 @@ step 'every kind of build' ci/builds.sh all
 step 'sanitizers' ci/sanitizers.sh
 step 'damaged debug information' damaged_debug_information
 step 'fuzz targets' ci/fuzz.sh
-step 'benchmarks' ci/benches.sh run
+step 'benchmarks' ci/benches.sh
 step 'nothing became much slower' ci/regressions.sh
 step 'beside four busy loops' beside_busy_loops
 step 'crates as they are published' ci/package.sh verify

@@ -10,9 +10,9 @@ cd "$(dirname "$0")/.."
 packages=(-p rtprof-hooks -p rtprof-tracer -p rtprof-runtime -p rtprof-profiler -p rtprof-allocator)
 output="$(mktemp -d)"
 trap 'rm -rf "$output"' EXIT
-export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$PWD/target/loom" CARGO_PROFILE_RELEASE_DEBUG=false
+export RUSTFLAGS="--cfg loom" CARGO_TARGET_DIR="$PWD/target/loom"
 [[ "${1:-}" != all ]] || export RTPROF_LOOM_ALL=1
-cargo test "${packages[@]}" --release --lib --no-run 2>&1 | tee "$output/built"
+cargo test "${packages[@]}" --profile loom --lib --no-run 2>&1 | tee "$output/built"
 
 mapfile -t binaries < <(sed -n 's/^ *Executable .*(\(.*\))$/\1/p' "$output/built")
 ((${#binaries[@]} * 2 == ${#packages[@]})) || { echo "not one binary for each of ${packages[*]}" >&2; exit 1; }

@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 ci/fmt.sh
-cargo clippy --all-targets --all-features -- -D warnings
+ci/clippy.sh
 export RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-0.3}"
 cargo test --no-fail-fast --lib
 cargo test --no-fail-fast --test truth --test hostile_reentry
