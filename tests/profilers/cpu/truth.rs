@@ -169,9 +169,9 @@ fn inlined_and_recursive_functions_are_there() {
 }
 
 #[inline(never)]
-fn copies(from: &[u8], to: &mut [u8]) {
+fn copies(time: Duration, from: &[u8], to: &mut [u8]) {
     let start = used();
-    while used() - start < Duration::from_millis(100) {
+    while used() - start < time {
         for _ in 0..20 {
             to.copy_from_slice(black_box(from));
             black_box(&mut *to);
@@ -180,10 +180,10 @@ fn copies(from: &[u8], to: &mut [u8]) {
 }
 
 #[inline(never)]
-fn allocates() {
+fn allocates(time: Duration) {
     let layout = Layout::from_size_align(100_000, 16).unwrap();
     let start = used();
-    while used() - start < Duration::from_millis(100) {
+    while used() - start < time {
         for _ in 0..200 {
             // SAFETY: allocated with this layout, and freed once.
             unsafe {
@@ -196,9 +196,9 @@ fn allocates() {
 }
 
 #[inline(never)]
-fn asks_the_kernel() {
+fn asks_the_kernel(time: Duration) {
     let start = used();
-    while used() - start < Duration::from_millis(100) {
+    while used() - start < time {
         for _ in 0..100 {
             // SAFETY: a call that fails.
             unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, c"/nowhere/at/all".as_ptr(), 0) };
@@ -207,43 +207,52 @@ fn asks_the_kernel() {
 }
 
 /// Samples whose leaf is in the C library belong to the functions of the program that called it.
+///
+/// A sample of a timer stands for the time since the one before, part of which another function may have had. On a busy
+/// machine, where the kernel's ticks seldom hit a thread, that is tens of milliseconds at each change of functions,
+/// however long they run: more than a tenth of a short time, and less of a long one.
 #[test]
 fn time_in_the_c_library_is_its_callers() {
-    for source in SOURCES {
+    for (source, attempts) in SOURCES.into_iter().zip([1, 6]) {
         child::isolated_as("time_in_the_c_library_is_its_callers", &format!("{source:?}"), || {
-            let (from, mut to) = (vec![1; 1 << 20], vec![0; 1 << 20]);
-            let mut times = [Duration::ZERO; 3];
-            let work = || {
-                let start = used();
-                copies(&from, &mut to);
-                let copied = used();
-                allocates();
-                let allocated = used();
-                asks_the_kernel();
-                times = [copied - start, allocated - copied, used() - allocated];
-            };
-            let ((), profile, _) = profiled(by(source, 1000), work);
-            // On a busy machine the kernel's ticks may miss a thread with a timer. What they missed is counted apart.
-            let missed = match source {
-                CpuSource::Timers => samples_of(&profile, "cpu_time_not_sampled") as f64,
-                _ => 0.0,
-            };
-            let (mut all_found, mut all_due) = (missed, 0.0);
-            for (function, time) in ["copies", "allocates", "asks_the_kernel"].into_iter().zip(times) {
-                let due = time.as_secs_f64() * 1000.0;
-                let (least, most) = (due * 0.9 - 20.0, due * 1.1 + 20.0);
-                let found = samples_of(&profile, &format!("truth::{function}")) as f64;
-                let is_right = found >= 1.0 && found <= most && found + missed >= least;
-                assert!(is_right, "{function}: {found} of {due}, {missed} missed, {source:?}");
-                (all_found, all_due) = (all_found + found, all_due + due);
-                let whole = |sample: &&Sample| sample.has("main") || sample.has("time_in_the_c_library");
-                let samples = profile.samples_of(&format!("truth::{function}"));
-                assert_eq!(samples.iter().filter(whole).count(), samples.len(), "each goes on to the test");
+            let mut wrong = String::new();
+            for attempt in 0..attempts {
+                wrong = wrong_shares(source, Duration::from_millis(100 << attempt));
+                if wrong.is_empty() {
+                    return;
+                }
             }
-            let is_right = (all_found - all_due).abs() <= 20.0 + all_due / 10.0;
-            assert!(is_right, "{all_found} of {all_due}, {missed} of them missed, {source:?}");
+            panic!("{wrong}");
         });
     }
+}
+
+/// Lets three functions call the C library for this time each. Returns which have a wrong number of samples.
+fn wrong_shares(source: CpuSource, time: Duration) -> String {
+    let (from, mut to) = (vec![1; 1 << 20], vec![0; 1 << 20]);
+    let mut times = [Duration::ZERO; 3];
+    let work = || {
+        let start = used();
+        copies(time, &from, &mut to);
+        let copied = used();
+        allocates(time);
+        let allocated = used();
+        asks_the_kernel(time);
+        times = [copied - start, allocated - copied, used() - allocated];
+    };
+    let ((), profile, _) = profiled(by(source, 1000), work);
+    let mut wrong = String::new();
+    for (function, time) in ["copies", "allocates", "asks_the_kernel"].into_iter().zip(times) {
+        let due = time.as_secs_f64() * 1000.0;
+        let found = samples_of(&profile, &format!("truth::{function}")) as f64;
+        if (found - due).abs() > 20.0 + due / 10.0 {
+            wrong += &format!("{function}: {found} of {due}, {source:?}; ");
+        }
+        let whole = |sample: &&Sample| sample.has("main") || sample.has("time_in_the_c_library");
+        let samples = profile.samples_of(&format!("truth::{function}"));
+        assert_eq!(samples.iter().filter(whole).count(), samples.len(), "each goes on to the test");
+    }
+    wrong
 }
 
 #[test]

@@ -6,8 +6,8 @@ use test_support::address_space::resident;
 use test_support::child;
 use test_support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, Profile};
 
-/// A million in a release build (ci/no-frame-pointers.sh). In a debug build, where unwinding is slow, enough to pass the default
-/// limit.
+/// A million in a release build (ci/no-frame-pointers.sh). In a debug build, where unwinding is slow, enough to pass
+/// the default limit.
 const DEPTH: u32 = if cfg!(debug_assertions) { 18 } else { 20 };
 const STACKS: i64 = 1 << DEPTH;
 
