@@ -7,10 +7,12 @@
 //! - The second format shows a goroutine that lived before the trace in its state, without the stack that created it.
 //! - In the second format no event is older than its generation. The first one may show later that a goroutine has
 //!   ended before.
+//! - A call that goes on from one generation to another has no stack in the second format. (If its record is lost, it is
+//!   in that format alone: such traces cannot be compared.)
 //! - A wake-up without a known waker has the goroutine's name for a stack in the second format, and none in the first.
 //! - A stop of the world ends in the second format with each generation, and when its goroutine waits.
 //! - After a loss the second format may show the end of a system call later, where its thread has recorded events
-//!   since.
+//!   since, and what follows from that.
 //! - The end of a system call without the goroutine's start is followed by a start and a stop without a reason.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -27,6 +29,9 @@ const TOLERANCE_OF_GOROUTINE: u64 = 8;
 /// The events that introduce a goroutine, whose times the first format moves further.
 const INTRODUCTION: usize = 4;
 
+/// The ticks of the second format within which the effects of an event are that had to be moved to this event.
+const EFFECTS: u64 = 16;
+
 /// What happened to a goroutine, or through it.
 struct Story<'a>(Vec<Event<'a>>);
 
@@ -37,10 +42,15 @@ pub fn disagreements(first: &Parsed, second: &Parsed) -> Vec<String> {
     let tolerance = TOLERANCE + TOLERANCE_OF_GOROUTINE * left.len() as u64;
     let offset = offset((first, &left), (second, &right));
     let times = |x: Event<'_>, y: Event<'_>, may_be_later: bool| {
-        let is_first = second.generations().contains(&y.tick());
+        let is_first =
+            second.generations().iter().any(|begin| (*begin..=begin + EFFECTS).contains(&y.tick()));
         let later = nanos(first, x) - nanos(second, y) - offset;
         later >= -i128::from(tolerance) || is_first || may_be_later
     };
+    let late_ends: Vec<_> =
+        second.events_of(E::GoSysExit).filter(|exit| exit.p() == NO_PROC).map(|exit| exit.tick()).collect();
+    let follows_late_end =
+        |y: Event<'_>| late_ends.iter().any(|end| (*end..=end + EFFECTS).contains(&y.tick()));
     let all: BTreeSet<u64> = left.keys().chain(right.keys()).copied().collect();
     for goroutine in all {
         let empty = Story(Vec::new());
@@ -67,8 +77,15 @@ pub fn disagreements(first: &Parsed, second: &Parsed) -> Vec<String> {
             let is_introduction = at < INTRODUCTION && b.0[0].event_type() == E::GoCreate && is_bare(b.0[0]);
             let is_unknown_wake =
                 general(x.event_type()) == E::GoUnblock && is_bare(x) && y.stack().len() == 1;
-            let has_stack = x.functions() == y.functions() || is_introduction && at == 0 || is_unknown_wake;
-            if !is_same || !has_stack || !is_introduction && !times(x, y, was_in_syscall) {
+            let goes_on = is_call(y) && lasts_beyond_generation(second, &b.0[at..]);
+            let has_stack = x.functions() == y.functions()
+                || is_introduction && at == 0
+                || is_unknown_wake
+                || is_bare(y) && goes_on;
+            if !is_same
+                || !has_stack
+                || !is_introduction && !times(x, y, was_in_syscall) && !follows_late_end(y)
+            {
                 let before: Vec<_> = b.0[..at].iter().rev().take(3).collect();
                 found.push(format!("goroutine {goroutine}, event {at}: {x:?} and {y:?}, after {before:?}"));
                 break;
@@ -93,6 +110,20 @@ pub fn disagreements(first: &Parsed, second: &Parsed) -> Vec<String> {
         found.push(format!("samples: {:?} and {:?}", samples(first), samples(second)));
     }
     found
+}
+
+/// Whether an event may begin a call that is recorded when it is over.
+fn is_call(event: Event<'_>) -> bool {
+    matches!(event.event_type(), E::GoSysCall | E::GoSleep | E::GoBlockNet)
+}
+
+/// Whether a generation begins between the first of a goroutine's events and the next one.
+fn lasts_beyond_generation(trace: &Parsed, events: &[Event<'_>]) -> bool {
+    let begin = events[0].tick();
+    // A system call in progress is two events.
+    let next = events[1..].iter().find(|event| event.event_type() != E::GoSysBlock);
+    let end = next.map_or(u64::MAX, |event| event.tick());
+    trace.generations().iter().any(|generation| (begin..=end).contains(generation))
 }
 
 /// Whether an event has no stack.

@@ -7,6 +7,7 @@
 //! - What a generation repeats of earlier ones is left out.
 //! - P 0 and the goroutine that our traces use outside of threads are "none", as in the first format.
 
+mod causes;
 mod cursor;
 mod generation;
 mod interned;

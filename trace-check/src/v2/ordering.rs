@@ -10,6 +10,7 @@ use crate::event::{EventType as E, MAX_ARGUMENTS, NO_PROC};
 use crate::invalid::{Invalid, Violation};
 use crate::parse::RawEvent;
 
+use super::causes::Causes;
 use super::cursor::{Cursor, Timed};
 use super::generation::{Generation, Sample};
 use super::interned::{Ids, Interned};
@@ -90,6 +91,7 @@ pub(super) struct Ordering {
     /// clocks of two cores.
     pub(super) last_in_generation: u64,
     pub(super) interned: Interned,
+    causes: Causes,
     pub(super) events: Vec<RawEvent>,
     pub(super) findings: Vec<Invalid>,
 }
@@ -123,6 +125,7 @@ impl Ordering {
             last_tick: 0,
             last_in_generation: 0,
             interned: Interned::default(),
+            causes: Causes::default(),
             events: Vec::new(),
             findings: Vec::new(),
         }
@@ -134,6 +137,7 @@ impl Ordering {
         self.generation = generation.number;
         self.first.get_or_insert(generation.number);
         self.last_in_generation = 0;
+        self.causes = Causes::default();
         self.findings.extend(generation.findings);
         let mut samples = generation.samples.into_iter().peekable();
         let mut cursors = Vec::new();
@@ -234,9 +238,13 @@ impl Ordering {
             _ => now.start.filter(|_| is_label),
         };
         self.threads.insert(thread, Thread { start, ..now });
+        let is_tied = self.causes.is_tied(at, event.event, args);
         if event.tick < self.last_in_generation {
             let late = self.last_in_generation - event.tick;
             let text = format!("{name} of thread {thread} is {late} ticks older than what comes before it");
+            self.findings.push(Violation::misread(text).at(event.offset));
+        } else if is_tied {
+            let text = format!("{name} of thread {thread} is not later than the event for which it waits");
             self.findings.push(Violation::misread(text).at(event.offset));
         }
         self.last_in_generation = event.tick.max(self.last_in_generation);

@@ -248,6 +248,7 @@ const CASES: &[(&str, Change, Consequence, &str)] = &[
     ("an unknown event", |it| it[0].set(20, &[50, 3, 2, 200, 0]), REFUSED, "found invalid event type: 200"),
     ("a P that stops while its goroutine runs", |it| it[0].remove(17), MISREAD, "P 2 stops while goroutine 2 runs"),
     ("clocks that differ", |it| it[0].set(21, &[3000, 2, 2, 2]), MISREAD, "GoStart of thread 12 is"),
+    ("an effect with the tick of its cause", |it| it[0].set(21, &[979, 2, 2, 2]), MISREAD, "GoStart of thread 12 is not later"),
 ];
 
 #[test]

@@ -7,7 +7,7 @@ use super::event::{EventType as E, go_status};
 
 /// The thread of events that belong to no thread, the first of those that stand in for others. The kernel's numbers are
 /// smaller.
-const THREAD: u64 = 1 << 32;
+pub(super) const THREAD: u64 = 1 << 32;
 
 /// The goroutine that runs on the outside thread. Viewers store ids as numbers of 53 bits.
 const GOROUTINE: u64 = 1 << 41;

@@ -15,6 +15,8 @@
 //! - Sequence numbers count from 1 after each statement of a state. A goroutine whose numbers would take two bytes is
 //!   stated to run again, which readers take for no change: so waits and wake-ups take five bytes at most where ids are
 //!   small, however many there are.
+//! - An effect on another thread is at least a tick later than its cause. Of the events of several threads at one tick,
+//!   Go's reader may try all but the one for which the others wait, and then refuses the trace.
 //! - A reader refuses some events if the thread is not ready for them yet, instead of waiting for other threads. So the
 //!   state of a goroutine that has a thread is written on that thread.
 
@@ -26,7 +28,7 @@ use crate::schedule::{Changed, OUTSIDE, Phase};
 use super::TICKS_PER_SECOND;
 use super::batch::{Batch, Items};
 use super::event::{EventType as E, go_status, proc_status};
-use super::outside::Outside;
+use super::outside::{self, Outside};
 use super::threads::IDLE;
 
 /// The threads of goroutines that were found in system calls, without their numbers.
@@ -109,6 +111,8 @@ pub(super) struct Known {
     pub(super) id: u64,
     /// The sequence number of its last change in this generation.
     pub(super) sequence: u64,
+    /// The tick of the event after which its next change comes, and the thread that has this event.
+    pub(super) cause: (u64, u64),
     pub(super) syscall: Syscall,
 }
 
@@ -233,6 +237,16 @@ impl Streams {
         self.events += 1;
     }
 
+    /// Returns the earliest tick from `tick` on at which the goroutine can change on a thread. The next change on
+    /// another thread comes after that.
+    pub(super) fn after_cause(&mut self, index: u32, thread: u64, tick: u64) -> u64 {
+        let known = &mut self.goroutines[index];
+        let (since, on) = known.cause;
+        let tick = tick.max(since + u64::from(on != thread));
+        known.cause = (tick, thread);
+        tick
+    }
+
     /// Returns the next sequence number of a goroutine.
     #[inline]
     pub(super) fn next(&mut self, index: u32) -> u64 {
@@ -241,7 +255,8 @@ impl Streams {
         known.sequence
     }
 
-    pub(super) fn start(&mut self, proc: u32, tick: u64, changed: Changed, label: u64) {
+    /// Starts a goroutine, and returns the tick of that.
+    pub(super) fn start(&mut self, proc: u32, mut tick: u64, changed: Changed, label: u64) -> u64 {
         let Changed { index, goroutine, .. } = changed;
         let is_back = matches!(self.streams[proc].holds, Holds::AfterSyscall(back, _) if back == index);
         if is_back {
@@ -253,6 +268,8 @@ impl Streams {
             }
             self.resolve(proc);
             self.replace_thread(proc, tick);
+            let stream = &self.streams[proc];
+            tick = self.after_cause(index, stream.thread, tick.max(stream.batch.last()));
             let sequence = self.next(index);
             self.append(proc, tick, E::GoStart, [goroutine, sequence]);
         }
@@ -264,6 +281,7 @@ impl Streams {
             self.goroutines[index].sequence = 0;
             self.append(proc, tick, E::GoStatus, [goroutine, 0, go_status::RUNNING]);
         }
+        tick
     }
 
     /// Ends a goroutine's system call: at once where its thread has no P, else with the next event of its P. Returns
@@ -282,7 +300,8 @@ impl Streams {
             Syscall::WithoutProc(thread, last) => {
                 let tick = tick.max(last);
                 self.put_on_thread(thread, tick, E::GoSyscallEndBlocked, []);
-                self.goroutines[index].syscall = Syscall::None;
+                let known = &mut self.goroutines[index];
+                (known.syscall, known.cause) = (Syscall::None, (tick, thread));
                 return tick;
             }
             Syscall::None => {}
@@ -348,6 +367,7 @@ impl Streams {
             // Go writes -1, in ten bytes; readers do not look at it.
             Place::Outside => 0,
         };
+        known.cause = (tick, if matches!(place, Place::Outside) { outside::THREAD } else { thread });
         if self.has_named_status && start != 0 {
             self.put_at(place, tick, E::GoStatusStack, [goroutine, thread, status, start]);
         } else {

@@ -22,8 +22,8 @@ impl Streams {
         }
     }
 
-    /// Gives the P to a thread.
-    pub(super) fn start_proc(&mut self, index: u32, tick: u64, thread: u64) {
+    /// Gives the P to a thread, and returns the tick of that.
+    pub(super) fn start_proc(&mut self, index: u32, tick: u64, thread: u64) -> u64 {
         let owner = *self.threads.entry(thread).or_insert(index);
         // Two threads of one number, one after the other, may be written in another order.
         let owner = if owner == index { thread } else { thread + SAME_NUMBER * u64::from(index) };
@@ -32,7 +32,7 @@ impl Streams {
         stream.owner = owner;
         if matches!(stream.holds, Holds::InSyscall(..) | Holds::AfterSyscall(..)) {
             stream.idle_since = None;
-            return;
+            return tick;
         }
         let is_same = stream.thread == thread;
         match stream.shown {
@@ -40,7 +40,7 @@ impl Streams {
                 Some(since) if tick.saturating_sub(since) > IDLE => self.stop(index),
                 _ => {
                     stream.idle_since = None;
-                    return;
+                    return tick;
                 }
             },
             Shown::Running => {
@@ -49,16 +49,22 @@ impl Streams {
             }
             Shown::Unknown => {
                 (stream.thread, stream.shown) = (thread, Shown::Running);
-                return self.append(index, tick, E::ProcStatus, [index.into(), proc_status::RUNNING]);
+                self.append(index, tick, E::ProcStatus, [index.into(), proc_status::RUNNING]);
+                return tick;
             }
             Shown::Idle => {}
         }
+        // The P's stop is on another thread, or its state at the beginning is.
+        let stream = &self.streams[index];
+        let stopped = if stream.thread == thread { 0 } else { stream.batch.last() };
+        let tick = tick.max(stopped.max(self.begin) + 1);
         self.move_to(index, thread);
         let stream = &mut self.streams[index];
         stream.sequence += 1;
         stream.shown = Shown::Running;
         let sequence = stream.sequence;
         self.append(index, tick, E::ProcStart, [index.into(), sequence]);
+        tick
     }
 
     /// Continues the events of a P on another thread.
@@ -75,8 +81,10 @@ impl Streams {
         if let Holds::AfterSyscall(goroutine, tick) = self.streams[index].holds {
             self.append(index, tick, E::GoSyscallEnd, []);
             self.append(index, tick, E::GoStop, [0, 0]);
-            self.streams[index].holds = Holds::Nothing;
-            self.goroutines[goroutine].syscall = Syscall::None;
+            let stream = &mut self.streams[index];
+            stream.holds = Holds::Nothing;
+            let known = &mut self.goroutines[goroutine];
+            (known.syscall, known.cause) = (Syscall::None, (stream.batch.last(), stream.thread));
         }
     }
 

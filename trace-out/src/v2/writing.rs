@@ -5,6 +5,7 @@ use crate::varint::put_number;
 
 use super::definitions::Tables;
 use super::event::{EventType as E, NO_THREAD, proc_status};
+use super::outside;
 use super::streams::{Holds, Known, LAST_SEQUENCE, Shown, Streams, Syscall};
 
 /// The most bytes of a sample.
@@ -29,6 +30,11 @@ impl Streams {
         proc != OUTSIDE && matches!(self.streams[proc].holds, Holds::Running(_))
     }
 
+    /// Returns the thread that has the events of a P.
+    fn thread_of(&self, proc: u32) -> u64 {
+        if proc == OUTSIDE { outside::THREAD } else { self.streams[proc].thread }
+    }
+
     /// Writes an event that needs a P, and a goroutine that runs or none.
     #[inline]
     fn put_with_proc<const N: usize>(&mut self, proc: u32, tick: u64, event: E, args: [u64; N]) {
@@ -43,7 +49,10 @@ impl Streams {
     fn leave<const N: usize>(&mut self, proc: u32, tick: u64, event: E, args: [u64; N]) {
         self_check!(self.has_running(proc));
         self.append(proc, tick, event, args);
-        self.streams[proc].holds = Holds::Nothing;
+        let stream = &mut self.streams[proc];
+        if let Holds::Running(index) = std::mem::take(&mut stream.holds) {
+            self.goroutines[index].cause = (tick, stream.thread);
+        }
     }
 
     fn begin_syscall(&mut self, proc: u32, tick: u64, stack: u64) {
@@ -70,7 +79,7 @@ impl Streams {
     /// Writes an event, and returns its tick.
     fn write(&mut self, proc: u32, tick: u64, event: Event<'_>) -> u64 {
         match event {
-            Event::ProcStart { thread } => self.start_proc(proc, tick, thread.number),
+            Event::ProcStart { thread } => return self.start_proc(proc, tick, thread.number),
             Event::ProcStop => {
                 let stream = &mut self.streams[proc];
                 let is_in_syscall = matches!(stream.holds, Holds::InSyscall(..));
@@ -80,18 +89,23 @@ impl Streams {
                 }
             }
             Event::Create { index, goroutine, start, stack, .. } => {
-                *self.goroutines.entry(index) = Known { id: goroutine, ..Known::default() };
+                // A thread in a system call creates nothing, but after a loss it may seem so.
+                let is_outside = proc == OUTSIDE || matches!(self.streams[proc].holds, Holds::InSyscall(..));
+                let cause = (tick, self.thread_of(if is_outside { OUTSIDE } else { proc }));
+                *self.goroutines.entry(index) = Known { id: goroutine, cause, ..Known::default() };
                 self.put_with_proc(proc, tick, E::GoCreate, [goroutine, start.stack, stack]);
             }
-            Event::Start { changed, label } => self.start(proc, tick, changed, label),
+            Event::Start { changed, label } => return self.start(proc, tick, changed, label),
             Event::Yield { text, stack } => self.leave(proc, tick, E::GoStop, [text, stack]),
             Event::Block { text, stack, .. } => self.leave(proc, tick, E::GoBlock, [text, stack]),
             Event::Unblock { changed, stack } => {
+                let tick = self.after_cause(changed.index, self.thread_of(proc), tick);
                 let args = [changed.goroutine, self.next(changed.index), stack];
                 match proc == OUTSIDE {
                     true => self.put_outside(tick, E::GoUnblock, args),
                     false => self.append(proc, tick, E::GoUnblock, args),
                 }
+                return tick;
             }
             Event::SyscallBegin { stack } => self.begin_syscall(proc, tick, stack),
             Event::SyscallEnd { changed } => return self.end_syscall(tick, changed.index),
