@@ -22,14 +22,23 @@ impl Kept {
         self.0.lock().expect("nobody panics with it").clone()
     }
 
-    /// Returns when `generations` more have been written since this call, a second each.
+    /// Returns when `generations` more have been written since this call, a second each. The trace must be in the second
+    /// format.
     #[track_caller]
     pub fn until_written(&self, generations: usize) {
-        let length = || self.0.lock().expect("nobody panics with it").len();
-        for _ in 0..generations {
-            let before = length();
-            crate::until("a generation is written", || length() > before);
-        }
+        let (mut length, mut written) = (0, 0);
+        let mut written = || {
+            let bytes = self.0.lock().expect("nobody panics with it");
+            if bytes.len() > length {
+                length = bytes.len();
+                // The file's header may not be complete yet.
+                let complete = Parsed::read_complete(&bytes).ok();
+                written = complete.map_or(0, |(trace, _)| trace.generations().len());
+            }
+            written
+        };
+        let before = written();
+        crate::until("generations are written", || written() >= before + generations);
     }
 }
 

@@ -10,13 +10,14 @@ use std::sync::mpsc;
 use std::thread::{Builder, scope, sleep};
 use std::time::{Duration, Instant};
 
+use rtprof::trace::{Format, Options};
 use rtprof::{BlockKinds, set_block_profile_kinds};
 use rtprof_trace_check::{Event, EventType};
 use test_support::contention::{
     About, Moment, NONE, Seen, queue, record_everything, thread_id, wait_until_asleep,
 };
 use test_support::processor::burn;
-use test_support::recording::{Trace, has, record};
+use test_support::recording::{Trace, has, parse, record, start, valid};
 use test_support::{PATIENCE, child, until};
 
 use crate::scenes::{SCENES, Scene, connected, pipe, read_byte, stream, write_byte};
@@ -322,25 +323,34 @@ fn who_came_back_in_a_trace_runs() {
     });
 }
 
-/// Threads that wait for each other through sockets alone, in a trace with more than one generation.
+/// A thread that waits for a socket while another one records events, generation after generation.
 #[test]
 fn calls_go_on_across_generations() {
     child::isolated("calls_go_on_across_generations", || {
-        let mut lasted = About::default();
-        let trace = record(|| {
-            let (client, server) = connected();
-            lasted = scripted(
-                move || read_byte(&client),
-                || {
-                    // Longer than a generation.
-                    sleep(Duration::from_millis(1500));
-                    write_byte(&server);
-                },
-            );
-        });
+        let (client, server) = connected();
+        let kept = start(Options::default());
+        let lasted = scripted(
+            move || read_byte(&client),
+            || {
+                kept.until_written(2);
+                write_byte(&server);
+            },
+        );
+        let stats = rtprof::trace::stop().expect("a vector takes everything");
+        let trace = valid(kept.bytes(), stats);
         trace.assert_whole();
-        let waits = waits(&trace);
-        assert_eq!(waits.len(), 1, "{waits:#?}");
+        trace.assert_in_order();
+        assert!(trace.parsed.generations().len() > 2);
+        // The first format shows the wait with its stack: there, the past can be written later.
+        let (_, first) =
+            trace.others.iter().find(|(format, _)| *format == Format::V1).expect("it was kept too");
+        let first = parse(first, "first format");
+        let shown = first.events_of(EventType::GoBlockNet).find(|event| has(*event, "waiter"));
+        let waiter = shown.expect("the wait is in the first format").g();
+        // In the second one the stack came when the generation with its beginning had been written.
+        let waits: Vec<_> =
+            trace.parsed.events_of(EventType::GoBlockNet).filter(|event| event.g() == waiter).collect();
+        assert_eq!((waits.len(), waits[0].stack().len()), (1, 0), "{waits:#?}");
         lasted.check("the wait", (end_of(&trace, waits[0]).time() - waits[0].time()) as i64);
     });
 }

@@ -287,18 +287,18 @@ pub(crate) fn check_lost_generation(clock: Clock, generations: &[Generation<'_>]
     }
 }
 
-/// Encodes generations in Perfetto's format, and checks that its waits are those of `second`, which was made of them in
+/// Encodes generations in Perfetto's format, and checks that its waits are those of `second`, if that was made of them in
 /// Go's second format.
 #[track_caller]
 pub(crate) fn check_perfetto(
-    second: &Parsed,
+    second: Option<&Parsed>,
     clock: Clock,
     (generations, end): (&[Generation<'_>], u64),
     what: &str,
 ) -> perfetto::Trace {
     let bytes = encode(&mut Perfetto::new(clock, View::default()), generations, end);
     let trace = perfetto::check(&bytes).unwrap_or_else(|fault| panic!("{what}: {fault}"));
-    let disagreement = trace.disagreement(second);
+    let disagreement = second.and_then(|second| trace.disagreement(second));
     assert!(disagreement.is_none(), "{what}: {}", disagreement.unwrap_or_default());
     let records = generations.iter().flat_map(|generation| &generation.lanes);
     let records = records.flat_map(|lane| &lane.buffers).flat_map(|buffer| buffer.records.clone());
@@ -319,11 +319,11 @@ pub(crate) fn check_perfetto(
     trace
 }
 
-/// Encodes generations in the second format, for both readers, and checks that the events agree with those of `first`,
-/// which was made of them in the first format. Returns the second one.
+/// Encodes generations in the second format, for both readers, and checks that the events agree with those of `first`, if
+/// that was made of them in the first format. Returns the second one.
 #[track_caller]
 pub(crate) fn check_second(
-    first: &Parsed,
+    first: Option<&Parsed>,
     clock: Clock,
     (generations, end): (&[Generation<'_>], u64),
     what: &str,
@@ -334,7 +334,7 @@ pub(crate) fn check_second(
         let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("{what}, {version:?}: {invalid}"));
         (bytes, parsed)
     });
-    let disagreements = disagreements(first, &newest.1);
+    let disagreements = first.map(|first| disagreements(first, &newest.1)).unwrap_or_default();
     assert!(disagreements.is_empty(), "{what}: {}", disagreements.join("\n"));
     let kinds = |parsed: &Parsed| parsed.events().map(|event| event.event_type()).collect::<Vec<_>>();
     assert_eq!(kinds(&newest.1), kinds(&oldest.1), "{what}: the events are the same for both readers");

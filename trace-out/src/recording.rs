@@ -187,13 +187,12 @@ impl Consumer {
         self.shared.queue().parts.len()
     }
 
-    /// Ends the present generation now, as if nothing more were recorded: calls in progress are in it too.
+    /// Ends the present generation now.
     pub(super) fn cut(&self) {
         if let Some(mut current) = here()
             && let Some(recording) = current.as_mut()
             && !recording.is_ending
         {
-            recording.drain.tell_calls();
             recording.cut(None);
         }
     }
@@ -206,7 +205,6 @@ impl Consumer {
             return;
         }
         if recording.has_others(&self.shared) {
-            recording.drain.tell_calls();
             recording.cut(Some(&self.shared));
         } else {
             recording.end();

@@ -1,6 +1,7 @@
 //! A random program, recorded as the tracer would record it, for tests: threads that are created, wait, wake each
 //! other, end or vanish, while records are lost and clocks differ.
 
+mod calls;
 mod run;
 mod tasks;
 #[cfg(test)]
@@ -28,6 +29,15 @@ pub(crate) struct Mishaps {
     pub(crate) tasks: u64,
     /// The most ticks between two actions.
     pub(crate) pace: u64,
+    /// Whether there are calls that are in progress when a generation ends.
+    pub(crate) calls: bool,
+}
+
+impl Mishaps {
+    /// Whether all formats show the same. A call whose record is lost is in those alone that showed it before.
+    pub(crate) fn leave_formats_equal(self) -> bool {
+        self.loss == 0 || !self.calls
+    }
 }
 
 /// One thread and its goroutine, in the true state.
@@ -41,6 +51,26 @@ struct Thread {
     /// The tasks that it polls, each inside the poll of the previous one.
     polling: Vec<u64>,
     has_polled: bool,
+    call: Option<Call>,
+}
+
+/// A call in progress, which is recorded when it is over.
+#[derive(Clone, Copy)]
+struct Call {
+    state: State,
+    begin: u64,
+    is_told: bool,
+}
+
+impl Thread {
+    /// Returns the state in which a trace that ends now shows the thread.
+    fn shown(&self) -> State {
+        self.call.filter(|call| call.is_told).map_or(self.state, |call| call.state)
+    }
+
+    fn can_act(&self) -> bool {
+        self.state == State::Running && self.call.is_none()
+    }
 }
 
 /// A lane that is being written.
@@ -125,6 +155,7 @@ impl Simulation {
             regions: Vec::new(),
             polling: Vec::new(),
             has_polled: false,
+            call: None,
         }
     }
 
@@ -141,7 +172,7 @@ impl Simulation {
             thread.polling.is_empty() && !(thread.has_polled && thread.state == State::Running)
         };
         let threads = self.threads.iter().filter(move |(_, thread)| is_shown(thread));
-        threads.map(|(&id, thread)| (id, thread.state)).chain(self.task_states())
+        threads.map(|(&id, thread)| (id, thread.shown())).chain(self.task_states())
     }
 
     /// Stops all mishaps from now on.
@@ -173,6 +204,7 @@ impl Simulation {
             self.declare(id, 0);
         }
         self.declare_tasks();
+        self.tell_calls();
         let mut lanes: Vec<RecordedLane> = Vec::new();
         let ended: Vec<u64> =
             self.lanes.keys().copied().filter(|&id| id != 0 && !self.threads.contains_key(&id)).collect();
@@ -296,6 +328,7 @@ impl Simulation {
         let Some(id) = self.any_thread() else { return };
         let thread = &self.threads[&id];
         match thread.state {
+            State::Running if thread.call.is_some() => self.go_on_in_call(id),
             State::Running => self.run(id),
             State::Runnable => self.change(id, id, State::Running, RecordKind::Start, |number| [id, number]),
             State::Syscall => self.change(id, id, State::Running, RecordKind::SyscallEnd, |_| []),
@@ -303,11 +336,7 @@ impl Simulation {
                 0 => self.change(id, id, State::Running, RecordKind::Wake, |_| []),
                 1 => self.change(id, 0, State::Runnable, RecordKind::Unblock, |number| [id, number, 0]),
                 _ => {
-                    let running = self
-                        .threads
-                        .iter()
-                        .find(|(_, thread)| thread.state == State::Running)
-                        .map(|(&id, _)| id);
+                    let running = self.threads.iter().find(|(_, thread)| thread.can_act()).map(|(&id, _)| id);
                     if let Some(waker) = running {
                         self.declare(waker, waker);
                         self.change(id, waker, State::Runnable, RecordKind::Unblock, |number| {

@@ -256,16 +256,6 @@ impl Drain {
         }
     }
 
-    /// Records which goroutines are in a call that is long already, for a reader that will not see its end. To be
-    /// followed by [`cut`](Self::cut).
-    pub fn tell_calls(&self) {
-        if RECORDER.generation() != 0 {
-            let _untracked = hook::untracked();
-            heap::catch_up();
-            everyone::tell_calls();
-        }
-    }
-
     /// Whether the present generation has lasted long enough, or recording has ended. Must be called every few
     /// milliseconds: it also brings the heap's curve up to date, and looks again at threads that were found in the
     /// kernel.
@@ -296,6 +286,10 @@ impl Drain {
             self.is_over = true;
             let tables = self.view.clone();
             return Collected { tables, buffers: Vec::new(), begin: self.begin, end: self.begin };
+        }
+        if RECORDER.generation() != 0 {
+            heap::catch_up();
+            everyone::tell_calls();
         }
         let now = clock::ticks();
         let next = RECORDER.advance(self.generation, false);

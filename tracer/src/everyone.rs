@@ -93,7 +93,8 @@ pub(crate) fn declare() {
     record_of(snapshot::live_tasks(), |writer, task| writer.declare_task(task));
 }
 
-/// Records which goroutines are in a call that is long already, because the end of the call will not be recorded.
+/// Records which goroutines are in a call that is long already. The record of a call comes at its end, which may be in
+/// another generation, or after the trace: until then the goroutine would be shown as running.
 pub(crate) fn tell_calls() {
     let in_call = |goroutine: &Goroutine, now| {
         let (state, ticks) = goroutine.call().get(now)?;

@@ -143,9 +143,6 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
     // A thread that is cancelled in the call is unwound through this frame, so nothing here has a destructor.
     let result = make();
     let after = errno();
-    if let (Some(own), Some(outer)) = (own, outer) {
-        own.call().leave(outer);
-    }
     let end = clock::ticks();
     let ticks = clock::since(begin, end);
     if call.learn(result.as_int(), after, ticks) {
@@ -155,6 +152,10 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
     let is_inner = outer.is_some_and(|outer| !outer.is_none());
     if call.is_long(ticks) && !is_inner {
         record(own, state, (begin, end));
+    }
+    // Not before the record: a generation that ends in between would show neither the call nor its record.
+    if let (Some(own), Some(outer)) = (own, outer) {
+        own.call().leave(outer);
     }
     runs(own);
     set_errno(after);

@@ -2,8 +2,8 @@
 //!
 //! Problem: whether a call blocks is known only when it returns. Changing the state at the beginning and the end would
 //! cost more than many calls take. Scheme: the goroutine notes here that it is in a call, and records the call after
-//! its return if it was long. Only the thread that ends a trace in between reads the note. A signal handler may make
-//! calls while its thread is in a call: the handler restores the note that it found.
+//! its return if it was long. Only the thread that ends a generation of a trace in between reads the note. A signal
+//! handler may make calls while its thread is in a call: the handler restores the note that it found.
 
 use crate::primitive::{AtomicU64, Ordering};
 use crate::state::State;

@@ -5,6 +5,8 @@ use rtprof_tracer::record::{Record, Records};
 
 use crate::dense::DenseTable;
 
+use super::OpenCall;
+
 /// The lane of records from outside threads.
 pub(crate) const SHARED: u32 = 0;
 
@@ -133,12 +135,17 @@ impl<'a> Reading<'a> {
         }
     }
 
-    /// Drops the remaining records, and returns their number.
-    pub(super) fn drop_rest(&mut self) -> u64 {
+    /// Drops the remaining records, except the calls in progress, which depend on no other record. Returns their number.
+    pub(super) fn drop_rest(&mut self, open_calls: &mut Vec<OpenCall>) -> u64 {
         let mut dropped = u64::from(self.pending.take().is_some());
         loop {
-            while self.record().is_some() {
-                dropped += 1;
+            while let Some((tick, record)) = self.record() {
+                match record {
+                    Record::InCall { goroutine, state, begin } => {
+                        open_calls.push(OpenCall { tick, goroutine, state, begin });
+                    }
+                    _ => dropped += 1,
+                }
             }
             if matches!(self.next_buffer(), Next::End) {
                 return dropped;

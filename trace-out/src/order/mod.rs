@@ -92,6 +92,15 @@ pub(crate) struct OrderCounts {
 /// The most generations that a thread may take from its creation until it begins.
 const GENERATIONS_UNTIL_BEGUN: u32 = 100;
 
+/// A call that a thread was in when another thread looked, at `tick`.
+#[derive(Clone, Copy)]
+struct OpenCall {
+    tick: u64,
+    goroutine: u64,
+    state: State,
+    begin: u64,
+}
+
 /// The state of the ordering.
 pub(crate) struct Order {
     goroutines: Goroutines,
@@ -102,6 +111,8 @@ pub(crate) struct Order {
     generation: u32,
     /// The readings that can continue.
     ready: VecDeque<u32>,
+    /// The calls that were in progress at the end of the generation, until all lanes are read.
+    open_calls: Vec<OpenCall>,
     counts: OrderCounts,
 }
 
@@ -114,6 +125,7 @@ impl Order {
             stops: SpanSequence::default(),
             generation: 0,
             ready: VecDeque::new(),
+            open_calls: Vec::new(),
             counts: OrderCounts::default(),
         }
     }
@@ -147,6 +159,7 @@ impl Order {
             }
         }
         self.give_up(&mut readings, generation.end, sink);
+        self.pass_open_calls(sink);
         self.bury(generation.end, sink);
         self.forget_polled();
         self.ready.clear();
@@ -330,12 +343,27 @@ impl Order {
                 continue;
             }
             is_stuck = true;
-            self.counts.stuck_records += reading.drop_rest();
+            self.counts.stuck_records += reading.drop_rest(&mut self.open_calls);
             if reading.is_over && reading.lane != SHARED {
                 self.end_lane(reading.lane, end, sink);
             }
         }
         self.counts.stuck_generations += u64::from(is_stuck);
+    }
+
+    /// Passes on the calls that are still in progress. They belong to the goroutine that their thread runs at the end, so
+    /// the beginnings and ends of polls must have been read.
+    fn pass_open_calls(&mut self, sink: &mut impl EventSink) {
+        for OpenCall { tick, goroutine, state, begin } in std::mem::take(&mut self.open_calls) {
+            let Some(index) = self.goroutines.find(goroutine) else { continue };
+            let Some(lane) = self.lanes.find(goroutine) else { continue };
+            // What the thread has recorded since shows that the call is over.
+            if self.goroutines[index].is_alive() && self.lanes[lane].tick <= tick {
+                let at = EventPosition { lane, tick, goroutine: NONE };
+                self.counts.records += 1;
+                sink.record(at, self.visible(index), &Record::InCall { goroutine, state, begin });
+            }
+        }
     }
 
     /// Ends the goroutines without any record in this generation and the previous one: a declaration may have been lost

@@ -5,7 +5,7 @@ use rtprof_tracer::record::Record;
 
 use super::goroutines::{Fit, OrderedGoroutine};
 use super::lanes::{Awaits, Reading};
-use super::{EventPosition, EventSink, NONE, Order, SHARED};
+use super::{EventPosition, EventSink, NONE, OpenCall, Order, SHARED};
 
 /// `Err` has the event for which a record waits, if it cannot be passed on.
 pub(super) type Passed = Result<(), Awaits>;
@@ -113,12 +113,8 @@ impl Order {
             Record::CpuSample { goroutine, task, .. } => {
                 self.sample(reading, tick, (goroutine, task), record, sink)
             }
-            Record::InCall { goroutine, .. } => {
-                let target = self.goroutines.at(goroutine);
-                if self.is_or_stale(target, OrderedGoroutine::is_alive)? {
-                    let at = self.at(reading, tick, None);
-                    sink.record(at, self.visible(target), record);
-                }
+            Record::InCall { goroutine, state, begin } => {
+                self.open_calls.push(OpenCall { tick, goroutine, state, begin });
                 Ok(())
             }
             Record::Name { goroutine, .. } => {

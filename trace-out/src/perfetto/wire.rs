@@ -44,8 +44,10 @@ impl Packets {
         (known.open, known.flow) = (Open::Running, 0);
         lane.running = index;
         self.set_task_level(index, time, Level::None);
+        // After a loss the thread's own state may be known from a later time already, and stays.
         if kind == Kind::Task
             && let Some(own) = self.own(lane)
+            && self.goroutines[own].changed.0 <= time
         {
             self.see_thread(own, time, kernel_number(lane.thread_id));
             time = self.close(proc, lane, own, time);
@@ -319,8 +321,11 @@ impl Wire for Packets {
     #[inline]
     fn put(&mut self, index: u32, proc: &mut Proc<Lane>, tick: u64, event: Event<'_>) -> u64 {
         let time = tick.max(self.begin).max(proc.tick);
+        // User tasks have their own tracks. After a loss their records may be later than what is found out next.
+        let is_of_proc =
+            index != OUTSIDE && !matches!(event, Event::TaskBegin { .. } | Event::TaskEnd { .. });
         let time = self.write(index, &mut proc.lane, time, event);
-        if index != OUTSIDE {
+        if is_of_proc {
             proc.tick = time;
         }
         time

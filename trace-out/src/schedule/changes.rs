@@ -23,6 +23,8 @@ pub(super) struct EncodedLane {
     /// Its P, once an event was written on it.
     pub(super) proc: Option<u32>,
     pub(super) thread: Thread,
+    /// The goroutine that was shown in a call on it when a part ended, and the tick at which that began.
+    pub(super) open_call: Option<(u32, u64)>,
 }
 
 /// Counts of records that could not be shown, because no matching item was open, or no goroutine was running.
@@ -266,6 +268,7 @@ impl<W: Wire> Schedule<W> {
         };
         let tick = self.procs.put(proc, tick, event);
         goroutine.phase = Phase::Runnable;
+        goroutine.open_call_on = None;
         (goroutine.proc, goroutine.tick) = (proc, tick);
     }
 
@@ -339,7 +342,11 @@ impl<W: Wire> Schedule<W> {
         };
         let goroutine = &self.goroutines[index];
         let (phase, proc) = (goroutine.phase, goroutine.proc);
-        if phase == wanted {
+        // A goroutine in a call is declared as running.
+        if phase == wanted || to == State::Running && goroutine.open_call_on.is_some() {
+            if phase == wanted {
+                self.goroutines[index].open_call_on = None;
+            }
             return;
         }
         if phase == Phase::Running {

@@ -45,6 +45,10 @@ pub(super) struct EncodedGoroutine {
     pub(super) is_assisting: bool,
     /// Whether it waits only because its thread, or the task, polls another one.
     pub(super) is_suspended: bool,
+    /// The lane of its thread, while it is shown in a call that had no record yet when a part ended.
+    pub(super) open_call_on: Option<u32>,
+    /// The tick at which its last recorded call ended, in the records' units.
+    pub(super) call_end: u64,
     /// Whether its last start showed labels.
     pub(super) is_labelled: bool,
 }

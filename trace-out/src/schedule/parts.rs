@@ -68,6 +68,7 @@ impl<W: Wire> Schedule<W> {
 
     /// Ends a part, at a tick of the file.
     pub(crate) fn end_part(&mut self, tick: u64) {
+        self.end_lost_calls(tick);
         self.begin_open_calls();
         if !W::HAS_LONG_STOPS {
             // A reader that begins with the next part does not know of the stop.

@@ -168,7 +168,15 @@ impl<W: Wire> EventSink for Writing<'_, W> {
         let tick = self.schedule.in_file(at.tick);
         let schedule = &mut *self.schedule;
         if schedule.ends_suspension(record, target) {
-            schedule.resume_suspended(at, tick);
+            // A call is recorded at its end. The goroutine acts when it begins.
+            let acts = match *record {
+                Record::Call { ticks, .. } => schedule.in_file(at.tick.saturating_sub(ticks)),
+                _ => tick,
+            };
+            schedule.resume_suspended(at, acts);
+            schedule.end_lost_call(at, tick, record);
+        } else if let Record::Poll { .. } = record {
+            schedule.end_lost_call(at, tick, record);
         }
         match *record {
             Record::Status(_) => {}
@@ -219,7 +227,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
             }
             Record::Wake | Record::SyscallEnd => drop(schedule.sees_to_run(at, tick)),
             Record::Call { state, stack, ticks } => self.call(at, ticks, state, stack),
-            Record::InCall { state, begin, .. } => schedule.note_open_call(target, begin, state),
+            Record::InCall { state, begin, .. } => schedule.note_open_call((at.lane, target), begin, state),
             Record::Yield { stack } => {
                 let stack = self.stack(at, stack);
                 let proc = self.schedule.goroutines[at.goroutine].proc;
@@ -340,6 +348,7 @@ impl<W: Wire> EventSink for Writing<'_, W> {
 
     fn lane_over(&mut self, lane: u32) {
         let tick = 0;
+        self.schedule.forget_open_call(lane);
         if let Some(proc) = std::mem::take(&mut self.schedule.lanes[lane]).proc {
             let running = self.schedule.procs[proc].goroutine;
             if running != NONE {

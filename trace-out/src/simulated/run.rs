@@ -55,6 +55,7 @@ impl Simulation {
                 self.put(id, RecordKind::AssistStart, [1]);
                 self.put(id, RecordKind::AssistDone, []);
             }
+            15 if self.mishaps.calls && self.chance(2) == 0 => self.begin_call(id),
             15 => {
                 // Some seem longer than the thread has run.
                 let state = [State::Syscall, State::Waiting(WaitReason::Net)][self.chance(2) as usize];

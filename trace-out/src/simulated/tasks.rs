@@ -49,7 +49,7 @@ impl Simulation {
     /// when the poll ends.)
     pub(super) fn task_states(&self) -> impl Iterator<Item = (u64, State)> + '_ {
         let idle = self.tasks.iter().filter(|(_, task)| !task.is_polled).map(|(&id, task)| (id, task.state));
-        let innermost = |thread: &super::Thread| Some((*thread.polling.last()?, thread.state));
+        let innermost = |thread: &super::Thread| Some((*thread.polling.last()?, thread.shown()));
         let polled = self.threads.values().filter(|_| self.lost == 0).filter_map(innermost);
         idle.chain(polled)
     }

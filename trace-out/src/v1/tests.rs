@@ -29,7 +29,7 @@ fn trace_of(generations: &[&[RecordedLane]]) -> (Parsed, Counts) {
     let bytes = encode(&mut v1, &generations, START + count * 1_000_000);
     let parsed = validate(&bytes).unwrap_or_else(|invalid| panic!("{invalid}"));
     if count > 0 {
-        check_second(&parsed, CLOCK, (&generations, START + count * 1_000_000), "the trace");
+        check_second(Some(&parsed), CLOCK, (&generations, START + count * 1_000_000), "the trace");
     }
     assert_eq!(parsed.events().count() as u64, v1.counts().events);
     (parsed, v1.counts())

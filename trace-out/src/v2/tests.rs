@@ -146,6 +146,30 @@ fn calls_in_progress_go_on() {
     }
 }
 
+/// A call that began before its goroutine is shown, or too late in a generation to be told in it.
+#[test]
+fn calls_in_progress_are_shown_from_the_next_generation_on() {
+    let at = |generation: u64, tick: u64| CLOCK.start + generation * LENGTH + tick;
+    let state = State::Waiting(WaitReason::Sleep);
+    for begin in [at(0, LENGTH - 10), at(0, 5)] {
+        let mut first = RecordedLane::new(1);
+        first.status(at(0, 10), 1, 3, State::Running);
+        let mut told = RecordedLane::new(0);
+        told.status(at(1, 10), 1, 3, State::Running);
+        told.put(at(1, 900_000), RecordKind::InCall, [1, state.number().into(), begin]);
+        let mut last = RecordedLane::new(1);
+        last.status(at(2, 10), 1, 3, State::Running);
+        last.put(at(2, 50_000), RecordKind::Call, [state.number().into(), 1, at(2, 50_000) - begin]);
+        let parsed = parsed(Version::Go126, &[vec![first], vec![told], vec![last]]);
+        let ticks = |kind| parsed.events_of(kind).map(|event| event.tick()).collect::<Vec<_>>();
+        let waits = ticks(E::GoSleep);
+        let wakes = [ticks(E::GoUnblock), ticks(E::GoUnblockLocal)].concat();
+        assert_eq!((waits.len(), wakes.len()), (1, 1), "{begin}");
+        assert!(waits[0].abs_diff(at(1, 0) / 64) < 3, "{begin}: {waits:?}");
+        assert!(wakes[0].abs_diff(at(2, 50_000) / 64) < 3, "{begin}: {wakes:?}");
+    }
+}
+
 /// A file that ends anywhere shows its complete generations, and nothing wrong.
 #[test]
 fn a_file_that_was_cut_keeps_its_complete_generations() {
@@ -203,4 +227,58 @@ fn ticks_are_multiples_of_64_nanoseconds() {
     assert_eq!(parsed.ticks_per_second(), 15_625_000);
     let log = parsed.events_of(E::UserLog).next().unwrap();
     assert_eq!(log.tick(), (CLOCK.start + 2 * LENGTH + 200) / 64);
+}
+
+/// An executor's worker waits for the network when it has polled its tasks.
+#[test]
+fn a_call_after_a_poll_lasts_as_long_as_it_did() {
+    let at = |generation: u64, tick: u64| CLOCK.start + generation * LENGTH + tick;
+    let net = u64::from(State::Waiting(WaitReason::Net).number());
+    let mut worker = RecordedLane::new(1);
+    worker.status(at(0, 10), 1, 3, State::Running).put(at(0, 20), RecordKind::Create, [2, 0, 1]);
+    worker.put(at(0, 100), RecordKind::Poll, [2, 1]).put(at(0, 200), RecordKind::Reschedule, [2, 2, 1]);
+    worker.put(at(0, 500_000), RecordKind::Call, [net, 1, 400_000]);
+    worker.put(at(0, 600_000), RecordKind::Poll, [2, 3]).put(
+        at(0, 600_100),
+        RecordKind::Reschedule,
+        [2, 4, 1],
+    );
+    let mut told = RecordedLane::new(0);
+    told.put(at(0, 900_000), RecordKind::InCall, [1, net, at(0, 700_000)]);
+    let mut last = RecordedLane::new(1);
+    last.status(at(1, 10), 1, 3, State::Running).status(at(1, 10), 2, 4, State::Runnable);
+    last.put(at(1, 50_000), RecordKind::Call, [net, 1, at(1, 50_000) - at(0, 700_000)]);
+    let parsed = parsed(Version::Go126, &[vec![worker, told], vec![last]]);
+    let waits: Vec<_> = parsed.events_of(E::GoBlockNet).map(|event| event.tick() * 64).collect();
+    assert_eq!(waits.len(), 2, "{waits:?}");
+    for (wait, begin) in waits.into_iter().zip([at(0, 100_000), at(0, 700_000)]) {
+        assert!(wait.abs_diff(begin) < 128, "from {wait} on, not {begin}");
+    }
+}
+
+/// Without its record, a call lasts until the thread's next record, or until the end of the first generation in which it
+/// was not seen.
+#[test]
+fn a_call_whose_record_was_lost_ends() {
+    let at = |generation: u64, tick: u64| CLOCK.start + generation * LENGTH + tick;
+    let sleep = u64::from(State::Waiting(WaitReason::Sleep).number());
+    for has_record in [true, false] {
+        let mut first = RecordedLane::new(1);
+        first.status(at(0, 10), 1, 3, State::Running);
+        let mut told = RecordedLane::new(0);
+        told.put(at(0, 900_000), RecordKind::InCall, [1, sleep, at(0, 5_000)]);
+        let mut second = RecordedLane::new(1);
+        second.buffer(at(1, 10), 1, true).status_after_loss(at(1, 10), 1, 3, State::Running);
+        if has_record {
+            second.log(at(1, 60_000), 0, 6, "after");
+        }
+        let mut third = RecordedLane::new(0);
+        third.status(at(2, 10), 1, 3, State::Running);
+        let parsed = parsed(Version::Go126, &[vec![first, told], vec![second], vec![third]]);
+        let back = [E::GoUnblock, E::GoUnblockLocal].map(|kind| parsed.events_of(kind).collect::<Vec<_>>());
+        let back = back.concat();
+        let end = if has_record { at(1, 60_000) } else { at(2, 0) };
+        assert_eq!((parsed.count(E::GoSleep), back.len()), (1, 1), "{has_record}");
+        assert!((back[0].tick() * 64).abs_diff(end) < 128, "{has_record}: {} and {end}", back[0].tick() * 64);
+    }
 }

@@ -28,7 +28,7 @@
 //! | `Status` | any thread | none: its state as of the change `number` |
 //! | `Name` | the goroutine, which runs | none |
 //! | `Call` | the goroutine, which runs | none: for this many ticks until now it was in this state, in a call |
-//! | `InCall` | the thread that ends the trace | none: in this state since `begin`, unless more of its records follow |
+//! | `InCall` | the thread that ends a generation | none: in this state since `begin`, unless more of its records follow |
 //!
 //! A `CpuSample` belongs to a running goroutine, wherever it is recorded; or to none, 0, in a thread that has none.
 //!
