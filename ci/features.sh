@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 
 export RTPROF_REQUIRE_GO=1
 ci/go.sh
+status=0
 # One command for the three crates, because of each other's features: what one of them needs is compiled once.
 features=rtprof/axum,rtprof/tokio,rtprof/tracing
 modules=(spawning:: tasks_that_block spans:: workers::)
@@ -15,12 +16,14 @@ check() {
     shift
     # Side by side, before the first of them runs.
     "${test[@]}" --no-run --lib --test readers --test profilers "$@"
-    "${test[@]}" --lib
-    "${test[@]}" --doc
-    "${test[@]}" --test readers -- http_axum::
-    "${test[@]}" --test profilers -- "${modules[@]}"
-    (($# == 0)) || "${test[@]}" "$@"
+    # One after the other, also after a failure.
+    "${test[@]}" --lib || status=1
+    "${test[@]}" --doc || status=1
+    "${test[@]}" --test readers -- http_axum:: || status=1
+    "${test[@]}" --test profilers -- "${modules[@]}" || status=1
+    (($# == 0)) || "${test[@]}" "$@" || status=1
 }
 [[ "${1:-}" != apart ]] || check "$features"
 modules+=(waits::truth waits::channels:: waits::conditions waits::kinds::semaphores)
 check "$features,rtprof/interpose" --test unmodified
+exit "$status"

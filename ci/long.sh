@@ -19,10 +19,8 @@ step() {
 all_without_frame_pointers() {
     RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers" cargo test --no-fail-fast
 }
-release_under_stress() {
-    RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features axum --no-fail-fast --tests &&
-        RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --features interpose --no-fail-fast --test unmodified
-}
+# From 30 on, tests make all rounds.
+under_stress() { RTPROF_STRESS_SECS="${RTPROF_STRESS_SECS:-30}" cargo test --release --no-fail-fast "$@"; }
 damaged_debug_information() {
     # With the parsers' own assertions, which the dev profile leaves out.
     RTPROF_FUZZ_SECS=60 cargo test -p rtprof-symbols --lib damaged_files_are_harmless \
@@ -38,7 +36,8 @@ beside_busy_loops() {
 }
 
 step 'all tests without frame pointers' all_without_frame_pointers
-step 'a release build under stress' release_under_stress
+step 'a release build under stress' under_stress --features axum --tests
+step 'unmodified code under stress' under_stress --features interpose --test unmodified
 step 'models with more preemptions' ci/loom.sh all
 step 'features without interposed functions' ci/features.sh apart
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc

@@ -12,7 +12,11 @@ export RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers"
 inner="${1:-mimalloc}" run=()
 [[ "$inner" != build ]] || inner=mimalloc run=(--no-run)
 inner="rtprof-test-support/$inner"
-test=(cargo test --profile release-tests --no-default-features --no-fail-fast ${run[@]+"${run[@]}"})
+status=0
+# Also after a failure.
+run_tests() {
+    cargo test --profile release-tests --no-default-features --no-fail-fast ${run[@]+"${run[@]}"} "$@" || status=1
+}
 
 # What may differ from a debug build with frame pointers: stacks, races, and the statistics of sampling. The others are in the
 # debug run, and here with `all`.
@@ -20,8 +24,9 @@ modules=(alloc_free_trace:: cpu::room cpu::stress cpu::truth goroutines::{asked,
     task_traces::{leaves,order,regions,samples,script} tasks::{block,branches,executors,leaves,nested}
     traces::{asleep,events,samples,truth} waits::{channels_stacks,channels_stress,events,locks_stress,truth::})
 [[ "${2:-}" != all ]] || modules=()
-"${test[@]}" --features "pprof,$inner" --test profilers -- ${modules[@]+"${modules[@]}"}
-"${test[@]}" --features "pprof,$inner" --test truth --test hostile_locks_memory --test hostile_reentry --test hostile_trace
-"${test[@]}" -p rtprof-runtime -p rtprof-profiler --lib
-[[ "${2:-}" == all ]] || exit 0
-"${test[@]}" --features "pprof,interpose,$inner" --test unmodified -- c_kinds:: c_locks:: hostile:: locks:: threads:: traces::
+run_tests --features "pprof,$inner" --test profilers -- ${modules[@]+"${modules[@]}"}
+run_tests --features "pprof,$inner" --test truth --test hostile_locks_memory --test hostile_reentry --test hostile_trace
+run_tests -p rtprof-runtime -p rtprof-profiler --lib
+[[ "${2:-}" == all ]] || exit "$status"
+run_tests --features "pprof,interpose,$inner" --test unmodified -- c_kinds:: c_locks:: hostile:: locks:: threads:: traces::
+exit "$status"

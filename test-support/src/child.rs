@@ -19,6 +19,8 @@ use std::panic::Location;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 const SCENARIO: &str = "RTPROF_TEST_SCENARIO";
@@ -50,11 +52,16 @@ pub fn isolated_with(test: &str, scenario: &str, set: impl FnOnce(&mut Command),
         judge(test, output(test, scenario, set));
     }
     // Otherwise this is the child of another scenario of the same test, whose turn comes, or was.
-    assert!(!IN_BODY.load(Relaxed), "{test} is isolated already, so this would never run");
+    assert_not_nested(test);
 }
 
 /// Whether this process runs the body of an isolated test.
 static IN_BODY: AtomicBool = AtomicBool::new(false);
+
+#[track_caller]
+fn assert_not_nested(test: &str) {
+    assert!(!IN_BODY.load(Relaxed), "{test} is isolated already, so this would never run");
+}
 
 fn run(body: impl FnOnce()) {
     IN_BODY.store(true, Relaxed);
@@ -75,6 +82,7 @@ pub fn isolated_from(folder: &Path, test: &str, body: impl FnOnce()) {
         std::fs::copy(own_binary(), &program).expect("the build's own folder can be written");
         judge(test, output_of(Command::new(program), test, "", |_| {}));
     }
+    assert_not_nested(test);
 }
 
 /// As [`isolated`], in a child that executes `loader` with this binary as an argument.
@@ -87,6 +95,7 @@ pub fn isolated_by_loader(loader: &Path, test: &str, body: impl FnOnce()) {
         command.arg(own_binary());
         judge(test, output_of(command, test, "", |_| {}));
     }
+    assert_not_nested(test);
 }
 
 #[track_caller]
@@ -184,6 +193,7 @@ pub fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
         assert_eq!(signal(output.status), Some(libc::SIGABRT), "{}", report(&output));
         assert!(String::from_utf8_lossy(&output.stderr).contains(complaint), "{}", report(&output));
     }
+    assert_not_nested(test);
 }
 
 /// Returns a child's whole output for a failure's message: first the reason, which CI's summary shows.
@@ -229,19 +239,37 @@ fn full_name(test: &str) -> String {
     names.join("::")
 }
 
-type Drained = std::thread::JoinHandle<Vec<u8>>;
+/// What is read from a pipe, and its end.
+struct Drained {
+    bytes: Arc<Mutex<Vec<u8>>>,
+    end: Receiver<()>,
+}
 
 /// Reads a pipe while the child runs, which would block at a full pipe.
 fn drain(pipe: Option<impl Read + Send + 'static>) -> Drained {
+    let (bytes, (ended, end)) = (Arc::default(), channel());
+    let read = Arc::clone(&bytes);
     std::thread::spawn(move || {
-        let mut bytes = Vec::new();
-        if let Some(mut pipe) = pipe {
-            pipe.read_to_end(&mut bytes).ok();
+        let (mut pipe, mut part) = (pipe, [0; 4096]);
+        while let Some(pipe) = &mut pipe
+            && let Ok(count @ 1..) = pipe.read(&mut part)
+        {
+            lock(&read).extend_from_slice(&part[..count]);
         }
-        bytes
-    })
+        ended.send(()).ok();
+    });
+    Drained { bytes, end }
 }
 
+fn lock(bytes: &Mutex<Vec<u8>>) -> MutexGuard<'_, Vec<u8>> {
+    bytes.lock().expect("nothing panics with it")
+}
+
+/// Returns all that was read, when the child is over. A process that the child has left behind may hold the pipe open,
+/// perhaps for ever.
 fn text(drained: Drained) -> String {
-    String::from_utf8_lossy(&drained.join().expect("reading a pipe does not panic")).into_owned()
+    let is_over = drained.end.recv_timeout(crate::PATIENCE).is_ok();
+    let read = String::from_utf8_lossy(&lock(&drained.bytes)).into_owned();
+    assert!(is_over, "the child is over, but a process that it started still holds its output:\n{read}");
+    read
 }
