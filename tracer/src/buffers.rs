@@ -63,7 +63,8 @@ impl Buffers {
         } else {
             self.large.give_back_at(buffer.index());
         }
-        self.used.fetch_sub(size, Ordering::Relaxed);
+        // Release: the uses of the buffer are over.
+        self.used.fetch_sub(size, Ordering::Release);
     }
 
     /// Gives the memory of all buffers back to the kernel, unless one is in use.
@@ -71,7 +72,8 @@ impl Buffers {
     /// # Safety
     /// No thread takes a buffer meanwhile.
     pub(crate) unsafe fn clear(&self) {
-        if self.used.load(Ordering::Relaxed) != 0 {
+        // Acquire: the uses of all buffers are over.
+        if self.used.load(Ordering::Acquire) != 0 {
             return;
         }
         // SAFETY: `used` counts a buffer from before it is taken until after it is given back, so all are free; the

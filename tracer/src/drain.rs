@@ -85,6 +85,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
     if !tables::open() {
         return Err(StartError::NoMemory);
     }
+    let Some(view) = View::new() else { return Err(StartError::AlreadyStarted) };
     // Retires goroutines of threads that have ended, and registers modules loaded since.
     drop(goroutine::all());
     thread::forget_lane_of_another();
@@ -111,7 +112,7 @@ pub fn start(memory: usize, live_heap: &'static fn() -> u64) -> Result<Drain, St
         begun: Instant::now(),
         full: FULL.min(limit / 4),
         pending: Vec::new(),
-        view: Arc::default(),
+        view: Arc::new(view),
         in_kernel: InKernel::default(),
         is_over: false,
         is_quiet: true,
@@ -383,11 +384,9 @@ impl Drop for Drain {
             // SAFETY: no thread is within an event and nothing is recorded, so no thread takes a buffer.
             unsafe { RECORDER.buffers.clear() }
             // Otherwise the tables keep what they have, and the next trace adds to it.
-            if let Some(view) = Arc::get_mut(&mut self.view) {
-                *view = View::default();
-                // SAFETY: no thread is within an event and nothing is recorded, so no thread reads a table; the only
-                // view of the tables is empty.
-                unsafe { tables::clear() }
+            if let Some(sole) = Arc::get_mut(&mut self.view).and_then(View::end) {
+                // SAFETY: no thread is within an event and nothing is recorded.
+                unsafe { tables::clear(&sole) }
             }
         }
         OWNER.store(0, Ordering::Release);

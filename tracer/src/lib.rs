@@ -38,6 +38,7 @@ pub mod generation;
 pub mod heap;
 mod lane;
 mod lane_writer;
+mod lease;
 mod log;
 #[cfg(all(test, loom))]
 mod models;

@@ -1,8 +1,9 @@
 //! The stacks and strings of a trace: each distinct one is stored once, under a small id.
 //!
 //! Both are interning tables of `profiler::stack`, with an id in each entry; a string is stored as a stack whose words
-//! are its bytes. The tables are emptied when a trace is over.
+//! are its bytes. The tables are emptied when a trace is over and there is no reader, of whatever trace ([`crate::lease`]).
 
+use core::ptr::NonNull;
 use std::collections::HashSet;
 
 use rtprof_runtime::fork_safe::ForkMutex;
@@ -16,6 +17,7 @@ use rtprof_runtime::start::{MAX_TITLE, Start};
 use rtprof_runtime::task::KeptStack;
 
 use crate::generation::Tables;
+use crate::lease::{Lease, Leases, Sole};
 use crate::record::{MAX_STRING, StackId, StringId, cut};
 
 /// Distinct stacks of a trace.
@@ -148,19 +150,24 @@ rtprof_runtime::lazy_under_loom! {
 rtprof_runtime::lazy_under_loom! {
     static STRINGS: Interned = Interned::new(MAX_STRINGS);
 }
+rtprof_runtime::lazy_under_loom! {
+    static LEASES: Leases = Leases::new();
+}
 
 /// Makes the tables. `false` when the kernel grants no memory.
 pub(crate) fn open() -> bool {
     STACKS.table.open() && STRINGS.table.open()
 }
 
-/// Empties the tables and gives their memory back.
+/// Empties the tables and gives their memory back. There is no [`View`], because of the argument.
 ///
 /// # Safety
-/// No thread is within an event, and no [`View`] is in use.
-pub(crate) unsafe fn clear() {
+/// No thread is within an event, and nothing is recorded: lanes' caches have references to entries, which the first event of
+/// the next trace forgets.
+pub(crate) unsafe fn clear(_: &Sole) {
     for interned in [&STACKS, &STRINGS] {
-        // SAFETY: the caller ensures that no thread is within an event and no view is in use.
+        // SAFETY: no thread is within an event, as the caller ensures, so none uses the table or a cache. All other
+        // references to entries borrow from a lease, and `Sole` exists only while there is none.
         unsafe { interned.table.clear() };
         interned.last.store(0, Ordering::Relaxed);
     }
@@ -261,35 +268,54 @@ fn intern_bytes(bytes: &[u8], words: &mut [usize; MAX_STACK]) -> Option<&'static
     STRINGS.entry(Length(bytes.len()), words)
 }
 
-/// The tables, for encoders that resolve ids, on any thread. Must not be used in a hook.
+/// The tables, for encoders that resolve ids, on any thread. Must not be used in a hook. The default has no entries.
 pub struct View {
+    /// Without it the view has no entries.
+    lease: Option<Lease>,
     stacks: ForkMutex<Index>,
     strings: ForkMutex<Index>,
 }
 
 impl Default for View {
     fn default() -> Self {
-        Self { stacks: ForkMutex::new(Index::default()), strings: ForkMutex::new(Index::default()) }
+        let index = || ForkMutex::new(Index::default());
+        Self { lease: None, stacks: index(), strings: index() }
     }
 }
 
 /// The entries of a table by their ids.
 #[derive(Default)]
 struct Index {
-    by_number: Vec<Option<&'static Named>>,
-    /// The number of entries of the table that were looked at, and the addresses of those without an id at the time.
+    by_number: Vec<Option<Place>>,
+    /// The number of entries of the table that were looked at, and those without an id at the time.
     seen: usize,
-    nameless: HashSet<usize>,
+    nameless: HashSet<Place>,
+}
+
+/// Where an entry is. It is read by means of a lease.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place(NonNull<Named>);
+
+// SAFETY: an entry may be read by any thread.
+unsafe impl Send for Place {}
+
+impl Place {
+    /// Returns the entry.
+    ///
+    /// # Safety
+    /// The place was found under this lease.
+    unsafe fn entry(self, _: &Lease) -> &Named {
+        // SAFETY: the tables are not emptied while the lease exists, and the entry was there when it existed.
+        unsafe { self.0.as_ref() }
+    }
 }
 
 impl Index {
-    /// Looks at the new entries of the table.
-    fn refresh(&mut self, interned: &'static Interned) {
-        let nameless = core::mem::take(&mut self.nameless);
-        for address in nameless {
-            // SAFETY: the address is of an entry, put there below; entries live until the table is cleared, when no
-            // view exists.
-            self.note(unsafe { &*(address as *const Named) });
+    /// Looks at the new entries of the table. All calls have the same lease.
+    fn refresh(&mut self, interned: &'static Interned, lease: &Lease) {
+        for place in core::mem::take(&mut self.nameless) {
+            // SAFETY: an earlier call has found it.
+            self.note(unsafe { place.entry(lease) });
         }
         let all: Vec<_> = interned.table.iter().collect();
         // The newest entries come first.
@@ -299,25 +325,42 @@ impl Index {
         self.seen = all.len();
     }
 
-    fn note(&mut self, entry: &'static Named) {
-        let number = entry.record.0.load(Ordering::Relaxed) as usize;
+    fn note(&mut self, entry: &Named) {
+        let (number, place) = (entry.record.0.load(Ordering::Relaxed) as usize, Place(NonNull::from(entry)));
         if number == 0 {
-            self.nameless.insert(&raw const *entry as usize);
+            self.nameless.insert(place);
             return;
         }
         if self.by_number.len() <= number {
             self.by_number.resize(number + 1, None);
         }
-        self.by_number[number] = Some(entry);
+        self.by_number[number] = Some(place);
     }
 }
 
 impl View {
+    /// Returns a view that has indexed nothing yet. `None` while the tables are being emptied.
+    pub(crate) fn new() -> Option<Self> {
+        Some(Self { lease: Some(LEASES.lease()?), ..Self::default() })
+    }
+
+    /// Forgets all entries. Returns the right to empty the tables if there is no other view.
+    pub(crate) fn end(&mut self) -> Option<Sole> {
+        let lease = self.lease.take()?;
+        for index in [&self.stacks, &self.strings] {
+            if let Some(mut index) = index.lock() {
+                *index = Index::default();
+            }
+        }
+        lease.end()
+    }
+
     /// Indexes all entries to which past records refer.
     pub(crate) fn refresh(&self) {
+        let Some(lease) = &self.lease else { return };
         for (index, interned) in [(&self.stacks, &STACKS), (&self.strings, &STRINGS)] {
             if let Some(mut index) = index.lock() {
-                index.refresh(interned);
+                index.refresh(interned, lease);
             }
         }
     }
@@ -329,16 +372,19 @@ impl View {
         };
         is_full(&self.stacks, MAX_STACKS) || is_full(&self.strings, MAX_STRINGS)
     }
-}
 
-/// Returns an entry by its id. `None` in a forked child that has lost the index.
-fn entry(index: &ForkMutex<Index>, id: u32) -> Option<&'static Named> {
-    index.lock()?.by_number.get(id as usize).copied().flatten()
+    /// Returns an entry of one of its indices by the entry's id. `None` in a forked child that has lost the index.
+    fn entry(&self, index: &ForkMutex<Index>, id: u32) -> Option<&Named> {
+        let lease = self.lease.as_ref()?;
+        let place = index.lock()?.by_number.get(id as usize).copied().flatten()?;
+        // SAFETY: `refresh` has found it under this lease.
+        Some(unsafe { place.entry(lease) })
+    }
 }
 
 impl Tables for View {
     fn stack(&self, id: StackId) -> Stack<'_> {
-        entry(&self.stacks, id).map_or(Stack::from(&[][..]), |entry| {
+        self.entry(&self.stacks, id).map_or(Stack::from(&[][..]), |entry| {
             let stack = entry.captured();
             // A caller that has cached this stack will not look it up again, so the span must reach up to now.
             Stack { span: stack.span.and(CaptureSpan::now()), ..stack }
@@ -346,7 +392,7 @@ impl Tables for View {
     }
 
     fn string(&self, id: StringId) -> &str {
-        entry(&self.strings, id).map_or("", |entry| core::str::from_utf8(entry.bytes()).unwrap_or_default())
+        self.entry(&self.strings, id).map_or("", |entry| core::str::from_utf8(entry.bytes()).unwrap_or_default())
     }
 }
 
@@ -359,7 +405,7 @@ mod tests {
         assert!(open());
         let mut cache = LookupCache::new();
         cache.words.fill(usize::MAX);
-        let view = View::default();
+        let view = View::new().unwrap();
         let texts: Vec<String> =
             (0..=MAX_STRING + 20).map(|len| "x\0ö".repeat(len)[..].chars().take(len).collect()).collect();
         let ids: Vec<_> = texts.iter().map(|text| string(text, &mut cache).unwrap()).collect();

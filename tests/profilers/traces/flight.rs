@@ -1,8 +1,9 @@
 //! The flight recorder: its windows, beside traces, under load.
 #![cfg(target_os = "linux")]
 
-use std::io::Read;
+use std::io::{Read, Write};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use rtprof::sync::{Arc, Mutex};
@@ -364,6 +365,69 @@ fn a_storm_of_windows() {
             }
         }
         flight.stop();
+        assert_works();
+    });
+}
+
+/// A writer that waits, at its first write, until it is told to go on.
+struct Waits {
+    bytes: Vec<u8>,
+    has_begun: Sender<()>,
+    goes_on: Receiver<()>,
+}
+
+impl Write for Waits {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.bytes.is_empty() {
+            self.has_begun.send(()).expect("the test waits for it");
+            self.goes_on.recv().expect("the test tells it");
+        }
+        self.bytes.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Its stacks and names stay although its recorder is stopped, and other recordings begin and end meanwhile.
+#[test]
+fn a_window_is_written_until_after_its_recorder() {
+    child::isolated("a_window_is_written_until_after_its_recorder", || {
+        for format in [Format::V2, Format::V2Go122] {
+            let flight = started(Options { format, ..lasting() });
+            let texts: Vec<_> = (0..100).map(|n| format!("text {n} of the first recorder")).collect();
+            texts.iter().for_each(|text| trace::log("kept", text));
+            texts.iter().for_each(|name| trace::with_region(name, || ()));
+            let (has_begun, begun) = channel();
+            let (go_on, goes_on) = channel();
+            let writing = std::thread::spawn({
+                let (flight, mut to) = (flight.clone(), Waits { bytes: Vec::new(), has_begun, goes_on });
+                move || {
+                    flight.write_to(&mut to).expect("the writer takes everything");
+                    to.bytes
+                }
+            });
+            begun.recv().expect("it writes");
+            flight.stop();
+            for round in 0..4 {
+                trace::start(std::io::sink()).expect("nothing is recorded");
+                trace::log("later", &format!("text of round {round}"));
+                trace::stop().expect("a sink takes everything");
+            }
+            let next = started(lasting());
+            trace::log("later", "text of the next recorder");
+            next.stop();
+            go_on.send(()).expect("it waits");
+            let bytes = writing.join().expect("it ends well");
+            let parsed = recording::parse(&bytes, "written-late");
+            assert_eq!(logs(&parsed), texts);
+            let names = names(&parsed);
+            assert!(texts.iter().all(|text| names.contains(text)), "{names:?}");
+            let function = "a_window_is_written_until_after_its_recorder";
+            assert!(parsed.events_of(EventType::UserLog).all(|event| recording::has(event, function)));
+        }
         assert_works();
     });
 }
