@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # What is behind features that are off by default: axum's routes, and the guide that shows them; spawning on tokio's
 # runtimes; spans of the crate tracing; and waits of unmodified code, beside which our own locks count each wait once. All
-# of them in one build, as in a service; `apart`, as in ci/long.sh, also those of users' code without `interpose`.
+# of them in one build, as in a service; `apart`, as in ci/long.sh, also those of users' code without `interpose`, and that
+# each feature compiles alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -23,7 +24,12 @@ check() {
     "${test[@]}" --test profilers -- "${modules[@]}" || status=1
     (($# == 0)) || "${test[@]}" "$@" || status=1
 }
-[[ "${1:-}" != apart ]] || check "$features"
+if [[ "${1:-}" == apart ]]; then
+    check "$features"
+    for feature in pprof http axum tokio tracing interpose; do
+        cargo check --no-default-features --features "$feature" || status=1
+    done
+fi
 modules+=(waits::truth waits::channels:: waits::conditions waits::kinds::semaphores)
 check "$features,rtprof/interpose" --test unmodified
 exit "$status"

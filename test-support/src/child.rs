@@ -63,8 +63,15 @@ fn assert_not_nested(test: &str) {
     assert!(!IN_BODY.load(Relaxed), "{test} is isolated already, so this would never run");
 }
 
+/// What a child prints before it runs the body. A child that ends well and has not printed it has tested nothing.
+const MARK: &str = "the isolated body begins\n";
+
 fn run(body: impl FnOnce()) {
     IN_BODY.store(true, Relaxed);
+    // Not by `println`, which allocates: the body is to be the first that does.
+    // SAFETY: the call reads a constant of that length.
+    let written = unsafe { libc::write(libc::STDOUT_FILENO, MARK.as_ptr().cast(), MARK.len()) };
+    assert_eq!(written, MARK.len() as isize, "the parent reads it");
     body();
     IN_BODY.store(false, Relaxed);
 }
@@ -101,6 +108,13 @@ pub fn isolated_by_loader(loader: &Path, test: &str, body: impl FnOnce()) {
 #[track_caller]
 fn judge(test: &str, output: Output) {
     assert!(output.status.success(), "{test} failed:\n{}", report(&output));
+    assert_began(test, &output);
+}
+
+#[track_caller]
+fn assert_began(test: &str, output: &Output) {
+    let began = String::from_utf8_lossy(&output.stdout).contains(MARK);
+    assert!(began, "{test} did not run its body:\n{}", report(output));
 }
 
 fn own_binary() -> PathBuf {
@@ -191,6 +205,7 @@ pub fn aborts(test: &str, complaint: &str, body: impl FnOnce()) {
     } else if !any() {
         let output = output(test, "", |_| {});
         assert_eq!(signal(output.status), Some(libc::SIGABRT), "{}", report(&output));
+        assert_began(test, &output);
         assert!(String::from_utf8_lossy(&output.stderr).contains(complaint), "{}", report(&output));
     }
     assert_not_nested(test);
