@@ -49,8 +49,7 @@ pub unsafe fn install(signal: c_int, handler: Handler, free: &[usize]) -> Option
         action.sa_sigaction = handler as usize;
         // On the thread's alternate stack, if it has one: the current stack may be a coroutine's.
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        // All signals are blocked: another handler that interrupts ours could wait while a snapshot waits for ours.
-        libc::sigfillset(&raw mut action.sa_mask);
+        action.sa_mask = all_signals();
         let mut before: libc::sigaction = zeroed();
         if libc::sigaction(signal, &raw const action, &raw mut before) != 0 {
             return None;
@@ -61,6 +60,21 @@ pub unsafe fn install(signal: c_int, handler: Handler, free: &[usize]) -> Option
         // The program has installed a handler since the check.
         libc::sigaction(signal, &raw const before, ptr::null_mut());
         None
+    }
+}
+
+/// Returns the mask of our handlers. Another handler that interrupts ours could wait while a snapshot waits for ours.
+///
+/// `sigfillset` leaves out the signals that the C library keeps for itself (32 and 33 in glibc, 32 to 34 in musl). One of them
+/// cancels a thread: its handler would unwind the thread's stack from within our handler, which ends the process. Blocked for
+/// the microseconds that our handler takes, it cancels the interrupted code as without us.
+fn all_signals() -> libc::sigset_t {
+    // SAFETY: each bit of the set is a signal, of those that exist and of those that may come; the kernel leaves out those
+    // that cannot be blocked.
+    unsafe {
+        let mut all: libc::sigset_t = zeroed();
+        ptr::write_bytes(&raw mut all, 0xff, 1);
+        all
     }
 }
 

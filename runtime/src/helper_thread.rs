@@ -2,7 +2,8 @@
 //!
 //! Problem: each thread of std takes a lock of std when it starts. In a child that was forked while another thread held
 //! that lock, no thread of std ever starts. Scheme: the C library makes the thread; it resets its own locks at a fork.
-//! All signals are blocked in the thread, so that the program's handlers run on the program's threads.
+//! All signals are blocked in the thread, so that the program's handlers run on the program's threads. (`sigfillset` leaves out
+//! those that the C library keeps for itself, and so must this: `setuid` waits until each thread has handled one.)
 
 /// Runs `work` on a new thread with this name (15 bytes at most). Nothing waits for its end. If `work` panics, only the
 /// thread ends.

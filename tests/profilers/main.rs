@@ -9,6 +9,7 @@ mod alloc_free_trace;
 mod cpu;
 mod goroutines;
 mod heap;
+mod hostile_cancel;
 mod hostile_dlopen;
 mod hostile_life;
 mod hostile_locks;

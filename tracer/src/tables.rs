@@ -392,7 +392,8 @@ impl Tables for View {
     }
 
     fn string(&self, id: StringId) -> &str {
-        self.entry(&self.strings, id).map_or("", |entry| core::str::from_utf8(entry.bytes()).unwrap_or_default())
+        self.entry(&self.strings, id)
+            .map_or("", |entry| core::str::from_utf8(entry.bytes()).unwrap_or_default())
     }
 }
 
