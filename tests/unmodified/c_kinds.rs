@@ -14,9 +14,9 @@ use test_support::contention::{
     About, Moment, NONE, Seen, queue, record_everything, sleep_number, thread_id, wait_until_asleep,
 };
 use test_support::recording::{Trace, has, record};
-use test_support::{child, fork, until};
+use test_support::{PATIENCE, child, fork, until};
 
-use crate::c_lock::CLock;
+use crate::c_lock::{By, CLock};
 use crate::c_locks::unlocks;
 use crate::locks::{Ends, HOLD, scripted, waiter};
 
@@ -183,11 +183,14 @@ fn who_held_it_has_ended() {
         let outcomes = || {
             let lock = CLock::robust();
             let first = [ended_with_it(&lock), lock.lock(), lock.is_consistent(), lock.unlock()];
-            let second = [ended_with_it(&lock), lock.lock(), lock.unlock(), lock.lock()];
-            (first, second)
+            let second = [ended_with_it(&lock), lock.lock(), lock.unlock()];
+            // It cannot be locked ever again, however often it is tried.
+            let (again, by) = ([lock.lock(), lock.lock()], lock.lock_by(By::Set, PATIENCE));
+            let elsewhere = scope(|scope| scope.spawn(|| lock.lock()).join().unwrap());
+            (first, second, again, by, elsewhere)
         };
         let (dead, lost) = (libc::EOWNERDEAD, libc::ENOTRECOVERABLE);
-        let expected = ([0, dead, 0, 0], [0, dead, 0, lost]);
+        let expected = ([0, dead, 0, 0], [0, dead, 0], [lost; 2], lost, lost);
         assert_eq!(outcomes(), expected, "while nothing is recorded");
         record_everything();
         record(|| assert_eq!(outcomes(), expected, "while all is")).assert_whole();

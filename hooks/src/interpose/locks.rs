@@ -129,11 +129,25 @@ fn interposed_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
         return call();
     }
     // SAFETY: the caller passes a valid mutex.
+    if unsafe { mutex::is_robust(mutex) } {
+        return interposed_robust_lock(mutex, call);
+    }
+    // SAFETY: as above.
     let tried = function!(TRY, c"pthread_mutex_trylock", Of).map(|next| unsafe { next(mutex) });
     match tried {
         Some(libc::EBUSY) | None => interposed_wait(mutex, call),
         Some(result) => result,
     }
+}
+
+/// A robust mutex is not tried: if no thread can lock it any more (`ENOTRECOVERABLE`), glibc's `pthread_mutex_trylock` says so
+/// and leaves it locked, by a thread that will not unlock it, and the next lock waits for ever. A wait for a thread that has
+/// locked the mutex after it was looked at is not recorded.
+#[cold]
+#[inline(never)]
+fn interposed_robust_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller passes a valid mutex, which is robust.
+    if unsafe { mutex::is_held(mutex) } { interposed_wait(mutex, call) } else { call() }
 }
 
 #[cold]

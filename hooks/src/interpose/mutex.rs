@@ -21,9 +21,10 @@ const AGAIN: c_int = 3;
 const RECURSIVE: c_int = 1;
 /// `PTHREAD_MUTEX_ERRORCHECK`
 const CHECKED: c_int = 2;
-/// `PTHREAD_MUTEX_ROBUST_NORMAL_NP` and `PTHREAD_MUTEX_PRIO_INHERIT_NP` of glibc: the lock word contains the number of
-/// the holder.
-const NUMBERED: c_int = 16 | 32;
+/// `PTHREAD_MUTEX_ROBUST_NORMAL_NP` of glibc.
+const ROBUST: c_int = 16;
+/// Of glibc, with `PTHREAD_MUTEX_PRIO_INHERIT_NP`: the lock word contains the number of the holder.
+const NUMBERED: c_int = ROBUST | 32;
 /// The holder's number in such a word. `FUTEX_TID_MASK`
 const THREAD: c_int = 0x3fff_ffff;
 /// The bit of such a word for waiters. `FUTEX_WAITERS`
@@ -41,6 +42,25 @@ unsafe fn word(mutex: *mut pthread_mutex_t, at: usize) -> c_int {
 
 fn thread_id() -> u32 {
     goroutine::known().map_or_else(kernel_thread::thread_id, Goroutine::thread_id)
+}
+
+/// Whether a thread that ends with the mutex leaves it to another one, which gets it with an error.
+///
+/// # Safety
+/// The mutex is valid.
+pub(super) unsafe fn is_robust(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: the caller passes a valid mutex.
+    unsafe { if cfg!(target_env = "musl") { word(mutex, 0) & 4 != 0 } else { word(mutex, 4) & ROBUST != 0 } }
+}
+
+/// Whether a robust mutex is locked. A thread that has ended does not hold it any more.
+///
+/// # Safety
+/// The mutex is valid, and robust.
+pub(super) unsafe fn is_held(mutex: *mut pthread_mutex_t) -> bool {
+    // SAFETY: the caller passes a valid mutex.
+    let lock = unsafe { word(mutex, if cfg!(target_env = "musl") { 1 } else { 0 }) };
+    lock & THREAD != 0 && (!cfg!(target_env = "musl") || lock & THREAD != THREAD)
 }
 
 /// Whether an unlock leaves the mutex locked: a recursive mutex that the current thread has locked more than once, and
