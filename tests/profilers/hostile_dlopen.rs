@@ -13,7 +13,7 @@ use rtprof::StackMode;
 use test_support::folder;
 use test_support::library::{Callback, Library, VARIANTS, build, compile, libraries};
 use test_support::profile::{ALLOC_OBJECTS, Profile, Sample};
-use test_support::{Background, child, stress, workload};
+use test_support::{Background, child, processor, stress, workload};
 
 #[inline(never)]
 extern "C" fn called_from_c(_: *mut c_void) {
@@ -49,6 +49,33 @@ fn stack_goes_through_a_library() {
         let mapping = profile.mapping.iter().find(|mapping| profile.text(mapping.filename) == name);
         let mapping = mapping.expect("the library is among the mappings");
         assert!(!profile.text(mapping.build_id).is_empty(), "with its build id");
+    });
+}
+
+/// A list that is read anew takes time in proportion to its length.
+#[test]
+fn many_libraries() {
+    let test = "many_libraries";
+    let library = &libraries(test)[0];
+    child::isolated(test, || {
+        let folder = folder::tmp().join("dlopen").join(test).join("many");
+        std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
+        let mut loaded = Vec::new();
+        // The time of a reading that finds this many new libraries.
+        let mut time_of = |count: usize| {
+            for _ in 0..count {
+                let path = folder.join(format!("{}.so", loaded.len()));
+                std::fs::copy(library, &path).expect("the build's own folder can be written");
+                loaded.push(Library::open(&path));
+                std::fs::remove_file(path).expect("it was just written");
+            }
+            let begin = processor::used();
+            rtprof::refresh_modules();
+            processor::used() - begin
+        };
+        let few = (0..4).map(|_| time_of(50)).min().expect("four times");
+        let many = time_of(1000);
+        assert!(many < few * 20 * 4, "{few:?} for 50 new ones, {many:?} for 1000");
     });
 }
 

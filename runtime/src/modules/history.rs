@@ -1,7 +1,9 @@
 //! The owner of an address at the time when a stack was captured.
 
+use std::collections::{HashMap, HashSet};
+
 use super::span::{CaptureSpan, ClockTime};
-use super::{Module, refresh};
+use super::{Module, identity, refresh};
 
 /// A period in which a module was loaded, as far as the readings of the loader's list reveal.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +51,9 @@ impl Lifetime {
 
 /// Returns each module once.
 pub(super) fn distinct(lifetimes: &[Lifetime]) -> Vec<&'static Module> {
-    let mut modules: Vec<&'static Module> = Vec::with_capacity(lifetimes.len());
-    for lifetime in lifetimes {
-        if !modules.iter().any(|module| core::ptr::eq(*module, lifetime.module)) {
-            modules.push(lifetime.module);
-        }
-    }
-    modules
+    let mut seen = HashSet::with_capacity(lifetimes.len());
+    let modules = lifetimes.iter().map(|lifetime| lifetime.module);
+    modules.filter(|module| seen.insert(identity(module))).collect()
 }
 
 /// All modules that were seen, and when: the program itself first, unloaded modules last.
@@ -88,9 +86,9 @@ impl History {
     pub(super) fn new(lifetimes: &[Lifetime]) -> Self {
         let mut modules = distinct(lifetimes);
         modules.sort_by_key(|module| (!module.is_main_executable, !module.is_loaded()));
-        let place = |lifetime: &Lifetime| {
-            modules.iter().position(|module| core::ptr::eq(*module, lifetime.module)).unwrap_or(0)
-        };
+        let places: HashMap<usize, usize> =
+            modules.iter().enumerate().map(|(place, module)| (identity(module), place)).collect();
+        let place = |lifetime: &Lifetime| places.get(&identity(lifetime.module)).copied().unwrap_or(0);
         let mut lifetimes: Vec<_> = lifetimes.iter().map(|lifetime| (place(lifetime), *lifetime)).collect();
         lifetimes.sort_by_key(|(_, lifetime)| lifetime.module.start);
         Self { modules, lifetimes }

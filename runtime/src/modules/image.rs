@@ -1,8 +1,10 @@
 //! The parts of a program's or library's file that the loader has mapped: headers, build id, unwind tables. They are
 //! read through [`Memory`], because the file may have been truncated since.
 
+use std::collections::HashMap;
+
+use super::UnwindTables;
 use super::memory::Memory;
-use super::{Module, UnwindTables};
 
 pub(super) struct Image<'a> {
     headers: Vec<libc::Elf64_Phdr>,
@@ -126,16 +128,34 @@ impl CopiedTables {
     /// Turns the copies into tables that stay. If a module seen before has a copy with equal contents, that copy is
     /// shared, so that a program that loads and unloads one plugin for ever keeps a single copy of it: the tables are
     /// relative to their own address, which is stored beside them.
-    pub(super) fn kept(&self, before: &[&'static Module]) -> UnwindTables {
-        let keep = |(bytes, address): &(Vec<u8>, usize), old: fn(&UnwindTables) -> &'static [u8]| {
-            let lent =
-                before.iter().filter(|m| m.unwind.is_copy).map(|m| old(&m.unwind)).find(|o| o == bytes);
-            (lent.unwrap_or_else(|| Box::leak(bytes.clone().into_boxed_slice())), *address)
-        };
-        UnwindTables {
-            header: keep(&self.header, |t| t.header.0),
-            frames: keep(&self.frames, |t| t.frames.0),
-            is_copy: true,
+    pub(super) fn kept(&self, copies: &mut Copies) -> UnwindTables {
+        let mut keep = |(bytes, address): &(Vec<u8>, usize)| (copies.of(bytes), *address);
+        UnwindTables { header: keep(&self.header), frames: keep(&self.frames), is_copy: true }
+    }
+}
+
+/// All copies that stay, by their lengths.
+#[derive(Default)]
+pub(super) struct Copies(HashMap<usize, Vec<&'static [u8]>>);
+
+impl Copies {
+    /// Adds those of a module.
+    pub(super) fn add(&mut self, tables: &UnwindTables) {
+        if tables.is_copy {
+            for (copy, _) in [tables.header, tables.frames] {
+                self.0.entry(copy.len()).or_default().push(copy);
+            }
         }
+    }
+
+    /// Returns a copy with these bytes.
+    fn of(&mut self, bytes: &[u8]) -> &'static [u8] {
+        let alike = self.0.entry(bytes.len()).or_default();
+        if let Some(copy) = alike.iter().find(|copy| **copy == bytes) {
+            return copy;
+        }
+        let copy: &'static [u8] = Box::leak(bytes.to_vec().into_boxed_slice());
+        alike.push(copy);
+        copy
     }
 }

@@ -3,11 +3,13 @@
 //! All data of a module is copied inside the callback, under the loader's lock, because the module may be unloaded a
 //! moment later. The kernel is asked for its data afterwards.
 
-use super::image::Image;
+use super::image::{Copies, Image};
 use super::memory::Memory;
 use super::{Generation, Listing, Module, UnwindTables};
 use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
 use core::sync::atomic::AtomicBool;
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -65,8 +67,28 @@ struct Draft {
     known: Option<&'static Module>,
 }
 
-struct Walk<'a> {
-    before: &'a [&'static Module],
+/// The modules seen before.
+#[derive(Default)]
+struct Before {
+    by_start: HashMap<usize, Vec<&'static Module>>,
+    by_bias: HashMap<usize, Vec<&'static Module>>,
+    copies: Copies,
+}
+
+impl Before {
+    fn new(modules: &[&'static Module]) -> Self {
+        let mut before = Self::default();
+        for &module in modules {
+            before.by_start.entry(module.start).or_default().push(module);
+            before.by_bias.entry(module.bias).or_default().push(module);
+            before.copies.add(&module.unwind);
+        }
+        before
+    }
+}
+
+struct Walk {
+    before: Before,
     memory: Memory,
     found: Vec<Draft>,
     index: usize,
@@ -78,6 +100,7 @@ struct Walk<'a> {
 /// (a plugin's host may have loaded this crate after others). Returns `None` if the list cannot be read.
 pub(super) fn list(before: &[&'static Module]) -> Option<Listing> {
     let memory = Memory::open();
+    let before = Before::new(before);
     let mut walk = Walk { before, memory, found: Vec::new(), index: 0, generation: Generation::default() };
     // SAFETY: the callback accesses only its arguments; a panic in it (out of memory) aborts at the `extern "C"`
     // boundary.
@@ -120,7 +143,17 @@ impl Draft {
 }
 
 /// The files of the process's mappings, by [`own_files::MAPS`]: the kernel lists them without a file system access.
-struct MappedFiles(Vec<u8>);
+struct MappedFiles {
+    maps: Vec<u8>,
+    /// The addresses of mappings of files, in order, and where the device and the path are in the text.
+    all: Vec<Mapped>,
+}
+
+struct Mapped {
+    addresses: Range<usize>,
+    device: Range<usize>,
+    path: Range<usize>,
+}
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct MappedFile<'a> {
@@ -143,21 +176,47 @@ impl MappedFiles {
     /// at an address.
     fn read(generation: Generation) -> Self {
         let maps = std::fs::read(own_files::MAPS).unwrap_or_default();
-        Self(if self::generation() == Some(generation) { maps } else { Vec::new() })
+        Self::of(if self::generation() == Some(generation) { maps } else { Vec::new() })
     }
 
-    /// Returns the file of an address, from a line `start-end access offset device inode  path`.
+    fn of(maps: Vec<u8>) -> Self {
+        let lines = maps.split(|&byte| byte == b'\n');
+        let mut begin = 0;
+        let all = lines
+            .filter_map(|line| {
+                let mapped = Mapped::of(line, begin);
+                begin += line.len() + 1;
+                mapped
+            })
+            .collect();
+        Self { maps, all }
+    }
+
+    /// Returns the file of an address.
     fn at(&self, address: usize) -> Option<MappedFile<'_>> {
-        self.0.split(|&byte| byte == b'\n').find_map(|line| {
-            let mut fields = line.splitn(6, |&byte| byte == b' ');
-            let (start, end) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
-            let number = |text| usize::from_str_radix(text, 16).ok();
-            let device = str::from_utf8(fields.nth(2)?).ok()?;
-            let path = fields.nth(1)?.trim_ascii_start();
-            let is_here = (number(start)?..number(end)?).contains(&address) && path.starts_with(b"/");
-            let path = Path::new(OsStr::from_bytes(path));
-            is_here.then_some(MappedFile { device, path })
-        })
+        // The kernel lists them in the order of their addresses.
+        let after = self.all.partition_point(|mapped| mapped.addresses.start <= address);
+        let mapped = self.all[..after].last().filter(|mapped| mapped.addresses.contains(&address))?;
+        let path = Path::new(OsStr::from_bytes(&self.maps[mapped.path.clone()]));
+        Some(MappedFile { device: str::from_utf8(&self.maps[mapped.device.clone()]).ok()?, path })
+    }
+}
+
+impl Mapped {
+    /// Reads a line `start-end access offset device inode  path`, which begins at `begin` of the text. `None` for a mapping of
+    /// no file.
+    fn of(line: &[u8], begin: usize) -> Option<Self> {
+        let mut fields = line.splitn(6, |&byte| byte == b' ');
+        let (start, end) = str::from_utf8(fields.next()?).ok()?.split_once('-')?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        let (device, path) = (fields.nth(2)?, fields.nth(1)?.trim_ascii_start());
+        // Parts of the line.
+        let range = |part: &[u8]| {
+            let at = begin + (part.as_ptr().addr() - line.as_ptr().addr());
+            at..at + part.len()
+        };
+        let addresses = number(start)?..number(end)?;
+        path.starts_with(b"/").then(|| Self { addresses, device: range(device), path: range(path) })
     }
 }
 
@@ -204,7 +263,7 @@ fn escaped(path: &[u8]) -> Vec<u8> {
 
 unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mut c_void) -> c_int {
     // SAFETY: `data` is the Walk of `list`, which waits for this call, and `info` is valid during the call.
-    let (walk, info) = unsafe { (&mut *data.cast::<Walk<'_>>(), &*info) };
+    let (walk, info) = unsafe { (&mut *data.cast::<Walk>(), &*info) };
     let is_main_executable = walk.index == 0;
     walk.index += 1;
     walk.generation = generation_of(info);
@@ -218,7 +277,8 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     let image = Image::new(info, &walk.memory);
     let Some((image, build_id)) = image.and_then(|image| image.build_id().map(|id| (image, id))) else {
         // Its file was truncated. A known module is most likely unchanged; otherwise nothing is known of it.
-        let same = walk.before.iter().copied().filter(|m| m.bias == bias && m.loader_name == name);
+        let alike = walk.before.by_bias.get(&bias).into_iter().flatten().copied();
+        let same = alike.filter(|m| m.loader_name == name);
         walk.found.extend(same.map(Draft::of));
         return 0;
     };
@@ -227,9 +287,14 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
     for segment in image.segments().filter(|h| h.p_flags & libc::PF_X != 0) {
         let start = bias.wrapping_add(segment.p_vaddr as usize);
         let limit = start.saturating_add(segment.p_memsz as usize);
-        let mut alike = walk.before.iter().copied().filter(|m| {
-            m.start == start && m.limit == limit && m.build_id == build_id && m.loader_name == name
-        });
+        let mut alike = walk
+            .before
+            .by_start
+            .get(&start)
+            .into_iter()
+            .flatten()
+            .copied()
+            .filter(|m| m.limit == limit && m.build_id == build_id && m.loader_name == name);
         let known = if is_main_executable || !build_id.is_empty() {
             alike.next()
         } else {
@@ -240,7 +305,7 @@ unsafe extern "C" fn each(info: *mut libc::dl_phdr_info, _size: usize, data: *mu
         let unwind = match known {
             Some(known) => known.unwind,
             None if is_main_executable => image.tables_in_place(),
-            None => tables.get_or_insert_with(|| image.tables()).kept(walk.before),
+            None => tables.get_or_insert_with(|| image.tables()).kept(&mut walk.before.copies),
         };
         walk.found.push(Draft {
             name: name.clone(),
@@ -286,7 +351,7 @@ mod tests {
                      2000-3000 r-xp 00001000 fe:00 11   /bin/a b\n\
                      3000-4000 rw-p 00000000 00:00 0 \n\
                      7000-8000 r-xp 00000000 00:00 0    [vdso]\n";
-        let files = MappedFiles(maps.to_vec());
+        let files = MappedFiles::of(maps.to_vec());
         let file = MappedFile { device: "fe:00", path: Path::new("/bin/a b") };
         assert_eq!(files.at(0x2fff), Some(file));
         assert_eq!(file.path_when_mapped(), file.path);
@@ -301,7 +366,7 @@ mod tests {
     fn this_test_lies_at_its_own_path() {
         let here = program_path as fn(Option<MappedFile<'_>>) -> Option<PathBuf> as usize;
         let exe = std::env::current_exe().unwrap();
-        let files = MappedFiles(std::fs::read(own_files::MAPS).unwrap());
+        let files = MappedFiles::of(std::fs::read(own_files::MAPS).unwrap());
         let mapped = files.at(here).unwrap();
         assert_eq!(mapped.path, exe);
         assert_eq!(program_path(Some(mapped)), Some(exe.clone()));

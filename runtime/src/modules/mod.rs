@@ -12,6 +12,7 @@ mod history;
 mod span;
 
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use std::collections::{HashMap, HashSet};
 use std::time::SystemTime;
 
 use crate::atomic_ref::AtomicRef;
@@ -93,6 +94,17 @@ struct Generation {
 struct Listing {
     modules: Vec<&'static Module>,
     generation: Generation,
+}
+
+impl Listing {
+    fn identities(&self) -> HashSet<usize> {
+        self.modules.iter().map(|module| identity(module)).collect()
+    }
+}
+
+/// Returns a number that identifies a module: they are never freed.
+fn identity(module: &'static Module) -> usize {
+    core::ptr::from_ref(module).addr()
 }
 
 /// The modules that are loaded, and those that were. Replaced as a whole.
@@ -201,9 +213,10 @@ fn read_again(reading: u64) -> bool {
     let mut before = read(ModuleSet::clone);
     let known = history::distinct(&before.lifetimes);
     let Some(listing) = imp::list(&known) else { return false };
+    // Each step takes time in proportion to the number of modules: a program may have thousands.
+    let listed = listing.identities();
     for module in known {
-        let still = listing.modules.iter().any(|listed| core::ptr::eq(*listed, module));
-        module.loaded.store(still, Ordering::Relaxed);
+        module.loaded.store(listed.contains(&identity(module)), Ordering::Relaxed);
     }
     for module in &listing.modules {
         module.loaded.store(true, Ordering::Relaxed);
@@ -237,8 +250,8 @@ impl ModuleSet {
     fn followed_by(&self, listing: &Listing, reading: u64) -> Self {
         let (open, mut closed): (Vec<Lifetime>, Vec<Lifetime>) =
             self.lifetimes.iter().partition(|lifetime| lifetime.last.is_none());
-        let is_listed =
-            |lifetime: &Lifetime| listing.modules.iter().any(|m| core::ptr::eq(*m, lifetime.module));
+        let listed = listing.identities();
+        let is_listed = |lifetime: &Lifetime| listed.contains(&identity(lifetime.module));
         let (staying, gone): (Vec<Lifetime>, Vec<Lifetime>) = open.into_iter().partition(is_listed);
 
         let removed = listing.generation.removed.wrapping_sub(self.generation.removed);
@@ -264,24 +277,21 @@ impl ModuleSet {
             is_doubtful_before: is_doubtful || was_doubtful,
             is_doubtful_after: false,
         };
-        let goes_on = |module: &'static Module| {
-            let of = |lifetime: &&Lifetime| core::ptr::eq(lifetime.module, module) && !is_reloaded(lifetime);
-            staying.iter().find(of).copied()
-        };
-        let listed = listing.modules.iter().copied();
-        let mut lifetimes: Vec<Lifetime> =
-            listed.map(|module| goes_on(module).unwrap_or_else(|| begin(module))).collect();
+        let stays = staying.iter().filter(|lifetime| !is_reloaded(lifetime));
+        let go_on: HashMap<usize, Lifetime> =
+            stays.map(|lifetime| (identity(lifetime.module), *lifetime)).collect();
+        let lifetime = |module| go_on.get(&identity(module)).copied().unwrap_or_else(|| begin(module));
+        let mut lifetimes: Vec<Lifetime> = listing.modules.iter().copied().map(lifetime).collect();
 
         let ended =
             gone.iter().chain(staying.iter().filter(|lifetime| is_reloaded(lifetime))).copied().map(end);
         let mut remembered: Vec<Lifetime> = ended.chain(closed).collect();
         let forgotten = remembered.split_off(remembered.len().min(REMEMBERED));
-        // Returns whether a module may have taken the place of a forgotten one, within clock values that both share.
-        let follows = |lifetime: &Lifetime, forgotten: &Lifetime| {
-            forgotten.last.is_some_and(|last| (last + 1..=last + 2).contains(&lifetime.first))
-        };
+        let last_seen: HashSet<u64> = forgotten.iter().filter_map(|lifetime| lifetime.last).collect();
         for lifetime in lifetimes.iter_mut().chain(&mut remembered) {
-            lifetime.is_doubtful_before |= forgotten.iter().any(|forgotten| follows(lifetime, forgotten));
+            // It may have taken the place of a forgotten one, within clock values that both share.
+            let follows = |by| lifetime.first.checked_sub(by).is_some_and(|last| last_seen.contains(&last));
+            lifetime.is_doubtful_before |= follows(1) || follows(2);
         }
         let is_doubtful = is_doubtful || forgotten.iter().any(|lifetime| lifetime.last == Some(reading - 1));
         lifetimes.extend(remembered);
@@ -307,17 +317,20 @@ fn bases(lifetimes: &[Lifetime]) -> Vec<usize> {
 ///
 /// One of the unseen ones was that other library. The loader appends to its list, so the rest are the last ones of
 /// those that stayed. The program, and the libraries that it was linked with, are never unloaded.
-fn perhaps_reloaded(listing: &Listing, staying: &[Lifetime], unseen: u64, first_stay: bool) -> Vec<usize> {
+fn perhaps_reloaded(
+    listing: &Listing,
+    staying: &[Lifetime],
+    unseen: u64,
+    first_stay: bool,
+) -> HashSet<usize> {
     let stays = |lifetime: &Lifetime| lifetime.module.is_main_executable || first_stay && lifetime.first == 1;
-    let mut bases: Vec<usize> = listing
-        .modules
-        .iter()
-        .filter(|module| staying.iter().any(|s| core::ptr::eq(s.module, **module) && !stays(s)))
-        .map(|module| module.base)
-        .collect();
+    let may_have_gone: HashSet<usize> =
+        staying.iter().filter(|s| !stays(s)).map(|s| identity(s.module)).collect();
+    let candidates = listing.modules.iter().filter(|module| may_have_gone.contains(&identity(module)));
+    let mut bases: Vec<usize> = candidates.map(|module| module.base).collect();
     bases.dedup();
     let most = usize::try_from(unseen.saturating_sub(1)).unwrap_or(usize::MAX);
-    bases.split_off(bases.len().saturating_sub(most))
+    bases.split_off(bases.len().saturating_sub(most)).into_iter().collect()
 }
 
 #[cfg(rtprof_supported)]

@@ -104,7 +104,10 @@ mod imp {
     /// Makes walks use these modules. Must not be called in a hook.
     pub(crate) fn install(modules: &[&'static Module]) {
         let mut unwinder = Native::new();
-        for module in modules.iter().filter(|m| m.is_loaded()) {
+        // It keeps them in order, in a vector: those with lower addresses are not to be inserted before the others.
+        let mut modules: Vec<_> = modules.iter().filter(|module| module.is_loaded()).collect();
+        modules.sort_by_key(|module| module.start);
+        for module in modules {
             let (header, header_at) = module.unwind.header;
             let (frames, frames_at) = module.unwind.frames;
             if frames.is_empty() {
