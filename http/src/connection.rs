@@ -4,24 +4,26 @@ use std::convert::Infallible;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use http::{Method, Request, Response, StatusCode};
+use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
-use tokio::time::Sleep;
+use tokio::time::{Sleep, sleep};
 
-use crate::answer::{self, Refusal};
+use crate::answer;
 use crate::body::Body;
 use crate::guard;
 use crate::handler::Handler;
+use crate::query::Query;
 use crate::route::INDEX;
-use crate::socket::Socket;
+use crate::socket::{LOOK, Socket};
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -60,26 +62,40 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
     let is_local = stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let socket = Socket::new(stream);
     let watch = socket.watch();
-    let service = service_fn(move |request| {
-        let (handler, watch) = (handler.clone(), watch.clone());
-        async move {
-            let response = unless(watch.closed(), answer(request, handler, is_local)).await;
-            Ok::<_, Infallible>(response.unwrap_or_else(|| {
-                // The capture is abandoned. The client most likely does not read this refusal.
-                let refusal = Refusal::bad_request("closed before the answer was there");
-                answer::finish(refusal.into_response())
-            }))
-        }
+    let is_capturing = AtomicBool::new(false);
+    let service = service_fn(|request: Request<Incoming>| {
+        is_capturing.store(takes_its_time(request.uri()), Ordering::Relaxed);
+        let answer = answer(request, handler.clone(), is_local);
+        async move { Ok::<_, Infallible>(answer.await) }
     });
-    http1::Builder::new()
+    let serving = http1::Builder::new()
+        // A client may end its side after the request, as `nc -N` does, and then read the answer.
+        .half_close(true)
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIME)
         .max_buf_size(MAX_HEAD)
         .max_headers(MAX_HEADERS)
         // Go writes headers in this form.
         .title_case_headers(true)
-        .serve_connection(TokioIo::new(socket), service)
-        .await
+        .serve_connection(TokioIo::new(socket), service);
+    // A client that has ended its side during a capture of some seconds has gone, most likely.
+    let has_gone = async {
+        loop {
+            watch.closed().await;
+            if is_capturing.load(Ordering::Relaxed) {
+                return;
+            }
+            sleep(LOOK).await;
+        }
+    };
+    unless(has_gone, serving).await.unwrap_or(Ok(()))
+}
+
+/// Whether a request takes as long as it says, so that its answer must not outlive its client. A client that ends its side of
+/// the connection cannot be told from one that has gone. Go: a handler's context ends, and only waits of `seconds` look at it.
+fn takes_its_time(uri: &Uri) -> bool {
+    let path = uri.path();
+    path.ends_with("/profile") || path.ends_with("/trace") || Query::of(uri).value("seconds").is_some()
 }
 
 /// Returns the value of `work`, or `None` and drops it if `end` is ready first.

@@ -17,7 +17,7 @@ use crate::worker::STALL;
 /// of megabytes would make a slow client seem to take nothing for minutes.
 const SEND_BUFFER: usize = 256 << 10;
 /// How often a client that has sent more than was read is checked for having closed.
-const LOOK: Duration = Duration::from_millis(250);
+pub(crate) const LOOK: Duration = Duration::from_millis(250);
 
 /// A socket whose writes fail when the client takes nothing for too long; hyper would wait without limit.
 pub(crate) struct Socket {
@@ -32,8 +32,7 @@ pub(crate) struct Socket {
 pub(crate) struct Watch(Arc<TcpStream>);
 
 impl Watch {
-    /// Returns when the client has closed. While hyper waits for a handler, it notices a close, but not when unread
-    /// input is left: a body that the handler does not read, or a further request.
+    /// Returns when the client has closed, or has ended its side of the connection.
     pub(crate) async fn closed(&self) {
         loop {
             match self.0.ready(Interest::READABLE).await {

@@ -118,6 +118,27 @@ fn connections_are_kept() {
     });
 }
 
+/// A client may end its side of the connection after its request, as `nc -N` does.
+#[test]
+fn half_closed_connections() {
+    child::isolated("half_closed_connections", || {
+        let (server, address) = start(Config::default());
+        for target in ["heap?debug=1", "heap", "goroutine?debug=2", "", "allocs?format=flamegraph", "symbol"]
+        {
+            let mut connection = Connection::open(address).expect("it listens");
+            let request = web::request(address, "GET", &format!("/debug/pprof/{target}"), &[], "");
+            connection.send(request.clone() + &request).expect("it reads");
+            connection.end_sending().expect("it is open");
+            for _ in 0..2 {
+                let answer = connection.receive(false).unwrap_or_else(|error| panic!("{target}: {error}"));
+                assert!(answer.status == 200 && !answer.body.is_empty(), "{target}: {}", answer.status);
+            }
+            assert!(connection.is_closed(), "{target}");
+        }
+        server.shutdown();
+    });
+}
+
 /// Old clients are answered in their version: without chunks, and the end of the connection ends the body.
 #[test]
 fn http_1_0() {
