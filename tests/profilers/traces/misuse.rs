@@ -138,6 +138,26 @@ fn regions_ended_elsewhere() {
     });
 }
 
+/// A recursion that begins a region in each call.
+#[test]
+fn regions_of_a_deep_recursion() {
+    child::isolated("regions_of_a_deep_recursion", || {
+        const DEEP: usize = 20_000;
+        let trace = record(|| {
+            let mut open: Vec<_> = (0..DEEP).map(|_| trace::start_region("call")).collect();
+            while let Some(innermost) = open.pop() {
+                drop(innermost);
+            }
+        });
+        trace.assert_whole();
+        for trace in [&trace, &trace.in_first_format()] {
+            let modes = trace.parsed.events_of(EventType::UserRegion).map(|event| event.argument("mode"));
+            let ends = modes.filter(|mode| *mode == Some(1)).count();
+            assert_eq!((told(trace, EventType::UserRegion).len(), ends), (2 * DEEP, DEEP));
+        }
+    });
+}
+
 #[test]
 fn tasks_ended_in_every_way() {
     child::isolated("tasks_ended_in_every_way", || {

@@ -8,6 +8,7 @@ use rtprof_tracer::record::RecordKind;
 
 use super::*;
 use crate::recorded::{RecordedLane, Texts, encode, generation};
+use crate::schedule::OPEN_REGIONS;
 
 const CLOCK: Clock = Clock { ticks_per_second: 1_000_000_000, start: 1_000_000 };
 const LENGTH: u64 = 1_000_000_000;
@@ -262,16 +263,17 @@ fn a_region_ends_with_its_goroutine() {
 fn so_many_open_regions_are_ended() {
     let mut lane = RecordedLane::new(1);
     lane.status(at(0, 10), 1, 0, State::Running);
-    for number in 0..1025 {
+    let most = OPEN_REGIONS as u64;
+    for number in 0..=most {
         lane.put(at(0, 100 + number), RecordKind::RegionBegin, [0, 5, 1]);
     }
-    lane.put(at(0, 2_000), RecordKind::RegionEnd, [0, 5]);
+    lane.put(at(0, 1_000 + most), RecordKind::RegionEnd, [0, 5]);
     // Its beginning is one of those that were ended.
-    lane.put(at(0, 3_000), RecordKind::RegionEnd, [0, 5]);
+    lane.put(at(0, 2_000 + most), RecordKind::RegionEnd, [0, 5]);
     let trace = trace(&[vec![lane]]);
     let regions = story(&trace, "regions");
     let (last, others) = regions.split_last().unwrap();
-    assert_eq!((*last, others.len()), ((0, "parse", "", Some(876)), 1024));
+    assert_eq!((*last, others.len()), ((0, "parse", "", Some(900)), OPEN_REGIONS));
     assert!(others.iter().all(|region| region.3.is_some()));
 }
 

@@ -28,4 +28,6 @@ pub(crate) use names::{Definitions, Frame, Names};
 pub(crate) use procs::{OUTSIDE, Proc, Procs, Wire};
 pub(crate) use reason::Reason;
 pub(crate) use stacks::define;
+#[cfg(test)]
+pub(crate) use writing::OPEN_REGIONS;
 pub(crate) use writing::Writing;

@@ -17,9 +17,10 @@ use super::goroutines::{NONE, Phase};
 use super::procs::{OUTSIDE, Wire};
 use super::reason::Reason;
 
-/// The most open regions of a goroutine. Ends that were lost would otherwise add up while a flight recorder goes on for
-/// days. Readers that end the regions with the goroutine may keep older ones; for others all are ended.
-const OPEN_REGIONS: usize = 1024;
+/// The most open regions of a goroutine: more than a recursion has that begins one in each call, on a stack of 8 MiB. Ends that
+/// were lost would otherwise add up while a flight recorder goes on for days, here to a megabyte a goroutine. Readers that
+/// end the regions with the goroutine may keep older ones; for others all are ended.
+pub(crate) const OPEN_REGIONS: usize = 1 << 16;
 
 /// The context in which a generation's records are converted to events.
 pub(crate) struct Writing<'a, W: Wire> {
