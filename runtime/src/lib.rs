@@ -64,6 +64,8 @@ pub mod own_files;
 pub mod proc;
 pub mod process;
 pub mod random;
+#[cfg(rtprof_supported)]
+pub mod shared_signal;
 pub mod slots;
 pub mod snapshot;
 pub mod stack;

@@ -73,7 +73,7 @@ const HURRY: Duration = Duration::from_millis(50);
 pub(super) fn forked() {
     SAMPLING.forget();
     thread::forked();
-    signal::give_back();
+    signal::forked();
 }
 
 /// The state shared by the collector and the thread that stops it.

@@ -12,10 +12,11 @@
 //! ```
 //!
 //! The word holds the state and the question's number. No two questions have the same number, and it is sent with the
-//! signal: a handler that comes too late finds another number. The coordinator waits for threads that are answering:
+//! signal: a handler that comes too late finds another number. (Where the kernel has no room for what is sent with a signal,
+//! the handler finds the question by its thread.) The coordinator waits for threads that are answering:
 //! they need some microseconds.
 
-use crate::primitive::{AtomicPtr, AtomicU64, Ordering};
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use crate::goroutine::Goroutine;
 
@@ -34,6 +35,8 @@ fn word(number: u64, state: u64) -> u64 {
 /// A question to a thread.
 #[derive(Clone, Copy)]
 pub(super) struct Question {
+    /// The kernel's number of the thread.
+    pub(super) thread: u32,
     /// The number of the snapshot that the stack is for.
     pub(super) snapshot: u64,
     /// The thread's goroutine and its id, if it had one at the cut.
@@ -57,6 +60,7 @@ pub(super) enum Answer {
 
 struct RequestSlot {
     word: AtomicU64,
+    thread: AtomicU32,
     snapshot: AtomicU64,
     goroutine: AtomicPtr<Goroutine>,
     id: AtomicU64,
@@ -68,6 +72,7 @@ impl RequestSlot {
         const fn free() -> Self {
             Self {
                 word: AtomicU64::new(0),
+                thread: AtomicU32::new(0),
                 snapshot: AtomicU64::new(0),
                 goroutine: AtomicPtr::new(core::ptr::null_mut()),
                 id: AtomicU64::new(0),
@@ -105,6 +110,7 @@ impl Questions {
             Some((goroutine, id)) => ((&raw const *goroutine).cast_mut(), id),
             None => (core::ptr::null_mut(), 0),
         };
+        place.thread.store(question.thread, Ordering::Relaxed);
         place.snapshot.store(question.snapshot, Ordering::Relaxed);
         place.goroutine.store(goroutine, Ordering::Relaxed);
         place.id.store(id, Ordering::Relaxed);
@@ -112,6 +118,16 @@ impl Questions {
         // Release: the handler that claims the question reads its fields.
         place.word.store(word(number, ASKED), Ordering::Release);
         number
+    }
+
+    /// Returns the number of a question that this thread has not begun to answer.
+    pub(super) fn to(&self, thread: u32) -> Option<u64> {
+        self.places.iter().find_map(|place| {
+            // Acquire: the thread is that of this question, as long as the word stays, which `answer` finds out.
+            let word = place.word.load(Ordering::Acquire);
+            (word & 3 == ASKED && word != 0 && place.thread.load(Ordering::Relaxed) == thread)
+                .then_some(word >> 2)
+        })
     }
 
     /// Runs `answer` for question `number`, in the handler of the signal that carried the number. `answer` returns
@@ -125,6 +141,7 @@ impl Questions {
         // SAFETY: the pointer is null, or was made from a reference to a slot, which is never freed.
         let goroutine = unsafe { place.goroutine.load(Ordering::Relaxed).as_ref() };
         let could = answer(Question {
+            thread: place.thread.load(Ordering::Relaxed),
             snapshot: place.snapshot.load(Ordering::Relaxed),
             goroutine: goroutine.map(|goroutine| (goroutine, place.id.load(Ordering::Relaxed))),
             is_in_kernel: place.is_in_kernel.load(Ordering::Relaxed) != 0,
@@ -173,7 +190,8 @@ mod loom_tests {
     fn loom_a_late_answer_touches_nothing() {
         loom::model(|| {
             let world = Arc::new(World { questions: Questions::new(), record: UnsafeCell::new(0) });
-            let question = |snapshot| Question { snapshot, goroutine: None, is_in_kernel: snapshot == 2 };
+            let question =
+                |snapshot| Question { thread: 1, snapshot, goroutine: None, is_in_kernel: snapshot == 2 };
             let ask = |snapshot| {
                 let number = world.questions.put(0, question(snapshot));
                 let world = world.clone();

@@ -201,8 +201,15 @@ impl Asking<'_> {
     fn send(&mut self, at: usize, awaited: &mut Awaited) -> Found {
         let thread = &self.threads[awaited.thread];
         let is_in_kernel = matches!(thread.status.state, b'S' | b'D');
-        let question = QUESTIONS
-            .put(at, Question { snapshot: self.snapshot, goroutine: thread.goroutine, is_in_kernel });
+        let question = QUESTIONS.put(
+            at,
+            Question {
+                thread: thread.id,
+                snapshot: self.snapshot,
+                goroutine: thread.goroutine,
+                is_in_kernel,
+            },
+        );
         // A question whose signal was not sent stays unanswered.
         match self.signal.send(thread.id, question) {
             Delivery::Sent => {
@@ -320,6 +327,11 @@ pub(super) fn answer(number: u64, interrupted: Interrupted) {
         });
         done.is_some()
     });
+}
+
+/// Returns the number of a question to this thread that it has not begun to answer.
+pub(super) fn question_to(thread: u32) -> Option<u64> {
+    QUESTIONS.to(thread)
 }
 
 fn record(question: Question, goroutine: &'static Goroutine, id: u64, stack: &[usize]) {

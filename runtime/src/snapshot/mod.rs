@@ -42,6 +42,8 @@ use tasks::Tasks;
 
 pub use leak::{count_leaked, leak_limit, leaked_tasks, set_leak_limit};
 pub use request::request;
+#[cfg(rtprof_supported)]
+pub(crate) use signal::signalled;
 pub use signal::{set_thread_signals, thread_signals};
 pub use tasks::live_tasks;
 

@@ -183,7 +183,7 @@ mod imp {
         if !is_proc_there {
             return Err(marker::proc_cannot_be_read);
         }
-        Signal::get().ok_or(marker::no_real_time_signal_is_free)
+        Signal::get().ok_or(marker::no_signal_is_free)
     }
 
     /// Gives a thread the kernel's name, unless its own name or start is known.

@@ -1,8 +1,10 @@
 //! The signal by which threads are asked for their stacks.
 //!
-//! The signal is a real-time signal for which the program has no handler. It is chosen at its first use, and our
-//! handler stays installed: a signal that a thread receives late would end the process otherwise. If the program
-//! installs a handler for it later, another signal is chosen.
+//! The signal is one of those that are ignored by default ([`crate::shared_signal`]), whose handler is installed while a
+//! snapshot asks. Where the program has handlers for all of them, it is a real-time signal for which the program has none. Such a
+//! signal ends a process by default, so our handler stays installed: a thread may receive the signal late. (A program that
+//! this one is replaced with, by `exec`, may receive it too, and is ended.) If the program installs a handler for it later,
+//! another signal is chosen.
 //!
 //! Effects on the program: a system call that the signal interrupts is restarted (`SA_RESTART`), except for those that
 //! never are (signal(7): `poll`, `epoll_wait`, `nanosleep` and others), which return `EINTR`. A signal of this number
@@ -40,6 +42,8 @@ pub fn thread_signals() -> bool {
 }
 
 #[cfg(rtprof_supported)]
+pub(crate) use imp::signalled;
+#[cfg(rtprof_supported)]
 pub(super) use imp::{Delivery, Signal};
 
 #[cfg(rtprof_supported)]
@@ -49,18 +53,20 @@ mod imp {
 
     pub(super) use crate::disposition::is_in_program;
 
+    use super::super::asking;
     use crate::disposition;
     use crate::errno;
     use crate::hook::own_process;
+    use crate::kernel_thread;
+    use crate::shared_signal::{self, SharedSignal, User};
     use crate::stack::Interrupted;
 
-    /// The signal that has our handler; 0 for none.
+    /// The real-time signal that has our handler; 0 for none.
     static SIGNAL: AtomicI32 = AtomicI32::new(0);
 
     /// Marks our own signals, in a field that the kernel passes through.
     const MARK: c_int = 0x7274_7066;
-
-    /// The beginning of the kernel's `siginfo_t`, for a signal that was sent with a value.
+    /// The kernel's `siginfo_t`, for a signal that was sent with a value.
     #[repr(C)]
     struct Info {
         signal: c_int,
@@ -76,9 +82,11 @@ mod imp {
 
     const _: () = assert!(size_of::<Info>() == size_of::<libc::siginfo_t>());
 
-    /// A signal that has our handler.
-    #[derive(Clone, Copy)]
-    pub(crate) struct Signal(c_int);
+    /// A signal that has our handler, for a snapshot.
+    pub(crate) struct Signal {
+        number: c_int,
+        _shared: Option<SharedSignal>,
+    }
 
     /// The result of sending the signal.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,9 +104,16 @@ mod imp {
         /// Returns the signal, after installing our handler if necessary; `None` if no signal is free. Called by the
         /// coordinator.
         pub(crate) fn get() -> Option<Self> {
+            if let Some(shared) = shared_signal::take(User::Snapshot) {
+                return Some(Self { number: shared.number(), _shared: Some(shared) });
+            }
+            Some(Self { number: Self::real_time()?, _shared: None })
+        }
+
+        fn real_time() -> Option<c_int> {
             let known = SIGNAL.load(Ordering::Relaxed);
             if known != 0 && disposition::is_handled_by(known, handle) {
-                return Some(Self(known));
+                return Some(known);
             }
             // Programs rarely use the highest signals, except for the very last ones.
             let (first, last) = (libc::SIGRTMIN(), libc::SIGRTMAX());
@@ -108,19 +123,19 @@ mod imp {
             let install = |signal| unsafe { disposition::install(signal, handle, &[libc::SIG_DFL]) };
             let signal = candidates.into_iter().find(|&signal| install(signal).is_some())?;
             SIGNAL.store(signal, Ordering::Relaxed);
-            Some(Self(signal))
+            Some(signal)
         }
 
         /// Returns whether the signal is in this set, whose bit 0 stands for signal 1.
-        pub(crate) fn is_in(self, set: u64) -> bool {
-            set >> (self.0 - 1) & 1 != 0
+        pub(crate) fn is_in(&self, set: u64) -> bool {
+            set >> (self.number - 1) & 1 != 0
         }
 
         /// Sends the signal to thread `id` of this process, with the number of a question.
-        pub(crate) fn send(self, id: u32, question: u64) -> Delivery {
+        pub(crate) fn send(&self, id: u32, question: u64) -> Delivery {
             let process = own_process();
             let info = Info {
-                signal: self.0,
+                signal: self.number,
                 errno: MARK,
                 code: libc::SI_QUEUE,
                 _pad: 0,
@@ -133,7 +148,7 @@ mod imp {
             errno::kept(|| {
                 // SAFETY: the kernel reads the structure, which has the size of `siginfo_t`.
                 let sent = unsafe {
-                    libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, id, self.0, &raw const info)
+                    libc::syscall(libc::SYS_rt_tgsigqueueinfo, process, id, self.number, &raw const info)
                 };
                 match sent {
                     0 => Delivery::Sent,
@@ -149,19 +164,33 @@ mod imp {
     #[inline(never)]
     unsafe extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
         errno::kept(|| {
-            // SAFETY: the kernel passes a whole structure, which begins as `Info` does; in a signal of another kind the
-            // fields are arbitrary numbers.
-            let info = unsafe { &*info.cast::<Info>() };
-            let is_ours =
-                info.errno == MARK && info.code == libc::SI_QUEUE && info.process as u32 == own_process();
-            if is_ours {
-                // SAFETY: `context` is this handler's third argument.
-                let interrupted = unsafe { Interrupted::new(context) };
-                super::super::asking::answer(info.value, interrupted);
-            } else {
+            // SAFETY: the arguments are this handler's.
+            if !unsafe { signalled(info, context) } {
                 disposition::end_as_without_us(signal);
             }
         });
+    }
+
+    /// Answers the question that came with a signal. Returns whether there was one: `false` for a signal of another sender.
+    ///
+    /// # Safety
+    /// The arguments are those of a signal handler.
+    pub(crate) unsafe fn signalled(info: *const libc::siginfo_t, context: *mut c_void) -> bool {
+        // SAFETY: the kernel passes a whole structure, which begins as `Info` does; in a signal of another kind the fields
+        // are arbitrary numbers.
+        let info = unsafe { &*info.cast::<Info>() };
+        let question = if info.errno == MARK && info.code == libc::SI_QUEUE {
+            Some(info.value).filter(|_| info.process as u32 == own_process())
+        } else if info.code == libc::SI_USER && info.process == 0 {
+            // So the kernel delivers a signal, except for real-time ones, when too many of the user are pending.
+            asking::question_to(kernel_thread::thread_id())
+        } else {
+            None
+        };
+        let Some(question) = question else { return false };
+        // SAFETY: `context` is a handler's third argument.
+        asking::answer(question, unsafe { Interrupted::new(context) });
+        true
     }
 }
 

@@ -41,10 +41,10 @@ pub extern "C" fn thread_signals_are_off() -> u32 {
     5
 }
 
-/// The stack of a thread, in the goroutine profile, that was not asked because every real-time signal has a handler of
-/// the program.
+/// The stack of a thread, in the goroutine profile, that was not asked because the program has handlers for
+/// `SIGURG`, `SIGWINCH` and every real-time signal.
 #[inline(never)]
-pub extern "C" fn no_real_time_signal_is_free() -> u32 {
+pub extern "C" fn no_signal_is_free() -> u32 {
     6
 }
 

@@ -3,12 +3,14 @@
 use std::io::{Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
 use rtprof::pprof::lookup;
 use rtprof::{GoroutineState, goroutine_profile, set_thread_signals, thread, thread_signals};
+use test_support::signals::disposition;
 use test_support::{Background, child, fork, rounds, sandbox, skipped, until};
 
 use super::asked::start;
@@ -117,23 +119,30 @@ extern "C" fn take(_: libc::c_int) {
     TAKEN.fetch_add(1, Relaxed);
 }
 
-fn handle_all(how: libc::sighandler_t) {
-    for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
+/// The program takes these signals.
+fn handle(signals: impl IntoIterator<Item = libc::c_int>) {
+    for signal in signals {
+        let handler: extern "C" fn(libc::c_int) = take;
         // SAFETY: the handler counts.
-        unsafe { libc::signal(signal, how) };
+        unsafe { libc::signal(signal, handler as libc::sighandler_t) };
     }
 }
 
+/// The signals that are ignored by default, which are taken first.
+const IGNORED: [libc::c_int; 2] = [libc::SIGURG, libc::SIGWINCH];
+
 /// The program's handlers receive their own signals, and no other.
 #[test]
-fn a_program_may_handle_every_real_time_signal() {
-    child::isolated("a_program_may_handle_every_real_time_signal", || {
-        let handler: extern "C" fn(libc::c_int) = take;
+fn a_program_may_handle_every_signal() {
+    child::isolated("a_program_may_handle_every_signal", || {
         beside_others(|_| {
-            // Our own handler is installed first.
-            assert!(find("naps").is_some_and(|naps| naps.frames.len() > 2));
-            handle_all(handler as libc::sighandler_t);
-            all_are_silent("no_real_time_signal_is_free");
+            for signals in [&[][..], &IGNORED[..1], &IGNORED] {
+                handle(signals.iter().copied());
+                assert!(find("naps").is_some_and(|naps| naps.frames.len() > 2), "without {signals:?}");
+            }
+            // Our own handler of a real-time signal is installed now.
+            handle(libc::SIGRTMIN()..=libc::SIGRTMAX());
+            all_are_silent("no_signal_is_free");
             assert_eq!(TAKEN.load(Relaxed), 0);
             // SAFETY: the handler counts.
             unsafe { libc::raise(libc::SIGRTMAX() - 4) };
@@ -152,6 +161,7 @@ fn a_program_may_handle_every_real_time_signal() {
 fn a_signal_of_someone_else_has_its_default() {
     let test = "a_signal_of_someone_else_has_its_default";
     if child::is(test, "") {
+        handle(IGNORED);
         assert!(find("no such thread").is_none());
         for signal in libc::SIGRTMIN()..=libc::SIGRTMAX() {
             // SAFETY: the call writes to the local.
@@ -172,6 +182,51 @@ fn a_signal_of_someone_else_has_its_default() {
         let text = String::from_utf8_lossy(&output.stdout);
         let signal = output.status.signal().unwrap_or_else(|| panic!("it ends well: {text}"));
         assert!(text.contains(&format!("ours is {signal}.")), "ended by {signal}: {text}");
+    }
+}
+
+/// The signals are free again after a snapshot, and what others send of them is ignored, as by default.
+#[test]
+fn signals_are_given_back() {
+    child::isolated("signals_are_given_back", || {
+        let signals = || IGNORED.into_iter().chain(libc::SIGRTMIN()..=libc::SIGRTMAX());
+        let actions = || signals().map(disposition).collect::<Vec<_>>();
+        let before = actions();
+        for _ in 0..20 {
+            assert!(find("no such thread").is_none());
+            IGNORED.into_iter().for_each(|signal| {
+                // SAFETY: the signal is ignored.
+                unsafe { libc::raise(signal) };
+            });
+        }
+        assert_eq!(actions(), before);
+    });
+}
+
+const REPLACED: &str = "RTPROF_TEST_REPLACED";
+
+/// A program is replaced by `exec` while snapshots are taken: a signal that is on its way must not end the new program.
+#[test]
+fn exec_is_survived() {
+    for handled in [0, 1] {
+        child::isolated_as("exec_is_survived", &handled.to_string(), || {
+            let rounds: u32 = std::env::var(REPLACED).ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            if rounds == 60 {
+                return;
+            }
+            handle(IGNORED.into_iter().take(handled));
+            static TAKEN: AtomicUsize = AtomicUsize::new(0);
+            std::thread::spawn(|| {
+                loop {
+                    drop(goroutine_profile());
+                    TAKEN.fetch_add(1, Relaxed);
+                }
+            });
+            until("snapshots are taken", || TAKEN.load(Relaxed) > 3);
+            let mut command = Command::new(std::env::current_exe().expect("it has a path"));
+            command.args(std::env::args().skip(1)).env(REPLACED, (rounds + 1).to_string());
+            panic!("exec: {}", command.exec());
+        });
     }
 }
 
@@ -302,11 +357,15 @@ fn proc_may_be_missing() {
 #[test]
 fn limits_are_told() {
     let limits = [
-        (libc::RLIMIT_NOFILE, "no descriptors", "proc_cannot_be_read"),
-        (libc::RLIMIT_SIGPENDING, "no signals", "signal_queue_is_full"),
+        (libc::RLIMIT_NOFILE, "no descriptors", ""),
+        (libc::RLIMIT_SIGPENDING, "no signals", ""),
+        (libc::RLIMIT_SIGPENDING, "no real-time signals", "signal_queue_is_full"),
     ];
     for (resource, what, why) in limits {
         child::isolated_as("limits_are_told", what, || {
+            if what == "no real-time signals" {
+                handle(IGNORED);
+            }
             beside_others(|_| {
                 // Looks up the names now, which are cached from then on.
                 let _ = comments();
@@ -318,12 +377,17 @@ fn limits_are_told() {
                 let all = goroutine_profile();
                 assert_eq!(all.len(), rtprof::num_goroutine(), "{what}");
                 for ours in all.iter().filter(|goroutine| goroutine.name == "ours") {
-                    // Names of functions are read from files, so only the marker remains.
-                    assert_eq!(ours.frames.len(), 1, "{what}: {ours:?}");
+                    // Names of functions are read from files, so only the marker remains. A signal that is not a
+                    // real-time signal arrives all the same.
+                    assert_eq!(ours.frames.len() == 1, what != "no signals", "{what}: {ours:?}");
                 }
                 assert!(all.iter().any(|goroutine| goroutine.name == "ours"), "{what}: {all:#?}");
-                if what == "no signals" {
-                    all_are_silent(why);
+                match what {
+                    "no real-time signals" => all_are_silent(why),
+                    "no signals" => {
+                        assert!(find("naps").is_some_and(|naps| naps.frames.len() > 2), "{all:#?}")
+                    }
+                    _ => {}
                 }
             });
         });
