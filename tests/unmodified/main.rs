@@ -13,6 +13,7 @@ mod hostile;
 mod interop;
 mod interrupted;
 mod locks;
+mod other_libraries;
 mod programs;
 mod results;
 mod sandboxed;

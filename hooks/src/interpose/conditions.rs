@@ -3,7 +3,7 @@
 //! A wait for a condition gives up a mutex, and takes it again at the end; the wait for the mutex is part of it. So the
 //! wait ends when the function returns, and not when the condition was signalled.
 
-use core::ffi::{CStr, c_int, c_uint};
+use core::ffi::{c_int, c_uint};
 use core::mem::ManuallyDrop;
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
@@ -15,7 +15,7 @@ use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
-use super::forward::{Next, errno, function, set_errno};
+use super::forward::{Next, Versions, errno, function, set_errno};
 use super::futex::SLEEPERS;
 use super::locks;
 use super::watch::unwatched;
@@ -23,6 +23,7 @@ use crate::sleepers;
 use crate::wait::{self, Wait};
 
 type Of = unsafe extern "C" fn(*mut pthread_cond_t) -> c_int;
+type Init = unsafe extern "C" fn(*mut pthread_cond_t, *const libc::pthread_condattr_t) -> c_int;
 type WaitFor = unsafe extern "C-unwind" fn(*mut pthread_cond_t, *mut pthread_mutex_t) -> c_int;
 type Timed = unsafe extern "C-unwind" fn(*mut pthread_cond_t, *mut pthread_mutex_t, *const timespec) -> c_int;
 #[cfg(target_env = "gnu")]
@@ -33,25 +34,59 @@ type Clocked = unsafe extern "C-unwind" fn(
     *const timespec,
 ) -> c_int;
 
-/// glibc has two versions of most of these functions on x86-64. The first is for programs of 2002, and a plain lookup
-/// of the next definition finds that one.
-const VERSION: Option<&CStr> =
-    if cfg!(all(target_env = "gnu", target_arch = "x86_64")) { Some(c"GLIBC_2.3.2") } else { None };
+/// glibc has two versions of most of these functions on x86-64. The first is for programs of 2002, and keeps a pointer in the
+/// condition that the second does not have. The loader gives these definitions to callers of either version. So all
+/// functions are defined here, `pthread_cond_init` and `pthread_cond_destroy` too, and all forward to the second version: a
+/// condition has the same size and the same static initialiser in both.
+const VERSIONS: Option<Versions> = if cfg!(all(target_env = "gnu", target_arch = "x86_64")) {
+    Some(Versions { old: c"GLIBC_2.2.5", new: c"GLIBC_2.3.2" })
+} else {
+    None
+};
 
-static WAIT: Next = Next::versioned(VERSION);
-static TIMED: Next = Next::versioned(VERSION);
+static INIT: Next = Next::versioned(VERSIONS);
+static DESTROY: Next = Next::versioned(VERSIONS);
+static WAIT: Next = Next::versioned(VERSIONS);
+static TIMED: Next = Next::versioned(VERSIONS);
 #[cfg(target_env = "gnu")]
 static CLOCKED: Next = Next::new();
-static SIGNAL: Next = Next::versioned(VERSION);
-static BROADCAST: Next = Next::versioned(VERSION);
+static SIGNAL: Next = Next::versioned(VERSIONS);
+static BROADCAST: Next = Next::versioned(VERSIONS);
 
 pub(super) fn find() {
+    INIT.find(c"pthread_cond_init");
+    DESTROY.find(c"pthread_cond_destroy");
     WAIT.find(c"pthread_cond_wait");
     TIMED.find(c"pthread_cond_timedwait");
     #[cfg(target_env = "gnu")]
     CLOCKED.find(c"pthread_cond_clockwait");
     SIGNAL.find(c"pthread_cond_signal");
     BROADCAST.find(c"pthread_cond_broadcast");
+}
+
+/// `int pthread_cond_init(pthread_cond_t *, const pthread_condattr_t *)`
+///
+/// # Safety
+/// As for the C library's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_cond_init(
+    condition: *mut pthread_cond_t,
+    attributes: *const libc::pthread_condattr_t,
+) -> c_int {
+    let next = function!(INIT, c"pthread_cond_init", Init);
+    // SAFETY: the caller keeps the contract of the C library's function.
+    next.map_or(libc::EINVAL, |next| unsafe { next(condition, attributes) })
+}
+
+/// `int pthread_cond_destroy(pthread_cond_t *)`
+///
+/// # Safety
+/// As for the C library's function.
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C" fn pthread_cond_destroy(condition: *mut pthread_cond_t) -> c_int {
+    let next = function!(DESTROY, c"pthread_cond_destroy", Of);
+    // SAFETY: the caller keeps the contract of the C library's function.
+    next.map_or(libc::EINVAL, |next| unsafe { next(condition) })
 }
 
 /// `int pthread_cond_wait(pthread_cond_t *, pthread_mutex_t *)`

@@ -58,15 +58,25 @@ pub(super) fn set_errno(value: c_int) {
     unsafe { *libc::__errno_location() = value };
 }
 
-/// The C library's own definition of a function that this crate defines.
+/// The next definition of a function that this crate defines, in the order in which the loader searches: the C library's, or
+/// that of a library of `LD_PRELOAD`.
 ///
 /// The constructor looks all of them up, because a lookup takes a lock of the loader; a hook only loads an address.
 /// `None` before the constructor has run, and in static programs, which have no other definition of that name.
 #[cfg(not(target_feature = "crt-static"))]
 pub(super) struct Next {
     address: core::sync::atomic::AtomicPtr<()>,
-    /// The symbol version to prefer, if it exists.
-    version: Option<&'static core::ffi::CStr>,
+    versions: Option<Versions>,
+}
+
+/// The versions of a function that the C library has in two.
+#[cfg(not(target_feature = "crt-static"))]
+#[derive(Clone, Copy)]
+pub(super) struct Versions {
+    /// The version that a plain lookup finds.
+    pub(super) old: &'static core::ffi::CStr,
+    /// The version that programs are linked with.
+    pub(super) new: &'static core::ffi::CStr,
 }
 
 #[cfg(not(target_feature = "crt-static"))]
@@ -75,8 +85,8 @@ impl Next {
         Self::versioned(None)
     }
 
-    pub(super) const fn versioned(version: Option<&'static core::ffi::CStr>) -> Self {
-        Self { address: core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()), version }
+    pub(super) const fn versioned(versions: Option<Versions>) -> Self {
+        Self { address: core::sync::atomic::AtomicPtr::new(core::ptr::null_mut()), versions }
     }
 
     /// The address, once it was looked up.
@@ -89,15 +99,38 @@ impl Next {
     /// Looks the address up. Must not be called in a hook.
     #[cold]
     pub(super) fn find(&self, name: &core::ffi::CStr) -> Option<*mut ()> {
-        // SAFETY: the name ends in a zero.
-        let any = || unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) };
-        let found = match self.version.map(|version| versioned(name, version)) {
-            Some(found) if !found.is_null() => found,
-            _ => any(),
-        };
+        let mut found = next(name);
+        if let Some(Versions { old, new }) = self.versions
+            // Otherwise it is the definition of another library.
+            && found == versioned(name, old)
+        {
+            let new = versioned(name, new);
+            found = if new.is_null() { found } else { new };
+        }
         self.address.store(found.cast(), core::sync::atomic::Ordering::Release);
         self.address()
     }
+}
+
+#[cfg(not(target_feature = "crt-static"))]
+fn next(name: &core::ffi::CStr) -> *mut core::ffi::c_void {
+    // SAFETY: the name ends in a zero.
+    unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) }
+}
+
+/// Whether the next definition of this function of threads is the C library's. Must not be called in a hook.
+#[cfg(not(target_feature = "crt-static"))]
+pub(super) fn is_of_c_library(name: &core::ffi::CStr) -> bool {
+    let object_of = |function: *mut core::ffi::c_void| {
+        // SAFETY: all zeros are a valid value of the structure, and `dladdr` accepts any address.
+        unsafe {
+            let mut found: libc::Dl_info = core::mem::zeroed();
+            (libc::dladdr(function, &raw mut found) != 0).then_some(found.dli_fbase)
+        }
+    };
+    // A function that no tool defines. (Before 2.34 glibc had the functions of threads in a library of their own.)
+    let of_c = object_of(next(c"pthread_attr_setguardsize"));
+    of_c.is_some() && object_of(next(name)) == of_c
 }
 
 /// Null if the C library has no symbol versions, or not this one.

@@ -13,6 +13,7 @@
 use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
 use core::mem::ManuallyDrop;
+use core::sync::atomic::{AtomicBool, Ordering};
 
 use libc::{pthread_mutex_t, timespec};
 use rtprof_runtime::clock;
@@ -23,7 +24,7 @@ use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
 
-use super::forward::{Next, errno, function, set_errno};
+use super::forward::{Next, errno, function, is_of_c_library, set_errno};
 use super::futex::SLEEPERS;
 use super::mutex;
 use super::watch::unwatched;
@@ -42,8 +43,12 @@ static TIMED: Next = Next::new();
 static CLOCKED: Next = Next::new();
 static TRY: Next = Next::new();
 static UNLOCK: Next = Next::new();
+/// Whether the functions forward to the C library. Another library (a tool, by `LD_PRELOAD`) is to see each lock as a lock, and
+/// not as an attempt.
+static ARE_TRIED: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn find() {
+    ARE_TRIED.store(is_of_c_library(c"pthread_mutex_lock"), Ordering::Relaxed);
     LOCK.find(c"pthread_mutex_lock");
     TIMED.find(c"pthread_mutex_timedlock");
     #[cfg(target_env = "gnu")]
@@ -129,8 +134,8 @@ fn interposed_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
         return call();
     }
     // SAFETY: the caller passes a valid mutex.
-    if unsafe { mutex::is_robust(mutex) } {
-        return interposed_robust_lock(mutex, call);
+    if !ARE_TRIED.load(Ordering::Relaxed) || unsafe { mutex::is_robust(mutex) } {
+        return interposed_untried_lock(mutex, call);
     }
     // SAFETY: as above.
     let tried = function!(TRY, c"pthread_mutex_trylock", Of).map(|next| unsafe { next(mutex) });
@@ -140,13 +145,14 @@ fn interposed_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
     }
 }
 
-/// A robust mutex is not tried: if no thread can lock it any more (`ENOTRECOVERABLE`), glibc's `pthread_mutex_trylock` says so
-/// and leaves it locked, by a thread that will not unlock it, and the next lock waits for ever. A wait for a thread that has
-/// locked the mutex after it was looked at is not recorded.
+/// Locks a mutex that must not be tried. A wait for a thread that has locked it after it was looked at is not recorded.
+///
+/// A robust mutex is one of these: if no thread can lock it any more (`ENOTRECOVERABLE`), glibc's `pthread_mutex_trylock` says so
+/// and leaves it locked, by a thread that will not unlock it, and the next lock waits for ever.
 #[cold]
 #[inline(never)]
-fn interposed_robust_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
-    // SAFETY: the caller passes a valid mutex, which is robust.
+fn interposed_untried_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
+    // SAFETY: the caller passes a valid mutex.
     if unsafe { mutex::is_held(mutex) } { interposed_wait(mutex, call) } else { call() }
 }
 

@@ -53,14 +53,19 @@ pub(super) unsafe fn is_robust(mutex: *mut pthread_mutex_t) -> bool {
     unsafe { if cfg!(target_env = "musl") { word(mutex, 0) & 4 != 0 } else { word(mutex, 4) & ROBUST != 0 } }
 }
 
-/// Whether a robust mutex is locked. A thread that has ended does not hold it any more.
+/// Whether a mutex is locked. A thread that has ended does not hold it any more, if it is robust.
 ///
 /// # Safety
-/// The mutex is valid, and robust.
+/// The mutex is valid.
 pub(super) unsafe fn is_held(mutex: *mut pthread_mutex_t) -> bool {
     // SAFETY: the caller passes a valid mutex.
-    let lock = unsafe { word(mutex, if cfg!(target_env = "musl") { 1 } else { 0 }) };
-    lock & THREAD != 0 && (!cfg!(target_env = "musl") || lock & THREAD != THREAD)
+    let word = |at| unsafe { word(mutex, at) };
+    if cfg!(target_env = "musl") {
+        // All bits of the number stand for a mutex that no thread can lock any more.
+        return ![0, THREAD].contains(&(word(1) & THREAD));
+    }
+    let lock = word(0);
+    if word(4) & NUMBERED != 0 { lock & THREAD != 0 } else { lock != 0 }
 }
 
 /// Whether an unlock leaves the mutex locked: a recursive mutex that the current thread has locked more than once, and
