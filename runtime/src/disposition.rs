@@ -81,20 +81,34 @@ fn all_signals() -> libc::sigset_t {
 /// Restores the action that [`install`] has found, unless the program has installed a handler meanwhile. Pending
 /// signals of this number are dropped: their default action may end the process. Works in a forked child too.
 pub fn restore(signal: c_int, handler: Handler, before: usize) {
-    if !is_handled_by(signal, handler) {
-        return;
-    }
     // The kernel drops the pending signals when a signal becomes ignored.
-    let replaced = exchange(signal, libc::SIG_IGN);
-    if replaced.sa_sigaction != handler as usize {
-        // The program's handler, installed since the check.
-        put_back(signal, &replaced);
+    if !replace(signal, handler, libc::SIG_IGN) {
         return;
     }
     let replaced = exchange(signal, before);
     if replaced.sa_sigaction != libc::SIG_IGN {
         put_back(signal, &replaced);
     }
+}
+
+/// As [`restore`], for a signal that is ignored by default, whose pending signals the kernel drops in one step. A process that
+/// another thread starts meanwhile inherits no other action.
+pub(crate) fn restore_ignored(signal: c_int, handler: Handler, before: usize) {
+    replace(signal, handler, before);
+}
+
+/// Replaces our handler by this action. Returns `false` if the program has installed a handler meanwhile.
+fn replace(signal: c_int, handler: Handler, action: usize) -> bool {
+    if !is_handled_by(signal, handler) {
+        return false;
+    }
+    let replaced = exchange(signal, action);
+    let is_ours = replaced.sa_sigaction == handler as usize;
+    if !is_ours {
+        // The program's handler, installed since the check.
+        put_back(signal, &replaced);
+    }
+    is_ours
 }
 
 /// Makes the process ignore `signal`, or take its default action (`SIG_IGN`, `SIG_DFL`). Returns the previous action.

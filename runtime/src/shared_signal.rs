@@ -103,8 +103,10 @@ impl Shared {
         Self { number, users: AtomicU8::new(0), before: AtomicUsize::new(libc::SIG_DFL) }
     }
 
+    /// Whether our handler is installed: also without a user, if the program has saved it as the action before its own, and has
+    /// restored it.
     fn is_ours(&self) -> bool {
-        self.users.load(Ordering::Relaxed) != 0 && disposition::is_handled_by(self.number, handle)
+        disposition::is_handled_by(self.number, handle)
     }
 
     /// Installs our handler unless the program has one.
@@ -115,7 +117,7 @@ impl Shared {
     }
 
     fn restore(&self) {
-        disposition::restore(self.number, handle, self.before.load(Ordering::Relaxed));
+        disposition::restore_ignored(self.number, handle, self.before.load(Ordering::Relaxed));
     }
 }
 

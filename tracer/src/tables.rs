@@ -159,7 +159,7 @@ pub(crate) fn open() -> bool {
     STACKS.table.open() && STRINGS.table.open()
 }
 
-/// Empties the tables and gives their memory back. There is no [`View`], because of the argument.
+/// Empties the tables and gives their memory back. The argument shows that there is no [`View`].
 ///
 /// # Safety
 /// No thread is within an event, and nothing is recorded: lanes' caches have references to entries, which the first event of

@@ -200,6 +200,24 @@ fn signals_are_given_back() {
             });
         }
         assert_eq!(actions(), before);
+        // A program that has found our handler, and restores it when it needs its own no more.
+        let ends = Background::default();
+        // SAFETY: all zeros are a valid value.
+        let mut found: libc::sigaction = unsafe { std::mem::zeroed() };
+        std::thread::scope(|scope| {
+            let _ends = ends.ends_here();
+            scope.spawn(|| ends.repeat(|| drop(goroutine_profile())));
+            until("it has found our handler", || {
+                // SAFETY: the call writes to a local.
+                unsafe { libc::sigaction(libc::SIGURG, std::ptr::null(), &raw mut found) };
+                found.sa_sigaction != before[0]
+            });
+        });
+        // SAFETY: the handler is one that was installed before.
+        unsafe { libc::sigaction(libc::SIGURG, &raw const found, std::ptr::null_mut()) };
+        assert_ne!(actions()[0], before[0]);
+        assert!(find("no such thread").is_none());
+        assert_eq!(actions(), before, "a snapshot gives it back");
     });
 }
 
