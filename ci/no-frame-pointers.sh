@@ -20,9 +20,9 @@ run_tests() {
 
 # What may differ from a debug build with frame pointers: stacks, races, and the statistics of sampling. The others are in the
 # debug run, and here with `all`.
-modules=(alloc_free_trace:: cpu::room cpu::stress cpu::truth goroutines::{asked,storm,truth,waits} heap:: hostile_
+modules=(alloc_free_trace:: cpu::room cpu::stress cpu::truth goroutines::{asked,storm,truth,waits} heap::hostile_ hostile_
     task_traces::{leaves,order,regions,samples,script} tasks::{block,branches,executors,leaves,nested}
-    traces::{asleep,events,samples,truth} waits::{channels_stacks,channels_stress,events,locks_stress,truth::})
+    traces::{asleep,samples,truth} waits::{channels_stacks,channels_stress,events,locks_stress,truth::})
 [[ "${2:-}" != all ]] || modules=()
 run_tests --features "pprof,$inner" --test profilers -- ${modules[@]+"${modules[@]}"}
 run_tests --features "pprof,$inner" --test truth --test hostile_locks_memory --test hostile_reentry --test hostile_trace

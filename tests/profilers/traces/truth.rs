@@ -289,10 +289,8 @@ fn play(rounds: u64) -> u64 {
 #[test]
 fn causes_are_older_than_effects() {
     child::isolated("causes_are_older_than_effects", || {
-        // In traces of some 2*10^5 events each, because validation keeps the whole trace in memory: 2*10^6 in a release
-        // build, 10^7 in a long run.
-        let traces = if cfg!(debug_assertions) { 1 } else { 10 };
-        let traces = rounds(traces, 50);
+        // In traces of some 2*10^5 events each, because validation keeps the whole trace in memory: 10^7 in a long run.
+        let traces = rounds(if cfg!(debug_assertions) { 1 } else { 3 }, 50);
         let rounds = if cfg!(debug_assertions) { 4_000 } else { 10_000 };
         let (mut events, mut lifted, mut largest) = (0, 0, Duration::ZERO);
         for _ in 0..traces {
