@@ -90,6 +90,7 @@ async fn customer(shop: std::net::SocketAddr, amount: u64) -> io::Result<()> {
 /// This work belongs on a thread for blocking work: `task::spawn_blocking`.
 fn print_report() {
     std::thread::sleep(Duration::from_secs(1 << 30)); // blocks a worker of the runtime
+    println!("the report is printed");
 }
 
 #[tokio::main(worker_threads = 4)]
