@@ -12,8 +12,8 @@ use http::{Method, Request, Response, StatusCode, Uri};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::{TcpListener, TcpStream};
+use hyper_util::rt::TokioTimer;
+use mio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::time::{Sleep, sleep};
 
@@ -22,8 +22,9 @@ use crate::body::Body;
 use crate::guard;
 use crate::handler::Handler;
 use crate::query::Query;
+use crate::reactor::{Reactor, Registered, Wanted};
 use crate::route::INDEX;
-use crate::socket::{LOOK, Socket};
+use crate::socket::Socket;
 
 /// How long a client may take for the head of a request, and how long a connection may be idle.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -34,33 +35,37 @@ const MAX_HEAD: usize = 16 << 10;
 const MAX_HEADERS: usize = 64;
 /// The pause between two attempts when the process has no descriptor left.
 const NO_DESCRIPTOR: Duration = Duration::from_millis(100);
+/// How often a connection whose client has ended its side is looked at.
+const LOOK: Duration = Duration::from_millis(250);
 
-/// Accepts connections until the future is dropped.
-pub(crate) async fn accept(listener: TcpListener, handler: Handler) {
+/// Accepts connections until the future is dropped, or the listener is gone.
+pub(crate) async fn accept(listener: Registered<TcpListener>, reactor: Reactor, handler: Handler) {
     let most = handler.config().max_connections.clamp(1, Semaphore::MAX_PERMITS);
     let places = Arc::new(Semaphore::new(most));
     loop {
         // The permit comes before the connection, so that connections beyond the limit wait in the system's queue.
         let Ok(place) = places.clone().acquire_owned().await else { return };
-        match listener.accept().await {
+        match poll_fn(|context| listener.poll(Wanted::Read, context, TcpListener::accept)).await {
             Ok((stream, _)) => {
-                let handler = handler.clone();
+                let (handler, reactor) = (handler.clone(), reactor.clone());
                 tokio::spawn(async move {
                     let _place = place;
                     // An error on a connection concerns only its client.
-                    let _ = serve(stream, handler).await;
+                    let _ = serve(stream, &reactor, handler).await;
                 });
             }
+            Err(_) if reactor.has_ended() => return,
+            Err(error) if listener.socket().is_err() => return reactor.give_up(&error),
             // The client is gone already, or no descriptors are left; neither ends the server.
-            Err(_) => tokio::time::sleep(NO_DESCRIPTOR).await,
+            Err(_) => sleep(NO_DESCRIPTOR).await,
         }
     }
 }
 
-async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
+async fn serve(stream: TcpStream, reactor: &Reactor, handler: Handler) -> hyper::Result<()> {
+    let Ok(socket) = Socket::new(stream, reactor) else { return Ok(()) };
     // On a loopback connection a browser of this machine may have been misled into the request.
-    let is_local = stream.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
-    let socket = Socket::new(stream);
+    let is_local = socket.local_addr().is_ok_and(|address| address.ip().to_canonical().is_loopback());
     let watch = socket.watch();
     let is_capturing = AtomicBool::new(false);
     let service = service_fn(|request: Request<Incoming>| {
@@ -77,7 +82,7 @@ async fn serve(stream: TcpStream, handler: Handler) -> hyper::Result<()> {
         .max_headers(MAX_HEADERS)
         // Go writes headers in this form.
         .title_case_headers(true)
-        .serve_connection(TokioIo::new(socket), service);
+        .serve_connection(socket, service);
     // A client that has ended its side during a capture of some seconds has gone, most likely.
     let has_gone = async {
         loop {

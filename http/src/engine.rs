@@ -4,7 +4,7 @@
 //!   program's runtime ── handle() ──┐     ┌── workers, one for each answer: snapshots, names,
 //!                                   ├─────┤   compression, texts, pages (`worker`)
 //!   connections of a server ────────┘     └── search for names (rtprof-symbols): files
-//!     (the engine's thread: timers, sockets)
+//!     (the engine's thread: timers; `reactor`: sockets)
 //! ```
 //!
 //! All threads but the search are named `rtprof-http`. Their allocations bear the label `rtprof=http`, except those of
@@ -93,7 +93,7 @@ impl Engine {
         let thread = spawn(move || {
             // The runtime is made on this thread, because it must not be dropped within another runtime, where the
             // caller may be.
-            let made = Builder::new_current_thread().enable_all().build();
+            let made = Builder::new_current_thread().enable_time().build();
             let runtime = match made {
                 Ok(runtime) => runtime,
                 Err(error) => return drop(started.send(Err(error))),
@@ -121,12 +121,13 @@ impl Engine {
         self.link.clone()
     }
 
-    /// Ends the engine and waits until its threads have ended, for five seconds at most. Does nothing in a forked
-    /// child, which does not own the threads.
+    /// Whether this process has the engine's threads: a forked child does not.
+    pub(crate) fn is_here(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Ends the engine, which is here, and waits until its threads have ended, for five seconds at most.
     pub(crate) fn shut_down(self) {
-        if self.process != std::process::id() {
-            return std::mem::forget(self);
-        }
         let Self { link, end, gone, threads, .. } = self;
         drop((link, end));
         if gone.recv_timeout(GRACE) == Err(mpsc::RecvTimeoutError::Timeout) {
@@ -169,12 +170,6 @@ impl Link {
 
     pub(crate) fn budget(&self) -> Arc<Budget> {
         self.budget.clone()
-    }
-
-    /// Runs `work` in the context of the engine's runtime, where sockets can be registered.
-    pub(crate) fn within<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _entered = self.runtime.enter();
-        work()
     }
 
     /// Starts `future` on the engine's thread, detached.

@@ -25,7 +25,7 @@
 //! clients that accept it, and into a file with `gzip=1`.
 //!
 //! # Costs
-//! Without requests there is no cost: one thread sleeps. Each request gets a worker thread at the program's own
+//! Without requests two threads sleep, one of which wakes every two seconds for some microseconds. Each request gets a worker thread at the program's own
 //! priority, so that a program whose cores are all busy still answers. One worker at a time computes or writes. When
 //! answers have taken more than a hundredth of a core in the long run, workers give way to the program (nice 10).
 //! Captures take milliseconds. Names that are not known yet are found by another thread, which gives way to the program
@@ -46,6 +46,7 @@
 #![forbid(unsafe_code)]
 
 mod answer;
+mod bell;
 mod body;
 mod budget;
 mod capture;
@@ -54,6 +55,7 @@ mod config;
 mod connection;
 mod cpu;
 mod delta;
+mod descriptor;
 mod engine;
 mod flame_graph;
 #[cfg(fuzzing)]
@@ -68,6 +70,7 @@ mod listen;
 mod names;
 mod process;
 mod query;
+mod reactor;
 mod request;
 mod route;
 #[cfg(feature = "axum")]

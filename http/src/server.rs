@@ -3,17 +3,19 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-use tokio::net::TcpListener;
+use mio::net::TcpListener;
 
 use crate::Config;
 use crate::connection;
 use crate::engine::{self, Engine};
 use crate::handler::Handler;
 use crate::listen;
+use crate::reactor::Reactor;
 
-/// A running server. A dropped server runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it.
+/// A running server. A dropped server runs on for as long as the process does; [`shutdown`](Self::shutdown) ends it. So does a
+/// program that closes descriptors which it has not opened; a message on standard error says so.
 pub struct Server {
-    engine: Option<Engine>,
+    running: Option<(Engine, Reactor)>,
     address: SocketAddr,
 }
 
@@ -44,12 +46,14 @@ pub fn serve_with(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server
 fn start(addr: impl ToSocketAddrs, config: Config) -> io::Result<Server> {
     let listener = listen::bind(addr, config.allow_remote)?;
     let address = listener.local_addr()?;
+    let (reactor, run) = Reactor::new()?;
+    let listener = reactor.register(TcpListener::from_std(listener))?;
     let engine = Engine::start()?;
     let link = engine.link();
+    link.spawn_thread(run)?;
     let handler = Handler::linked(config, Some(link.clone()));
-    let listener = link.within(|| TcpListener::from_std(listener))?;
-    link.spawn(connection::accept(listener, handler));
-    Ok(Server { engine: Some(engine), address })
+    link.spawn(connection::accept(listener, reactor.clone(), handler));
+    Ok(Server { running: Some((engine, reactor)), address })
 }
 
 impl Server {
@@ -66,7 +70,10 @@ impl Server {
     /// A thread that searches names (`rtprof-symbols`) belongs to the process and not to the server. It ends when its
     /// search is done.
     pub fn shutdown(mut self) {
-        if let Some(engine) = self.engine.take() {
+        if self.running.as_ref().is_some_and(|(engine, _)| engine.is_here())
+            && let Some((engine, reactor)) = self.running.take()
+        {
+            reactor.end();
             engine.shut_down();
         }
     }
@@ -74,8 +81,9 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if let Some(engine) = self.engine.take() {
+        if let Some((engine, reactor)) = self.running.take() {
             engine.detach();
+            std::mem::forget(reactor);
         }
     }
 }

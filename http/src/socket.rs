@@ -1,27 +1,29 @@
 //! The socket of a connection, which notices clients that stall and clients that are gone.
 
-use std::io;
+use std::future::poll_fn;
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::time::Duration;
 
+use hyper::rt::{Read, ReadBufCursor, Write};
+use mio::net::TcpStream;
 use socket2::SockRef;
-use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
-use tokio::net::TcpStream;
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::reactor::{Reactor, Registered, Wanted};
 use crate::worker::STALL;
 
 /// Size of the kernel's send buffer. The kernel reports room again only when a third of the buffer is free. Its default
 /// of megabytes would make a slow client seem to take nothing for minutes.
 const SEND_BUFFER: usize = 256 << 10;
-/// How often a client that has sent more than was read is checked for having closed.
-pub(crate) const LOOK: Duration = Duration::from_millis(250);
+/// The most bytes of one read: requests are short.
+const READ: usize = 8 << 10;
 
 /// A socket whose writes fail when the client takes nothing for too long; hyper would wait without limit.
 pub(crate) struct Socket {
-    stream: Arc<TcpStream>,
+    stream: Arc<Registered<TcpStream>>,
     /// When the current write has waited too long.
     deadline: Pin<Box<Sleep>>,
     is_waiting: bool,
@@ -29,51 +31,45 @@ pub(crate) struct Socket {
 
 /// A watch on whether the client has closed the connection.
 #[derive(Clone)]
-pub(crate) struct Watch(Arc<TcpStream>);
+pub(crate) struct Watch(Arc<Registered<TcpStream>>);
 
 impl Watch {
     /// Returns when the client has closed, or has ended its side of the connection.
     pub(crate) async fn closed(&self) {
-        loop {
-            match self.0.ready(Interest::READABLE).await {
-                Ok(ready) if !ready.is_read_closed() => sleep(LOOK).await,
-                _ => return,
-            }
-        }
+        poll_fn(|context| self.0.poll_end(context)).await;
     }
 }
 
 impl Socket {
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream, reactor: &Reactor) -> io::Result<Self> {
         // Answers are written whole, and waiting for more would only delay them. A failure is ignored: the socket still
         // works.
         let _ = stream.set_nodelay(true);
         let _ = SockRef::from(&stream).set_send_buffer_size(SEND_BUFFER);
-        Self { stream: Arc::new(stream), deadline: Box::pin(sleep(STALL)), is_waiting: false }
+        let stream = Arc::new(reactor.register(stream)?);
+        Ok(Self { stream, deadline: Box::pin(sleep(STALL)), is_waiting: false })
     }
 
     pub(crate) fn watch(&self) -> Watch {
         Watch(self.stream.clone())
     }
 
+    pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.stream.socket()?.local_addr()
+    }
+
     /// Tries to write until it is done or the socket is full.
     fn poll_writing<T>(
         &mut self,
         context: &mut Context<'_>,
-        mut write: impl FnMut(&TcpStream) -> io::Result<T>,
+        write: impl FnMut(&TcpStream) -> io::Result<T>,
     ) -> Poll<io::Result<T>> {
-        loop {
-            match self.stream.poll_write_ready(context) {
-                Poll::Ready(ready) => ready?,
-                Poll::Pending => return self.poll_stalled(context),
+        match self.stream.poll(Wanted::Write, context, write) {
+            Poll::Ready(written) => {
+                self.is_waiting = false;
+                Poll::Ready(written)
             }
-            match write(&self.stream) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                written => {
-                    self.is_waiting = false;
-                    return Poll::Ready(written);
-                }
-            }
+            Poll::Pending => self.poll_stalled(context),
         }
     }
 
@@ -88,29 +84,28 @@ impl Socket {
     }
 }
 
-impl AsyncRead for Socket {
+impl Read for Socket {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
+        mut buffer: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        loop {
-            ready!(self.stream.poll_read_ready(context))?;
-            match self.stream.try_read(buffer.initialize_unfilled()) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => return Poll::Ready(read.map(|count| buffer.advance(count))),
-            }
-        }
+        let mut bytes = [0; READ];
+        let room = buffer.remaining().min(READ);
+        let read = |mut stream: &TcpStream| stream.read(&mut bytes[..room]);
+        let count = ready!(self.stream.poll(Wanted::Read, context, read))?;
+        buffer.put_slice(&bytes[..count]);
+        Poll::Ready(Ok(()))
     }
 }
 
-impl AsyncWrite for Socket {
+impl Write for Socket {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        self.poll_writing(context, |stream| stream.try_write(bytes))
+        self.poll_writing(context, |mut stream| stream.write(bytes))
     }
 
     fn poll_write_vectored(
@@ -118,7 +113,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.poll_writing(context, |stream| stream.try_write_vectored(bytes))
+        self.poll_writing(context, |mut stream| stream.write_vectored(bytes))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -131,6 +126,6 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(SockRef::from(&*self.stream).shutdown(std::net::Shutdown::Write))
+        Poll::Ready(self.stream.socket().and_then(|socket| socket.shutdown(std::net::Shutdown::Write)))
     }
 }

@@ -2,11 +2,13 @@
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::Instant;
 
 use rtprof::http::{Config, Server, serve, serve_with};
+use test_support::descriptors::Untouched;
 use test_support::web::{self, Answer, Connection, End};
-use test_support::{PATIENCE, child, profile, threads, until};
+use test_support::{PATIENCE, child, descriptors, profile, threads, until};
 
 fn start(config: Config) -> (Server, SocketAddr) {
     let server = serve_with("127.0.0.1:0", config).expect("a port is free");
@@ -355,6 +357,90 @@ fn shutdown_leaves_nothing() {
         again.shutdown();
         until_gone();
     });
+}
+
+/// Makes epolls that get numbers which were closed, each with one event, which the first wait takes.
+fn make_epolls() -> Vec<libc::c_int> {
+    let make = |_| {
+        let mut event = libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: 1 };
+        // SAFETY: `event` outlives the call.
+        unsafe {
+            let (epoll, ready) = (libc::epoll_create1(0), libc::eventfd(1, 0));
+            assert_eq!(libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, ready, &raw mut event), 0);
+            epoll
+        }
+    };
+    (0..20).map(make).collect()
+}
+
+/// Checks that no event was taken.
+#[track_caller]
+fn check_events(epolls: &[libc::c_int]) {
+    for &epoll in epolls {
+        let mut event = libc::epoll_event { events: 0, u64: 0 };
+        // SAFETY: there is room for one event.
+        assert_eq!(unsafe { libc::epoll_wait(epoll, &raw mut event, 1, 0) }, 1);
+    }
+}
+
+/// A program that closes descriptors that it has not opened. What then has their numbers is left alone, no thread panics, and
+/// the server ends with one message, or by its shutdown.
+#[test]
+fn descriptors_may_be_closed() {
+    static PANICS: AtomicUsize = AtomicUsize::new(0);
+    let test = "descriptors_may_be_closed";
+    for scenario in ["shutdown", "left", "left with epolls", "shutdown without files", "connected"] {
+        if child::is(test, scenario) {
+            std::panic::set_hook(Box::new(|panic| {
+                PANICS.fetch_add(1, Relaxed);
+                println!("panic: {panic}");
+            }));
+            let (server, address) = start(Config::default());
+            assert_eq!(web::get(address, "/debug/pprof/symbol").status, 200);
+            if scenario == "connected" {
+                let mut long = Connection::open(address).expect("it listens");
+                long.send(web::request(address, "GET", "/debug/pprof/trace?seconds=600", &[], ""))
+                    .expect("it reads");
+                until("it records", rtprof::trace::is_enabled);
+                // Its number is one of those that are closed.
+                std::mem::forget(long);
+            }
+            let (mut epolls, mut files) = (Vec::new(), Vec::new());
+            match scenario {
+                "left with epolls" => {
+                    descriptors::close();
+                    epolls = make_epolls();
+                }
+                "shutdown without files" => descriptors::close(),
+                _ => files = descriptors::replace(),
+            }
+            if scenario.starts_with("left") {
+                until("the server has ended", || server_threads().len() == 1);
+            } else {
+                server.shutdown();
+            }
+            check_events(&epolls);
+            files.iter().for_each(Untouched::check);
+            assert_eq!(PANICS.load(Relaxed), 0);
+            // The process can serve again.
+            let (again, address) = start(Config::default());
+            assert_eq!(web::get(address, "/debug/pprof/heap").status, 200);
+            again.shutdown();
+            files.iter().for_each(Untouched::check);
+            println!("all is well");
+        } else if !child::any() {
+            let output = child::output(test, scenario, |_| {});
+            let (stdout, stderr) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success() && stdout.contains("all is well"), "{}", child::report(&output));
+            let messages = stderr.matches("rtprof: the server of profiles has ended").count();
+            assert!(
+                messages == 1 || messages == 0 && !scenario.starts_with("left"),
+                "{}",
+                child::report(&output)
+            );
+        }
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ use test_support::folder;
 
 /// Features that only add items, which do not affect a program that does not name them. Read the crate before adding to
 /// this list.
-const ONLY_ADD: [(&str, &[&str]); 19] = [
+const ONLY_ADD: [(&str, &[&str]); 20] = [
     ("addr2line", &["loader", "std"]),
     ("base64", &["alloc"]),
     ("bitflags", &["std"]),
@@ -26,6 +26,7 @@ const ONLY_ADD: [(&str, &[&str]); 19] = [
     ("hyper-util", &["tokio"]),
     ("linux-raw-sys", &["prctl"]),
     ("lock_api", &["arc_lock"]),
+    ("mio", &["net", "os-ext", "os-poll"]),
     ("object", &["compression", "elf", "read_core", "std"]),
     ("prost", &["derive", "std"]),
     ("rustix", &["alloc", "process", "std"]),
@@ -35,8 +36,8 @@ const ONLY_ADD: [(&str, &[&str]); 19] = [
     // Global subscribers, and those of a thread, need them.
     ("tracing-core", &["once_cell", "std"]),
     ("tracing-subscriber", &["alloc", "registry", "sharded-slab", "std", "thread_local"]),
-    // `enable_all` of a runtime enables the compiled-in drivers: here those of sockets and time too.
-    ("tokio", &["libc", "mio", "net", "rt", "socket2", "time"]),
+    // `enable_all` of a runtime enables the compiled-in drivers: here that of time too.
+    ("tokio", &["rt", "time"]),
 ];
 
 /// The crates whose default features need hardly any further crate.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Duration;
 
 use rtprof::pprof::{self, CpuProfileOptions, CpuSource};
+use test_support::descriptors::{self, Untouched};
 use test_support::processor::{burn, used};
 use test_support::signals::disposition;
 use test_support::{child, until};
@@ -151,6 +152,40 @@ fn exec_is_survived() {
             let mut command = Command::new(std::env::current_exe().unwrap());
             command.args(std::env::args().skip(1)).env(REPLACED, (rounds + 1).to_string());
             panic!("exec: {}", command.exec());
+        });
+    }
+}
+
+/// A program closes descriptors that it has not opened, and its files get their numbers: they stay as they are.
+#[test]
+fn descriptors_may_be_closed() {
+    for source in SOURCES {
+        child::isolated_as("descriptors_may_be_closed", &format!("{source:?}"), || {
+            let burns = || _ = burn(Duration::from_millis(20));
+            pprof::start_cpu_profile_with(io::sink(), by(source, 1000)).unwrap();
+            burns();
+            let files = descriptors::replace();
+            burns();
+            // SAFETY: the child of the fork makes system calls only. All locals outlive the calls.
+            let status = unsafe {
+                let child = libc::fork();
+                if child == 0 {
+                    files.iter().for_each(Untouched::check);
+                    libc::_exit(0);
+                }
+                let mut status = -1;
+                assert_eq!(libc::waitpid(child, &raw mut status, 0), child);
+                status
+            };
+            assert_eq!(status, 0, "the child's files are whole");
+            pprof::stop_cpu_profile().expect("it ends");
+            files.iter().for_each(Untouched::check);
+
+            until("the next profile has samples", || {
+                let (.., profile, _) = profiled(by(source, 1000), burns);
+                samples_of(&profile, "descriptors_may_be_closed") > 0
+            });
+            files.iter().for_each(Untouched::check);
         });
     }
 }

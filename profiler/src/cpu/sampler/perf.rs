@@ -6,12 +6,16 @@
 //!
 //! Each thread gets a separate event. With `inherit` new threads would have an event at once, but all signals would go
 //! to the thread for which the first event was made.
+//!
+//! A program may close descriptors that it has not opened, as a daemon does at its start. Then the kernel ends the event, and
+//! the number may be that of a file of the program, which is left alone: an event is known by the number that the kernel gives
+//! no other one.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use core::ffi::c_int;
-use core::mem;
+use core::mem::{self, ManuallyDrop};
 
 /// The first version of `perf_event_attr`, which every kernel accepts.
 #[repr(C)]
@@ -45,6 +49,8 @@ const DISABLE: libc::c_ulong = 0x2401;
 const REFRESH: libc::c_ulong = 0x2402;
 /// `_IOW('$', 4, __u64)`.
 const PERIOD: libc::c_ulong = 0x4008_2404;
+/// `_IOR('$', 7, __u64 *)`.
+const ID: libc::c_ulong = 0x8008_2407;
 
 const SET_SIGNAL: c_int = 10;
 const SET_OWNER: c_int = 15;
@@ -59,8 +65,23 @@ struct Owner {
 /// The shortest period that the kernel allows.
 pub(super) const SHORTEST: u64 = 10_000;
 
-/// An event of one thread. Closed when dropped.
-pub(super) struct PerfEvent(OwnedFd);
+/// An event of one thread. Closed when dropped, unless the program has closed it.
+pub(super) struct PerfEvent {
+    fd: ManuallyDrop<OwnedFd>,
+    number: u64,
+}
+
+/// Returns the kernel's number of an event; `None` if the descriptor is not that of an event.
+fn number(fd: RawFd) -> Option<u64> {
+    let mut number = 0_u64;
+    // SAFETY: the kernel writes eight bytes, to the local.
+    (unsafe { libc::ioctl(fd, ID as _, &raw mut number) } == 0).then_some(number)
+}
+
+/// Whether the descriptor is still that of the event with this number.
+pub(super) fn is_event(fd: RawFd, number: u64) -> bool {
+    self::number(fd) == Some(number)
+}
 
 impl PerfEvent {
     /// Opens an event for thread `id` of this process, not enabled. It will fire once after `first` nanoseconds of
@@ -87,25 +108,33 @@ impl PerfEvent {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: the descriptor was made just now, and nothing else owns it.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(fd as RawFd) };
+        let number = number(fd.as_raw_fd()).ok_or_else(io::Error::last_os_error)?;
+        Ok(Self { fd: ManuallyDrop::new(fd), number })
     }
 
     pub(super) fn fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.fd.as_raw_fd()
     }
 
-    /// Returns its descriptor, for [`from_raw`](Self::from_raw).
-    pub(super) fn into_raw(self) -> RawFd {
-        let fd = self.fd();
+    /// Returns the kernel's number of the event.
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// Returns its descriptor and its number, for [`from_raw`](Self::from_raw).
+    pub(super) fn into_raw(self) -> (RawFd, u64) {
+        let raw = (self.fd(), self.number);
         mem::forget(self);
-        fd
+        raw
     }
 
     /// # Safety
-    /// `fd` comes from [`into_raw`](Self::into_raw), and is passed once.
-    pub(super) unsafe fn from_raw(fd: RawFd) -> Self {
-        // SAFETY: the caller passes a descriptor from `into_raw`, once, so nothing else owns it.
-        Self(unsafe { OwnedFd::from_raw_fd(fd) })
+    /// Both come from [`into_raw`](Self::into_raw), and are passed once.
+    pub(super) unsafe fn from_raw(fd: RawFd, number: u64) -> Self {
+        // SAFETY: the caller passes a descriptor from `into_raw`, once, so nothing else of ours owns it. If the program has
+        // closed it, it is never closed here.
+        Self { fd: ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(fd) }), number }
     }
 
     /// Routes its signals to thread `id` as `signal`.
@@ -131,19 +160,27 @@ impl PerfEvent {
         }
     }
 
-    /// Stops it from firing. Closing it is not enough, because a forked child has the descriptor too.
-    pub(super) fn disable(&self) {
+    /// Stops it from firing, and returns whether the program has left it open. Closing it is not enough, because a forked child
+    /// has the descriptor too.
+    pub(super) fn disable(&self) -> bool {
+        if !is_event(self.fd(), self.number) {
+            return false;
+        }
         // SAFETY: the calls use our own descriptor.
         unsafe {
             libc::ioctl(self.fd(), DISABLE as _, 0);
             libc::fcntl(self.fd(), libc::F_SETFL, libc::O_NONBLOCK);
         }
+        true
     }
 }
 
 impl Drop for PerfEvent {
     fn drop(&mut self) {
-        self.disable();
+        if self.disable() {
+            // SAFETY: the descriptor is not used any more.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
     }
 }
 

@@ -22,7 +22,7 @@
 //! at random.
 
 use core::cell::Cell;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use rtprof_runtime::kernel_thread;
 use rtprof_runtime::kernel_thread::thread_id as kernel_thread_id;
@@ -77,6 +77,8 @@ pub(super) struct CpuThread {
     is_ready: AtomicBool,
     /// The descriptor of its event plus one; 0 for none.
     fd: AtomicI32,
+    /// The kernel's number of its event. Written before `fd`.
+    event: AtomicU64,
     /// The kernel's number of its timer plus one; 0 for none.
     timer: AtomicI32,
     /// Nanoseconds of processor time up to which samples were counted.
@@ -155,6 +157,7 @@ impl CpuThread {
     /// Announces that this event, which is not enabled yet, will signal the thread.
     pub(super) fn announce_event(&self, event: &PerfEvent) {
         self.is_first.store(true, Ordering::Relaxed);
+        self.event.store(event.number(), Ordering::Relaxed);
         self.fd.store(event.fd() + 1, Ordering::Release);
     }
 
@@ -166,7 +169,7 @@ impl CpuThread {
 
     /// Gives the announced event to the slot.
     pub(super) fn set_event(&self, event: PerfEvent) {
-        let fd = event.into_raw();
+        let (fd, _number) = event.into_raw();
         debug_assert_eq!(self.fd.load(Ordering::Relaxed), fd + 1);
     }
 
@@ -190,8 +193,11 @@ impl CpuThread {
         let (fd, timer) =
             (self.fd.swap(0, Ordering::AcqRel).checked_sub(1), self.timer.swap(0, Ordering::AcqRel));
         match (fd.filter(|fd| *fd >= 0), timer) {
-            // SAFETY: the descriptor is from `set_event`, and the swap takes it only once.
-            (Some(fd), _) => Armed::Event(unsafe { PerfEvent::from_raw(fd) }),
+            (Some(fd), _) => {
+                let number = self.event.load(Ordering::Relaxed);
+                // SAFETY: both are from `set_event`, and the swap takes the descriptor only once.
+                Armed::Event(unsafe { PerfEvent::from_raw(fd, number) })
+            }
             (None, 0) => Armed::Not,
             // SAFETY: the number is from `set_timer`, and the swap takes it only once.
             (None, timer) => Armed::Timer(unsafe { Timer::from_raw(timer - 1) }),
@@ -214,7 +220,8 @@ impl CpuThread {
         if fd < 0 && timer >= 0 {
             timer::fire(timer, attacher.interval());
         }
-        if fd >= 0 && self.is_first.swap(false, Ordering::Relaxed) {
+        let is_event = fd >= 0 && perf::is_event(fd, self.event.load(Ordering::Relaxed));
+        if is_event && self.is_first.swap(false, Ordering::Relaxed) {
             perf::go_on(fd, attacher.interval());
         }
         true
@@ -343,7 +350,7 @@ pub(super) fn forked() {
     for slot in SLOTS.iter().filter(|slot| slot.id() != 0) {
         // The parent has separate copies of the descriptors, and keeps the timers.
         let fd = slot.fd.swap(0, Ordering::Relaxed) - 1;
-        if fd >= 0 {
+        if fd >= 0 && perf::is_event(fd, slot.event.load(Ordering::Relaxed)) {
             // SAFETY: the descriptor is our own, and this process does not use it.
             unsafe { libc::close(fd) };
         }
