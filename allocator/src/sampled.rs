@@ -8,7 +8,7 @@ use rtprof_profiler::cycle::Cycle;
 use rtprof_profiler::mem::{self, Sample};
 use rtprof_profiler::sampling::{self, Decision, DueSample};
 use rtprof_runtime::counters::COUNTERS;
-use rtprof_runtime::hook::Hook;
+use rtprof_runtime::hook::{self, Hook};
 use rtprof_tracer::heap::heap_changed;
 
 use crate::large::{Held, LargeTable};
@@ -63,24 +63,35 @@ pub(crate) unsafe fn alloc_zeroed(inner: &impl GlobalAlloc, layout: Layout) -> *
 }
 
 unsafe fn decide_and_alloc(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
-    match sampling::decide(layout.size()) {
+    let ptr = match sampling::decide(layout.size()) {
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         Decision::Sampled(due) => unsafe { alloc_sampled(inner, layout, contents, &due) },
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         Decision::Unsampled => unsafe { contents.ask(inner, layout) },
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
-        Decision::Workspace => unsafe { alloc_in_workspace(inner, layout, contents) },
-    }
+        Decision::Workspace => return unsafe { alloc_in_workspace(inner, layout, contents) },
+    };
+    or_workspace(ptr, layout, contents)
+}
+
+/// Returns `ptr`, or a block of the workspace if it is null and the allocation is for work of ours.
+fn or_workspace(ptr: *mut u8, layout: Layout, contents: Contents) -> *mut u8 {
+    if ptr.is_null() && hook::may_use_workspace() { ask_workspace(layout, contents) } else { ptr }
 }
 
 /// Allocates from the workspace, or from the inner allocator if the workspace has no room.
 unsafe fn alloc_in_workspace(inner: &impl GlobalAlloc, layout: Layout, contents: Contents) -> *mut u8 {
-    let ptr = workspace::alloc(layout);
+    let ptr = ask_workspace(layout, contents);
     if ptr.is_null() {
         // SAFETY: the caller keeps the contract of `GlobalAlloc::alloc`.
         return unsafe { contents.ask(inner, layout) };
     }
-    if contents == Contents::Zeroed {
+    ptr
+}
+
+fn ask_workspace(layout: Layout, contents: Contents) -> *mut u8 {
+    let ptr = workspace::alloc(layout);
+    if !ptr.is_null() && contents == Contents::Zeroed {
         // SAFETY: the block was just allocated, and is as large as the layout.
         unsafe { ptr.write_bytes(0, layout.size()) };
     }
@@ -218,7 +229,6 @@ pub(crate) unsafe fn realloc(
         Decision::Workspace => true,
     };
     if moves || pool::contains(ptr) {
-        // The object moves from one place to another.
         // SAFETY: the caller keeps the contract of `GlobalAlloc::realloc`, so `new_layout` is not of size zero.
         let new = unsafe {
             match decided {
@@ -227,22 +237,9 @@ pub(crate) unsafe fn realloc(
                 Decision::Workspace => alloc_in_workspace(inner, new_layout, Contents::Any),
             }
         };
-        if new.is_null() {
-            return null_mut();
-        }
-        // SAFETY: both blocks hold this many bytes, and no other code knows the new one yet. The old block is freed
-        // where it was allocated.
-        unsafe {
-            copy_nonoverlapping(ptr, new, layout.size().min(new_size));
-            if pool::contains(ptr) {
-                free_pooled(ptr);
-            } else if placement::is_large(layout) {
-                free_large(inner, ptr, layout);
-            } else {
-                inner.dealloc(ptr, layout);
-            }
-        }
-        return new;
+        let new = or_workspace(new, new_layout, Contents::Any);
+        // SAFETY: the caller passes its block, and the new one is as large as the new layout.
+        return unsafe { move_into(new, inner, ptr, layout, new_size) };
     }
 
     // The inner allocator keeps the object and may grow it in place. The old address leaves the table first, because
@@ -258,7 +255,10 @@ pub(crate) unsafe fn realloc(
         if let Some(place) = held {
             place.restore(ptr as usize);
         }
-        return null_mut();
+        drop(sampled);
+        let new = or_workspace(null_mut(), new_layout, Contents::Any);
+        // SAFETY: the caller passes its block, and the new one is as large as the new layout.
+        return unsafe { move_into(new, inner, ptr, layout, new_size) };
     }
     if let Some(place) = held {
         record_free(ptr, sample_of(&place), sampled.is_some());
@@ -266,6 +266,35 @@ pub(crate) unsafe fn realloc(
     }
     if let Some(due) = sampled {
         track_large(new, new_size, &due);
+    }
+    new
+}
+
+/// Moves the contents of a block to `new`, and frees the block where it was allocated. Returns `new`; if that is null, the block
+/// stays.
+///
+/// # Safety
+/// The contract of `GlobalAlloc::realloc`; `new` is null, or the caller's and of `new_size` bytes.
+unsafe fn move_into(
+    new: *mut u8,
+    inner: &impl GlobalAlloc,
+    ptr: *mut u8,
+    layout: Layout,
+    new_size: usize,
+) -> *mut u8 {
+    if new.is_null() {
+        return null_mut();
+    }
+    // SAFETY: both blocks hold this many bytes, and no other code knows the new one yet.
+    unsafe {
+        copy_nonoverlapping(ptr, new, layout.size().min(new_size));
+        if pool::contains(ptr) {
+            free_pooled(ptr);
+        } else if placement::is_large(layout) {
+            free_large(inner, ptr, layout);
+        } else {
+            inner.dealloc(ptr, layout);
+        }
     }
     new
 }

@@ -1,6 +1,6 @@
 //! Takes a profile and sends it.
 
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::time::{Duration, Instant};
 
 use http::{Response, StatusCode};
@@ -82,8 +82,11 @@ pub(crate) fn with_head(form: Form, name: &str, body: Body) -> Response<Body> {
 
 /// Takes a snapshot of a profile.
 pub(crate) fn take(profile: &Profile) -> Result<Snapshot, Refusal> {
-    // Fails if a fork has lost the profile.
-    profile.snapshot().map_err(|_| not_collected())
+    profile.snapshot().map_err(|error| match error.kind() {
+        ErrorKind::OutOfMemory => Refusal::busy(error.to_string()),
+        // A fork has lost the profile.
+        _ => not_collected(),
+    })
 }
 
 /// Waits for `over`, and returns the changes since `earlier`. Meanwhile the names of `earlier` are searched, most of

@@ -28,7 +28,7 @@ use std::time::Duration;
 
 use rtprof_runtime::fork_safe::PerProcess;
 use rtprof_runtime::hidden::{self, Calls};
-use rtprof_runtime::labels;
+use rtprof_runtime::{labels, room};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::{AbortHandle, JoinError};
@@ -226,8 +226,12 @@ fn keep(threads: &Threads, thread: JoinHandle<()>) {
     threads.push(thread);
 }
 
+/// The stack of std's threads and its neighbours, and the signal stack, without which the thread would end the process.
+const OF_A_THREAD: usize = 3 << 20;
+
 /// Starts a thread with the engine's name and label.
 fn spawn(work: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+    room::check_for_mapping(OF_A_THREAD)?;
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
     hidden::hiding(Calls::THREADS, || thread.spawn(|| labelled(work)))
 }

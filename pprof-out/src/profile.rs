@@ -9,8 +9,7 @@ use std::sync::Arc;
 use rtprof_profiler::{init, mem};
 use rtprof_runtime::fork_safe::ForkMutex;
 use rtprof_runtime::modules::CaptureSpan;
-use rtprof_runtime::{MAX_STACK, stack};
-use rtprof_runtime::{hook, snapshot};
+use rtprof_runtime::{MAX_STACK, hook, room, snapshot, stack};
 
 use crate::contention::{self, Contention};
 use crate::counts::{self, AddSite};
@@ -18,7 +17,7 @@ use crate::error::ProfileError;
 use crate::goroutines::{self, GoroutineView};
 use crate::heap::{self, HeapView};
 use crate::registry::registry;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{SMALL_EXPORT, Snapshot};
 
 /// A named collection of stacks: one of the built-in profiles, or a custom one that the program fills itself to follow
 /// things that are opened and must be closed (`pprof.Profile` in Go).
@@ -71,8 +70,9 @@ pub(crate) fn built_in() -> impl Iterator<Item = Profile> {
 /// [`write_to(w, 0)`](Profile::write_to) (`pprof.WriteHeapProfile`).
 ///
 /// # Errors
-/// Those of the writer.
+/// Those of [`write_to`](Profile::write_to).
 pub fn write_heap_profile(w: impl Write) -> io::Result<()> {
+    room::check_for_work(SMALL_EXPORT)?;
     let snapshot = {
         let _workspace = hook::workspace();
         heap::take(HeapView::Heap)
@@ -178,7 +178,7 @@ impl Profile {
     /// continues to use it.
     ///
     /// # Errors
-    /// Those of the writer. The output written until then is not a complete profile; nothing else is affected, and the
+    /// Those of the writer, and of [`snapshot`](Self::snapshot). The output written until then is not a complete profile; nothing else is affected, and the
     /// next call starts anew.
     pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
         self.snapshot()?.write_to(w, debug)
@@ -189,20 +189,25 @@ impl Profile {
     ///
     /// # Errors
     /// In a forked child whose parent was changing this custom profile at the instant of the fork, the profile is lost.
+    /// [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space (`RLIMIT_AS`) does not leave what the
+    /// snapshot, or writing it, may need.
     pub fn snapshot(&self) -> io::Result<Snapshot> {
         if self.has_dump() {
             // Before the workspace begins: the request runs the program's code, whose allocations belong to the
             // program.
             snapshot::request();
         }
+        room::check_for_work(SMALL_EXPORT)?;
         let _workspace = hook::workspace();
-        Ok(match &*self.0 {
+        let snapshot = match &*self.0 {
             Source::Heap(view) => heap::take(*view),
             Source::Contention(of) => of.take(),
             Source::ThreadCreate => counts::of_threads(),
             Source::Custom(custom) => counts::of_add_sites(custom.name.clone(), custom.places()?),
             Source::Goroutine(view) => goroutines::take(*view),
-        })
+        };
+        snapshot.check_room()?;
+        Ok(snapshot)
     }
 
     /// Returns name and unit of each value, in order; for instance `("inuse_space", "bytes")`.

@@ -4,8 +4,8 @@ use std::io::{self, Write};
 use std::sync::Arc;
 use std::time::Instant;
 
-use rtprof_runtime::hook;
 use rtprof_runtime::snapshot::Recorded;
+use rtprof_runtime::{hook, room};
 use rtprof_symbols::frames::Frames;
 use rtprof_symbols::locations::Locations;
 use rtprof_symbols::symbolizer::{NameSearch, Symbolization};
@@ -17,6 +17,11 @@ use crate::record::Record;
 use crate::sink::Sink;
 use crate::taken::Taken;
 use crate::{collapsed, goroutine_dump, proto_form, text_form};
+
+/// What an export allocates at one time, at most, without its records: names and the output.
+pub(crate) const SMALL_EXPORT: usize = 4 << 20;
+/// What it allocates for a record.
+const OF_A_RECORD: usize = 2 << 10;
 
 /// The records of a profile at one instant ([`Profile::snapshot`](crate::Profile::snapshot)), the records added between
 /// two instants ([`since`](Self::since)), or a CPU profile ([`CpuCapture`](crate::CpuCapture)). Addresses are resolved
@@ -73,7 +78,7 @@ impl Snapshot {
     /// Writes the snapshot as [`Profile::write_to`](crate::Profile::write_to) does.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
     pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
         match debug {
             0 => self.write_proto(w, Symbolization::Full),
@@ -85,8 +90,9 @@ impl Snapshot {
     /// Writes gzipped profile.proto.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
     pub fn write_proto(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
         proto_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
@@ -94,8 +100,9 @@ impl Snapshot {
     /// delta profile.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
     pub fn write_text(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
         text_form::write(self, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
@@ -103,8 +110,9 @@ impl Snapshot {
     /// [`write_text`](Self::write_text) does. Go: `debug=2`.
     ///
     /// # Errors
-    /// Those of the writer.
+    /// Those of the writer; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the address space leaves too little.
     pub fn write_dump(&self, mut w: impl Write, symbolization: Symbolization) -> io::Result<()> {
+        self.check_room()?;
         match &self.goroutines {
             Some(each) => {
                 let view = self.view(symbolization);
@@ -119,7 +127,8 @@ impl Snapshot {
     /// [`sample_types`](Self::sample_types). Stacks without that value are left out.
     ///
     /// # Errors
-    /// Those of the writer, and if there is no such sample type.
+    /// Those of the writer; if there is no such sample type; [`OutOfMemory`](io::ErrorKind::OutOfMemory) if a limit of the
+    /// address space leaves too little.
     pub fn write_collapsed(
         &self,
         mut w: impl Write,
@@ -130,6 +139,7 @@ impl Snapshot {
             let message = format!("{} has no sample type {sample_type}", self.name());
             return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
         }
+        self.check_room()?;
         collapsed::write(self, sample_type, self.view(symbolization), &mut Sink::new(&mut w))
     }
 
@@ -162,6 +172,14 @@ impl Snapshot {
     #[must_use]
     pub fn with_startup_frames(self) -> Self {
         Self { startup_frames: true, ..self }
+    }
+
+    /// Checks that the process has memory for writing this.
+    ///
+    /// # Errors
+    /// A limit of the address space leaves too little.
+    pub(crate) fn check_room(&self) -> io::Result<()> {
+        room::check_for_work(SMALL_EXPORT + self.records.len() * OF_A_RECORD)
     }
 
     fn view(&self, symbolization: Symbolization) -> View {

@@ -63,29 +63,46 @@ pub fn decide(size: usize) -> Decision {
             gate.close();
             return if hook::is_in_hook() { Decision::Unsampled } else { Decision::Workspace };
         }
+        // Work of ours does not pass the gate: the caller looks whether the inner allocator has memory.
+        let is_untracked = hook::is_untracked();
+        let stays_closed = is_untracked || hook::is_own_thread();
         if hook::is_in_hook() {
             // Hooks allocate nothing, so this is a signal handler that has interrupted a hook. The allocation is not
             // sampled, but its coins were tossed: without a new draw the next allocation would be sampled for it.
             let rate = rate::of_epoch(gate.epoch());
-            if rate.is_some() && !hook::is_untracked() && gate.left_after(size) < 0 {
+            if rate.is_some() && !stays_closed && gate.left_after(size) < 0 {
                 COUNTERS.samples_in_interrupted_hooks.add();
             }
             draw(gate, rate);
+            if stays_closed {
+                gate.close();
+            }
+            return Decision::Unsampled;
+        }
+        if is_untracked {
+            gate.close();
             return Decision::Unsampled;
         }
         let epoch = EPOCH.load(Ordering::Acquire);
         let rate = rate::of_epoch(epoch);
-        if gate.epoch() != epoch {
+        // A closed gate has no countdown. The distance to the next sample has no memory, so that it may be drawn anew at any
+        // allocation.
+        if gate.epoch() != epoch || stays_closed {
             gate.set_epoch(epoch);
             draw(gate, rate);
         }
         let left = gate.left_after(size);
         if left >= 0 {
             gate.set(left);
+        } else {
+            draw(gate, rate);
+        }
+        if stays_closed {
+            gate.close();
+        }
+        if left >= 0 {
             return Decision::Unsampled;
         }
-        draw(gate, rate);
-        let rate = rate.filter(|_| !hook::is_untracked());
         rate.and_then(due_sample).map_or(Decision::Unsampled, Decision::Sampled)
     })
 }
@@ -134,5 +151,25 @@ mod tests {
             assert!((hits - N as f64 * p).abs() < 6.0 * sigma, "{size}: {hits} of {}", N as f64 * p);
         }
         assert!(exponential(usize::MAX) > 0);
+    }
+
+    /// The gate stays closed for a thread of ours, so that it draws anew at each allocation.
+    #[test]
+    fn threads_of_ours_are_sampled_in_proportion() {
+        rate::start();
+        rate::set_mem_profile_rate(1 << 20);
+        random::reseed(7);
+        const N: usize = 20_000;
+        let _own = hook::own_thread();
+        for size in [10_000_usize, 1 << 20] {
+            let p = 1.0 - (-(size as f64) / (1 << 20) as f64).exp();
+            let mut hits = 0;
+            for _ in 0..N {
+                assert!(!passes(size));
+                hits += usize::from(matches!(decide(size), Decision::Sampled(_)));
+            }
+            let sigma = (N as f64 * p * (1.0 - p)).sqrt();
+            assert!((hits as f64 - N as f64 * p).abs() < 6.0 * sigma, "{size}: {hits} of {}", N as f64 * p);
+        }
     }
 }

@@ -6,6 +6,11 @@
 //! | in a hook | [`Hook::enter`] | pass through, unsampled: sampling them would re-enter the hook |
 //! | untracked | [`untracked`] | are not sampled: symbolization takes tens of megabytes that are not the program's |
 //! | in the workspace | [`workspace`] | come from mappings that are unmapped when the work is done |
+//! | one of rtprof's threads | [`own_thread`] | are sampled, with a label that tells whose they are |
+//!
+//! A program that has no memory left, as at a limit of its address space, may handle that, but the code of an export cannot: it
+//! would end the program. So an allocation in the last three states that the program's allocator refuses comes from the
+//! workspace, whose addresses are reserved since the start ([`may_use_workspace`]).
 //!
 //! The state has no destructor and no lazy initialisation, so that it can be read before `main` and in the last
 //! destructor of a thread.
@@ -20,8 +25,8 @@ use core::marker::PhantomData;
 use crate::atomic_ref::AtomicRef;
 use crate::errno;
 
-/// The two words that the fast path of an allocation reads. They are stored beside the rest of the state because the
-/// workspace closes the gate: in the workspace no allocation passes, so the fast path need not check for it.
+/// The two words that the fast path of an allocation reads. They are stored beside the rest of the state because untracked work
+/// closes the gate: then no allocation passes, so the fast path need not check for it.
 pub struct AllocationGate {
     /// Bytes up to the next sample, less one.
     countdown: Cell<i64>,
@@ -82,6 +87,8 @@ struct ThreadState {
     untracked: Cell<u32>,
     /// The number of live guards that belong to the workspace.
     workspace: Cell<u32>,
+    /// The number of live [`OwnThread`] guards.
+    own_thread: Cell<u32>,
     /// The process id while in the workspace, else 0.
     process: Cell<u32>,
 }
@@ -94,6 +101,7 @@ thread_local! {
             is_in_hook: Cell::new(false),
             untracked: Cell::new(0),
             workspace: Cell::new(0),
+            own_thread: Cell::new(0),
             process: Cell::new(0),
         }
     };
@@ -156,7 +164,37 @@ pub fn is_own_work() -> bool {
     STATE.with(|state| state.is_in_hook.get() || state.untracked.get() > 0)
 }
 
-/// Guard during whose life the allocations of this thread are not sampled. Frees are still counted.
+/// Returns whether the current thread is one of rtprof's. Safe to call in a hook.
+#[inline]
+pub fn is_own_thread() -> bool {
+    STATE.with(|state| state.own_thread.get() > 0)
+}
+
+/// Returns whether an allocation that the program's allocator refuses is to come from the workspace. Not in a hook, because a
+/// signal handler may have interrupted the workspace.
+pub fn may_use_workspace() -> bool {
+    !is_in_hook() && (is_untracked() || is_own_thread())
+}
+
+/// Guard during whose life the current thread is one of rtprof's.
+pub struct OwnThread {
+    _of_this_thread: PhantomData<*const ()>,
+}
+
+/// Makes the current thread one of rtprof's, whose allocations are sampled, and none of which passes the gate. Guards may be
+/// nested.
+pub fn own_thread() -> OwnThread {
+    STATE.with(|state| state.set_own_thread(state.own_thread.get() + 1));
+    OwnThread { _of_this_thread: PhantomData }
+}
+
+impl Drop for OwnThread {
+    fn drop(&mut self) {
+        STATE.with(|state| state.set_own_thread(state.own_thread.get().saturating_sub(1)));
+    }
+}
+
+/// Guard during whose life the allocations of this thread are not sampled, and none passes the gate. Frees are still counted.
 pub struct Untracked {
     is_workspace: bool,
     _of_this_thread: PhantomData<*const ()>,
@@ -164,7 +202,7 @@ pub struct Untracked {
 
 /// Begins a section of untracked allocations on this thread. Guards may be nested.
 pub fn untracked() -> Untracked {
-    STATE.with(|state| state.untracked.set(state.untracked.get() + 1));
+    STATE.with(|state| state.set_untracked(state.untracked.get() + 1));
     Untracked { is_workspace: false, _of_this_thread: PhantomData }
 }
 
@@ -176,7 +214,7 @@ pub fn untracked() -> Untracked {
 /// better allocated [outside](outside_workspace).
 pub fn workspace() -> Untracked {
     STATE.with(|state| {
-        state.untracked.set(state.untracked.get() + 1);
+        state.set_untracked(state.untracked.get() + 1);
         state.set_workspace(state.workspace.get() + 1);
     });
     Untracked { is_workspace: true, _of_this_thread: PhantomData }
@@ -244,6 +282,16 @@ impl ThreadState {
             self.gate.set_epoch(NO_EPOCH);
         }
     }
+
+    fn set_untracked(&self, depth: u32) {
+        self.untracked.set(depth);
+        self.gate.set_epoch(NO_EPOCH);
+    }
+
+    fn set_own_thread(&self, depth: u32) {
+        self.own_thread.set(depth);
+        self.gate.set_epoch(NO_EPOCH);
+    }
 }
 
 impl Untracked {
@@ -253,11 +301,15 @@ impl Untracked {
         struct Restore(u32);
         impl Drop for Restore {
             fn drop(&mut self) {
-                STATE.with(|state| state.untracked.set(self.0));
+                STATE.with(|state| state.set_untracked(self.0));
             }
         }
         outside_workspace(|| {
-            let _restore = Restore(STATE.with(|state| state.untracked.replace(0)));
+            let _restore = STATE.with(|state| {
+                let restore = Restore(state.untracked.get());
+                state.set_untracked(0);
+                restore
+            });
             f()
         })
     }
@@ -267,7 +319,7 @@ impl Drop for Untracked {
     fn drop(&mut self) {
         let has_left = STATE.with(|state| {
             // Saturating: a guard may be dropped inside `lifted`, where the count is 0.
-            state.untracked.set(state.untracked.get().saturating_sub(1));
+            state.set_untracked(state.untracked.get().saturating_sub(1));
             let depth = state.workspace.get();
             if !self.is_workspace || depth == 0 {
                 return false;

@@ -18,6 +18,7 @@ use crate::atomic_ref::AtomicRef;
 use crate::counters::COUNTERS;
 use crate::fork_safe::{ForkMutex, PerProcess};
 use crate::hidden::{self, Calls};
+use crate::hook;
 
 /// The number of distinct label sets that enter aggregated profiles.
 pub const MAX_SETS: usize = 1024;
@@ -157,14 +158,19 @@ impl Drop for LabelGuard {
 /// Marks the current thread as one of rtprof's until the guard is dropped: its samples carry the label `rtprof`, so
 /// that a user can distinguish them from the program's, and its waits are not in profiles.
 pub fn set_own(part: &str) -> OwnGuard {
-    let _untracked = crate::hook::untracked();
-    OwnGuard { _labels: set_labels(labels(&[("rtprof", part)])), before: hidden::hide(Calls::OWN) }
+    let _untracked = hook::untracked();
+    OwnGuard {
+        _labels: set_labels(labels(&[("rtprof", part)])),
+        _own: hook::own_thread(),
+        before: hidden::hide(Calls::OWN),
+    }
 }
 
 /// Guard during whose life the current thread is one of rtprof's. See [`set_own`].
 #[must_use = "the thread is the program's again when the guard is dropped"]
 pub struct OwnGuard {
     _labels: LabelGuard,
+    _own: hook::OwnThread,
     before: hidden::Before,
 }
 

@@ -64,6 +64,7 @@ pub mod own_files;
 pub mod proc;
 pub mod process;
 pub mod random;
+pub mod room;
 #[cfg(rtprof_supported)]
 pub mod shared_signal;
 pub mod slots;

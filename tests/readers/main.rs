@@ -9,6 +9,7 @@ mod browser_recording;
 mod builds;
 mod endpoints;
 mod hostile_files;
+mod hostile_memory;
 #[cfg(feature = "axum")]
 mod http_axum;
 mod http_contract;

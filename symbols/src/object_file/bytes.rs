@@ -20,6 +20,8 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
+use rtprof_runtime::room;
+
 use crate::progress::Progress;
 
 const BLOCK: usize = 4096;
@@ -43,6 +45,8 @@ type Group = [OnceCell<Box<Block>>; GROUP];
 #[derive(Clone, Debug)]
 pub(super) struct Allowance {
     left: Rc<Cell<u64>>,
+    /// Whether it began with less than [`MOST`], because the process has no more memory.
+    is_reduced: bool,
     /// Whether a read has failed for a temporary reason.
     has_failed: Rc<Cell<bool>>,
     progress: Progress,
@@ -52,12 +56,23 @@ impl Allowance {
     /// Each use of the allowance notes a step of `progress`.
     pub(super) fn new(progress: &Progress) -> Self {
         let has_failed = Rc::new(Cell::new(false));
-        Self { left: Rc::new(Cell::new(MOST)), has_failed, progress: progress.clone() }
+        // The parsers need about as much again, and so does the export that waits for the names.
+        let room = room::for_work(4 * MOST as usize) as u64 / 4;
+        Self {
+            left: Rc::new(Cell::new(room)),
+            is_reduced: room < MOST,
+            has_failed,
+            progress: progress.clone(),
+        }
     }
 
     pub(super) fn take(&self, bytes: u64) -> io::Result<()> {
         self.progress.note();
-        let left = self.left.get().checked_sub(bytes).ok_or(io::ErrorKind::OutOfMemory)?;
+        let Some(left) = self.left.get().checked_sub(bytes) else {
+            // There may be more memory the next time.
+            self.has_failed.set(self.is_reduced || self.has_failed.get());
+            return Err(io::ErrorKind::OutOfMemory.into());
+        };
         self.left.set(left);
         Ok(())
     }
