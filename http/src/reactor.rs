@@ -66,8 +66,8 @@ struct Readiness(Mutex<Known>);
 struct Known {
     /// For each [`Wanted`], whether there was an event that no attempt has used up.
     is_ready: [bool; 3],
-    /// For each [`Wanted`], the tasks that wait for it: that of the connection, and that of its request.
-    waiting: [Vec<Waker>; 3],
+    /// For each [`Wanted`], the task that waits for it: one task uses a socket.
+    waiting: [Option<Waker>; 3],
     has_ended: bool,
 }
 
@@ -190,7 +190,7 @@ impl Readiness {
             *known |= is_ready;
         }
         let waiting = is_ready.iter().zip(&mut known.waiting).filter(|(is_ready, _)| **is_ready);
-        let woken: Vec<Waker> = waiting.flat_map(|(_, waiting)| std::mem::take(waiting)).collect();
+        let woken: Vec<Waker> = waiting.filter_map(|(_, waiting)| waiting.take()).collect();
         drop(known);
         woken.into_iter().for_each(Waker::wake);
     }
@@ -213,10 +213,7 @@ impl Readiness {
         if known.is_ready[wanted as usize] {
             return Poll::Ready(Ok(()));
         }
-        let waiting = &mut known.waiting[wanted as usize];
-        if !waiting.iter().any(|waker| waker.will_wake(context.waker())) {
-            waiting.push(context.waker().clone());
-        }
+        known.waiting[wanted as usize] = Some(context.waker().clone());
         Poll::Pending
     }
 

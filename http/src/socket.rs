@@ -29,7 +29,7 @@ pub(crate) struct Socket {
     is_waiting: bool,
 }
 
-/// A watch on whether the client has closed the connection.
+/// A watch on whether the client has closed the connection, for the task that uses the socket.
 #[derive(Clone)]
 pub(crate) struct Watch(Arc<Registered<TcpStream>>);
 

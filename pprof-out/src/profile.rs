@@ -178,8 +178,8 @@ impl Profile {
     /// continues to use it.
     ///
     /// # Errors
-    /// Those of the writer, and of [`snapshot`](Self::snapshot). The output written until then is not a complete profile; nothing else is affected, and the
-    /// next call starts anew.
+    /// Those of the writer, and of [`snapshot`](Self::snapshot). The output written until then is not a complete profile;
+    /// nothing else is affected, and the next call starts anew.
     pub fn write_to(&self, w: impl Write, debug: u32) -> io::Result<()> {
         self.snapshot()?.write_to(w, debug)
     }

@@ -13,7 +13,7 @@ use test_support::processor::{burn, used};
 use test_support::signals::disposition;
 use test_support::{child, until};
 
-use super::work::{SOURCES, by, profiled, samples_and_missed, samples_of};
+use super::work::{SOURCES, Shared, by, profiled, samples_and_missed, samples_of, sum};
 
 static HANDLED: AtomicU32 = AtomicU32::new(0);
 
@@ -162,10 +162,13 @@ fn descriptors_may_be_closed() {
     for source in SOURCES {
         child::isolated_as("descriptors_may_be_closed", &format!("{source:?}"), || {
             let burns = || _ = burn(Duration::from_millis(20));
-            pprof::start_cpu_profile_with(io::sink(), by(source, 1000)).unwrap();
+            let bytes = Shared::default();
+            pprof::start_cpu_profile_with(bytes.clone(), by(source, 1000)).unwrap();
             burns();
             let files = descriptors::replace();
-            burns();
+            let before = used();
+            burn(Duration::from_millis(100));
+            let burnt = used() - before;
             // SAFETY: the child of the fork makes system calls only. All locals outlive the calls.
             let status = unsafe {
                 let child = libc::fork();
@@ -180,6 +183,9 @@ fn descriptors_may_be_closed() {
             assert_eq!(status, 0, "the child's files are whole");
             pprof::stop_cpu_profile().expect("it ends");
             files.iter().for_each(Untouched::check);
+            // The time is counted, with stacks or without.
+            let (_, nanos) = sum(&bytes.profile().samples());
+            assert!(nanos as u128 >= burnt.as_nanos() * 9 / 10, "{nanos} of {burnt:?}");
 
             until("the next profile has samples", || {
                 let (.., profile, _) = profiled(by(source, 1000), burns);
