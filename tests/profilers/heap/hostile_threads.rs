@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use rtprof::StackMode;
-use test_support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
+use test_support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile, Sample};
 use test_support::random::Random;
 use test_support::{child, rounds, stress};
 
@@ -55,7 +55,8 @@ fn storm() {
 }
 
 /// Nothing that a thread allocates outlives it, neither of std nor of ours. (At rate 1 a program that prints for the first time
-/// has one more object of 1,024 bytes: the buffer of std's `stdout`.)
+/// has one more object of 1,024 bytes: the buffer of std's `stdout`.) The harness is no part of the question: its main thread
+/// reads its settings and begins to wait for the test at some moment, and what it does that with is in use.
 #[test]
 fn threads_leave_nothing() {
     child::isolated("threads_leave_nothing", || {
@@ -64,10 +65,11 @@ fn threads_leave_nothing() {
             std::thread::spawn(|| drop(storm_object(100))).join().expect("it ends well");
         }
         rtprof::set_mem_profile_rate(0);
-        let records = rtprof::mem_profile(false);
-        let live: Vec<_> = records.iter().filter(|record| record.in_use_objects() != 0).collect();
-        assert!(live.is_empty(), "{live:?}");
-        assert!(rtprof::mem_profile(true).iter().map(|record| record.alloc_objects).sum::<i64>() >= 50);
+        let profile = Profile::heap();
+        let live = |sample: &Sample| sample.values[INUSE_OBJECTS] != 0 && !sample.has("test::test_main");
+        let live: Vec<_> = profile.samples().into_iter().filter(live).collect();
+        assert!(live.is_empty(), "{live:#?}");
+        assert!(profile.totals_of("storm_object")[ALLOC_OBJECTS] >= 50);
     });
 }
 
