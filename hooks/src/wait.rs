@@ -8,7 +8,7 @@ use rtprof_runtime::hidden::{self, Calls};
 pub(crate) use rtprof_runtime::stack::SavedFrame;
 pub(crate) use rtprof_runtime::wait_reason::WaitReason;
 #[cfg(rtprof_interposed)]
-use rtprof_runtime::wait_site::WaitSite;
+use rtprof_runtime::{stack::frame_mark::FrameMark, wait_site::WaitSite};
 
 use crate::account::{Account, Charge, Stake};
 pub(crate) use crate::primitive::goroutine::Goroutine;
@@ -123,7 +123,8 @@ impl Wait {
         wait
     }
 
-    /// As [`Wait::begin`], for a wait that began at the tick `start`.
+    /// As [`Wait::begin`], for the wait of an interposed function, which began at the tick `start`. The function notes that it
+    /// waits ([`interpose::within`](crate::interpose::within)), because the program may leave it without a return.
     #[cfg(rtprof_interposed)]
     #[inline(always)]
     pub(crate) fn begin_at(reason: WaitReason, start: u64) -> Self {
@@ -136,7 +137,7 @@ impl Wait {
         wait.is_running = true;
         wait.start = start;
         wait.until = start;
-        wait.run();
+        wait.park();
         wait
     }
 
@@ -163,6 +164,11 @@ impl Wait {
     pub(crate) fn run(&mut self) {
         self.start_time();
         self.hide();
+        self.park();
+    }
+
+    /// Shows that this thread waits.
+    fn park(&mut self) {
         // Before a second sleep too, because the wake has ended the first.
         if let Some(goroutine) = self.goroutine {
             self.is_marked = true;
@@ -258,6 +264,9 @@ impl Wait {
     #[inline]
     fn hide(&mut self) {
         if self.hidden_before.is_none() {
+            // Ends an interposed wait that the program has left.
+            #[cfg(rtprof_interposed)]
+            crate::interpose::within::is_in_wait(&FrameMark::new());
             self.hidden_before = Some(hidden::hide(Calls::WAITS));
         }
     }

@@ -20,7 +20,7 @@ pub(crate) fn is_in_program() -> bool {
 }
 
 /// Returns the process's current action for `signal`.
-fn disposition(signal: c_int) -> Option<libc::sigaction> {
+pub(crate) fn disposition(signal: c_int) -> Option<libc::sigaction> {
     // SAFETY: an all-zero structure is valid, and the call writes to it.
     unsafe {
         let mut action: libc::sigaction = zeroed();
@@ -123,7 +123,8 @@ fn exchange(signal: c_int, action: usize) -> libc::sigaction {
     }
 }
 
-fn put_back(signal: c_int, programs: &libc::sigaction) {
+/// Installs an action that the program has installed before.
+pub(crate) fn put_back(signal: c_int, programs: &libc::sigaction) {
     // SAFETY: the program has installed this action itself.
     unsafe { libc::sigaction(signal, programs, ptr::null_mut()) };
 }

@@ -35,6 +35,8 @@
 #[macro_use]
 pub mod primitive;
 
+#[cfg(rtprof_supported)]
+pub mod alternate_stack;
 pub mod arena;
 pub mod atomic_ref;
 pub mod boundary;

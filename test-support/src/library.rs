@@ -46,6 +46,20 @@ pub fn libraries(test: &str) -> Vec<PathBuf> {
     }
 }
 
+/// Returns a library of this C source, which the parent of the children that load it compiles.
+pub fn library(test: &str, source: &str) -> PathBuf {
+    let folder = folder::tmp().join("libraries");
+    let (text, path) = (folder.join(format!("{test}.c")), folder.join(format!("lib{test}.so")));
+    if !child::any() {
+        std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
+        std::fs::write(&text, source).expect("the build's own folder can be written");
+        let mut command = Command::new("cc");
+        command.args(["-shared", "-fPIC", "-O1", "-pthread", "-ldl"]);
+        return compile(command, &text, path);
+    }
+    path
+}
+
 /// A loaded library.
 pub struct Library(*mut c_void);
 
@@ -60,13 +74,19 @@ impl Library {
 
     /// Calls the callback through a function of the library; returns the function's address.
     pub fn call_back_through(&self, name: &CStr, callback: Callback) -> *mut c_void {
-        // SAFETY: the library is loaded as long as `self` lives.
-        let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
-        assert!(!symbol.is_null(), "the fixture has it");
+        let symbol = self.symbol(name);
         // SAFETY: the fixtures' functions have this type.
         let call_back: CallBack = unsafe { std::mem::transmute(symbol) };
         // SAFETY: the function only calls the callback.
         unsafe { call_back(callback, std::ptr::null_mut()) };
+        symbol
+    }
+
+    /// Returns the address of a function of the library.
+    pub fn symbol(&self, name: &CStr) -> *mut c_void {
+        // SAFETY: the library is loaded as long as `self` lives.
+        let symbol = unsafe { libc::dlsym(self.0, name.as_ptr()) };
+        assert!(!symbol.is_null(), "the fixture has it");
         symbol
     }
 

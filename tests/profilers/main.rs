@@ -11,6 +11,7 @@ mod goroutines;
 mod heap;
 mod hostile_cancel;
 mod hostile_dlopen;
+mod hostile_handlers;
 mod hostile_life;
 mod hostile_locks;
 mod hostile_stacks;

@@ -12,6 +12,7 @@ mod calls;
 mod hostile;
 mod interop;
 mod interrupted;
+mod left;
 mod locks;
 mod other_libraries;
 mod programs;

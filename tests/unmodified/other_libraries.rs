@@ -2,29 +2,14 @@
 #![cfg(all(target_env = "gnu", not(target_feature = "crt-static")))]
 
 use std::ffi::{CStr, c_int, c_void};
-use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
+use test_support::child;
 use test_support::contention::{record_everything, record_nothing};
-use test_support::library::{Library, compile};
-use test_support::{child, folder};
+use test_support::library::{Library, library};
 
 use crate::c_lock::CLock;
-
-/// Returns a library, which the parent of the children that load it compiles.
-fn library(test: &str, source: &str) -> PathBuf {
-    let folder = folder::tmp().join("libraries");
-    let (text, path) = (folder.join(format!("{test}.c")), folder.join(format!("lib{test}.so")));
-    if !child::any() {
-        std::fs::create_dir_all(&folder).expect("the build's own folder can be written");
-        std::fs::write(&text, source).expect("the build's own folder can be written");
-        let mut command = Command::new("cc");
-        command.args(["-shared", "-fPIC", "-O1", "-pthread", "-ldl"]);
-        return compile(command, &text, path);
-    }
-    path
-}
 
 /// A library that was linked with the C library's first condition variables, which are initialised and destroyed by other
 /// functions than those of today. (Other architectures than x86-64 have no such version.)

@@ -17,12 +17,13 @@ use core::ffi::c_int;
 use rtprof_profiler::{BlockKinds, contention};
 use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::{self, Goroutine};
-use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_runtime::state::State;
 use rtprof_tracer::states;
 
 use super::descriptors;
 use super::forward::{errno, set_errno};
+use super::within;
 use crate::wait::WaitReason;
 
 /// A poll with a timeout has slept if it took longer: the kernel takes about as long to put a thread to sleep and wake
@@ -126,7 +127,8 @@ impl Outcome for isize {
 /// it calls.
 #[inline(never)]
 pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) -> R {
-    if hidden::is_hidden(Calls::WAITS) {
+    let mark = FrameMark::new();
+    if within::is_hidden(&mark) {
         return make();
     }
     let before = errno();
@@ -137,6 +139,8 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
         return make();
     }
     let mut state = call.state();
+    // A call in a signal handler is part of the call that the handler has interrupted.
+    let is_outermost = within::enter_call(&mark, mark.set());
     let begin = clock::ticks();
     let outer = own.map(|own| own.call().enter(state, begin));
     set_errno(before);
@@ -148,15 +152,14 @@ pub(super) fn interposed_io<R: Outcome>(call: Call, make: impl FnOnce() -> R) ->
     if call.learn(result.as_int(), after, ticks) {
         state = State::Syscall;
     }
-    // A call in a signal handler is part of the call that the handler has interrupted.
-    let is_inner = outer.is_some_and(|outer| !outer.is_none());
-    if call.is_long(ticks) && !is_inner {
+    if call.is_long(ticks) && is_outermost {
         record(own, state, (begin, end));
     }
     // Not before the record: a generation that ends in between would show neither the call nor its record.
     if let (Some(own), Some(outer)) = (own, outer) {
         own.call().leave(outer);
     }
+    within::leave_call(&mark, is_outermost);
     runs(own);
     set_errno(after);
     result

@@ -11,6 +11,7 @@ use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::listeners;
+use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
@@ -19,6 +20,7 @@ use super::forward::{Next, Versions, errno, function, set_errno};
 use super::futex::SLEEPERS;
 use super::locks;
 use super::watch::unwatched;
+use super::within;
 use crate::sleepers;
 use crate::wait::{self, Wait};
 
@@ -176,16 +178,19 @@ fn interposed_wait(
     mutex: *mut pthread_mutex_t,
     call: impl FnOnce() -> c_int,
 ) -> c_int {
-    if hidden::is_hidden(Calls::WAITS) {
+    let mark = FrameMark::new();
+    if within::is_hidden(&mark) {
         return call();
     }
     let before = errno();
     // SAFETY: the calling thread holds the mutex, and unlocks it in the call.
     wait::charged(unsafe { locks::charge(mutex) });
     let start = sleepers::rounded(clock::ticks());
+    within::enter_wait(mark.set());
     // A cancelled thread is unwound, and leaves its cell behind: see `sleepers`.
     let wait = ManuallyDrop::new(Wait::begin_at(WaitReason::CondWait, start));
     let place = SLEEPERS.enter(condition.addr(), c_uint::MAX, start, wait.goroutine());
+    within::wait_at(place);
     set_errno(before);
     let result = call();
     let after = errno();
@@ -193,6 +198,7 @@ fn interposed_wait(
         SLEEPERS.leave(place);
     }
     ManuallyDrop::into_inner(wait).end_if_slept();
+    within::leave_wait(&mark);
     set_errno(after);
     result
 }

@@ -12,6 +12,7 @@ use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::listeners;
+use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_runtime::wait_site;
@@ -19,6 +20,7 @@ use rtprof_tracer::states;
 
 use super::forward::{errno, returned, set_errno, system_call};
 use super::watch::unwatched;
+use super::within;
 use super::yields;
 use crate::sleepers::{self, Sleepers};
 use crate::wait::{self, Wait};
@@ -29,7 +31,7 @@ use crate::wait::{self, Wait};
 /// As the system call.
 #[unsafe(no_mangle)]
 #[unsafe(naked)]
-pub(crate) unsafe extern "C" fn syscall(
+pub(crate) unsafe extern "C-unwind" fn syscall(
     number: c_long,
     a: usize,
     b: usize,
@@ -131,7 +133,7 @@ const FUTEX_LOCK_PI2: c_int = 13;
 /// `FUTEX_BITSET_MATCH_ANY`
 const ANY: u32 = u32::MAX;
 
-unsafe extern "C" fn interposed_futex(
+unsafe extern "C-unwind" fn interposed_futex(
     number: c_long,
     word: usize,
     operation: usize,
@@ -158,16 +160,19 @@ unsafe extern "C" fn interposed_futex(
 #[cold]
 #[inline(never)]
 fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_long {
-    if hidden::is_hidden(Calls::WAITS) {
+    let mark = FrameMark::new();
+    if within::is_hidden(&mark) {
         return call();
     }
     let before = errno();
+    within::enter_wait(mark.set());
     let start = sleepers::rounded(yields::start_of_wait());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::Sync, start));
     if let Some(own) = wait.goroutine() {
         own.wait_site().set(wait_site::here());
     }
     let place = SLEEPERS.enter(word, bits, start, wait.goroutine());
+    within::wait_at(place);
     set_errno(before);
     let result = call();
     let after = errno();
@@ -180,6 +185,7 @@ fn interposed_wait(word: usize, bits: u32, call: impl FnOnce() -> c_long) -> c_l
         None if result == -1 && after == libc::EAGAIN => drop(ManuallyDrop::into_inner(wait)),
         None => ManuallyDrop::into_inner(wait).end_if_slept(),
     }
+    within::leave_wait(&mark);
     set_errno(after);
     result
 }

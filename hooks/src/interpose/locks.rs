@@ -20,6 +20,7 @@ use rtprof_runtime::clock;
 use rtprof_runtime::goroutine::Goroutine;
 use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::listeners;
+use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_runtime::state::State;
 use rtprof_runtime::wait_reason::WaitReason;
 use rtprof_tracer::states;
@@ -28,14 +29,15 @@ use super::forward::{Next, errno, function, is_of_c_library, set_errno};
 use super::futex::SLEEPERS;
 use super::mutex;
 use super::watch::unwatched;
+use super::within;
 use crate::account::Charge;
 use crate::sleepers;
 use crate::wait::{self, Wait};
 
-type Of = unsafe extern "C" fn(*mut pthread_mutex_t) -> c_int;
-type Timed = unsafe extern "C" fn(*mut pthread_mutex_t, *const timespec) -> c_int;
+type Of = unsafe extern "C-unwind" fn(*mut pthread_mutex_t) -> c_int;
+type Timed = unsafe extern "C-unwind" fn(*mut pthread_mutex_t, *const timespec) -> c_int;
 #[cfg(target_env = "gnu")]
-type Clocked = unsafe extern "C" fn(*mut pthread_mutex_t, libc::clockid_t, *const timespec) -> c_int;
+type Clocked = unsafe extern "C-unwind" fn(*mut pthread_mutex_t, libc::clockid_t, *const timespec) -> c_int;
 
 static LOCK: Next = Next::new();
 static TIMED: Next = Next::new();
@@ -62,7 +64,7 @@ pub(super) fn find() {
 /// # Safety
 /// As for the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) -> c_int {
     // SAFETY: the caller keeps the contract of the C library's function.
     let call =
         || function!(LOCK, c"pthread_mutex_lock", Of).map_or(libc::EINVAL, |next| unsafe { next(mutex) });
@@ -74,7 +76,7 @@ pub(crate) unsafe extern "C" fn pthread_mutex_lock(mutex: *mut pthread_mutex_t) 
 /// # Safety
 /// As for the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_timedlock(
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_timedlock(
     mutex: *mut pthread_mutex_t,
     until: *const timespec,
 ) -> c_int {
@@ -89,7 +91,7 @@ pub(crate) unsafe extern "C" fn pthread_mutex_timedlock(
 /// As for the C library's function.
 #[cfg(target_env = "gnu")]
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_clocklock(
     mutex: *mut pthread_mutex_t,
     clock: libc::clockid_t,
     until: *const timespec,
@@ -110,7 +112,7 @@ pub(crate) unsafe extern "C" fn pthread_mutex_clocklock(
 /// # Safety
 /// As for the C library's function.
 #[unsafe(no_mangle)]
-pub(crate) unsafe extern "C" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn pthread_mutex_unlock(mutex: *mut pthread_mutex_t) -> c_int {
     let call =
         // SAFETY: the caller keeps the contract of the C library's function.
         || function!(UNLOCK, c"pthread_mutex_unlock", Of).map_or(libc::EINVAL, |next| unsafe { next(mutex) });
@@ -130,7 +132,7 @@ fn watch_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_in
 
 #[inline(never)]
 fn interposed_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
-    if hidden::is_hidden(Calls::WAITS) {
+    if within::is_hidden(&FrameMark::new()) {
         return call();
     }
     // SAFETY: the caller passes a valid mutex.
@@ -160,9 +162,12 @@ fn interposed_untried_lock(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c
 #[inline(never)]
 fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) -> c_int {
     let before = errno();
+    let mark = FrameMark::new();
+    within::enter_wait(mark.set());
     let start = sleepers::rounded(clock::ticks());
     let mut wait = ManuallyDrop::new(Wait::begin_at(WaitReason::MutexLock, start));
     let place = SLEEPERS.enter(mutex.addr(), c_uint::MAX, start, wait.goroutine());
+    within::wait_at(place);
     set_errno(before);
     let result = call();
     let after = errno();
@@ -175,6 +180,7 @@ fn interposed_wait(mutex: *mut pthread_mutex_t, call: impl FnOnce() -> c_int) ->
         // A timeout, or the unlock came before this thread was in the table, or the holder ended without an unlock.
         _ => ManuallyDrop::into_inner(wait).end_if_slept(),
     }
+    within::leave_wait(&mark);
     set_errno(after);
     result
 }

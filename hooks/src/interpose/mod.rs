@@ -55,18 +55,19 @@ mod sleeps;
 mod sockets;
 mod threads;
 mod watch;
+pub(crate) mod within;
 mod yields;
 
 #[cfg(not(target_feature = "crt-static"))]
 use core::ffi::c_void;
 
-use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::listeners;
+use rtprof_runtime::stack::frame_mark::FrameMark;
 
 /// Whether a call that may wait could be recorded.
 #[inline(always)]
 fn is_watched() -> bool {
-    listeners::are_any() && !hidden::is_hidden(Calls::WAITS)
+    listeners::are_any() && !within::is_hidden(&FrameMark::new())
 }
 
 /// Looks up the functions that the hooks forward to. The loader calls it before `main`, and when a library that

@@ -2,12 +2,14 @@
 
 use core::mem::ManuallyDrop;
 
+use rtprof_runtime::clock;
 use rtprof_runtime::goroutine;
-use rtprof_runtime::hidden::{self, Calls};
 use rtprof_runtime::listeners;
+use rtprof_runtime::stack::frame_mark::FrameMark;
 use rtprof_tracer::states;
 
 use super::forward::{errno, set_errno};
+use super::within;
 use crate::wait::{Wait, WaitReason};
 
 /// Makes `call`, and reports how long it has waited.
@@ -32,7 +34,7 @@ pub(super) fn unwatched<R>(call: impl FnOnce() -> R) -> R {
 #[cold]
 #[inline(never)]
 fn come_back() {
-    if hidden::is_hidden(Calls::WAITS) {
+    if within::is_hidden(&FrameMark::new()) {
         return;
     }
     let errno = errno();
@@ -45,18 +47,21 @@ fn come_back() {
 #[cold]
 #[inline(never)]
 fn interposed_call<R>(reason: WaitReason, call: impl FnOnce() -> R) -> R {
-    if hidden::is_hidden(Calls::WAITS) {
+    let mark = FrameMark::new();
+    if within::is_hidden(&mark) {
         return call();
     }
     let before = errno();
+    within::enter_wait(mark.set());
     // A thread that is cancelled in the call is unwound, without a destructor of ours. Until it ends, its goroutine is
     // marked as waiting in this frame, which does not exist any more: a goroutine snapshot may show a wrong stack, read
     // from memory that still belongs to the thread.
-    let wait = ManuallyDrop::new(Wait::begin(reason));
+    let wait = ManuallyDrop::new(Wait::begin_at(reason, clock::ticks()));
     set_errno(before);
     let result = call();
     let after = errno();
     ManuallyDrop::into_inner(wait).end_if_slept();
+    within::leave_wait(&mark);
     set_errno(after);
     result
 }

@@ -22,14 +22,6 @@ const STATE_BITS: u32 = 8;
 #[must_use = "the note stays until the call is left"]
 pub struct Outer(u64);
 
-impl Outer {
-    /// Returns whether there is no enclosing call.
-    #[inline]
-    pub fn is_none(self) -> bool {
-        self.0 == 0
-    }
-}
-
 impl Call {
     /// Notes that the goroutine is in a call since tick `since`; `state` is its state if the call is long. Called by
     /// the goroutine itself, which passes the result to [`Call::leave`]. Safe to call in a hook.
@@ -46,8 +38,8 @@ impl Call {
         self.word.store(outer.0, Ordering::Relaxed);
     }
 
-    /// Clears the note for a new goroutine in the slot.
-    pub(super) fn reset(&self) {
+    /// Clears the note: the goroutine has left all calls, or the slot gets a new one.
+    pub fn end(&self) {
         self.word.store(0, Ordering::Relaxed);
     }
 
@@ -83,7 +75,7 @@ mod tests {
                 assert_eq!(call.get(since.wrapping_add(1000)), Some((state, 1000)));
                 assert_eq!(call.get(since.wrapping_sub(1)), Some((state, 0)), "it has just begun");
                 let inner = call.enter(State::Syscall, 1);
-                assert!(outer.is_none() && !inner.is_none());
+                assert!(outer.0 == 0 && inner.0 != 0);
                 call.leave(inner);
                 assert_eq!(call.get(since.wrapping_add(1)), Some((state, 1)));
                 call.leave(outer);

@@ -43,6 +43,8 @@ pub(crate) use protocol::{SNAPSHOTS, Visit};
 pub use registered::{Birth, Origin, Registered, register};
 pub use slot::Goroutine;
 
+#[cfg(rtprof_supported)]
+use crate::alternate_stack;
 use crate::counters::COUNTERS;
 use crate::goroutine_id;
 use crate::hook::{self, Hook, own_process};
@@ -184,6 +186,8 @@ fn enter_foreign(state: State) -> Option<&'static Goroutine> {
         COUNTERS.goroutines_not_followed.add();
         return None;
     }
+    #[cfg(rtprof_supported)]
+    alternate_stack::make_room();
     let name = kernel_thread::ThreadName::current();
     begin(name.as_str(), Origin::default(), state)
 }
@@ -228,7 +232,11 @@ fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
 /// Begins the goroutine of an entering thread that has registered itself.
 fn enter_known(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     // Without the key, only the guard ends the goroutine.
-    exit::arm();
+    let _is_armed = exit::arm();
+    #[cfg(rtprof_supported)]
+    if _is_armed {
+        alternate_stack::make_room();
+    }
     begin(name, origin, State::Running)
 }
 
@@ -338,6 +346,8 @@ fn leave_thread() {
         replace(own, CURRENT_ID.with(Cell::get), LEFT);
     }
     set_current_slot(LEFT);
+    #[cfg(rtprof_supported)]
+    alternate_stack::end();
 }
 
 #[cfg(all(test, rtprof_supported, not(loom)))]

@@ -234,7 +234,7 @@ impl Goroutine {
         self.set_thread_number(0);
         self.wait_site.set(None);
         // A thread that was cancelled in a call has not left its note.
-        self.call.reset();
+        self.call.end();
         self.id.store(identity.id, Release);
         // Last: a reader that finds the goroutine alive can read its identity.
         self.now.reset(identity.state);

@@ -54,6 +54,7 @@ mod imp {
     pub(super) use crate::disposition::is_in_program;
 
     use super::super::asking;
+    use crate::alternate_stack;
     use crate::disposition;
     use crate::errno;
     use crate::hook::own_process;
@@ -104,10 +105,10 @@ mod imp {
         /// Returns the signal, after installing our handler if necessary; `None` if no signal is free. Called by the
         /// coordinator.
         pub(crate) fn get() -> Option<Self> {
-            if let Some(shared) = shared_signal::take(User::Snapshot) {
-                return Some(Self { number: shared.number(), _shared: Some(shared) });
-            }
-            Some(Self { number: Self::real_time()?, _shared: None })
+            let shared = shared_signal::take(User::Snapshot);
+            let number = shared.as_ref().map(SharedSignal::number).or_else(Self::real_time)?;
+            alternate_stack::wait_for_handlers(number);
+            Some(Self { number, _shared: shared })
         }
 
         fn real_time() -> Option<c_int> {

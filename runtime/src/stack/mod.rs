@@ -10,6 +10,8 @@
 //! may hold while it allocates.
 
 mod bounds;
+#[cfg(rtprof_supported)]
+pub mod frame_mark;
 mod frame_pointer;
 mod hash;
 #[cfg(rtprof_supported)]

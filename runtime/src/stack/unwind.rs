@@ -30,7 +30,7 @@ use crate::modules::Module;
 pub(super) const OWN_STACK: usize = if cfg!(debug_assertions) { 80 << 10 } else { 32 << 10 };
 
 #[cfg(rtprof_supported)]
-pub(super) use imp::walk;
+pub(super) use imp::{find_frame, walk};
 #[cfg(rtprof_supported)]
 pub(crate) use imp::{install, open};
 
@@ -294,6 +294,37 @@ mod imp {
         }
         stripe.release();
         Some(depth)
+    }
+
+    /// Walks from `registers` to the frame whose stack pointer is `sp`, and returns its instruction pointer: `Some(None)` if there
+    /// is no such frame, `None` when the walk ends before, or cannot begin. Without rules: for walks that are rare.
+    pub(crate) fn find_frame(registers: Registers, stack: Bounds, sp: usize) -> Option<Option<usize>> {
+        spare::with_room_to_unwind(|| find_frame_within(registers, stack, sp)).flatten()
+    }
+
+    fn find_frame_within(registers: Registers, stack: Bounds, sp: usize) -> Option<Option<usize>> {
+        let stripe = take_stripe()?;
+        // As in `walk_within`.
+        // SAFETY: an unwinder is freed only after it was replaced and each stripe was found free.
+        let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
+        let found = known.and_then(|known| {
+            // SAFETY: this thread holds `taken` until `release` below.
+            let caches = unsafe { &mut (*stripe.caches.get()).framehop };
+            let mut stack = Bounds { low: registers.sp, ..stack };
+            let mut frame = Frame { sp: registers.sp, fp: registers.fp };
+            let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
+            while frame.sp < sp {
+                let mut read = |at: u64| read::<true>(&mut stack, at as usize);
+                let from = native(at, frame, registers);
+                let (next, return_address) =
+                    ask(&known.unwinder, caches, at, from, &mut read).ok().flatten()?;
+                frame = next;
+                at = FrameAddress::from_return_address(plain_address(return_address) as u64)?;
+            }
+            Some((frame.sp == sp).then(|| at.address() as usize))
+        });
+        stripe.release();
+        found
     }
 
     /// Reads the stack for framehop, and extends the bounds of a foreign one.

@@ -14,6 +14,7 @@
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
+use rtprof_runtime::alternate_stack;
 use rtprof_runtime::disposition;
 use rtprof_runtime::errno;
 use rtprof_runtime::shared_signal::{self, Sample, SharedSignal, User};
@@ -40,6 +41,18 @@ pub(super) enum Signal {
 impl Signal {
     /// Takes a signal. Returns `None` if the program has handlers for all of them. One at a time in a process.
     pub(super) fn take() -> Option<Self> {
+        let signal = Self::take_one()?;
+        signal.wait_for_handlers();
+        Some(signal)
+    }
+
+    /// Keeps the signal away from the program's handlers on alternate stacks ([`alternate_stack`]). Called now and then, for
+    /// handlers that the program has installed since.
+    pub(super) fn wait_for_handlers(&self) {
+        alternate_stack::wait_for_handlers(self.number());
+    }
+
+    fn take_one() -> Option<Self> {
         shared_signal::sample_with(&(sample as Sample));
         if let Some(shared) = shared_signal::take(User::Sampler) {
             return Some(Self::Shared(shared));

@@ -201,6 +201,7 @@ impl Threads {
     pub(super) fn look_again(&mut self, attacher: &Attacher, samples: &Samples) {
         let again: Vec<u32> = match &self.signal {
             Some(signal) if signal.is_ours() => {
+                signal.wait_for_handlers();
                 let own = kernel_thread_id();
                 let is_ready = |id: u32| Status::of(id).is_ok_and(|status| !signal.is_in(status.blocked));
                 let is_young = |id: u32| self.young.iter().any(|(young, _)| *young == id);

@@ -1,0 +1,121 @@
+//! The interposed function that the current thread is in, so that the calls of a signal handler which interrupts it are
+//! not taken for calls of the program.
+//!
+//! A program may leave such a function without a return: by `siglongjmp` or a C++ exception from a signal handler, or
+//! because the thread is cancelled. So it is noted by a mark in its frame ([`FrameMark`]), and the next call finds that
+//! it was left, and ends what it has begun. Nothing is reported for a wait that was left: its end is not known.
+
+use core::cell::Cell;
+
+use rtprof_runtime::errno;
+use rtprof_runtime::goroutine;
+use rtprof_runtime::hidden::{self, Calls};
+use rtprof_runtime::stack::frame_mark::FrameMark;
+use rtprof_tracer::states;
+
+use super::futex::SLEEPERS;
+use crate::sleepers::SleeperCell;
+
+/// In place of a mark's address: the thread is in no such function.
+const NONE: usize = 0;
+
+/// A function of one kind that the thread is in: the address of its mark.
+struct Within(Cell<usize>);
+
+thread_local! {
+    // No destructors and no lazy initialisation, as everywhere in hooks.
+    /// A function whose time is a wait from its beginning on.
+    static WAIT: Within = const { Within(Cell::new(NONE)) };
+    /// The cell in which that function waits.
+    static PLACE: Cell<Option<SleeperCell>> = const { Cell::new(None) };
+    /// A function of which only the end tells whether it has waited.
+    static CALL: Within = const { Within(Cell::new(NONE)) };
+}
+
+impl Within {
+    /// Returns whether the function with the mark `here` was called within a function of this kind. Calls `end` if the thread
+    /// has left one.
+    #[inline(always)]
+    fn has_around(&self, here: &FrameMark, end: impl FnOnce()) -> bool {
+        self.0.get() != NONE && self.is_not_left(here, end)
+    }
+
+    #[cold]
+    fn is_not_left(&self, here: &FrameMark, end: impl FnOnce()) -> bool {
+        if here.is_within(self.0.get()) {
+            return true;
+        }
+        self.0.set(NONE);
+        end();
+        false
+    }
+}
+
+/// Returns whether the function with this mark passes its call on unrecorded: the call is hidden, or made within a wait.
+#[inline]
+pub(super) fn is_hidden(here: &FrameMark) -> bool {
+    hidden::is_hidden(Calls::WAITS) || is_in_wait(here)
+}
+
+/// Returns whether the function with this mark was called within an interposed wait. Ends a wait that the thread has left.
+#[inline]
+pub(crate) fn is_in_wait(here: &FrameMark) -> bool {
+    WAIT.with(|wait| wait.has_around(here, end_left_wait))
+}
+
+#[cold]
+fn end_left_wait() {
+    errno::kept(|| {
+        if let Some(place) = PLACE.take() {
+            SLEEPERS.leave(place);
+        }
+        if let Some(own) = goroutine::known() {
+            own.unpark();
+            states::resume(own);
+        }
+    });
+}
+
+/// Notes that the current thread waits in the function whose mark, set by the function itself, is at this address, until
+/// [`leave_wait`]. It is in no other wait.
+pub(super) fn enter_wait(mark: usize) {
+    PLACE.set(None);
+    WAIT.with(|wait| wait.0.set(mark));
+}
+
+/// Notes the cell in which the thread waits.
+pub(super) fn wait_at(place: Option<SleeperCell>) {
+    PLACE.set(place);
+}
+
+/// Notes that the wait is over.
+pub(super) fn leave_wait(mark: &FrameMark) {
+    mark.clear();
+    WAIT.with(|wait| wait.0.set(NONE));
+}
+
+/// Notes that the current thread is in the call whose mark, set by the call itself, is at this address, until [`leave_call`].
+/// Returns `false` if it is in another one, which stays noted.
+#[inline(always)]
+pub(super) fn enter_call(here: &FrameMark, mark: usize) -> bool {
+    CALL.with(|call| {
+        let is_inner = call.has_around(here, || {
+            if let Some(own) = goroutine::known() {
+                own.call().end();
+            }
+        });
+        if !is_inner {
+            call.0.set(mark);
+        }
+        !is_inner
+    })
+}
+
+/// Notes that the call is over for which [`enter_call`] has returned `is_outermost`.
+#[inline(always)]
+pub(super) fn leave_call(mark: &FrameMark, is_outermost: bool) {
+    mark.clear();
+    if is_outermost {
+        CALL.with(|call| call.0.set(NONE));
+    }
+}
