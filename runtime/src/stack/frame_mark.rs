@@ -22,6 +22,7 @@
 //! A signal handler on an alternate stack may have interrupted the function wherever it runs.
 
 use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
 use core::ptr;
 
 use super::{Registers, bounds, kernel, registers, unwind};
@@ -29,11 +30,11 @@ use crate::alternate_stack;
 
 /// A mark in the frame of a function. [`set`](FrameMark::set) and [`clear`](FrameMark::clear) are called by that function,
 /// which does not move the mark in between.
-#[derive(Debug, Default)]
-pub struct FrameMark(UnsafeCell<Words>);
+#[derive(Debug)]
+pub struct FrameMark(UnsafeCell<MaybeUninit<Words>>);
 
 /// A mark as it is in memory.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 #[repr(C)]
 struct Words {
     /// The address of the mark with [`KEY`], or 0.
@@ -52,9 +53,10 @@ const LARGEST_STACK: usize = 8 << 20;
 
 impl FrameMark {
     /// Makes a mark that is not set.
+    #[allow(clippy::new_without_default, reason = "a mark is a local, never a part of another value")]
     #[inline(always)]
     pub const fn new() -> Self {
-        Self(UnsafeCell::new(Words { key: 0, sp: 0, ip: 0 }))
+        Self(UnsafeCell::new(MaybeUninit::uninit()))
     }
 
     /// Sets the mark of the function that this is inlined into, and returns its address, which is not 0, for
@@ -63,7 +65,8 @@ impl FrameMark {
     pub fn set(&self) -> usize {
         let address = self.0.get().expose_provenance();
         let Registers { sp, ip, .. } = registers();
-        self.write(Words { key: address ^ KEY, sp, ip });
+        // Volatile, because it is read by its address. SAFETY: the words are this mark's, and only its thread uses them.
+        unsafe { self.words().write_volatile(Words { key: address ^ KEY, sp, ip }) };
         address
     }
 
@@ -88,13 +91,13 @@ impl FrameMark {
     /// Clears the mark, at the end of the function: its memory may keep the value for long. Safe to call in a hook.
     #[inline(always)]
     pub fn clear(&self) {
-        self.write(Words::default());
+        // SAFETY: as in `set`.
+        unsafe { (&raw mut (*self.words()).key).write_volatile(0) };
     }
 
     #[inline(always)]
-    fn write(&self, words: Words) {
-        // Volatile, because it is read by its address. SAFETY: the words are this mark's, and only its thread uses them.
-        unsafe { self.0.get().write_volatile(words) };
+    const fn words(&self) -> *mut Words {
+        self.0.get().cast()
     }
 }
 

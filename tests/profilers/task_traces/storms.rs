@@ -186,11 +186,12 @@ fn tasks_that_block_their_thread() {
 #[test]
 fn a_runtime_is_dropped_in_the_middle() {
     child::isolated("a_runtime_is_dropped_in_the_middle", || {
+        let tasks = rounds(40, 100);
         let trace = record(|| {
             let runtime = workers(2);
             let count = Arc::new(AtomicU64::new(0));
             let begun = Arc::new(AtomicU64::new(0));
-            for _ in 0..100 {
+            for _ in 0..tasks {
                 let (ends, begins) = (count.clone(), begun.clone());
                 struct Counts(Arc<AtomicU64>);
                 impl Drop for Counts {
@@ -215,11 +216,11 @@ fn a_runtime_is_dropped_in_the_middle() {
         trace.assert_in_order();
         trace.assert_whole();
         let dropped: Vec<u64> = trace.parsed.goroutines_named("dropped").collect();
-        assert_eq!(dropped.len(), 100);
+        assert_eq!(dropped.len(), tasks);
         let logs =
             trace.parsed.events_of(EventType::UserLog).filter(|log| dropped.contains(&log.g())).count();
         let polled = dropped.iter().filter(|task| trace.story(**task).len() > 3).count();
-        assert!(logs <= 100 && logs > 0, "{logs} of {polled} that were polled");
+        assert!(logs <= tasks && logs > 0, "{logs} of {polled} that were polled");
         for task in &dropped {
             assert_eq!(trace.story(*task).last().map(|last| last.event_type()), Some(EventType::GoEnd));
         }
