@@ -42,7 +42,7 @@ impl Within {
 
     #[cold]
     fn is_not_left(&self, here: &FrameMark, end: impl FnOnce()) -> bool {
-        if here.is_within(self.0.get()) {
+        if errno::kept(|| here.is_within(self.0.get())) {
             return true;
         }
         self.0.set(NONE);

@@ -232,9 +232,8 @@ fn enter_thread(name: &str, origin: Origin) -> Option<&'static Goroutine> {
 /// Begins the goroutine of an entering thread that has registered itself.
 fn enter_known(name: &str, origin: Origin) -> Option<&'static Goroutine> {
     // Without the key, only the guard ends the goroutine.
-    let _is_armed = exit::arm();
-    #[cfg(rtprof_supported)]
-    if _is_armed {
+    if exit::arm() {
+        #[cfg(rtprof_supported)]
         alternate_stack::make_room();
     }
     begin(name, origin, State::Running)

@@ -298,6 +298,8 @@ mod imp {
 
     /// Walks from `registers` to the frame whose stack pointer is `sp`, and returns its instruction pointer: `Some(None)` if there
     /// is no such frame, `None` when the walk ends before, or cannot begin. Without rules: for walks that are rare.
+    ///
+    /// Ends at a frame that does not lead upwards, so that wrong tables cost a frame and never the thread.
     pub(crate) fn find_frame(registers: Registers, stack: Bounds, sp: usize) -> Option<Option<usize>> {
         spare::with_room_to_unwind(|| find_frame_within(registers, stack, sp)).flatten()
     }
@@ -318,6 +320,9 @@ mod imp {
                 let from = native(at, frame, registers);
                 let (next, return_address) =
                     ask(&known.unwinder, caches, at, from, &mut read).ok().flatten()?;
+                if next.sp <= frame.sp {
+                    return None;
+                }
                 frame = next;
                 at = FrameAddress::from_return_address(plain_address(return_address) as u64)?;
             }
