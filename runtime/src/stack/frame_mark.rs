@@ -71,7 +71,7 @@ impl FrameMark {
     }
 
     /// Returns whether the function with this mark was called within the function with the mark at `address`, which the
-    /// current thread has set. Safe to call in a hook.
+    /// current thread has set. Neither function is inlined into the other. Safe to call in a hook.
     #[cold]
     pub fn is_within(&self, address: usize) -> bool {
         let here = self.0.get().addr();
@@ -151,6 +151,8 @@ mod tests {
         result
     }
 
+    // Not inlined: a function's marks are compared with those of the functions that it calls.
+    #[inline(never)]
     fn is_on_stack(address: usize) -> bool {
         FrameMark::new().is_within(address)
     }
