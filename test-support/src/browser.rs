@@ -96,7 +96,6 @@ impl Browser {
     }
 
     /// As [`Browser::open`], for a page that is complete only after a while: returns when its first part is loaded.
-    #[allow(dead_code, reason = "of one of those who share this")]
     pub fn open_first_part(&mut self, url: &str, screen: Screen) {
         self.prepare(screen);
         let answer = self.call("Page.navigate", json!({ "url": url }));
