@@ -120,8 +120,10 @@ struct ModuleSet {
 }
 
 static REFRESH: ForkLock = ForkLock::new();
-/// Callback for the loaded modules after they have changed. Called with `REFRESH` held.
-static ON_CHANGE: AtomicRef<fn(&[&'static Module])> = AtomicRef::none();
+/// Callback of each reading, for the loaded modules if they have changed. Called with `REFRESH` held.
+static ON_READING: AtomicRef<OnReading> = AtomicRef::none();
+/// `None` stands for modules that have not changed.
+pub(crate) type OnReading = fn(Option<&[&'static Module]>);
 /// Whether the first reading is made by a constructor.
 static AT_START: AtomicBool = AtomicBool::new(false);
 static CURRENT: AtomicPtr<ModuleSet> = AtomicPtr::new(core::ptr::null_mut());
@@ -185,9 +187,9 @@ pub fn refresh() {
     refresh_unless(true);
 }
 
-/// Reads the list, and calls `changed` with the loaded modules, now and whenever they have changed.
-pub(crate) fn on_change(changed: &'static fn(&[&'static Module])) {
-    ON_CHANGE.set(Some(changed));
+/// Reads the list, and calls `on_reading` with the loaded modules, now and whenever the list was read.
+pub(crate) fn on_reading(on_reading: &'static OnReading) {
+    ON_READING.set(Some(on_reading));
     refresh_unless(false);
 }
 
@@ -198,11 +200,16 @@ fn refresh_unless(is_told: bool) {
     let Some(generation) = imp::generation() else { return };
     let is_unchanged = is_told && read(|set| set.generation == generation && !set.lifetimes.is_empty());
     // The list is kept beyond the work for which it is read.
-    let is_read = is_unchanged
-        || hook::outside_workspace(|| {
-            let _untracked = hook::untracked();
-            read_again(reading)
-        });
+    let is_read = hook::outside_workspace(|| {
+        let _untracked = hook::untracked();
+        if !is_unchanged {
+            return read_again(reading);
+        }
+        if let Some(on_reading) = ON_READING.get() {
+            on_reading(None);
+        }
+        true
+    });
     if is_read {
         span::end_reading(reading);
     }
@@ -228,8 +235,8 @@ fn read_again(reading: u64) -> bool {
         let is_program = |module: &&'static Module| module.is_main_executable && module.contains(here);
         before.first_stay = AT_START.load(Ordering::Relaxed) && listing.modules.iter().any(is_program);
     }
-    if let Some(changed) = ON_CHANGE.get() {
-        changed(&listing.modules);
+    if let Some(on_reading) = ON_READING.get() {
+        on_reading(Some(&listing.modules));
     }
     let set = Box::into_raw(Box::new(before.followed_by(&listing, reading)));
     let old = CURRENT.swap(set, Ordering::SeqCst);

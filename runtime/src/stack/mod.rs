@@ -29,6 +29,8 @@ mod rule_cache;
 mod saved_frame;
 pub mod scratch;
 pub mod spare;
+#[cfg(rtprof_supported)]
+mod stripes;
 pub mod table;
 mod unwind;
 
@@ -42,7 +44,7 @@ pub use spare::{most_used as most_used_of_spare, with_room, with_room_for_text};
 
 use crate::boundary;
 use crate::counters::COUNTERS;
-use crate::modules::{self, CaptureSpan, Module};
+use crate::modules::{self, CaptureSpan, Module, OnReading};
 use bounds::Bounds;
 use mode::Walk;
 use spare::Start;
@@ -50,10 +52,20 @@ use spare::Start;
 /// Initialises what captures need, except for the choice of [`StackMode::Auto`]. Called by one thread at a time; must
 /// not be called in a hook.
 pub(crate) fn open() {
-    unwind::open();
+    #[cfg(rtprof_supported)]
+    stripes::open();
     spare::open();
-    modules::on_change(&(unwind::install as fn(&[&'static Module])));
+    modules::on_reading(&(on_reading as OnReading));
     outermost::open();
+}
+
+/// Called at each reading of the modules, by one thread at a time.
+fn on_reading(changed: Option<&[&'static Module]>) {
+    #[cfg(rtprof_supported)]
+    stripes::renew();
+    if let Some(modules) = changed {
+        unwind::install(modules);
+    }
 }
 
 /// Decides what [`StackMode::Auto`] means. Called after [`open`].

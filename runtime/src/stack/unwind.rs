@@ -2,23 +2,12 @@
 //! in code without frame pointers too.
 //!
 //! The data of walks lives here: framehop's unwinder (the set of modules), replaced as a whole when modules are loaded
-//! or unloaded, and a fixed set of caches made at start:
+//! or unloaded, and a set of caches made at start:
 //!
 //! ```text
 //!   KNOWN ─────► unwinder of the modules known now      (the old one is freed when no walk uses it)
-//!   STRIPES  ──► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …
-//!                one taken by try-lock for each walk
+//!   stripes ───► [ lock | rules, framehop's cache ] [ lock | rules, framehop's cache ] …      see `stripes`
 //! ```
-//!
-//! A stripe's caches are 97 KiB, too much for every thread and impossible to make in a hook. framehop's own cache has
-//! 509 places, one for each remainder of an address, so two return addresses of one stack that share a place evict each
-//! other at every walk, at 300 ns each; among 32 frames that is more likely than not. So framehop is asked once about
-//! each address, and at each walk only for the few frames without a [`rule`](super::rule). On aarch64 no rule is learnt
-//! yet: framehop is asked for each frame, which takes 15 to 28 ns on x86-64, and a stripe has more of its caches.
-//!
-//! A walk tries the stripe of its thread first, then the others; when all are taken it gives up, and the sample keeps
-//! its innermost frame alone, and is counted. Nothing waits, so a stripe whose holder does not exist in a forked child
-//! is one stripe less there, not a hang. The child does not reuse that stripe: its cache may be half written.
 #![cfg_attr(not(rtprof_supported), allow(unused_variables))]
 
 use super::Registers;
@@ -30,26 +19,24 @@ use crate::modules::Module;
 pub(super) const OWN_STACK: usize = if cfg!(debug_assertions) { 80 << 10 } else { 32 << 10 };
 
 #[cfg(rtprof_supported)]
-pub(super) use imp::{find_frame, walk};
+pub(crate) use imp::install;
 #[cfg(rtprof_supported)]
-pub(crate) use imp::{install, open};
+pub(super) use imp::{find_frame, walk};
 
 #[cfg(rtprof_supported)]
 mod imp {
     use super::super::frame_pointer::plain_address;
     use super::super::rule::{self, Frame, Read, Rule, Unwound};
-    use super::super::rule_cache::RuleCache;
     use super::super::spare;
+    use super::super::stripes::{self, Cache, Caches};
     use super::*;
-    use core::cell::{Cell, UnsafeCell};
-    use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+    use core::sync::atomic::{AtomicPtr, Ordering};
     use framehop::{
-        CacheNative, ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative,
-        Unwinder, UnwinderNative,
+        ExplicitModuleSectionInfo, FrameAddress, MustNotAllocateDuringUnwind, UnwindRegsNative, Unwinder,
+        UnwinderNative,
     };
 
     type Native = UnwinderNative<&'static [u8], MustNotAllocateDuringUnwind>;
-    type Cache = CacheNative<MustNotAllocateDuringUnwind>;
 
     /// The modules as walks know them.
     struct Known {
@@ -58,48 +45,7 @@ mod imp {
         generation: u64,
     }
 
-    /// The caches that persist between walks.
-    struct Caches {
-        rules: RuleCache,
-        /// The generation of modules from which the rules were learnt. (framehop's cache counts its generations
-        /// separately.)
-        generation: u64,
-        /// By address.
-        framehop: Box<[Cache]>,
-    }
-
-    /// Per stripe. Where no rule is learnt each frame needs a place, and one in four stacks of 32 frames has two that
-    /// share a place; with a single cache most stacks would.
-    const FRAMEHOP_CACHES: usize = if cfg!(target_arch = "aarch64") { 4 } else { 1 };
-
-    /// Aligned so that two neighbours share no cache line.
-    #[repr(align(128))]
-    struct Stripe {
-        taken: AtomicU32,
-        caches: UnsafeCell<Caches>,
-    }
-
-    // SAFETY: the caches are only accessed by the thread that changed `taken` from 0 to 1.
-    unsafe impl Sync for Stripe {}
-
     static KNOWN: AtomicPtr<Known> = AtomicPtr::new(core::ptr::null_mut());
-    /// Leaked. Not a `OnceLock`: a forked child would wait for the thread that was filling it.
-    static STRIPES: AtomicPtr<Box<[Stripe]>> = AtomicPtr::new(core::ptr::null_mut());
-    static NEXT_STRIPE: AtomicU32 = AtomicU32::new(0);
-
-    thread_local! {
-        // The stripe that this thread tries first, plus one; 0 before its first walk.
-        static PREFERRED: Cell<u32> = const { Cell::new(0) };
-    }
-
-    /// Makes the caches. Called by [`crate::init::open`], by one thread at a time; must not be called in a hook.
-    pub(crate) fn open() {
-        if STRIPES.load(Ordering::Acquire).is_null() {
-            let cores = std::thread::available_parallelism().map_or(4, usize::from);
-            let stripes: Box<[Stripe]> = (0..(2 * cores).clamp(4, 64)).map(|_| Stripe::new()).collect();
-            STRIPES.store(Box::into_raw(Box::new(stripes)), Ordering::Release);
-        }
-    }
 
     /// Makes walks use these modules. Must not be called in a hook.
     pub(crate) fn install(modules: &[&'static Module]) {
@@ -139,76 +85,10 @@ mod imp {
         let before = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
         let generation = before.map_or(0, |known| known.generation) + 1;
         let old = KNOWN.swap(Box::into_raw(Box::new(Known { unwinder, generation })), Ordering::AcqRel);
-        if renew_caches(generation) && !old.is_null() {
-            // SAFETY: this thread held every stripe for a moment since the swap, so no walk that began before the swap
-            // is still running, and later walks use the new unwinder.
+        if stripes::empty(generation) && !old.is_null() {
+            // SAFETY: no walk that began before the swap is still running, and later walks use the new unwinder.
             drop(unsafe { Box::from_raw(old) });
         }
-    }
-
-    /// Gives every stripe fresh caches, for the modules of this generation: framehop recognises stale cache entries by
-    /// a 16-bit generation, which wraps in a program that loads plugins for ever. Returns whether all stripes were
-    /// taken. A stripe that stays in use (for long by a thread that lost its core, for ever by a missing thread in a
-    /// forked child) keeps its caches, and the old unwinder is leaked.
-    fn renew_caches(generation: u64) -> bool {
-        let mut all = true;
-        for stripe in stripes() {
-            let fresh = Caches::new(generation);
-            // A walk takes microseconds, unless its thread is preempted.
-            let taken = (0..200).any(|_| {
-                let taken = stripe.try_take();
-                if !taken {
-                    std::thread::yield_now();
-                }
-                taken
-            });
-            all &= taken;
-            if taken {
-                // SAFETY: this thread has set `taken`.
-                let old = unsafe { core::mem::replace(&mut *stripe.caches.get(), fresh) };
-                stripe.release();
-                drop(old);
-            }
-        }
-        all
-    }
-
-    fn stripes() -> &'static [Stripe] {
-        // SAFETY: installed stripes are leaked, so they stay valid.
-        unsafe { STRIPES.load(Ordering::Acquire).as_ref() }.map_or(&[], |stripes| stripes)
-    }
-
-    impl Caches {
-        fn new(generation: u64) -> Self {
-            let framehop = (0..FRAMEHOP_CACHES).map(|_| Cache::new_in()).collect();
-            Self { rules: RuleCache::new(), generation, framehop }
-        }
-    }
-
-    impl Stripe {
-        fn new() -> Self {
-            Self { taken: AtomicU32::new(0), caches: UnsafeCell::new(Caches::new(0)) }
-        }
-
-        fn try_take(&self) -> bool {
-            self.taken.load(Ordering::Relaxed) == 0
-                && self.taken.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        }
-
-        fn release(&self) {
-            self.taken.store(0, Ordering::Release);
-        }
-    }
-
-    fn take_stripe() -> Option<&'static Stripe> {
-        let preferred = PREFERRED.with(|cell| {
-            if cell.get() == 0 {
-                cell.set(NEXT_STRIPE.fetch_add(1, Ordering::Relaxed) % 1024 + 1);
-            }
-            cell.get() as usize
-        });
-        let stripes = stripes();
-        (0..stripes.len()).map(|i| &stripes[(preferred + i) % stripes.len()]).find(|s| s.try_take())
     }
 
     /// Walks from `registers`; fills `frames` with return addresses, leaf first, and returns their number. Returns
@@ -230,19 +110,14 @@ mod imp {
         stack: Bounds,
         frames: &mut [usize],
     ) -> Option<usize> {
-        let stripe = take_stripe()?;
+        let mut taken = stripes::take()?;
         // Loaded after the stripe was taken: `install` relies on it.
         // SAFETY: an unwinder is freed only after it was replaced and each stripe was found free.
-        let Some(known) = (unsafe { KNOWN.load(Ordering::Acquire).as_ref() }) else {
-            stripe.release();
-            return None;
-        };
+        let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
         let unwinder = &known.unwinder;
-        // SAFETY: this thread holds `taken` until `release` below.
-        let caches = unsafe { &mut *stripe.caches.get() };
         // Without the part below the stack pointer, which any code may overwrite.
         let mut stack = Bounds { low: registers.sp, ..stack };
-        let Caches { rules, generation, framehop } = caches;
+        let Caches { rules, generation, framehop } = taken.caches();
         if *generation != known.generation {
             rules.forget();
             *generation = known.generation;
@@ -292,7 +167,6 @@ mod imp {
             place =
                 rules.find_after(place, address, || learn(unwinder, framehop, at(address, depth), registers));
         }
-        stripe.release();
         Some(depth)
     }
 
@@ -305,31 +179,25 @@ mod imp {
     }
 
     fn find_frame_within(registers: Registers, stack: Bounds, sp: usize) -> Option<Option<usize>> {
-        let stripe = take_stripe()?;
+        let mut taken = stripes::take()?;
         // As in `walk_within`.
         // SAFETY: an unwinder is freed only after it was replaced and each stripe was found free.
-        let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() };
-        let found = known.and_then(|known| {
-            // SAFETY: this thread holds `taken` until `release` below.
-            let caches = unsafe { &mut (*stripe.caches.get()).framehop };
-            let mut stack = Bounds { low: registers.sp, ..stack };
-            let mut frame = Frame { sp: registers.sp, fp: registers.fp };
-            let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
-            while frame.sp < sp {
-                let mut read = |at: u64| read::<true>(&mut stack, at as usize);
-                let from = native(at, frame, registers);
-                let (next, return_address) =
-                    ask(&known.unwinder, caches, at, from, &mut read).ok().flatten()?;
-                if next.sp <= frame.sp {
-                    return None;
-                }
-                frame = next;
-                at = FrameAddress::from_return_address(plain_address(return_address) as u64)?;
+        let known = unsafe { KNOWN.load(Ordering::Acquire).as_ref() }?;
+        let caches = &mut taken.caches().framehop;
+        let mut stack = Bounds { low: registers.sp, ..stack };
+        let mut frame = Frame { sp: registers.sp, fp: registers.fp };
+        let mut at = FrameAddress::from_instruction_pointer(registers.ip as u64);
+        while frame.sp < sp {
+            let mut read = |at: u64| read::<true>(&mut stack, at as usize);
+            let from = native(at, frame, registers);
+            let (next, return_address) = ask(&known.unwinder, caches, at, from, &mut read).ok().flatten()?;
+            if next.sp <= frame.sp {
+                return None;
             }
-            Some((frame.sp == sp).then(|| at.address() as usize))
-        });
-        stripe.release();
-        found
+            frame = next;
+            at = FrameAddress::from_return_address(plain_address(return_address) as u64)?;
+        }
+        Some((frame.sp == sp).then(|| at.address() as usize))
     }
 
     /// Reads the stack for framehop, and extends the bounds of a foreign one.
@@ -408,8 +276,6 @@ mod imp {
 mod imp {
     use super::*;
 
-    pub(crate) fn open() {}
-
     pub(crate) fn install(modules: &[&'static Module]) {}
 
     pub(crate) fn walk(registers: Registers, stack: Bounds, frames: &mut [usize]) -> Option<usize> {
@@ -417,6 +283,6 @@ mod imp {
     }
 }
 #[cfg(not(rtprof_supported))]
-pub(super) use imp::walk;
+pub(crate) use imp::install;
 #[cfg(not(rtprof_supported))]
-pub(crate) use imp::{install, open};
+pub(super) use imp::walk;
