@@ -9,6 +9,7 @@
 mod attach;
 pub(super) mod cpu_time;
 mod event;
+mod looks;
 mod noted_name;
 mod perf;
 mod permit;

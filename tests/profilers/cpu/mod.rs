@@ -10,4 +10,4 @@ mod stress;
 mod tasks;
 mod totals;
 mod truth;
-mod work;
+pub(crate) mod work;

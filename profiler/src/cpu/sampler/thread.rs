@@ -30,6 +30,7 @@ use rtprof_runtime::slots::{Slot, SlotIndex, SlotTable};
 
 use super::attach::Attacher;
 use super::event::Cause;
+use super::looks::Looks;
 use super::noted_name::NotedName;
 use super::perf::PerfEvent;
 use super::rest::Rest;
@@ -84,6 +85,7 @@ pub(super) struct CpuThread {
     /// Nanoseconds of processor time up to which samples were counted.
     charged: AtomicI64,
     rest: Rest,
+    looks: Looks,
     /// Whether its event must still be set to the period.
     is_first: AtomicBool,
     /// Whether it does not block the signal, and the kernel granted neither event nor timer for it.
@@ -125,6 +127,7 @@ impl CpuThread {
         let Start { now, first, before } = start;
         slot.charged.store((now + first) as i64 - ((1 + before) * period) as i64, Ordering::Relaxed);
         slot.rest.clear();
+        slot.looks.clear();
         slot.is_first.store(false, Ordering::Relaxed);
         slot.is_refused.store(false, Ordering::Relaxed);
         slot.is_ready.store(false, Ordering::Relaxed);
@@ -225,6 +228,13 @@ impl CpuThread {
             perf::go_on(fd, attacher.interval());
         }
         true
+    }
+
+    /// Returns whether the thread runs, and has had no sample in the last looks, as if it blocked the signal. Called by the
+    /// collector, at each look.
+    pub(super) fn runs_without_samples(&self) -> bool {
+        let now = cpu_time::of_thread(self.id());
+        now.is_some_and(|now| self.looks.are_without_samples(now, self.charged.load(Ordering::Relaxed)))
     }
 
     /// Returns whether nothing signals the thread. Called by the collector.

@@ -140,6 +140,11 @@ impl Threads {
 
     /// Ends the sampling of a thread, and counts the part of its time that has no samples.
     fn end(&mut self, id: u32, attacher: &Attacher, samples: &Samples) {
+        self.end_as(id, false, attacher, samples);
+    }
+
+    /// As [`end`](Self::end), of a thread that `blocks` the signal although it is not silent.
+    fn end_as(&mut self, id: u32, blocks: bool, attacher: &Attacher, samples: &Samples) {
         let Some(slot) = self.found.remove(&id) else { return };
         let armed = slot.disarm();
         let count = match armed {
@@ -163,7 +168,7 @@ impl Threads {
             let missed = slot.settle(now, attacher.period(), least);
             is_counted = missed > 0;
             if is_counted {
-                self.count(id, samples, is_silent && !slot.is_refused(), missed);
+                self.count(id, samples, blocks || is_silent && !slot.is_refused(), missed);
             }
         }
         // Only for threads that the profile will name: thousands may have come and gone without a sample.
@@ -196,17 +201,25 @@ impl Threads {
         self.found.values().filter(late).count() > 0
     }
 
-    /// Attaches threads again that no longer block the signal; and all threads, with another signal, if the program has
-    /// taken this one.
+    /// Attaches threads again that no longer block the signal, or have begun to; and all threads, with another signal, if the
+    /// program has taken this one.
     pub(super) fn look_again(&mut self, attacher: &Attacher, samples: &Samples) {
+        let mut blocking = Vec::new();
         let again: Vec<u32> = match &self.signal {
             Some(signal) if signal.is_ours() => {
                 signal.wait_for_handlers();
                 let own = kernel_thread_id();
-                let is_ready = |id: u32| Status::of(id).is_ok_and(|status| !signal.is_in(status.blocked));
+                let blocks = |id: u32| Some(signal.is_in(Status::of(id).ok()?.blocked));
                 let is_young = |id: u32| self.young.iter().any(|(young, _)| *young == id);
-                let silent = self.found.iter().filter(|(id, slot)| **id != own && slot.is_silent());
-                silent.map(|(id, _)| *id).filter(|id| !is_young(*id) && is_ready(*id)).collect()
+                let mut again = Vec::new();
+                for (&id, slot) in self.found.iter().filter(|(id, _)| **id != own) {
+                    if slot.is_silent() {
+                        again.extend((!is_young(id) && blocks(id) == Some(false)).then_some(id));
+                    } else if slot.runs_without_samples() && blocks(id) == Some(true) {
+                        blocking.push(id);
+                    }
+                }
+                again
             }
             Some(_) => {
                 // The installed handler is the program's.
@@ -226,8 +239,9 @@ impl Threads {
             None => return,
         };
         let tally = self.tally;
-        for id in again {
-            self.end(id, attacher, samples);
+        let again = again.into_iter().map(|id| (id, false)).chain(blocking.into_iter().map(|id| (id, true)));
+        for (id, blocks) in again {
+            self.end_as(id, blocks, attacher, samples);
             self.begin(id, attacher, Since::Now);
         }
         // The same threads were counted before.
