@@ -289,7 +289,7 @@ fn a_call_in_progress_is_shown_in_each_window() {
 #[test]
 fn a_program_that_records_too_fast() {
     child::isolated("a_program_that_records_too_fast", || {
-        let options = Options { max_bytes: 1 << 20, buffer_memory: 4 << 20, ..Options::default() };
+        let options = Options { max_bytes: 1 << 20, buffer_memory: 512 << 10, ..Options::default() };
         let flight = started(options);
         let background = Background::default();
         std::thread::scope(|s| {
