@@ -38,6 +38,7 @@ beside_busy_loops() {
 step 'all tests without frame pointers' all_without_frame_pointers
 step 'a release build under stress' under_stress --features axum --tests
 step 'unmodified code under stress' under_stress --features interpose --test unmodified
+step 'a storm of everything at once' ci/storm.sh
 step 'models with more preemptions' ci/loom.sh all
 step 'features without interposed functions' ci/features.sh apart
 step 'over jemalloc and mimalloc' ci/allocators.sh jemalloc mimalloc

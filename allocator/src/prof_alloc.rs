@@ -29,7 +29,8 @@ use crate::{placement, pool, sampled};
 ///
 /// On platforms where rtprof does not record, everything passes through.
 ///
-/// Do not put a `ProfAlloc` inside another one: everything would be sampled twice.
+/// Do not put a `ProfAlloc` inside another one: some objects would be counted twice. The inner allocator returns null where it
+/// fails, and does not panic: an unwinding out of a global allocator is undefined behavior, with rtprof and without.
 #[derive(Debug)]
 pub struct ProfAlloc<A = System> {
     inner: A,

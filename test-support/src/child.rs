@@ -23,11 +23,16 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
+use crate::stress;
+
 const SCENARIO: &str = "RTPROF_TEST_SCENARIO";
 
 /// Long enough for a debug build on a machine with two cores on which four other threads compute all the time, so that
-/// a server that gives way to them (nice 10) gets a twentieth of a core; short enough to notice a deadlock.
-const PATIENCE: Duration = Duration::from_secs(600);
+/// a server that gives way to them (nice 10) gets a twentieth of a core; short enough to notice a deadlock. A stress test may
+/// take its time beside it.
+fn patience() -> Duration {
+    Duration::from_secs(600) + 2 * stress()
+}
 
 /// Runs `body` in a child process and fails with all of its output unless it ended with success.
 ///
@@ -187,10 +192,10 @@ pub fn finish(command: &mut Command) -> Output {
         if let Some(status) = child.try_wait().expect("a child can be waited for") {
             break status;
         }
-        if started.elapsed() > PATIENCE {
+        if started.elapsed() > patience() {
             child.kill().expect("a child can be killed");
             child.wait().expect("a killed child can be waited for");
-            panic!("{command:?} hung for {PATIENCE:?}; its error output was:\n{}", text(stderr));
+            panic!("{command:?} hung for {:?}; its error output was:\n{}", patience(), text(stderr));
         }
         std::thread::sleep(Duration::from_millis(5));
     };

@@ -12,7 +12,7 @@ use rtprof::pprof::{self, CpuProfileOptions};
 use test_support::{Background, child, rounds, until};
 
 /// The function of a thread of C, which cancellation unwinds out of.
-type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
+pub(crate) type Start = extern "C-unwind" fn(*mut c_void) -> *mut c_void;
 
 unsafe extern "C-unwind" {
     fn pthread_create(
@@ -32,7 +32,7 @@ const PTHREAD_CANCEL_ASYNCHRONOUS: c_int = 1;
 static GONE_ROUND: AtomicU64 = AtomicU64::new(0);
 
 /// Computes. It may be cancelled anywhere.
-extern "C-unwind" fn computes(_: *mut c_void) -> *mut c_void {
+pub(crate) extern "C-unwind" fn computes(_: *mut c_void) -> *mut c_void {
     // SAFETY: the call writes nothing. What follows may be unwound anywhere: it has nothing to drop, and holds nothing.
     unsafe { pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, null_mut()) };
     loop {
@@ -50,7 +50,7 @@ extern "C-unwind" fn writes(descriptor: *mut c_void) -> *mut c_void {
 }
 
 /// Waits in a system call. It is cancelled in it.
-extern "C-unwind" fn reads(descriptor: *mut c_void) -> *mut c_void {
+pub(crate) extern "C-unwind" fn reads(descriptor: *mut c_void) -> *mut c_void {
     let mut byte = 0u8;
     loop {
         GONE_ROUND.fetch_add(1, Relaxed);
@@ -60,7 +60,7 @@ extern "C-unwind" fn reads(descriptor: *mut c_void) -> *mut c_void {
 }
 
 /// Starts a thread, and cancels it once it has begun.
-fn begin_and_cancel(start: Start, descriptor: c_int) {
+pub(crate) fn begin_and_cancel(start: Start, descriptor: c_int) {
     GONE_ROUND.store(0, Relaxed);
     // SAFETY: the thread is joined, and has nothing to drop.
     unsafe {

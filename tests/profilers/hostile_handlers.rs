@@ -15,7 +15,7 @@ use test_support::{Background, child, rounds, until};
 static ENDED: AtomicU64 = AtomicU64::new(0);
 
 /// Computes for some periods of the CPU profile, and uses most of what the kernel's frame leaves of std's 8 KiB.
-extern "C" fn computes(_: c_int) {
+pub(crate) extern "C" fn computes(_: c_int) {
     let mut room = [1_u8; 3 << 10];
     let started = Instant::now();
     while started.elapsed() < Duration::from_millis(3) {

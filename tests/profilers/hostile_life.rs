@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::Relaxed};
 
 use test_support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
 use test_support::{child, dying};
+#[cfg(feature = "http")]
+use test_support::{until, web};
 
 /// Objects made before main, freed or grown after it.
 static EARLY: [AtomicPtr<Vec<u64>>; 2] = [const { AtomicPtr::new(std::ptr::null_mut()) }; 2];
@@ -116,4 +118,40 @@ fn after_main() {
         // SAFETY: the handler neither unwinds (a panic in it aborts, which fails the test) nor exits.
         assert_eq!(unsafe { libc::atexit(at_exit) }, 0);
     });
+}
+
+/// The process ends while clients are being answered, and their threads and the server's go on until the last moment.
+#[cfg(feature = "http")]
+#[test]
+fn requests_during_exit() {
+    const TARGETS: [&str; 4] = ["heap", "goroutine?debug=2", "block?debug=1", "mutex"];
+    let test = "requests_during_exit";
+    for round in 0..6 {
+        child::isolated_as(test, &round.to_string(), || {
+            rtprof::set_mem_profile_rate(1);
+            rtprof::set_block_profile_rate(1);
+            rtprof::set_mutex_profile_fraction(1);
+            let server = rtprof::http::serve("127.0.0.1:0").expect("a port is free");
+            let address = server.local_addr();
+            let answers: &AtomicUsize = Box::leak(Box::default());
+            for target in TARGETS {
+                std::thread::spawn(move || {
+                    loop {
+                        let answer = web::exchange(
+                            address,
+                            web::request(address, "GET", &format!("/debug/pprof/{target}"), &[], ""),
+                        );
+                        answers.fetch_add(usize::from(answer.is_ok()), Relaxed);
+                    }
+                });
+            }
+            until("some are answered", || answers.load(Relaxed) >= round * 2);
+            match round % 3 {
+                // Returns from `main`, with the server and without it.
+                0 => drop(server),
+                1 => std::mem::forget(server),
+                _ => std::process::exit(0),
+            }
+        });
+    }
 }

@@ -15,6 +15,8 @@ mod hostile_handlers;
 mod hostile_life;
 mod hostile_locks;
 mod hostile_stacks;
+mod hostile_storm;
+mod hostile_timers;
 mod profile_api;
 mod task_traces;
 mod tasks;

@@ -73,7 +73,8 @@
 //! As with parking_lot: do not use a lock of this module in a signal handler or inside a `#[global_allocator]`; a
 //! leaked guard leaves its lock locked for ever. After a `fork` without `exec` the child has one thread: a lock that
 //! another thread held stays held. A lock that other threads waited for may be handed to one of them, which does not
-//! exist in the child, when the child unlocks it. A thread of the child that waits may wait for ever.
+//! exist in the child, when the child unlocks it. A thread of the child that waits may wait for ever, or crash the child:
+//! parking_lot's table of waiting threads, which is used here too, still refers to the parent's. Use std's locks there.
 
 #[cfg(all(test, loom))]
 mod models;

@@ -32,6 +32,24 @@ fn send(signal: libc::c_int, value: usize) -> bool {
     unsafe { libc::sigqueue(libc::getpid(), signal, value) == 0 }
 }
 
+/// Checks the text of `goroutine?debug=2`: each goroutine is there once, with a stack or the reason why it has none.
+fn dump_is_whole(names: &[&str]) {
+    let mut text = Vec::new();
+    let profile = rtprof::pprof::lookup("goroutine").expect("it is built in");
+    profile.write_to(&mut text, 2).expect("a vector takes everything");
+    let text = String::from_utf8(text).expect("it is text");
+    let mut ids = HashSet::new();
+    for goroutine in text.trim_end().split("\n\n").filter(|part| part.starts_with("goroutine ")) {
+        let (head, stack) = goroutine.split_once(":\n").unwrap_or_else(|| panic!("no stack: {goroutine}"));
+        let id = head.split(' ').nth(1).and_then(|id| id.parse::<u64>().ok());
+        assert!(id.is_some_and(|id| ids.insert(id)), "{head}: twice, or no number, in {text}");
+        assert!(head.ends_with(']') && stack.contains("\n\t"), "{goroutine}");
+    }
+    for name in names {
+        assert!(text.contains(&format!("\"{name}\"")), "{name} is not in {text}");
+    }
+}
+
 #[test]
 fn nothing_is_lost_or_left_in_a_storm() {
     child::isolated("nothing_is_lost_or_left_in_a_storm", || {
@@ -95,6 +113,9 @@ fn nothing_is_lost_or_left_in_a_storm() {
                 for name in names {
                     // A thread has the name of its parent for a moment.
                     assert!(all.iter().any(|goroutine| goroutine.name == name), "{name} is not in {all:#?}");
+                }
+                if snapshots % 10 == 0 {
+                    dump_is_whole(&names);
                 }
                 snapshots += 1;
             }

@@ -1,11 +1,12 @@
 //! Sampled objects keep their content, alignment and zeros, for every layout and every move of an object between the
 //! inner allocator, the pool and the table.
 
-use std::alloc::{Layout, alloc, alloc_zeroed, dealloc, realloc};
+use std::alloc::{GlobalAlloc, Layout, alloc, alloc_zeroed, dealloc, realloc};
 use std::hint::black_box;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+use rtprof::ProfAlloc;
 use test_support::child;
 use test_support::profile::{ALLOC_OBJECTS, INUSE_OBJECTS, INUSE_SPACE, Profile};
 use test_support::random::Random;
@@ -234,4 +235,37 @@ fn a_leaked_large_object_is_reported() {
     let output = child::output(NAME, "", |_| {});
     let report = child::report(&output);
     assert!(!output.status.success() && report.contains("1234567 byte(s) leaked"), "{report}");
+}
+
+#[inline(never)]
+fn objects_of_a_nested_one(nested: &ProfAlloc<ProfAlloc>) -> i64 {
+    let mut made = 0;
+    for size in [1, 40, 1000, 5000, 100_000, 3 << 20] {
+        for align in [1, 16, 64, 4096] {
+            let layout = Layout::from_size_align(size, align).expect("a layout");
+            // SAFETY: the size is not 0, and the object is used with its layout until it is freed with the last one.
+            unsafe {
+                let object = nested.alloc_zeroed(layout);
+                *object = 7;
+                let object = nested.realloc(object, layout, size * 3);
+                assert_eq!((object.addr() % align, *object), (0, 7));
+                nested.dealloc(object, Layout::from_size_align(size * 3, align).expect("a layout"));
+            }
+            made += 2;
+        }
+    }
+    made
+}
+
+/// Our docs advise against it. Some objects count twice, and each free is found.
+#[test]
+fn one_inside_another_breaks_nothing() {
+    static NESTED: ProfAlloc<ProfAlloc> = ProfAlloc::new(ProfAlloc::system());
+    child::isolated("one_inside_another_breaks_nothing", || {
+        rtprof::set_mem_profile_rate(1);
+        let made = objects_of_a_nested_one(&NESTED);
+        let totals = Profile::heap().totals_of("objects_of_a_nested_one");
+        assert_eq!((totals[INUSE_OBJECTS], totals[INUSE_SPACE]), (0, 0));
+        assert!((made..=2 * made).contains(&totals[ALLOC_OBJECTS]), "{totals:?} of {made}");
+    });
 }

@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# The storm of `hostile_storm` in each kind of build, for a quarter of an hour each or the seconds that are given: 0 crashes, hangs and
+# lost sums. `.ci/run` has it for some seconds in the debug and release builds.
+#
+#   ci/storm.sh [seconds]
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+export RTPROF_STRESS_SECS="${1:-900}"
+status=0
+# Also after a failure.
+storm() { "$@" hostile_storm || status=1; }
+
+storm cargo test --test profilers --
+storm cargo test --test profilers --features interpose,tokio,tracing --
+storm cargo test --test profilers --release --
+without_frame_pointers() { RUSTFLAGS="" CARGO_TARGET_DIR="$PWD/target/no-frame-pointers" "$@"; }
+storm without_frame_pointers cargo test --test profilers --profile release-tests --features interpose,rtprof-test-support/mimalloc --
+if cargo +nightly --version >/dev/null 2>&1; then
+    sanitized() {
+        RUSTFLAGS='-Zsanitizer=address' CARGO_TARGET_DIR="$PWD/target/sanitizers" ASAN_OPTIONS=detect_leaks=0 \
+            cargo +nightly test --target "$(rustc -vV | sed -n 's/^host: //p')" "$@"
+    }
+    storm sanitized --test profilers --
+else
+    echo "SKIPPED: a nightly compiler is not installed ('rustup toolchain install nightly' brings it)" >&2
+fi
+exit "$status"
