@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# The storm of `hostile_storm` in each kind of build, for a quarter of an hour each or the seconds that are given: 0 crashes, hangs and
-# lost sums. `.ci/run` has it for some seconds in the debug and release builds.
+# The test `hostile_storm` in each kind of build, for a quarter of an hour each, or for the seconds that are given: no crash, no
+# hang, no lost sum. `.ci/run` has it for some seconds in the debug and release builds.
 #
 #   ci/storm.sh [seconds]
 set -euo pipefail

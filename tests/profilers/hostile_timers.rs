@@ -11,23 +11,9 @@ use std::time::{Duration, Instant};
 use rtprof::pprof;
 use test_support::contention::record_everything;
 use test_support::processor::burn;
-use test_support::{Background, PATIENCE, child, rounds, until};
+use test_support::{Background, PATIENCE, child, rounds, signals, until};
 
 use crate::cpu::work::{SOURCES, by};
-
-fn all_signals() -> libc::sigset_t {
-    // SAFETY: the set is a local.
-    unsafe {
-        let mut set = zeroed();
-        libc::sigfillset(&raw mut set);
-        set
-    }
-}
-
-fn block(set: &libc::sigset_t) {
-    // SAFETY: reads the set.
-    assert_eq!(unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set, null_mut()) }, 0);
-}
 
 /// Takes the next signal of the set; `None` if there is none within the time.
 fn wait_for(set: &libc::sigset_t, time: Duration) -> Option<(c_int, libc::siginfo_t)> {
@@ -82,9 +68,9 @@ fn a_thread_that_takes_all_signals_gets_those_that_were_sent() {
     for source in SOURCES {
         let name = "a_thread_that_takes_all_signals_gets_those_that_were_sent";
         child::isolated_as(name, &format!("{source:?}"), || {
-            let set = all_signals();
+            let set = signals::all();
             // As programs do that have a thread for signals: before they start other threads.
-            block(&set);
+            signals::block(&set);
             observed(source, || {
                 (0..rounds(200, 2000)).for_each(|number| assert_eq!(strange_signals(&set, number), 0));
             });
@@ -99,9 +85,9 @@ fn a_thread_that_begins_to_take_all_signals_is_noticed() {
         let name = "a_thread_that_begins_to_take_all_signals_is_noticed";
         child::isolated_as(name, &format!("{source:?}"), || {
             observed(source, || {
-                let set = all_signals();
+                let set = signals::all();
                 burn(Duration::from_millis(10));
-                block(&set);
+                signals::block(&set);
                 let (started, mut quiet) = (Instant::now(), 0);
                 for number in 0.. {
                     quiet = if strange_signals(&set, number) == 0 { quiet + 1 } else { 0 };

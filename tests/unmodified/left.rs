@@ -20,6 +20,7 @@ use test_support::child;
 use test_support::contention::{Seen, record_everything, thread_id, wait_until_asleep};
 use test_support::library::{Library, library};
 use test_support::recording::record;
+use test_support::signals::{set_of, unblock};
 
 // As in libc, but an unwinding may leave them.
 unsafe extern "C-unwind" {
@@ -257,13 +258,7 @@ fn by_an_unwinding() {
         recorded_as_before(|call, used| {
             assert!(catch_unwind(std::panic::AssertUnwindSafe(|| call(used))).is_err());
             // The signal is blocked in its handler.
-            // SAFETY: the set is a local.
-            unsafe {
-                let mut set = zeroed();
-                libc::sigemptyset(&raw mut set);
-                libc::sigaddset(&raw mut set, libc::SIGUSR1);
-                libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, null_mut());
-            }
+            unblock(&set_of(&[libc::SIGUSR1]));
         });
     });
 }

@@ -1,7 +1,6 @@
 //! Sampling does not disturb the program's own handlers, signals and children.
 
 use std::io;
-use std::mem::zeroed;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -10,7 +9,7 @@ use std::time::Duration;
 use rtprof::pprof::{self, CpuProfileOptions, CpuSource};
 use test_support::descriptors::{self, Untouched};
 use test_support::processor::{burn, used};
-use test_support::signals::disposition;
+use test_support::signals::{self, disposition};
 use test_support::{child, until};
 
 use super::work::{SOURCES, Shared, by, profiled, samples_and_missed, samples_of, sum};
@@ -248,19 +247,12 @@ fn children_of_children_have_the_same_signal() {
 #[test]
 fn a_first_signal_may_be_lost() {
     child::isolated("a_first_signal_may_be_lost", || {
-        let block = |how| {
-            // SAFETY: blocks or unblocks one signal of this thread.
-            unsafe {
-                let mut set: libc::sigset_t = zeroed();
-                libc::sigaddset(&raw mut set, libc::SIGURG);
-                libc::pthread_sigmask(how, &raw const set, std::ptr::null_mut());
-            }
-        };
+        let urgent = signals::set_of(&[libc::SIGURG]);
         let work = || {
-            block(libc::SIG_BLOCK);
+            signals::block(&urgent);
             raise(libc::SIGURG);
             burn(Duration::from_millis(5));
-            block(libc::SIG_UNBLOCK);
+            signals::unblock(&urgent);
             // Long enough for the collector to check several times.
             (0..5).for_each(|_| late());
         };

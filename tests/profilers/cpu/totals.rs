@@ -7,7 +7,7 @@ use std::time::Duration;
 use rtprof::pprof::{CpuProfileOptions, CpuSource};
 use test_support::processor::{ThreadClock, burn, used, used_by_all};
 use test_support::profile::Profile;
-use test_support::{child, descriptors, until};
+use test_support::{child, descriptors, signals, until};
 
 use super::work::{SOURCES, by, profiled, sum};
 
@@ -207,14 +207,7 @@ fn the_total_is_the_time_of_the_process() {
 #[test]
 fn time_of_threads_that_block_signals_is_told_of() {
     child::isolated("time_of_threads_that_block_signals_is_told_of", || {
-        let blocking = || {
-            // SAFETY: blocks the signals of this thread, which ends soon.
-            unsafe {
-                let mut all: libc::sigset_t = std::mem::zeroed();
-                libc::sigfillset(&raw mut all);
-                libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-            }
-        };
+        let blocking = || signals::block(&signals::all());
         let work = || _ = burn(Duration::from_millis(100));
         let thread = Waiting::prepared("blocking", blocking, work);
         let before = thread.clock.used();

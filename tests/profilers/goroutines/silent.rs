@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rtprof::pprof::lookup;
 use rtprof::{GoroutineState, goroutine_profile, set_thread_signals, thread, thread_signals};
-use test_support::signals::disposition;
+use test_support::signals::{self, disposition};
 use test_support::{Background, child, fork, rounds, sandbox, skipped, until};
 
 use super::asked::start;
@@ -248,15 +248,6 @@ fn exec_is_survived() {
     }
 }
 
-fn block_all() {
-    // SAFETY: the calls write to the local.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-    }
-}
-
 /// No signal stays pending for the thread, where the thread's own `sigwait` would find it.
 #[test]
 fn a_thread_that_blocks_signals_gets_none() {
@@ -265,7 +256,7 @@ fn a_thread_that_blocks_signals_gets_none() {
         std::thread::scope(|scope| {
             let _ends = background.ends_here();
             let body = || {
-                block_all();
+                signals::block(&signals::all());
                 background.repeat(|| std::thread::sleep(Duration::from_millis(50)));
                 // SAFETY: the call writes to the local.
                 unsafe {

@@ -22,6 +22,7 @@ use rtprof::{goroutine_profile, trace};
 use test_support::contention::thread_id;
 use test_support::library::{Library, VARIANTS, libraries, library};
 use test_support::profile::{ALLOC_OBJECTS, Profile};
+use test_support::signals::{block, set_of, unblock};
 use test_support::{fork, until};
 use tokio::runtime::Builder;
 
@@ -100,7 +101,7 @@ pub(super) fn threads_begin_and_end() {
 
 pub(super) fn threads_are_cancelled() {
     // The handler waits, so a cancellation would begin in it and could not leave it.
-    mask(libc::SIG_BLOCK, &[ticking()]);
+    block(&set_of(&[ticking()]));
     let (silent, _writer) = pipe().expect("there are descriptors");
     hostile_cancel::begin_and_cancel(hostile_cancel::computes, -1);
     hostile_cancel::begin_and_cancel(hostile_cancel::reads, silent.as_raw_fd());
@@ -148,26 +149,9 @@ pub(super) fn unwinds_out_of_a_wait() {
         // SAFETY: the socket is open.
         let left = catch_unwind(AssertUnwindSafe(|| unsafe { reads_for_ever(socket) }));
         // The signal is blocked in its handler.
-        mask(libc::SIG_UNBLOCK, &[libc::SIGUSR2]);
+        unblock(&set_of(&[libc::SIGUSR2]));
         assert!(left.is_err());
     });
-}
-
-fn set_of(signals: &[c_int]) -> libc::sigset_t {
-    // SAFETY: the set is a local.
-    unsafe {
-        let mut set = zeroed();
-        libc::sigemptyset(&raw mut set);
-        signals.iter().for_each(|&signal| assert_eq!(libc::sigaddset(&raw mut set, signal), 0));
-        set
-    }
-}
-
-/// Blocks or unblocks signals of this thread.
-fn mask(how: c_int, signals: &[c_int]) {
-    let set = set_of(signals);
-    // SAFETY: reads a local.
-    assert_eq!(unsafe { libc::pthread_sigmask(how, &raw const set, null_mut()) }, 0);
 }
 
 /// Taken for reading while libraries are loaded and unloaded. A child that is forked in the middle of that could load none,
@@ -237,7 +221,7 @@ pub(super) fn has_a_timer() {
 pub(super) fn reads_signals() {
     const COUNT: i32 = 5;
     let signals = [read_by_descriptor(), waited_for()];
-    mask(libc::SIG_BLOCK, &signals);
+    block(&set_of(&signals));
     // SAFETY: all-zero values are valid, and the calls read and write locals.
     unsafe {
         let sets = signals.map(|signal| set_of(&[signal]));
