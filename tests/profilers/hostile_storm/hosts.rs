@@ -33,8 +33,9 @@ type Call = unsafe extern "C-unwind" fn(*mut c_void);
 type IsLeft = unsafe extern "C" fn(Call, *mut c_void) -> c_int;
 
 unsafe extern "C-unwind" {
-    // As in libc, but an unwinding may leave it.
-    fn read(file: c_int, to: *mut c_void, size: usize) -> isize;
+    // As in libc, but an unwinding may leave it. (Not `read`: libc's, which is used below, may not unwind, and optimised code has
+    // one declaration of both.)
+    fn recv(socket: c_int, to: *mut c_void, size: usize, flags: c_int) -> isize;
 }
 
 struct Built {
@@ -107,24 +108,24 @@ pub(super) fn threads_are_cancelled() {
     hostile_cancel::begin_and_cancel(hostile_cancel::reads, silent.as_raw_fd());
 }
 
-/// Reads from a socket at which nothing arrives.
-unsafe extern "C-unwind" fn reads_for_ever(socket: *mut c_void) {
+/// Receives from a socket at which nothing arrives.
+unsafe extern "C-unwind" fn receives_for_ever(socket: *mut c_void) {
     let mut byte = 0_u8;
     loop {
         // SAFETY: writes to a local.
-        unsafe { read(socket.addr() as c_int, (&raw mut byte).cast(), 1) };
+        unsafe { recv(socket.addr() as c_int, (&raw mut byte).cast(), 1, 0) };
     }
 }
 
-/// Lets this thread wait in [`reads_for_ever`], which `leave` calls and which is left by the handler of the signal.
+/// Lets this thread wait in [`receives_for_ever`], which `leave` calls and which is left by the handler of the signal.
 fn left_by(signal: c_int, leave: impl FnOnce(*mut c_void)) {
     let (silent, _far) = UnixStream::pair().expect("there are descriptors");
     let (own, socket) = (thread_id(), silent.as_raw_fd());
-    let in_read = format!("{} {socket:#x} ", libc::SYS_read);
+    let in_call = format!("{} {socket:#x} ", libc::SYS_recvfrom);
     scope(|scope| {
         scope.spawn(move || {
             let call = || std::fs::read_to_string(format!("/proc/self/task/{own}/syscall"));
-            until("it reads", || call().expect("Linux tells").starts_with(&in_read));
+            until("it waits", || call().expect("Linux tells").starts_with(&in_call));
             // SAFETY: a plain system call.
             assert_eq!(unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), own, signal) }, 0);
         });
@@ -137,7 +138,7 @@ fn left_by(signal: c_int, leave: impl FnOnce(*mut c_void)) {
 pub(super) fn jumps_out_of_a_wait() {
     let is_left = IS_LEFT.get().expect("it was installed");
     // SAFETY: the call has nothing to drop.
-    left_by(libc::SIGUSR1, |socket| assert_eq!(unsafe { is_left(reads_for_ever, socket) }, 1));
+    left_by(libc::SIGUSR1, |socket| assert_eq!(unsafe { is_left(receives_for_ever, socket) }, 1));
 }
 
 extern "C-unwind" fn throws(_: c_int) {
@@ -147,7 +148,7 @@ extern "C-unwind" fn throws(_: c_int) {
 pub(super) fn unwinds_out_of_a_wait() {
     left_by(libc::SIGUSR2, |socket| {
         // SAFETY: the socket is open.
-        let left = catch_unwind(AssertUnwindSafe(|| unsafe { reads_for_ever(socket) }));
+        let left = catch_unwind(AssertUnwindSafe(|| unsafe { receives_for_ever(socket) }));
         // The signal is blocked in its handler.
         unblock(&set_of(&[libc::SIGUSR2]));
         assert!(left.is_err());

@@ -102,8 +102,8 @@ fn storm() {
         let started = Instant::now();
         let have_all_had_a_turn = || ACTORS.iter().all(|actor| actor.rounds.load(Relaxed) > 0);
         while started.elapsed() < time || !have_all_had_a_turn() {
-            if threads.iter().any(|thread| thread.is_finished()) {
-                break;
+            if let Some(failed) = threads.iter().position(|thread| thread.is_finished()) {
+                panic!("the thread that is to {:?} failed", ACTORS[failed].name);
             }
             let all = || ACTORS.each_ref().map(|actor| (actor.name, actor.rounds.load(Relaxed)));
             assert!(started.elapsed() < time + 5 * PATIENCE, "one had no turn: {:?}", all());
