@@ -1,4 +1,4 @@
-//! The source of the workspace's pages: its part of the reservation, in units.
+//! The source of the workspace's pages: its part of the pool's span, in units.
 
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU16, AtomicUsize, Ordering::Relaxed};
@@ -72,16 +72,15 @@ fn discard(offset: usize, len: usize) -> bool {
 
 /// Returns the pages of a range that no segment contains any more.
 fn close(offset: usize, len: usize) {
-    discard(offset, len);
     if let Some(start) = NonNull::new(address(offset))
         && len > 0
     {
         // SAFETY: the range is committed again before another segment uses it.
-        unsafe { mapping::close(start, len) };
+        unsafe { pool::close(start, len) };
     }
 }
 
-// SAFETY: segments lie in the reservation, are allocated once until they are freed, and can be read and written.
+// SAFETY: segments lie in the workspace, are allocated once until they are freed, and can be read and written.
 // dlmalloc calls these methods from one thread at a time, because the arena is locked.
 unsafe impl dlmalloc::Allocator for Segments {
     fn alloc(&self, size: usize) -> (*mut u8, usize, u32) {
@@ -90,8 +89,8 @@ unsafe impl dlmalloc::Allocator for Segments {
         let (Some(first), Ok(run)) = (self.find(units), u16::try_from(units)) else { return NONE };
         let (start, len) = (address(first * UNIT), units * UNIT - GAP);
         let Some(place) = NonNull::new(start) else { return NONE };
-        // SAFETY: the range consists of whole pages of the reservation that are in no segment.
-        if !unsafe { mapping::commit(place, len) } {
+        // SAFETY: the range consists of whole pages of the workspace that are in no segment.
+        if !unsafe { pool::commit(place, len) } {
             return NONE;
         }
         RUNS[first].store(run, Relaxed);

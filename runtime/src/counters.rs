@@ -97,7 +97,7 @@ counters! {
         "samples were dropped or have no stack: too little of the program's stack was left, and no spare stack free";
     /// Sampled objects that found no place in the pool.
     samples_without_pool of &[Heap],
-        "objects were to be sampled but were not: the pool of sampled objects is full or could not be reserved (address-space limit?)";
+        "objects were to be sampled but were not: the pool of sampled objects is full or got no memory (address-space limit?)";
     /// Sampled large objects that found no place in the table.
     samples_without_table of &[Heap],
         "large objects were to be sampled but were not: no memory for the table that finds them again";

@@ -10,7 +10,7 @@
 //!
 //! A program that has no memory left, as at a limit of its address space, may handle that, but the code of an export cannot: it
 //! would end the program. So an allocation in the last three states that the program's allocator refuses comes from the
-//! workspace, whose addresses are reserved since the start ([`may_use_workspace`]).
+//! workspace, part of whose addresses is reserved from the start ([`may_use_workspace`]).
 //!
 //! The state has no destructor and no lazy initialisation, so that it can be read before `main` and in the last
 //! destructor of a thread.

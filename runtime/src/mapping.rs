@@ -51,6 +51,45 @@ pub fn reserve(len: usize) -> Option<NonNull<u8>> {
     None
 }
 
+/// As [`map`], at this address. `false` when other memory is mapped there, or the kernel refuses.
+pub fn map_at(start: NonNull<u8>, len: usize) -> bool {
+    #[cfg(rtprof_supported)]
+    return mmap_at(start, len, libc::PROT_READ | libc::PROT_WRITE);
+    #[cfg(not(rtprof_supported))]
+    false
+}
+
+/// As [`reserve`], at this address. `false` when other memory is mapped there, or the kernel refuses.
+pub fn reserve_at(start: NonNull<u8>, len: usize) -> bool {
+    #[cfg(rtprof_supported)]
+    return mmap_at(start, len, libc::PROT_NONE);
+    #[cfg(not(rtprof_supported))]
+    false
+}
+
+#[cfg(rtprof_supported)]
+fn mmap_at(start: NonNull<u8>, len: usize, prot: i32) -> bool {
+    if cfg!(miri) {
+        return false;
+    }
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | LAZY | libc::MAP_FIXED_NOREPLACE;
+    // SAFETY: with the last flag, a new anonymous mapping replaces no other.
+    let p = unsafe { libc::mmap(start.as_ptr().cast(), len, prot, flags, -1, 0) };
+    if p == libc::MAP_FAILED {
+        return false;
+    }
+    if p.addr() != start.addr().get() {
+        // To kernels before 4.17, which do not know the flag, the address is a hint.
+        // SAFETY: the mapping was just made, and nothing uses it.
+        unsafe { libc::munmap(p, len) };
+        return false;
+    }
+    // However short it is, because the kernel joins neighbours: see `mmap`.
+    // SAFETY: advice on the mapping made above.
+    unsafe { libc::madvise(p, len, libc::MADV_NOHUGEPAGE) };
+    true
+}
+
 /// Makes the kernel wipe the range in each forked child. Returns `false` when it cannot, before Linux 4.14.
 ///
 /// # Safety
@@ -104,10 +143,10 @@ pub fn address_space_limit() -> usize {
     usize::MAX
 }
 
-/// Removes a mapping made by [`map`] or [`reserve`].
+/// Removes mappings that were made here.
 ///
 /// # Safety
-/// The range is exactly one mapping of that kind, and no thread uses it any more.
+/// The caller owns the range, and no thread uses it any more.
 pub unsafe fn unmap(start: NonNull<u8>, len: usize) {
     #[cfg(rtprof_supported)]
     // SAFETY: the caller owns the mapping and guarantees that it is unused.

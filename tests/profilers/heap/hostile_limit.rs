@@ -76,6 +76,34 @@ fn from_the_start() {
     }
 }
 
+/// Monitors of virtual memory see what is used, and not what may be used some day: also with many samples, and with what
+/// exports take.
+#[test]
+fn little_is_reserved() {
+    if !IS_SYSTEM {
+        skipped("little_is_reserved", "this allocator reserves for itself");
+        return;
+    }
+    child::isolated("little_is_reserved", || {
+        assert!(mapped() < 1 << 30, "{} bytes are mapped at the start", mapped());
+        rtprof::set_mem_profile_rate(1);
+        let before = mapped();
+        let objects = small_objects(1_000_000);
+        let taken = mapped() - before;
+        // The list, and for each object its place in the class of 112 bytes and as much beside it.
+        let needed = 1_000_000 * (16 + 112 + 112);
+        assert!((needed..needed * 5 / 4).contains(&taken), "{taken} bytes for {needed}");
+        let profile = Profile::heap();
+        assert_eq!(profile.totals_of("small_objects")[INUSE_OBJECTS], 1_000_001);
+        assert!(
+            mapped() < before + needed * 5 / 4 + (256 << 20),
+            "{} bytes after an export",
+            mapped() - before
+        );
+        drop(objects);
+    });
+}
+
 /// The limit is set while the program runs: stacks and records run out of memory.
 #[test]
 fn while_it_runs() {
